@@ -1,0 +1,40 @@
+# make demo   set up .venv if needed, then solve one small private problem of each kind
+# make test   set up .venv if needed, then lint, type-check and test everything
+# make bench  speed and memory beside what a user would write instead
+# make docs   build the documentation into site/
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+export MPLBACKEND := Agg
+
+.PHONY: demo test bench docs lint clean
+
+demo: $(READY)
+	$(BIN)/tacit demo
+
+test: $(READY) lint
+	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
+
+bench: $(READY)
+	$(BIN)/pytest benchmarks -o python_files='bench_*.py' -q -s
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Tacit needs Python 3.11 or newer"'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv site demo-result .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,166 @@
+"""An agent: the only place where private data are read. One message in, one reply out.
+
+    Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
+
+A reply holds the coupled coordinates of the average z^{t+1} and nothing else: no dual, no
+objective value, no private coordinate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.algorithm import dual_step, local_round
+from tacit.errors import InvalidInput, Refused, SolverFailure
+from tacit.mechanisms import Noiseless
+from tacit.problem import LocalProblem
+from tacit.settings import Settings
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Server to agents: the consensus w^{t+1} of this round."""
+
+    run: str
+    round: int
+    consensus: Array
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Agent to server: the coupled part of z^{t+1}, randomised and (objective noise) feasible."""
+
+    run: str
+    round: int
+    primal: Array
+
+
+def agent_key(root: Array, run: str, index: int) -> Array:
+    """The noise key of agent ``index`` in ``run``; round t uses ``fold_in(agent_key, t)``.
+
+    The run enters as a digest of fixed length, so that no two (run, agent, round, update) share
+    a chain of folds.
+    """
+    for word in np.frombuffer(hashlib.sha256(run.encode()).digest(), dtype="<u4"):
+        root = jax.random.fold_in(root, word)
+    return jax.random.fold_in(root, index)
+
+
+def start_point(problem: LocalProblem) -> Array:
+    """z^1: the feasible point nearest to the origin. Public, as the set is."""
+    return jnp.asarray(problem.feasible_set.project(np.zeros(problem.dimension, problem.dtype)))
+
+
+def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
+    """Δ of what receives the noise: the statistic (objective) or, shaped later, the gradient.
+
+    For L1 output noise on a set that is not separable the bound in ``output_noise_shape`` is in
+    terms of Δ_2 of the gradient.
+    """
+    mechanism, feasible_set = settings.mechanism, problem.feasible_set
+    if isinstance(mechanism, Noiseless) or settings.calibration == "paper":
+        return 0.0
+    if settings.perturbation == "objective":
+        return problem.objective.sensitivity(mechanism.norm, feasible_set)
+    norm = mechanism.norm if feasible_set.separable else 2
+    return problem.objective.gradient_sensitivity(norm, feasible_set)
+
+
+class Agent:
+    """One party of a run, with its data, its dual and its last local point.
+
+    It answers the rounds 1, 2, ..., T of its run in order, each once, and refuses anything else
+    before it looks at its data.
+    """
+
+    def __init__(
+        self,
+        problem: LocalProblem,
+        name: str,
+        settings: Settings,
+        key: Array,
+        run: str,
+        size: int,
+    ) -> None:
+        self.problem, self.name, self.settings, self.run = problem, name, settings, run
+        self._key, self._size = key, size
+        self._coupling = np.asarray(problem.coupling)
+        self._held = np.flatnonzero(self._coupling >= 0)
+        self._coupled = jnp.asarray(problem.coupled)
+        self._sensitivity = certified_sensitivity(problem, settings)
+        self._round = (
+            jax.jit(local_round, static_argnames="rule")
+            if problem.feasible_set.closed_form
+            else local_round
+        )
+        self.point = start_point(problem)
+        self.average = self.point
+        self.dual = jnp.zeros_like(self.point)
+        self.noise = 0.0
+        self.rounds_done = 0
+
+    def respond(self, broadcast: Broadcast) -> Reply:
+        """Lines 15-23 of Algorithm 1 for one round."""
+        w = self._accept(broadcast)
+        t, dtype = broadcast.round, self.point.dtype
+        (ρ,), (η,) = self.settings.schedule(t, t)
+        ρ, η = dtype.type(ρ), dtype.type(η)
+        local_w = jnp.asarray(np.where(self._coupling >= 0, w[self._coupling], 0), dtype)
+        try:
+            point, average, noise = self._round(
+                self.point,
+                local_w,
+                self.dual,
+                ρ,
+                η,
+                self._coupled,
+                self.problem.objective,
+                self.problem.feasible_set,
+                self._sensitivity,
+                jax.random.fold_in(self._key, t),
+                rule=self.settings.rule,
+            )
+        except SolverFailure as failure:
+            raise SolverFailure(
+                f"Agent {self.name!r}, round {t}: {failure} Nothing was released."
+            ) from failure
+        self.point, self.average, self.noise = point, average, float(noise)
+        self.dual = dual_step(self.dual, ρ, local_w, average * self._coupled)
+        self.rounds_done = t
+        return Reply(self.run, t, np.asarray(average)[self._held])
+
+    def _accept(self, broadcast: Broadcast) -> Array:
+        name = self.name
+        if broadcast.run != self.run:
+            raise Refused(f"Agent {name!r} is in run {self.run!r}, not in {broadcast.run!r}.")
+        expected = self.rounds_done + 1
+        if broadcast.round != expected or expected > self.settings.rounds:
+            raise Refused(
+                f"Agent {name!r} expects round {expected} of {self.settings.rounds}, "
+                f"got round {broadcast.round}. Nothing was computed."
+            )
+        w = np.asarray(broadcast.consensus)
+        if w.shape != (self._size,) or not np.isfinite(w).all():
+            raise Refused(
+                f"Agent {name!r} expects a finite consensus of shape ({self._size},), "
+                f"got shape {w.shape}. Nothing was computed."
+            )
+        return w
+
+    def restore(self, point: Array, average: Array, dual: Array, rounds_done: int) -> None:
+        """Continue from a checkpoint."""
+        for name, value in (("point", point), ("average", average), ("dual", dual)):
+            if np.shape(value) != self.point.shape:
+                raise InvalidInput(
+                    f"Expected a {name} of shape {self.point.shape}, got {np.shape(value)}."
+                )
+            setattr(self, name, jnp.asarray(value, self.point.dtype))
+        self.rounds_done = rounds_done

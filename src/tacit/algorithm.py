@@ -1,0 +1,213 @@
+"""Algorithm 1 of the paper, once, in the paper's letters.
+
+    w   consensus (global vector)          λ   dual, one per agent       z   local point
+    ρ   penalty                            η   step size                 ξ   noise
+    c   = 1/η + ρ on coupled coordinates, 1/η on private ones: the curvature of the local step
+
+Everything here is a pure function of arrays. A single agent, a batch of agents (``vmap``) and an
+agent whose set needs a cone solver all run this code. Lines refer to Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.mechanisms import Mechanism
+from tacit.objectives import Objective
+from tacit.sets import FeasibleSet
+
+Array = Any  # a NumPy or JAX array: the functions below only use operators that both have
+Perturbation = Literal["objective", "output", "projected-output"]
+Calibration = Literal["certified", "paper"]
+
+
+class Rule(NamedTuple):
+    """The public structure of a local update; it is the same for every agent and round."""
+
+    local_updates: int
+    perturbation: Perturbation
+    mechanism: Mechanism
+    calibration: Calibration
+
+
+class Holders(NamedTuple):
+    """Who holds each global coordinate: positions in the concatenated local vectors."""
+
+    positions: Array  # (n, most holders), padded
+    present: Array  # 1 where a position is real, 0 where it is padding
+    count: Array  # (n,) number of holders
+
+    @classmethod
+    def of(cls, couplings: Sequence[np.ndarray[Any, Any]], size: int, dtype: Any) -> Holders:
+        coordinate = np.concatenate([np.asarray(c) for c in couplings])
+        position = np.flatnonzero(coordinate >= 0)
+        coordinate = coordinate[position]
+        order = np.argsort(coordinate, kind="stable")
+        coordinate, position = coordinate[order], position[order]
+        number = np.bincount(coordinate, minlength=size)
+        column = np.arange(len(coordinate)) - np.repeat(np.cumsum(number) - number, number)
+        positions = np.zeros((size, max(int(number.max(initial=1)), 1)), dtype=np.int64)
+        present = np.zeros(positions.shape, dtype=dtype)
+        positions[coordinate, column] = position
+        present[coordinate, column] = 1
+        return cls(positions, present, number.astype(dtype))
+
+
+def average_over_holders(values: Array, holders: Holders) -> Array:
+    """For each global coordinate the mean of ``values`` over the agents that hold it."""
+    return (values[holders.positions] * holders.present).sum(axis=1) / holders.count
+
+
+def server_step(z: Array, λ: Array, ρ: Array, holders: Holders) -> Array:
+    """Line 5: w_i ← average over the holders p of coordinate i of z_pi − λ_pi/ρ."""
+    return average_over_holders(z - λ / ρ, holders)
+
+
+def dual_step(λ: Array, ρ: Array, w: Array, z: Array) -> Array:
+    """Lines 8 and 23: λ ← λ + ρ(w − z), by the server and by the agent, each on its own."""
+    return λ + ρ * (w - z)
+
+
+def output_noise_shape(c: Array, separable: bool, norm: int) -> Array:
+    """Factors s such that s·ξ may be added to the output of an update, ξ having Δ of the gradient.
+
+    Guarantee: for neighbouring gradients g, g' the outputs satisfy
+    ``‖(z − z')/s‖_norm ≤ ‖g − g'‖_norm`` (norm 1 on a set that is not separable: ≤ Δ_2 ≤ Δ_1),
+    so additive noise with shape s and the gradient's sensitivity is certified.
+    Proof. A projection in the metric C = diag(c) is non-expansive: ‖dz‖_C ≤ ‖dg‖_{C⁻¹}. On a
+    separable set this holds for each coordinate alone, |dz_i| ≤ |dg_i|/c_i, so s = 1/c. Otherwise
+    ‖C^{1/2}dz‖_2 ≤ ‖dg‖_2/√c_min, so s = 1/√(c·c_min) in L2; in L1 one more √n.
+    """
+    if separable:
+        return 1.0 / c
+    shape = 1.0 / jnp.sqrt(c * c.min())
+    return shape if norm == 2 else shape * np.sqrt(c.shape[-1])
+
+
+def draw(
+    key: Array, z: Array, c: Array, f: Objective, separable: bool, Δ: Array, rule: Rule
+) -> Array:
+    """The noise ξ of one update: on the statistic of f (objective) or on the output z."""
+    on_objective = rule.perturbation == "objective"
+    shape = (f.statistic_size,) if on_objective else z.shape
+    norm = rule.mechanism.norm
+    if rule.calibration == "paper":
+        Δ = (
+            f.paper_sensitivity(z, norm)
+            if on_objective
+            else f.paper_output_sensitivity(z, norm, c.min())
+        )
+    ξ = rule.mechanism.sample(key, shape, Δ, z.dtype)
+    if on_objective or rule.calibration == "paper":
+        return ξ
+    return ξ * output_noise_shape(c, separable, norm).astype(z.dtype)
+
+
+def proximal_target(
+    z: Array, w: Array, λ: Array, ρ: Array, η: Array, coupled: Array, f: Objective, ξ: Array | None
+) -> tuple[Array, Array]:
+    """The point v and weights c for which the local update is Proj_W^c(v).
+
+    Completing the square in eq. (DPADMM-2-Prox), with the noise on the statistic φ of f:
+    v = (z/η + ρw + λ − f'(z) − ξ)/c, where f'(z) + ξ is read as lift(φ(z) + ξ).
+    """
+    c = 1.0 / η + ρ * coupled
+    φ = f.statistic(z)
+    gradient = f.lift(φ if ξ is None else φ + ξ)
+    return (z / η + coupled * (ρ * w + λ) - gradient) / c, c
+
+
+def local_update(
+    z: Array,
+    w: Array,
+    λ: Array,
+    ρ: Array,
+    η: Array,
+    coupled: Array,
+    f: Objective,
+    W: FeasibleSet,
+    Δ: Array,
+    key: Array,
+    rule: Rule,
+) -> tuple[Array, Array]:
+    """Line 18: one noisy local update z^{t,e} → z^{t,e+1}; also returns Σ_i|ξ_i|.
+
+    Guarantee: (objective) the result is a function of φ(z) + ξ, public quantities and earlier
+    results, hence exactly as private as the mechanism on φ; it lies in W. (output) The noise is
+    added to the result, which may leave W. (projected-output) The noisy result is projected back,
+    which is post-processing. No claim covers anything else computed from the data.
+    """
+    prepare = _prepare if W.closed_form else _prepare_compiled
+    v, c, ξ = prepare(z, w, λ, ρ, η, coupled, f, Δ, key, W.separable, rule)
+    z = W.project(v, c)
+    if rule.perturbation != "objective":
+        z = z + ξ
+        if rule.perturbation == "projected-output":
+            z = W.project(z, c)
+    return z, abs(ξ).sum()
+
+
+def _prepare(
+    z: Array,
+    w: Array,
+    λ: Array,
+    ρ: Array,
+    η: Array,
+    coupled: Array,
+    f: Objective,
+    Δ: Array,
+    key: Array,
+    separable: bool,
+    rule: Rule,
+) -> tuple[Array, Array, Array]:
+    """All of an update but the projection, which a solver-backed set does outside of JAX."""
+    ξ = draw(key, z, 1.0 / η + ρ * coupled, f, separable, Δ, rule)
+    on_objective = rule.perturbation == "objective"
+    v, c = proximal_target(z, w, λ, ρ, η, coupled, f, ξ if on_objective else None)
+    return v, c, ξ
+
+
+_prepare_compiled = jax.jit(_prepare, static_argnames=("separable", "rule"))
+
+
+def local_round(
+    z: Array,
+    w: Array,
+    λ: Array,
+    ρ: Array,
+    η: Array,
+    coupled: Array,
+    f: Objective,
+    W: FeasibleSet,
+    Δ: Array,
+    key: Array,
+    rule: Rule,
+) -> tuple[Array, Array, Array]:
+    """Lines 16-20: E local updates. Returns z^{t,E+1}, the average z^{t+1} to release, and Σ|ξ|.
+
+    ``key`` belongs to this agent and round; update e uses ``fold_in(key, e)`` and no other.
+    """
+
+    def update(carry: tuple[Array, Array, Array], e: Array) -> tuple[tuple[Array, ...], None]:
+        z, total, noise = carry
+        key_e = jax.random.fold_in(key, e)
+        z, magnitude = local_update(z, w, λ, ρ, η, coupled, f, W, Δ, key_e, rule)
+        return (z, total + z, noise + magnitude), None
+
+    E = rule.local_updates
+    start = (z, jnp.zeros_like(z), jnp.zeros((), z.dtype))
+    repeat: Callable[..., Any] = jax.lax.scan if W.closed_form else _repeat_on_host
+    (z, total, noise), _ = repeat(update, start, jnp.arange(E))
+    return z, total / E, noise
+
+
+def _repeat_on_host(step: Callable[..., Any], carry: Any, inputs: Array) -> tuple[Any, None]:
+    """``jax.lax.scan`` without tracing, for sets whose projection runs a solver."""
+    for item in inputs:
+        carry, _ = step(carry, item)
+    return carry, None

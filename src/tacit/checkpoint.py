@@ -1,0 +1,88 @@
+"""The state of an interrupted run, from which it continues bit for bit."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.result import write_atomically
+
+Vector = np.ndarray[Any, Any]
+STATE = ("point", "average", "dual", "total")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """``state[name][p]`` is an array of agent p; ``key`` is the root of the noise: a secret.
+
+    A resumed round asks each agent the same question as before the interruption and gets the same
+    noise, so it releases nothing new.
+    """
+
+    round: int
+    settings: dict[str, Any]
+    run: str
+    seed: int | None
+    key: Vector
+    state: dict[str, list[Vector]]
+    trace: Vector
+
+    def save(self, path: str | Path) -> None:
+        """Replace the file in one step, readable by its owner only."""
+        header = {
+            "format": 1,
+            "round": self.round,
+            "settings": self.settings,
+            "run": self.run,
+            "seed": self.seed,
+            "agents": len(self.state["point"]),
+        }
+        arrays = {f"{name}_{p}": v for name in STATE for p, v in enumerate(self.state[name])}
+        buffer = io.BytesIO()
+        np.savez(buffer, header=np.array(json.dumps(header)), key=self.key, trace=self.trace, **arrays)
+        write_atomically(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Checkpoint:
+        try:
+            with np.load(path, allow_pickle=False) as data:
+                header = json.loads(str(data["header"]))
+                state = {
+                    name: [data[f"{name}_{p}"] for p in range(header["agents"])] for name in STATE
+                }
+                return cls(
+                    header["round"],
+                    header["settings"],
+                    header["run"],
+                    header["seed"],
+                    data["key"],
+                    state,
+                    data["trace"],
+                )
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise CorruptFile(
+                f"Expected a checkpoint that tacit saved in {path}: {error!r}. Nothing was resumed."
+            ) from None
+
+    def check(
+        self, settings: dict[str, Any], run: str, seed: int | None, shapes: list[tuple[int, ...]]
+    ) -> None:
+        """Refuse to continue a different run: it would reuse this one's noise."""
+        # through JSON and back, as the saved settings went
+        if self.settings != json.loads(json.dumps(settings)) or self.run != run or self.seed != seed:
+            raise InvalidInput(
+                "Expected the settings, run and seed of the checkpoint; they differ. "
+                "Nothing was resumed. Remove the checkpoint to start anew."
+            )
+        if [v.shape for v in self.state["point"]] != shapes:
+            raise InvalidInput(
+                "Expected the agents of the checkpoint; their number or dimensions differ. "
+                "Nothing was resumed."
+            )

@@ -1,0 +1,285 @@
+"""The command ``tacit``. Results go to standard output, progress and errors to standard error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tacit.errors import InvalidInput, TacitError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 on success, 2 for bad input, 1 for anything else that went wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        command: Callable[[argparse.Namespace], int] = options.command
+        return command(options)
+    except TacitError as error:
+        print(f"tacit: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+    except KeyboardInterrupt:
+        print("tacit: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tacit", description="Differentially private distributed convex optimisation."
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(name: str, command: Callable[..., int], summary: str, example: str) -> Any:
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(command=command)
+        sub.add_argument("--json", action="store_true", help="one JSON document on standard output")
+        return sub
+
+    account = add(
+        "account",
+        _account,
+        "Total privacy of many noisy updates, or the noise for a total budget.",
+        "tacit account --mechanism gaussian --epsilon 1 --delta 1e-6 --updates 50000\n"
+        "  tacit account --total-epsilon 1 --total-delta 1e-5 --updates 1500",
+    )
+    account.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
+    account.add_argument("--epsilon", type=float, help="epsilon of one update")
+    account.add_argument("--delta", type=float, help="delta of one update (gaussian)")
+    account.add_argument("--total-epsilon", type=float, help="epsilon of all updates together")
+    account.add_argument("--total-delta", type=float, help="delta of all updates together")
+    account.add_argument("--updates", type=int, required=True, help="rounds times local updates")
+
+    solve = add(
+        "solve",
+        _solve,
+        "Solve the problem of a job file privately and write a result folder.",
+        "tacit solve examples/hospitals.toml --out result\n  tacit solve --resume result",
+    )
+    solve.add_argument("job", nargs="?", help="job file (TOML)")
+    solve.add_argument("--out", help="result folder (default: the job's name + -result)")
+    solve.add_argument("--resume", metavar="DIR", help="go on with an interrupted run in DIR")
+
+    show = add(
+        "show", _show, "Print a result folder and draw its plot again.", "tacit show result"
+    )
+    show.add_argument("folder", help="result folder")
+
+    demo = add(
+        "demo",
+        _demo,
+        "Solve one small private problem of each kind and plot it.",
+        "tacit demo --out demo-result",
+    )
+    demo.add_argument("--out", default="demo-result", help="folder for results and plot")
+    return parser
+
+
+def _account(options: argparse.Namespace) -> int:
+    from tacit import accounting, mechanisms
+
+    name, updates = options.mechanism, options.updates
+    if (options.total_epsilon is None) == (options.epsilon is None):
+        raise InvalidInput("Expected either --epsilon (of one update) or --total-epsilon.")
+    if options.total_epsilon is not None:
+        if options.delta is not None:
+            raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
+        delta = options.total_delta
+        if delta is None:
+            if name == "gaussian":
+                raise InvalidInput("Expected --total-delta for the gaussian mechanism.")
+            delta = 0.0
+        mechanism = accounting.calibrate(name, options.total_epsilon, delta, updates)
+        total = accounting.exact(mechanism, updates, delta)
+        document: dict[str, Any] = {
+            "mechanism": name,
+            "updates": updates,
+            "noise_multiplier": mechanism.noise_multiplier,
+            "exact": _pair(total),
+        }
+        rows = [
+            ("noise multiplier of one update", f"{mechanism.noise_multiplier:.6g}"),
+            ("spent in all (exact)", f"epsilon {total.epsilon:.6g}, delta {total.delta:g}"),
+        ]
+        title = f"{updates} {name} updates within epsilon {options.total_epsilon:g}, delta {delta:g}"
+    else:
+        if options.total_delta is not None:
+            raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
+        mechanism = mechanisms.per_update(name, options.epsilon, options.delta, "paper")
+        delta = options.delta if options.delta is not None else 0.0
+        basic = accounting.basic(options.epsilon, delta if name == "gaussian" else 0.0, updates)
+        exact = accounting.exact(mechanism, updates, delta)
+        paper = None
+        if name == "gaussian":
+            paper = accounting.paper(options.epsilon, options.delta, updates)
+        document = {
+            "mechanism": name,
+            "updates": updates,
+            "noise_multiplier": mechanism.noise_multiplier,
+            "basic": _pair(basic),
+            "paper": _pair(paper) if paper else None,
+            "exact": _pair(exact),
+        }
+        rows = [("basic composition", _words(basic))]
+        if paper:
+            rows.append(("paper's theorem (understates)", _words(paper)))
+        rows.append(("exact", _words(exact)))
+        title = f"{updates} {name} updates, each epsilon {options.epsilon:g}"
+        title += f", delta {options.delta:g}" if options.delta is not None else ""
+    if options.json:
+        print(json.dumps(document))
+    else:
+        _table(title, ("", ""), rows)
+    return 0
+
+
+def _pair(total: Any) -> dict[str, float]:
+    return {"epsilon": total.epsilon, "delta": total.delta}
+
+
+def _words(total: Any) -> str:
+    return f"epsilon {total.epsilon:.6g}, delta {total.delta:g}"
+
+
+def _solve(options: argparse.Namespace) -> int:
+    from tacit.job import load_job
+
+    if (options.job is None) == (options.resume is None):
+        raise InvalidInput("Expected a job file, or --resume DIR.")
+    if options.resume is not None:
+        if options.out is not None:
+            raise InvalidInput("Expected --resume without --out: the run goes on in its folder.")
+        folder = Path(options.resume)
+        note = folder / "job.json"
+        if not (folder / "checkpoint.npz").is_file() or not note.is_file():
+            raise InvalidInput(f"Expected an interrupted run in {folder}, found no checkpoint there.")
+        job_file = Path(json.loads(note.read_text())["job"])
+    else:
+        job_file = Path(options.job)
+        folder = Path(options.out) if options.out else Path(f"{job_file.stem}-result")
+        if (folder / "checkpoint.npz").exists():
+            raise InvalidInput(
+                f"An interrupted run is in {folder}: go on with it (tacit solve --resume {folder}) "
+                "or choose another --out. Nothing was started."
+            )
+    job = load_job(job_file)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "job.json").write_text(json.dumps({"job": str(job_file.resolve())}))
+    if job_file.resolve() != (folder / "job.toml").resolve():
+        shutil.copyfile(job_file, folder / "job.toml")
+    result = run_with_progress(
+        job_file.stem,
+        job.problem,
+        job.settings,
+        seed=job.seed,
+        run=str(job_file.stem),
+        evaluate_every=job.evaluate_every,
+        checkpoint=folder / "checkpoint.npz",
+    )
+    result.save(folder)
+    _print_result(result, folder, options.json)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    from tacit.result import Result
+
+    folder = Path(options.folder)
+    result = Result.load(folder)
+    result.plot().savefig(folder / "plot.png", dpi=120)
+    _print_result(result, folder, options.json)
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from tacit.demo import run_demo
+
+    rows = run_demo(Path(options.out), run_with_progress)
+    if options.json:
+        print(json.dumps({"problems": rows, "plot": str(Path(options.out) / "demo.png")}))
+        return 0
+    _table(
+        "Private answers beside the non-private optimum",
+        ("problem", "objective", "non-private", "violation", "residual", "total epsilon", "delta"),
+        [
+            (
+                r["problem"],
+                f"{r['objective']:.4f}",
+                f"{r['optimum']:.4f}",
+                f"{r['violation']:.1e}",
+                f"{r['residual']:.2e}",
+                f"{r['epsilon']:.3f}",
+                f"{r['delta']:g}",
+            )
+            for r in rows
+        ],
+    )
+    for r in rows:
+        print(f"{r['problem']}: {r['note']}")
+    print(f"plot: {Path(options.out) / 'demo.png'}")
+    return 0
+
+
+def run_with_progress(label: str, problem: Any, settings: Any, **options: Any) -> Any:
+    """``tacit.solve`` with a progress bar on standard error."""
+    from tacit.solve import solve
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    ) as bar:
+        task = bar.add_task(label, total=settings.rounds)
+        return solve(
+            problem,
+            settings,
+            callback=lambda progress: bar.update(task, completed=progress.round),
+            **options,
+        )
+
+
+def _print_result(result: Any, folder: Path, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({**result.to_dict(), "folder": str(folder)}))
+        return
+    last = result.summary
+    epsilon = "none (no noise)" if last["epsilon"] is None else f"{last['epsilon']:.4g}"
+    _table(
+        f"{len(result.names)} agents, {last['round']} rounds",
+        ("", ""),
+        [
+            ("objective (private: do not publish)", f"{last['objective']:.6g}"),
+            ("consensus residual", f"{last['residual']:.3g}"),
+            ("largest violation", f"{last['violation']:.3g}"),
+            ("total epsilon", epsilon),
+            ("total delta", f"{last['delta']:g}"),
+            ("noise from", result.to_dict()["noise_source"]),
+        ],
+    )
+    print(result.privacy.words)
+    print(f"files: {folder}")
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(title=title, title_justify="left", show_header=any(header))
+    for i, name in enumerate(header):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

@@ -1,0 +1,121 @@
+"""Every error that Tacit raises on purpose, and the checks that raise them.
+
+    TacitError
+    ├── InvalidInput       a value that was given cannot be used (also a ValueError)
+    │   └── InvalidSet     a feasible set is empty or unbounded
+    ├── SolverFailure      a cone solver did not reach its accuracy
+    ├── Refused            an agent declines a request; nothing was computed on its data
+    └── CorruptFile        a saved result, checkpoint or data file cannot be read
+
+A message names the value, what was expected, and what was therefore not done.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+class TacitError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class InvalidInput(TacitError, ValueError):
+    """A value that was given cannot be used."""
+
+
+class InvalidSet(InvalidInput):
+    """A feasible set is empty or unbounded."""
+
+
+class SolverFailure(TacitError, RuntimeError):
+    """A cone solver did not reach its accuracy; nothing was released."""
+
+
+class Refused(TacitError):
+    """An agent declines a request; nothing was computed on its data."""
+
+
+class CorruptFile(TacitError):
+    """A saved result, checkpoint or data file cannot be read."""
+
+
+NOT_DONE = "Nothing was released."
+
+
+def positive(name: str, value: float) -> float:
+    """Return ``value`` as a float, or refuse it unless 0 < value < infinity."""
+    number = _real(name, value)
+    if not (number > 0 and math.isfinite(number)):
+        raise InvalidInput(f"Expected a finite {name} > 0, got {name}={value!r}. {NOT_DONE}")
+    return number
+
+
+def non_negative(name: str, value: float) -> float:
+    """Return ``value`` as a float, or refuse it unless 0 <= value < infinity."""
+    number = _real(name, value)
+    if not (number >= 0 and math.isfinite(number)):
+        raise InvalidInput(f"Expected a finite {name} >= 0, got {name}={value!r}. {NOT_DONE}")
+    return number
+
+
+def probability(name: str, value: float) -> float:
+    """Return ``value`` as a float, or refuse it unless 0 < value < 1."""
+    number = _real(name, value)
+    if not 0 < number < 1:
+        raise InvalidInput(f"Expected 0 < {name} < 1, got {name}={value!r}. {NOT_DONE}")
+    return number
+
+
+def count(name: str, value: int) -> int:
+    """Return ``value`` as an int, or refuse it unless it is a whole number >= 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise InvalidInput(f"Expected a whole number {name} >= 1, got {name}={value!r}. {NOT_DONE}")
+    return int(value)
+
+
+def array(
+    name: str, value: Any, shape: tuple[int | None, ...], *, dtype: Any = None
+) -> np.ndarray[Any, Any]:
+    """Return ``value`` as a finite floating array of the given shape (None: any length).
+
+    float32 stays float32 and everything else becomes float64, unless ``dtype`` says so.
+    """
+    try:
+        result = np.asarray(value)
+        if dtype is None:
+            dtype = np.float32 if result.dtype == np.float32 else np.float64
+        result = result.astype(dtype, copy=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"Expected {name} to hold numbers: {error}. {NOT_DONE}") from None
+    if result.ndim != len(shape) or any(
+        want is not None and have != want for have, want in zip(result.shape, shape, strict=True)
+    ):
+        wanted = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
+        raise InvalidInput(
+            f"Expected {name} of shape {wanted}, got shape {result.shape}. {NOT_DONE}"
+        )
+    finite = np.isfinite(result)
+    if not finite.all():
+        where = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise InvalidInput(
+            f"Expected finite numbers in {name}, got {result[where]} at index {where}. {NOT_DONE}"
+        )
+    return result
+
+
+def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """Return ``value``, or refuse it unless it is one of ``allowed``."""
+    if value not in allowed:
+        options = ", ".join(repr(a) for a in allowed)
+        raise InvalidInput(f"Expected {name} to be one of {options}, got {value!r}. {NOT_DONE}")
+    return value
+
+
+def _real(name: str, value: float) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"Expected a number {name}, got {name}={value!r}. {NOT_DONE}") from None

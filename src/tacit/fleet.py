@@ -1,0 +1,193 @@
+"""Many agents of closed form as one batched JAX program, on a CPU or a GPU.
+
+Agents whose objectives and sets have the same structure are stacked and run under ``vmap``;
+ragged numbers of records are padded within buckets of similar size and masked. Server step, local
+updates and dual step of many rounds are one ``scan``. The arithmetic is that of ``algorithm.py``
+and the noise that of ``agent_key``: the same iterates as agents one by one, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.agent import agent_key, certified_sensitivity
+from tacit.algorithm import Holders, Rule, dual_step, local_round, server_step
+from tacit.errors import InvalidInput
+from tacit.problem import LocalProblem, Problem
+from tacit.settings import Settings
+
+Array = Any
+PADDING = 0.1  # a bucket may hold at most this share of padded records
+
+
+class Bucket(NamedTuple):
+    """Stacked agents: every leaf has a leading agent axis."""
+
+    objective: Any
+    feasible_set: Any
+    coupled: Array
+    coupling: Array  # −1 (private) points at the last coordinate; ``coupled`` masks it
+    sensitivity: Array
+    key: Array
+
+
+class State(NamedTuple):
+    """What changes from round to round, one array per bucket (agents × coordinates)."""
+
+    point: tuple[Array, ...]  # z^{t,E+1}
+    average: tuple[Array, ...]  # z^{t+1}
+    dual: tuple[Array, ...]  # λ
+    total: tuple[Array, ...]  # weighted sum of z^{t+1} over the rounds, for the ergodic average
+
+
+class Fleet:
+    """All agents of a problem, batched."""
+
+    def __init__(self, problem: Problem, settings: Settings, root: Array, run: str) -> None:
+        for name, agent in zip(problem.names, problem.agents, strict=True):
+            if not agent.feasible_set.closed_form:
+                raise InvalidInput(
+                    f"Expected closed-form feasible sets in a fleet; that of {name!r} needs a solver."
+                )
+        self.settings, self.size = settings, problem.size
+        self.members = _bucket(problem.agents)
+        self.dtype = problem.dtype
+        self.buckets = tuple(
+            _stack([(i, problem.agents[i]) for i in group], settings, root, run, self.dtype)
+            for group in self.members
+        )
+        order = [i for group in self.members for i in group]
+        couplings = [np.asarray(problem.agents[i].coupling) for i in order]
+        self.holders = Holders.of(couplings, problem.size, self.dtype)
+
+    def start(self) -> State:
+        point = tuple(
+            jax.vmap(lambda W, z: W.project(z))(b.feasible_set, jnp.zeros_like(b.coupled))
+            for b in self.buckets
+        )
+        zero = tuple(jnp.zeros_like(z) for z in point)
+        return State(point, point, zero, zero)
+
+    def advance(
+        self, state: State, first: int, last: int, weights: Array
+    ) -> tuple[State, Array, Array, Array]:
+        """Rounds first..last; returns the state and, of the last round, w, ‖w − z‖ and Σ|ξ|."""
+        ρ, η = self.settings.schedule(first, last)
+        rounds = (
+            jnp.arange(first, last + 1),
+            *(jnp.asarray(x, self.dtype) for x in (ρ, η, weights)),
+        )
+        return _advance(self.buckets, self.holders, state, rounds, rule=self.settings.rule)
+
+    def evaluate(self, state: State) -> tuple[float, float]:
+        """Σ_p f_p(z_p^{t+1}) and the largest violation. The first reads private data."""
+        value, violation = _evaluate(self.buckets, state.average)
+        return float(value), float(violation)
+
+    def unstack(self, stacked: Sequence[Array]) -> list[np.ndarray[Any, Any]]:
+        """One array per agent, in the problem's order."""
+        result: dict[int, np.ndarray[Any, Any]] = {}
+        for group, values in zip(self.members, stacked, strict=True):
+            result.update(zip(group, np.asarray(values), strict=True))
+        return [result[i] for i in sorted(result)]
+
+    def stack(self, values: Sequence[Array]) -> tuple[Array, ...]:
+        """The inverse of ``unstack``."""
+        return tuple(
+            jnp.asarray(np.stack([values[i] for i in group]), self.dtype) for group in self.members
+        )
+
+
+def _bucket(agents: Sequence[LocalProblem]) -> list[list[int]]:
+    """Indices of agents that can be stacked, with at most PADDING of padded records."""
+    groups: dict[Any, list[int]] = {}
+    for i, agent in enumerate(agents):
+        slim = agent.objective.pad(agent.objective.sample_count)
+        leaves, structure = jax.tree.flatten((slim, agent.feasible_set))
+        shapes = tuple(
+            tuple(n if n != agent.objective.sample_count else -1 for n in np.shape(leaf))
+            for leaf in leaves
+        )
+        groups.setdefault((structure, shapes, agent.dimension), []).append(i)
+    buckets = []
+    for group in groups.values():
+        bucket: list[int] = []
+        records = 0
+        for i in sorted(group, key=lambda i: -agents[i].objective.sample_count):
+            size = agents[i].objective.sample_count
+            longest = agents[bucket[0]].objective.sample_count if bucket else size
+            if bucket and longest * (len(bucket) + 1) * (1 - PADDING) > records + size:
+                buckets.append(sorted(bucket))
+                bucket, records = [], 0
+            bucket.append(i)
+            records += size
+        buckets.append(sorted(bucket))
+    return sorted(buckets)
+
+
+def _stack(
+    agents: Sequence[tuple[int, LocalProblem]], settings: Settings, root: Array, run: str, dtype: Any
+) -> Bucket:
+    problems = [p for _, p in agents]
+    longest = max(p.objective.sample_count for p in problems)
+    padded = [(p.objective.pad(longest), p.feasible_set) for p in problems]
+    objective, feasible_set = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+    return Bucket(
+        objective,
+        feasible_set,
+        coupled=jnp.asarray(np.stack([p.coupled for p in problems]), dtype),
+        coupling=jnp.asarray(np.stack([np.asarray(p.coupling) for p in problems])),
+        sensitivity=jnp.asarray([certified_sensitivity(p, settings) for p in problems], dtype),
+        key=jnp.stack([agent_key(root, run, i) for i, _ in agents]),
+    )
+
+
+@partial(jax.jit, static_argnames="rule")
+def _advance(
+    buckets: tuple[Bucket, ...], holders: Holders, state: State, rounds: Array, rule: Rule
+) -> tuple[State, Array, Array, Array]:
+    def one_round(state: State, item: Array) -> tuple[State, tuple[Array, Array, Array]]:
+        t, ρ, η, weight = item
+        flat = [jnp.concatenate([x.ravel() for x in part]) for part in (state.average, state.dual)]
+        w = server_step(*flat, ρ, holders)
+        new = [
+            _bucket_round(b, t, w, ρ, η, rule, z, λ)
+            for b, z, λ in zip(buckets, state.point, state.dual, strict=True)
+        ]
+        point, average, dual, square, noise = zip(*new, strict=True)
+        total = tuple(s + weight * z for s, z in zip(state.total, average, strict=True))
+        return State(point, average, dual, total), (w, jnp.sqrt(sum(square)), sum(noise))
+
+    state, (w, residual, noise) = jax.lax.scan(one_round, state, rounds)
+    return state, w[-1], residual[-1], noise[-1]
+
+
+def _bucket_round(
+    bucket: Bucket, t: Array, w: Array, ρ: Array, η: Array, rule: Rule, z: Array, λ: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    def one_agent(b: Bucket, z: Array, λ: Array) -> tuple[Array, Array, Array, Array, Array]:
+        local_w = w[b.coupling] * b.coupled
+        key = jax.random.fold_in(b.key, t)
+        point, average, noise = local_round(
+            z, local_w, λ, ρ, η, b.coupled, b.objective, b.feasible_set, b.sensitivity, key, rule
+        )
+        shared = average * b.coupled
+        return point, average, dual_step(λ, ρ, local_w, shared), ((local_w - shared) ** 2).sum(), noise
+
+    point, average, dual, square, noise = jax.vmap(one_agent)(bucket, z, λ)
+    return point, average, dual, square.sum(), noise.sum()
+
+
+@jax.jit
+def _evaluate(buckets: tuple[Bucket, ...], average: tuple[Array, ...]) -> tuple[Array, Array]:
+    values = [jax.vmap(lambda f, z: f.value(z))(b.objective, z) for b, z in zip(buckets, average)]
+    outside = [
+        jax.vmap(lambda W, z: W.violation(z))(b.feasible_set, z) for b, z in zip(buckets, average)
+    ]
+    return sum(v.sum() for v in values), jnp.max(jnp.concatenate(outside))

@@ -1,0 +1,178 @@
+"""Jobs: a problem, its budget and its schedules in one TOML file (see ``examples/``).
+
+    [objective]   kind and public bounds          [set]        kind and bounds
+    [privacy]     budget or mechanism             [algorithm]  rounds, local updates, schedules
+    [[agents]]    name, data file, coupling; may override parts of [objective] and [set]
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import tomllib
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit import conic, mechanisms, objectives, sets
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.problem import LocalProblem, Problem
+from tacit.schedules import penalty_from, step_size_from
+from tacit.settings import Settings
+
+OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
+    "least-squares": objectives.LeastSquares,
+    "softmax": objectives.SoftmaxRegression,
+    "logistic": objectives.LogisticRegression,
+    "huber": objectives.Huber,
+    "hinge": objectives.Hinge,
+    "quantile": objectives.Quantile,
+    "residual": objectives.Residual,
+}
+SETS: dict[str, Callable[..., sets.FeasibleSet]] = {
+    "box": sets.Box,
+    "non-negative": sets.NonNegative,
+    "ball": sets.Ball,
+    "l1-ball": sets.L1Ball,
+    "simplex": sets.Simplex,
+    "half-space": sets.HalfSpace,
+    "hyperplane": sets.Hyperplane,
+    "polyhedron": conic.Polyhedron,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job file, read and checked; the data are loaded by ``load_job``."""
+
+    problem: Problem
+    settings: Settings
+    seed: int | None
+    evaluate_every: int
+    path: Path
+
+
+def load_job(path: str | Path) -> Job:
+    """Read a job file and the data files it names (relative to the job file)."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptFile(f"Expected a readable job file {path}: {error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise CorruptFile(f"Expected TOML in {path}: {error}.") from None
+    known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
+    _refuse_unknown(data, known, "the job")
+    for section in ("objective", "set", "privacy", "algorithm"):
+        if not isinstance(data.get(section), dict):
+            raise InvalidInput(f"Expected a section [{section}] in {path}, found none.")
+    agents = data.get("agents")
+    if not isinstance(agents, list) or not agents:
+        raise InvalidInput(f"Expected at least one [[agents]] in {path}, found none.")
+    problem = Problem(_agent(entry, data, path.parent) for entry in agents)
+    seed = data.get("seed")
+    return Job(problem, _settings(data), seed, data.get("evaluate_every", 1), path)
+
+
+def _agent(entry: dict[str, Any], job: dict[str, Any], folder: Path) -> LocalProblem:
+    _refuse_unknown(entry, {"name", "data", "target", "coupling", "objective", "set"}, "[[agents]]")
+    name = entry.get("name", "")
+    if "data" not in entry:
+        raise InvalidInput(f"Expected a data file for agent {name!r}, found none.")
+    arrays = _read(folder / entry["data"], entry.get("target", "target"))
+    objective = _build(
+        "objective", OBJECTIVES, {**job["objective"], **entry.get("objective", {})}, arrays
+    )
+    description = {**job["set"], **entry.get("set", {})}
+    if "file" in description:
+        description |= _read(folder / description.pop("file"), None)
+    feasible_set = _build("set", SETS, description, {"size": objective.dimension})
+    return LocalProblem(objective, feasible_set, entry.get("coupling"), name)
+
+
+def _build(
+    section: str, kinds: dict[str, Any], description: dict[str, Any], supplied: dict[str, Any]
+) -> Any:
+    """Call the constructor that ``kind`` names with the section's keys and what the data supply."""
+    arguments = dict(description)
+    kind = arguments.pop("kind", None)
+    if kind not in kinds:
+        options = ", ".join(sorted(kinds))
+        raise InvalidInput(f"Expected [{section}] kind to be one of {options}; got {kind!r}.")
+    accepted = inspect.signature(kinds[kind]).parameters
+    arguments = {k: v for k, v in supplied.items() if k in accepted} | arguments
+    required = {k for k, p in accepted.items() if p.default is inspect.Parameter.empty}
+    _refuse_unknown(arguments, set(accepted), f"[{section}] of kind {kind!r}")
+    if missing := required - set(arguments):
+        raise InvalidInput(
+            f"Expected {', '.join(sorted(missing))} for [{section}] of kind {kind!r}; not given."
+        )
+    return kinds[kind](**arguments)
+
+
+def _settings(job: dict[str, Any]) -> Settings:
+    privacy, algorithm = dict(job["privacy"]), dict(job["algorithm"])
+    known = {"rounds", "local_updates", "penalty", "step_size"}
+    _refuse_unknown(algorithm, known, "[algorithm]")
+    if "rounds" not in algorithm:
+        raise InvalidInput("Expected rounds in [algorithm]; not given.")
+    others: dict[str, Any] = {
+        "rounds": algorithm["rounds"],
+        "local_updates": algorithm.get("local_updates", 1),
+    }
+    if "penalty" in algorithm:
+        others["penalty"] = penalty_from(algorithm["penalty"])
+    if "step_size" in algorithm:
+        others["step_size"] = step_size_from(algorithm["step_size"])
+    for key in ("perturbation", "calibration"):
+        if key in privacy:
+            others[key] = privacy.pop(key)
+    name = privacy.pop("mechanism", "gaussian")
+    if "total_epsilon" in privacy:
+        _refuse_unknown(privacy, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
+        delta = privacy.get("total_delta", 0.0)
+        return Settings.for_budget(privacy["total_epsilon"], delta, mechanism=name, **others)
+    if name == "none":
+        _refuse_unknown(privacy, set(), "[privacy] without noise")
+        return Settings(mechanism=mechanisms.Noiseless(), **others)
+    _refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
+    if "epsilon" not in privacy:
+        raise InvalidInput("Expected total_epsilon, or epsilon of one update, in [privacy].")
+    mechanism = mechanisms.per_update(
+        name, privacy["epsilon"], privacy.get("delta"), others.get("calibration", "certified")
+    )
+    delta = privacy.get("delta", 0.0 if name == "laplace" else 1e-6)
+    return Settings(mechanism=mechanism, delta=delta, **others)
+
+
+def _read(path: Path, target: str | None) -> dict[str, Any]:
+    """Arrays by name: all of an .npz, or the columns of a CSV as features and targets."""
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as data:
+                return {name: data[name] for name in data.files}
+        if path.suffix == ".csv":
+            with open(path, newline="") as file:
+                header, *rows = list(csv.reader(file))
+            table = np.array([[float(cell) for cell in row] for row in rows])
+            if target not in header:
+                raise InvalidInput(
+                    f"Expected a column {target!r} in {path}, found {', '.join(header)}."
+                )
+            column = header.index(target)
+            return {"features": np.delete(table, column, axis=1), "targets": table[:, column]}
+    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise CorruptFile(f"Expected a table of numbers in {path}: {error}.") from None
+    raise InvalidInput(f"Expected a .npz or .csv data file, got {path}.")
+
+
+def _refuse_unknown(data: dict[str, Any], known: set[str], where: str) -> None:
+    if unknown := sorted(set(data) - known):
+        options = ", ".join(sorted(known)) or "nothing more"
+        raise InvalidInput(f"Expected only {options} in {where}; got {', '.join(unknown)}.")

@@ -1,0 +1,264 @@
+"""The noise of Algorithm 1, line 18: each mechanism draws it and says what to account for.
+
+The law of the noise and its accounting event live in one frozen value, so they cannot drift
+apart. A mechanism knows the ratio of noise to sensitivity (its noise multiplier); the
+sensitivity, a public certified number, arrives when noise is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from scipy.optimize import brentq
+from scipy.special import erfcx, ndtr
+
+from tacit.errors import InvalidInput, choice, count, non_negative, positive, probability
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Additive noise on a vector computed from private data.
+
+    Guarantee: if ``sensitivity`` bounds the ``norm`` of the difference that neighbouring data
+    make in the vector, then the vector plus ``sample(...)`` satisfies the (epsilon, delta) that
+    ``tacit.accounting`` states for ``event(1)``, and so does everything computed from that sum
+    alone. The claim is about real numbers: floating-point noise approximates them and does not
+    withstand attacks on its low-order bits. A sensitivity that is zero, infinite or NaN never
+    lets a vector through: it is refused on the host, and inside a traced program the noise is NaN.
+    """
+
+    name: ClassVar[str]
+    norm: ClassVar[int]
+
+    @abstractmethod
+    def scale(self, sensitivity: Any) -> Any:
+        """The parameter of the law: the standard deviation (Gaussian), b (Laplace)."""
+
+    @abstractmethod
+    def variance(self, sensitivity: Any) -> Any:
+        """The variance of one coordinate of the noise."""
+
+    @abstractmethod
+    def sample(
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
+    ) -> jax.Array:
+        """Draw noise; traceable in ``key`` and ``sensitivity``.
+
+        Noise is drawn in float64 and then rounded to ``dtype``: a float32 draw has no tail
+        beyond about one in ten million, which would itself be a visible leak.
+        """
+
+    @abstractmethod
+    def event(self, updates: int) -> Any:
+        """What happened, as a ``dp_accounting`` event: ``updates`` adaptive uses."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; ``Mechanism.from_dict`` reads it back."""
+        return {"name": self.name, **asdict(self)}
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Mechanism:
+        """The mechanism that ``to_dict`` wrote."""
+        kinds: dict[str, type[Mechanism]] = {k.name: k for k in (Gaussian, Laplace, Noiseless)}
+        settings = dict(data)
+        kind = kinds[choice("mechanism name", settings.pop("name", None), tuple(kinds))]
+        try:
+            return kind(**settings)
+        except TypeError as error:
+            raise InvalidInput(f"Expected the settings of {kind.name!r}: {error}.") from None
+
+
+@dataclass(frozen=True)
+class Gaussian(Mechanism):
+    """Normal noise with standard deviation ``noise_multiplier`` times the L2 sensitivity.
+
+    Guarantee: see ``Mechanism``; L2 norm. One update is exactly as private as telling N(0, 1)
+    from N(1/noise_multiplier, 1).
+    """
+
+    noise_multiplier: float
+    name: ClassVar[str] = "gaussian"
+    norm: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        multiplier = positive("noise_multiplier", self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", multiplier)
+
+    @classmethod
+    def classical(cls, epsilon: float, delta: float) -> Gaussian:
+        """The paper's multiplier, sqrt(2 ln(1.25/delta)) / epsilon (Section 4.2).
+
+        Guarantee: one update is (epsilon, delta)-private if epsilon <= 1. For a larger epsilon
+        the formula is still computed, since the paper's figures may ask for it, but the pair
+        (epsilon, delta) is then no guarantee; ``accounting.exact`` states the true one.
+        """
+        epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
+        return cls(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
+
+    @classmethod
+    def analytic(cls, epsilon: float, delta: float) -> Gaussian:
+        """The smallest multiplier for which one update is (epsilon, delta)-private.
+
+        The analytic Gaussian mechanism (Balle and Wang, 2018); exact for every epsilon.
+        """
+        return cls(_smallest_multiplier(epsilon, delta))
+
+    def scale(self, sensitivity: Any) -> Any:
+        return self.noise_multiplier * _checked(sensitivity)
+
+    def variance(self, sensitivity: Any) -> Any:
+        return self.scale(sensitivity) ** 2
+
+    def sample(
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
+    ) -> jax.Array:
+        return (self.scale(sensitivity) * jax.random.normal(key, shape, jnp.float64)).astype(dtype)
+
+    def event(self, updates: int) -> Any:
+        import dp_accounting
+
+        one = dp_accounting.GaussianDpEvent(self.noise_multiplier)
+        return dp_accounting.SelfComposedDpEvent(one, count("updates", updates))
+
+
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """Laplace noise with scale b = ``noise_multiplier`` times the L1 sensitivity.
+
+    Guarantee: see ``Mechanism``; L1 norm. One update is (1/noise_multiplier, 0)-private. The
+    worst neighbour changes a single coordinate by the whole sensitivity (the lemma in
+    docs/privacy.md), so a vector costs exactly what a scalar costs.
+    """
+
+    noise_multiplier: float
+    name: ClassVar[str] = "laplace"
+    norm: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        multiplier = positive("noise_multiplier", self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", multiplier)
+
+    @classmethod
+    def of_epsilon(cls, epsilon: float) -> Laplace:
+        """The paper's multiplier, 1/epsilon (Section 4.2): one update is (epsilon, 0)-private."""
+        return cls(1 / positive("epsilon", epsilon))
+
+    def scale(self, sensitivity: Any) -> Any:
+        return self.noise_multiplier * _checked(sensitivity)
+
+    def variance(self, sensitivity: Any) -> Any:
+        return 2 * self.scale(sensitivity) ** 2
+
+    def sample(
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
+    ) -> jax.Array:
+        return (self.scale(sensitivity) * jax.random.laplace(key, shape, jnp.float64)).astype(dtype)
+
+    def event(self, updates: int) -> Any:
+        import dp_accounting
+
+        one = dp_accounting.LaplaceDpEvent(self.noise_multiplier)
+        return dp_accounting.SelfComposedDpEvent(one, count("updates", updates))
+
+
+@dataclass(frozen=True)
+class Noiseless(Mechanism):
+    """No noise (the paper's epsilon = infinity). Guarantee: none."""
+
+    name: ClassVar[str] = "noiseless"
+    norm: ClassVar[int] = 2
+
+    def scale(self, sensitivity: Any) -> Any:
+        return 0.0 * sensitivity
+
+    def variance(self, sensitivity: Any) -> Any:
+        return 0.0 * sensitivity
+
+    def sample(
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
+    ) -> jax.Array:
+        return jnp.zeros(shape, dtype)
+
+    def event(self, updates: int) -> Any:
+        import dp_accounting
+
+        count("updates", updates)
+        return dp_accounting.NonPrivateDpEvent()
+
+
+# --- the exact trade-off of Gaussian noise ------------------------------------------------
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Smallest delta at ``epsilon`` for telling N(0, 1) from N(mu, 1), rounded up.
+
+    delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
+
+    Guarantee: never below the true value, and above it by less than one part in a million for
+    delta >= 1e-300 and 1e-6 <= mu.
+    """
+    mu, epsilon = positive("mu", mu), non_negative("epsilon", epsilon)
+    return min(1.0, max(math.exp(_log_delta(mu, epsilon)), math.ulp(0.0)))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon at ``delta`` for telling N(0, 1) from N(mu, 1), rounded up."""
+    mu, target = positive("mu", mu), math.log(probability("delta", delta))
+    if _log_delta(mu, 0.0) <= target:
+        return 0.0
+    highest = mu * mu / 2 + mu * math.sqrt(-2 * target)  # the Chernoff bound
+    return root_rounded_up(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, highest)
+
+
+def _smallest_multiplier(epsilon: float, delta: float) -> float:
+    """Smallest 1/mu with delta(epsilon) <= delta, rounded up (at most one part in a billion)."""
+    epsilon, target = positive("epsilon", epsilon), math.log(probability("delta", delta))
+    low = high = 1.0
+    while _log_delta(1 / high, epsilon) > target:
+        high *= 2
+    while _log_delta(1 / low, epsilon) <= target:
+        low /= 2
+    return root_rounded_up(lambda m: _log_delta(1 / m, epsilon) - target, low, high)
+
+
+def _log_delta(mu: float, epsilon: float) -> float:
+    """ln delta(epsilon), rounded up.
+
+    e^epsilon phi(b) = phi(a) with a, b the two arguments of Phi, so that in terms of the Mills
+    ratio Phi(-x)/phi(x) = sqrt(pi/2) erfcx(x/sqrt 2) nothing overflows and little cancels.
+    """
+    a = mu / 2 - epsilon / mu
+    log_phi = -a * a / 2 - math.log(2 * math.pi) / 2
+    second = math.sqrt(math.pi / 2) * float(erfcx((mu - a) / math.sqrt(2)))
+    if a > 0:
+        gap = float(ndtr(a)) * (1 + 1e-15) - math.exp(log_phi) * second
+        return math.log(gap) + 1e-10
+    first = math.sqrt(math.pi / 2) * float(erfcx(-a / math.sqrt(2)))
+    return log_phi + math.log(first * (1 + 1e-15) - second) + 1e-10
+
+
+def root_rounded_up(function: Callable[[float], float], low: float, high: float) -> float:
+    """A point just above the root of a decreasing function, where it is <= 0."""
+    if function(high) > 0:
+        raise InvalidInput(f"Expected the budget to be met below {high!r}, but it is not.")
+    root = float(brentq(function, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
+    step = 1e-15
+    while function(root) > 0:
+        root, step = root * (1 + step), step * 2
+    return root
+
+
+def _checked(sensitivity: Any) -> Any:
+    """The sensitivity if it can be used; NaN where a traced value cannot be refused."""
+    if not isinstance(sensitivity, jax.Array):
+        if jnp.ndim(sensitivity) == 0:
+            return positive("sensitivity", sensitivity)
+        sensitivity = jnp.asarray(sensitivity)
+    usable = (sensitivity > 0) & jnp.isfinite(sensitivity)
+    return jnp.where(usable, sensitivity, jnp.nan)

@@ -1,0 +1,123 @@
+"""What is to be solved: min Σ_p f_p(z_p) over z_p ∈ W_p, with some coordinates in common.
+
+``coupling[i]`` is the global coordinate that local coordinate i is a copy of, or −1 where it is
+private to its agent. Global consensus (federated learning) is ``coupling = 0, 1, ..., n−1`` for
+every agent; general consensus (power flow) couples only what zones share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from tacit.errors import InvalidInput, InvalidSet
+from tacit.objectives import Objective
+from tacit.sets import FeasibleSet
+
+Vector = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class LocalProblem:
+    """One agent's part: a private objective f_p, a public compact set W_p, and its coupling."""
+
+    objective: Objective
+    feasible_set: FeasibleSet
+    coupling: Sequence[int] | Vector | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        n = self.objective.dimension
+        if self.feasible_set.dimension != n:
+            raise InvalidInput(
+                f"Expected a feasible set of dimension {n}, as the objective of agent "
+                f"{self.name!r} has, got dimension {self.feasible_set.dimension}."
+            )
+        if not self.feasible_set.bounded:
+            raise InvalidSet(
+                f"Expected a bounded feasible set for agent {self.name!r}, got an unbounded "
+                f"{type(self.feasible_set).__name__}. Add bounds; nothing was solved."
+            )
+        coupling = np.arange(n) if self.coupling is None else np.asarray(self.coupling)
+        if coupling.shape != (n,) or not np.issubdtype(coupling.dtype, np.integer):
+            raise InvalidInput(
+                f"Expected {n} whole numbers as coupling of agent {self.name!r}, got shape "
+                f"{coupling.shape} of {coupling.dtype}."
+            )
+        held = coupling[coupling >= 0]
+        if (coupling < -1).any() or len(np.unique(held)) != len(held):
+            raise InvalidInput(
+                f"Expected the coupling of agent {self.name!r} to name each global coordinate at "
+                "most once, and -1 for private coordinates."
+            )
+        object.__setattr__(self, "coupling", coupling.astype(np.int64))
+
+    @property
+    def dimension(self) -> int:
+        return self.objective.dimension
+
+    @cached_property
+    def coupled(self) -> Vector:
+        """1.0 on coupled coordinates, 0.0 on private ones."""
+        return (np.asarray(self.coupling) >= 0).astype(self.dtype)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 if the private data are float32 and the set is closed form, else float64."""
+        if not self.feasible_set.closed_form:
+            return np.dtype(np.float64)
+        leaves = [np.dtype(x.dtype) for x in jax.tree.leaves(self.objective) if hasattr(x, "dtype")]
+        floats = [d for d in leaves if np.issubdtype(d, np.floating)]
+        return np.result_type(*floats) if floats else np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All agents' parts together."""
+
+    agents: tuple[LocalProblem, ...]
+    names: tuple[str, ...] = field(init=False)
+
+    def __init__(self, agents: Iterable[LocalProblem]) -> None:
+        agents = tuple(agents)
+        if not agents:
+            raise InvalidInput("Expected at least one agent, got none.")
+        names = tuple(a.name or f"agent {i + 1}" for i, a in enumerate(agents))
+        if len(set(names)) != len(names):
+            twice = next(n for n in names if names.count(n) > 1)
+            raise InvalidInput(f"Expected agents of different names, got {twice!r} twice.")
+        object.__setattr__(self, "agents", agents)
+        object.__setattr__(self, "names", names)
+        held = np.unique(np.concatenate([np.asarray(a.coupling) for a in agents]))
+        held = held[held >= 0]
+        if len(held) and len(held) != held[-1] + 1:
+            missing = int(np.setdiff1d(np.arange(held[-1] + 1), held)[0])
+            raise InvalidInput(
+                f"Expected every global coordinate to be held by an agent, but nobody holds {missing}."
+            )
+
+    @cached_property
+    def size(self) -> int:
+        """The number n of global coordinates."""
+        return 1 + max(int(np.max(a.coupling, initial=-1)) for a in self.agents)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(*(a.dtype for a in self.agents))
+
+    @property
+    def is_global(self) -> bool:
+        """Whether every agent holds the whole global vector and nothing else."""
+        everything = np.arange(self.size)
+        return all(np.array_equal(np.asarray(a.coupling), everything) for a in self.agents)
+
+    def value(self, solution: Vector) -> float:
+        """F(w) = Σ_p f_p(w) for a global consensus problem. Reads private data: do not publish."""
+        if not self.is_global:
+            raise InvalidInput("Expected a global consensus problem: here agents keep private parts.")
+        return float(sum(float(a.objective.value(solution[np.asarray(a.coupling)])) for a in self.agents))

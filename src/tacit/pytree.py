@@ -1,0 +1,42 @@
+"""Frozen dataclasses that JAX can look into: batch over, trace through, move to a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar, dataclass_transform
+
+import jax
+
+T = TypeVar("T")
+
+
+def static(**options: object) -> object:
+    """Mark a dataclass field as structure (hashable, equal for all members of a batch)."""
+    return dataclasses.field(metadata={"static": True}, **options)  # type: ignore[call-overload]
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))
+def pytree(cls: type[T]) -> type[T]:
+    """Make ``cls`` a frozen dataclass and register it with JAX.
+
+    JAX rebuilds values from leaves that need not be numbers (tracers, placeholders), so
+    rebuilding skips ``__init__`` and ``__post_init__``: checks run once, on what a user gave.
+    """
+    frozen = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    fields = dataclasses.fields(frozen)  # type: ignore[arg-type]
+    leaves = [f.name for f in fields if not f.metadata.get("static")]
+    structure = [f.name for f in fields if f.metadata.get("static")]
+
+    def flatten(value: T) -> tuple[list[object], tuple[object, ...]]:
+        return [getattr(value, n) for n in leaves], tuple(getattr(value, n) for n in structure)
+
+    def unflatten(aux: tuple[object, ...], children: list[object]) -> T:
+        value = object.__new__(frozen)
+        for name, child in zip(leaves, children, strict=True):
+            object.__setattr__(value, name, child)
+        for name, item in zip(structure, aux, strict=True):
+            object.__setattr__(value, name, item)
+        return value
+
+    jax.tree_util.register_pytree_node(frozen, flatten, unflatten)
+    return frozen

@@ -1,0 +1,183 @@
+"""What a run leaves behind: solution, trace, settings, versions and the privacy statement.
+
+A result is a folder of plain files (no pickle):
+
+    result.json   settings, seed, versions, names, privacy statement, summary
+    arrays.npz    solution, ergodic solution, every agent's local solution
+    trace.csv     one row per evaluated round
+    plot.png      the picture of ``Result.plot``
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import zipfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import CorruptFile
+from tacit.privacy import PrivacyStatement
+from tacit.settings import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Vector = np.ndarray[Any, Any]
+TRACE = ("round", "objective", "residual", "noise", "violation")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of ``tacit.solve``.
+
+    solution     global vector: mean of the last released points over the holders of each
+                 coordinate (feasible if all agents share one set)
+    ergodic      the same for the averages over rounds in which Section 5's theorems are stated
+                 (weights 1, or t for the strongly convex step size); less noisy
+    local        every agent's own last average z_p^{T+1}, private coordinates included
+    trace        columns ``round``, ``objective`` Σf_p(z_p^{t+1}), ``residual`` ‖Aw − z‖,
+                 ``noise`` Σ_pΣ_eΣ_i|ξ| of the round, ``violation`` (largest over the agents).
+                 Objective and noise are computed from private values: see ``privacy``.
+    seed         the seed, or None for noise from the system's entropy
+    """
+
+    solution: Vector
+    ergodic: Vector
+    local: tuple[Vector, ...]
+    trace: dict[str, Vector]
+    settings: Settings
+    privacy: PrivacyStatement
+    names: tuple[str, ...]
+    seed: int | None
+    versions: dict[str, str]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The last row of the trace with the total budget: plain numbers."""
+        last: dict[str, Any] = {name: float(column[-1]) for name, column in self.trace.items()}
+        last["round"] = int(last["round"])
+        return {
+            **last,
+            "epsilon": self.privacy.to_dict()["epsilon"],
+            "delta": self.privacy.delta,
+            "certified": self.privacy.certified,
+            "seed": self.seed if self.seed is not None else "system entropy",
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the arrays."""
+        return {
+            "format": 1,
+            "summary": self.summary,
+            "privacy": self.privacy.to_dict(),
+            "settings": self.settings.to_dict(),
+            "agents": list(self.names),
+            "seed": self.seed,
+            "noise_source": "system entropy" if self.seed is None else f"seed {self.seed}",
+            "versions": self.versions,
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the result folder; existing files of a result are replaced."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        local = {f"local_{i}": z for i, z in enumerate(self.local)}
+        with open(folder / "arrays.npz", "wb") as file:
+            np.savez_compressed(file, solution=self.solution, ergodic=self.ergodic, **local)
+        with open(folder / "trace.csv", "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(TRACE)
+            writer.writerows(zip(*(self.trace[name].tolist() for name in TRACE), strict=True))
+        self.plot().savefig(folder / "plot.png", dpi=120)
+        write_atomically(folder / "result.json", json.dumps(self.to_dict(), indent=2).encode())
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Result:
+        """Read a folder that ``save`` wrote."""
+        folder = Path(folder)
+        if not (folder / "result.json").is_file():
+            raise CorruptFile(f"Expected a result folder with result.json, found none in {folder}.")
+        try:
+            data = json.loads((folder / "result.json").read_text())
+            with np.load(folder / "arrays.npz", allow_pickle=False) as arrays:
+                local = tuple(arrays[f"local_{i}"] for i in range(len(data["agents"])))
+                solution, ergodic = arrays["solution"], arrays["ergodic"]
+            with open(folder / "trace.csv", newline="") as file:
+                rows = list(csv.DictReader(file))
+            trace = {name: np.array([float(row[name]) for row in rows]) for name in TRACE}
+            if not rows:
+                raise ValueError("trace.csv has no rows")
+            return cls(
+                solution,
+                ergodic,
+                local,
+                trace,
+                Settings.from_dict(data["settings"]),
+                PrivacyStatement.from_dict(data["privacy"]),
+                tuple(data["agents"]),
+                data["seed"],
+                data["versions"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise CorruptFile(f"Expected a result that tacit saved in {folder}: {error!r}.") from None
+
+    def plot(self) -> Figure:
+        """Objective, consensus residual, noise and violation over the rounds."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(10, 6.5), layout="constrained")
+        panels = figure.subplots(2, 2, sharex=True)
+        titles = {
+            "objective": "objective  Σ f_p(z_p)",
+            "residual": "consensus residual  ‖Aw − z‖",
+            "noise": "noise magnitude  Σ|ξ| of a round",
+            "violation": "largest constraint violation",
+        }
+        rounds = self.trace["round"]
+        marker = "o" if len(rounds) == 1 else ""
+        for panel, (name, title) in zip(panels.flat, titles.items(), strict=True):
+            column = self.trace[name]
+            panel.plot(rounds, column, marker=marker, color="#1f5f8b")
+            panel.set_title(title, fontsize=10)
+            if (column > 0).all() and column.max() > 20 * column.min():
+                panel.set_yscale("log")
+            panel.grid(alpha=0.3)
+        for panel in panels[1]:
+            panel.set_xlabel("round")
+        p = self.privacy
+        if np.isinf(p.epsilon):
+            label = "no noise: not private"
+        else:
+            label = f"total ε = {p.epsilon:.4g}, δ = {p.delta:g}"
+            label += "" if p.certified else "  (paper's calibration: not certified)"
+        figure.suptitle(f"{len(self.names)} agents, {p.mechanism}, {label}")
+        return figure
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computed the result."""
+    found = {"python": platform.python_version()}
+    for package in ("tacit", "jax", "numpy", "scipy", "clarabel", "dp-accounting"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write, flush to disk, then rename: a crash leaves the old file or the new one, whole."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,221 @@
+"""Step sizes and penalties over the rounds t = 1..T (Section 5 and Appendix E).
+
+Each schedule is a frozen value: call it with the round to get the number, ``to_dict`` to store it.
+All parameters are public; a schedule must never be computed from private data.
+
+    step size η^t   ConstantStep · SmoothStep · NonsmoothStep · StronglyConvexStep · GeometricStep
+    penalty   ρ^t   ConstantPenalty · DynamicPenalty · GeometricPenalty
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from tacit.errors import InvalidInput, count, non_negative, positive
+
+Averaging = Literal["uniform", "linear"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A number for every round t = 1, 2, ...; ``averaging`` is how its theorem weighs rounds."""
+
+    kind: ClassVar[str]
+    averaging: ClassVar[Averaging] = "uniform"
+
+    def __call__(self, t: int) -> float:
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, read back by ``step_size_from`` or ``penalty_from``."""
+        return {"kind": self.kind, **dataclasses.asdict(self)}
+
+
+@dataclass(frozen=True)
+class ConstantStep(Schedule):
+    """η^t = value. Noiseless and smooth: any value up to 1/L converges."""
+
+    value: float
+    kind: ClassVar[str] = "constant"
+
+    def __post_init__(self) -> None:
+        positive("step size", self.value)
+
+    def __call__(self, t: int) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class SmoothStep(Schedule):
+    """η^t = 1/(L + growth·√t), the rule of the smooth theorem (Section 5).
+
+    The paper takes growth = 1/ε of one update. Growth 0 (no noise) is the constant 1/L.
+    """
+
+    smoothness: float
+    growth: float = 0.0
+    kind: ClassVar[str] = "smooth"
+
+    def __post_init__(self) -> None:
+        positive("smoothness", self.smoothness)
+        non_negative("growth", self.growth)
+
+    def __call__(self, t: int) -> float:
+        return 1.0 / (self.smoothness + self.growth * math.sqrt(t))
+
+
+@dataclass(frozen=True)
+class NonsmoothStep(Schedule):
+    """η^t = scale/√t, the rule of the nonsmooth theorem (Section 5; there scale = 1)."""
+
+    scale: float = 1.0
+    kind: ClassVar[str] = "nonsmooth"
+
+    def __post_init__(self) -> None:
+        positive("scale", self.scale)
+
+    def __call__(self, t: int) -> float:
+        return self.scale / math.sqrt(t)
+
+
+@dataclass(frozen=True)
+class StronglyConvexStep(Schedule):
+    """η^t = 2/(α(t + 2)), the rule of the strongly convex theorem; round t weighs t (Section 5)."""
+
+    strong_convexity: float
+    kind: ClassVar[str] = "strongly-convex"
+    averaging: ClassVar[Averaging] = "linear"
+
+    def __post_init__(self) -> None:
+        positive("strong_convexity", self.strong_convexity)
+
+    def __call__(self, t: int) -> float:
+        return 2.0 / (self.strong_convexity * (t + 2))
+
+
+@dataclass(frozen=True)
+class GeometricStep(Schedule):
+    """η^t = initial·ratio^(t−1) for 0 < ratio < 1.
+
+    Not in the paper. For noiseless runs with piecewise linear objectives, where 1/√t would need
+    10^12 rounds for six digits; use with ``GeometricPenalty(…, 1/ratio)``, which keeps ρη constant.
+    """
+
+    initial: float
+    ratio: float
+    kind: ClassVar[str] = "geometric"
+
+    def __post_init__(self) -> None:
+        positive("initial", self.initial)
+        if not 0 < self.ratio < 1:
+            raise InvalidInput(f"Expected 0 < ratio < 1, got ratio={self.ratio!r}.")
+
+    def __call__(self, t: int) -> float:
+        return self.initial * self.ratio ** (t - 1)
+
+
+@dataclass(frozen=True)
+class ConstantPenalty(Schedule):
+    """ρ^t = value."""
+
+    value: float
+    kind: ClassVar[str] = "constant"
+
+    def __post_init__(self) -> None:
+        positive("penalty", self.value)
+
+    def __call__(self, t: int) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class DynamicPenalty(Schedule):
+    """ρ^t = min{cap, base·factor^⌊t/period⌋ + privacy/ε} (Appendix E, eq. (dynamic_rho)).
+
+    MNIST: base 2, privacy 5, period 10000. FEMNIST: base 0.005, privacy 0.05, period 2000.
+    """
+
+    base: float
+    privacy: float
+    epsilon: float
+    period: int
+    factor: float = 1.2
+    cap: float = 1e9
+    kind: ClassVar[str] = "dynamic"
+
+    def __post_init__(self) -> None:
+        positive("base", self.base)
+        non_negative("privacy", self.privacy)
+        if not self.epsilon > 0:  # infinity is allowed: a noiseless run
+            raise InvalidInput(f"Expected epsilon > 0, got epsilon={self.epsilon!r}.")
+        count("period", self.period)
+        positive("cap", self.cap)
+        if not self.factor >= 1:
+            raise InvalidInput(
+                f"Expected factor >= 1 (penalties may not fall), got factor={self.factor!r}."
+            )
+
+    def __call__(self, t: int) -> float:
+        exponent = min(t // self.period, 10_000)
+        grown = self.base * self.factor**exponent if exponent * math.log(self.factor) < 700 else math.inf
+        return min(self.cap, grown + self.privacy / self.epsilon)
+
+
+@dataclass(frozen=True)
+class GeometricPenalty(Schedule):
+    """ρ^t = min{cap, initial·ratio^(t−1)} with ratio ≥ 1: nondecreasing and bounded."""
+
+    initial: float
+    ratio: float
+    cap: float = 1e12
+    kind: ClassVar[str] = "geometric"
+
+    def __post_init__(self) -> None:
+        positive("initial", self.initial)
+        positive("cap", self.cap)
+        if not 1 <= self.ratio < math.inf:
+            raise InvalidInput(f"Expected a finite ratio >= 1, got ratio={self.ratio!r}.")
+
+    def __call__(self, t: int) -> float:
+        exponent = (t - 1) * math.log(self.ratio)
+        return min(self.cap, self.initial * math.exp(exponent)) if exponent < 600 else self.cap
+
+
+STEP_SIZES: tuple[type[Schedule], ...] = (
+    ConstantStep,
+    SmoothStep,
+    NonsmoothStep,
+    StronglyConvexStep,
+    GeometricStep,
+)
+PENALTIES: tuple[type[Schedule], ...] = (ConstantPenalty, DynamicPenalty, GeometricPenalty)
+
+
+def step_size_from(data: dict[str, Any]) -> Schedule:
+    """The step size described by plain data such as ``{"kind": "nonsmooth", "scale": 0.5}``."""
+    return _from("step_size", STEP_SIZES, data)
+
+
+def penalty_from(data: dict[str, Any]) -> Schedule:
+    """The penalty described by plain data such as ``{"kind": "constant", "value": 10}``."""
+    return _from("penalty", PENALTIES, data)
+
+
+def _from(name: str, classes: tuple[type[Schedule], ...], data: dict[str, Any]) -> Schedule:
+    arguments = dict(data)
+    kind = arguments.pop("kind", None)
+    for cls in classes:
+        if cls.kind == kind:
+            try:
+                return cls(**arguments)
+            except TypeError:
+                wanted = ", ".join(f.name for f in dataclasses.fields(cls))
+                got = ", ".join(arguments) or "nothing"
+                raise InvalidInput(
+                    f"Expected {name} of kind {kind!r} with {wanted}; got {got}."
+                ) from None
+    kinds = ", ".join(repr(cls.kind) for cls in classes)
+    raise InvalidInput(f"Expected {name} kind to be one of {kinds}, got {kind!r}.")

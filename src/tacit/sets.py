@@ -1,0 +1,572 @@
+"""Public feasible sets W_p of the agents: weighted projection, violation and size.
+
+Every set offers ``project``, the only place where a constraint enters an update of Algorithm 1:
+
+    project(v, c) = argmin over z in W of Σ_i c_i (z_i − v_i)² / 2
+
+The sets in this file project in closed form with JAX: they can be compiled, stacked and vmapped,
+and the result has the dtype of the point. Sets that need a cone solver are in ``conic.py``.
+
+A set is public. Its ``diameter`` and ``radius`` enter certified sensitivities, so a set must never
+be built from private data.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from tacit import errors
+from tacit.errors import NOT_DONE, InvalidInput, InvalidSet
+from tacit.pytree import pytree, static
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class FeasibleSet(ABC):
+    """A public closed convex set W of one agent's variables."""
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether ``project`` is pure JAX; otherwise it runs a solver on the host in float64."""
+        return True
+
+    @property
+    def separable(self) -> bool:
+        """Whether the projection acts on each coordinate alone."""
+        return False
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of variables."""
+
+    @abstractmethod
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Any:
+        """The point of W nearest to ``point`` when coordinate i weighs ``weight[i] > 0``.
+
+        argmin over z in W of Σ_i c_i (z_i − v_i)² / 2; no weight, or one number, is the ordinary
+        projection. Closed-form sets turn a NaN in ``point`` into a NaN in the result, so that
+        compiled and plain calls agree; solver-backed sets refuse it.
+        """
+
+    @abstractmethod
+    def violation(self, point: ArrayLike) -> Any:
+        """Largest amount by which a constraint is broken at ``point``; 0 inside W."""
+
+    @property
+    @abstractmethod
+    def diameter(self) -> float:
+        """Largest distance ‖u − v‖₂ of two points of W, or a bound above it; may be infinite."""
+
+    @abstractmethod
+    def radius(self, norm: float) -> float:
+        """Largest ‖z‖₂ (norm 2) or ‖z‖_∞ (norm ``math.inf``) over W, or a bound above it."""
+
+
+@pytree
+class Box(FeasibleSet):
+    """Bounds on every coordinate: {z : lower ≤ z ≤ upper}. Its sizes are exact.
+
+    Two scalar bounds need a ``size``. A bound may be infinite.
+    """
+
+    lower: ArrayLike
+    upper: ArrayLike
+
+    def __init__(self, lower: ArrayLike, upper: ArrayLike, size: int | None = None) -> None:
+        lower, upper = bounds(lower, upper, size)
+        _store(self, lower=lower, upper=upper)
+
+    @property
+    def separable(self) -> bool:
+        return True
+
+    @property
+    def dimension(self) -> int:
+        return _length(self.lower)
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        v, _ = _point_and_weight(point, weight, self.dimension)
+        return jnp.clip(v, *_cast(v, self.lower, self.upper))
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = _vector(point, self.dimension)
+        return _outside(z, *_cast(z, self.lower, self.upper))
+
+    @property
+    def diameter(self) -> float:
+        return _norm(np.asarray(self.upper) - np.asarray(self.lower), 2)
+
+    def radius(self, norm: float) -> float:
+        return _norm(np.maximum(np.abs(self.lower), np.abs(self.upper)), norm)
+
+
+def NonNegative(size: int, upper: ArrayLike = math.inf) -> Box:  # noqa: N802 (it reads as a set)
+    """The box {z : 0 ≤ z ≤ upper}."""
+    return Box(0.0, upper, size)
+
+
+@pytree
+class Ball(FeasibleSet):
+    """The Euclidean ball {z : ‖z − center‖₂ ≤ radius}. Its sizes are exact.
+
+    A scalar center (0 for the origin) needs a ``size``. The radius is kept as ``extent``, because
+    ``radius(norm)`` is the largest norm of a point of the set.
+    """
+
+    center: ArrayLike
+    extent: ArrayLike
+
+    def __init__(self, center: ArrayLike, radius: float, size: int | None = None) -> None:
+        extent = np.asarray(_positive("radius", radius))
+        _store(self, center=_center(center, size), extent=extent)
+
+    @property
+    def dimension(self) -> int:
+        return _length(self.center)
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        v, c = _point_and_weight(point, weight, self.dimension)
+        return _onto_ball(v, c, *_cast(v, self.center, self.extent))
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = _vector(point, self.dimension)
+        center, extent = _cast(z, self.center, self.extent)
+        return jnp.maximum(jnp.sqrt(jnp.sum((z - center) ** 2)) - extent, 0)
+
+    @property
+    def diameter(self) -> float:
+        return 2 * float(np.asarray(self.extent))
+
+    def radius(self, norm: float) -> float:
+        return _norm(self.center, norm) + float(np.asarray(self.extent))
+
+
+@pytree
+class L1Ball(FeasibleSet):
+    """The cross-polytope {z : ‖z − center‖₁ ≤ radius}. Its sizes are exact."""
+
+    center: ArrayLike
+    extent: ArrayLike
+
+    def __init__(
+        self, radius: float, size: int | None = None, center: ArrayLike = 0.0
+    ) -> None:
+        extent = np.asarray(_positive("radius", radius))
+        _store(self, center=_center(center, size), extent=extent)
+
+    @property
+    def dimension(self) -> int:
+        return _length(self.center)
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        # The signs of z − center are those of v − center; the absolute values are those of v
+        # projected onto {y ≥ 0 : Σ y = radius}.
+        v, c = _point_and_weight(point, weight, self.dimension)
+        center, extent = _cast(v, self.center, self.extent)
+        distance = jnp.abs(v - center)
+        z = center + jnp.sign(v - center) * _onto_simplex(distance, c, extent)
+        return jnp.where(jnp.sum(distance) <= extent, v, z)
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = _vector(point, self.dimension)
+        center, extent = _cast(z, self.center, self.extent)
+        return jnp.maximum(jnp.sum(jnp.abs(z - center)) - extent, 0)
+
+    @property
+    def diameter(self) -> float:
+        return 2 * float(np.asarray(self.extent))
+
+    def radius(self, norm: float) -> float:
+        # A norm is largest at a vertex: center moved outwards along its largest coordinate.
+        vertex = np.abs(np.asarray(self.center))
+        vertex[np.argmax(vertex)] += np.asarray(self.extent)
+        return _norm(vertex, norm)
+
+
+@pytree
+class Simplex(FeasibleSet):
+    """Non-negative vectors of a given sum: {z ≥ 0 : Σ_i z_i = total}. Its sizes are exact."""
+
+    size: int = static()  # type: ignore[assignment]
+    total: ArrayLike = 1.0
+
+    def __post_init__(self) -> None:
+        total = np.asarray(_positive("total", self.total))
+        _store(self, size=errors.count("size", self.size), total=total)
+
+    @property
+    def dimension(self) -> int:
+        return self.size
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        v, c = _point_and_weight(point, weight, self.dimension)
+        return _onto_simplex(v, c, *_cast(v, self.total))
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = _vector(point, self.dimension)
+        (total,) = _cast(z, self.total)
+        return jnp.maximum(jnp.abs(jnp.sum(z) - total), jnp.max(-z))
+
+    @property
+    def diameter(self) -> float:
+        return math.sqrt(2) * float(np.asarray(self.total)) if self.size > 1 else 0.0
+
+    def radius(self, norm: float) -> float:
+        errors.choice("norm", norm, (2, math.inf))
+        return float(np.asarray(self.total))
+
+
+@pytree
+class HalfSpace(FeasibleSet):
+    """A box cut by one inequality: {z : normal'z ≤ offset, lower ≤ z ≤ upper}.
+
+    ``radius(inf)`` is exact. ``radius(2)`` and ``diameter`` are those of the smallest box around
+    the set: bounds above the true ones.
+    """
+
+    normal: ArrayLike
+    offset: ArrayLike
+    lower: ArrayLike = -math.inf
+    upper: ArrayLike = math.inf
+
+    def __post_init__(self) -> None:
+        _store(self, **_cut_box(self.normal, self.offset, self.lower, self.upper))
+        _smallest_box(self, -math.inf)
+
+    @property
+    def dimension(self) -> int:
+        return _length(self.normal)
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        v, c = _point_and_weight(point, weight, self.dimension)
+        a, b, lower, upper = _cast(v, self.normal, self.offset, self.lower, self.upper)
+        in_box = jnp.clip(v, lower, upper)
+        return jnp.where(jnp.sum(a * in_box) <= b, in_box, _onto_cut(v, c, a, b, lower, upper))
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = _vector(point, self.dimension)
+        a, b, lower, upper = _cast(z, self.normal, self.offset, self.lower, self.upper)
+        return jnp.maximum(jnp.sum(a * z) - b, _outside(z, lower, upper))
+
+    @property
+    def diameter(self) -> float:
+        return _smallest_box(self, -math.inf).diameter
+
+    def radius(self, norm: float) -> float:
+        return _smallest_box(self, -math.inf).radius(norm)
+
+
+@pytree
+class Hyperplane(FeasibleSet):
+    """A box cut by one equation: {z : normal'z = offset, lower ≤ z ≤ upper}.
+
+    ``radius(inf)`` is exact. ``radius(2)`` and ``diameter`` are those of the smallest box around
+    the set: bounds above the true ones.
+    """
+
+    normal: ArrayLike
+    offset: ArrayLike
+    lower: ArrayLike = -math.inf
+    upper: ArrayLike = math.inf
+
+    def __post_init__(self) -> None:
+        _store(self, **_cut_box(self.normal, self.offset, self.lower, self.upper))
+        _smallest_box(self, float(np.asarray(self.offset)))
+
+    @property
+    def dimension(self) -> int:
+        return _length(self.normal)
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        v, c = _point_and_weight(point, weight, self.dimension)
+        return _onto_cut(v, c, *_cast(v, self.normal, self.offset, self.lower, self.upper))
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = _vector(point, self.dimension)
+        a, b, lower, upper = _cast(z, self.normal, self.offset, self.lower, self.upper)
+        return jnp.maximum(jnp.abs(jnp.sum(a * z) - b), _outside(z, lower, upper))
+
+    @property
+    def diameter(self) -> float:
+        return _smallest_box(self, float(np.asarray(self.offset))).diameter
+
+    def radius(self, norm: float) -> float:
+        return _smallest_box(self, float(np.asarray(self.offset))).radius(norm)
+
+
+@pytree
+class Product(FeasibleSet):
+    """Cartesian product W_1 × W_2 × ...: blocks of variables in order, each in its own set.
+
+    Its sizes are exact where those of all parts are.
+    """
+
+    sets: tuple[FeasibleSet, ...]
+
+    def __init__(self, sets: Sequence[FeasibleSet]) -> None:
+        if not sets or not all(isinstance(part, FeasibleSet) for part in sets):
+            raise InvalidInput(f"Expected one or more feasible sets, got {sets!r}. {NOT_DONE}")
+        _store(self, sets=tuple(sets))
+
+    @property
+    def closed_form(self) -> bool:
+        return all(part.closed_form for part in self.sets)
+
+    @property
+    def separable(self) -> bool:
+        return all(part.separable for part in self.sets)
+
+    @property
+    def dimension(self) -> int:
+        return sum(part.dimension for part in self.sets)
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Any:
+        v, c = _point_and_weight(point, weight, self.dimension)
+        weights = self._blocks(jnp.broadcast_to(c, v.shape))
+        parts = zip(self.sets, self._blocks(v), weights, strict=True)
+        blocks = [part.project(block, c) for part, block, c in parts]
+        return (jnp if self.closed_form else np).concatenate(blocks)
+
+    def violation(self, point: ArrayLike) -> Any:
+        blocks = self._blocks(_vector(point, self.dimension))
+        broken = [part.violation(z) for part, z in zip(self.sets, blocks, strict=True)]
+        return jnp.max(jnp.stack(broken)) if self.closed_form else float(np.max(broken))
+
+    def _blocks(self, vector: Array) -> list[Array]:
+        ends = np.cumsum([part.dimension for part in self.sets])
+        return jnp.split(vector, ends[:-1])
+
+    @property
+    def diameter(self) -> float:
+        return _norm([part.diameter for part in self.sets], 2)
+
+    def radius(self, norm: float) -> float:
+        return _norm([part.radius(norm) for part in self.sets], norm)
+
+
+@jax.jit
+def _onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -> Array:
+    """argmin Σ c_i (z_i − v_i)²/2 over {a'z = b, lower ≤ z ≤ upper}, by a finite algorithm.
+
+    z(μ) = clip(v − μ a/c, lower, upper) for the multiplier μ with a'z(μ) = b. As μ grows, z_i
+    leaves one bound at ``start``, reaches the other at ``end``, and a'z falls along straight
+    pieces between these breakpoints. A binary search over the sorted breakpoints finds the piece
+    that meets b, on which μ solves a linear equation.
+    """
+    moving = a != 0
+    slope = jnp.where(moving, a, 1)
+    first, last = jnp.where(a > 0, upper, lower), jnp.where(a > 0, lower, upper)
+    start = jnp.where(moving, c * (v - first) / slope, -jnp.inf)
+    end = jnp.where(moving, c * (v - last) / slope, -jnp.inf)
+    breakpoints = jnp.sort(jnp.concatenate([start, end]))
+
+    def still_above(k: Array) -> Array:
+        μ = breakpoints[k]
+        z = jnp.clip(v - jnp.where(jnp.isfinite(μ), μ, 0) * a / c, lower, upper)
+        return (μ == -jnp.inf) | ((μ < jnp.inf) & (jnp.sum(a * z) > b))
+
+    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = (low + high) // 2
+        right = (low < high) & still_above(middle)
+        return jnp.where(right, middle + 1, low), jnp.where(right, high, middle)
+
+    count = breakpoints.size
+    whole = (jnp.asarray(0), jnp.asarray(count))
+    piece, _ = jax.lax.fori_loop(0, count.bit_length(), halve, whole)
+    edges = jnp.concatenate([jnp.array([-jnp.inf]), breakpoints, jnp.array([jnp.inf])])
+    left, right = edges[piece].astype(v.dtype), edges[piece + 1].astype(v.dtype)
+
+    free = moving & (start <= left) & (right <= end)
+    fixed = jnp.where(moving, jnp.where(start >= right, first, last), jnp.clip(v, lower, upper))
+    fall = jnp.sum(jnp.where(free, a * a / c, 0))
+    excess = jnp.sum(jnp.where(free, a * v, jnp.where(moving, a * fixed, 0))) - b
+    corner = jnp.where(jnp.isfinite(right), right, left)
+    μ = jnp.clip(jnp.where(fall > 0, excess / jnp.where(fall > 0, fall, 1), corner), left, right)
+    z = jnp.where(free, jnp.clip(v - μ * a / c, lower, upper), fixed)
+    for _ in range(2):  # v − μ a/c loses digits when v is far away: remove what is left of a'z − b
+        rest = (jnp.sum(jnp.where(moving, a * z, 0)) - b) / jnp.where(fall > 0, fall, 1)
+        z = jnp.where(free, jnp.clip(z - rest * a / c, lower, upper), z)
+    return z
+
+
+def _onto_simplex(v: Array, c: Array, total: Array) -> Array:
+    """The weighted projection onto {z ≥ 0, Σ z = total}."""
+    ones = jnp.ones_like(v)
+    return _onto_cut(v, c, ones, total, 0 * ones, jnp.inf * ones)
+
+
+@jax.jit
+def _onto_ball(v: Array, c: Array, center: Array, extent: Array) -> Array:
+    """argmin Σ c_i (z_i − v_i)²/2 over ‖z − center‖₂ ≤ extent.
+
+    y = z − center is c_i w_i/(c_i + μ) with w = v − center, and ‖y(μ)‖ = extent. Newton's method on
+    the concave 1/‖y(μ)‖ climbs to the root from below; the bracket guards against rounding.
+    """
+    w = v - center
+    distance = jnp.sqrt(jnp.sum(w * w))
+    ratio = jnp.maximum(distance / extent, 1)
+
+    def shrunk(μ: Array) -> tuple[Array, Array]:
+        y = c / (c + μ) * w
+        return y, jnp.sqrt(jnp.sum(y * y))
+
+    def newton(_: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        μ, low, high = state
+        y, norm = shrunk(μ)
+        low, high = jnp.where(norm > extent, μ, low), jnp.where(norm > extent, high, μ)
+        slope = jnp.maximum(jnp.sum(y * y / (c + μ)), jnp.finfo(v.dtype).tiny)
+        μ = μ + (norm / extent - 1) * norm**2 / slope
+        return jnp.where((low <= μ) & (μ <= high), μ, (low + high) / 2), low, high
+
+    if c.ndim == 0:
+        y = w / ratio
+    else:
+        low, high = jnp.min(c) * (ratio - 1), jnp.max(c) * (ratio - 1)
+        μ, _, _ = jax.lax.fori_loop(0, NEWTON_STEPS, newton, (low, low, high))
+        y, _ = shrunk(μ)
+    norm = jnp.sqrt(jnp.sum(y * y))
+    y = y * jnp.minimum(extent / jnp.where(norm > 0, norm, 1), 1)
+    return jnp.where(distance <= extent, v, center + y)
+
+
+NEWTON_STEPS = 40  # weights that span twelve orders of magnitude need fewer
+
+
+def bounds(lower: Any, upper: Any, size: int | None) -> tuple[Vector, Vector]:
+    """Both bounds as vectors; refuses NaN, shapes that do not fit and lower > upper."""
+    shape = () if size is None else (errors.count("size", size),)
+    try:
+        pair = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+        shape = np.broadcast_shapes(shape, pair[0].shape, pair[1].shape)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"Expected bounds that fit together: {error}. {NOT_DONE}") from None
+    if len(shape) != 1 or shape[0] == 0 or (size is not None and shape[0] != size):
+        raise InvalidInput(
+            f"Expected bounds of one vector of variables (or numbers and a size), got shapes "
+            f"{pair[0].shape} and {pair[1].shape} with size={size}. {NOT_DONE}"
+        )
+    low, high = np.broadcast_to(pair[0], shape).copy(), np.broadcast_to(pair[1], shape).copy()
+    if np.isnan(low).any() or np.isnan(high).any():
+        raise InvalidInput(f"Expected bounds without NaN, got {low} and {high}. {NOT_DONE}")
+    wrong = (low > high) | (low == math.inf) | (high == -math.inf)
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise InvalidSet(
+            f"Expected lower <= upper, got lower={low[i]:g}, upper={high[i]:g} at index {i}: "
+            f"the set is empty. {NOT_DONE}"
+        )
+    return low, high
+
+
+def _cut_box(normal: Any, offset: Any, lower: Any, upper: Any) -> dict[str, Vector]:
+    """The checked fields of a half-space or hyperplane."""
+    normal = errors.array("normal", normal, (None,), dtype=np.float64)
+    if not normal.any():
+        raise InvalidInput(f"Expected a normal that is not zero, got {normal}. {NOT_DONE}")
+    lower, upper = bounds(lower, upper, normal.size)
+    offset = errors.array("offset", offset, (), dtype=np.float64)
+    return {"normal": normal, "offset": offset, "lower": lower, "upper": upper}
+
+
+def _smallest_box(cut: HalfSpace | Hyperplane, least: float) -> Box:
+    """The smallest box around {least ≤ a'z ≤ b, lower ≤ z ≤ upper}, rounded outwards.
+
+    Refuses an empty set. a_i z_i lies between least − Σ_{j≠i} max a_j z_j and
+    b − Σ_{j≠i} min a_j z_j, and both ends are reached.
+    """
+    a, b = np.asarray(cut.normal), float(np.asarray(cut.offset))
+    lower, upper = np.asarray(cut.lower), np.asarray(cut.upper)
+    moving = a != 0
+    ends = a[moving] * np.stack([lower, upper])[:, moving]
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    rounding = 1e-14 * (abs(b) + float(np.abs(ends[np.isfinite(ends)]).sum()))
+    if low.sum() > b + rounding or high.sum() < least - rounding:
+        raise InvalidSet(
+            f"Expected an offset that normal'z can meet, got offset={b:g} where normal'z lies in "
+            f"[{low.sum():g}, {high.sum():g}]: the set is empty. {NOT_DONE}"
+        )
+    ends = np.stack([least - _sum_of_others(high), b - _sum_of_others(low)]) / a[moving]
+    slack = rounding / np.abs(a[moving])
+    tight_lower, tight_upper = lower.copy(), upper.copy()
+    tight_lower[moving] = np.clip(ends.min(axis=0) - slack, lower[moving], upper[moving])
+    tight_upper[moving] = np.clip(ends.max(axis=0) + slack, lower[moving], upper[moving])
+    return Box(tight_lower, tight_upper)
+
+
+def _sum_of_others(terms: Vector) -> Vector:
+    """Σ_{j≠i} terms_j for every i, where terms may hold infinities of one sign."""
+    infinite = np.isinf(terms)
+    finite = np.where(infinite, 0, terms)
+    others_infinite = infinite.sum() - infinite > 0
+    return np.where(others_infinite, terms[infinite].sum(), finite.sum() - finite)
+
+
+def _point_and_weight(
+    point: ArrayLike, weight: ArrayLike | None, size: int
+) -> tuple[Array, Array]:
+    """The point and its weights in one dtype; a common weight of all coordinates becomes 1."""
+    v = _vector(point, size)
+    c = jnp.asarray(1 if weight is None else weight, v.dtype)
+    if c.shape not in ((), (size,)):
+        raise InvalidInput(f"Expected a weight of shape ({size},), got {c.shape}. {NOT_DONE}")
+    if not isinstance(c, jax.core.Tracer) and not bool(jnp.all((c > 0) & jnp.isfinite(c))):
+        raise InvalidInput(f"Expected finite weights > 0, got {c}. {NOT_DONE}")
+    return v, c if c.ndim else jnp.ones_like(c)
+
+
+def _vector(point: ArrayLike, size: int) -> Array:
+    z = jnp.asarray(point)
+    if z.shape != (size,):
+        raise InvalidInput(f"Expected a point of shape ({size},), got {z.shape}. {NOT_DONE}")
+    return z if jnp.issubdtype(z.dtype, jnp.floating) else z.astype(jnp.float64)
+
+
+def _cast(like: Array, *values: ArrayLike) -> list[Array]:
+    return [jnp.asarray(value, like.dtype) for value in values]
+
+
+def _outside(z: Array, lower: Array, upper: Array) -> Array:
+    return jnp.maximum(jnp.max(jnp.maximum(lower - z, z - upper)), 0)
+
+
+def _norm(vector: ArrayLike | Sequence[float], norm: float) -> float:
+    errors.choice("norm", norm, (2, math.inf))
+    return float(np.linalg.norm(np.asarray(vector), norm))
+
+
+def _length(vector: ArrayLike) -> int:
+    return int(np.shape(vector)[-1])
+
+
+def _positive(name: str, value: Any) -> float:
+    """A length that a set cannot do without: an empty set is refused as such."""
+    try:
+        return errors.positive(name, value)
+    except InvalidInput as error:
+        raise InvalidSet(str(error)) from None
+
+
+def _center(center: Any, size: int | None) -> Vector:
+    shape: tuple[int | None, ...] = (None if size is None else errors.count("size", size),)
+    if np.ndim(center) == 0:
+        if size is None:
+            raise InvalidInput(f"Expected a center vector, or a number and a size. {NOT_DONE}")
+        center = np.full(size, center)
+    return errors.array("center", center, shape, dtype=np.float64)
+
+
+def _store(value: Any, **fields: object) -> None:
+    """Set fields of a frozen dataclass while it is being made."""
+    for name, field in fields.items():
+        object.__setattr__(value, name, field)

@@ -1,0 +1,234 @@
+"""The driver: run Algorithm 1 for T rounds and return a ``Result``.
+
+A run ends after the agreed number of rounds and for no other reason: stopping when some number
+computed from private data looks good would itself release that number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.agent import Agent, Broadcast, Reply, agent_key
+from tacit.algorithm import Holders, average_over_holders, dual_step, server_step
+from tacit.errors import InvalidInput, TacitError, count
+from tacit.checkpoint import STATE, Checkpoint
+from tacit.fleet import Fleet, State
+from tacit.problem import LocalProblem, Problem
+from tacit.privacy import privacy_statement
+from tacit.result import TRACE, Result, versions
+from tacit.settings import Settings
+
+Vector = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is given after each evaluated round (one entry per agent in the lists)."""
+
+    round: int
+    consensus: Vector  # w^{t+1}
+    averages: list[Vector]  # z^{t+1}
+    points: list[Vector]  # z^{t,E+1}
+    duals: list[Vector]  # λ^{t+1}
+    row: dict[str, float]  # the trace row
+
+
+class Engine(Protocol):
+    """Carries messages: one broadcast out, one reply back from every agent, in order."""
+
+    def exchange(self, broadcast: Broadcast) -> Sequence[Reply]: ...
+
+
+class InProcess:
+    """Agents one after another in this process."""
+
+    def __init__(self, agents: Sequence[Agent]) -> None:
+        self.agents = agents
+
+    def exchange(self, broadcast: Broadcast) -> Sequence[Reply]:
+        return [agent.respond(broadcast) for agent in self.agents]
+
+
+def solve(
+    problem: Problem | Iterable[LocalProblem],
+    settings: Settings,
+    *,
+    seed: int | None = None,
+    run: str = "run",
+    evaluate_every: int = 1,
+    callback: Callable[[Progress], None] | None = None,
+    checkpoint: str | Path | None = None,
+    batch: bool | None = None,
+) -> Result:
+    """Solve ``problem`` privately with all agents in this process.
+
+    seed            noise from this seed (research); None takes it from the operating system
+    run             a name; noise differs between runs of one seed
+    evaluate_every  trace row (and callback) every so many rounds, and after the last
+    checkpoint      file to save the state to at each evaluation, and to continue from if it is
+                    there; the continued run is bit for bit the uninterrupted one. It holds the
+                    noise key: guard it like the data. It is removed when the run has ended.
+    batch           run all agents as one program; default: if all sets are of closed form
+
+    Guarantee: the statement in ``Result.privacy`` covers every reply and so every solution in the
+    result. The trace's ``objective`` and ``noise`` are computed from private data and noise for
+    the researcher's eyes; they are not covered, and publishing them is not private.
+    """
+    if not isinstance(problem, Problem):
+        problem = Problem(problem)
+    count("evaluate_every", evaluate_every)
+    settings = settings.complete(problem)
+    key, done, trace, state = _root_key(seed), 0, [], None
+    if checkpoint is not None and Path(checkpoint).exists():
+        saved = Checkpoint.load(checkpoint)
+        saved.check(settings.to_dict(), run, seed, [(a.dimension,) for a in problem.agents])
+        key, done, trace, state = saved.key, saved.round, saved.trace.tolist(), saved.state
+    if batch is None:
+        batch = all(a.feasible_set.closed_form for a in problem.agents)
+    worker = (_Batched if batch else _OneByOne)(problem, settings, jax.random.wrap_key_data(key), run)
+    if state is not None:
+        worker.restore(state, done)
+    while done < settings.rounds:
+        first, done = done + 1, min(done + evaluate_every, settings.rounds)
+        w, residual, noise = worker.advance(first, done)
+        trace.append([done, *worker.evaluate(residual, noise)])
+        if callback is not None or checkpoint is not None:
+            state = worker.state()
+        if callback is not None:
+            row = dict(zip(TRACE, trace[-1], strict=True))
+            callback(Progress(done, w, *(state[n] for n in ("average", "point", "dual")), row))
+        if checkpoint is not None:
+            Checkpoint(
+                done, settings.to_dict(), run, seed, np.asarray(key), state, np.array(trace)
+            ).save(checkpoint)
+    result = _result(problem, settings, worker.state(), trace, seed)
+    if checkpoint is not None:
+        Path(checkpoint).unlink()
+    return result
+
+
+def _result(
+    problem: Problem, settings: Settings, state: dict[str, list[Vector]], trace: Any, seed: int | None
+) -> Result:
+    holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, np.float64)
+    ergodic = np.concatenate(state["total"]).astype(np.float64)
+    ergodic = ergodic / _weights(settings, 1, settings.rounds).sum()
+    columns = np.array(trace, dtype=np.float64).T
+    return Result(
+        solution=average_over_holders(np.concatenate(state["average"]).astype(np.float64), holders),
+        ergodic=average_over_holders(ergodic, holders),
+        local=tuple(state["average"]),
+        trace=dict(zip(TRACE, columns, strict=True)),
+        settings=settings,
+        privacy=privacy_statement(problem, settings, seeded=seed is not None),
+        names=problem.names,
+        seed=seed,
+        versions=versions(),
+    )
+
+
+def _root_key(seed: int | None) -> Vector:
+    """Key data from a seed, or from the operating system's generator."""
+    if seed is None:
+        return np.frombuffer(os.urandom(8), dtype=np.uint32)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise InvalidInput(f"Expected a whole number 0 <= seed < 2^63, got seed={seed!r}.")
+    return np.asarray(jax.random.key_data(jax.random.key(int(seed))))
+
+
+def _weights(settings: Settings, first: int, last: int) -> Vector:
+    """How the ergodic average weighs rounds: equally, or by t (strongly convex theorem)."""
+    rounds = np.arange(first, last + 1, dtype=np.float64)
+    assert settings.step_size is not None
+    return rounds if settings.step_size.averaging == "linear" else np.ones_like(rounds)
+
+
+class _Batched:
+    """All agents as one program (``fleet.py``)."""
+
+    def __init__(self, problem: Problem, settings: Settings, key: Any, run: str) -> None:
+        self.settings = settings
+        self.fleet = Fleet(problem, settings, key, run)
+        self.now = self.fleet.start()
+
+    def advance(self, first: int, last: int) -> tuple[Vector, float, float]:
+        weights = _weights(self.settings, first, last)
+        self.now, w, residual, noise = self.fleet.advance(self.now, first, last, weights)
+        return np.asarray(w), float(residual), float(noise)
+
+    def evaluate(self, residual: float, noise: float) -> tuple[float, ...]:
+        objective, violation = self.fleet.evaluate(self.now)
+        return objective, residual, noise, violation
+
+    def state(self) -> dict[str, list[Vector]]:
+        return {name: self.fleet.unstack(getattr(self.now, name)) for name in STATE}
+
+    def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
+        self.now = State(**{name: self.fleet.stack(state[name]) for name in STATE})
+
+
+class _OneByOne:
+    """Server and agents that exchange messages, one agent after another."""
+
+    def __init__(self, problem: Problem, settings: Settings, key: Any, run: str) -> None:
+        self.problem, self.settings, self.run = problem, settings, run
+        self.agents = [
+            Agent(a, name, settings, agent_key(key, run, i), run, problem.size)
+            for i, (name, a) in enumerate(zip(problem.names, problem.agents, strict=True))
+        ]
+        self.engine: Engine = InProcess(self.agents)
+        couplings = [np.asarray(a.coupling) for a in problem.agents]
+        self.shared = [np.flatnonzero(c >= 0) for c in couplings]
+        held = [c[s] for c, s in zip(couplings, self.shared, strict=True)]
+        self.index = np.concatenate(held)
+        self.holders = Holders.of(held, problem.size, problem.dtype)
+        self.total = [np.zeros(a.dimension, problem.dtype) for a in problem.agents]
+        self._meet()
+
+    def _meet(self) -> None:
+        """The server's own copies of what agents hold (line 2); from here on it only gets replies."""
+        pairs = list(zip(self.agents, self.shared, strict=True))
+        self.z = np.concatenate([np.asarray(a.average)[s] for a, s in pairs])
+        self.λ = np.concatenate([np.asarray(a.dual)[s] for a, s in pairs])
+
+    def advance(self, first: int, last: int) -> tuple[Vector, float, float]:
+        for t, weight in zip(
+            range(first, last + 1), _weights(self.settings, first, last), strict=True
+        ):
+            ρ = self.z.dtype.type(self.settings.schedule(t, t)[0][0])
+            w = server_step(self.z, self.λ, ρ, self.holders)
+            replies = self.engine.exchange(Broadcast(self.run, t, w))
+            self.z = np.concatenate([r.primal for r in replies])
+            self.λ = dual_step(self.λ, ρ, w[self.index], self.z)
+            self.total = [
+                total + np.asarray(weight, total.dtype) * np.asarray(a.average)
+                for total, a in zip(self.total, self.agents, strict=True)
+            ]
+        noise = sum(a.noise for a in self.agents)
+        return w, float(np.linalg.norm(w[self.index] - self.z)), noise
+
+    def evaluate(self, residual: float, noise: float) -> tuple[float, ...]:
+        agents = self.agents
+        objective = sum(float(a.problem.objective.value(a.average)) for a in agents)
+        violation = max(float(a.problem.feasible_set.violation(a.average)) for a in agents)
+        return objective, residual, noise, violation
+
+    def state(self) -> dict[str, list[Vector]]:
+        state = {n: [np.asarray(getattr(a, n)) for a in self.agents] for n in STATE if n != "total"}
+        return {**state, "total": list(self.total)}
+
+    def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
+        for agent, *values in zip(
+            self.agents, state["point"], state["average"], state["dual"], strict=True
+        ):
+            agent.restore(*values, rounds_done)
+        self.total = list(state["total"])
+        self._meet()
