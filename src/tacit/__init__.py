@@ -1,3 +1,114 @@
-"""x"""
+"""Tacit: differentially private distributed convex optimisation.
+
+Several parties each hold private data and public constraints and want the one answer that is best
+for all of them. Consensus ADMM finds it; only randomised, feasible local solutions leave a party,
+and every answer comes with an (epsilon, delta) statement that is true.
+
+    problem side     LocalProblem(objective, feasible_set, coupling), Problem
+    privacy          Gaussian, Laplace, Noiseless; Settings.for_budget(total_epsilon, total_delta)
+    run              solve(problem, settings) -> Result
+
+Importing Tacit switches JAX to 64-bit floats (``jax_enable_x64``): projections and accounting
+need them. Arrays that are float32 stay float32.
+"""
+
 import jax
+
 jax.config.update("jax_enable_x64", True)
+
+from tacit.conic import Cone, ConeSet, Conic, Polyhedron, from_cvxpy  # noqa: E402
+from tacit.errors import (  # noqa: E402
+    CorruptFile,
+    InvalidInput,
+    InvalidSet,
+    Refused,
+    SolverFailure,
+    TacitError,
+)
+from tacit.mechanisms import Gaussian, Laplace, Mechanism, Noiseless  # noqa: E402
+from tacit.objectives import (  # noqa: E402
+    Hinge,
+    Huber,
+    LeastSquares,
+    LogisticRegression,
+    Objective,
+    Quantile,
+    SoftmaxRegression,
+)
+from tacit.persample import PerSample  # noqa: E402
+from tacit.problem import LocalProblem, Problem  # noqa: E402
+from tacit.residual import Residual  # noqa: E402
+from tacit.result import Result  # noqa: E402
+from tacit.schedules import (  # noqa: E402
+    ConstantPenalty,
+    ConstantStep,
+    DynamicPenalty,
+    GeometricPenalty,
+    GeometricStep,
+    NonsmoothStep,
+    SmoothStep,
+    StronglyConvexStep,
+)
+from tacit.sets import (  # noqa: E402
+    Ball,
+    Box,
+    FeasibleSet,
+    HalfSpace,
+    Hyperplane,
+    L1Ball,
+    NonNegative,
+    Product,
+    Simplex,
+)
+from tacit.settings import Settings  # noqa: E402
+from tacit.solve import Progress, solve  # noqa: E402
+
+__all__ = [
+    "Ball",
+    "Box",
+    "Cone",
+    "ConeSet",
+    "Conic",
+    "ConstantPenalty",
+    "ConstantStep",
+    "CorruptFile",
+    "DynamicPenalty",
+    "FeasibleSet",
+    "Gaussian",
+    "GeometricPenalty",
+    "GeometricStep",
+    "HalfSpace",
+    "Hinge",
+    "Huber",
+    "Hyperplane",
+    "InvalidInput",
+    "InvalidSet",
+    "L1Ball",
+    "Laplace",
+    "LeastSquares",
+    "LocalProblem",
+    "LogisticRegression",
+    "Mechanism",
+    "NonNegative",
+    "Noiseless",
+    "NonsmoothStep",
+    "Objective",
+    "PerSample",
+    "Polyhedron",
+    "Problem",
+    "Product",
+    "Progress",
+    "Quantile",
+    "Refused",
+    "Residual",
+    "Result",
+    "Settings",
+    "Simplex",
+    "SmoothStep",
+    "SoftmaxRegression",
+    "SolverFailure",
+    "StronglyConvexStep",
+    "TacitError",
+    "from_cvxpy",
+    "solve",
+]

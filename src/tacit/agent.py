@@ -9,6 +9,7 @@ objective value, no private coordinate.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from tacit.algorithm import dual_step, local_round
 from tacit.errors import InvalidInput, Refused, SolverFailure
 from tacit.mechanisms import Noiseless
 from tacit.problem import LocalProblem
+from tacit.sets import Box
 from tacit.settings import Settings
 
 Array = Any
@@ -62,8 +64,9 @@ def start_point(problem: LocalProblem) -> Array:
 def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
     """Δ of what receives the noise: the statistic (objective) or, shaped later, the gradient.
 
-    For L1 output noise on a set that is not separable the bound in ``output_noise_shape`` is in
-    terms of Δ_2 of the gradient.
+    Plain output noise leaves the set, and the next gradient is taken there, so Δ must then hold
+    at every point. For L1 noise on the output of a set that is not separable, the bound in
+    ``output_noise_shape`` is in terms of Δ_2.
     """
     mechanism, feasible_set = settings.mechanism, problem.feasible_set
     if isinstance(mechanism, Noiseless) or settings.calibration == "paper":
@@ -71,7 +74,17 @@ def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
     if settings.perturbation == "objective":
         return problem.objective.sensitivity(mechanism.norm, feasible_set)
     norm = mechanism.norm if feasible_set.separable else 2
-    return problem.objective.gradient_sensitivity(norm, feasible_set)
+    if settings.perturbation == "projected-output":
+        return problem.objective.gradient_sensitivity(norm, feasible_set)
+    everywhere = Box(-math.inf, math.inf, size=problem.dimension)
+    Δ = problem.objective.gradient_sensitivity(norm, everywhere)
+    if not math.isfinite(Δ):
+        raise InvalidInput(
+            f"Expected an objective whose gradient changes by a bounded amount at every point for "
+            f"perturbation='output'; that of {type(problem.objective).__name__} is bounded only "
+            "inside the feasible set. Use 'objective' or 'projected-output'. Nothing was released."
+        )
+    return Δ
 
 
 class Agent:

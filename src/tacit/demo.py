@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from tacit.conic import Polyhedron
@@ -44,32 +43,25 @@ def digits(agents: int = 5) -> tuple[Problem, Vector, Vector]:
     return problem, X[train:], y[train:]
 
 
-def diabetes(agents: int = 3) -> Problem:
-    """Disease progression by constrained least squares over a polyhedron.
+# Diabetes coefficients: body mass index and blood pressure may not lower the prediction, and the
+# six serum coefficients may add up to at most 1 in absolute value.
+LOWER = np.array([-1.0, -1.0, 0.0, 0.0, *[-1.0] * 6])
+UPPER = np.ones(10)
+SERUM = np.array([[0.0] * 4 + [1.0] * 6, [0.0] * 4 + [-1.0] * 6])
+SERUM_LIMIT = np.ones(2)
 
-    Coefficients of body mass index and blood pressure may not be negative, and coefficients
-    together may not exceed 1 in absolute sum of the two serum groups: public medical knowledge.
-    """
+
+def diabetes(agents: int = 3) -> Problem:
+    """Disease progression by least squares over a polyhedron, 442 patients in three hospitals."""
     data = _dataset("load_diabetes")
     X = data.data / np.linalg.norm(data.data, axis=1).max()
     y = (data.target - 152.0) / 200.0
-    n = X.shape[1]
-    lower = np.full(n, -1.0)
-    lower[[2, 3]] = 0.0  # bmi, blood pressure
-    serum = np.zeros((2, n))
-    serum[0, 4:] = 1.0
-    serum[1, 4:] = -1.0
-    feasible = {"matrix": serum, "offset": np.ones(2), "lower": lower, "upper": np.ones(n)}
     return Problem(
         LocalProblem(
             LeastSquares(
-                X[p::agents],
-                y[p::agents],
-                feature_norm=1.0,
-                target_bound=1.0,
-                normaliser=len(X),
+                X[p::agents], y[p::agents], feature_norm=1.0, target_bound=1.0, normaliser=len(X)
             ),
-            Polyhedron(**feasible),
+            Polyhedron(SERUM, SERUM_LIMIT, lower=LOWER, upper=UPPER),
             name=f"hospital {p + 1}",
         )
         for p in range(agents)
@@ -79,46 +71,91 @@ def diabetes(agents: int = 3) -> Problem:
 def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]:
     """Solve both problems, save results and ``demo.png``; one row of numbers per problem."""
     folder.mkdir(parents=True, exist_ok=True)
-    softmax, X, y = digits()
-    first = solve(
-        "digits, softmax, box",
-        softmax,
-        Settings.for_budget(total_epsilon=2.0, total_delta=1e-5, rounds=150, local_updates=2),
-        seed=SEED,
+    rows, results = [], []
+    problem, X, y = digits()
+    label = "digits: softmax regression, box"
+    budget = {"total_epsilon": 2.0, "total_delta": 1e-5}
+    settings = Settings.for_budget(**budget, rounds=150, local_updates=2)
+    result = solve(label, problem, settings, seed=SEED)
+    best = _optimum(problem, bounds=[(-1.0, 1.0)] * problem.size)
+    note = (
+        f"test accuracy {_accuracy(result.ergodic, X, y):.1%}, "
+        f"non-private {_accuracy(best, X, y):.1%}"
     )
-    regression = diabetes()
-    second = solve(
-        "diabetes, least squares, polyhedron",
-        regression,
-        Settings.for_budget(total_epsilon=2.0, total_delta=1e-5, rounds=100, local_updates=1),
-        seed=SEED,
-    )
-    accuracy = _accuracy(first.ergodic, X, y)
-    start = _box_start(softmax)
-    best = _optimum(softmax, start, bounds=[(-1.0, 1.0)] * len(start))
-    rows = [
-        _row("digits, softmax, box", softmax, first, best)
-        | {
-            "note": f"test accuracy {accuracy:.1%} "
-            f"(non-private {_accuracy(best[1], X, y):.1%}), {len(softmax.agents)} agents"
-        }
-    ]
-    W = regression.agents[0].feasible_set
-    limits = diabetes_constraints()
+    rows.append(_row(label, problem, result, best, note))
+    results.append(result)
+
+    problem = diabetes()
+    label = "diabetes: least squares, polyhedron"
+    settings = Settings.for_budget(**budget, rounds=100, local_updates=1)
+    result = solve(label, problem, settings, seed=SEED)
     best = _optimum(
-        regression,
-        np.asarray(W.project(np.zeros(regression.size))),
-        bounds=list(zip(limits["lower"], limits["upper"], strict=True)),
-        constraints={
-            "type": "ineq",
-            "fun": lambda z: limits["offset"] - limits["matrix"] @ z,
-        },
+        problem,
+        bounds=list(zip(LOWER, UPPER, strict=True)),
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda z: SERUM_LIMIT - SERUM @ z},
     )
-    rows.append(
-        _row("diabetes, least squares, polyhedron", regression, second, best)
-        | {"note": f"{len(regression.agents)} agents, {regression.size} coefficients"}
-    )
-    first.save(folder / "digits")
-    second.save(folder / "diabetes")
-    _plot(folder / "demo.png", (first, second), rows)
+    note = "coefficients " + " ".join(f"{c:+.2f}" for c in result.ergodic)
+    rows.append(_row(label, problem, result, best, note))
+    results.append(result)
+
+    for row, result in zip(rows, results, strict=True):
+        result.save(folder / str(row["problem"]).split(":")[0])
+    _plot(folder / "demo.png", results, rows)
     return rows
+
+
+def _row(
+    label: str, problem: Problem, result: Result, best: Vector, note: str
+) -> dict[str, Any]:
+    answer = result.ergodic
+    return {
+        "problem": label,
+        "objective": problem.value(answer),
+        "optimum": problem.value(best),
+        "violation": max(float(a.feasible_set.violation(answer)) for a in problem.agents),
+        "residual": float(result.trace["residual"][-1]),
+        "epsilon": result.privacy.epsilon,
+        "delta": result.privacy.delta,
+        "note": note,
+    }
+
+
+def _optimum(problem: Problem, **options: Any) -> Vector:
+    """The non-private optimum of the pooled problem, by a solver of SciPy."""
+    from scipy.optimize import minimize
+
+    def pooled(z: Vector) -> tuple[float, Vector]:
+        parts = [a.objective for a in problem.agents]
+        gradient = sum(np.asarray(f.gradient(z)) for f in parts)
+        return sum(float(f.value(z)) for f in parts), np.asarray(gradient)
+
+    found = minimize(pooled, np.zeros(problem.size), jac=True, tol=1e-10, **options)
+    return np.asarray(found.x)
+
+
+def _accuracy(weights: Vector, X: Vector, y: Vector) -> float:
+    return float((np.argmax(X @ weights.reshape(X.shape[1], -1), axis=1) == y).mean())
+
+
+def _plot(path: Path, results: list[Result], rows: list[dict[str, Any]]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    for panel, result, row in zip(figure.subplots(1, len(rows)), results, rows, strict=True):
+        panel.plot(result.trace["round"], result.trace["objective"], label="private run, each round")
+        panel.axhline(row["objective"], color="C0", ls="--", label="private answer (ergodic)")
+        panel.axhline(row["optimum"], color="black", lw=1, label="non-private optimum")
+        panel.set_title(f"{row['problem']}\ntotal ε = {row['epsilon']:.2f}, δ = {row['delta']:g}")
+        panel.set_xlabel("round")
+        panel.set_ylabel("objective")
+        panel.legend()
+    figure.savefig(path, dpi=120)
+
+
+def _dataset(name: str) -> Any:
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise TacitError("The demo needs scikit-learn: pip install 'tacit[demo]'") from None
+    return getattr(datasets, name)()

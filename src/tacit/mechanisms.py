@@ -10,15 +10,24 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
-from tacit.errors import InvalidInput, choice, count, non_negative, positive, probability
+from tacit.errors import (
+    NOT_DONE,
+    InvalidInput,
+    choice,
+    count,
+    non_negative,
+    positive,
+    probability,
+)
 
 
 @dataclass(frozen=True)
@@ -59,19 +68,8 @@ class Mechanism(ABC):
         """What happened, as a ``dp_accounting`` event: ``updates`` adaptive uses."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``Mechanism.from_dict`` reads it back."""
-        return {"name": self.name, **asdict(self)}
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> Mechanism:
-        """The mechanism that ``to_dict`` wrote."""
-        kinds: dict[str, type[Mechanism]] = {k.name: k for k in (Gaussian, Laplace, Noiseless)}
-        settings = dict(data)
-        kind = kinds[choice("mechanism name", settings.pop("name", None), tuple(kinds))]
-        try:
-            return kind(**settings)
-        except TypeError as error:
-            raise InvalidInput(f"Expected the settings of {kind.name!r}: {error}.") from None
+        """Plain data; ``mechanism_from`` reads it back."""
+        return {"kind": self.name, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,8 @@ class Gaussian(Mechanism):
     def sample(
         self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
     ) -> jax.Array:
-        return (self.scale(sensitivity) * jax.random.normal(key, shape, jnp.float64)).astype(dtype)
+        noise: jax.Array = self.scale(sensitivity) * jax.random.normal(key, shape, jnp.float64)
+        return noise.astype(dtype)
 
     def event(self, updates: int) -> Any:
         import dp_accounting
@@ -158,7 +157,8 @@ class Laplace(Mechanism):
     def sample(
         self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
     ) -> jax.Array:
-        return (self.scale(sensitivity) * jax.random.laplace(key, shape, jnp.float64)).astype(dtype)
+        noise: jax.Array = self.scale(sensitivity) * jax.random.laplace(key, shape, jnp.float64)
+        return noise.astype(dtype)
 
     def event(self, updates: int) -> Any:
         import dp_accounting
@@ -192,6 +192,38 @@ class Noiseless(Mechanism):
         return dp_accounting.NonPrivateDpEvent()
 
 
+def mechanism_from(data: dict[str, Any]) -> Mechanism:
+    """The mechanism described by plain data such as ``{"kind": "noiseless"}``."""
+    kinds: dict[str, type[Mechanism]] = {k.name: k for k in (Gaussian, Laplace, Noiseless)}
+    settings = dict(data)
+    kind = kinds[choice("mechanism kind", settings.pop("kind", None), tuple(kinds))]
+    wanted = [f.name for f in fields(kind)]
+    if sorted(settings) != wanted:
+        raise InvalidInput(
+            f"Expected a mechanism of kind {kind.name!r} with {wanted}, got {sorted(settings)}. "
+            f"{NOT_DONE}"
+        )
+    return kind(**settings)
+
+
+def per_update(
+    name: str, epsilon: float, delta: float | None = None, calibration: str = "certified"
+) -> Gaussian | Laplace:
+    """The mechanism whose single update has the budget (epsilon, delta) (Section 4.2).
+
+    Laplace noise ignores ``delta``. Gaussian noise is ``analytic``, or ``classical`` under
+    ``calibration="paper"``: the paper's formula, a guarantee only for epsilon <= 1.
+    """
+    choice("mechanism name", name, ("gaussian", "laplace"))
+    choice("calibration", calibration, ("certified", "paper"))
+    if name == "laplace":
+        return Laplace.of_epsilon(epsilon)
+    if delta is None:
+        raise InvalidInput(f"Expected a delta for gaussian noise, got none. {NOT_DONE}")
+    build = Gaussian.classical if calibration == "paper" else Gaussian.analytic
+    return build(epsilon, delta)
+
+
 # --- the exact trade-off of Gaussian noise ------------------------------------------------
 
 
@@ -209,7 +241,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Smallest epsilon at ``delta`` for telling N(0, 1) from N(mu, 1), rounded up."""
-    mu, target = positive("mu", mu), math.log(probability("delta", delta))
+    mu, target = positive("mu", mu), math.log(probability("delta", delta)) - 1e-12
     if _log_delta(mu, 0.0) <= target:
         return 0.0
     highest = mu * mu / 2 + mu * math.sqrt(-2 * target)  # the Chernoff bound
@@ -218,7 +250,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _smallest_multiplier(epsilon: float, delta: float) -> float:
     """Smallest 1/mu with delta(epsilon) <= delta, rounded up (at most one part in a billion)."""
-    epsilon, target = positive("epsilon", epsilon), math.log(probability("delta", delta))
+    epsilon, target = positive("epsilon", epsilon), math.log(probability("delta", delta)) - 1e-12
     low = high = 1.0
     while _log_delta(1 / high, epsilon) > target:
         high *= 2
@@ -257,7 +289,7 @@ def root_rounded_up(function: Callable[[float], float], low: float, high: float)
 def _checked(sensitivity: Any) -> Any:
     """The sensitivity if it can be used; NaN where a traced value cannot be refused."""
     if not isinstance(sensitivity, jax.Array):
-        if jnp.ndim(sensitivity) == 0:
+        if np.ndim(sensitivity) == 0:
             return positive("sensitivity", sensitivity)
         sensitivity = jnp.asarray(sensitivity)
     usable = (sensitivity > 0) & jnp.isfinite(sensitivity)

@@ -38,7 +38,7 @@ class LocalProblem:
                 f"Expected a feasible set of dimension {n}, as the objective of agent "
                 f"{self.name!r} has, got dimension {self.feasible_set.dimension}."
             )
-        if not self.feasible_set.bounded:
+        if self.feasible_set.closed_form and not np.isfinite(self.feasible_set.diameter):
             raise InvalidSet(
                 f"Expected a bounded feasible set for agent {self.name!r}, got an unbounded "
                 f"{type(self.feasible_set).__name__}. Add bounds; nothing was solved."

@@ -30,6 +30,8 @@ from tacit.pytree import pytree, static
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
+NEWTON_STEPS = 40  # weights that span twelve orders of magnitude need fewer
+
 
 class FeasibleSet(ABC):
     """A public closed convex set W of one agent's variables."""
@@ -110,7 +112,7 @@ class Box(FeasibleSet):
         return _norm(np.maximum(np.abs(self.lower), np.abs(self.upper)), norm)
 
 
-def NonNegative(size: int, upper: ArrayLike = math.inf) -> Box:  # noqa: N802 (it reads as a set)
+def NonNegative(size: int, upper: ArrayLike = math.inf) -> Box:
     """The box {z : 0 ≤ z ≤ upper}."""
     return Box(0.0, upper, size)
 
@@ -136,7 +138,8 @@ class Ball(FeasibleSet):
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = _point_and_weight(point, weight, self.dimension)
-        return _onto_ball(v, c, *_cast(v, self.center, self.extent))
+        z: Array = _onto_ball(v, c, *_cast(v, self.center, self.extent))
+        return z
 
     def violation(self, point: ArrayLike) -> Array:
         z = _vector(point, self.dimension)
@@ -158,9 +161,7 @@ class L1Ball(FeasibleSet):
     center: ArrayLike
     extent: ArrayLike
 
-    def __init__(
-        self, radius: float, size: int | None = None, center: ArrayLike = 0.0
-    ) -> None:
+    def __init__(self, radius: float, size: int | None = None, center: ArrayLike = 0.0) -> None:
         extent = np.asarray(_positive("radius", radius))
         _store(self, center=_center(center, size), extent=extent)
 
@@ -289,7 +290,9 @@ class Hyperplane(FeasibleSet):
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = _point_and_weight(point, weight, self.dimension)
-        return _onto_cut(v, c, *_cast(v, self.normal, self.offset, self.lower, self.upper))
+        a, b, lower, upper = _cast(v, self.normal, self.offset, self.lower, self.upper)
+        z: Array = _onto_cut(v, c, a, b, lower, upper)
+        return z
 
     def violation(self, point: ArrayLike) -> Array:
         z = _vector(point, self.dimension)
@@ -397,13 +400,14 @@ def _onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array
     for _ in range(2):  # v − μ a/c loses digits when v is far away: remove what is left of a'z − b
         rest = (jnp.sum(jnp.where(moving, a * z, 0)) - b) / jnp.where(fall > 0, fall, 1)
         z = jnp.where(free, jnp.clip(z - rest * a / c, lower, upper), z)
-    return z
+    return jnp.where(jnp.isnan(v), v, z)
 
 
 def _onto_simplex(v: Array, c: Array, total: Array) -> Array:
     """The weighted projection onto {z ≥ 0, Σ z = total}."""
     ones = jnp.ones_like(v)
-    return _onto_cut(v, c, ones, total, 0 * ones, jnp.inf * ones)
+    z: Array = _onto_cut(v, c, ones, total, 0 * ones, jnp.inf * ones)
+    return z
 
 
 @jax.jit
@@ -425,7 +429,7 @@ def _onto_ball(v: Array, c: Array, center: Array, extent: Array) -> Array:
         μ, low, high = state
         y, norm = shrunk(μ)
         low, high = jnp.where(norm > extent, μ, low), jnp.where(norm > extent, high, μ)
-        slope = jnp.maximum(jnp.sum(y * y / (c + μ)), jnp.finfo(v.dtype).tiny)
+        slope = jnp.maximum(jnp.sum(y * y / (c + μ)), np.finfo(v.dtype).tiny)
         μ = μ + (norm / extent - 1) * norm**2 / slope
         return jnp.where((low <= μ) & (μ <= high), μ, (low + high) / 2), low, high
 
@@ -438,9 +442,6 @@ def _onto_ball(v: Array, c: Array, center: Array, extent: Array) -> Array:
     norm = jnp.sqrt(jnp.sum(y * y))
     y = y * jnp.minimum(extent / jnp.where(norm > 0, norm, 1), 1)
     return jnp.where(distance <= extent, v, center + y)
-
-
-NEWTON_STEPS = 40  # weights that span twelve orders of magnitude need fewer
 
 
 def bounds(lower: Any, upper: Any, size: int | None) -> tuple[Vector, Vector]:
@@ -476,7 +477,7 @@ def _cut_box(normal: Any, offset: Any, lower: Any, upper: Any) -> dict[str, Vect
         raise InvalidInput(f"Expected a normal that is not zero, got {normal}. {NOT_DONE}")
     lower, upper = bounds(lower, upper, normal.size)
     offset = errors.array("offset", offset, (), dtype=np.float64)
-    return {"normal": normal, "offset": offset, "lower": lower, "upper": upper}
+    return {"normal": normal.copy(), "offset": offset.copy(), "lower": lower, "upper": upper}
 
 
 def _smallest_box(cut: HalfSpace | Hyperplane, least: float) -> Box:
@@ -509,12 +510,11 @@ def _sum_of_others(terms: Vector) -> Vector:
     infinite = np.isinf(terms)
     finite = np.where(infinite, 0, terms)
     others_infinite = infinite.sum() - infinite > 0
-    return np.where(others_infinite, terms[infinite].sum(), finite.sum() - finite)
+    others: Vector = np.where(others_infinite, terms[infinite].sum(), finite.sum() - finite)
+    return others
 
 
-def _point_and_weight(
-    point: ArrayLike, weight: ArrayLike | None, size: int
-) -> tuple[Array, Array]:
+def _point_and_weight(point: ArrayLike, weight: ArrayLike | None, size: int) -> tuple[Array, Array]:
     """The point and its weights in one dtype; a common weight of all coordinates becomes 1."""
     v = _vector(point, size)
     c = jnp.asarray(1 if weight is None else weight, v.dtype)
@@ -563,7 +563,7 @@ def _center(center: Any, size: int | None) -> Vector:
         if size is None:
             raise InvalidInput(f"Expected a center vector, or a number and a size. {NOT_DONE}")
         center = np.full(size, center)
-    return errors.array("center", center, shape, dtype=np.float64)
+    return errors.array("center", center, shape, dtype=np.float64).copy()
 
 
 def _store(value: Any, **fields: object) -> None:

@@ -1,0 +1,593 @@
+"""Private objectives: value, gradient, and a proven bound on what one record can do to it.
+
+    f(z) = (1/N) Σ_i loss(x_i'z, y_i) + (ridge/2)‖z‖²        records (x_i, y_i) are private
+
+Feasible sets and all bounds are public, N (``normaliser``) too: it does not change when a record
+is added, so that a neighbour changes one term of the sum and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.errors import (
+    NOT_DONE,
+    InvalidInput,
+    array,
+    choice,
+    count,
+    non_negative,
+    positive,
+    probability,
+)
+from tacit.pytree import pytree, static
+
+if TYPE_CHECKING:
+    from tacit.sets import FeasibleSet
+
+RELATIONS = {"add-remove": "adding or removing one record", "replace": "replacing one record"}
+
+
+class Objective(ABC):
+    """An agent's private convex objective f over a public feasible set.
+
+    Noise goes on ``statistic(z)``, and ``gradient(z) = lift(statistic(z))`` with a public linear
+    map; for most objectives the statistic is the gradient itself.
+
+    Guarantee: for neighbouring data, as ``neighbours`` says in words, and any point z of the
+    feasible set, ``‖statistic(z) − statistic'(z)‖ ≤ sensitivity(norm, feasible_set)``. The bound
+    never depends on private data. It is for real arithmetic on the stored data; the rounding of
+    sums is not covered, nor points z outside the set (NaN and infinity among them).
+    ``value`` reads private data and nothing bounds it: do not release it.
+    """
+
+    neighbours: str
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """The length of z."""
+
+    @abstractmethod
+    def value(self, z: jax.Array) -> jax.Array:
+        """f(z)."""
+
+    @abstractmethod
+    def statistic(self, z: jax.Array) -> jax.Array:
+        """The vector that receives the noise."""
+
+    def lift(self, statistic: jax.Array) -> jax.Array:
+        """The public linear map from the statistic to the gradient."""
+        return statistic
+
+    def gradient(self, z: jax.Array) -> jax.Array:
+        """f'(z), or a subgradient where f has a kink."""
+        return self.lift(self.statistic(z))
+
+    @property
+    def statistic_size(self) -> int:
+        return self.dimension
+
+    @property
+    def lift_energy(self) -> float:
+        """E‖lift(ξ)‖² for noise ξ of unit variance on the statistic."""
+        return float(self.dimension)
+
+    @abstractmethod
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """Δ: the most that neighbouring data can move the statistic, in the L1 or L2 norm."""
+
+    def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """The most that neighbouring data can move the gradient."""
+        return self.sensitivity(norm, feasible_set)
+
+    def paper_sensitivity(self, z: jax.Array, norm: int) -> jax.Array:
+        """The Δ with which the paper ran objective perturbation. Not certified."""
+        raise InvalidInput(
+            f"Expected an objective of the paper's experiments for calibration='paper', got "
+            f"{type(self).__name__}. {NOT_DONE}"
+        )
+
+    def paper_output_sensitivity(
+        self, z: jax.Array, norm: int, curvature: jax.Array | float
+    ) -> jax.Array:
+        """The Δ with which the paper ran output perturbation. Not certified."""
+        return self.paper_sensitivity(z, norm)
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float | None:
+        """L: a public bound of the gradient's Lipschitz constant; None if f is not smooth."""
+
+    @property
+    @abstractmethod
+    def strong_convexity(self) -> float:
+        """α: a public lower bound of the curvature of f."""
+
+    @abstractmethod
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        """U_1 (Section 5): a public bound of ‖f'(z)‖₂ over the set; inf where none is known."""
+
+    @property
+    def sample_count(self) -> int:
+        """The number of private records; 0 for data that are not records."""
+        return 0
+
+    def pad(self, rows: int) -> Self:
+        """The same function with room for ``rows`` records, so that agents can be batched."""
+        return self
+
+
+@pytree
+class Records(Objective):
+    """An objective that is a sum over private records, divided by a public ``normaliser``.
+
+    ``neighbours`` is given as "add-remove" or "replace" and kept in words. ``record_bound`` is a
+    public bound on the number of records. By default it is that number itself under "replace",
+    where neighbours have equally many records, and the normaliser under "add-remove".
+    """
+
+    _: KW_ONLY
+    normaliser: float
+    neighbours: Any = static(default="add-remove")
+    record_bound: float | None = None
+    present: jax.Array = field(init=False, repr=False)  # False on rows that are padding
+
+    @property
+    def sample_count(self) -> int:
+        return int(np.sum(np.asarray(self.present)))
+
+    @property
+    def most_records(self) -> float:
+        """M: no neighbour has more records than this. Public."""
+        if self.record_bound is not None:
+            return self.record_bound
+        adds = self.neighbours == RELATIONS["add-remove"]
+        return self.normaliser if adds else float(self.sample_count)
+
+    def _accept(self, records: int) -> None:
+        """Check the public settings against ``records`` rows, and mark all of them as present."""
+        store(
+            self,
+            normaliser=positive("normaliser", self.normaliser),
+            neighbours=RELATIONS[choice("neighbours", self.neighbours, tuple(RELATIONS))],
+            record_bound=optional_positive("record_bound", self.record_bound),
+            present=jnp.ones(records, bool),
+        )
+        if self.most_records < records:
+            raise InvalidInput(
+                f"Expected at most {self.most_records:g} records (record_bound, or else "
+                f"normaliser), got {records}. Give a public record_bound. {NOT_DONE}"
+            )
+
+
+@pytree
+class LinearModel(Records):
+    """A loss of the scores x_i'z, averaged over records: the family of all models below.
+
+    ``features`` has one row per record and is kept feature-major, as X' of shape (d, records):
+    both products of a gradient then run along memory. Rows longer than ``feature_norm`` (L2) or,
+    where given, ``feature_norm_1`` (L1) are scaled down to it; each record is scaled by its own
+    numbers only, so neighbours stay neighbours. float32 features are computed with in float32.
+
+    Guarantee: a record contributes slope·x/N to the gradient. With ‖x‖₂ ≤ B and ‖x‖₁ ≤ B₁ its
+    norm is at most ``slope_bound·B/N`` in L2, ``slope_bound·B₁/N`` in L1; replacing a record
+    moves the sum by at most twice that. B₁ ≤ √d·B always. The ridge is public and cancels.
+    Slopes are bounded through the scores, |x'z| ≤ min(B sup‖z‖₂, B₁ sup‖z‖_∞) on the set.
+    NaN and infinity in the data are refused at construction.
+    """
+
+    features: jax.Array = field(repr=False)
+    _: KW_ONLY
+    feature_norm: float
+    feature_norm_1: float | None = None
+    ridge: float = 0.0
+
+    curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
+
+    @abstractmethod
+    def losses(self, scores: jax.Array) -> jax.Array:
+        """loss(s_i, y_i) of each record."""
+
+    @abstractmethod
+    def slopes(self, scores: jax.Array) -> jax.Array:
+        """Its derivative in s_i, or a subgradient."""
+
+    @abstractmethod
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """The largest slope of any record at any point of the set (a vector's: in the norm)."""
+
+    def __post_init__(self) -> None:
+        rows = array("features", self.features, (None, None))
+        self._accept(len(rows))
+        store(
+            self,
+            feature_norm=positive("feature_norm", self.feature_norm),
+            feature_norm_1=optional_positive("feature_norm_1", self.feature_norm_1),
+            ridge=non_negative("ridge", self.ridge),
+        )
+        store(self, features=_bounded_columns(rows, self.feature_norm, self.feature_norm_1))
+
+    @property
+    def dimension(self) -> int:
+        return int(self.features.shape[-2])
+
+    def scores(self, z: jax.Array) -> jax.Array:
+        return z.astype(self.features.dtype) @ self.features
+
+    def value(self, z: jax.Array) -> jax.Array:
+        losses = jnp.where(self.present, self.losses(self.scores(z)), 0)
+        return (losses.sum() / self.normaliser + self.ridge / 2 * (z @ z)).astype(z.dtype)
+
+    def statistic(self, z: jax.Array) -> jax.Array:
+        """f'(z) = X'·slopes/N + ridge·z. Padding needs no mask: its features are zero."""
+        slopes = self.slopes(self.scores(z)).astype(self.features.dtype)
+        total = self.features @ slopes.T
+        return (total.reshape(-1) / self.normaliser + self.ridge * z).astype(z.dtype)
+
+    def feature_bound(self, norm: int) -> float:
+        """B or B₁: the largest norm of a row. ‖x‖₂ ≤ ‖x‖₁ ≤ √d‖x‖₂ may make either the other's."""
+        one = math.inf if self.feature_norm_1 is None else self.feature_norm_1
+        if norm == 2:
+            return min(self.feature_norm, one)
+        return min(math.sqrt(self.features.shape[-2]) * self.feature_norm, one)
+
+    def score_bound(self, feasible_set: FeasibleSet) -> float:
+        """The largest |x'z| of any record at any point of the set."""
+        euclidean = self.feature_bound(2) * feasible_set.radius(2)
+        return min(euclidean, self.feature_bound(1) * feasible_set.radius(math.inf))
+
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        choice("norm", norm, (1, 2))
+        return self._largest_change(norm, feasible_set) / self.normaliser
+
+    def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """N·Δ: the most by which neighbours' sums over records differ."""
+        one = self.slope_bound(norm, feasible_set) * self.feature_bound(norm)
+        return 2 * one if self.neighbours == RELATIONS["replace"] else one
+
+    @property
+    def smoothness(self) -> float | None:
+        """L = curvature·B²M/N + ridge for M records."""
+        if self.curvature is None:
+            return None
+        share = self.most_records / self.normaliser
+        return self.curvature * self.feature_bound(2) ** 2 * share + self.ridge
+
+    @property
+    def strong_convexity(self) -> float:
+        return self.ridge
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        """slope_bound·B·M/N + ridge·sup‖z‖₂ for M records."""
+        record = self.slope_bound(2, feasible_set) * self.feature_bound(2)
+        ridge = self.ridge * feasible_set.radius(2) if self.ridge else 0.0
+        return record * self.most_records / self.normaliser + ridge
+
+    def pad(self, rows: int) -> Self:
+        extra = rows - self.features.shape[-1]
+        if extra < 0:
+            raise InvalidInput(
+                f"Expected rows >= {self.features.shape[-1]} to pad to, got rows={rows}. {NOT_DONE}"
+            )
+
+        def widen(leaf: Any) -> Any:  # the last axis of every array is that of records
+            width = [(0, 0)] * (np.ndim(leaf) - 1) + [(0, extra)]
+            return jnp.pad(leaf, width) if np.ndim(leaf) else leaf
+
+        return self if extra == 0 else jax.tree.map(widen, self)
+
+
+@pytree
+class LeastSquares(LinearModel):
+    """Squared residuals: loss = (x'z − y)²/2, targets clipped to ±``target_bound``.
+
+    With a ridge this is ridge regression. ``neighbours`` may also be ("move", β): one record's
+    target moves by at most β, and only targets are private.
+
+    Guarantee: write s = x'z, |s| ≤ a on the set, R = sup‖z‖₂, |y| ≤ Y.
+    *add-remove*: |slope| = |s − y| ≤ a + Y; attained on balls and symmetric boxes.
+    *move*: one slope changes by at most min(β, 2Y).
+    *replace*: NΔ_2 ≤ 2B√(1−q²)(BRq + Y) with q = min{2BR/(Y + √(Y² + 8B²R²)), a/(BR)}, and
+    NΔ_1 ≤ √d times that, or twice add-remove if smaller. On balls around 0 and, if d is even, on
+    symmetric boxes it is attained (d ≥ 2, no L1 bound on features).
+    Proof. (x,y) and (−x,−y) have the same gradient, so let the angle θ of x₁ and x₂ be acute.
+    The difference is (x₁x₁' − x₂x₂')z − (y₁x₁ − y₂x₂). The second part is at most Y·w in norm,
+    w = ‖x₁ + x₂‖; the first at most a·w, and at most λR where λ is the largest |eigenvalue| of
+    the bracket. Say ‖x₁‖ = 1 and ‖x₂‖² = p ≤ 1: λ(λ − 1 + p) = p sin²θ, hence
+    w² = 1 + p + 2√((1−λ)(p+λ)), which for a fixed λ grows in p. So ‖x₁‖ = ‖x₂‖ = B is worst,
+    where λ = B² sin θ and w = 2B cos(θ/2): maximise over q = sin(θ/2). ∎
+    """
+
+    targets: jax.Array = field(repr=False)
+    _: KW_ONLY
+    target_bound: float
+    moved_by: float | None = field(init=False)
+
+    curvature: ClassVar[float | None] = 1.0
+
+    def __post_init__(self) -> None:
+        store(self, target_bound=positive("target_bound", self.target_bound))
+        moved_by = None
+        if isinstance(self.neighbours, tuple | list) and [*self.neighbours][:-1] == ["move"]:
+            moved_by = positive("move", self.neighbours[-1])
+            store(self, neighbours="replace")
+        super().__post_init__()
+        if moved_by is not None:
+            store(self, neighbours=f"one target moving by at most {moved_by}")
+        targets = _like_features(self.targets, self.features)
+        limit = self.target_bound * (1 - 2 * np.finfo(targets.dtype).eps)  # survives rounding
+        store(self, targets=jnp.asarray(np.clip(targets, -limit, limit)), moved_by=moved_by)
+
+    def losses(self, scores: jax.Array) -> jax.Array:
+        return (scores - self.targets) ** 2 / 2
+
+    def slopes(self, scores: jax.Array) -> jax.Array:
+        return scores - self.targets
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return self.score_bound(feasible_set) + self.target_bound
+
+    def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
+        slope = self.slope_bound(norm, feasible_set)
+        if self.moved_by is not None:
+            return min(self.moved_by, 2 * self.target_bound, 2 * slope) * self.feature_bound(norm)
+        single = slope * self.feature_bound(norm)
+        if self.neighbours == RELATIONS["add-remove"]:
+            return single
+        B, Y, a = self.feature_bound(2), self.target_bound, self.score_bound(feasible_set)
+        BR = B * feasible_set.radius(2)
+        if math.isinf(BR):
+            return 2 * single
+        q = 2 * BR / (Y + math.hypot(Y, math.sqrt(8) * BR))
+        if a < q * BR:
+            q = a / BR
+        pair = 2 * B * math.sqrt(1 - q**2) * (BR * q + Y)
+        return min(2 * single, pair if norm == 2 else math.sqrt(self.dimension) * pair)
+
+
+@pytree
+class Huber(LeastSquares):
+    """Least squares whose slope stops at ±``threshold``, so that outliers pull less.
+
+    loss = r²/2 for |r| ≤ threshold, else threshold·(|r| − threshold/2), with r = x'z − y.
+
+    Guarantee: |slope| ≤ min(threshold, a + Y). *replace*: the smaller of twice that and the bound
+    of ``LeastSquares``: a slope κr with κ ≤ 1 is that of the least-squares record (√κx, √κy).
+    *move*: a slope changes by no more than the target does.
+    """
+
+    _: KW_ONLY
+    threshold: float
+
+    def __post_init__(self) -> None:
+        store(self, threshold=positive("threshold", self.threshold))
+        super().__post_init__()
+
+    def losses(self, scores: jax.Array) -> jax.Array:
+        slopes = self.slopes(scores)
+        return slopes * (scores - self.targets - slopes / 2)
+
+    def slopes(self, scores: jax.Array) -> jax.Array:
+        return jnp.clip(scores - self.targets, -self.threshold, self.threshold)
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return min(self.threshold, super().slope_bound(norm, feasible_set))
+
+
+@pytree
+class Quantile(LinearModel):
+    """Pinball loss, whose minimiser predicts a quantile: max(level·r, (level − 1)·r), r = y − x'z.
+
+    Guarantee: slopes are −level or 1 − level, so |slope| ≤ max(level, 1 − level); attained, and
+    so is twice that under *replace* (at z = 0, with x₂ = −x₁). Targets need no bound.
+    """
+
+    targets: jax.Array = field(repr=False)
+    _: KW_ONLY
+    level: float
+
+    def __post_init__(self) -> None:
+        store(self, level=probability("level", self.level))
+        super().__post_init__()
+        store(self, targets=jnp.asarray(_like_features(self.targets, self.features)))
+
+    def losses(self, scores: jax.Array) -> jax.Array:
+        r = self.targets - scores
+        return jnp.maximum(self.level * r, (self.level - 1) * r)
+
+    def slopes(self, scores: jax.Array) -> jax.Array:
+        return (scores > self.targets).astype(scores.dtype) - self.level
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return max(self.level, 1 - self.level)
+
+
+@pytree
+class LogisticRegression(LinearModel):
+    """Two classes, labelled 0 and 1 or −1 and +1: loss = ln(1 + exp(−y·x'z)) with y = ±1.
+
+    Guarantee: |slope| = sigmoid(−y·s) ≤ sigmoid(a) for |s| ≤ a; attained on balls and boxes
+    around 0. *replace*: twice that, attained in the limits a → 0 and a → ∞; between them the
+    bound is up to 1.4 times what can happen.
+    """
+
+    labels: jax.Array = field(repr=False)
+
+    curvature: ClassVar[float | None] = 0.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        store(self, labels=_signs(self.labels, self.features.shape[1]))
+
+    def losses(self, scores: jax.Array) -> jax.Array:
+        return jax.nn.softplus(-self.labels * scores)
+
+    def slopes(self, scores: jax.Array) -> jax.Array:
+        return -self.labels * jax.nn.sigmoid(-self.labels * scores)
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return 1 / (1 + math.exp(-self.score_bound(feasible_set)))
+
+
+@pytree
+class Hinge(LinearModel):
+    """Support vector machine, labels as in logistic regression: loss = max(0, 1 − y·x'z).
+
+    Guarantee: |slope| ≤ 1; attained, and so is 2 under *replace* (at z = 0, with x₂ = −x₁).
+    """
+
+    labels: jax.Array = field(repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        store(self, labels=_signs(self.labels, self.features.shape[1]))
+
+    def losses(self, scores: jax.Array) -> jax.Array:
+        return jnp.maximum(0, 1 - self.labels * scores)
+
+    def slopes(self, scores: jax.Array) -> jax.Array:
+        return -self.labels * (self.labels * scores < 1).astype(scores.dtype)
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return 1.0
+
+
+@pytree
+class SoftmaxRegression(LinearModel):
+    """Multiclass logistic regression (Section 6.2): loss = −ln softmax(x'Z)_y.
+
+    z is the matrix Z of shape (features, classes) in C order; labels are 0, ..., classes − 1.
+
+    Guarantee: a record's gradient is the outer product of x and p − e_y, p = softmax(x'Z), so
+    norms multiply. On the set two scores x'z_i, x'z_j differ by at most
+    D = min(√2·B sup‖z‖₂, 2B₁ sup‖z‖_∞), for ‖z_i − z_j‖² ≤ 2(‖z_i‖² + ‖z_j‖²). So p is in
+    the polytope {p_i ≤ e^D p_j}, whose vertices have entries of two values, of ratio e^D. A norm
+    is convex and largest at a vertex; there p_y is low (lowering it raises 1 − p_y and all others)
+    and j of the others are high: the L2 bound enumerates j. In L1, ‖p − e_y‖₁ = 2(1 − p_y).
+    D → ∞ gives √2 and 2. Attained on symmetric boxes, and on balls for two classes; on balls with
+    more classes not all vertices are within reach (in trials the bound was up to 1.13 times too
+    large). *replace*: twice that; attained as D → 0, approached as D → ∞, up to 1.4 times too
+    large between.
+    """
+
+    labels: jax.Array = field(repr=False)
+    classes: int = static()  # type: ignore[assignment]
+
+    # v'(diag p − pp')v is the variance of v under p: at most (max v − min v)²/4 ≤ 2‖v‖²/4.
+    curvature: ClassVar[float | None] = 0.5
+
+    def __post_init__(self) -> None:
+        if count("classes", self.classes) < 2:
+            raise InvalidInput(f"Expected classes >= 2, got classes={self.classes}. {NOT_DONE}")
+        super().__post_init__()
+        labels = _whole_numbers(self.labels, self.features.shape[1])
+        if labels.size and not (labels.min() >= 0 and labels.max() < self.classes):
+            raise InvalidInput(
+                f"Expected labels 0, ..., {self.classes - 1}, got labels from {labels.min()} to "
+                f"{labels.max()}. {NOT_DONE}"
+            )
+        store(self, labels=jnp.asarray(labels.astype(np.min_scalar_type(self.classes - 1))))
+
+    @property
+    def dimension(self) -> int:
+        return int(self.features.shape[-2]) * self.classes
+
+    def scores(self, z: jax.Array) -> jax.Array:
+        Z = z.astype(self.features.dtype).reshape(-1, self.classes)
+        return Z.T @ self.features
+
+    def _is_label(self) -> jax.Array:
+        return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels
+
+    def losses(self, scores: jax.Array) -> jax.Array:
+        own = jnp.where(self._is_label(), scores, 0).sum(axis=0)
+        return jax.nn.logsumexp(scores, axis=0) - own
+
+    def slopes(self, scores: jax.Array) -> jax.Array:
+        return jax.nn.softmax(scores, axis=0) - self._is_label().astype(scores.dtype)
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        D = min(
+            math.sqrt(2) * self.feature_bound(2) * feasible_set.radius(2),
+            2 * self.feature_bound(1) * feasible_set.radius(math.inf),
+        )
+        low, others = math.exp(-D), self.classes - 1  # the high value is 1, before normalising
+        if norm == 1:
+            return 2 * others / (others + low)
+
+        def squared(j: int) -> float:
+            total = j + (others - j + 1) * low
+            return (1 - low / total) ** 2 + (j + (others - j) * low**2) / total**2
+
+        return math.sqrt(max(squared(j) for j in range(1, others + 1)))
+
+    def paper_sensitivity(self, z: jax.Array, norm: int) -> jax.Array:
+        """max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N + 1) over the agent's own records (Section 6.2).
+
+        Guarantee: none. The scale of the noise depends on private data and gives them away.
+        """
+        return self._largest_record(z, norm) / (self.normaliser + 1)
+
+    def paper_output_sensitivity(
+        self, z: jax.Array, norm: int, curvature: jax.Array | float
+    ) -> jax.Array:
+        """2 max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N·c), c = 1/η + ρ (Huang et al., no constraints).
+
+        Guarantee: none, as in ``paper_sensitivity``.
+        """
+        return 2 * self._largest_record(z, norm) / (self.normaliser * curvature)
+
+    def _largest_record(self, z: jax.Array, norm: int) -> jax.Array:
+        lengths = jnp.linalg.norm(self.features, ord=choice("norm", norm, (1, 2)), axis=0)
+        slopes = jnp.linalg.norm(self.slopes(self.scores(z)), ord=norm, axis=0)
+        return jnp.max(lengths * slopes, initial=0).astype(z.dtype)
+
+
+def optional_positive(name: str, value: float | None) -> float | None:
+    return None if value is None else positive(name, value)
+
+
+def store(target: object, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(target, name, value)
+
+
+def _bounded_columns(rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | None) -> jax.Array:
+    """The rows as columns, scaled down to the bounds on their norms; one copy of the data."""
+    excess = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)) / norm_2
+    if norm_1 is not None:
+        excess = np.maximum(excess, np.abs(rows).sum(axis=1, dtype=np.float64) / norm_1)
+    below_one = 1 - 2 * np.finfo(rows.dtype).eps  # so that rounding keeps within the bound
+    scale = np.where(excess > 1, below_one / np.maximum(excess, 1), 1).astype(rows.dtype)
+    return jnp.asarray(np.multiply(rows.T, scale, order="C"))
+
+
+def _like_features(targets: Any, features: jax.Array) -> np.ndarray[Any, Any]:
+    return array("targets", targets, (features.shape[1],), dtype=features.dtype)
+
+
+def _whole_numbers(labels: Any, records: int) -> np.ndarray[Any, Any]:
+    numbers = array("labels", labels, (records,), dtype=np.float64)
+    whole = numbers.astype(np.int64)
+    if (whole != numbers).any():
+        raise InvalidInput(f"Expected whole numbers as labels, got fractions. {NOT_DONE}")
+    return whole
+
+
+def _signs(labels: Any, records: int) -> jax.Array:
+    """Labels 0/1 or −1/+1 as −1/+1 in one byte each."""
+    numbers = _whole_numbers(labels, records)
+    found = {int(n) for n in np.unique(numbers)}
+    if not (found <= {0, 1} or found <= {-1, 1}):
+        raise InvalidInput(
+            f"Expected labels 0 and 1, or -1 and +1, got {sorted(found)[:5]}. {NOT_DONE}"
+        )
+    return jnp.asarray(np.where(numbers > 0, 1, -1).astype(np.int8))

@@ -1,0 +1,131 @@
+"""Any loss written in JAX, made private by clipping the gradient of every record."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, field
+from typing import TYPE_CHECKING, Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.errors import NOT_DONE, InvalidInput, choice, count, positive
+from tacit.objectives import RELATIONS, Records, optional_positive, store
+from tacit.pytree import pytree, static
+
+if TYPE_CHECKING:
+    from tacit.sets import FeasibleSet
+
+BLOCK = 128  # records whose gradients are in memory at once
+
+
+@pytree
+class PerSample(Records):
+    """(1/N) Σ_i loss(z, record_i) for a JAX function ``loss``, with clipped gradients.
+
+    ``data`` is an array or a tree of arrays whose first axis is that of records. Each record's
+    gradient is scaled down to norm ``clip``, in the L1 or L2 norm as ``clip_norm`` says. Where
+    clipping acts, ``gradient`` is not the gradient of ``value``. ``smoothness``, if given, is the
+    user's public claim. Convexity is the user's claim too; privacy does not rest on it.
+
+    Guarantee: a record adds a vector of ``clip_norm`` at most clip to the sum, whatever loss and
+    data are: a gradient with NaN or infinity in it counts as zero. So Δ = clip/N for
+    *add-remove* and 2clip/N for *replace* in that norm, both attained; L2 ≤ L1 ≤ √n·L2 gives the
+    other one. This holds at every z, also outside the set.
+    """
+
+    loss: Callable[[jax.Array, Any], jax.Array] = static()  # type: ignore[assignment]
+    data: Any = field(repr=False)
+    _: KW_ONLY
+    clip: float
+    size: int = static()  # type: ignore[assignment]
+    clip_norm: int = static(default=2)  # type: ignore[assignment]
+    smoothness: float | None = None
+
+    def __post_init__(self) -> None:
+        count("size", self.size)
+        choice("clip_norm", self.clip_norm, (1, 2))
+        data = jax.tree.map(jnp.asarray, self.data)
+        lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
+        if len(lengths) != 1 or lengths == {0}:
+            raise InvalidInput(
+                f"Expected data arrays with one and the same number of records as first axis, "
+                f"got {sorted(lengths)}. {NOT_DONE}"
+            )
+        self._accept(lengths.pop())
+        store(
+            self,
+            data=data,
+            clip=positive("clip", self.clip),
+            smoothness=optional_positive("smoothness", self.smoothness),
+        )
+
+    @property
+    def dimension(self) -> int:
+        return self.size
+
+    def value(self, z: jax.Array) -> jax.Array:
+        total = self._sum(lambda record: self.loss(z, record), jnp.zeros((), z.dtype))
+        return (total / self.normaliser).astype(z.dtype)
+
+    def statistic(self, z: jax.Array) -> jax.Array:
+        # A little less than clip, and norms in float64, so that rounding cannot exceed it.
+        limit = self.clip * (1 - 4 * float(np.finfo(z.dtype).eps))
+
+        def clipped(record: Any) -> jax.Array:
+            gradient = jax.grad(self.loss)(z, record)
+            norm = jnp.linalg.norm(gradient.astype(jnp.float64), ord=self.clip_norm)
+            scale = jnp.minimum(1, limit / norm)
+            return jnp.where(jnp.isfinite(norm), gradient * scale.astype(z.dtype), 0)
+
+        return (self._sum(clipped, jnp.zeros_like(z)) / self.normaliser).astype(z.dtype)
+
+    def _sum(self, term: Callable[[Any], jax.Array], zero: jax.Array) -> jax.Array:
+        """Σ term(record) over the records present, a block at a time."""
+        rows = self.present.shape[0]
+        size = min(rows, BLOCK)
+
+        def add_block(i: jax.Array, total: jax.Array) -> jax.Array:
+            start = jnp.minimum(i * size, rows - size)  # the last block begins early ...
+            records, present = jax.tree.map(
+                lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size),
+                (self.data, self.present),
+            )
+            fresh = present & (start + jnp.arange(size) >= i * size)  # ... and skips what was seen
+            terms = jax.vmap(term)(records)
+            fresh = fresh.reshape((size,) + (1,) * (terms.ndim - 1))
+            return total + jnp.where(fresh, terms, 0).sum(axis=0).astype(total.dtype)
+
+        total: jax.Array = jax.lax.fori_loop(0, math.ceil(rows / size), add_block, zero)
+        return total
+
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        worst = self.clip * (2 if self.neighbours == RELATIONS["replace"] else 1) / self.normaliser
+        wider = choice("norm", norm, (1, 2)) < self.clip_norm
+        return math.sqrt(self.size) * worst if wider else worst
+
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        """clip·M/N for M records (an L1 norm of at most clip is an L2 norm of at most clip)."""
+        return self.clip * self.most_records / self.normaliser
+
+    def pad(self, rows: int) -> Self:
+        extra = rows - self.present.shape[0]
+        if extra < 0:
+            raise InvalidInput(
+                f"Expected rows >= {self.present.shape[0]} to pad to, got rows={rows}. {NOT_DONE}"
+            )
+
+        def lengthen(leaf: Any) -> Any:
+            return jnp.pad(leaf, [(0, extra)] + [(0, 0)] * (np.ndim(leaf) - 1))
+
+        padded = copy.copy(self)
+        data, present = jax.tree.map(lengthen, (self.data, self.present))
+        store(padded, data=data, present=present)
+        return padded

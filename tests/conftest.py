@@ -1,0 +1,129 @@
+"""Shared by all tests: a reproducible hypothesis profile and small problems of every kind."""
+
+import matplotlib
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import tacit
+
+matplotlib.use("Agg")
+settings.register_profile(
+    "tacit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tacit")
+
+
+def regression_data(rng, records, dimension):
+    X = rng.normal(size=(records, dimension))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    y = np.clip(X @ rng.uniform(-1, 1, dimension) + 0.2 * rng.normal(size=records), -1, 1)
+    return X, y
+
+
+def objective_of(kind, rng, records=12, dimension=4, agents=3, ridge=0.0):
+    """A random objective of ``kind`` with all public bounds equal to one."""
+    X, y = regression_data(rng, records, dimension)
+    common = {"feature_norm": 1.0, "normaliser": agents * records, "ridge": ridge}
+    if kind == "least-squares":
+        return tacit.LeastSquares(X, y, target_bound=1.0, **common)
+    if kind == "logistic":
+        return tacit.LogisticRegression(X, (y > 0).astype(int), **common)
+    if kind == "softmax":
+        return tacit.SoftmaxRegression(X, rng.integers(0, 3, records), 3, **common)
+    if kind == "huber":
+        return tacit.Huber(X, y, target_bound=1.0, threshold=0.3, **common)
+    if kind == "hinge":
+        return tacit.Hinge(X, np.where(y > 0, 1, -1), **common)
+    if kind == "quantile":
+        return tacit.Quantile(X, y, level=0.3, **common)
+    if kind == "residual":
+        return tacit.Residual(X, -y, beta=0.01)
+    if kind == "per-sample":
+        return tacit.PerSample(
+            squared_loss,
+            (X, y),
+            clip=1e6,
+            size=dimension,
+            normaliser=agents * records,
+            smoothness=1.0 / agents,
+        )
+    raise AssertionError(kind)
+
+
+def squared_loss(z, sample):
+    x, y = sample
+    return 0.5 * (x @ z - y) ** 2
+
+
+OBJECTIVES = (
+    "least-squares",
+    "logistic",
+    "softmax",
+    "huber",
+    "hinge",
+    "quantile",
+    "residual",
+    "per-sample",
+)
+
+
+def set_of(kind, n):
+    """A small compact set of ``kind`` in dimension n."""
+    ones = np.ones(n)
+    if kind == "box":
+        return tacit.Box(-0.4, 0.5, size=n)
+    if kind == "non-negative":
+        return tacit.NonNegative(n, upper=0.7)
+    if kind == "ball":
+        return tacit.Ball(0.0, 0.6, size=n)
+    if kind == "l1-ball":
+        return tacit.L1Ball(0.8, size=n)
+    if kind == "simplex":
+        return tacit.Simplex(n)
+    if kind == "half-space":
+        return tacit.HalfSpace(ones, 0.3, -0.5, 0.5)
+    if kind == "hyperplane":
+        return tacit.Hyperplane(ones, 0.2, -0.5, 0.5)
+    if kind == "product":
+        return tacit.Product([tacit.Box(-0.3, 0.3, size=1), tacit.Ball(0.0, 0.5, size=n - 1)])
+    if kind == "polyhedron":
+        return tacit.Polyhedron(
+            np.vstack([ones, np.arange(n) - 1.0]), np.array([0.4, 0.5]), lower=-0.5, upper=0.5
+        )
+    if kind == "cone":
+        return tacit.ConeSet(
+            [tacit.Cone(np.eye(n), np.zeros(n), np.zeros(n), 0.6)], lower=-0.5, upper=0.5
+        )
+    if kind == "cvxpy":
+        import cvxpy as cp
+
+        z = cp.Variable(n)
+        return tacit.from_cvxpy(z, [cp.norm(z, 1) <= 0.9, cp.norm(z, 2) <= 0.7, z >= -0.4])
+    raise AssertionError(kind)
+
+
+CLOSED_SETS = (
+    "box",
+    "non-negative",
+    "ball",
+    "l1-ball",
+    "simplex",
+    "half-space",
+    "hyperplane",
+    "product",
+)
+SOLVER_SETS = ("polyhedron", "cone", "cvxpy")
+
+
+def problem_of(objective, feasible, seed=0, agents=3, **options):
+    rng = np.random.default_rng(seed)
+    objectives = [objective_of(objective, rng, agents=agents, **options) for _ in range(agents)]
+    return tacit.Problem(
+        tacit.LocalProblem(f, set_of(feasible, f.dimension)) for f in objectives
+    )
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)

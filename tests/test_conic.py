@@ -1,0 +1,429 @@
+"""Solver-backed sets: the same properties at solver accuracy, agreement, refusals, pickling."""
+
+import math
+import pickle
+import sys
+import threading
+from functools import cache
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import tacit  # noqa: F401  (switches JAX to float64)
+from tacit import conic
+from tacit.conic import Cone, ConeSet, Conic, Polyhedron, from_cvxpy
+from tacit.errors import InvalidInput, InvalidSet, SolverFailure
+from tacit.sets import Ball, HalfSpace, Simplex
+
+A = np.array([[1.0, 1.0, 0.5], [-1.0, 2.0, 0.0], [0.0, -1.0, 1.0]])
+B = np.array([1.0, 1.5, 0.8])
+F, G, H = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, -1.0]]), np.array([0.1, -0.2]), np.full(3, 0.1)
+
+
+def polyhedron(z):
+    return [A @ z <= B, z >= -1, z <= 1]
+
+
+def with_equation(z):
+    return [A @ z <= B, z[0] + z[1] + z[2] == 0.4, z >= -1, z <= 2]
+
+
+def cones(z):
+    return [cp.norm(F @ z + G) <= H @ z + 0.9, cp.norm(z) <= 1.2, A @ z <= B]
+
+
+def with_auxiliaries(z):
+    return [cp.norm1(z) <= 1.5, cp.sum_squares(z) <= 1, cp.max(z) <= 0.7]
+
+
+def by_cvxpy(constraints):
+    z = cp.Variable(3)
+    return from_cvxpy(z, constraints(z))
+
+
+# ‖z‖₁ ≤ 1.5 with auxiliary bounds t of |z|, written by hand in columns (t, z)
+I, O = np.eye(3), np.zeros((3, 3))  # noqa: E741
+L1 = Conic(
+    np.block([[-I, I], [-I, -I], [np.ones((1, 3)), np.zeros((1, 3))]]),
+    np.array([0, 0, 0, 0, 0, 0, 1.5]),
+    [("nonneg", 7)],
+    variables=[3, 4, 5],
+)
+
+# name: the set, the same set in CVXPY's words
+SETS = {
+    "polyhedron": (Polyhedron(A, B, lower=-1, upper=1), polyhedron),
+    "equation": (
+        Polyhedron(sp.csr_matrix(A), B, [[1.0, 1.0, 1.0]], [0.4], lower=-1, upper=2),
+        with_equation,
+    ),
+    "cones": (
+        ConeSet([Cone(F, G, H, 0.9), Cone(np.eye(3), limit=1.2)], matrix=A, offset=B),
+        cones,
+    ),
+    "auxiliaries": (L1, lambda z: [cp.norm1(z) <= 1.5]),
+    "cvxpy-linear": (by_cvxpy(with_equation), with_equation),
+    "cvxpy-cones": (by_cvxpy(cones), cones),
+    "cvxpy-auxiliaries": (by_cvxpy(with_auxiliaries), with_auxiliaries),
+}
+CURVED = {"cones", "cvxpy-cones", "cvxpy-auxiliaries"}
+
+every_set = pytest.mark.parametrize("name", SETS)
+points = st.builds(
+    lambda v, scale: v * scale,
+    arrays(np.float64, 3, elements=st.floats(-3, 3)),
+    st.sampled_from([0.1, 1.0, 300.0]),
+)
+weights = arrays(np.float64, 3, elements=st.floats(0.1, 10))
+few = settings(deadline=None, max_examples=25)
+
+
+def accuracy(name):
+    return 1e-4 if name in CURVED else 1e-6
+
+
+@cache
+def reference(name):
+    z, root, target = cp.Variable(3), cp.Parameter(3, nonneg=True), cp.Parameter(3)
+    objective = cp.sum_squares(cp.multiply(root, z) - target)
+    problem = cp.Problem(cp.Minimize(objective), SETS[name][1](z))
+
+    def project(v, c):
+        root.value, target.value = np.sqrt(c), np.sqrt(c) * v
+        problem.solve(cp.CLARABEL)
+        return z.value
+
+    return project
+
+
+@every_set
+@few
+@given(v=points, c=weights)
+def test_projection_is_feasible_and_idempotent(name, v, c):
+    feasible_set, _ = SETS[name]
+    z = feasible_set.project(v, c)
+    assert z.dtype == np.float64
+    assert feasible_set.violation(z) <= 1e-7
+    np.testing.assert_allclose(feasible_set.project(z, c), z, atol=accuracy(name))
+
+
+@every_set
+@few
+@given(v=points, u=points, c=weights)
+def test_projection_is_the_nearest_point(name, v, u, c):
+    feasible_set, _ = SETS[name]
+    z, w = feasible_set.project(v, c), feasible_set.project(u, c)
+    size = (1 + np.abs(v).max() + np.abs(u).max()) * c.max()
+    assert np.sum(c * (z - w) ** 2) <= np.sum(c * (v - u) ** 2) + accuracy(name) * size
+    for feasible in (w, (z + w) / 2, feasible_set.project(0.1 * u)):
+        assert np.sum(c * (v - z) * (feasible - z)) <= accuracy(name) * size
+
+
+@every_set
+@settings(deadline=None, max_examples=10)
+@given(v=arrays(np.float64, 3, elements=st.floats(-3, 3)), c=weights)
+def test_projection_agrees_with_cvxpy(name, v, c):
+    z = SETS[name][0].project(v, c)
+    best = reference(name)(v, c)
+    np.testing.assert_allclose(z, best, atol=1e-3)
+    assert np.sum(c * (z - v) ** 2) <= np.sum(c * (best - v) ** 2) + 1e-6
+
+
+@every_set
+@few
+@given(v=points)
+def test_violation_is_positive_outside_and_zero_inside(name, v):
+    feasible_set, constraints = SETS[name]
+    z = cp.Variable(3)
+    z.value = v
+    broken = max(float(np.max(c.violation())) for c in constraints(z))
+    if name == "auxiliaries":  # seven rows share the violation of one norm
+        assert (feasible_set.violation(v) > 1e-8) == (broken > 1e-7)
+    else:
+        assert feasible_set.violation(v) == pytest.approx(broken, abs=1e-8)
+
+
+@every_set
+@few
+@given(v=points, u=points)
+def test_sizes_bound_every_feasible_pair(name, v, u):
+    feasible_set, _ = SETS[name]
+    z, w = feasible_set.project(v), feasible_set.project(u)
+    assert np.linalg.norm(z - w) <= feasible_set.diameter + 1e-8
+    for norm in (2, math.inf):
+        assert np.linalg.norm(z, norm) <= feasible_set.radius(norm) + 1e-8
+
+
+@every_set
+def test_radius_is_the_largest_coordinate(name):
+    feasible_set, constraints = SETS[name]
+    z = cp.Variable(3)
+    reached = [
+        cp.Problem(cp.Maximize(sign * z[i]), constraints(z)).solve(cp.CLARABEL)
+        for sign in (1, -1)
+        for i in range(3)
+    ]
+    assert feasible_set.radius(math.inf) == pytest.approx(max(reached), rel=1e-6)
+
+
+def test_agreement_with_closed_forms():
+    rng = np.random.default_rng(3)
+    a = rng.normal(size=6)
+    pairs = [
+        (Polyhedron([a], [0.3], lower=np.full(6, -1.0), upper=1), HalfSpace(a, 0.3, -1, 1), 1e-6),
+        (Polyhedron(None, None, np.ones((1, 6)), [1.0], lower=0.0), Simplex(6), 1e-6),
+        (ConeSet([Cone(np.eye(6), -a, limit=0.7)]), Ball(a, 0.7), 1e-4),
+    ]
+    for by_solver, closed, tolerance in pairs:
+        for scale in (0.3, 3.0, 1e3, 1e6):
+            v, c = scale * rng.normal(size=6), np.exp(rng.normal(size=6))
+            z = by_solver.project(v, c)
+            np.testing.assert_allclose(z, closed.project(v, c), atol=tolerance)
+            assert closed.violation(z) <= 1e-7
+        assert by_solver.diameter >= closed.diameter * (1 - 1e-9) or closed.diameter == math.inf
+
+
+@pytest.mark.parametrize(
+    ("feasible_set", "point", "broken"),
+    [
+        (Polyhedron([[1.0, 2.0]], [1.0], lower=[-1.0, -1.0], upper=1), [1.0, 1.0], 2.0),
+        (Polyhedron([[1.0, 2.0]], [1.0], lower=[-1.0, -1.0], upper=1), [-4.0, 0.0], 3.0),
+        (Polyhedron(None, None, [[1.0, 1.0]], [1.0], [0.0, 0.0]), [0.0, 0.25], 0.75),
+        (ConeSet([Cone(np.eye(2), [1.0, 0.0], [0.0, 0.5], 2.0)]), [2.0, 4.0], 1.0),
+        (Conic(np.vstack([np.zeros((1, 2)), -np.eye(2)]), [1, 0, 0], [("soc", 3)]), [3, 4], 4.0),
+        (L1, [1.5, 0.0, 0.0], 0.0),
+        (L1, [3.1, 0.0, 0.0], 0.4),  # t₁ ≥ 3.1 − s, t₂ and t₃ ≥ −s, Σ t ≤ 1.5 + s: s = 1.6/4
+    ],
+)
+def test_violation_by_hand(feasible_set, point, broken):
+    assert feasible_set.violation(point) == pytest.approx(broken, abs=1e-8)
+
+
+def test_auxiliary_equations_and_cones_count_in_the_violation():
+    # z₁ = y, ‖(z₂, y)‖ ≤ 1 with the auxiliary y in the middle column
+    matrix = np.array([[1.0, -1.0, 0.0], [0, 0, 0], [0, 0, -1.0], [0, -1.0, 0]])
+    disc = Conic(matrix, [0.0, 1.0, 0.0, 0.0], [("zero", 1), ("soc", 3)], variables=[0, 2])
+    np.testing.assert_allclose(disc.project([3.0, 4.0]), [0.6, 0.8], atol=1e-5)
+    np.testing.assert_allclose(
+        disc.project([2.0, 1.0], [1.0, 3.0]),
+        Ball(0, 1, 2).project([2.0, 1.0], [1.0, 3.0]),
+        atol=1e-4,
+    )
+    assert disc.violation([0.6, 0.7]) == pytest.approx(0.0, abs=1e-8)
+    assert disc.violation([3.0, 0.0]) == pytest.approx(1.0, abs=1e-7)  # y = 2 breaks both by 1
+
+
+def test_order_of_variables():
+    box = Polyhedron([[1.0, 0.0], [0.0, 1.0]], [1.0, 5.0], lower=[0.0, 0.0])
+    swapped = Conic(box._matrix, box._offset, box._cones, variables=[1, 0])
+    v, c = np.array([9.0, 9.0]), np.array([1.0, 50.0])
+    np.testing.assert_allclose(swapped.project(v, c), [5.0, 1.0], atol=1e-7)
+    cut = Polyhedron([[1.0, 1.0]], [1.0], lower=[0.0, 0.0])
+    swapped = Conic(cut._matrix, cut._offset, cut._cones, variables=[1, 0])
+    np.testing.assert_allclose(swapped.project([1.0, 1.0], [1.0, 3.0]), [0.25, 0.75], atol=1e-7)
+
+
+def test_fixed_coordinates_and_a_single_point():
+    point = Polyhedron(lower=[1.0, -2.0], upper=[1.0, -2.0])
+    np.testing.assert_allclose(point.project([5.0, 5.0]), [1.0, -2.0], atol=1e-8)
+    assert point.diameter <= 1e-7
+    assert point.radius(math.inf) == pytest.approx(2.0, abs=1e-7)
+
+
+def test_feasible_points_come_back_unchanged():
+    v = np.array([0.1, 0.2, 0.0])
+    for feasible_set in (SETS["polyhedron"][0], SETS["cones"][0], SETS["cvxpy-cones"][0]):
+        z = feasible_set.project(v)
+        assert np.array_equal(z, v) and z is not v
+
+
+def test_answers_do_not_depend_on_history_or_pickling():
+    rng = np.random.default_rng(5)
+    v, c = 3 * rng.normal(size=(3, 3)), rng.uniform(0.5, 2, (3, 3))
+    for name in ("polyhedron", "cones", "cvxpy-auxiliaries"):
+        feasible_set = SETS[name][0]
+        first = [feasible_set.project(*pair) for pair in zip(v, c, strict=True)]
+        again = [feasible_set.project(*pair) for pair in zip(v[::-1], c[::-1], strict=True)][::-1]
+        copy = pickle.loads(pickle.dumps(feasible_set))
+        copied = [copy.project(*pair) for pair in zip(v[::-1], c[::-1], strict=True)][::-1]
+        assert np.array_equal(first, again) and np.array_equal(first, copied)
+        assert copy.violation(v[0]) == feasible_set.violation(v[0])
+
+
+def test_threads_may_share_a_set():
+    feasible_set = SETS["polyhedron"][0]
+    v = 3 * np.random.default_rng(6).normal(size=(40, 3))
+    alone = [feasible_set.project(p) for p in v]
+    found = {}
+
+    def work(start):
+        for i in range(start, 40, 4):
+            found[i] = feasible_set.project(v[i])
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(found[i], alone[i]) for i in range(40))
+
+
+def test_violation_leaves_the_users_variable_alone():
+    z = cp.Variable(2)
+    z.value = [7.0, 8.0]
+    feasible_set = from_cvxpy(z, [z >= 0, cp.sum(z) <= 1])
+    assert feasible_set.violation([2.0, 0.0]) == pytest.approx(1.0)
+    assert list(z.value) == [7.0, 8.0]
+
+
+def test_cvxpy_domains_count_in_the_violation():
+    z = cp.Variable(2)
+    feasible_set = from_cvxpy(z, [cp.quad_over_lin(z[0], z[1]) <= 1, z[1] <= 1])
+    assert feasible_set.violation([0.5, 0.5]) == pytest.approx(0.0, abs=1e-12)
+    assert feasible_set.violation([0.0, -0.5]) >= 0.5
+    assert feasible_set.project([0.0, -0.5])[1] >= -1e-7
+
+
+def failing(feasible_set, monkeypatch, statuses):
+    """Make the solver of a set report the given statuses, one per solve."""
+    setups, set_up = [], conic._Program._set_up
+
+    class Reporting:
+        def __init__(self, solver):
+            self.solver, self.update = solver, solver.update
+
+        def solve(self):
+            solution = self.solver.solve()
+            status = statuses.pop(0)
+            x = solution.x if status in ("Solved", "near") else 1 + 2 * np.array(solution.x)
+            return type(
+                "Solution", (), {"status": "AlmostSolved" if status == "near" else status, "x": x}
+            )
+
+    def reporting_set_up(program, data, **options):
+        setups.append(options)
+        return Reporting(set_up(program, data, **options))
+
+    feasible_set._nearest._solver = None
+    monkeypatch.setattr(conic._Program, "_set_up", reporting_set_up)
+    return setups
+
+
+@pytest.mark.parametrize("first", ["MaxIterations", "AlmostSolved", "PrimalInfeasible"])
+def test_a_failed_solve_is_tried_once_more(first, monkeypatch):
+    feasible_set = Polyhedron(A, B, lower=-1, upper=1)
+    expected = feasible_set.project([3.0, 3.0, 3.0])
+    setups = failing(feasible_set, monkeypatch, [first, "Solved"])
+    np.testing.assert_allclose(feasible_set.project([3.0, 3.0, 3.0]), expected, atol=1e-6)
+    assert setups == [{}, {"again": True}]
+
+
+@pytest.mark.parametrize("last", ["NumericalError", "AlmostSolved", "PrimalInfeasible"])
+def test_a_solver_that_fails_twice_is_an_error(last, monkeypatch):
+    feasible_set = Polyhedron(A, B, lower=-1, upper=1)
+    failing(feasible_set, monkeypatch, ["InsufficientProgress", last])
+    with pytest.raises(SolverFailure, match=last):
+        feasible_set.project([3.0, 3.0, 3.0])
+
+
+def test_an_almost_solved_answer_is_taken_when_it_is_feasible(monkeypatch):
+    feasible_set = Polyhedron(A, B, lower=-1, upper=1)
+    setups = failing(feasible_set, monkeypatch, ["near"])
+    assert feasible_set.violation(feasible_set.project([3.0, 3.0, 3.0])) <= 1e-7
+    assert setups == [{}]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Polyhedron([[1.0, 1.0], [-1.0, -1.0]], [1.0, -2.0], lower=-5, upper=5),
+        lambda: Polyhedron(lower=[0.0, 1.0], upper=[1.0, 0.0]),
+        lambda: Polyhedron([[1.0]], [-1.0], lower=0.0),
+        lambda: ConeSet([Cone(np.eye(2), limit=1.0), Cone(np.eye(2), [-5.0, 0.0], limit=1.0)]),
+        lambda: ConeSet([Cone(np.eye(2), limit=-1.0)]),
+        lambda: by_cvxpy(lambda z: [cp.norm(z) <= 1, z[0] >= 2]),
+    ],
+)
+def test_empty_sets_are_refused(build):
+    with pytest.raises(InvalidSet, match=r"empty.*Nothing was released"):
+        build()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Polyhedron([[1.0, 1.0]], [1.0]),
+        lambda: Polyhedron([[1.0, 1.0]], [1.0], lower=[0.0, -math.inf], upper=[math.inf, math.inf]),
+        lambda: Polyhedron(lower=[-math.inf, 0.0]),
+        lambda: Polyhedron(None, None, [[1.0, 1.0]], [0.0]),
+        lambda: ConeSet([Cone([[1.0, 0.0]], limit=1.0)]),
+        lambda: ConeSet([Cone([[1.0, 0.0]], slope=[0.0, 1.0])]),
+        lambda: by_cvxpy(lambda z: [cp.norm(z[:2]) <= 1, z[2] >= 0]),
+        lambda: by_cvxpy(lambda z: [cp.norm1(z[:2]) <= z[2]]),
+    ],
+)
+def test_unbounded_sets_are_refused(build):
+    with pytest.raises(InvalidSet, match=r"unbounded.*Nothing was released"):
+        build()
+
+
+def test_auxiliary_variables_may_be_unbounded():
+    # z ≤ y, −1 ≤ z ≤ 1: y has no upper bound, z has
+    free = Conic([[1.0, -1.0], [1.0, 0.0], [-1.0, 0.0]], [0, 1, 1], [("nonneg", 3)], variables=[0])
+    np.testing.assert_allclose(free.project([4.0]), [1.0], atol=1e-7)
+    # z² ≤ y has no ray in z, and yet z is unbounded
+    parabola = [[0.0, -0.5], [0.0, -0.5], [-1.0, 0.0]]
+    with pytest.raises((InvalidSet, SolverFailure)):
+        Conic(parabola, [0.5, -0.5, 0.0], [("soc", 3)], variables=[0])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Polyhedron(),
+        lambda: Polyhedron(lower=0.0, upper=1.0),
+        lambda: Polyhedron([[1.0, 1.0]]),
+        lambda: Polyhedron([[1.0, math.nan]], [1.0], lower=0, upper=1),
+        lambda: Polyhedron(sp.csr_matrix([[1.0, math.inf]]), [1.0], lower=0, upper=1),
+        lambda: Polyhedron([1.0, 1.0], [1.0], lower=[0.0, 0.0]),
+        lambda: Polyhedron([[1.0, 1.0]], [1.0, 2.0]),
+        lambda: Polyhedron([[1.0, 1.0]], [1.0], [[1.0]], [1.0]),
+        lambda: Polyhedron([[1.0, 1.0]], [1.0], lower=[math.nan, 0.0], upper=1),
+        lambda: ConeSet([Cone(np.eye(2), [1.0, 1.0, 1.0])]),
+        lambda: ConeSet([Cone(np.eye(2), limit=math.inf)]),
+        lambda: ConeSet([Cone(np.eye(2), limit=1.0), Cone(np.eye(3), limit=1.0)]),
+        lambda: Conic(np.eye(2), [1.0, 1.0], [("nonneg", 1)]),
+        lambda: Conic(np.eye(2), [1.0, 1.0], [("exp", 2)]),
+        lambda: Conic(np.eye(2), [1.0, 1.0], [("nonneg", 2)], variables=[0, 0]),
+        lambda: Conic(np.eye(2), [1.0, 1.0], [("nonneg", 2)], variables=[2]),
+        lambda: Conic(np.eye(2), [1.0, 1.0], [("nonneg", 2)], variables=[0.5]),
+        lambda: SETS["polyhedron"][0].project([0.0, math.nan, 0.0]),
+        lambda: SETS["polyhedron"][0].project([0.0, 0.0]),
+        lambda: SETS["polyhedron"][0].project([0.0, 0.0, 0.0], [1.0, 0.0, 1.0]),
+        lambda: SETS["polyhedron"][0].project([0.0, 0.0, 0.0], -1.0),
+        lambda: SETS["polyhedron"][0].violation([math.inf, 0.0, 0.0]),
+        lambda: SETS["polyhedron"][0].radius(1),
+        lambda: from_cvxpy(cp.Variable((2, 2)), []),
+        lambda: from_cvxpy("z", []),
+        lambda: from_cvxpy(cp.Variable(2), []),
+        lambda: from_cvxpy(cp.Variable(2, nonneg=True), []),
+        lambda: by_cvxpy(lambda z: [cp.norm(z) <= cp.Variable()]),
+        lambda: by_cvxpy(lambda z: [cp.norm(z) <= cp.Parameter(value=1.0)]),
+        lambda: by_cvxpy(lambda z: [cp.norm(z) >= 1]),
+        lambda: by_cvxpy(lambda z: [cp.exp(z) <= 1, z >= -1]),
+    ],
+)
+def test_bad_input_is_refused(build):
+    with pytest.raises(InvalidInput, match="Nothing was released"):
+        build()
+
+
+def test_missing_cvxpy_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'tacit\[cvxpy\]'"):
+        from_cvxpy(None, [])

@@ -1,0 +1,47 @@
+"""Objective perturbation never leaves the set; output perturbation does."""
+
+import numpy as np
+import pytest
+from conftest import CLOSED_SETS, SOLVER_SETS, problem_of
+
+import tacit
+
+RELEASES = 1000
+
+
+@pytest.mark.parametrize("mechanism", [tacit.Gaussian(20.0), tacit.Laplace(20.0)])
+@pytest.mark.parametrize("feasible", (*CLOSED_SETS, *SOLVER_SETS))
+def test_every_release_is_feasible(feasible, mechanism):
+    """At least 1,000 releases in all set kinds together per mechanism, heavy noise."""
+    solver_backed = feasible in SOLVER_SETS
+    problem = problem_of("logistic", feasible)
+    rounds = 120 if solver_backed else RELEASES // len(problem.agents) + 1
+    worst, released = [], 0
+
+    def look(progress):
+        nonlocal released
+        released += len(progress.averages)
+        for agent, z in zip(problem.agents, progress.averages, strict=True):
+            worst.append(float(agent.feasible_set.violation(z)))
+
+    settings = tacit.Settings(rounds, 2, mechanism, penalty=tacit.ConstantPenalty(0.2))
+    result = tacit.solve(problem, settings, seed=11, callback=look)
+    assert released == rounds * len(problem.agents)
+    assert max(worst) <= (1e-6 if solver_backed else 1e-8)
+    assert result.trace["violation"].max() == pytest.approx(max(worst), abs=1e-12)
+    spread = np.std([z for z in result.local], axis=0).max()
+    assert spread > 1e-3  # the noise really moves the points
+
+
+@pytest.mark.parametrize("feasible", ["box", "ball", "simplex", "polyhedron"])
+def test_output_noise_leaves_the_set_and_projection_brings_it_back(feasible):
+    problem = problem_of("logistic", feasible)
+    outside = {}
+    for perturbation in ("objective", "output", "projected-output"):
+        settings = tacit.Settings(
+            30, 2, tacit.Gaussian(5.0), perturbation=perturbation, penalty=tacit.ConstantPenalty(0.2)
+        )
+        outside[perturbation] = tacit.solve(problem, settings, seed=2).trace["violation"].max()
+    assert outside["output"] > 1e-2
+    assert outside["objective"] < 1e-6
+    assert outside["projected-output"] < 1e-6

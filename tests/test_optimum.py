@@ -1,0 +1,89 @@
+"""Noiseless runs reach the optimum of the whole problem, as CVXPY and Clarabel find it."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, problem_of
+
+import tacit
+
+NONSMOOTH = ("hinge", "quantile")
+SEEDS = range(10)
+
+
+def expression(f, z):
+    """f written in CVXPY from its records, independently of its JAX code."""
+    if isinstance(f, tacit.Residual):
+        return cp.sum_squares(np.asarray(f.matrix) @ z + np.asarray(f.data))
+    if isinstance(f, tacit.PerSample):
+        X, y = (np.asarray(part) for part in f.data)
+        return cp.sum_squares(X @ z - y) / (2 * f.normaliser)
+    X, N = np.asarray(f.features).T, float(f.normaliser)
+    if isinstance(f, tacit.SoftmaxRegression):
+        Z = cp.reshape(z, (X.shape[1], f.classes), order="C")
+        labels = np.asarray(f.labels)
+        scores = X @ Z
+        return (cp.sum(cp.log_sum_exp(scores, axis=1)) - cp.sum(scores[np.arange(len(X)), labels])) / N
+    if isinstance(f, tacit.LogisticRegression | tacit.Hinge):
+        signs = np.where(np.asarray(f.labels) > 0, 1.0, -1.0)
+        margin = cp.multiply(signs, X @ z)
+        hinge = isinstance(f, tacit.Hinge)
+        return cp.sum(cp.pos(1 - margin) if hinge else cp.logistic(-margin)) / N
+    r = np.asarray(f.targets) - X @ z
+    if isinstance(f, tacit.Quantile):
+        level = float(f.level)
+        return cp.sum(cp.maximum(level * r, (level - 1) * r)) / N
+    if isinstance(f, tacit.Huber):
+        return cp.sum(cp.huber(r, float(f.threshold))) / (2 * N)
+    return cp.sum_squares(r) / (2 * N)
+
+
+def constraints(kind, z):
+    n = z.shape[0]
+    ones = np.ones(n)
+    return {
+        "box": [z >= -0.4, z <= 0.5],
+        "non-negative": [z >= 0, z <= 0.7],
+        "ball": [cp.norm(z, 2) <= 0.6],
+        "l1-ball": [cp.norm(z, 1) <= 0.8],
+        "simplex": [z >= 0, cp.sum(z) == 1],
+        "half-space": [cp.sum(z) <= 0.3, z >= -0.5, z <= 0.5],
+        "hyperplane": [cp.sum(z) == 0.2, z >= -0.5, z <= 0.5],
+        "product": [cp.abs(z[0]) <= 0.3, cp.norm(z[1:], 2) <= 0.5],
+        "polyhedron": [ones @ z <= 0.4, (np.arange(n) - 1.0) @ z <= 0.5, z >= -0.5, z <= 0.5],
+        "cone": [cp.norm(z, 2) <= 0.6, z >= -0.5, z <= 0.5],
+        "cvxpy": [cp.norm(z, 1) <= 0.9, cp.norm(z, 2) <= 0.7, z >= -0.4],
+    }[kind]
+
+
+def noiseless(objective, solver_backed):
+    """Schedules: the constant 1/L for smooth objectives; geometric ones for the kinks."""
+    if objective in NONSMOOTH:
+        rounds, ratio = (2500, 0.994) if solver_backed else (10_000, 0.9985)
+        return tacit.Settings(
+            rounds,
+            1 if solver_backed else 5,
+            step_size=tacit.GeometricStep(3.0, ratio),
+            penalty=tacit.GeometricPenalty(0.1, 1 / ratio),
+        )
+    rounds, updates = (300, 1) if solver_backed else (3000, 2)
+    return tacit.Settings(rounds, updates)
+
+
+@pytest.mark.parametrize("feasible", (*CLOSED_SETS, *SOLVER_SETS))
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_noiseless_runs_reach_the_optimum(objective, feasible):
+    settings = noiseless(objective, feasible in SOLVER_SETS)
+    for seed in SEEDS:
+        problem = problem_of(objective, feasible, seed, agents=2)
+        z = cp.Variable(problem.size)
+        total = sum(expression(a.objective, z) for a in problem.agents)
+        reference = cp.Problem(cp.Minimize(total), constraints(feasible, z))
+        optimum = reference.solve(
+            cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
+        )
+        result = tacit.solve(problem, settings, seed=0, evaluate_every=settings.rounds)
+        reached = problem.value(result.solution)
+        tolerance = 1e-6 * max(abs(optimum), 1e-2)
+        assert abs(reached - optimum) <= tolerance, (seed, reached, optimum)
+        assert max(float(a.feasible_set.violation(result.solution)) for a in problem.agents) < 1e-6
