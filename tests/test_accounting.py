@@ -273,6 +273,13 @@ def test_calibrated_noise_meets_the_budget(name, epsilon, delta, updates):
     assert total.delta == delta
 
 
+@given(st.floats(-3, 4).map(lambda x: 10**x), st.floats(-300, -0.1).map(lambda x: 10**x))
+@settings(max_examples=100)
+def test_analytic_noise_meets_its_budget(epsilon, delta):
+    total = exact(Gaussian.analytic(epsilon, delta), 1, delta)
+    assert 0.999 * epsilon <= total.epsilon <= epsilon
+
+
 def test_pure_budget():
     mechanism = calibrate("laplace", 3.0, 0.0, 7)
     assert mechanism.noise_multiplier == pytest.approx(7 / 3)

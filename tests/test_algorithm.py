@@ -42,10 +42,10 @@ def test_update_minimises_the_papers_subproblem(kind, rng):
         + ξ[2] * x[2]  # no penalty on the private coordinate: its noise stands alone
     )
     cp.Problem(cp.Minimize(cost), constraints_of(kind, x)).solve(
-        cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11
+        cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9
     )
     assert abs(ξ).max() > 0.05
-    np.testing.assert_allclose(got, x.value, atol=2e-6)
+    np.testing.assert_allclose(got, x.value, atol=3e-5)  # the gap tolerance 1e-9, square-rooted
     assert float(reference_set.violation(got)) < 1e-6
 
 

@@ -228,6 +228,13 @@ def test_order_of_variables():
     np.testing.assert_allclose(swapped.project([1.0, 1.0], [1.0, 3.0]), [0.25, 0.75], atol=1e-7)
 
 
+def test_a_long_thin_set_is_bounded():
+    for thin in (1e-3, 1e-5):
+        wedge = Polyhedron([[thin, 1.0], [thin, -1.0]], [1.0, 1.0], lower=[0.0, -math.inf])
+        assert wedge.radius(math.inf) == pytest.approx(1 / thin, rel=1e-5)
+        assert wedge.radius(math.inf) >= 1 / thin
+
+
 def test_fixed_coordinates_and_a_single_point():
     point = Polyhedron(lower=[1.0, -2.0], upper=[1.0, -2.0])
     np.testing.assert_allclose(point.project([5.0, 5.0]), [1.0, -2.0], atol=1e-8)

@@ -12,6 +12,7 @@ that the solver keeps its symbolic factorisation.
 from __future__ import annotations
 
 import math
+import pickle
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Conic(FeasibleSet):
         if sum(m for _, m in self._cones) != rows:
             raise InvalidInput(f"Expected cones for {rows} rows, got {self._cones}. {NOT_DONE}")
         self._columns = _column_indices(variables, columns)
+        self._own = self._matrix[:, self._columns]
         # Another metric than a diagonal one needs only another pattern of P here.
         pattern = np.zeros(columns)
         pattern[self._columns] = 1
@@ -91,30 +93,26 @@ class Conic(FeasibleSet):
             raise InvalidInput(f"Expected weights > 0, got {weight}. {NOT_DONE}")
         if self.violation(v) <= ACCURACY:
             return v
-        status, z = self._project(v, c)
-        if status != "Solved":
-            raise SolverFailure(f"Expected a solved projection, got {status}. {NOT_DONE}")
-        return z
+        _, solution = self._find_nearest(v, c)
+        x: Vector = np.asarray(solution.x)
+        return x[self._columns]
 
-    def _project(self, v: Vector, c: Vector) -> tuple[str, Vector]:
+    def _find_nearest(self, v: Vector, c: Vector, or_else: str = "") -> tuple[str, Any]:
         # Scaled to numbers of about 1: Clarabel fails on points that are 1e6 away otherwise.
         scale = max(float(c.max()), float((c * np.abs(v)).max()))
         linear = np.zeros(self._matrix.shape[1])
         linear[self._columns] = -c * v / scale
         in_order = c[np.argsort(self._columns)]
-        status, solution = self._nearest.minimise(P=in_order / scale, q=linear)
-        return status, np.asarray(solution.x)[self._columns]
+        return self._nearest.minimise(or_else, P=in_order / scale, q=linear)
 
     def violation(self, point: ArrayLike) -> float:
         """Largest amount by which a row is broken, for the best choice of auxiliary variables."""
         z = _array("point", point, self.dimension)
-        slack = self._offset - self._matrix[:, self._columns] @ z
+        slack = self._offset - self._own @ z
         if self.dimension == self._matrix.shape[1]:
             return _broken(slack, self._cones)
         program, expand = self._relaxed
-        status, solution = program.minimise(b=np.append(expand @ slack, 0.0))
-        if status != "Solved":
-            raise SolverFailure(f"Expected a solved violation, got {status}. {NOT_DONE}")
+        _, solution = program.minimise(b=np.append(expand @ slack, 0.0))
         return max(float(solution.x[-1]), 0.0)
 
     @property
@@ -126,7 +124,7 @@ class Conic(FeasibleSet):
 
     def _refuse_empty(self) -> None:
         n = self.dimension
-        status, _ = self._project(np.zeros(n), np.ones(n))
+        status, _ = self._find_nearest(np.zeros(n), np.ones(n), or_else="PrimalInfeasible")
         if status == "PrimalInfeasible":
             raise InvalidSet(f"Expected a set with a point in it: the set is empty. {NOT_DONE}")
 
@@ -134,8 +132,9 @@ class Conic(FeasibleSet):
         """W is bounded if no d ≠ 0 has −matrix @ d in K.
 
         Largest g'd and −g'd over such d in the unit box, for a g in general position: one of them
-        is positive unless d = 0 is the only one. Auxiliary variables may grow while z does not,
-        and z may grow slower than any ray, so then the box around the set decides.
+        is positive unless d = 0 is the only one. A positive value alone does not refuse the set:
+        auxiliary variables may grow while z does not, and a long thin set looks unbounded to
+        the solver's accuracy. Then the box around the set decides.
         """
         columns = self._matrix.shape[1]
         box = sp.identity(columns)
@@ -146,18 +145,15 @@ class Conic(FeasibleSet):
         direction = np.random.default_rng(0).normal(size=columns)
         for g in (direction, -direction):
             _, solution = rays.minimise(q=-g)
-            ray = np.asarray(solution.x)
-            if g @ ray > 1e-4:
-                if self.dimension < columns:
-                    _ = self._around
-                    return
-                raise _unbounded(int(np.argmax(np.abs(ray))))
+            if g @ np.asarray(solution.x) > 1e-4:
+                _ = self._around
+                return
 
     @cached_property
     def _around(self) -> Box:
         """The smallest box around W, rounded outwards.
 
-        A dual point y in K* with −matrix'y + r = e_i proves z_i ≤ offset'y + r'z, so the error r
+        A dual point y in K* with matrix'y + r = e_i proves z_i ≤ offset'y + r'z, so the error r
         of the solver costs at most ‖r‖₁ sup ‖z‖_∞ (auxiliary variables taken to be no larger).
         """
         columns = self._matrix.shape[1]
@@ -169,11 +165,15 @@ class Conic(FeasibleSet):
             for i, column in enumerate(self._columns):
                 q = np.zeros(columns)
                 q[column] = -sign
-                status, solution = program.minimise(q=q)
-                if status != "Solved":
-                    raise _unbounded(i)
-                proved.append(-float(solution.obj_val_dual))
-                error.append(float(np.abs(self._matrix.T @ np.asarray(solution.z) + q).sum()))
+                status, solution = program.minimise("DualInfeasible", q=q)
+                if status == "DualInfeasible":
+                    raise InvalidSet(
+                        f"Expected a compact set, got one that is unbounded in coordinate {i}. "
+                        f"{NOT_DONE}"
+                    )
+                y = np.asarray(solution.z)
+                proved.append(float(self._offset @ y))
+                error.append(float(np.abs(self._matrix.T @ y + q).sum()))
         support = np.array(proved)
         reach = support.max() / (1 - max(error))
         support += np.array(error) * reach + ACCURACY * (1 + reach)
@@ -362,18 +362,18 @@ class _CvxpySet(Conic):
     ) -> None:
         # The domain of an expression is a constraint too: x²/y ≤ 1 also means y ≥ 0.
         domain = [d for c in constraints for part in c.args for d in part.domain]
-        self._variable, self._constraints = variable, constraints + domain
+        # A copy, because ``violation`` gives the variable a value.
+        self._variable, self._constraints = pickle.loads(
+            pickle.dumps((variable, constraints + domain))
+        )
         super().__init__(matrix, offset, cones, variables=columns)
 
     def violation(self, point: ArrayLike) -> float:
         """Largest of CVXPY's violations; infinite where an expression is not defined."""
         z = _array("point", point, self.dimension)
-        before = self._variable.value
-        self._variable.value = z
-        try:
+        with self._nearest.lock:
+            self._variable.value = z
             broken = max(float(np.max(c.violation())) for c in self._constraints)
-        finally:
-            self._variable.value = before
         return math.inf if math.isnan(broken) else broken
 
 
@@ -387,18 +387,18 @@ class _Program:
         self._P, self._A, self._cones = P, A, cones
         self._data = {"P": P.data, "q": np.zeros(P.shape[0]) if q is None else q, "b": b}
         self._solver: Any = None
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_solver", "_lock")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_solver", "lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _solver=None, _lock=threading.Lock())
+        self.__dict__.update(state, _solver=None, lock=threading.Lock())
 
-    def minimise(self, **changes: Vector) -> tuple[str, Any]:
-        """Clarabel's solution, and "Solved", "PrimalInfeasible" or "DualInfeasible"."""
+    def minimise(self, or_else: str = "", **changes: Vector) -> tuple[str, Any]:
+        """The status "Solved", or the other one that is allowed, and Clarabel's solution."""
         data = self._data | changes
-        with self._lock:
+        with self.lock:
             # Set up with the first numbers, whichever come next: answers do not depend on history.
             self._solver = self._solver or self._set_up(self._data)
             self._solver.update(**changes)
@@ -407,7 +407,7 @@ class _Program:
             if status != "Solved":
                 solution = self._set_up(data, again=True).solve()
                 status = self._status(solution, data["b"])
-        if status not in ("Solved", "PrimalInfeasible", "DualInfeasible"):
+        if status not in ("Solved", or_else):
             raise SolverFailure(f"Expected a solved cone program, got {status}. {NOT_DONE}")
         return status, solution
 
@@ -456,12 +456,6 @@ def _broken(slack: Vector, cones: Blocks) -> float:
         else:
             worst = max(worst, float(np.linalg.norm(s[1:]) - s[0]))
     return worst
-
-
-def _unbounded(coordinate: int) -> InvalidSet:
-    return InvalidSet(
-        f"Expected a compact set, got one that is unbounded in coordinate {coordinate}. {NOT_DONE}"
-    )
 
 
 def _array(name: str, value: Any, size: int) -> Vector:

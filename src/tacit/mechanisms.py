@@ -256,7 +256,8 @@ def _smallest_multiplier(epsilon: float, delta: float) -> float:
         high *= 2
     while _log_delta(1 / low, epsilon) <= target:
         low /= 2
-    return root_rounded_up(lambda m: _log_delta(1 / m, epsilon) - target, low, high)
+    root = root_rounded_up(lambda m: _log_delta(1 / m, epsilon) - target, low, high)
+    return root * (1 + 1e-12)  # so that accounting for it, which also rounds up, agrees
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
