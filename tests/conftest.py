@@ -119,9 +119,7 @@ SOLVER_SETS = ("polyhedron", "cone", "cvxpy")
 def problem_of(objective, feasible, seed=0, agents=3, **options):
     rng = np.random.default_rng(seed)
     objectives = [objective_of(objective, rng, agents=agents, **options) for _ in range(agents)]
-    return tacit.Problem(
-        tacit.LocalProblem(f, set_of(feasible, f.dimension)) for f in objectives
-    )
+    return tacit.Problem(tacit.LocalProblem(f, set_of(feasible, f.dimension)) for f in objectives)
 
 
 @pytest.fixture

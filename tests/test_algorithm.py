@@ -9,7 +9,14 @@ from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, objective_of, problem
 
 import tacit
 from tacit.agent import Agent, Broadcast, agent_key
-from tacit.algorithm import Holders, Rule, local_round, local_update, output_noise_shape, server_step
+from tacit.algorithm import (
+    Holders,
+    Rule,
+    local_round,
+    local_update,
+    output_noise_shape,
+    server_step,
+)
 
 NOISELESS = Rule(1, "objective", tacit.Noiseless(), "certified")
 
@@ -167,7 +174,7 @@ def test_agents_refuse_what_they_did_not_agree_to(run, round_, consensus, rng):
     settings = tacit.Settings(2, 1, tacit.Laplace(1.0)).complete(tacit.Problem([part]))
     agent = Agent(part, "a", settings, agent_key(jax.random.key(0), "run", 0), "run", 4)
     before = np.asarray(agent.point)
-    with pytest.raises(tacit.Refused, match="Nothing was computed|is in run"):
+    with pytest.raises(tacit.Refused, match=r"Nothing was computed|is in run"):
         agent.respond(Broadcast(run, round_, consensus))
     np.testing.assert_array_equal(agent.point, before)
     assert agent.rounds_done == 0
@@ -235,8 +242,8 @@ def test_local_round_averages_and_returns_the_last_point(objective, rng):
     args = (1.0, 0.3, jnp.ones(f.dimension), f, W, 0.0, jax.random.key(0))
     last, average, noise = local_round(z, w, λ, *args, rule)
     points = []
-    for e in range(3):
-        z, _ = local_update(z, w, λ, *args, rule)
+    for _ in range(3):
+        z, _magnitude = local_update(z, w, λ, *args, rule)
         points.append(z)
     np.testing.assert_allclose(last, points[-1], atol=1e-14)
     np.testing.assert_allclose(average, np.mean(points, axis=0), atol=1e-14)

@@ -39,7 +39,11 @@ def test_output_noise_leaves_the_set_and_projection_brings_it_back(feasible):
     outside = {}
     for perturbation in ("objective", "output", "projected-output"):
         settings = tacit.Settings(
-            30, 2, tacit.Gaussian(5.0), perturbation=perturbation, penalty=tacit.ConstantPenalty(0.2)
+            30,
+            2,
+            tacit.Gaussian(5.0),
+            perturbation=perturbation,
+            penalty=tacit.ConstantPenalty(0.2),
         )
         outside[perturbation] = tacit.solve(problem, settings, seed=2).trace["violation"].max()
     assert outside["output"] > 1e-2

@@ -23,7 +23,9 @@ def expression(f, z):
         Z = cp.reshape(z, (X.shape[1], f.classes), order="C")
         labels = np.asarray(f.labels)
         scores = X @ Z
-        return (cp.sum(cp.log_sum_exp(scores, axis=1)) - cp.sum(scores[np.arange(len(X)), labels])) / N
+        return (
+            cp.sum(cp.log_sum_exp(scores, axis=1)) - cp.sum(scores[np.arange(len(X)), labels])
+        ) / N
     if isinstance(f, tacit.LogisticRegression | tacit.Hinge):
         signs = np.where(np.asarray(f.labels) > 0, 1.0, -1.0)
         margin = cp.multiply(signs, X @ z)
@@ -79,9 +81,7 @@ def test_noiseless_runs_reach_the_optimum(objective, feasible):
         z = cp.Variable(problem.size)
         total = sum(expression(a.objective, z) for a in problem.agents)
         reference = cp.Problem(cp.Minimize(total), constraints(feasible, z))
-        optimum = reference.solve(
-            cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
-        )
+        optimum = reference.solve(cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
         result = tacit.solve(problem, settings, seed=0, evaluate_every=settings.rounds)
         reached = problem.value(result.solution)
         tolerance = 1e-6 * max(abs(optimum), 1e-2)

@@ -99,6 +99,16 @@ def test_projection_is_feasible_and_idempotent(name, v, c):
 
 @every_set
 @few
+@given(v=points, u=points, c=weights, share=st.floats(0, 1))
+def test_feasible_points_stay(name, v, u, c, share):
+    feasible_set, _ = SETS[name]
+    between = share * feasible_set.project(v) + (1 - share) * feasible_set.project(u)
+    inside(feasible_set, between)
+    np.testing.assert_allclose(feasible_set.project(between, c), between, atol=1e-12)
+
+
+@every_set
+@few
 @given(v=points, u=points, c=weights)
 def test_projection_is_the_nearest_point(name, v, u, c):
     feasible_set, _ = SETS[name]
@@ -170,6 +180,7 @@ def test_violation_by_hand(feasible_set, point, broken):
         (L1Ball(1.0, 2), [-2.0, 1.0], None, [-1.0, 0.0]),
         (Ball(0, 1.0, 2), [3.0, 4.0], None, [0.6, 0.8]),
         (HalfSpace([1.0, 1.0], 0.0), [1.0, 1.0], [1.0, 3.0], [-0.5, 0.5]),
+        (HalfSpace([1.0, 1.0], 0.0), [-0.02, 0.01], [1.0, 3.0], [-0.02, 0.01]),
         (Hyperplane([1.0, 1.0], 2.0, 0, 1), [9.0, -9.0], None, [1.0, 1.0]),
         (Hyperplane([1.0, 0.0], 2.0, upper=[3.0, 1.0]), [0.0, 7.0], None, [2.0, 1.0]),
     ],
@@ -193,9 +204,10 @@ def test_ball_solves_its_equation_for_weights_of_very_different_size():
 
 
 def test_a_far_point_loses_no_digits_of_the_sum():
-    v = np.array([1e9, 1e9 + 0.25, -1e9, 3.0])
-    for feasible_set in (Simplex(4), L1Ball(1.0, 4), HalfSpace(np.ones(4), 1.0, 0.0, 1.0)):
-        assert feasible_set.violation(feasible_set.project(v)) <= 1e-12
+    rng = np.random.default_rng(2)
+    v, c = 1e9 + rng.uniform(size=40), 1 + 1e-10 * rng.uniform(size=40)
+    for feasible_set in (Simplex(40), L1Ball(1.0, 40), HalfSpace(np.ones(40), 1.0, 0.0, 1.0)):
+        assert feasible_set.violation(feasible_set.project(v, c)) <= 1e-12
 
 
 @every_set

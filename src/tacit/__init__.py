@@ -14,7 +14,7 @@ need them. Arrays that are float32 stay float32.
 
 import jax
 
-jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 from tacit.conic import Cone, ConeSet, Conic, Polyhedron, from_cvxpy  # noqa: E402
 from tacit.errors import (  # noqa: E402
@@ -89,8 +89,8 @@ __all__ = [
     "LocalProblem",
     "LogisticRegression",
     "Mechanism",
-    "NonNegative",
     "Noiseless",
+    "NonNegative",
     "NonsmoothStep",
     "Objective",
     "PerSample",

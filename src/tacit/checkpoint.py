@@ -44,9 +44,13 @@ class Checkpoint:
             "seed": self.seed,
             "agents": len(self.state["point"]),
         }
-        arrays = {f"{name}_{p}": v for name in STATE for p, v in enumerate(self.state[name])}
+        arrays: dict[str, Any] = {
+            f"{name}_{p}": v for name in STATE for p, v in enumerate(self.state[name])
+        }
         buffer = io.BytesIO()
-        np.savez(buffer, header=np.array(json.dumps(header)), key=self.key, trace=self.trace, **arrays)
+        np.savez(
+            buffer, header=np.array(json.dumps(header)), key=self.key, trace=self.trace, **arrays
+        )
         write_atomically(Path(path), buffer.getvalue())
 
     @classmethod
@@ -76,7 +80,11 @@ class Checkpoint:
     ) -> None:
         """Refuse to continue a different run: it would reuse this one's noise."""
         # through JSON and back, as the saved settings went
-        if self.settings != json.loads(json.dumps(settings)) or self.run != run or self.seed != seed:
+        if (
+            self.settings != json.loads(json.dumps(settings))
+            or self.run != run
+            or self.seed != seed
+        ):
             raise InvalidInput(
                 "Expected the settings, run and seed of the checkpoint; they differ. "
                 "Nothing was resumed. Remove the checkpoint to start anew."

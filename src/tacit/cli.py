@@ -73,9 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--out", help="result folder (default: the job's name + -result)")
     solve.add_argument("--resume", metavar="DIR", help="go on with an interrupted run in DIR")
 
-    show = add(
-        "show", _show, "Print a result folder and draw its plot again.", "tacit show result"
-    )
+    show = add("show", _show, "Print a result folder and draw its plot again.", "tacit show result")
     show.add_argument("folder", help="result folder")
 
     demo = add(
@@ -114,7 +112,9 @@ def _account(options: argparse.Namespace) -> int:
             ("noise multiplier of one update", f"{mechanism.noise_multiplier:.6g}"),
             ("spent in all (exact)", f"epsilon {total.epsilon:.6g}, delta {total.delta:g}"),
         ]
-        title = f"{updates} {name} updates within epsilon {options.total_epsilon:g}, delta {delta:g}"
+        title = (
+            f"{updates} {name} updates within epsilon {options.total_epsilon:g}, delta {delta:g}"
+        )
     else:
         if options.total_delta is not None:
             raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
@@ -165,7 +165,9 @@ def _solve(options: argparse.Namespace) -> int:
         folder = Path(options.resume)
         note = folder / "job.json"
         if not (folder / "checkpoint.npz").is_file() or not note.is_file():
-            raise InvalidInput(f"Expected an interrupted run in {folder}, found no checkpoint there.")
+            raise InvalidInput(
+                f"Expected an interrupted run in {folder}, found no checkpoint there."
+            )
         job_file = Path(json.loads(note.read_text())["job"])
     else:
         job_file = Path(options.job)

@@ -94,8 +94,8 @@ class Conic(FeasibleSet):
         if self.violation(v) <= ACCURACY:
             return v
         _, solution = self._find_nearest(v, c)
-        x: Vector = np.asarray(solution.x)
-        return x[self._columns]
+        z: Vector = np.asarray(solution.x)[self._columns]
+        return z
 
     def _find_nearest(self, v: Vector, c: Vector, or_else: str = "") -> tuple[str, Any]:
         # Scaled to numbers of about 1: Clarabel fails on points that are 1e6 away otherwise.

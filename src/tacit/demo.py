@@ -74,8 +74,7 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
     rows, results = [], []
     problem, X, y = digits()
     label = "digits: softmax regression, box"
-    budget = {"total_epsilon": 2.0, "total_delta": 1e-5}
-    settings = Settings.for_budget(**budget, rounds=150, local_updates=2)
+    settings = Settings.for_budget(2.0, 1e-5, rounds=150, local_updates=2)
     result = solve(label, problem, settings, seed=SEED)
     best = _optimum(problem, bounds=[(-1.0, 1.0)] * problem.size)
     note = (
@@ -87,7 +86,7 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
 
     problem = diabetes()
     label = "diabetes: least squares, polyhedron"
-    settings = Settings.for_budget(**budget, rounds=100, local_updates=1)
+    settings = Settings.for_budget(2.0, 1e-5, rounds=100)
     result = solve(label, problem, settings, seed=SEED)
     best = _optimum(
         problem,
@@ -105,9 +104,7 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
     return rows
 
 
-def _row(
-    label: str, problem: Problem, result: Result, best: Vector, note: str
-) -> dict[str, Any]:
+def _row(label: str, problem: Problem, result: Result, best: Vector, note: str) -> dict[str, Any]:
     answer = result.ergodic
     return {
         "problem": label,
@@ -126,9 +123,8 @@ def _optimum(problem: Problem, **options: Any) -> Vector:
     from scipy.optimize import minimize
 
     def pooled(z: Vector) -> tuple[float, Vector]:
-        parts = [a.objective for a in problem.agents]
-        gradient = sum(np.asarray(f.gradient(z)) for f in parts)
-        return sum(float(f.value(z)) for f in parts), np.asarray(gradient)
+        gradients = [np.asarray(a.objective.gradient(z)) for a in problem.agents]
+        return problem.value(z), np.sum(gradients, axis=0)
 
     found = minimize(pooled, np.zeros(problem.size), jac=True, tol=1e-10, **options)
     return np.asarray(found.x)
@@ -143,7 +139,9 @@ def _plot(path: Path, results: list[Result], rows: list[dict[str, Any]]) -> None
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     for panel, result, row in zip(figure.subplots(1, len(rows)), results, rows, strict=True):
-        panel.plot(result.trace["round"], result.trace["objective"], label="private run, each round")
+        panel.plot(
+            result.trace["round"], result.trace["objective"], label="private run, each round"
+        )
         panel.axhline(row["objective"], color="C0", ls="--", label="private answer (ergodic)")
         panel.axhline(row["optimum"], color="black", lw=1, label="non-private optimum")
         panel.set_title(f"{row['problem']}\ntotal ε = {row['epsilon']:.2f}, δ = {row['delta']:g}")

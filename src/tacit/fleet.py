@@ -53,7 +53,7 @@ class Fleet:
         for name, agent in zip(problem.names, problem.agents, strict=True):
             if not agent.feasible_set.closed_form:
                 raise InvalidInput(
-                    f"Expected closed-form feasible sets in a fleet; that of {name!r} needs a solver."
+                    f"Expected closed-form sets in a fleet; that of {name!r} needs a solver."
                 )
         self.settings, self.size = settings, problem.size
         self.members = _bucket(problem.agents)
@@ -83,7 +83,10 @@ class Fleet:
             jnp.arange(first, last + 1),
             *(jnp.asarray(x, self.dtype) for x in (ρ, η, weights)),
         )
-        return _advance(self.buckets, self.holders, state, rounds, rule=self.settings.rule)
+        state, w, residual, noise = _advance(
+            self.buckets, self.holders, state, rounds, rule=self.settings.rule
+        )
+        return state, w, residual, noise
 
     def evaluate(self, state: State) -> tuple[float, float]:
         """Σ_p f_p(z_p^{t+1}) and the largest violation. The first reads private data."""
@@ -132,7 +135,11 @@ def _bucket(agents: Sequence[LocalProblem]) -> list[list[int]]:
 
 
 def _stack(
-    agents: Sequence[tuple[int, LocalProblem]], settings: Settings, root: Array, run: str, dtype: Any
+    agents: Sequence[tuple[int, LocalProblem]],
+    settings: Settings,
+    root: Array,
+    run: str,
+    dtype: Any,
 ) -> Bucket:
     problems = [p for _, p in agents]
     longest = max(p.objective.sample_count for p in problems)
@@ -154,8 +161,8 @@ def _advance(
 ) -> tuple[State, Array, Array, Array]:
     def one_round(state: State, item: Array) -> tuple[State, tuple[Array, Array, Array]]:
         t, ρ, η, weight = item
-        flat = [jnp.concatenate([x.ravel() for x in part]) for part in (state.average, state.dual)]
-        w = server_step(*flat, ρ, holders)
+        z, λ = (jnp.concatenate([x.ravel() for x in s]) for s in (state.average, state.dual))
+        w = server_step(z, λ, ρ, holders)
         new = [
             _bucket_round(b, t, w, ρ, η, rule, z, λ)
             for b, z, λ in zip(buckets, state.point, state.dual, strict=True)
@@ -178,7 +185,13 @@ def _bucket_round(
             z, local_w, λ, ρ, η, b.coupled, b.objective, b.feasible_set, b.sensitivity, key, rule
         )
         shared = average * b.coupled
-        return point, average, dual_step(λ, ρ, local_w, shared), ((local_w - shared) ** 2).sum(), noise
+        return (
+            point,
+            average,
+            dual_step(λ, ρ, local_w, shared),
+            ((local_w - shared) ** 2).sum(),
+            noise,
+        )
 
     point, average, dual, square, noise = jax.vmap(one_agent)(bucket, z, λ)
     return point, average, dual, square.sum(), noise.sum()
@@ -186,8 +199,9 @@ def _bucket_round(
 
 @jax.jit
 def _evaluate(buckets: tuple[Bucket, ...], average: tuple[Array, ...]) -> tuple[Array, Array]:
-    values = [jax.vmap(lambda f, z: f.value(z))(b.objective, z) for b, z in zip(buckets, average)]
-    outside = [
-        jax.vmap(lambda W, z: W.violation(z))(b.feasible_set, z) for b, z in zip(buckets, average)
-    ]
-    return sum(v.sum() for v in values), jnp.max(jnp.concatenate(outside))
+    def one_agent(b: Bucket, z: Array) -> tuple[Array, Array]:
+        return b.objective.value(z), b.feasible_set.violation(z)
+
+    pairs = [jax.vmap(one_agent)(b, z) for b, z in zip(buckets, average, strict=True)]
+    values, violations = zip(*pairs, strict=True)
+    return jnp.concatenate(values).sum(), jnp.concatenate(violations).max()

@@ -1,8 +1,8 @@
 """Jobs: a problem, its budget and its schedules in one TOML file (see ``examples/``).
 
-    [objective]   kind and public bounds          [set]        kind and bounds
-    [privacy]     budget or mechanism             [algorithm]  rounds, local updates, schedules
-    [[agents]]    name, data file, coupling; may override parts of [objective] and [set]
+[objective]   kind and public bounds          [set]        kind and bounds
+[privacy]     budget or mechanism             [algorithm]  rounds, local updates, schedules
+[[agents]]    name, data file, coupling; may override parts of [objective] and [set]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import conic, mechanisms, objectives, sets
+from tacit import conic, mechanisms, objectives, residual, sets
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.problem import LocalProblem, Problem
 from tacit.schedules import penalty_from, step_size_from
@@ -31,7 +31,7 @@ OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "huber": objectives.Huber,
     "hinge": objectives.Hinge,
     "quantile": objectives.Quantile,
-    "residual": objectives.Residual,
+    "residual": residual.Residual,
 }
 SETS: dict[str, Callable[..., sets.FeasibleSet]] = {
     "box": sets.Box,

@@ -32,6 +32,7 @@ from tacit.pytree import pytree, static
 if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
 
+Array = Any  # NumPy or JAX arrays come in, JAX arrays go out
 RELATIONS = {"add-remove": "adding or removing one record", "replace": "replacing one record"}
 
 
@@ -56,18 +57,18 @@ class Objective(ABC):
         """The length of z."""
 
     @abstractmethod
-    def value(self, z: jax.Array) -> jax.Array:
+    def value(self, z: Array) -> Array:
         """f(z)."""
 
     @abstractmethod
-    def statistic(self, z: jax.Array) -> jax.Array:
+    def statistic(self, z: Array) -> Array:
         """The vector that receives the noise."""
 
-    def lift(self, statistic: jax.Array) -> jax.Array:
+    def lift(self, statistic: Array) -> Array:
         """The public linear map from the statistic to the gradient."""
         return statistic
 
-    def gradient(self, z: jax.Array) -> jax.Array:
+    def gradient(self, z: Array) -> Array:
         """f'(z), or a subgradient where f has a kink."""
         return self.lift(self.statistic(z))
 
@@ -88,16 +89,14 @@ class Objective(ABC):
         """The most that neighbouring data can move the gradient."""
         return self.sensitivity(norm, feasible_set)
 
-    def paper_sensitivity(self, z: jax.Array, norm: int) -> jax.Array:
+    def paper_sensitivity(self, z: Array, norm: int) -> Array:
         """The Δ with which the paper ran objective perturbation. Not certified."""
         raise InvalidInput(
             f"Expected an objective of the paper's experiments for calibration='paper', got "
             f"{type(self).__name__}. {NOT_DONE}"
         )
 
-    def paper_output_sensitivity(
-        self, z: jax.Array, norm: int, curvature: jax.Array | float
-    ) -> jax.Array:
+    def paper_output_sensitivity(self, z: Array, norm: int, curvature: Array | float) -> Array:
         """The Δ with which the paper ran output perturbation. Not certified."""
         return self.paper_sensitivity(z, norm)
 
@@ -138,7 +137,7 @@ class Records(Objective):
     normaliser: float
     neighbours: Any = static(default="add-remove")
     record_bound: float | None = None
-    present: jax.Array = field(init=False, repr=False)  # False on rows that are padding
+    present: Array = field(init=False, repr=False)  # False on rows that are padding
 
     @property
     def sample_count(self) -> int:
@@ -184,7 +183,7 @@ class LinearModel(Records):
     NaN and infinity in the data are refused at construction.
     """
 
-    features: jax.Array = field(repr=False)
+    features: Array = field(repr=False)
     _: KW_ONLY
     feature_norm: float
     feature_norm_1: float | None = None
@@ -193,11 +192,11 @@ class LinearModel(Records):
     curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
 
     @abstractmethod
-    def losses(self, scores: jax.Array) -> jax.Array:
+    def losses(self, scores: Array) -> Array:
         """loss(s_i, y_i) of each record."""
 
     @abstractmethod
-    def slopes(self, scores: jax.Array) -> jax.Array:
+    def slopes(self, scores: Array) -> Array:
         """Its derivative in s_i, or a subgradient."""
 
     @abstractmethod
@@ -219,14 +218,14 @@ class LinearModel(Records):
     def dimension(self) -> int:
         return int(self.features.shape[-2])
 
-    def scores(self, z: jax.Array) -> jax.Array:
+    def scores(self, z: Array) -> Array:
         return z.astype(self.features.dtype) @ self.features
 
-    def value(self, z: jax.Array) -> jax.Array:
+    def value(self, z: Array) -> Array:
         losses = jnp.where(self.present, self.losses(self.scores(z)), 0)
         return (losses.sum() / self.normaliser + self.ridge / 2 * (z @ z)).astype(z.dtype)
 
-    def statistic(self, z: jax.Array) -> jax.Array:
+    def statistic(self, z: Array) -> Array:
         """f'(z) = X'·slopes/N + ridge·z. Padding needs no mask: its features are zero."""
         slopes = self.slopes(self.scores(z)).astype(self.features.dtype)
         total = self.features @ slopes.T
@@ -306,7 +305,7 @@ class LeastSquares(LinearModel):
     where λ = B² sin θ and w = 2B cos(θ/2): maximise over q = sin(θ/2). ∎
     """
 
-    targets: jax.Array = field(repr=False)
+    targets: Array = field(repr=False)
     _: KW_ONLY
     target_bound: float
     moved_by: float | None = field(init=False)
@@ -326,10 +325,10 @@ class LeastSquares(LinearModel):
         limit = self.target_bound * (1 - 2 * np.finfo(targets.dtype).eps)  # survives rounding
         store(self, targets=jnp.asarray(np.clip(targets, -limit, limit)), moved_by=moved_by)
 
-    def losses(self, scores: jax.Array) -> jax.Array:
+    def losses(self, scores: Array) -> Array:
         return (scores - self.targets) ** 2 / 2
 
-    def slopes(self, scores: jax.Array) -> jax.Array:
+    def slopes(self, scores: Array) -> Array:
         return scores - self.targets
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
@@ -371,11 +370,11 @@ class Huber(LeastSquares):
         store(self, threshold=positive("threshold", self.threshold))
         super().__post_init__()
 
-    def losses(self, scores: jax.Array) -> jax.Array:
+    def losses(self, scores: Array) -> Array:
         slopes = self.slopes(scores)
         return slopes * (scores - self.targets - slopes / 2)
 
-    def slopes(self, scores: jax.Array) -> jax.Array:
+    def slopes(self, scores: Array) -> Array:
         return jnp.clip(scores - self.targets, -self.threshold, self.threshold)
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
@@ -390,7 +389,7 @@ class Quantile(LinearModel):
     so is twice that under *replace* (at z = 0, with x₂ = −x₁). Targets need no bound.
     """
 
-    targets: jax.Array = field(repr=False)
+    targets: Array = field(repr=False)
     _: KW_ONLY
     level: float
 
@@ -399,11 +398,11 @@ class Quantile(LinearModel):
         super().__post_init__()
         store(self, targets=jnp.asarray(_like_features(self.targets, self.features)))
 
-    def losses(self, scores: jax.Array) -> jax.Array:
+    def losses(self, scores: Array) -> Array:
         r = self.targets - scores
         return jnp.maximum(self.level * r, (self.level - 1) * r)
 
-    def slopes(self, scores: jax.Array) -> jax.Array:
+    def slopes(self, scores: Array) -> Array:
         return (scores > self.targets).astype(scores.dtype) - self.level
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
@@ -419,7 +418,7 @@ class LogisticRegression(LinearModel):
     bound is up to 1.4 times what can happen.
     """
 
-    labels: jax.Array = field(repr=False)
+    labels: Array = field(repr=False)
 
     curvature: ClassVar[float | None] = 0.25
 
@@ -427,10 +426,10 @@ class LogisticRegression(LinearModel):
         super().__post_init__()
         store(self, labels=_signs(self.labels, self.features.shape[1]))
 
-    def losses(self, scores: jax.Array) -> jax.Array:
+    def losses(self, scores: Array) -> Array:
         return jax.nn.softplus(-self.labels * scores)
 
-    def slopes(self, scores: jax.Array) -> jax.Array:
+    def slopes(self, scores: Array) -> Array:
         return -self.labels * jax.nn.sigmoid(-self.labels * scores)
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
@@ -444,16 +443,16 @@ class Hinge(LinearModel):
     Guarantee: |slope| ≤ 1; attained, and so is 2 under *replace* (at z = 0, with x₂ = −x₁).
     """
 
-    labels: jax.Array = field(repr=False)
+    labels: Array = field(repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         store(self, labels=_signs(self.labels, self.features.shape[1]))
 
-    def losses(self, scores: jax.Array) -> jax.Array:
+    def losses(self, scores: Array) -> Array:
         return jnp.maximum(0, 1 - self.labels * scores)
 
-    def slopes(self, scores: jax.Array) -> jax.Array:
+    def slopes(self, scores: Array) -> Array:
         return -self.labels * (self.labels * scores < 1).astype(scores.dtype)
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
@@ -478,9 +477,9 @@ class SoftmaxRegression(LinearModel):
     and 10 classes on boxes) up to 1.26 times too large.
     """
 
-    labels: jax.Array = field(repr=False)
-    classes: int = static()  # type: ignore[assignment]
-    lengths: jax.Array = field(init=False, repr=False)  # ‖x_i‖₁ and ‖x_i‖₂, for the paper's Δ
+    labels: Array = field(repr=False)
+    classes: int = static()
+    lengths: Array = field(init=False, repr=False)  # ‖x_i‖₁ and ‖x_i‖₂, for the paper's Δ
 
     # v'(diag p − pp')v is the variance of v under p: at most (max v − min v)²/4 ≤ 2‖v‖²/4.
     curvature: ClassVar[float | None] = 0.5
@@ -505,18 +504,18 @@ class SoftmaxRegression(LinearModel):
     def dimension(self) -> int:
         return int(self.features.shape[-2]) * self.classes
 
-    def scores(self, z: jax.Array) -> jax.Array:
+    def scores(self, z: Array) -> Array:
         Z = z.astype(self.features.dtype).reshape(-1, self.classes)
         return Z.T @ self.features
 
-    def _is_label(self) -> jax.Array:
+    def _is_label(self) -> Array:
         return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels
 
-    def losses(self, scores: jax.Array) -> jax.Array:
+    def losses(self, scores: Array) -> Array:
         own = jnp.where(self._is_label(), scores, 0).sum(axis=0)
         return jax.nn.logsumexp(scores, axis=0) - own
 
-    def slopes(self, scores: jax.Array) -> jax.Array:
+    def slopes(self, scores: Array) -> Array:
         return jax.nn.softmax(scores, axis=0) - self._is_label().astype(scores.dtype)
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
@@ -534,23 +533,21 @@ class SoftmaxRegression(LinearModel):
 
         return math.sqrt(max(squared(j) for j in range(1, others + 1)))
 
-    def paper_sensitivity(self, z: jax.Array, norm: int) -> jax.Array:
+    def paper_sensitivity(self, z: Array, norm: int) -> Array:
         """max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N + 1) over the agent's own records (Section 6.2).
 
         Guarantee: none. The scale of the noise depends on private data and gives them away.
         """
         return self._largest_record(z, norm) / (self.normaliser + 1)
 
-    def paper_output_sensitivity(
-        self, z: jax.Array, norm: int, curvature: jax.Array | float
-    ) -> jax.Array:
+    def paper_output_sensitivity(self, z: Array, norm: int, curvature: Array | float) -> Array:
         """2 max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N·c), c = 1/η + ρ (Huang et al., no constraints).
 
         Guarantee: none, as in ``paper_sensitivity``.
         """
         return 2 * self._largest_record(z, norm) / (self.normaliser * curvature)
 
-    def _largest_record(self, z: jax.Array, norm: int) -> jax.Array:
+    def _largest_record(self, z: Array, norm: int) -> Array:
         lengths = self.lengths[choice("norm", norm, (1, 2)) - 1]
         slopes = jnp.linalg.norm(self.slopes(self.scores(z)), ord=norm, axis=0)
         return jnp.max(lengths * slopes, initial=0).astype(z.dtype)
@@ -565,7 +562,7 @@ def store(target: object, **values: object) -> None:
         object.__setattr__(target, name, value)
 
 
-def _bounded_columns(rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | None) -> jax.Array:
+def _bounded_columns(rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | None) -> Array:
     """The rows as columns, scaled down to the bounds on their norms; one copy of the data."""
     excess = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)) / norm_2
     if norm_1 is not None:
@@ -575,7 +572,7 @@ def _bounded_columns(rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | 
     return jnp.asarray(np.multiply(rows.T, scale, order="C"))
 
 
-def _like_features(targets: Any, features: jax.Array) -> np.ndarray[Any, Any]:
+def _like_features(targets: Any, features: Array) -> np.ndarray[Any, Any]:
     return array("targets", targets, (features.shape[1],), dtype=features.dtype)
 
 
@@ -587,7 +584,7 @@ def _whole_numbers(labels: Any, records: int) -> np.ndarray[Any, Any]:
     return whole
 
 
-def _signs(labels: Any, records: int) -> jax.Array:
+def _signs(labels: Any, records: int) -> Array:
     """Labels 0/1 or −1/+1 as −1/+1 in one byte each."""
     numbers = _whole_numbers(labels, records)
     found = {int(n) for n in np.unique(numbers)}

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.errors import NOT_DONE, InvalidInput, choice, count, positive
-from tacit.objectives import RELATIONS, Records, optional_positive, store
+from tacit.objectives import RELATIONS, Array, Records, optional_positive, store
 from tacit.pytree import pytree, static
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ class PerSample(Records):
     other one. This holds at every z, also outside the set.
     """
 
-    loss: Callable[[jax.Array, Any], jax.Array] = static()  # type: ignore[assignment]
+    loss: Callable[[Array, Any], Array] = static()
     data: Any = field(repr=False)
     _: KW_ONLY
     clip: float
-    size: int = static()  # type: ignore[assignment]
-    clip_norm: int = static(default=2)  # type: ignore[assignment]
+    size: int = static()
+    clip_norm: int = static(default=2)
     smoothness: float | None = None
 
     def __post_init__(self) -> None:
@@ -67,15 +67,15 @@ class PerSample(Records):
     def dimension(self) -> int:
         return self.size
 
-    def value(self, z: jax.Array) -> jax.Array:
+    def value(self, z: Array) -> Array:
         total = self._sum(lambda record: self.loss(z, record), jnp.zeros((), z.dtype))
         return (total / self.normaliser).astype(z.dtype)
 
-    def statistic(self, z: jax.Array) -> jax.Array:
+    def statistic(self, z: Array) -> Array:
         # A little less than clip, and norms in float64, so that rounding cannot exceed it.
         limit = self.clip * (1 - 4 * float(np.finfo(z.dtype).eps))
 
-        def clipped(record: Any) -> jax.Array:
+        def clipped(record: Any) -> Array:
             gradient = jax.grad(self.loss)(z, record)
             norm = jnp.linalg.norm(gradient.astype(jnp.float64), ord=self.clip_norm)
             scale = jnp.minimum(1, limit / norm)
@@ -83,12 +83,12 @@ class PerSample(Records):
 
         return (self._sum(clipped, jnp.zeros_like(z)) / self.normaliser).astype(z.dtype)
 
-    def _sum(self, term: Callable[[Any], jax.Array], zero: jax.Array) -> jax.Array:
+    def _sum(self, term: Callable[[Any], Array], zero: Array) -> Array:
         """Σ term(record) over the records present, a block at a time."""
         rows = self.present.shape[0]
         size = min(rows, BLOCK)
 
-        def add_block(i: jax.Array, total: jax.Array) -> jax.Array:
+        def add_block(i: Array, total: Array) -> Array:
             start = jnp.minimum(i * size, rows - size)  # the last block begins early ...
             records, present = jax.tree.map(
                 lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size),
@@ -99,7 +99,7 @@ class PerSample(Records):
             fresh = fresh.reshape((size,) + (1,) * (terms.ndim - 1))
             return total + jnp.where(fresh, terms, 0).sum(axis=0).astype(total.dtype)
 
-        total: jax.Array = jax.lax.fori_loop(0, math.ceil(rows / size), add_block, zero)
+        total: Array = jax.lax.fori_loop(0, math.ceil(rows / size), add_block, zero)
         return total
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:

@@ -49,7 +49,9 @@ class PrivacyStatement:
             "objective and noise columns of the trace are not, and must not be published."
         )
         if self.seeded:
-            text += " The noise came from a seed: the statement holds only while the seed is secret."
+            text += (
+                " The noise came from a seed: the statement holds only while the seed is secret."
+            )
         return text
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,7 +68,9 @@ class PrivacyStatement:
             values["neighbours"] = tuple(values["neighbours"])
             return cls(**values)
         except (KeyError, TypeError) as error:
-            raise CorruptFile(f"Expected a privacy statement, got {sorted(data)}: {error}.") from None
+            raise CorruptFile(
+                f"Expected a privacy statement, got {sorted(data)}: {error}."
+            ) from None
 
 
 def privacy_statement(problem: Problem, settings: Settings, seeded: bool) -> PrivacyStatement:

@@ -98,13 +98,13 @@ class Problem:
         if len(held) and len(held) != held[-1] + 1:
             missing = int(np.setdiff1d(np.arange(held[-1] + 1), held)[0])
             raise InvalidInput(
-                f"Expected every global coordinate to be held by an agent, but nobody holds {missing}."
+                f"Expected every global coordinate to be held by an agent; nobody holds {missing}."
             )
 
     @cached_property
     def size(self) -> int:
         """The number n of global coordinates."""
-        return 1 + max(int(np.max(a.coupling, initial=-1)) for a in self.agents)
+        return 1 + max(int(np.asarray(a.coupling).max(initial=-1)) for a in self.agents)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -119,5 +119,9 @@ class Problem:
     def value(self, solution: Vector) -> float:
         """F(w) = Σ_p f_p(w) for a global consensus problem. Reads private data: do not publish."""
         if not self.is_global:
-            raise InvalidInput("Expected a global consensus problem: here agents keep private parts.")
-        return float(sum(float(a.objective.value(solution[np.asarray(a.coupling)])) for a in self.agents))
+            raise InvalidInput(
+                "Expected a global consensus problem: here agents keep private parts."
+            )
+        return float(
+            sum(float(a.objective.value(solution[np.asarray(a.coupling)])) for a in self.agents)
+        )

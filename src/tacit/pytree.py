@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
 T = TypeVar("T")
 
 
-def static(**options: object) -> object:
+def static(**options: Any) -> Any:
     """Mark a dataclass field as structure (hashable, equal for all members of a batch)."""
-    return dataclasses.field(metadata={"static": True}, **options)  # type: ignore[call-overload]
+    return dataclasses.field(metadata={"static": True}, **options)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))

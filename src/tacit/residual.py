@@ -6,12 +6,11 @@ import math
 from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, positive
-from tacit.objectives import Objective, optional_positive, store
+from tacit.objectives import Array, Objective, optional_positive, store
 from tacit.pytree import pytree, static
 
 if TYPE_CHECKING:
@@ -34,12 +33,12 @@ class Residual(Objective):
     NaN and infinity in the data are refused at construction.
     """
 
-    matrix: jax.Array = field(repr=False)
-    data: jax.Array = field(repr=False)
-    beta: float | tuple[float, ...] = static()  # type: ignore[assignment]
-    moved: int = static(default=1)  # type: ignore[assignment]
+    matrix: Array = field(repr=False)
+    data: Array = field(repr=False)
+    beta: float | tuple[float, ...] = static()
+    moved: int = static(default=1)
     _: KW_ONLY
-    noise_on: str = static(default="residual")  # type: ignore[assignment]
+    noise_on: str = static(default="residual")
     data_bound: float | None = None
 
     def __post_init__(self) -> None:
@@ -84,18 +83,18 @@ class Residual(Objective):
             return float(self.dimension)
         return float(np.sum(np.asarray(self.matrix, np.float64) ** 2))
 
-    def _residual(self, z: jax.Array) -> jax.Array:
+    def _residual(self, z: Array) -> Array:
         return self.matrix @ z.astype(self.matrix.dtype) + self.data
 
-    def value(self, z: jax.Array) -> jax.Array:
+    def value(self, z: Array) -> Array:
         return jnp.sum(self._residual(z) ** 2).astype(z.dtype)
 
-    def statistic(self, z: jax.Array) -> jax.Array:
+    def statistic(self, z: Array) -> Array:
         doubled = 2 * self._residual(z)
         at = doubled if self.noise_on == "residual" else self.matrix.T @ doubled
         return at.astype(z.dtype)
 
-    def lift(self, statistic: jax.Array) -> jax.Array:
+    def lift(self, statistic: Array) -> Array:
         if self.noise_on == "gradient":
             return statistic
         return (self.matrix.T @ statistic.astype(self.matrix.dtype)).astype(statistic.dtype)
@@ -144,7 +143,7 @@ class Residual(Objective):
         norm = self._singular()[0]
         return 2 * norm * (norm * feasible_set.radius(2) + self.data_bound)
 
-    def paper_sensitivity(self, z: jax.Array, norm: int) -> jax.Array:
+    def paper_sensitivity(self, z: Array, norm: int) -> Array:
         """Δ_1 = Δ_2 = 2β (Section 6.1).
 
         Guarantee: as ``sensitivity`` for one moved datum and noise on the residual. None for
@@ -152,8 +151,6 @@ class Residual(Objective):
         """
         return jnp.asarray(2 * self._betas().max(), z.dtype)
 
-    def paper_output_sensitivity(
-        self, z: jax.Array, norm: int, curvature: jax.Array | float
-    ) -> jax.Array:
+    def paper_output_sensitivity(self, z: Array, norm: int, curvature: Array | float) -> Array:
         """Δ_1 = Δ_2 = β (Section 6.1). Guarantee: none."""
         return jnp.asarray(self._betas().max(), z.dtype)

@@ -88,7 +88,7 @@ class Result:
         """Write the result folder; existing files of a result are replaced."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        local = {f"local_{i}": z for i, z in enumerate(self.local)}
+        local: dict[str, Any] = {f"local_{i}": z for i, z in enumerate(self.local)}
         with open(folder / "arrays.npz", "wb") as file:
             np.savez_compressed(file, solution=self.solution, ergodic=self.ergodic, **local)
         with open(folder / "trace.csv", "w", newline="") as file:
@@ -127,7 +127,9 @@ class Result:
                 data["versions"],
             )
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise CorruptFile(f"Expected a result that tacit saved in {folder}: {error!r}.") from None
+            raise CorruptFile(
+                f"Expected a result that tacit saved in {folder}: {error!r}."
+            ) from None
 
     def plot(self) -> Figure:
         """Objective, consensus residual, noise and violation over the rounds."""

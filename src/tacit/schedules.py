@@ -160,7 +160,11 @@ class DynamicPenalty(Schedule):
 
     def __call__(self, t: int) -> float:
         exponent = min(t // self.period, 10_000)
-        grown = self.base * self.factor**exponent if exponent * math.log(self.factor) < 700 else math.inf
+        grown = (
+            self.base * self.factor**exponent
+            if exponent * math.log(self.factor) < 700
+            else math.inf
+        )
         return min(self.cap, grown + self.privacy / self.epsilon)
 
 

@@ -198,7 +198,7 @@ class L1Ball(FeasibleSet):
 class Simplex(FeasibleSet):
     """Non-negative vectors of a given sum: {z ≥ 0 : Σ_i z_i = total}. Its sizes are exact."""
 
-    size: int = static()  # type: ignore[assignment]
+    size: int = static()
     total: ArrayLike = 1.0
 
     def __post_init__(self) -> None:

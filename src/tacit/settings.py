@@ -12,7 +12,7 @@ import numpy as np
 from tacit.accounting import calibrate
 from tacit.algorithm import Calibration, Perturbation, Rule
 from tacit.errors import InvalidInput, choice, count, probability
-from tacit.mechanisms import Mechanism, Noiseless
+from tacit.mechanisms import Mechanism, Noiseless, mechanism_from
 from tacit.problem import Problem
 from tacit.schedules import (
     ConstantPenalty,
@@ -48,7 +48,7 @@ class Settings:
         choice("calibration", self.calibration, get_args(Calibration))
         if not isinstance(self.mechanism, Mechanism):
             raise InvalidInput(
-                f"Expected a mechanism such as Gaussian(noise_multiplier=2), got {self.mechanism!r}."
+                f"Expected a mechanism such as Gaussian(2.0), got {self.mechanism!r}."
             )
         if not (self.delta == 0 and self.mechanism.name == "laplace"):
             probability("delta", self.delta)
@@ -129,7 +129,7 @@ class Settings:
     def from_dict(cls, data: dict[str, Any]) -> Settings:
         """The settings that ``to_dict`` described."""
         values = dict(data)
-        values["mechanism"] = Mechanism.from_dict(values["mechanism"])
+        values["mechanism"] = mechanism_from(values["mechanism"])
         if values.get("penalty") is not None:
             values["penalty"] = penalty_from(values["penalty"])
         if values.get("step_size") is not None:

@@ -18,11 +18,11 @@ import numpy as np
 
 from tacit.agent import Agent, Broadcast, Reply, agent_key
 from tacit.algorithm import Holders, average_over_holders, dual_step, server_step
-from tacit.errors import InvalidInput, TacitError, count
 from tacit.checkpoint import STATE, Checkpoint
+from tacit.errors import InvalidInput, count
 from tacit.fleet import Fleet, State
-from tacit.problem import LocalProblem, Problem
 from tacit.privacy import privacy_statement
+from tacit.problem import LocalProblem, Problem
 from tacit.result import TRACE, Result, versions
 from tacit.settings import Settings
 
@@ -86,15 +86,18 @@ def solve(
         problem = Problem(problem)
     count("evaluate_every", evaluate_every)
     settings = settings.complete(problem)
-    key, done, trace, state = _root_key(seed), 0, [], None
+    key, done, trace = _root_key(seed), 0, []
+    state: dict[str, list[Vector]] = {}
     if checkpoint is not None and Path(checkpoint).exists():
         saved = Checkpoint.load(checkpoint)
         saved.check(settings.to_dict(), run, seed, [(a.dimension,) for a in problem.agents])
         key, done, trace, state = saved.key, saved.round, saved.trace.tolist(), saved.state
     if batch is None:
         batch = all(a.feasible_set.closed_form for a in problem.agents)
-    worker = (_Batched if batch else _OneByOne)(problem, settings, jax.random.wrap_key_data(key), run)
-    if state is not None:
+    worker = (_Batched if batch else _OneByOne)(
+        problem, settings, jax.random.wrap_key_data(jnp.asarray(key)), run
+    )
+    if state:
         worker.restore(state, done)
     while done < settings.rounds:
         first, done = done + 1, min(done + evaluate_every, settings.rounds)
@@ -104,7 +107,7 @@ def solve(
             state = worker.state()
         if callback is not None:
             row = dict(zip(TRACE, trace[-1], strict=True))
-            callback(Progress(done, w, *(state[n] for n in ("average", "point", "dual")), row))
+            callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
         if checkpoint is not None:
             Checkpoint(
                 done, settings.to_dict(), run, seed, np.asarray(key), state, np.array(trace)
@@ -116,7 +119,11 @@ def solve(
 
 
 def _result(
-    problem: Problem, settings: Settings, state: dict[str, list[Vector]], trace: Any, seed: int | None
+    problem: Problem,
+    settings: Settings,
+    state: dict[str, list[Vector]],
+    trace: Any,
+    seed: int | None,
 ) -> Result:
     holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, np.float64)
     ergodic = np.concatenate(state["total"]).astype(np.float64)
@@ -194,7 +201,7 @@ class _OneByOne:
         self._meet()
 
     def _meet(self) -> None:
-        """The server's own copies of what agents hold (line 2); from here on it only gets replies."""
+        """The server's own copies of what agents hold (line 2); later it only gets replies."""
         pairs = list(zip(self.agents, self.shared, strict=True))
         self.z = np.concatenate([np.asarray(a.average)[s] for a, s in pairs])
         self.λ = np.concatenate([np.asarray(a.dual)[s] for a, s in pairs])
@@ -226,9 +233,8 @@ class _OneByOne:
         return {**state, "total": list(self.total)}
 
     def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
-        for agent, *values in zip(
-            self.agents, state["point"], state["average"], state["dual"], strict=True
-        ):
-            agent.restore(*values, rounds_done)
+        for p, agent in enumerate(self.agents):
+            point, average, dual = (state[name][p] for name in ("point", "average", "dual"))
+            agent.restore(point, average, dual, rounds_done)
         self.total = list(state["total"])
         self._meet()

@@ -47,7 +47,9 @@ def constants(problem: Problem, settings: Settings, *, as_printed: bool = False)
     if (np.diff(ρ) < 0).any():
         raise InvalidInput("Expected a nondecreasing penalty (Assumption 1): it falls.")
     return Constants(
-        gradient_energy=sum(a.objective.gradient_bound(a.feasible_set) ** 2 for a in problem.agents),
+        gradient_energy=sum(
+            a.objective.gradient_bound(a.feasible_set) ** 2 for a in problem.agents
+        ),
         noise_energy=sum(settings.gradient_noise(problem)),
         diameter=max(diameters) if as_printed else math.hypot(*diameters),
         penalty_first=float(ρ[0]),
