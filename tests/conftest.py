@@ -24,7 +24,12 @@ def regression_data(rng, records, dimension):
 def objective_of(kind, rng, records=12, dimension=4, agents=3, ridge=0.0):
     """A random objective of ``kind`` with all public bounds equal to one."""
     X, y = regression_data(rng, records, dimension)
-    common = {"feature_norm": 1.0, "normaliser": agents * records, "ridge": ridge}
+    common = {
+        "feature_norm": 1.0,
+        "normaliser": agents * records,
+        "record_bound": records,
+        "ridge": ridge,
+    }
     if kind == "least-squares":
         return tacit.LeastSquares(X, y, target_bound=1.0, **common)
     if kind == "logistic":

@@ -18,12 +18,16 @@ from tacit.algorithm import (
     server_step,
 )
 
-NOISELESS = Rule(1, "objective", tacit.Noiseless(), "certified")
+NOISELESS = Rule(1, "objective", tacit.Noiseless(), "certified", False)
 
 
 def update(f, W, z, w, λ, ρ, η, coupled, rule=NOISELESS, sensitivity=0.0, seed=0):
     key = jax.random.key(seed)
-    return local_update(z, w, λ, ρ, η, coupled, f, W, sensitivity, key, rule)[0]
+    return local_update(z, w, λ, ρ, η, coupled, f, W, sensitivity, key, 1, 0, rule)[0]
+
+
+def key_of(seed, t=1, e=0):
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), t), e)
 
 
 @pytest.mark.parametrize("kind", ["box", "ball", "l1-ball", "simplex", *SOLVER_SETS])
@@ -37,9 +41,9 @@ def test_update_minimises_the_papers_subproblem(kind, rng):
     coupled = np.array([1.0, 1.0, 0.0, 1.0])
     mechanism = tacit.Gaussian(2.0)
     Δ = f.sensitivity(2, W)
-    rule = Rule(1, "objective", mechanism, "certified")
+    rule = Rule(1, "objective", mechanism, "certified", W.separable)
     got = update(f, W, z, w * coupled, λ * coupled, ρ, η, coupled, rule, Δ, seed=5)
-    ξ = np.asarray(mechanism.sample(jax.random.key(5), (n,), Δ, jnp.float64))
+    ξ = np.asarray(mechanism.sample(key_of(5), (n,), Δ, jnp.float64))
     x = cp.Variable(n)
     shared = np.flatnonzero(coupled)
     cost = (
@@ -84,10 +88,16 @@ def test_server_step_averages_over_the_holders():
     np.testing.assert_allclose(w, [(1 - 1 + 3) / 2, (2 + 4 - 2) / 2, (6 + 8 - 1) / 2])
 
 
-@pytest.mark.parametrize("perturbation", ["objective", "output", "projected-output"])
-@pytest.mark.parametrize("mechanism", [tacit.Gaussian(3.0), tacit.Laplace(3.0)])
-@pytest.mark.parametrize("feasible", CLOSED_SETS)
-def test_fleet_and_agents_agree(perturbation, mechanism, feasible):
+CASES = [(feasible, "objective", tacit.Gaussian(3.0)) for feasible in CLOSED_SETS] + [
+    (feasible, perturbation, mechanism)
+    for feasible in ("box", "ball")
+    for perturbation in ("objective", "output", "projected-output")
+    for mechanism in (tacit.Gaussian(3.0), tacit.Laplace(3.0))
+]
+
+
+@pytest.mark.parametrize(("feasible", "perturbation", "mechanism"), CASES)
+def test_fleet_and_agents_agree(feasible, perturbation, mechanism):
     """The batched program and agents that exchange messages: same noise, same iterates."""
     problem = problem_of("logistic", feasible)
     settings = tacit.Settings(
@@ -237,13 +247,13 @@ def test_output_noise_needs_a_bound_that_holds_outside_the_set():
 def test_local_round_averages_and_returns_the_last_point(objective, rng):
     f = objective_of(objective, rng)
     W = set_of("ball", f.dimension)
-    rule = Rule(3, "objective", tacit.Noiseless(), "certified")
+    rule = Rule(3, "objective", tacit.Noiseless(), "certified", False)
     z = w = λ = jnp.zeros(f.dimension)
     args = (1.0, 0.3, jnp.ones(f.dimension), f, W, 0.0, jax.random.key(0))
-    last, average, noise = local_round(z, w, λ, *args, rule)
+    last, average, noise = local_round(z, w, λ, *args, 1, rule)
     points = []
-    for _ in range(3):
-        z, _magnitude = local_update(z, w, λ, *args, rule)
+    for e in range(3):
+        z, _ = local_update(z, w, λ, *args, 1, e, rule)
         points.append(z)
     np.testing.assert_allclose(last, points[-1], atol=1e-14)
     np.testing.assert_allclose(average, np.mean(points, axis=0), atol=1e-14)

@@ -81,7 +81,7 @@ def test_noiseless_runs_reach_the_optimum(objective, feasible):
         z = cp.Variable(problem.size)
         total = sum(expression(a.objective, z) for a in problem.agents)
         reference = cp.Problem(cp.Minimize(total), constraints(feasible, z))
-        optimum = reference.solve(cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+        optimum = reference.solve(cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
         result = tacit.solve(problem, settings, seed=0, evaluate_every=settings.rounds)
         reached = problem.value(result.solution)
         tolerance = 1e-6 * max(abs(optimum), 1e-2)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tacit.algorithm import dual_step, local_round
@@ -58,7 +57,7 @@ def agent_key(root: Array, run: str, index: int) -> Array:
 
 def start_point(problem: LocalProblem) -> Array:
     """z^1: the feasible point nearest to the origin. Public, as the set is."""
-    return jnp.asarray(problem.feasible_set.project(np.zeros(problem.dimension, problem.dtype)))
+    return np.asarray(problem.feasible_set.project(np.zeros(problem.dimension, problem.dtype)))
 
 
 def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
@@ -107,8 +106,9 @@ class Agent:
         self._key, self._size = key, size
         self._coupling = np.asarray(problem.coupling)
         self._held = np.flatnonzero(self._coupling >= 0)
-        self._coupled = jnp.asarray(problem.coupled)
+        self._coupled = problem.coupled
         self._sensitivity = certified_sensitivity(problem, settings)
+        self._rule = settings.rule(problem.feasible_set.separable)
         self._round = (
             jax.jit(local_round, static_argnames="rule")
             if problem.feasible_set.closed_form
@@ -116,7 +116,7 @@ class Agent:
         )
         self.point = start_point(problem)
         self.average = self.point
-        self.dual = jnp.zeros_like(self.point)
+        self.dual = np.zeros_like(self.point)
         self.noise = 0.0
         self.rounds_done = 0
 
@@ -126,7 +126,7 @@ class Agent:
         t, dtype = broadcast.round, self.point.dtype
         (ρ,), (η,) = self.settings.schedule(t, t)
         ρ, η = dtype.type(ρ), dtype.type(η)
-        local_w = jnp.asarray(np.where(self._coupling >= 0, w[self._coupling], 0), dtype)
+        local_w = (w[self._coupling] * self._coupled).astype(dtype)
         try:
             point, average, noise = self._round(
                 self.point,
@@ -138,17 +138,18 @@ class Agent:
                 self.problem.objective,
                 self.problem.feasible_set,
                 self._sensitivity,
-                jax.random.fold_in(self._key, t),
-                rule=self.settings.rule,
+                self._key,
+                t,
+                rule=self._rule,
             )
         except SolverFailure as failure:
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing was released."
             ) from failure
-        self.point, self.average, self.noise = point, average, float(noise)
-        self.dual = dual_step(self.dual, ρ, local_w, average * self._coupled)
+        self.point, self.average, self.noise = point, np.asarray(average), float(noise)
+        self.dual = dual_step(self.dual, ρ, local_w, self.average * self._coupled)
         self.rounds_done = t
-        return Reply(self.run, t, np.asarray(average)[self._held])
+        return Reply(self.run, t, self.average[self._held])
 
     def _accept(self, broadcast: Broadcast) -> Array:
         name = self.name
@@ -175,5 +176,5 @@ class Agent:
                 raise InvalidInput(
                     f"Expected a {name} of shape {self.point.shape}, got {np.shape(value)}."
                 )
-            setattr(self, name, jnp.asarray(value, self.point.dtype))
+            setattr(self, name, np.asarray(value, self.point.dtype))
         self.rounds_done = rounds_done

@@ -27,12 +27,13 @@ Calibration = Literal["certified", "paper"]
 
 
 class Rule(NamedTuple):
-    """The public structure of a local update; it is the same for every agent and round."""
+    """The public structure of a local update; it does not change from round to round."""
 
     local_updates: int
     perturbation: Perturbation
     mechanism: Mechanism
     calibration: Calibration
+    separable: bool  # whether the agent's set is
 
 
 class Holders(NamedTuple):
@@ -90,22 +91,23 @@ def output_noise_shape(c: Array, separable: bool, norm: int) -> Array:
 
 
 def draw(
-    key: Array, z: Array, c: Array, f: Objective, separable: bool, Δ: Array, rule: Rule
+    key: Array, t: Array, e: Array, z: Array, c: Array, f: Objective, Δ: Array, rule: Rule
 ) -> Array:
-    """The noise ξ of one update: on the statistic of f (objective) or on the output z."""
-    on_objective = rule.perturbation == "objective"
-    shape = (f.statistic_size,) if on_objective else z.shape
+    """The noise ξ^{t,e} of one update: on the statistic of f (objective) or on the output z.
+
+    ``key`` belongs to one agent of one run; every (t, e) has its own key derived from it.
+    """
+    key = jax.random.fold_in(jax.random.fold_in(key, t), e)
     norm = rule.mechanism.norm
+    if rule.perturbation == "objective":
+        if rule.calibration == "paper":
+            Δ = f.paper_sensitivity(z, norm)
+        return rule.mechanism.sample(key, (f.statistic_size,), Δ, z.dtype)
     if rule.calibration == "paper":
-        Δ = (
-            f.paper_sensitivity(z, norm)
-            if on_objective
-            else f.paper_output_sensitivity(z, norm, c.min())
-        )
-    ξ = rule.mechanism.sample(key, shape, Δ, z.dtype)
-    if on_objective or rule.calibration == "paper":
-        return ξ
-    return ξ * output_noise_shape(c, separable, norm).astype(z.dtype)
+        Δ = f.paper_output_sensitivity(z, norm, c.min())
+        return rule.mechanism.sample(key, z.shape, Δ, z.dtype)
+    shape = output_noise_shape(c, rule.separable, norm)
+    return rule.mechanism.sample(key, z.shape, Δ, z.dtype) * shape.astype(z.dtype)
 
 
 def proximal_target(
@@ -133,6 +135,8 @@ def local_update(
     W: FeasibleSet,
     Δ: Array,
     key: Array,
+    t: Array,
+    e: Array,
     rule: Rule,
 ) -> tuple[Array, Array]:
     """Line 18: one noisy local update z^{t,e} → z^{t,e+1}; also returns Σ_i|ξ_i|.
@@ -143,13 +147,13 @@ def local_update(
     which is post-processing. No claim covers anything else computed from the data.
     """
     prepare = _prepare if W.closed_form else _prepare_compiled
-    v, c, ξ = prepare(z, w, λ, ρ, η, coupled, f, Δ, key, W.separable, rule)
+    v, c, ξ, magnitude = prepare(z, w, λ, ρ, η, coupled, f, Δ, key, t, e, rule)
     z = W.project(v, c)
     if rule.perturbation != "objective":
         z = z + ξ
         if rule.perturbation == "projected-output":
             z = W.project(z, c)
-    return z, abs(ξ).sum()
+    return z, magnitude
 
 
 def _prepare(
@@ -162,17 +166,18 @@ def _prepare(
     f: Objective,
     Δ: Array,
     key: Array,
-    separable: bool,
+    t: Array,
+    e: Array,
     rule: Rule,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
     """All of an update but the projection, which a solver-backed set does outside of JAX."""
-    ξ = draw(key, z, 1.0 / η + ρ * coupled, f, separable, Δ, rule)
+    ξ = draw(key, t, e, z, 1.0 / η + ρ * coupled, f, Δ, rule)
     on_objective = rule.perturbation == "objective"
     v, c = proximal_target(z, w, λ, ρ, η, coupled, f, ξ if on_objective else None)
-    return v, c, ξ
+    return v, c, ξ, abs(ξ).sum()
 
 
-_prepare_compiled = jax.jit(_prepare, static_argnames=("separable", "rule"))
+_prepare_compiled = jax.jit(_prepare, static_argnames="rule")
 
 
 def local_round(
@@ -186,23 +191,20 @@ def local_round(
     W: FeasibleSet,
     Δ: Array,
     key: Array,
+    t: Array,
     rule: Rule,
 ) -> tuple[Array, Array, Array]:
-    """Lines 16-20: E local updates. Returns z^{t,E+1}, the average z^{t+1} to release, and Σ|ξ|.
-
-    ``key`` belongs to this agent and round; update e uses ``fold_in(key, e)`` and no other.
-    """
+    """Lines 16-20: E local updates. Returns z^{t,E+1}, the average z^{t+1} to release, and Σ|ξ|."""
 
     def update(carry: tuple[Array, Array, Array], e: Array) -> tuple[tuple[Array, ...], None]:
         z, total, noise = carry
-        key_e = jax.random.fold_in(key, e)
-        z, magnitude = local_update(z, w, λ, ρ, η, coupled, f, W, Δ, key_e, rule)
+        z, magnitude = local_update(z, w, λ, ρ, η, coupled, f, W, Δ, key, t, e, rule)
         return (z, total + z, noise + magnitude), None
 
     E = rule.local_updates
-    start = (z, jnp.zeros_like(z), jnp.zeros((), z.dtype))
+    start = (z, np.zeros(z.shape, z.dtype), np.zeros((), z.dtype))
     repeat: Callable[..., Any] = jax.lax.scan if W.closed_form else _repeat_on_host
-    (z, total, noise), _ = repeat(update, start, jnp.arange(E))
+    (z, total, noise), _ = repeat(update, start, np.arange(E))
     return z, total / E, noise
 
 

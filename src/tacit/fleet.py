@@ -62,6 +62,9 @@ class Fleet:
             _stack([(i, problem.agents[i]) for i in group], settings, root, run, self.dtype)
             for group in self.members
         )
+        self.rules = tuple(
+            settings.rule(problem.agents[group[0]].feasible_set.separable) for group in self.members
+        )
         order = [i for group in self.members for i in group]
         couplings = [np.asarray(problem.agents[i].coupling) for i in order]
         self.holders = Holders.of(couplings, problem.size, self.dtype)
@@ -84,7 +87,7 @@ class Fleet:
             *(jnp.asarray(x, self.dtype) for x in (ρ, η, weights)),
         )
         state, w, residual, noise = _advance(
-            self.buckets, self.holders, state, rounds, rule=self.settings.rule
+            self.buckets, self.holders, state, rounds, rules=self.rules
         )
         return state, w, residual, noise
 
@@ -155,9 +158,13 @@ def _stack(
     )
 
 
-@partial(jax.jit, static_argnames="rule")
+@partial(jax.jit, static_argnames="rules")
 def _advance(
-    buckets: tuple[Bucket, ...], holders: Holders, state: State, rounds: Array, rule: Rule
+    buckets: tuple[Bucket, ...],
+    holders: Holders,
+    state: State,
+    rounds: Array,
+    rules: tuple[Rule, ...],
 ) -> tuple[State, Array, Array, Array]:
     def one_round(state: State, item: Array) -> tuple[State, tuple[Array, Array, Array]]:
         t, ρ, η, weight = item
@@ -165,7 +172,7 @@ def _advance(
         w = server_step(z, λ, ρ, holders)
         new = [
             _bucket_round(b, t, w, ρ, η, rule, z, λ)
-            for b, z, λ in zip(buckets, state.point, state.dual, strict=True)
+            for b, rule, z, λ in zip(buckets, rules, state.point, state.dual, strict=True)
         ]
         point, average, dual, square, noise = zip(*new, strict=True)
         total = tuple(s + weight * z for s, z in zip(state.total, average, strict=True))
@@ -180,9 +187,19 @@ def _bucket_round(
 ) -> tuple[Array, Array, Array, Array, Array]:
     def one_agent(b: Bucket, z: Array, λ: Array) -> tuple[Array, Array, Array, Array, Array]:
         local_w = w[b.coupling] * b.coupled
-        key = jax.random.fold_in(b.key, t)
         point, average, noise = local_round(
-            z, local_w, λ, ρ, η, b.coupled, b.objective, b.feasible_set, b.sensitivity, key, rule
+            z,
+            local_w,
+            λ,
+            ρ,
+            η,
+            b.coupled,
+            b.objective,
+            b.feasible_set,
+            b.sensitivity,
+            b.key,
+            t,
+            rule,
         )
         shared = average * b.coupled
         return (

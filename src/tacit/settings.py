@@ -73,9 +73,11 @@ class Settings:
         """TE: the number of noisy updates each agent makes."""
         return self.rounds * self.local_updates
 
-    @property
-    def rule(self) -> Rule:
-        return Rule(self.local_updates, self.perturbation, self.mechanism, self.calibration)
+    def rule(self, separable: bool) -> Rule:
+        """What a local update needs to know, for an agent whose set is separable or not."""
+        return Rule(
+            self.local_updates, self.perturbation, self.mechanism, self.calibration, separable
+        )
 
     def complete(self, problem: Problem) -> Settings:
         """Fill in schedules from public quantities: smoothness, bounds, diameter, noise scale.
