@@ -10,7 +10,7 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree"],
+    ["errors", "pytree", "polish"],
     ["sets"],
     ["conic", "objectives"],
     ["persample", "residual"],

@@ -61,29 +61,31 @@ def constraints(kind, z):
 def noiseless(objective, solver_backed):
     """Schedules: the constant 1/L for smooth objectives; geometric ones for the kinks."""
     if objective in NONSMOOTH:
-        rounds, ratio = (2500, 0.994) if solver_backed else (10_000, 0.9985)
+        rounds, updates, ratio = (3200, 1, 0.993) if solver_backed else (10_000, 5, 0.9985)
         return tacit.Settings(
             rounds,
-            1 if solver_backed else 5,
+            updates,
             step_size=tacit.GeometricStep(3.0, ratio),
             penalty=tacit.GeometricPenalty(0.1, 1 / ratio),
         )
-    rounds, updates = (300, 1) if solver_backed else (3000, 2)
+    rounds, updates = (800, 1) if solver_backed else (3000, 2)
     return tacit.Settings(rounds, updates)
 
 
 @pytest.mark.parametrize("feasible", (*CLOSED_SETS, *SOLVER_SETS))
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_noiseless_runs_reach_the_optimum(objective, feasible):
-    settings = noiseless(objective, feasible in SOLVER_SETS)
+    solver_backed = feasible in SOLVER_SETS
+    settings = noiseless(objective, solver_backed)
+    # subgradients through a solver take many calls: two unknowns keep that affordable
+    size = {"dimension": 2, "records": 10} if solver_backed and objective in NONSMOOTH else {}
     for seed in SEEDS:
-        problem = problem_of(objective, feasible, seed, agents=2)
+        problem = problem_of(objective, feasible, seed, agents=2, **size)
         z = cp.Variable(problem.size)
         total = sum(expression(a.objective, z) for a in problem.agents)
         reference = cp.Problem(cp.Minimize(total), constraints(feasible, z))
-        optimum = reference.solve(cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+        optimum = reference.solve(cp.CLARABEL)
         result = tacit.solve(problem, settings, seed=0, evaluate_every=settings.rounds)
         reached = problem.value(result.solution)
-        tolerance = 1e-6 * max(abs(optimum), 1e-2)
-        assert abs(reached - optimum) <= tolerance, (seed, reached, optimum)
+        assert abs(reached - optimum) <= 1e-6 * abs(optimum) + 2e-8, (seed, reached, optimum)
         assert max(float(a.feasible_set.violation(result.solution)) for a in problem.agents) < 1e-6
