@@ -56,7 +56,7 @@ class Checkpoint:
     @classmethod
     def load(cls, path: str | Path) -> Checkpoint:
         try:
-            with np.load(path, allow_pickle=False) as data:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
                 header = json.loads(str(data["header"]))
                 state = {
                     name: [data[f"{name}_{p}"] for p in range(header["agents"])] for name in STATE

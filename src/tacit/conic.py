@@ -31,7 +31,7 @@ from tacit.sets import Box, FeasibleSet, Vector, bounds
 Blocks = tuple[tuple[str, int], ...]
 
 ACCURACY = 1e-9  # asked of the solver; a point with a smaller violation counts as feasible
-POLISHED = 300  # rows and columns up to which Newton steps sharpen an answer
+POLISHED = 150  # rows and columns up to which Newton steps sharpen an answer
 ACCEPTED = 1e-7  # largest violation of an answer that the solver calls almost solved
 
 
@@ -43,10 +43,10 @@ class Conic(FeasibleSet):
     ``variables`` names the columns that are z; the other columns are auxiliary variables, free to
     take any value that makes z feasible.
 
-    With numbers of about 1 the violation of a projection is about 1e-9 and its error below 1e-7 on
-    polyhedra. On second-order cones the solver alone leaves 1e-6 (worst seen 5e-5); up to 300 rows
-    and columns Newton steps bring that below 1e-10 (``polish.py``). A point that is feasible to
-    1e-9 is returned as it is.
+    With numbers of about 1 the violation of a projection is about 1e-9. Its error is below 1e-10
+    up to 150 rows and columns, where Newton steps sharpen the answer (``polish.py``); beyond, the
+    solver alone leaves 1e-7 on polyhedra and 1e-6 (worst seen 5e-5) on second-order cones. A point
+    that is feasible to 1e-9 is returned as it is.
 
     ``diameter`` and ``radius`` are those of the smallest box around the set (2n solves, on first
     use): bounds above the true ones.
@@ -418,8 +418,7 @@ class _Program:
         status, x = str(solution.status), np.asarray(solution.x)
         if "Infeasible" in status or not np.isfinite(x).all():
             return x, status
-        small = sum(self._A.shape) <= POLISHED
-        if small and (self._curved or status != "Solved"):
+        if sum(self._A.shape) <= POLISHED:
             y = np.asarray(solution.z)
             better, residual = polish(
                 self._dense_P(data["P"]), data["q"], self._dense, data["b"], self._cones, x, y

@@ -33,7 +33,12 @@ def digits(agents: int = 5) -> tuple[Problem, Vector, Vector]:
     problem = Problem(
         LocalProblem(
             SoftmaxRegression(
-                X[:train][p::agents], y[:train][p::agents], 10, feature_norm=3.0, normaliser=train
+                X[:train][p::agents],
+                y[:train][p::agents],
+                10,
+                feature_norm=3.0,
+                normaliser=train,
+                record_bound=300,
             ),
             Box(-1.0, 1.0, size=X.shape[1] * 10),
             name=f"office {p + 1}",
@@ -59,7 +64,12 @@ def diabetes(agents: int = 3) -> Problem:
     return Problem(
         LocalProblem(
             LeastSquares(
-                X[p::agents], y[p::agents], feature_norm=1.0, target_bound=1.0, normaliser=len(X)
+                X[p::agents],
+                y[p::agents],
+                feature_norm=1.0,
+                target_bound=1.0,
+                normaliser=len(X),
+                record_bound=200,
             ),
             Polyhedron(SERUM, SERUM_LIMIT, lower=LOWER, upper=UPPER),
             name=f"hospital {p + 1}",
@@ -78,7 +88,7 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
     result = solve(label, problem, settings, seed=SEED)
     best = _optimum(problem, bounds=[(-1.0, 1.0)] * problem.size)
     note = (
-        f"test accuracy {_accuracy(result.ergodic, X, y):.1%}, "
+        f"test accuracy {_accuracy(result.solution, X, y):.1%}, "
         f"non-private {_accuracy(best, X, y):.1%}"
     )
     rows.append(_row(label, problem, result, best, note))
@@ -94,7 +104,7 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
         method="SLSQP",
         constraints={"type": "ineq", "fun": lambda z: SERUM_LIMIT - SERUM @ z},
     )
-    note = "coefficients " + " ".join(f"{c:+.2f}" for c in result.ergodic)
+    note = "coefficients " + " ".join(f"{c:+.2f}" for c in result.solution)
     rows.append(_row(label, problem, result, best, note))
     results.append(result)
 
@@ -105,7 +115,7 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
 
 
 def _row(label: str, problem: Problem, result: Result, best: Vector, note: str) -> dict[str, Any]:
-    answer = result.ergodic
+    answer = result.solution
     return {
         "problem": label,
         "objective": problem.value(answer),
@@ -142,7 +152,7 @@ def _plot(path: Path, results: list[Result], rows: list[dict[str, Any]]) -> None
         panel.plot(
             result.trace["round"], result.trace["objective"], label="private run, each round"
         )
-        panel.axhline(row["objective"], color="C0", ls="--", label="private answer (ergodic)")
+        panel.axhline(row["objective"], color="C0", ls="--", label="private answer (consensus)")
         panel.axhline(row["optimum"], color="black", lw=1, label="non-private optimum")
         panel.set_title(f"{row['problem']}\ntotal ε = {row['epsilon']:.2f}, δ = {row['delta']:g}")
         panel.set_xlabel("round")

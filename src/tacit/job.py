@@ -153,7 +153,7 @@ def _read(path: Path, target: str | None) -> dict[str, Any]:
     """Arrays by name: all of an .npz, or the columns of a CSV as features and targets."""
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as data:
+            with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
                 return {name: data[name] for name in data.files}
         if path.suffix == ".csv":
             with open(path, newline="") as file:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-Vector = np.ndarray[Any, np.dtype[np.float64]]
+Vector = np.ndarray[Any, np.dtype[Any]]
 STEPS = 5
 
 

@@ -107,11 +107,14 @@ class Result:
             raise CorruptFile(f"Expected a result folder with result.json, found none in {folder}.")
         try:
             data = json.loads((folder / "result.json").read_text())
-            with np.load(folder / "arrays.npz", allow_pickle=False) as arrays:
+            with (
+                open(folder / "arrays.npz", "rb") as file,
+                np.load(file, allow_pickle=False) as arrays,
+            ):
                 local = tuple(arrays[f"local_{i}"] for i in range(len(data["agents"])))
                 solution, ergodic = arrays["solution"], arrays["ergodic"]
-            with open(folder / "trace.csv", newline="") as file:
-                rows = list(csv.DictReader(file))
+            with open(folder / "trace.csv", newline="") as table:
+                rows = list(csv.DictReader(table))
             trace = {name: np.array([float(row[name]) for row in rows]) for name in TRACE}
             if not rows:
                 raise ValueError("trace.csv has no rows")
@@ -126,7 +129,7 @@ class Result:
                 data["seed"],
                 data["versions"],
             )
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise CorruptFile(
                 f"Expected a result that tacit saved in {folder}: {error!r}."
             ) from None

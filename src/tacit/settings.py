@@ -84,7 +84,7 @@ class Settings:
 
         smooth      η^t = 1/(L + κ√t),  κ = σ√(2En)/D    noiseless: 1/L
         nonsmooth   η^t = D/√(2E(G² + nσ²)) / √t
-        penalty     ρ = L (smooth) or G/D (nonsmooth)
+        penalty     ρ = 0.3·L (smooth; by experiment) or G/D (nonsmooth)
 
         with the largest L (smoothness) and G (gradient bound), the smallest diameter D and the
         largest noise nσ² = E‖ξ‖² over the agents. κ and the nonsmooth scale minimise the
@@ -101,7 +101,7 @@ class Settings:
         if len(known) == len(smoothness):
             L = max(known)
             step: Schedule = SmoothStep(L, growth=noise * math.sqrt(2 * E) / diameter)
-            penalty = ConstantPenalty(L)
+            penalty = ConstantPenalty(0.3 * L)
         else:
             step = NonsmoothStep(diameter / math.sqrt(2 * E * (gradient**2 + noise**2)))
             penalty = ConstantPenalty(gradient / diameter)

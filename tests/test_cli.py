@@ -1,0 +1,250 @@
+"""The command line, end to end, in real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.job import load_job
+
+TACIT = Path(sys.executable).parent / "tacit"
+
+
+def run(*arguments, cwd=None, check=True):
+    done = subprocess.run(
+        [TACIT, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+def account(*arguments):
+    return json.loads(run("account", *arguments, "--json").stdout)
+
+
+def test_account_of_the_papers_largest_run():
+    totals = account("--mechanism", "gaussian", "--epsilon", 1, "--delta", 1e-6, "--updates", 50000)
+    assert totals["paper"]["epsilon"] == pytest.approx(221.8, abs=0.1)
+    assert totals["exact"]["epsilon"] == pytest.approx(1090.0, abs=0.1)
+    assert totals["basic"] == {"epsilon": 50000.0, "delta": pytest.approx(0.05)}
+    assert totals["exact"]["delta"] == 1e-6
+
+
+def test_account_where_the_paper_overstates():
+    totals = account("--epsilon", 0.1, "--delta", 1e-2, "--updates", 500)
+    assert totals["exact"]["epsilon"] == pytest.approx(1.493, abs=0.002)
+
+
+def test_account_laplace():
+    totals = account("--mechanism", "laplace", "--epsilon", 0.1, "--updates", 500)
+    assert totals["exact"]["epsilon"] == pytest.approx(50) and totals["paper"] is None
+    smaller = account("--mechanism", "laplace", "--epsilon", 0.1, "--delta", 1e-6, "--updates", 500)
+    assert 12 < smaller["exact"]["epsilon"] < 13
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_account_for_a_total_budget(mechanism):
+    found = account(
+        *("--total-epsilon", 1, "--total-delta", 1e-5, "--updates", 1500, "--mechanism", mechanism)
+    )
+    kind = {"gaussian": tacit.Gaussian, "laplace": tacit.Laplace}[mechanism]
+    from tacit.accounting import exact
+
+    spent = exact(kind(found["noise_multiplier"]), 1500, 1e-5).epsilon
+    assert 0.999 <= spent <= 1.0
+
+
+def test_account_table_labels_the_papers_theorem():
+    text = run("account", "--epsilon", 1, "--delta", 1e-6, "--updates", 50000).stdout
+    assert "understates" in text and "1090.0" in text and "221.8" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--epsilon", "-1", "--delta", "1e-6"], "epsilon=-1.0"),
+        (["--epsilon", "nan", "--delta", "1e-6"], "epsilon=nan"),
+        (["--epsilon", "1", "--delta", "2"], "delta=2.0"),
+        (["--epsilon", "1"], "delta"),
+        ([], "either --epsilon"),
+        (["--epsilon", "1", "--delta", "1e-5", "--total-epsilon", "1"], "either --epsilon"),
+        (["--total-epsilon", "1"], "--total-delta"),
+        (["--total-epsilon", "1", "--delta", "0.1"], "got --delta"),
+    ],
+)
+def test_account_names_what_is_wrong(arguments, words):
+    done = run("account", "--updates", 10, *arguments, check=False)
+    assert done.returncode == 2 and words in done.stderr
+    assert done.stdout == "" and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["account", "solve", "show", "demo"])
+def test_every_command_has_help_with_an_example(command):
+    text = run(command, "--help").stdout
+    assert f"tacit {command}" in text.split("example:")[1] and "--json" in text
+
+
+JOB = """
+seed = 3
+evaluate_every = 2
+[objective]
+kind = "least-squares"
+feature_norm = 2.0
+target_bound = 1.5
+normaliser = 60
+[set]
+kind = "polyhedron"
+matrix = [[1.0, 1.0]]
+offset = [1.0]
+lower = -1.0
+upper = 1.0
+[privacy]
+total_epsilon = 2.0
+total_delta = 1e-5
+[algorithm]
+rounds = 20
+local_updates = 2
+[[agents]]
+name = "north"
+data = "north.csv"
+target = "y"
+[[agents]]
+name = "south"
+data = "south.npz"
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        X = rng.normal(size=(30, 2))
+        y = X @ [0.5, -0.2] + 0.1 * rng.normal(size=30)
+        if name == "north":
+            rows = ["a,y,b", *(f"{x[0]},{v},{x[1]}" for x, v in zip(X, y, strict=True))]
+            (tmp_path / "north.csv").write_text("\n".join(rows) + "\n")
+        else:
+            np.savez(tmp_path / "south.npz", features=X, targets=y)
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return path
+
+
+def test_solve_and_show(job, tmp_path):
+    out = tmp_path / "result"
+    document = json.loads(run("solve", job, "--out", out, "--json").stdout)
+    assert document["summary"]["round"] == 20
+    assert 1.998 <= document["summary"]["epsilon"] <= 2.0
+    assert document["agents"] == ["north", "south"]
+    result = tacit.Result.load(out)
+    assert list(result.trace["round"]) == list(range(2, 21, 2))
+    assert not (out / "checkpoint.npz").exists()
+    (out / "plot.png").unlink()
+    text = run("show", out).stdout
+    assert "(2.00, 1e-05)-DP" in text and "total epsilon" in text
+    assert (out / "plot.png").exists()
+    assert json.loads(run("show", out, "--json").stdout)["privacy"] == document["privacy"]
+
+
+def test_the_job_is_the_library_call(job, tmp_path):
+    """The same problem written in Python gives the same numbers."""
+    loaded = load_job(job)
+    out = tmp_path / "result"
+    run("solve", job, "--out", out)
+    direct = tacit.solve(loaded.problem, loaded.settings, seed=3, run="job", evaluate_every=2)
+    np.testing.assert_array_equal(tacit.Result.load(out).solution, direct.solution)
+
+
+def test_resume_after_a_kill_gives_the_same_result(job, tmp_path):
+    slow = job.read_text().replace("rounds = 20", "rounds = 1500").replace("= 2\n[obj", "= 1\n[obj")
+    job.write_text(slow)
+    out, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen([TACIT, "solve", job, "--out", out], stderr=subprocess.DEVNULL)
+    deadline = time.time() + 120
+    while not (out / "checkpoint.npz").exists() and time.time() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert (out / "checkpoint.npz").exists() and not (out / "result.json").exists()
+    refused = run("solve", job, "--out", out, check=False)
+    assert refused.returncode == 2 and "--resume" in refused.stderr
+    run("solve", "--resume", out)
+    run("solve", job, "--out", whole)
+    a, b = tacit.Result.load(out), tacit.Result.load(whole)
+    np.testing.assert_array_equal(a.solution, b.solution)
+    for name in a.trace:
+        np.testing.assert_array_equal(a.trace[name], b.trace[name])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('kind = "least-squares"', 'kind = "cubic"', "'cubic'"),
+        ('kind = "polyhedron"', 'kind = "torus"', "'torus'"),
+        ("feature_norm = 2.0", "feature_norm = -2.0", "feature_norm=-2.0"),
+        ("feature_norm = 2.0", "colour = 2.0", "colour"),
+        ("feature_norm = 2.0\n", "", "feature_norm"),
+        ("total_epsilon = 2.0", "total_epsilon = 0.0", "total_epsilon=0.0"),
+        ("total_delta = 1e-5", "total_delta = 1.5", "delta=1.5"),
+        ("total_delta = 1e-5", "delta = 1e-5", "delta"),
+        ("rounds = 20", "rounds = 0", "rounds=0"),
+        ("rounds = 20", "turns = 20", "turns"),
+        ('target = "y"', 'target = "z"', "column 'z'"),
+        ("north.csv", "gone.csv", "gone.csv"),
+        ("south.npz", "job.toml", "job.toml"),
+        ("offset = [1.0]", "offset = [-9.0]", "empty"),
+        ("offset = [1.0]", "offset = [1.0, 2.0]", "offset"),
+        ('name = "south"', 'name = "north"', "'north' twice"),
+        ("[privacy]", "[secrecy]", "secrecy"),
+        ("seed = 3", "seed = -3", "seed=-3"),
+        ("seed = 3", "seed = ", "TOML"),
+    ],
+)
+def test_bad_jobs_are_refused_with_one_clear_line(old, new, words, job, tmp_path):
+    assert old in JOB
+    job.write_text(JOB.replace(old, new, 1))
+    out = tmp_path / "result"
+    done = run("solve", job, "--out", out, check=False)
+    assert done.returncode in (1, 2) and words in done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    assert not (out / "result.json").exists()
+
+
+def test_bad_data_are_refused(job, tmp_path):
+    lines = (tmp_path / "north.csv").read_text().splitlines()
+    for broken, words in ((["1,nan,2"], "nan"), (["1,x,2"], "north.csv"), (["1,2"], "north.csv")):
+        (tmp_path / "north.csv").write_text("\n".join(lines[:5] + broken))
+        done = run("solve", job, "--out", tmp_path / "r", check=False)
+        assert done.returncode in (1, 2) and words in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    (tmp_path / "south.npz").write_bytes(b"PK not a zip")
+    assert "north.csv" in run("solve", job, "--out", tmp_path / "r", check=False).stderr
+
+
+def test_solve_needs_a_job_or_a_folder(tmp_path):
+    assert run("solve", check=False).returncode == 2
+    done = run("solve", "--resume", tmp_path, check=False)
+    assert done.returncode == 2 and "no checkpoint" in done.stderr
+    assert run("show", tmp_path / "none", check=False).returncode == 1
+
+
+def test_demo(tmp_path):
+    done = run("demo", "--out", tmp_path / "demo", "--json")
+    document = json.loads(done.stdout)
+    digits, diabetes = document["problems"]
+    for row in (digits, diabetes):
+        assert row["optimum"] <= row["objective"] + 1e-9
+        assert row["violation"] <= 1e-8 and 1.99 <= row["epsilon"] <= 2.0
+    assert digits["objective"] < 0.8 * np.log(10)  # better than guessing
+    assert "rounds" in done.stderr  # the progress bar
+    assert Path(document["plot"]).stat().st_size > 10_000
+    assert os.path.exists(tmp_path / "demo" / "digits" / "result.json")

@@ -1,0 +1,121 @@
+"""Results survive saving, are plain files, and damaged ones are refused."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import problem_of
+
+import tacit
+from tacit.privacy import PrivacyStatement
+
+SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
+
+
+def test_save_and_load_give_everything_back(result, tmp_path):
+    folder = result.save(tmp_path / "r")
+    back = tacit.Result.load(folder)
+    np.testing.assert_array_equal(back.solution, result.solution)
+    np.testing.assert_array_equal(back.ergodic, result.ergodic)
+    for name in result.trace:
+        np.testing.assert_array_equal(back.trace[name], result.trace[name])
+    assert back.settings == result.settings and back.privacy == result.privacy
+    assert back.names == result.names and back.seed == 0 and back.versions == result.versions
+    assert {p.name for p in folder.iterdir()} == {
+        "arrays.npz",
+        "plot.png",
+        "result.json",
+        "trace.csv",
+    }
+    assert (folder / "plot.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_noiseless_results_are_valid_json(tmp_path):
+    noiseless = tacit.solve(problem_of("huber", "box"), tacit.Settings(2), seed=0)
+    text = (noiseless.save(tmp_path) / "result.json").read_text()
+    data = json.loads(text, parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
+    assert data["privacy"]["epsilon"] is None
+    assert tacit.Result.load(tmp_path).privacy.epsilon == math.inf
+
+
+def test_the_statement_in_words_and_numbers(result):
+    p = result.privacy
+    assert 0.999 <= p.epsilon <= 1.0 and p.delta == 1e-5 and p.certified
+    for words in (
+        "adding or removing one record",
+        "one agent's data",
+        "(1.00, 1e-05)-DP",
+        "against everyone who sees all messages",
+        "12 gaussian updates",
+        "must not be published",
+    ):
+        assert words in p.words
+    assert p.to_dict()["statement"] == p.words
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"),
+    [(1.001, "(1.01,"), (0.9999, "(1.00,"), (12.3401, "(12.35,"), (0.00123, "(0.00123,")],
+)
+def test_words_never_promise_more_than_the_number(epsilon, text):
+    p = PrivacyStatement(epsilon, 1e-5, True, "gaussian", 3, ("replacing one record",), False)
+    assert text in p.words
+    assert float(p.words.split("(")[2].split(",")[0]) >= epsilon
+
+
+def test_different_neighbours_are_all_named():
+    a = problem_of("logistic", "box").agents[0]
+    b = problem_of("residual", "box").agents[0]
+    result = tacit.solve([a, b], SETTINGS, seed=0)
+    assert "adding or removing one record" in result.privacy.words
+    assert "0.01" in result.privacy.words
+
+
+def test_versions_and_seed_are_recorded(result):
+    data = result.to_dict()
+    assert set(data["versions"]) >= {"python", "tacit", "jax", "numpy", "clarabel"}
+    assert data["versions"]["tacit"] == "0.1.0"
+    assert data["noise_source"] == "seed 0"
+
+
+@pytest.mark.parametrize("victim", ["result.json", "arrays.npz", "trace.csv"])
+@pytest.mark.parametrize("damage", ["missing", "half", "empty", "nonsense"])
+def test_damaged_results_are_refused(result, victim, damage, tmp_path):
+    path = result.save(tmp_path) / victim
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"half": content[: len(content) // 2], "empty": b""}.get(damage, b"{]"))
+    if victim == "trace.csv" and damage == "half":
+        return  # half a table is a shorter table: nothing to detect
+    with pytest.raises(tacit.CorruptFile, match=str(tmp_path)):
+        tacit.Result.load(tmp_path)
+
+
+def test_load_refuses_other_folders(tmp_path):
+    with pytest.raises(tacit.CorruptFile, match=r"result\.json"):
+        tacit.Result.load(tmp_path / "nowhere")
+
+
+def test_pickles_are_not_loaded(result, tmp_path):
+    folder = result.save(tmp_path)
+    with open(folder / "arrays.npz", "wb") as file:
+        np.savez(file, solution=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(tacit.CorruptFile):
+        tacit.Result.load(folder)
+
+
+def test_plot_shows_the_budget(result):
+    figure = result.plot()
+    assert "total ε = 1" in figure.get_suptitle()
+    titles = [axes.get_title() for axes in figure.axes]
+    assert len(titles) == 4 and any("residual" in t for t in titles)
+    lines = [axes.get_lines()[0].get_ydata() for axes in figure.axes]
+    np.testing.assert_array_equal(lines[0], result.trace["objective"])

@@ -1,0 +1,294 @@
+"""The driver: determinism, entropy, callbacks, checkpoints that continue bit for bit."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import problem_of
+
+import tacit
+
+SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
+
+
+class Interrupted(Exception):
+    pass
+
+
+def stop_at(round_):
+    def callback(progress):
+        if progress.round == round_:
+            raise Interrupted
+
+    return callback
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.solution, b.solution)
+    np.testing.assert_array_equal(a.ergodic, b.ergodic)
+    for name in a.trace:
+        np.testing.assert_array_equal(a.trace[name], b.trace[name])
+    for x, y in zip(a.local, b.local, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("feasible", ["box", "polyhedron"])
+def test_same_seed_same_result_bit_for_bit(feasible):
+    problem = problem_of("logistic", feasible)
+    same(tacit.solve(problem, SETTINGS, seed=4), tacit.solve(problem, SETTINGS, seed=4))
+    other = tacit.solve(problem, SETTINGS, seed=5)
+    assert np.abs(other.solution - tacit.solve(problem, SETTINGS, seed=4).solution).max() > 1e-6
+
+
+def test_runs_of_one_seed_and_different_names_have_different_noise():
+    problem = problem_of("logistic", "box")
+    a = tacit.solve(problem, SETTINGS, seed=4, run="monday")
+    b = tacit.solve(problem, SETTINGS, seed=4, run="tuesday")
+    assert np.abs(a.solution - b.solution).max() > 1e-6
+
+
+def test_without_a_seed_noise_comes_from_the_system():
+    problem = problem_of("logistic", "box")
+    a, b = (tacit.solve(problem, SETTINGS) for _ in range(2))
+    assert np.abs(a.solution - b.solution).max() > 1e-6
+    assert a.seed is None and a.summary["seed"] == "system entropy"
+    assert "seed" not in a.privacy.words
+    assert "seed" in tacit.solve(problem, SETTINGS, seed=1).privacy.words
+
+
+@pytest.mark.parametrize("seed", [3, None])
+@pytest.mark.parametrize("feasible", ["box", "polyhedron"])
+def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
+    problem = problem_of("logistic", feasible)
+    path = tmp_path / "state.npz"
+    seen = []
+    with pytest.raises(Interrupted):
+        tacit.solve(
+            problem,
+            SETTINGS,
+            seed=seed,
+            checkpoint=path,
+            callback=lambda p: (seen.append(p.averages), stop_at(8)(p)),
+        )
+    assert path.stat().st_mode & 0o077 == 0  # it holds the noise key
+    more = []
+    resumed = tacit.solve(
+        problem, SETTINGS, seed=seed, checkpoint=path, callback=lambda p: more.append(p)
+    )
+    assert [p.round for p in more] == list(range(8, 13))  # round 8 was not saved yet
+    np.testing.assert_array_equal(more[0].averages, seen[7])  # and is the same when asked again
+    assert list(resumed.trace["round"]) == list(range(1, 13))
+    assert not path.exists()
+    if seed is not None:
+        same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
+
+
+def test_a_killed_process_resumes_to_the_same_result(tmp_path):
+    """SIGKILL at a random moment, several times, then compare with an undisturbed run."""
+    path = tmp_path / "state.npz"
+    program = f"""
+import sys, time, tacit
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from conftest import problem_of
+settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
+result = tacit.solve(problem_of("logistic", "box"), settings, seed=7, checkpoint={str(path)!r},
+                     callback=lambda p: time.sleep(0.02))
+result.save({str(tmp_path / "result")!r})
+"""
+    rng = np.random.default_rng(0)
+    kills = 0
+    for _ in range(30):
+        process = subprocess.Popen([sys.executable, "-c", program])
+        if kills < 4:
+            deadline = time.time() + 60
+            before = path.stat().st_mtime_ns if path.exists() else 0
+            while time.time() < deadline and process.poll() is None:
+                if path.exists() and path.stat().st_mtime_ns != before:
+                    break
+                time.sleep(0.005)
+            time.sleep(rng.uniform(0, 0.1))
+            process.send_signal(signal.SIGKILL)
+            kills += process.wait() == -signal.SIGKILL
+        elif process.wait() == 0:
+            break
+    settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
+    assert kills == 4
+    same(
+        tacit.Result.load(tmp_path / "result"),
+        tacit.solve(problem_of("logistic", "box"), settings, seed=7),
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 9},
+        {"run": "other"},
+        {"settings": tacit.Settings(13, 2, tacit.Gaussian(3.0))},
+        {"problem": problem_of("logistic", "box", agents=2)},
+        {"problem": problem_of("logistic", "box", dimension=5)},
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):
+    path = tmp_path / "state.npz"
+    arguments = {
+        "problem": problem_of("logistic", "box"),
+        "settings": SETTINGS,
+        "seed": 3,
+        "run": "run",
+        "checkpoint": path,
+    }
+    with pytest.raises(Interrupted):
+        tacit.solve(**arguments, callback=stop_at(5))
+    before = path.read_bytes()
+    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
+        tacit.solve(**(arguments | change))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"x" * 99])
+def test_a_damaged_checkpoint_is_refused_and_kept(damage, tmp_path):
+    path = tmp_path / "state.npz"
+    problem = problem_of("logistic", "box")
+    with pytest.raises(Interrupted):
+        tacit.solve(problem, SETTINGS, seed=3, checkpoint=path, callback=stop_at(5))
+    path.write_bytes(damage(path.read_bytes()))
+    before = path.read_bytes()
+    with pytest.raises(tacit.CorruptFile, match="Nothing was resumed"):
+        tacit.solve(problem, SETTINGS, seed=3, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+def test_evaluating_less_often_changes_nothing_else():
+    problem = problem_of("logistic", "ball")
+    every = tacit.solve(problem, SETTINGS, seed=1)
+    some = tacit.solve(problem, SETTINGS, seed=1, evaluate_every=5)
+    assert list(some.trace["round"]) == [5, 10, 12]
+    np.testing.assert_allclose(some.solution, every.solution, atol=1e-12)
+    index = [4, 9, 11]
+    for name in every.trace:
+        np.testing.assert_allclose(some.trace[name], every.trace[name][index], rtol=1e-9)
+
+
+def test_the_trace_is_what_it_says():
+    """Objective, residual and noise recomputed from what the callback saw."""
+    problem = problem_of("huber", "box")
+    rows = []
+
+    def watch(progress):
+        value = sum(
+            float(a.objective.value(z))
+            for a, z in zip(problem.agents, progress.averages, strict=True)
+        )
+        gap = np.concatenate([progress.consensus - z for z in progress.averages])
+        rows.append((value, np.linalg.norm(gap)))
+
+    result = tacit.solve(problem, SETTINGS, seed=2, callback=watch)
+    np.testing.assert_allclose(result.trace["objective"], [r[0] for r in rows], rtol=1e-12)
+    np.testing.assert_allclose(result.trace["residual"], [r[1] for r in rows], rtol=1e-9)
+    Δ = problem.agents[0].objective.sensitivity(2, problem.agents[0].feasible_set)
+    expected = 3 * 2 * 4 * 3.0 * Δ * np.sqrt(2 / np.pi)  # agents·updates·coordinates·E|ξ|
+    assert result.trace["noise"].mean() == pytest.approx(expected, rel=0.25)
+    mean = np.mean(result.local, axis=0)
+    np.testing.assert_allclose(result.solution, mean, atol=1e-14)
+
+
+def test_float32_data_stay_float32(rng):
+    X = rng.normal(size=(30, 4)).astype(np.float32)
+    agents = [
+        tacit.LocalProblem(
+            tacit.LogisticRegression(
+                X[p::2], (X[p::2, 0] > 0).astype(int), feature_norm=1.0, normaliser=30
+            ),
+            tacit.Box(-1, 1, size=4),
+        )
+        for p in range(2)
+    ]
+    result = tacit.solve(agents, SETTINGS, seed=0)
+    assert result.local[0].dtype == np.float32
+    one = tacit.solve(agents, SETTINGS, seed=0, batch=False)
+    np.testing.assert_allclose(result.solution, one.solution, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: tacit.Settings(0), "rounds=0"),
+        (lambda: tacit.Settings(5, 0), "local_updates=0"),
+        (lambda: tacit.Settings(5, 1, "gaussian"), "mechanism"),
+        (lambda: tacit.Settings(5, 1, tacit.Gaussian(1.0), delta=1.2), "delta=1.2"),
+        (lambda: tacit.Settings(5, 1, tacit.Gaussian(1.0), delta=0), "delta=0"),
+        (lambda: tacit.Settings(5, perturbation="input"), "'input'"),
+        (lambda: tacit.Settings(5, calibration="mine"), "'mine'"),
+        (lambda: tacit.Settings.for_budget(0, 1e-5, 5), "total_epsilon=0"),
+        (lambda: tacit.Settings.for_budget(-1, 1e-5, 5), "total_epsilon=-1"),
+        (lambda: tacit.Settings.for_budget(float("nan"), 1e-5, 5), "total_epsilon=nan"),
+        (lambda: tacit.Settings.for_budget(1, 0, 5), "delta"),
+        (lambda: tacit.Settings.for_budget(1, 1, 5), "delta"),
+        (lambda: tacit.Settings.for_budget(1, 1e-5, 5, mechanism="cauchy"), "cauchy"),
+        (lambda: tacit.Problem([]), "at least one agent"),
+        (lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, seed=-1), "seed=-1"),
+        (lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, seed=1.5), "seed=1.5"),
+        (lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, evaluate_every=0), "=0"),
+        (
+            lambda: tacit.solve(problem_of("huber", "polyhedron"), SETTINGS, batch=True),
+            "needs a solver",
+        ),
+    ],
+)
+def test_bad_settings_are_named(build, words):
+    with pytest.raises(tacit.InvalidInput, match=words):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"feasible_set": tacit.Box(-1, 1, size=3)}, tacit.InvalidInput, "dimension 4"),
+        ({"feasible_set": tacit.Box(-1, np.inf, size=4)}, tacit.InvalidSet, "unbounded"),
+        ({"coupling": [0, 1, 2]}, tacit.InvalidInput, "4 whole numbers"),
+        ({"coupling": [0, 1, 2, 2]}, tacit.InvalidInput, "at most once"),
+        ({"coupling": [0, 1, 2, -2]}, tacit.InvalidInput, "at most once"),
+        ({"coupling": [0.5, 1, 2, 3]}, tacit.InvalidInput, "whole numbers"),
+    ],
+)
+def test_bad_local_problems_are_named(change, error, words):
+    good = problem_of("huber", "box").agents[0]
+    parts = {"objective": good.objective, "feasible_set": good.feasible_set, "name": "north"}
+    with pytest.raises(error, match=words) as caught:
+        tacit.LocalProblem(**(parts | change))
+    assert "north" in str(caught.value)
+
+
+def test_problems_refuse_gaps_and_equal_names():
+    good = problem_of("huber", "box").agents[0]
+    part = {"objective": good.objective, "feasible_set": good.feasible_set}
+    with pytest.raises(tacit.InvalidInput, match="nobody holds 1"):
+        tacit.Problem([tacit.LocalProblem(**part, coupling=[0, 2, 3, -1])])
+    with pytest.raises(tacit.InvalidInput, match="'a' twice"):
+        tacit.Problem([tacit.LocalProblem(**part, name="a")] * 2)
+
+
+def test_paper_calibration_runs_and_is_labelled():
+    problem = problem_of("softmax", "box")
+    mechanism = tacit.Gaussian.classical(0.5, 1e-6)
+    for perturbation in ("objective", "output"):
+        settings = tacit.Settings(4, 2, mechanism, calibration="paper", perturbation=perturbation)
+        result = tacit.solve(problem, settings, seed=0)
+        assert not result.privacy.certified
+        assert "Not certified" in result.privacy.words
+        assert result.trace["noise"].min() > 0
+    with pytest.raises(tacit.InvalidInput, match="paper"):
+        tacit.solve(problem_of("hinge", "box"), settings, seed=0)
+
+
+def test_noiseless_runs_promise_nothing():
+    result = tacit.solve(problem_of("huber", "box"), tacit.Settings(3), seed=0)
+    assert result.privacy.epsilon == np.inf and not result.privacy.certified
+    assert "Not private" in result.privacy.words
+    assert os.linesep not in result.privacy.words
