@@ -215,7 +215,7 @@ def _demo(options: argparse.Namespace) -> int:
         return 0
     _table(
         "Private answers beside the non-private optimum",
-        ("problem", "objective", "non-private", "violation", "residual", "total epsilon", "delta"),
+        ("problem", "objective", "non-private", "violation", "residual", "epsilon", "delta"),
         [
             (
                 r["problem"],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from tacit.conic import Polyhedron
@@ -83,11 +84,12 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
     folder.mkdir(parents=True, exist_ok=True)
     rows, results = [], []
     problem, X, y = digits()
-    label = "digits: softmax regression, box"
+    label = "digits"
     settings = Settings.for_budget(2.0, 1e-5, rounds=150, local_updates=2)
     result = solve(label, problem, settings, seed=SEED)
     best = _optimum(problem, bounds=[(-1.0, 1.0)] * problem.size)
     note = (
+        f"softmax regression over a box, {len(problem.agents)} agents; "
         f"test accuracy {_accuracy(result.solution, X, y):.1%}, "
         f"non-private {_accuracy(best, X, y):.1%}"
     )
@@ -95,7 +97,7 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
     results.append(result)
 
     problem = diabetes()
-    label = "diabetes: least squares, polyhedron"
+    label = "diabetes"
     settings = Settings.for_budget(2.0, 1e-5, rounds=100)
     result = solve(label, problem, settings, seed=SEED)
     best = _optimum(
@@ -104,12 +106,15 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
         method="SLSQP",
         constraints={"type": "ineq", "fun": lambda z: SERUM_LIMIT - SERUM @ z},
     )
-    note = "coefficients " + " ".join(f"{c:+.2f}" for c in result.solution)
+    note = (
+        f"least squares over a polyhedron, {len(problem.agents)} agents; coefficients "
+        + " ".join(f"{c:+.2f}" for c in result.solution)
+    )
     rows.append(_row(label, problem, result, best, note))
     results.append(result)
 
     for row, result in zip(rows, results, strict=True):
-        result.save(folder / str(row["problem"]).split(":")[0])
+        result.save(folder / str(row["problem"]))
     _plot(folder / "demo.png", results, rows)
     return rows
 
@@ -132,8 +137,10 @@ def _optimum(problem: Problem, **options: Any) -> Vector:
     """The non-private optimum of the pooled problem, by a solver of SciPy."""
     from scipy.optimize import minimize
 
+    gradient = jax.jit(lambda f, z: f.gradient(z))
+
     def pooled(z: Vector) -> tuple[float, Vector]:
-        gradients = [np.asarray(a.objective.gradient(z)) for a in problem.agents]
+        gradients = [np.asarray(gradient(a.objective, z)) for a in problem.agents]
         return problem.value(z), np.sum(gradients, axis=0)
 
     found = minimize(pooled, np.zeros(problem.size), jac=True, tol=1e-10, **options)

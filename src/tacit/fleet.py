@@ -8,7 +8,7 @@ and the noise that of ``agent_key``: the same iterates as agents one by one, up 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,10 +24,12 @@ from tacit.settings import Settings
 
 Array = Any
 PADDING = 0.1  # a bucket may hold at most this share of padded records
+LARGE = 4_000_000  # bytes; on a CPU, an agent with more data is not stacked with others: that
+MOST = 32  # saves a copy of the data and is faster. Up to this many, as each is compiled.
 
 
 class Bucket(NamedTuple):
-    """Stacked agents: every leaf has a leading agent axis."""
+    """Stacked agents: every leaf has a leading agent axis. A single agent may come without."""
 
     objective: Any
     feasible_set: Any
@@ -71,7 +73,7 @@ class Fleet:
 
     def start(self) -> State:
         point = tuple(
-            jax.vmap(lambda W, z: W.project(z))(b.feasible_set, jnp.zeros_like(b.coupled))
+            _each(lambda b: b.feasible_set.project(jnp.zeros_like(b.coupled)), b)
             for b in self.buckets
         )
         zero = tuple(jnp.zeros_like(z) for z in point)
@@ -113,7 +115,10 @@ class Fleet:
 def _bucket(agents: Sequence[LocalProblem]) -> list[list[int]]:
     """Indices of agents that can be stacked, with at most PADDING of padded records."""
     groups: dict[Any, list[int]] = {}
+    alone = _large(agents)
     for i, agent in enumerate(agents):
+        if i in alone:
+            continue
         slim = agent.objective.pad(agent.objective.sample_count)
         leaves, structure = jax.tree.flatten((slim, agent.feasible_set))
         shapes = tuple(
@@ -121,7 +126,7 @@ def _bucket(agents: Sequence[LocalProblem]) -> list[list[int]]:
             for leaf in leaves
         )
         groups.setdefault((structure, shapes, agent.dimension), []).append(i)
-    buckets = []
+    buckets = [[i] for i in alone]
     for group in groups.values():
         bucket: list[int] = []
         records = 0
@@ -137,6 +142,16 @@ def _bucket(agents: Sequence[LocalProblem]) -> list[list[int]]:
     return sorted(buckets)
 
 
+def _large(agents: Sequence[LocalProblem]) -> list[int]:
+    """Agents that run faster on their own, on a CPU."""
+    sizes = [
+        sum(leaf.nbytes for leaf in jax.tree.leaves(a.objective) if hasattr(leaf, "nbytes"))
+        for a in agents
+    ]
+    large = [i for i, size in enumerate(sizes) if size > LARGE]
+    return large if jax.default_backend() == "cpu" and len(large) <= MOST else []
+
+
 def _stack(
     agents: Sequence[tuple[int, LocalProblem]],
     settings: Settings,
@@ -145,9 +160,21 @@ def _stack(
     dtype: Any,
 ) -> Bucket:
     problems = [p for _, p in agents]
+    if len(problems) == 1:
+        ((index, p),) = agents
+        return Bucket(
+            p.objective,
+            p.feasible_set,
+            coupled=jnp.asarray(p.coupled, dtype),
+            coupling=jnp.asarray(p.coupling),
+            sensitivity=jnp.asarray(certified_sensitivity(p, settings), dtype),
+            key=agent_key(root, run, index),
+        )
     longest = max(p.objective.sample_count for p in problems)
     padded = [(p.objective.pad(longest), p.feasible_set) for p in problems]
-    objective, feasible_set = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+    # compiled, so that stacking makes one copy of the data and no temporary ones
+    stack = jax.jit(lambda *leaves: jnp.stack(leaves))
+    objective, feasible_set = jax.tree.map(stack, *padded)
     return Bucket(
         objective,
         feasible_set,
@@ -156,6 +183,13 @@ def _stack(
         sensitivity=jnp.asarray([certified_sensitivity(p, settings) for p in problems], dtype),
         key=jnp.stack([agent_key(root, run, i) for i, _ in agents]),
     )
+
+
+def _each(function: Callable[..., Any], bucket: Bucket, *state: Array) -> Any:
+    """``function`` for every agent of a bucket; states and results have an agent axis."""
+    if bucket.coupled.ndim == 2:
+        return jax.vmap(function)(bucket, *state)
+    return jax.tree.map(lambda x: x[None], function(bucket, *(part[0] for part in state)))
 
 
 @partial(jax.jit, static_argnames="rules")
@@ -210,7 +244,7 @@ def _bucket_round(
             noise,
         )
 
-    point, average, dual, square, noise = jax.vmap(one_agent)(bucket, z, λ)
+    point, average, dual, square, noise = _each(one_agent, bucket, z, λ)
     return point, average, dual, square.sum(), noise.sum()
 
 
@@ -219,6 +253,6 @@ def _evaluate(buckets: tuple[Bucket, ...], average: tuple[Array, ...]) -> tuple[
     def one_agent(b: Bucket, z: Array) -> tuple[Array, Array]:
         return b.objective.value(z), b.feasible_set.violation(z)
 
-    pairs = [jax.vmap(one_agent)(b, z) for b, z in zip(buckets, average, strict=True)]
+    pairs = [_each(one_agent, b, z) for b, z in zip(buckets, average, strict=True)]
     values, violations = zip(*pairs, strict=True)
     return jnp.concatenate(values).sum(), jnp.concatenate(violations).max()

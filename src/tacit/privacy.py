@@ -92,7 +92,7 @@ def privacy_statement(problem: Problem, settings: Settings, seeded: bool) -> Pri
 
 
 def _up(epsilon: float) -> str:
-    """ε with three digits or two decimals, rounded up so that the words never promise more than the number."""
+    """ε with two decimals, or three digits, rounded up: words never promise more than numbers."""
     digits = 2 if epsilon == 0 or epsilon >= 0.1 else 2 - math.floor(math.log10(epsilon))
     step = 10.0**-digits
     rounded = math.ceil(epsilon / step * (1 - 1e-12)) * step

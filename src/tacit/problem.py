@@ -21,6 +21,9 @@ from tacit.sets import FeasibleSet
 
 Vector = np.ndarray[Any, Any]
 
+objective_value = jax.jit(lambda objective, z: objective.value(z))
+"""f(z), compiled. Reads private data: do not publish."""
+
 
 @dataclass(frozen=True)
 class LocalProblem:
@@ -122,6 +125,7 @@ class Problem:
             raise InvalidInput(
                 "Expected a global consensus problem: here agents keep private parts."
             )
-        return float(
-            sum(float(a.objective.value(solution[np.asarray(a.coupling)])) for a in self.agents)
+        return sum(
+            float(objective_value(a.objective, solution[np.asarray(a.coupling)]))
+            for a in self.agents
         )

@@ -22,7 +22,7 @@ from tacit.checkpoint import STATE, Checkpoint
 from tacit.errors import InvalidInput, count
 from tacit.fleet import Fleet, State
 from tacit.privacy import privacy_statement
-from tacit.problem import LocalProblem, Problem
+from tacit.problem import LocalProblem, Problem, objective_value
 from tacit.result import TRACE, Result, versions
 from tacit.settings import Settings
 
@@ -224,7 +224,7 @@ class _OneByOne:
 
     def evaluate(self, residual: float, noise: float) -> tuple[float, ...]:
         agents = self.agents
-        objective = sum(float(a.problem.objective.value(a.average)) for a in agents)
+        objective = sum(float(objective_value(a.problem.objective, a.average)) for a in agents)
         violation = max(float(a.problem.feasible_set.violation(a.average)) for a in agents)
         return objective, residual, noise, violation
 
