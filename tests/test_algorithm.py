@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, objective_of, problem_of, set_of
+from scipy import stats
 
 import tacit
-from tacit.agent import Agent, Broadcast, agent_key
+from tacit.agent import Agent, Broadcast, Reply, agent_key
 from tacit.algorithm import (
     Holders,
     Rule,
@@ -258,3 +259,79 @@ def test_local_round_averages_and_returns_the_last_point(objective, rng):
     np.testing.assert_allclose(last, points[-1], atol=1e-14)
     np.testing.assert_allclose(average, np.mean(points, axis=0), atol=1e-14)
     assert noise == 0
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "output"])
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_released_points_carry_noise_of_the_certified_scale(perturbation, law, rng):
+    """Recover ξ from what leaves an agent; a Kolmogorov-Smirnov test, and two wrong scales.
+
+    In a huge box nothing is clipped, so the reply gives ξ away: −c·(z − noiseless z) on the
+    objective, z − noiseless z on the output (where the scale is Δ/c).
+    """
+    n, records, ρ, η = 20_000, 3, 2.0, 0.5
+    X = rng.normal(size=(records, n))
+    f = tacit.LogisticRegression(X, [0, 1, 1], feature_norm=1.0, normaliser=50.0)
+    W = tacit.Box(-1e6, 1e6, size=n)
+    mechanism = {"gaussian": tacit.Gaussian(3.0), "laplace": tacit.Laplace(3.0)}[law]
+    schedules = {
+        "penalty": tacit.ConstantPenalty(ρ),
+        "step_size": tacit.ConstantStep(η),
+        "perturbation": perturbation,
+    }
+    part = tacit.LocalProblem(f, W)
+    noisy = tacit.solve([part], tacit.Settings(1, 1, mechanism, **schedules), seed=1)
+    plain = tacit.solve([part], tacit.Settings(1, 1, **schedules), seed=1)
+    difference = noisy.solution - plain.solution
+    c = 1 / η + ρ
+    ξ = -c * difference if perturbation == "objective" else difference
+    Δ = f.sensitivity(mechanism.norm, W) / (1 if perturbation == "objective" else c)
+    shape = {"gaussian": stats.norm, "laplace": stats.laplace}[law]
+    assert stats.kstest(ξ, shape(scale=3.0 * Δ).cdf).pvalue > 1e-3
+    for wrong in (1.1, 1 / 1.1, 3.0):  # 3.0: the variance used as a standard deviation
+        assert stats.kstest(ξ, shape(scale=3.0 * Δ * wrong).cdf).pvalue < 1e-3
+    assert noisy.trace["noise"][-1] == pytest.approx(np.abs(ξ).sum(), rel=1e-6)
+
+
+NAMES = {
+    "ObjL": ("objective", tacit.Laplace(60.0)),
+    "ObjG": ("objective", tacit.Gaussian(60.0)),
+    "OutL": ("output", tacit.Laplace(60.0)),
+    "OutG": ("output", tacit.Gaussian(60.0)),
+}
+
+
+@pytest.mark.parametrize("coupling", ["global", "general"])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng):
+    perturbation, mechanism = NAMES[name]
+    couplings = [[0, 1, 2, -1], [2, -1, 1, 0]] if coupling == "general" else [None, None]
+    for kind in ("box", "polyhedron"):
+        agents = [
+            tacit.LocalProblem(objective_of("huber", rng), set_of(kind, 4), c) for c in couplings
+        ]
+        settings = tacit.Settings(5, 2, mechanism, 1e-5, perturbation)
+        result = tacit.solve(agents, settings, seed=0)
+        assert np.isfinite(result.solution).all() and result.privacy.certified
+        assert result.solution.shape == ((3,) if coupling == "general" else (4,))
+        assert (result.trace["violation"].max() < 1e-6) == (perturbation == "objective")
+
+
+def test_duals_differ_when_a_reply_is_tampered_with():
+    """Control for mirrored duals: a changed reply shows as disagreement of the two copies."""
+    from tacit.solve import _OneByOne
+
+    problem = problem_of("logistic", "ball")
+    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
+    worker = _OneByOne(problem, settings.complete(problem), jax.random.key(0), "run")
+    honest = worker.engine.exchange
+
+    def tampered(broadcast):
+        replies = list(honest(broadcast))
+        replies[0] = Reply(replies[0].run, replies[0].round, replies[0].primal + 0.1)
+        return replies
+
+    worker.engine.exchange = tampered
+    worker.advance(1, 2)
+    mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
+    assert np.abs(worker.λ - mine).max() > 0.01

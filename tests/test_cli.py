@@ -248,3 +248,50 @@ def test_demo(tmp_path):
     assert "rounds" in done.stderr  # the progress bar
     assert Path(document["plot"]).stat().st_size > 10_000
     assert os.path.exists(tmp_path / "demo" / "digits" / "result.json")
+
+
+COUPLED = """
+[objective]
+kind = "residual"
+beta = 0.01
+[set]
+kind = "box"
+lower = -1.0
+upper = 1.0
+[privacy]
+mechanism = "laplace"
+epsilon = 0.5
+perturbation = "projected-output"
+[algorithm]
+rounds = 6
+local_updates = 2
+penalty = { kind = "constant", value = 2.0 }
+step_size = { kind = "nonsmooth", scale = 0.1 }
+[[agents]]
+name = "left"
+data = "left.npz"
+coupling = [0, 1, -1]
+[[agents]]
+name = "right"
+data = "right.npz"
+coupling = [-1, 1, 0]
+set = { upper = 0.5 }
+"""
+
+
+def test_a_job_with_coupling_schedules_and_a_budget_per_update(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("left", "right"):
+        np.savez(tmp_path / f"{name}.npz", matrix=rng.normal(size=(4, 3)), data=rng.normal(size=4))
+    (tmp_path / "grid.toml").write_text(COUPLED)
+    job = load_job(tmp_path / "grid.toml")
+    assert job.problem.size == 2 and not job.problem.is_global
+    assert job.problem.agents[1].feasible_set.project(np.ones(3)).max() == 0.5
+    assert job.settings.mechanism == tacit.Laplace.of_epsilon(0.5)
+    assert job.settings.perturbation == "projected-output"
+    assert job.settings.penalty == tacit.ConstantPenalty(2.0)
+    out = tmp_path / "out"
+    document = json.loads(run("solve", tmp_path / "grid.toml", "--out", out, "--json").stdout)
+    assert document["privacy"]["epsilon"] == pytest.approx(6)  # 12 updates of 0.5, delta 0
+    assert document["noise_source"] == "system entropy"
+    assert "0.01" in document["privacy"]["statement"]

@@ -1,0 +1,161 @@
+"""The documentation tells the truth: its code runs, its links resolve, its lists are complete.
+
+python blocks    of one file run in order in one namespace, in an empty folder
+console blocks   every ``$ tacit ...`` line runs beside a copy of ``examples/``; the lines below it
+                 must stand in the output in that order, where ``...`` stands for any text
+toml blocks      must parse
+bash blocks      are not run
+"""
+
+import inspect
+import re
+import shlex
+import shutil
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import errors, job, schedules
+from tacit.cli import main
+from tacit.result import TRACE
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    text = page.read_text()
+    for match in BLOCK.finditer(text):
+        if match[1] == language:
+            yield text[: match.start(2)].count("\n"), match[2]
+
+
+def pages_with(language):
+    return [page for page in PAGES if any(blocks(page, language))]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", pages_with("python"), ids=lambda page: page.stem)
+def test_python_blocks_run(page, folder, capsys):
+    namespace = {"__name__": "__main__"}
+    for line, code in blocks(page, "python"):
+        # blank lines in front, so that a traceback names the line of the page
+        exec(compile("\n" * line + code, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", pages_with("console"), ids=lambda page: page.stem)
+def test_commands_run_and_print_what_the_page_shows(page, folder, capsys):
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    for _, block in blocks(page, "console"):
+        assert block.startswith("$ tacit "), "a console block begins with a command"
+        for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            words, *shown = command.splitlines()
+            arguments = shlex.split(words)
+            assert arguments[0] == "tacit"
+            assert main(arguments[1:]) == 0
+            output = [line.strip() for line in capsys.readouterr().out.splitlines()]
+            at = 0
+            for line in shown:
+                pattern = ".*".join(re.escape(part) for part in line.strip().split("..."))
+                hits = [i for i in range(at, len(output)) if re.fullmatch(pattern, output[i])]
+                assert hits, f"{words}: {line!r} is not in {output[at:]}"
+                at = hits[0] + 1
+
+
+@pytest.mark.parametrize("page", pages_with("toml"), ids=lambda page: page.stem)
+def test_toml_blocks_parse(page):
+    for _, block in blocks(page, "toml"):
+        tomllib.loads(block)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_solve_and_are_sensible(path, folder, capsys):
+    """Within budget, feasible, and nearer to the non-private answer than to the start."""
+    assert main(["solve", str(path), "--out", "private"]) == 0
+    shutil.copytree(path.parent / "data", folder / "data")
+    text = re.sub(r'^mechanism = "gaussian"', 'mechanism = "none"', path.read_text(), flags=re.M)
+    text = re.sub(r"^total_.*\n", "", text, flags=re.M)
+    (folder / "none.toml").write_text(text)
+    assert main(["solve", "none.toml", "--out", "none"]) == 0
+    loaded = job.load_job(path)
+    private, none = tacit.Result.load("private"), tacit.Result.load("none")
+    budget = tomllib.loads(path.read_text())["privacy"]
+    assert 0.999 * budget["total_epsilon"] <= private.privacy.epsilon <= budget["total_epsilon"]
+    assert private.privacy.certified and not private.privacy.seeded
+    assert not none.privacy.certified
+    for answer in (private.ergodic, private.solution):
+        assert max(float(a.feasible_set.violation(answer)) for a in loaded.problem.agents) < 1e-6
+    optimum = loaded.problem.value(none.solution)
+    start = loaded.problem.value(np.zeros(loaded.problem.size))
+    reached = loaded.problem.value(private.ergodic)
+    assert optimum - 1e-4 < reached < (optimum + 2 * start) / 3
+
+
+def test_there_are_two_examples_and_their_data_are_small():
+    assert len(EXAMPLES) == 2
+    assert sum(path.stat().st_size for path in (ROOT / "examples" / "data").iterdir()) < 200_000
+
+
+def test_the_examples_stand_in_the_reference_word_for_word():
+    shown = [block for _, block in blocks(ROOT / "docs" / "jobs.md", "toml")]
+    assert all(path.read_text() in shown for path in EXAMPLES)
+
+
+def anchors(page):
+    """Ids of the headings, as Markdown makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", h).strip().lower()) for h in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: f"{page.parent.name}-{page.stem}"
+)
+def test_internal_links_resolve(page):
+    text = BLOCK.sub("", page.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path) if path else page
+        assert file.is_file(), f"{page.name} links to {target}"
+        if page.parent.name == "docs":
+            assert file.is_relative_to(ROOT / "docs"), f"{target} is not part of the site"
+        assert not anchor or anchor in anchors(file), f"{page.name} links to {target}"
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert all(f": {page.name}" in navigation for page in PAGES if page.parent.name == "docs")
+
+
+def words(page):
+    return set(re.findall(r"[\w-]+", (ROOT / "docs" / page).read_text()))
+
+
+def test_the_job_reference_names_every_kind_and_key():
+    known = words("jobs.md")
+    for kinds in (job.OBJECTIVES, job.SETS):
+        for kind, make in kinds.items():
+            assert {kind, *inspect.signature(make).parameters} <= known, kind
+    for schedule in (*schedules.STEP_SIZES, *schedules.PENALTIES):
+        assert {schedule.kind, *inspect.signature(schedule).parameters} <= known, schedule.kind
+
+
+def test_the_reference_pages_are_complete():
+    everything = set().union(*(words(page.name) for page in PAGES[1:]))
+    assert set(tacit.__all__) - {"Mechanism", "FeasibleSet"} <= everything
+    assert set(TRACE) <= words("results.md")
+    tree = {name for name, value in vars(errors).items() if inspect.isclass(value)} - {"Any"}
+    assert tree <= words("errors.md")
