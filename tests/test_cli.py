@@ -149,7 +149,7 @@ def test_solve_and_show(job, tmp_path):
     assert not (out / "checkpoint.npz").exists()
     (out / "plot.png").unlink()
     text = run("show", out).stdout
-    assert "(2.00, 1e-05)-DP" in text and "total epsilon" in text
+    assert "(2, 1e-05)-DP" in text and "total epsilon" in text
     assert (out / "plot.png").exists()
     assert json.loads(run("show", out, "--json").stdout)["privacy"] == document["privacy"]
 
@@ -207,6 +207,17 @@ def test_resume_after_a_kill_gives_the_same_result(job, tmp_path):
         ("[privacy]", "[secrecy]", "secrecy"),
         ("seed = 3", "seed = -3", "seed=-3"),
         ("seed = 3", "seed = ", "TOML"),
+        ("local_updates = 2", "penalty = 5", "penalty"),
+        (
+            "local_updates = 2",
+            'step_size = { kind = "geometric", initial = 1, ratio = "a" }',
+            "ratio",
+        ),
+        ('data = "north.csv"', "data = 5", "data file as text"),
+        ('kind = "polyhedron"', 'kind = ["box"]', "kind"),
+        ("total_delta = 1e-5\n", "", "total_delta"),
+        ("total_epsilon = 2.0", 'total_epsilon = "2"', "total_epsilon='2'"),
+        ('target = "y"', 'target = "y"\nobjective = "x"', "table objective"),
     ],
 )
 def test_bad_jobs_are_refused_with_one_clear_line(old, new, words, job, tmp_path):
@@ -228,6 +239,31 @@ def test_bad_data_are_refused(job, tmp_path):
         assert "Traceback" not in done.stderr
     (tmp_path / "south.npz").write_bytes(b"PK not a zip")
     assert "north.csv" in run("solve", job, "--out", tmp_path / "r", check=False).stderr
+
+
+def test_a_data_file_cannot_set_public_bounds(job, tmp_path):
+    with np.load(tmp_path / "south.npz") as data:
+        np.savez(tmp_path / "south.npz", feature_norm=np.array(0.001), **data)
+    done = run("solve", job, "--out", tmp_path / "r", check=False)
+    assert done.returncode == 2 and "feature_norm" in done.stderr
+    assert "Public bounds belong in the job file" in done.stderr
+
+
+def test_labels_may_come_from_a_csv(job, tmp_path):
+    (tmp_path / "a.csv").write_text("x,label\n0.5,1\n-0.3,0\n0.2,1\n")
+    text = JOB.replace('"least-squares"', '"logistic"').replace("target_bound = 1.5\n", "")
+    text = text.replace('"polyhedron"', '"box"').replace(
+        "matrix = [[1.0, 1.0]]\noffset = [1.0]\n", ""
+    )
+    text = text[: text.index("[[agents]]")] + '[[agents]]\ndata = "a.csv"\ntarget = "label"\n'
+    (tmp_path / "labels.toml").write_text(text)
+    assert load_job(tmp_path / "labels.toml").problem.agents[0].objective.sample_count == 3
+
+
+def test_an_unusable_folder_is_one_clear_line(job, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = run("solve", job, "--out", tmp_path / "file", check=False)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "file" in done.stderr
 
 
 def test_solve_needs_a_job_or_a_folder(tmp_path):

@@ -361,6 +361,19 @@ def test_newton_steps_give_the_ball_to_machine_precision():
         np.testing.assert_allclose(cone.project(v, c), ball.project(v, c), atol=1e-10)
 
 
+def test_points_barely_outside_are_no_trouble():
+    """There the dual is almost zero and interior-point steps get stuck."""
+    rng = np.random.default_rng(1)
+    cone = ConeSet([Cone(np.eye(4), limit=0.6)], lower=-0.5, upper=0.5)
+    ball = Ball(0.0, 0.6, size=4)
+    for _ in range(500):
+        u = rng.normal(size=4)
+        u *= 0.6 / np.linalg.norm(u) * (1 + 10 ** rng.uniform(-9, -3))
+        c = 10 ** rng.uniform(-2, 3) * 10 ** rng.uniform(-0.5, 0.5, 4)
+        if np.abs(u).max() < 0.5:
+            np.testing.assert_allclose(cone.project(u, c), ball.project(u, c), atol=1e-8)
+
+
 def test_an_almost_solved_answer_is_taken_when_it_is_feasible(monkeypatch):
     feasible_set = Polyhedron(A, B, lower=-1, upper=1)
     setups = failing(feasible_set, monkeypatch, ["near"])

@@ -34,6 +34,8 @@ def test_save_and_load_give_everything_back(result, tmp_path):
         "trace.csv",
     }
     assert (folder / "plot.png").read_bytes()[:4] == b"\x89PNG"
+    for private in ("trace.csv", "plot.png", "result.json"):
+        assert (folder / private).stat().st_mode & 0o077 == 0
 
 
 def test_noiseless_results_are_valid_json(tmp_path):
@@ -50,7 +52,7 @@ def test_the_statement_in_words_and_numbers(result):
     for words in (
         "adding or removing one record",
         "one agent's data",
-        "(1.00, 1e-05)-DP",
+        "(1, 1e-05)-DP",
         "against everyone who sees all messages",
         "12 gaussian updates",
         "must not be published",
@@ -61,7 +63,7 @@ def test_the_statement_in_words_and_numbers(result):
 
 @pytest.mark.parametrize(
     ("epsilon", "text"),
-    [(1.001, "(1.01,"), (0.9999, "(1.00,"), (12.3401, "(12.35,"), (0.00123, "(0.00123,")],
+    [(1.001, "(1.01,"), (0.9999, "(1,"), (12.3401, "(12.4,"), (0.00123, "(0.00123,")],
 )
 def test_words_never_promise_more_than_the_number(epsilon, text):
     p = PrivacyStatement(epsilon, 1e-5, True, "gaussian", 3, ("replacing one record",), False)

@@ -83,7 +83,8 @@ def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
     assert [p.round for p in more] == list(range(8, 13))  # round 8 was not saved yet
     np.testing.assert_array_equal(more[0].averages, seen[7])  # and is the same when asked again
     assert list(resumed.trace["round"]) == list(range(1, 13))
-    assert not path.exists()
+    again = tacit.solve(problem, SETTINGS, seed=seed, checkpoint=path)
+    same(again, resumed)  # a finished checkpoint gives the result again, at no cost
     if seed is not None:
         same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
 
@@ -132,6 +133,7 @@ result.save({str(tmp_path / "result")!r})
         {"settings": tacit.Settings(13, 2, tacit.Gaussian(3.0))},
         {"problem": problem_of("logistic", "box", agents=2)},
         {"problem": problem_of("logistic", "box", dimension=5)},
+        {"problem": problem_of("logistic", "box", seed=1)},  # other data of the same shape
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):

@@ -39,6 +39,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "paper",
+    "rounded_up",
 ]
 
 Parts = Sequence[tuple[Mechanism, int]]
@@ -56,9 +57,13 @@ class Guarantee:
     delta: float
 
     def __str__(self) -> str:
-        up = Context(prec=5, rounding=ROUND_CEILING)
-        epsilon, delta = (up.create_decimal(repr(x)) for x in (self.epsilon, self.delta))
-        return f"epsilon <= {float(epsilon):.5g}, delta <= {float(delta):.5g}"
+        return f"epsilon <= {rounded_up(self.epsilon)}, delta <= {rounded_up(self.delta)}"
+
+
+def rounded_up(value: float, digits: int = 5) -> str:
+    """A number as text that is never smaller than the number."""
+    up = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(up.create_decimal(repr(float(value)))):.{digits}g}"
 
 
 def basic(epsilon: float, delta: float, updates: int) -> Guarantee:

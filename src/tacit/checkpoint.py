@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
@@ -9,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from tacit.errors import CorruptFile, InvalidInput
+from tacit.problem import Problem
 from tacit.result import write_atomically
 
 Vector = np.ndarray[Any, Any]
@@ -31,6 +34,7 @@ class Checkpoint:
     run: str
     seed: int | None
     key: Vector
+    digest: str  # of the agents' data, keyed with ``key``
     state: dict[str, list[Vector]]
     trace: Vector
 
@@ -42,6 +46,7 @@ class Checkpoint:
             "settings": self.settings,
             "run": self.run,
             "seed": self.seed,
+            "digest": self.digest,
             "agents": len(self.state["point"]),
         }
         arrays: dict[str, Any] = {
@@ -67,6 +72,7 @@ class Checkpoint:
                     header["run"],
                     header["seed"],
                     data["key"],
+                    header["digest"],
                     state,
                     data["trace"],
                 )
@@ -75,10 +81,8 @@ class Checkpoint:
                 f"Expected a checkpoint that tacit saved in {path}: {error!r}. Nothing was resumed."
             ) from None
 
-    def check(
-        self, settings: dict[str, Any], run: str, seed: int | None, shapes: list[tuple[int, ...]]
-    ) -> None:
-        """Refuse to continue a different run: it would reuse this one's noise."""
+    def check(self, settings: dict[str, Any], run: str, seed: int | None, problem: Problem) -> None:
+        """Refuse to continue a different run: it would use this one's noise a second time."""
         # through JSON and back, as the saved settings went
         if (
             self.settings != json.loads(json.dumps(settings))
@@ -89,8 +93,22 @@ class Checkpoint:
                 "Expected the settings, run and seed of the checkpoint; they differ. "
                 "Nothing was resumed. Remove the checkpoint to start anew."
             )
-        if [v.shape for v in self.state["point"]] != shapes:
+        if self.digest != data_digest(problem, self.key):
             raise InvalidInput(
-                "Expected the agents of the checkpoint; their number or dimensions differ. "
-                "Nothing was resumed."
+                "Expected the agents and data of the checkpoint; they differ. Nothing was resumed."
             )
+
+
+def data_digest(problem: Problem, key: Vector) -> str:
+    """A digest of all agents' objectives, sets of closed form and couplings.
+
+    Keyed with the noise key, so that it tells nothing to those who do not know that already.
+    """
+    digest = hashlib.blake2b(key=np.asarray(key).tobytes(), digest_size=16)
+    for agent in problem.agents:
+        for leaf in jax.tree.leaves((agent.objective, agent.feasible_set, agent.coupling)):
+            if isinstance(leaf, int | float | np.ndarray | jax.Array):
+                value = np.ascontiguousarray(leaf)
+                digest.update(f"{value.dtype}{value.shape}".encode())
+                digest.update(value.data)
+    return digest.hexdigest()

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tacit.errors import InvalidInput, TacitError
+from tacit.accounting import rounded_up
+from tacit.errors import CorruptFile, InvalidInput, TacitError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TacitError as error:
         print(f"tacit: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
+    except OSError as error:
+        print(f"tacit: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("tacit: interrupted", file=sys.stderr)
         return 130
@@ -110,7 +114,7 @@ def _account(options: argparse.Namespace) -> int:
         }
         rows = [
             ("noise multiplier of one update", f"{mechanism.noise_multiplier:.6g}"),
-            ("spent in all (exact)", f"epsilon {total.epsilon:.6g}, delta {total.delta:g}"),
+            ("spent in all (exact)", _words(total)),
         ]
         title = (
             f"{updates} {name} updates within epsilon {options.total_epsilon:g}, delta {delta:g}"
@@ -138,7 +142,7 @@ def _account(options: argparse.Namespace) -> int:
             rows.append(("paper's theorem (understates)", _words(paper)))
         rows.append(("exact", _words(exact)))
         title = f"{updates} {name} updates, each epsilon {options.epsilon:g}"
-        title += f", delta {options.delta:g}" if options.delta is not None else ""
+        title += f", delta {options.delta:g}" if name == "gaussian" else ""
     if options.json:
         print(json.dumps(document))
     else:
@@ -151,7 +155,7 @@ def _pair(total: Any) -> dict[str, float]:
 
 
 def _words(total: Any) -> str:
-    return f"epsilon {total.epsilon:.6g}, delta {total.delta:g}"
+    return f"epsilon {rounded_up(total.epsilon, 6)}, delta {total.delta:g}"
 
 
 def _solve(options: argparse.Namespace) -> int:
@@ -168,7 +172,10 @@ def _solve(options: argparse.Namespace) -> int:
             raise InvalidInput(
                 f"Expected an interrupted run in {folder}, found no checkpoint there."
             )
-        job_file = Path(json.loads(note.read_text())["job"])
+        try:
+            job_file = Path(json.loads(note.read_text())["job"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFile(f"Expected the job's path in {note}: {error!r}.") from None
     else:
         job_file = Path(options.job)
         folder = Path(options.out) if options.out else Path(f"{job_file.stem}-result")
@@ -192,6 +199,7 @@ def _solve(options: argparse.Namespace) -> int:
         checkpoint=folder / "checkpoint.npz",
     )
     result.save(folder)
+    (folder / "checkpoint.npz").unlink()
     _print_result(result, folder, options.json)
     return 0
 
@@ -223,7 +231,7 @@ def _demo(options: argparse.Namespace) -> int:
                 f"{r['optimum']:.4f}",
                 f"{r['violation']:.1e}",
                 f"{r['residual']:.2e}",
-                f"{r['epsilon']:.3f}",
+                rounded_up(r["epsilon"], 4),
                 f"{r['delta']:g}",
             )
             for r in rows
@@ -261,7 +269,7 @@ def _print_result(result: Any, folder: Path, as_json: bool) -> None:
         print(json.dumps({**result.to_dict(), "folder": str(folder)}))
         return
     last = result.summary
-    epsilon = "none (no noise)" if last["epsilon"] is None else f"{last['epsilon']:.4g}"
+    epsilon = "none (no noise)" if last["epsilon"] is None else rounded_up(last["epsilon"], 4)
     _table(
         f"{len(result.names)} agents, {last['round']} rounds",
         ("", ""),

@@ -419,12 +419,19 @@ class _Program:
         if "Infeasible" in status or not np.isfinite(x).all():
             return x, status
         if sum(self._A.shape) <= POLISHED:
-            y = np.asarray(solution.z)
-            better, residual = polish(
-                self._dense_P(data["P"]), data["q"], self._dense, data["b"], self._cones, x, y
-            )
-            if residual <= ACCURACY and self._broken(better, data["b"]) <= ACCURACY:
-                return better, "Solved"
+            P = self._dense_P(data["P"])
+            # A point that is barely outside has a dual near 0, where interior-point methods get
+            # stuck: Newton's method then starts at the point itself.
+            nearby = np.divide(-data["q"], P, out=x.copy(), where=P > 0)
+            starts = [(x, np.asarray(solution.z))]
+            if status != "Solved":
+                starts.append((nearby, np.zeros(len(data["b"]))))
+            for start, dual in starts:
+                better, residual = polish(
+                    P, data["q"], self._dense, data["b"], self._cones, start, dual
+                )
+                if residual <= ACCURACY and self._broken(better, data["b"]) <= ACCURACY:
+                    return better, "Solved"
         if status == "AlmostSolved" and self._broken(x, data["b"]) <= ACCEPTED:
             status = "Solved"
         return x, status

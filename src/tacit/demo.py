@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tacit.accounting import rounded_up
 from tacit.conic import Polyhedron
 from tacit.errors import TacitError
 from tacit.objectives import LeastSquares, SoftmaxRegression
@@ -161,7 +162,9 @@ def _plot(path: Path, results: list[Result], rows: list[dict[str, Any]]) -> None
         )
         panel.axhline(row["objective"], color="C0", ls="--", label="private answer (consensus)")
         panel.axhline(row["optimum"], color="black", lw=1, label="non-private optimum")
-        panel.set_title(f"{row['problem']}\ntotal ε = {row['epsilon']:.2f}, δ = {row['delta']:g}")
+        panel.set_title(
+            f"{row['problem']}\ntotal ε = {rounded_up(row['epsilon'], 3)}, δ = {row['delta']:g}"
+        )
         panel.set_xlabel("round")
         panel.set_ylabel("objective")
         panel.legend()

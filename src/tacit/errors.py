@@ -116,6 +116,8 @@ def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
 
 def _real(name: str, value: float) -> float:
     try:
+        if isinstance(value, str | bytes | bool):
+            raise TypeError
         return float(value)
     except (TypeError, ValueError):
         raise InvalidInput(f"Expected a number {name}, got {name}={value!r}. {NOT_DONE}") from None

@@ -33,6 +33,7 @@ OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "quantile": objectives.Quantile,
     "residual": residual.Residual,
 }
+PRIVATE = {"features", "targets", "labels", "matrix", "data"}  # what a data file may hold
 SETS: dict[str, Callable[..., sets.FeasibleSet]] = {
     "box": sets.Box,
     "non-negative": sets.NonNegative,
@@ -73,25 +74,37 @@ def load_job(path: str | Path) -> Job:
     agents = data.get("agents")
     if not isinstance(agents, list) or not agents:
         raise InvalidInput(f"Expected at least one [[agents]] in {path}, found none.")
-    problem = Problem(_agent(entry, data, path.parent) for entry in agents)
+    problem = Problem(_agent(i, entry, data, path.parent) for i, entry in enumerate(agents))
     seed = data.get("seed")
     return Job(problem, _settings(data), seed, data.get("evaluate_every", 1), path)
 
 
-def _agent(entry: dict[str, Any], job: dict[str, Any], folder: Path) -> LocalProblem:
-    _refuse_unknown(entry, {"name", "data", "target", "coupling", "objective", "set"}, "[[agents]]")
-    name = entry.get("name", "")
-    if "data" not in entry:
-        raise InvalidInput(f"Expected a data file for agent {name!r}, found none.")
+def _agent(index: int, entry: Any, job: dict[str, Any], folder: Path) -> LocalProblem:
+    known = {"name", "data", "target", "coupling", "objective", "set"}
+    _refuse_unknown(entry, known, "[[agents]]")
+    name = entry.get("name", f"agent {index + 1}")
+    if not isinstance(name, str) or not isinstance(entry.get("data"), str):
+        raise InvalidInput(f"Expected a name and a data file as text for agent {name!r}.")
     arrays = _read(folder / entry["data"], entry.get("target", "target"))
-    objective = _build(
-        "objective", OBJECTIVES, {**job["objective"], **entry.get("objective", {})}, arrays
-    )
-    description = {**job["set"], **entry.get("set", {})}
+    if unknown := sorted(set(arrays) - PRIVATE):
+        raise InvalidInput(
+            f"Expected only {', '.join(sorted(PRIVATE))} in {entry['data']}; got "
+            f"{', '.join(unknown)}. Public bounds belong in the job file."
+        )
+    objective = _build("objective", OBJECTIVES, _merged("objective", job, entry), arrays)
+    description = _merged("set", job, entry)
     if "file" in description:
-        description |= _read(folder / description.pop("file"), None)
+        description |= _read(folder / str(description.pop("file")), None)
     feasible_set = _build("set", SETS, description, {"size": objective.dimension})
     return LocalProblem(objective, feasible_set, entry.get("coupling"), name)
+
+
+def _merged(section: str, job: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """The job's section with what the agent overrides."""
+    own = entry.get(section, {})
+    if not isinstance(own, dict):
+        raise InvalidInput(f"Expected a table {section} of an agent, got {own!r}.")
+    return {**job[section], **own}
 
 
 def _build(
@@ -100,7 +113,7 @@ def _build(
     """Call the constructor that ``kind`` names with the section's keys and what the data supply."""
     arguments = dict(description)
     kind = arguments.pop("kind", None)
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         options = ", ".join(sorted(kinds))
         raise InvalidInput(f"Expected [{section}] kind to be one of {options}; got {kind!r}.")
     accepted = inspect.signature(kinds[kind]).parameters
@@ -134,6 +147,8 @@ def _settings(job: dict[str, Any]) -> Settings:
     name = privacy.pop("mechanism", "gaussian")
     if "total_epsilon" in privacy:
         _refuse_unknown(privacy, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
+        if name == "gaussian" and "total_delta" not in privacy:
+            raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
         delta = privacy.get("total_delta", 0.0)
         return Settings.for_budget(privacy["total_epsilon"], delta, mechanism=name, **others)
     if name == "none":
@@ -155,7 +170,7 @@ def _read(path: Path, target: str | None) -> dict[str, Any]:
         if path.suffix == ".npz":
             with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
                 return {name: data[name] for name in data.files}
-        if path.suffix == ".csv":
+        if path.suffix == ".csv" and target is not None:
             with open(path, newline="") as file:
                 header, *rows = list(csv.reader(file))
             table = np.array([[float(cell) for cell in row] for row in rows])
@@ -164,15 +179,22 @@ def _read(path: Path, target: str | None) -> dict[str, Any]:
                     f"Expected a column {target!r} in {path}, found {', '.join(header)}."
                 )
             column = header.index(target)
-            return {"features": np.delete(table, column, axis=1), "targets": table[:, column]}
-    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
-        if isinstance(error, InvalidInput):
-            raise
+            answers = table[:, column]
+            features = np.delete(table, column, axis=1)
+            return {"features": features, "targets": answers, "labels": answers}
+    except InvalidInput:
+        raise
+    except OSError as error:
+        raise CorruptFile(f"Expected a readable file: {error}.") from None
+    except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
         raise CorruptFile(f"Expected a table of numbers in {path}: {error}.") from None
-    raise InvalidInput(f"Expected a .npz or .csv data file, got {path}.")
+    kinds = ".npz or .csv" if target is not None else ".npz"
+    raise InvalidInput(f"Expected a {kinds} file, got {path}.")
 
 
-def _refuse_unknown(data: dict[str, Any], known: set[str], where: str) -> None:
+def _refuse_unknown(data: Any, known: set[str], where: str) -> None:
+    if not isinstance(data, dict):
+        raise InvalidInput(f"Expected a table in {where}, got {data!r}.")
     if unknown := sorted(set(data) - known):
         options = ", ".join(sorted(known)) or "nothing more"
         raise InvalidInput(f"Expected only {options} in {where}; got {', '.join(unknown)}.")

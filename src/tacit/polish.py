@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 Vector = np.ndarray[Any, np.dtype[Any]]
-STEPS = 5
+STEPS = 12
 
 
 def polish(
@@ -40,9 +40,10 @@ def polish(
         projected, J = _project(s - y, cones)
         residual = np.concatenate([P * x + q + A.T @ y, s - projected])
         size = float(np.abs(residual).max())
-        if not size < least:
+        if size < least:
+            best, least = x, size
+        elif not size < 1e3 * least:  # also NaN
             break
-        best, least = x, size
         if size < 1e-14:
             break
         top = np.hstack([np.diag(P), A.T])

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit.accounting import exact
+from tacit.accounting import exact, rounded_up
 from tacit.errors import CorruptFile
 from tacit.mechanisms import Noiseless
 from tacit.problem import Problem
@@ -35,7 +35,7 @@ class PrivacyStatement:
         if math.isinf(self.epsilon):
             return "Not private: the run adds no noise, and its messages reveal the data."
         change = " or ".join(self.neighbours)
-        numbers = f"({_up(self.epsilon)}, {self.delta:g})-DP"
+        numbers = f"({rounded_up(self.epsilon, 3)}, {self.delta:g})-DP"
         if not self.certified:
             return (
                 "Not certified: the noise follows the paper's calibration, whose sensitivity is "
@@ -50,7 +50,8 @@ class PrivacyStatement:
         )
         if self.seeded:
             text += (
-                " The noise came from a seed: the statement holds only while the seed is secret."
+                " The noise came from a seed: the statement holds only while the seed is secret "
+                "and never used again, under the same run name, on other data or settings."
             )
         return text
 
@@ -89,11 +90,3 @@ def privacy_statement(problem: Problem, settings: Settings, seeded: bool) -> Pri
     return PrivacyStatement(
         total.epsilon, total.delta, certified, mechanism.name, updates, neighbours, seeded
     )
-
-
-def _up(epsilon: float) -> str:
-    """ε with two decimals, or three digits, rounded up: words never promise more than numbers."""
-    digits = 2 if epsilon == 0 or epsilon >= 0.1 else 2 - math.floor(math.log10(epsilon))
-    step = 10.0**-digits
-    rounded = math.ceil(epsilon / step * (1 - 1e-12)) * step
-    return f"{rounded:.{digits}f}"

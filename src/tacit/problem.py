@@ -98,7 +98,9 @@ class Problem:
         object.__setattr__(self, "names", names)
         held = np.unique(np.concatenate([np.asarray(a.coupling) for a in agents]))
         held = held[held >= 0]
-        if len(held) and len(held) != held[-1] + 1:
+        if not len(held):
+            raise InvalidInput("Expected agents that share a coordinate; every coupling is -1.")
+        if len(held) != held[-1] + 1:
             missing = int(np.setdiff1d(np.arange(held[-1] + 1), held)[0])
             raise InvalidInput(
                 f"Expected every global coordinate to be held by an agent; nobody holds {missing}."

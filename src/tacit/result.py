@@ -6,6 +6,8 @@ A result is a folder of plain files (no pickle):
     arrays.npz    solution, ergodic solution, every agent's local solution
     trace.csv     one row per evaluated round
     plot.png      the picture of ``Result.plot``
+
+All but ``arrays.npz`` hold numbers that the statement does not cover: only their owner may read.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.accounting import rounded_up
 from tacit.errors import CorruptFile
 from tacit.privacy import PrivacyStatement
 from tacit.settings import Settings
@@ -96,6 +99,8 @@ class Result:
             writer.writerow(TRACE)
             writer.writerows(zip(*(self.trace[name].tolist() for name in TRACE), strict=True))
         self.plot().savefig(folder / "plot.png", dpi=120)
+        for private in ("trace.csv", "plot.png"):
+            os.chmod(folder / private, 0o600)
         write_atomically(folder / "result.json", json.dumps(self.to_dict(), indent=2).encode())
         return folder
 
@@ -161,7 +166,7 @@ class Result:
         if np.isinf(p.epsilon):
             label = "no noise: not private"
         else:
-            label = f"total ε = {p.epsilon:.4g}, δ = {p.delta:g}"
+            label = f"total ε = {rounded_up(p.epsilon, 4)}, δ = {p.delta:g}"
             label += "" if p.certified else "  (paper's calibration: not certified)"
         figure.suptitle(f"{len(self.names)} agents, {p.mechanism}, {label}")
         return figure

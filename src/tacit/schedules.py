@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tacit.errors import InvalidInput, count, non_negative, positive
+from tacit.errors import InvalidInput, count, non_negative, positive, probability
 
 Averaging = Literal["uniform", "linear"]
 
@@ -110,8 +110,7 @@ class GeometricStep(Schedule):
 
     def __post_init__(self) -> None:
         positive("initial", self.initial)
-        if not 0 < self.ratio < 1:
-            raise InvalidInput(f"Expected 0 < ratio < 1, got ratio={self.ratio!r}.")
+        probability("ratio", self.ratio)
 
     def __call__(self, t: int) -> float:
         return self.initial * self.ratio ** (t - 1)
@@ -149,11 +148,11 @@ class DynamicPenalty(Schedule):
     def __post_init__(self) -> None:
         positive("base", self.base)
         non_negative("privacy", self.privacy)
-        if not self.epsilon > 0:  # infinity is allowed: a noiseless run
-            raise InvalidInput(f"Expected epsilon > 0, got epsilon={self.epsilon!r}.")
+        if self.epsilon != math.inf:  # a noiseless run
+            positive("epsilon", self.epsilon)
         count("period", self.period)
         positive("cap", self.cap)
-        if not self.factor >= 1:
+        if positive("factor", self.factor) < 1:
             raise InvalidInput(
                 f"Expected factor >= 1 (penalties may not fall), got factor={self.factor!r}."
             )
@@ -180,7 +179,7 @@ class GeometricPenalty(Schedule):
     def __post_init__(self) -> None:
         positive("initial", self.initial)
         positive("cap", self.cap)
-        if not 1 <= self.ratio < math.inf:
+        if positive("ratio", self.ratio) < 1:
             raise InvalidInput(f"Expected a finite ratio >= 1, got ratio={self.ratio!r}.")
 
     def __call__(self, t: int) -> float:
@@ -209,17 +208,16 @@ def penalty_from(data: dict[str, Any]) -> Schedule:
 
 
 def _from(name: str, classes: tuple[type[Schedule], ...], data: dict[str, Any]) -> Schedule:
-    arguments = dict(data)
-    kind = arguments.pop("kind", None)
-    for cls in classes:
-        if cls.kind == kind:
-            try:
-                return cls(**arguments)
-            except TypeError:
-                wanted = ", ".join(f.name for f in dataclasses.fields(cls))
-                got = ", ".join(arguments) or "nothing"
-                raise InvalidInput(
-                    f"Expected {name} of kind {kind!r} with {wanted}; got {got}."
-                ) from None
-    kinds = ", ".join(repr(cls.kind) for cls in classes)
-    raise InvalidInput(f"Expected {name} kind to be one of {kinds}, got {kind!r}.")
+    kinds = {cls.kind: cls for cls in classes}
+    if not isinstance(data, dict) or data.get("kind") not in kinds:
+        options = ", ".join(repr(kind) for kind in kinds)
+        raise InvalidInput(f"Expected {name} with a kind out of {options}, got {data!r}.")
+    arguments = {key: value for key, value in data.items() if key != "kind"}
+    cls = kinds[data["kind"]]
+    fields = dataclasses.fields(cls)
+    missing = {f.name for f in fields if f.default is dataclasses.MISSING} - set(arguments)
+    if missing or set(arguments) - {f.name for f in fields}:
+        wanted = ", ".join(f.name for f in fields)
+        got = ", ".join(arguments) or "nothing"
+        raise InvalidInput(f"Expected {name} of kind {cls.kind!r} with {wanted}; got {got}.")
+    return cls(**arguments)

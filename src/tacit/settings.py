@@ -100,9 +100,11 @@ class Settings:
         known = [s for s in smoothness if s is not None]
         if len(known) == len(smoothness):
             L = max(known)
-            step: Schedule = SmoothStep(L, growth=noise * math.sqrt(2 * E) / diameter)
+            growth = noise * math.sqrt(2 * E) / diameter if diameter > 0 else 0.0
+            step: Schedule = SmoothStep(L, growth)
             penalty = ConstantPenalty(0.3 * L)
         else:
+            diameter = diameter or 1.0  # a single point: any step will do
             step = NonsmoothStep(diameter / math.sqrt(2 * E * (gradient**2 + noise**2)))
             penalty = ConstantPenalty(gradient / diameter)
         return dataclasses.replace(

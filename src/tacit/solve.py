@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.agent import Agent, Broadcast, Reply, agent_key
 from tacit.algorithm import Holders, average_over_holders, dual_step, server_step
-from tacit.checkpoint import STATE, Checkpoint
+from tacit.checkpoint import STATE, Checkpoint, data_digest
 from tacit.errors import InvalidInput, count
 from tacit.fleet import Fleet, State
 from tacit.privacy import privacy_statement
@@ -75,7 +75,7 @@ def solve(
     evaluate_every  trace row (and callback) every so many rounds, and after the last
     checkpoint      file to save the state to at each evaluation, and to continue from if it is
                     there; the continued run is bit for bit the uninterrupted one. It holds the
-                    noise key: guard it like the data. It is removed when the run has ended.
+                    noise key: guard it like the data, and remove it when the result is safe.
     batch           run all agents as one program; default: if all sets are of closed form
 
     Guarantee: the statement in ``Result.privacy`` covers every reply and so every solution in the
@@ -90,8 +90,9 @@ def solve(
     state: dict[str, list[Vector]] = {}
     if checkpoint is not None and Path(checkpoint).exists():
         saved = Checkpoint.load(checkpoint)
-        saved.check(settings.to_dict(), run, seed, [(a.dimension,) for a in problem.agents])
+        saved.check(settings.to_dict(), run, seed, problem)
         key, done, trace, state = saved.key, saved.round, saved.trace.tolist(), saved.state
+    digest = data_digest(problem, key) if checkpoint is not None else ""
     if batch is None:
         batch = all(a.feasible_set.closed_form for a in problem.agents)
     worker = (_Batched if batch else _OneByOne)(
@@ -110,12 +111,9 @@ def solve(
             callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
         if checkpoint is not None:
             Checkpoint(
-                done, settings.to_dict(), run, seed, np.asarray(key), state, np.array(trace)
+                done, settings.to_dict(), run, seed, key, digest, state, np.array(trace)
             ).save(checkpoint)
-    result = _result(problem, settings, worker.state(), trace, seed)
-    if checkpoint is not None:
-        Path(checkpoint).unlink()
-    return result
+    return _result(problem, settings, worker.state(), trace, seed)
 
 
 def _result(
