@@ -197,7 +197,8 @@ def test_agreement_with_closed_forms():
         (ConeSet([Cone(np.eye(2), [1.0, 0.0], [0.0, 0.5], 2.0)]), [2.0, 4.0], 1.0),
         (Conic(np.vstack([np.zeros((1, 2)), -np.eye(2)]), [1, 0, 0], [("soc", 3)]), [3, 4], 4.0),
         (L1, [1.5, 0.0, 0.0], 0.0),
-        (L1, [3.1, 0.0, 0.0], 0.4),  # t₁ ≥ 3.1 − s, t₂ and t₃ ≥ −s, Σ t ≤ 1.5 + s: s = 1.6/4
+        # rows of length 1: t₁ ≥ 3.1 − √2s, t₂ and t₃ ≥ −√2s, Σ t ≤ 1.5 + √3s
+        (L1, [3.1, 0.0, 0.0], 1.6 / (3 * math.sqrt(2) + math.sqrt(3))),
     ],
 )
 def test_violation_by_hand(feasible_set, point, broken):
@@ -215,7 +216,8 @@ def test_auxiliary_equations_and_cones_count_in_the_violation():
         atol=1e-4,
     )
     assert disc.violation([0.6, 0.7]) == pytest.approx(0.0, abs=1e-8)
-    assert disc.violation([3.0, 0.0]) == pytest.approx(1.0, abs=1e-7)  # y = 2 breaks both by 1
+    # rows of length 1: y = 1 + s breaks the disc by s and the equation by (2 − s)/√2 = s
+    assert disc.violation([3.0, 0.0]) == pytest.approx(2 / (1 + math.sqrt(2)), abs=1e-7)
 
 
 def test_order_of_variables():
@@ -296,7 +298,7 @@ def test_cvxpy_domains_count_in_the_violation():
     assert feasible_set.project([0.0, -0.5])[1] >= -1e-7
 
 
-def failing(feasible_set, monkeypatch, statuses):
+def failing(feasible_set, monkeypatch, statuses, polished=0):
     """Make the solver of a set report the given statuses, one per solve."""
     setups, set_up = [], conic._Program._set_up
 
@@ -324,6 +326,7 @@ def failing(feasible_set, monkeypatch, statuses):
 
     feasible_set._nearest._solver = None
     monkeypatch.setattr(conic._Program, "_set_up", reporting_set_up)
+    monkeypatch.setattr(conic, "POLISHED", polished)
     return setups
 
 
@@ -347,7 +350,7 @@ def test_a_solver_that_fails_twice_is_an_error(last, monkeypatch):
 def test_newton_steps_rescue_a_solver_that_got_stuck(monkeypatch):
     feasible_set = Polyhedron(A, B, lower=-1, upper=1)
     expected = feasible_set.project([3.0, 3.0, 3.0])
-    setups = failing(feasible_set, monkeypatch, ["stuck"])
+    setups = failing(feasible_set, monkeypatch, ["stuck"], polished=150)
     np.testing.assert_allclose(feasible_set.project([3.0, 3.0, 3.0]), expected, atol=1e-9)
     assert setups == [{}]
 
@@ -470,3 +473,22 @@ def test_missing_cvxpy_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cvxpy", None)
     with pytest.raises(InvalidInput, match=r"pip install 'tacit\[cvxpy\]'"):
         from_cvxpy(None, [])
+
+
+def test_badly_scaled_rows_do_not_let_points_escape():
+    """Tolerances are distances, not slacks of whatever scale the rows were written in."""
+    for scale in (1e-12, 1e-9, 1.0, 1e9):
+        rows = scale * np.array([[1.0], [-1.0]])
+        feasible_set = Polyhedron(rows, scale * np.ones(2))
+        assert abs(feasible_set.project([1.9])[0] - 1.0) < 1e-8
+        assert abs(feasible_set.project([-901.0])[0] + 1.0) < 1e-8
+
+
+def test_projections_stay_within_the_radius_that_sensitivities_use():
+    z = cp.Variable(2)
+    feasible_set = from_cvxpy(z, [cp.sum_squares(z) <= 1e-10])
+    reach = feasible_set.radius(math.inf), feasible_set.radius(2)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        p = feasible_set.project(10 ** rng.uniform(-6, 1) * rng.normal(size=2))
+        assert np.abs(p).max() <= reach[0] and np.linalg.norm(p) <= reach[1]

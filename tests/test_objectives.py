@@ -590,7 +590,7 @@ def test_records_are_bounded() -> None:
     assert fewer.smoothness == pytest.approx(B**2 / 4 * 10 / N)
     share = sample("logistic", X, y, normaliser=4, record_bound=10)
     assert share.smoothness == pytest.approx(B**2 / 4 * 10 / 4)
-    with pytest.raises(InvalidInput, match=r"at most 4 records .* got 8. Give a public"):
+    with pytest.raises(InvalidInput, match=r"at most 4 records .* got more. Give a public"):
         sample("logistic", X, y, normaliser=4)
 
 
@@ -645,3 +645,32 @@ NAN[2, 1] = math.nan
 def test_bad_input_is_refused(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         build()
+
+
+def test_float32_per_sample_sums_do_not_round_away_a_record():
+    """Half a million clipped gradients in float32: one record more moves the sum by one record."""
+    rows = 500_000
+    X = np.full((rows + 1, 1), 1.0, np.float32)
+    common = {"clip": 1.0, "size": 1, "normaliser": 1.0, "record_bound": rows + 1}
+
+    def loss(z, x):
+        return (x @ z) * np.float32(0.7)
+
+    z = jnp.ones(1, jnp.float32)
+    more = PerSample(loss, X, **common).statistic(z)
+    less = PerSample(loss, X[:-1], **common).statistic(z)
+    assert abs(float(more[0]) - float(less[0])) <= 1.0
+
+
+def test_rounding_a_moved_target_is_covered():
+    X = np.ones((1, 1), np.float32)
+    beta = 1e-4
+    common = {"feature_norm": 1.0, "target_bound": 3000.0, "normaliser": 1.0}
+    box = Box(-1.0, 1.0, size=1)
+    worst = 0.0
+    for y in np.linspace(2000, 2001, 200):
+        pair = [LeastSquares(X, [v], neighbours=("move", beta), **common) for v in (y, y + beta)]
+        difference = [float(f.statistic(jnp.zeros(1, jnp.float32))[0]) for f in pair]
+        worst = max(worst, abs(difference[0] - difference[1]))
+        assert worst <= pair[0].sensitivity(2, box)
+    assert worst > beta  # float32 alone would break the bound beta

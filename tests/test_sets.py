@@ -399,3 +399,24 @@ def test_empty_sets_are_refused(build):
 def test_bad_input_is_refused(build):
     with pytest.raises(InvalidInput, match="Nothing was released"):
         build()
+
+
+@pytest.mark.parametrize("distance", [1e2, 1e6, 1e8])
+@pytest.mark.parametrize(
+    "feasible_set",
+    [
+        HalfSpace(np.ones(5), 0.3, -0.5, 0.5),
+        Hyperplane(np.ones(5), 0.2, -0.5, 0.5),
+        Simplex(5),
+        L1Ball(0.8, size=5),
+    ],
+    ids=lambda s: type(s).__name__,
+)
+def test_far_float32_points_land_in_the_set(feasible_set, distance):
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        v = (distance * rng.normal(size=5)).astype(np.float32)
+        c = (10 ** rng.uniform(-2, 2, 5)).astype(np.float32)
+        z = feasible_set.project(v, c)
+        assert z.dtype == np.float32
+        assert float(feasible_set.violation(z)) <= 1e-6

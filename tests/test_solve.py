@@ -125,6 +125,58 @@ result.save({str(tmp_path / "result")!r})
     )
 
 
+def test_the_noise_key_is_saved_before_anything_is_released(tmp_path):
+    """Otherwise a restart after round 1 would answer it again with fresh noise."""
+    problem, path, seen = problem_of("logistic", "box"), tmp_path / "state.npz", []
+    for _ in range(2):
+        with pytest.raises(Interrupted):
+            tacit.solve(
+                problem,
+                SETTINGS,
+                checkpoint=path,
+                callback=lambda p: (seen.append(p.averages[0]), stop_at(1)(p)),
+            )
+    np.testing.assert_array_equal(seen[0], seen[1])
+
+
+def with_beta(beta, kind="box"):
+    rng = np.random.default_rng(0)
+    f = tacit.Residual(rng.normal(size=(4, 2)), rng.normal(size=4), beta=beta)
+    limit = 1.0 if kind == "box" else 0.9
+    W = tacit.Box(-1, 1, size=2) if kind == "box" else tacit.Polyhedron(lower=[-1, -1], upper=limit)
+    return [tacit.LocalProblem(f, W)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (with_beta(0.01), with_beta(0.02)),
+        (with_beta(0.01, "polyhedron"), [*with_beta(0.01)]),
+        (
+            with_beta(0.01, "polyhedron"),
+            [
+                tacit.LocalProblem(
+                    with_beta(0.01)[0].objective, tacit.Polyhedron(lower=[-1, -1], upper=0.8)
+                )
+            ],
+        ),
+    ],
+)
+def test_other_public_bounds_or_sets_do_not_resume(first, second, tmp_path):
+    settings = tacit.Settings(
+        8,
+        1,
+        tacit.Laplace(2.0),
+        step_size=tacit.NonsmoothStep(0.1),
+        penalty=tacit.ConstantPenalty(1.0),
+    )
+    path = tmp_path / "state.npz"
+    with pytest.raises(Interrupted):
+        tacit.solve(first, settings, seed=3, checkpoint=path, callback=stop_at(5))
+    with pytest.raises(tacit.InvalidInput, match="agents and data"):
+        tacit.solve(second, settings, seed=3, checkpoint=path)
+
+
 @pytest.mark.parametrize(
     "change",
     [

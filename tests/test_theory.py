@@ -195,6 +195,26 @@ def test_bound_refuses_what_no_theorem_covers():
         bound(k, tacit.NonsmoothStep(), -1.0)
 
 
+@pytest.mark.parametrize(
+    ("objective", "changes", "words"),
+    [
+        ("logistic", {"step_size": tacit.SmoothStep(0.001, 1.0)}, "smoothness"),
+        ("hinge", {"step_size": tacit.SmoothStep(1.0, 1.0)}, "smoothness"),
+        ("least-squares", {"step_size": tacit.StronglyConvexStep(1.0)}, "strongly convex"),
+        ("logistic", {"perturbation": "projected-output"}, "objective"),
+        ("softmax", {"calibration": "paper"}, "certified"),
+        ("per-sample", {}, "clipped"),
+    ],
+)
+def test_constants_refuse_what_breaks_an_assumption(objective, changes, words):
+    settings = {"step_size": tacit.NonsmoothStep(), "penalty": tacit.ConstantPenalty(1.0)}
+    with pytest.raises(tacit.InvalidInput, match=words):
+        constants(
+            problem_of(objective, "ball"),
+            tacit.Settings(10, 1, tacit.Gaussian(1.0), **(settings | changes)),
+        )
+
+
 def test_residual_noise_reaches_the_gradient_through_the_matrix(rng):
     f = objective_of("residual", rng)
     problem = tacit.Problem([tacit.LocalProblem(f, set_of("box", 4))])

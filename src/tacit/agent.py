@@ -144,7 +144,7 @@ class Agent:
             )
         except SolverFailure as failure:
             raise SolverFailure(
-                f"Agent {self.name!r}, round {t}: {failure} Nothing was released."
+                f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
             ) from failure
         self.point, self.average, self.noise = point, np.asarray(average), float(noise)
         self.dual = dual_step(self.dual, ρ, local_w, self.average * self._coupled)

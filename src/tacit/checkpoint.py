@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tacit.conic import Conic
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.problem import Problem
 from tacit.result import write_atomically
@@ -100,15 +102,26 @@ class Checkpoint:
 
 
 def data_digest(problem: Problem, key: Vector) -> str:
-    """A digest of all agents' objectives, sets of closed form and couplings.
+    """A digest of all agents' names, objectives, sets and couplings.
 
     Keyed with the noise key, so that it tells nothing to those who do not know that already.
     """
     digest = hashlib.blake2b(key=np.asarray(key).tobytes(), digest_size=16)
-    for agent in problem.agents:
-        for leaf in jax.tree.leaves((agent.objective, agent.feasible_set, agent.coupling)):
-            if isinstance(leaf, int | float | np.ndarray | jax.Array):
-                value = np.ascontiguousarray(leaf)
+
+    def add(*parts: Any) -> None:
+        for part in parts:
+            if isinstance(part, Conic):
+                matrix, offset, cones = part.constraints
+                add(matrix.toarray() if min(matrix.shape) < 50 else matrix.data, offset, str(cones))
+            elif isinstance(part, str):
+                digest.update(part.encode())
+            else:
+                value = np.ascontiguousarray(part)
                 digest.update(f"{value.dtype}{value.shape}".encode())
                 digest.update(value.data)
+
+    for name, agent in zip(problem.names, problem.agents, strict=True):
+        leaves, structure = jax.tree.flatten((agent.objective, agent.feasible_set, agent.coupling))
+        # structure holds public settings such as beta; addresses of functions change
+        add(name, re.sub(r"0x[0-9a-f]+", "", str(structure)), *leaves)
     return digest.hexdigest()

@@ -138,6 +138,10 @@ def _account(options: argparse.Namespace) -> int:
             "exact": _pair(exact),
         }
         rows = [("basic composition", _words(basic))]
+        if name == "gaussian" and options.epsilon > 1:
+            # the classical formula holds for epsilon <= 1 only (Section 4.2)
+            document["basic_valid"] = False
+            rows = [("basic composition (not valid: epsilon > 1)", _words(basic))]
         if paper:
             rows.append(("paper's theorem (understates)", _words(paper)))
         rows.append(("exact", _words(exact)))

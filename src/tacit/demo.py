@@ -61,7 +61,7 @@ SERUM_LIMIT = np.ones(2)
 def diabetes(agents: int = 3) -> Problem:
     """Disease progression by least squares over a polyhedron, 442 patients in three hospitals."""
     data = _dataset("load_diabetes")
-    X = data.data / np.linalg.norm(data.data, axis=1).max()
+    X = data.data / 0.2  # a public constant; longer rows are clipped to feature_norm
     y = (data.target - 152.0) / 200.0
     return Problem(
         LocalProblem(

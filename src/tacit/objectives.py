@@ -163,7 +163,7 @@ class Records(Objective):
         if self.most_records < records:
             raise InvalidInput(
                 f"Expected at most {self.most_records:g} records (record_bound, or else "
-                f"normaliser), got {records}. Give a public record_bound. {NOT_DONE}"
+                f"normaliser), got more. Give a public record_bound. {NOT_DONE}"
             )
 
 
@@ -219,7 +219,7 @@ class LinearModel(Records):
         return int(self.features.shape[-2])
 
     def scores(self, z: Array) -> Array:
-        return z.astype(self.features.dtype) @ self.features
+        return jnp.matmul(z.astype(self.features.dtype), self.features, precision="highest")
 
     def value(self, z: Array) -> Array:
         losses = jnp.where(self.present, self.losses(self.scores(z)), 0)
@@ -228,7 +228,7 @@ class LinearModel(Records):
     def statistic(self, z: Array) -> Array:
         """f'(z) = X'·slopes/N + ridge·z. Padding needs no mask: its features are zero."""
         slopes = self.slopes(self.scores(z)).astype(self.features.dtype)
-        total = self.features @ slopes.T
+        total = jnp.matmul(self.features, slopes.T, precision="highest")
         return (total.reshape(-1) / self.normaliser + self.ridge * z).astype(z.dtype)
 
     def feature_bound(self, norm: int) -> float:
@@ -319,9 +319,11 @@ class LeastSquares(LinearModel):
             moved_by = positive("move", self.neighbours[-1])
             store(self, neighbours="replace")
         super().__post_init__()
+        targets = _like_features(self.targets, self.features)
         if moved_by is not None:
             store(self, neighbours=f"one target moving by at most {moved_by}")
-        targets = _like_features(self.targets, self.features)
+            # two targets that differ by beta may differ by one unit more once they are rounded
+            moved_by += float(np.spacing(targets.dtype.type(self.target_bound)))
         limit = self.target_bound * (1 - 2 * np.finfo(targets.dtype).eps)  # survives rounding
         store(self, targets=jnp.asarray(np.clip(targets, -limit, limit)), moved_by=moved_by)
 
@@ -506,7 +508,7 @@ class SoftmaxRegression(LinearModel):
 
     def scores(self, z: Array) -> Array:
         Z = z.astype(self.features.dtype).reshape(-1, self.classes)
-        return Z.T @ self.features
+        return jnp.matmul(Z.T, self.features, precision="highest")
 
     def _is_label(self) -> Array:
         return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels

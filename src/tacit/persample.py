@@ -68,7 +68,7 @@ class PerSample(Records):
         return self.size
 
     def value(self, z: Array) -> Array:
-        total = self._sum(lambda record: self.loss(z, record), jnp.zeros((), z.dtype))
+        total = self._sum(lambda record: self.loss(z, record), jnp.zeros(()))
         return (total / self.normaliser).astype(z.dtype)
 
     def statistic(self, z: Array) -> Array:
@@ -81,10 +81,13 @@ class PerSample(Records):
             scale = jnp.minimum(1, limit / norm)
             return jnp.where(jnp.isfinite(norm), gradient * scale.astype(z.dtype), 0)
 
-        return (self._sum(clipped, jnp.zeros_like(z)) / self.normaliser).astype(z.dtype)
+        return (self._sum(clipped, jnp.zeros(z.shape)) / self.normaliser).astype(z.dtype)
 
     def _sum(self, term: Callable[[Any], Array], zero: Array) -> Array:
-        """Σ term(record) over the records present, a block at a time."""
+        """Σ term(record) over the records present, a block at a time, in float64.
+
+        Adding a million float32 gradients would round by more than one of them.
+        """
         rows = self.present.shape[0]
         size = min(rows, BLOCK)
 
@@ -97,7 +100,7 @@ class PerSample(Records):
             fresh = present & (start + jnp.arange(size) >= i * size)  # ... and skips what was seen
             terms = jax.vmap(term)(records)
             fresh = fresh.reshape((size,) + (1,) * (terms.ndim - 1))
-            return total + jnp.where(fresh, terms, 0).sum(axis=0).astype(total.dtype)
+            return total + jnp.where(fresh, terms, 0).sum(axis=0, dtype=total.dtype)
 
         total: Array = jax.lax.fori_loop(0, math.ceil(rows / size), add_block, zero)
         return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tacit.accounting import exact, rounded_up
@@ -17,33 +17,42 @@ from tacit.settings import Settings
 class PrivacyStatement:
     """What all messages of a run together reveal about one agent's data.
 
-    ``certified`` is False for calibration="paper" and for noiseless runs: then ``words`` say why
-    and nothing is promised. ``seeded``: whoever knows the seed can subtract the noise.
+    ``neighbours`` pairs each change that is hidden with the agents whose data it is about.
+    ``uncertified`` says why nothing is promised, and is empty if the statement is certified.
+    ``seeded``: whoever knows the seed can subtract the noise.
     """
 
     epsilon: float
     delta: float
-    certified: bool
     mechanism: str
     updates: int
-    neighbours: tuple[str, ...]
+    neighbours: tuple[tuple[str, tuple[str, ...]], ...]
     seeded: bool
+    uncertified: str = ""
+
+    @property
+    def certified(self) -> bool:
+        return not self.uncertified
 
     @property
     def words(self) -> str:
         """The statement as a sentence that can stand in a report."""
         if math.isinf(self.epsilon):
             return "Not private: the run adds no noise, and its messages reveal the data."
-        change = " or ".join(self.neighbours)
+        if len(self.neighbours) == 1:
+            change = f"{self.neighbours[0][0]} in one agent's data"
+        else:
+            change = ", and for ".join(
+                f"{what} in the data of {' or '.join(names)}" for what, names in self.neighbours
+            )
         numbers = f"({rounded_up(self.epsilon, 3)}, {self.delta:g})-DP"
         if not self.certified:
             return (
-                "Not certified: the noise follows the paper's calibration, whose sensitivity is "
-                f"not a proven bound. If it were one, the {self.updates} updates of an agent would "
-                f"be {numbers} for {change}."
+                f"Not certified: {self.uncertified} If it were covered, the {self.updates} "
+                f"updates of an agent would be {numbers} for {change}."
             )
         text = (
-            f"For {change} in one agent's data, all messages of the run together ({self.updates} "
+            f"For {change}, all messages of the run together ({self.updates} "
             f"{self.mechanism} updates per agent) are {numbers} against everyone who sees all "
             "messages, the server and the other agents included. The solutions are covered; the "
             "objective and noise columns of the trace are not, and must not be published."
@@ -56,22 +65,32 @@ class PrivacyStatement:
         return text
 
     def to_dict(self) -> dict[str, Any]:
-        data = asdict(self)
-        data["epsilon"] = None if math.isinf(self.epsilon) else self.epsilon
-        data["neighbours"] = list(self.neighbours)
-        return {**data, "statement": self.words}
+        return {
+            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "certified": self.certified,
+            "uncertified": self.uncertified,
+            "mechanism": self.mechanism,
+            "updates": self.updates,
+            "neighbours": [{"change": c, "agents": list(names)} for c, names in self.neighbours],
+            "seeded": self.seeded,
+            "statement": self.words,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PrivacyStatement:
-        values = {k: v for k, v in data.items() if k != "statement"}
         try:
-            values["epsilon"] = math.inf if values["epsilon"] is None else float(values["epsilon"])
-            values["neighbours"] = tuple(values["neighbours"])
-            return cls(**values)
+            return cls(
+                math.inf if data["epsilon"] is None else float(data["epsilon"]),
+                float(data["delta"]),
+                data["mechanism"],
+                data["updates"],
+                tuple((n["change"], tuple(n["agents"])) for n in data["neighbours"]),
+                data["seeded"],
+                data["uncertified"],
+            )
         except (KeyError, TypeError) as error:
-            raise CorruptFile(
-                f"Expected a privacy statement, got {sorted(data)}: {error}."
-            ) from None
+            raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None
 
 
 def privacy_statement(problem: Problem, settings: Settings, seeded: bool) -> PrivacyStatement:
@@ -79,14 +98,28 @@ def privacy_statement(problem: Problem, settings: Settings, seeded: bool) -> Pri
 
     Agents' data are disjoint, so one agent's record costs what that agent's messages cost.
     """
-    neighbours = tuple(dict.fromkeys(a.objective.neighbours for a in problem.agents))
+    agents: dict[str, list[str]] = {}
+    for name, agent in zip(problem.names, problem.agents, strict=True):
+        agents.setdefault(agent.objective.neighbours, []).append(name)
+    neighbours = tuple((change, tuple(names)) for change, names in agents.items())
     mechanism, updates = settings.mechanism, settings.updates
-    if isinstance(mechanism, Noiseless):
-        return PrivacyStatement(
-            math.inf, settings.delta, False, mechanism.name, updates, neighbours, seeded
-        )
-    total = exact(mechanism, updates, settings.delta)
-    certified = settings.calibration == "certified"
+    epsilon, delta, uncertified = math.inf, settings.delta, "the run adds no noise."
+    if not isinstance(mechanism, Noiseless):
+        total = exact(mechanism, updates, settings.delta)
+        epsilon, delta, uncertified = total.epsilon, total.delta, _doubt(problem, settings)
     return PrivacyStatement(
-        total.epsilon, total.delta, certified, mechanism.name, updates, neighbours, seeded
+        epsilon, delta, mechanism.name, updates, neighbours, seeded, uncertified
     )
+
+
+def _doubt(problem: Problem, settings: Settings) -> str:
+    """Why the accounted numbers are not proven, or nothing."""
+    if settings.calibration == "paper":
+        return "the noise follows the paper's calibration, whose sensitivity is not a proven bound."
+    exact_sets = all(a.feasible_set.closed_form for a in problem.agents)
+    if settings.perturbation != "objective" and not exact_sets:
+        return (
+            "noise on the output hides the exact projection, but a solver's projection has an "
+            "error of its own that depends on the data."
+        )
+    return ""

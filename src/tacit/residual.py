@@ -43,9 +43,10 @@ class Residual(Objective):
 
     def __post_init__(self) -> None:
         choice("noise_on", self.noise_on, ("residual", "gradient"))
-        matrix = array("matrix", self.matrix, (None, None))
+        # float64 also for float32 input: rounding the data could move them by more than beta
+        matrix = array("matrix", self.matrix, (None, None), dtype=np.float64)
         rows = len(matrix)
-        data = array("data", self.data, (rows,), dtype=matrix.dtype)
+        data = array("data", self.data, (rows,), dtype=np.float64)
         if np.ndim(self.beta) == 0:
             beta: Any = positive("beta", self.beta)  # type: ignore[arg-type]
         else:

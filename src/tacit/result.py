@@ -71,6 +71,7 @@ class Result:
             "epsilon": self.privacy.to_dict()["epsilon"],
             "delta": self.privacy.delta,
             "certified": self.privacy.certified,
+            "not_covered": ["objective", "noise"],
             "seed": self.seed if self.seed is not None else "system entropy",
         }
 
@@ -146,9 +147,9 @@ class Result:
         figure = Figure(figsize=(10, 6.5), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True)
         titles = {
-            "objective": "objective  Σ f_p(z_p)",
+            "objective": "objective  Σ f_p(z_p)  (private)",
             "residual": "consensus residual  ‖Aw − z‖",
-            "noise": "noise magnitude  Σ|ξ| of a round",
+            "noise": "noise magnitude  Σ|ξ| of a round  (private)",
             "violation": "largest constraint violation",
         }
         rounds = self.trace["round"]
@@ -167,7 +168,7 @@ class Result:
             label = "no noise: not private"
         else:
             label = f"total ε = {rounded_up(p.epsilon, 4)}, δ = {p.delta:g}"
-            label += "" if p.certified else "  (paper's calibration: not certified)"
+            label += "" if p.certified else "  (not certified)"
         figure.suptitle(f"{len(self.names)} agents, {p.mechanism}, {label}")
         return figure
 

@@ -366,6 +366,8 @@ def _onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array
     pieces between these breakpoints. A binary search over the sorted breakpoints finds the piece
     that meets b, on which μ solves a linear equation.
     """
+    dtype = v.dtype  # sums over far points need all digits, also where the data are float32
+    v, c, a, b, lower, upper = (jnp.asarray(x, jnp.float64) for x in (v, c, a, b, lower, upper))
     moving = a != 0
     slope = jnp.where(moving, a, 1)
     first, last = jnp.where(a > 0, upper, lower), jnp.where(a > 0, lower, upper)
@@ -388,7 +390,7 @@ def _onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array
     whole = (jnp.asarray(0), jnp.asarray(count))
     piece, _ = jax.lax.fori_loop(0, count.bit_length(), halve, whole)
     edges = jnp.concatenate([jnp.array([-jnp.inf]), breakpoints, jnp.array([jnp.inf])])
-    left, right = edges[piece].astype(v.dtype), edges[piece + 1].astype(v.dtype)
+    left, right = edges[piece], edges[piece + 1]
 
     free = moving & (start <= left) & (right <= end)
     fixed = jnp.where(moving, jnp.where(start >= right, first, last), jnp.clip(v, lower, upper))
@@ -400,7 +402,7 @@ def _onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array
     for _ in range(2):  # v − μ a/c loses digits when v is far away: remove what is left of a'z − b
         rest = (jnp.sum(jnp.where(moving, a * z, 0)) - b) / jnp.where(fall > 0, fall, 1)
         z = jnp.where(free, jnp.clip(z - rest * a / c, lower, upper), z)
-    return jnp.where(jnp.isnan(v), v, z)
+    return jnp.where(jnp.isnan(v), v, z).astype(dtype)
 
 
 def _onto_simplex(v: Array, c: Array, total: Array) -> Array:

@@ -100,19 +100,24 @@ def solve(
     )
     if state:
         worker.restore(state, done)
+
+    def save() -> None:
+        if checkpoint is not None:
+            Checkpoint(
+                done, settings.to_dict(), run, seed, key, digest, worker.state(), np.array(trace)
+            ).save(checkpoint)
+
+    if not done:
+        save()  # the key is on disk before anything is released
     while done < settings.rounds:
         first, done = done + 1, min(done + evaluate_every, settings.rounds)
         w, residual, noise = worker.advance(first, done)
         trace.append([done, *worker.evaluate(residual, noise)])
-        if callback is not None or checkpoint is not None:
-            state = worker.state()
         if callback is not None:
+            state = worker.state()
             row = dict(zip(TRACE, trace[-1], strict=True))
             callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
-        if checkpoint is not None:
-            Checkpoint(
-                done, settings.to_dict(), run, seed, key, digest, state, np.array(trace)
-            ).save(checkpoint)
+        save()
     return _result(problem, settings, worker.state(), trace, seed)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.errors import InvalidInput, choice, positive
+from tacit.persample import PerSample
 from tacit.problem import Problem
 from tacit.schedules import NonsmoothStep, Schedule, SmoothStep, StronglyConvexStep
 from tacit.settings import Settings
@@ -40,8 +41,9 @@ class Constants:
 
 
 def constants(problem: Problem, settings: Settings, *, as_printed: bool = False) -> Constants:
-    """The constants of a run of ``settings`` on ``problem``."""
+    """The constants of a run of ``settings`` on ``problem``; refuses what no theorem covers."""
     settings = settings.complete(problem)
+    _check_assumptions(problem, settings)
     diameters = [float(a.feasible_set.diameter) for a in problem.agents]
     ρ, _ = settings.schedule(1, settings.rounds)
     if (np.diff(ρ) < 0).any():
@@ -57,6 +59,33 @@ def constants(problem: Problem, settings: Settings, *, as_printed: bool = False)
         rounds=settings.rounds,
         local_updates=settings.local_updates,
     )
+
+
+def _check_assumptions(problem: Problem, settings: Settings) -> None:
+    if settings.perturbation != "objective" or settings.calibration != "certified":
+        raise InvalidInput(
+            "Expected certified noise on the objective: the theorems are about that."
+        )
+    if any(isinstance(a.objective, PerSample) for a in problem.agents):
+        raise InvalidInput("Expected (sub)gradients: clipped ones, as in PerSample, are none.")
+    step, objectives = settings.step_size, [a.objective for a in problem.agents]
+    if isinstance(step, SmoothStep) and any(
+        f.smoothness is None or f.smoothness > step.smoothness * (1 + 1e-12) for f in objectives
+    ):
+        raise InvalidInput(
+            f"Expected a step size for the objectives' smoothness, got {step.smoothness}, less "
+            "than some objective has."
+        )
+    if isinstance(step, StronglyConvexStep):
+        if any(f.strong_convexity * (1 + 1e-12) < step.strong_convexity for f in objectives):
+            raise InvalidInput(
+                f"Expected strongly convex objectives, got {step.strong_convexity} for the step "
+                "size, more than some objective has."
+            )
+        ρ, _ = settings.schedule(1, settings.rounds)
+        t = np.arange(2, settings.rounds + 1)
+        if (ρ[1:] > t / (t - 1) * ρ[:-1] * (1 + 1e-12)).any():
+            raise InvalidInput("Expected a penalty growing at most like t (Assumption 2).")
 
 
 def bound(k: Constants, step_size: Schedule, gamma: float) -> float:
