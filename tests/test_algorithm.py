@@ -12,6 +12,8 @@ import tacit
 from tacit.agent import Agent, Broadcast, Reply, agent_key
 from tacit.algorithm import (
     Holders,
+    Local,
+    Round,
     Rule,
     local_round,
     local_update,
@@ -23,8 +25,8 @@ NOISELESS = Rule(1, "objective", tacit.Noiseless(), "certified", False)
 
 
 def update(f, W, z, w, λ, ρ, η, coupled, rule=NOISELESS, sensitivity=0.0, seed=0):
-    key = jax.random.key(seed)
-    return local_update(z, w, λ, ρ, η, coupled, f, W, sensitivity, key, 1, 0, rule)[0]
+    local = Local(f, W, coupled, sensitivity, jax.random.key(seed))
+    return local_update(z, 0, Round(1, w, λ, ρ, η), local, rule)[0]
 
 
 def key_of(seed, t=1, e=0):
@@ -250,11 +252,12 @@ def test_local_round_averages_and_returns_the_last_point(objective, rng):
     W = set_of("ball", f.dimension)
     rule = Rule(3, "objective", tacit.Noiseless(), "certified", False)
     z = w = λ = jnp.zeros(f.dimension)
-    args = (1.0, 0.3, jnp.ones(f.dimension), f, W, 0.0, jax.random.key(0))
-    last, average, noise = local_round(z, w, λ, *args, 1, rule)
+    local = Local(f, W, jnp.ones(f.dimension), 0.0, jax.random.key(0))
+    now = Round(1, w, λ, 1.0, 0.3)
+    last, average, noise = local_round(z, now, local, rule)
     points = []
     for e in range(3):
-        z, _ = local_update(z, w, λ, *args, 1, e, rule)
+        z, _ = local_update(z, e, now, local, rule)
         points.append(z)
     np.testing.assert_allclose(last, points[-1], atol=1e-14)
     np.testing.assert_allclose(average, np.mean(points, axis=0), atol=1e-14)

@@ -10,10 +10,10 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree", "polish"],
-    ["sets"],
+    ["errors", "pytree", "polish", "projections"],
+    ["sets", "coneprogram"],
     ["conic", "objectives"],
-    ["persample", "residual"],
+    ["persample", "residual", "losses", "cvxpyset"],
     ["mechanisms", "schedules", "problem"],
     ["accounting", "algorithm"],
     ["settings"],

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import tacit  # noqa: F401  (switches JAX to float64)
-from tacit import conic
-from tacit.conic import Cone, ConeSet, Conic, Polyhedron, from_cvxpy
+from tacit import coneprogram
+from tacit.conic import Cone, ConeSet, Conic, Polyhedron
+from tacit.cvxpyset import from_cvxpy
 from tacit.errors import InvalidInput, InvalidSet, SolverFailure
 from tacit.sets import Ball, HalfSpace, Simplex
 
@@ -300,7 +301,7 @@ def test_cvxpy_domains_count_in_the_violation():
 
 def failing(feasible_set, monkeypatch, statuses, polished=0):
     """Make the solver of a set report the given statuses, one per solve."""
-    setups, set_up = [], conic._Program._set_up
+    setups, set_up = [], coneprogram.Program._set_up
 
     class Reporting:
         def __init__(self, solver):
@@ -325,8 +326,8 @@ def failing(feasible_set, monkeypatch, statuses, polished=0):
         return Reporting(set_up(program, data, **options))
 
     feasible_set._nearest._solver = None
-    monkeypatch.setattr(conic._Program, "_set_up", reporting_set_up)
-    monkeypatch.setattr(conic, "POLISHED", polished)
+    monkeypatch.setattr(coneprogram.Program, "_set_up", reporting_set_up)
+    monkeypatch.setattr(coneprogram, "POLISHED", polished)
     return setups
 
 

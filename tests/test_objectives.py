@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidInput
-from tacit.objectives import (
+from tacit.losses import (
     Hinge,
     Huber,
     LeastSquares,
     LogisticRegression,
-    Objective,
     Quantile,
     SoftmaxRegression,
 )
+from tacit.objectives import Objective
 from tacit.persample import PerSample
 from tacit.residual import Residual
 from tacit.sets import Ball, Box

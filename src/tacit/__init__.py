@@ -16,7 +16,8 @@ import jax
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
-from tacit.conic import Cone, ConeSet, Conic, Polyhedron, from_cvxpy  # noqa: E402
+from tacit.conic import Cone, ConeSet, Conic, Polyhedron  # noqa: E402
+from tacit.cvxpyset import from_cvxpy  # noqa: E402
 from tacit.errors import (  # noqa: E402
     CorruptFile,
     InvalidInput,
@@ -25,16 +26,16 @@ from tacit.errors import (  # noqa: E402
     SolverFailure,
     TacitError,
 )
-from tacit.mechanisms import Gaussian, Laplace, Mechanism, Noiseless  # noqa: E402
-from tacit.objectives import (  # noqa: E402
+from tacit.losses import (  # noqa: E402
     Hinge,
     Huber,
     LeastSquares,
     LogisticRegression,
-    Objective,
     Quantile,
     SoftmaxRegression,
 )
+from tacit.mechanisms import Gaussian, Laplace, Mechanism, Noiseless  # noqa: E402
+from tacit.objectives import Objective  # noqa: E402
 from tacit.persample import PerSample  # noqa: E402
 from tacit.problem import LocalProblem, Problem  # noqa: E402
 from tacit.residual import Residual  # noqa: E402

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit.algorithm import dual_step, local_round
+from tacit.algorithm import Local, Round, dual_step, local_round
 from tacit.errors import InvalidInput, Refused, SolverFailure
 from tacit.mechanisms import Noiseless
 from tacit.problem import LocalProblem
@@ -86,6 +86,13 @@ def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
     return Δ
 
 
+def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any) -> Local:
+    """What this agent brings to every round, computing in ``dtype``."""
+    Δ = dtype.type(certified_sensitivity(problem, settings))
+    coupled = problem.coupled.astype(dtype)
+    return Local(problem.objective, problem.feasible_set, coupled, Δ, key)
+
+
 class Agent:
     """One party of a run, with its data, its dual and its last local point.
 
@@ -103,11 +110,11 @@ class Agent:
         size: int,
     ) -> None:
         self.problem, self.name, self.settings, self.run = problem, name, settings, run
-        self._key, self._size = key, size
+        self._size = size
         self._coupling = np.asarray(problem.coupling)
         self._held = np.flatnonzero(self._coupling >= 0)
         self._coupled = problem.coupled
-        self._sensitivity = certified_sensitivity(problem, settings)
+        self._local = local_side(problem, settings, key, problem.dtype)
         self._rule = settings.rule(problem.feasible_set.separable)
         self._round = (
             jax.jit(local_round, static_argnames="rule")
@@ -128,20 +135,8 @@ class Agent:
         ρ, η = dtype.type(ρ), dtype.type(η)
         local_w = (w[self._coupling] * self._coupled).astype(dtype)
         try:
-            point, average, noise = self._round(
-                self.point,
-                local_w,
-                self.dual,
-                ρ,
-                η,
-                self._coupled,
-                self.problem.objective,
-                self.problem.feasible_set,
-                self._sensitivity,
-                self._key,
-                t,
-                rule=self._rule,
-            )
+            now = Round(t, local_w, self.dual, ρ, η)
+            point, average, noise = self._round(self.point, now, self._local, rule=self._rule)
         except SolverFailure as failure:
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."

@@ -36,6 +36,26 @@ class Rule(NamedTuple):
     separable: bool  # whether the agent's set is
 
 
+class Local(NamedTuple):
+    """What one agent brings to every round. Stacked along a first axis for a batch of agents."""
+
+    f: Objective  # private
+    W: FeasibleSet | None  # None only where no projection is asked for
+    coupled: Array  # 1 on coupled coordinates, 0 on private ones
+    Δ: Array  # certified sensitivity of what receives the noise
+    key: Array  # of this agent in this run
+
+
+class Round(NamedTuple):
+    """What is public in round t, in the agent's own coordinates (0 on private ones)."""
+
+    t: Array
+    w: Array
+    λ: Array
+    ρ: Array
+    η: Array
+
+
 class Holders(NamedTuple):
     """Who holds each global coordinate: positions in the concatenated local vectors."""
 
@@ -90,15 +110,13 @@ def output_noise_shape(c: Array, separable: bool, norm: int) -> Array:
     return shape if norm == 2 else shape * np.sqrt(c.shape[-1])
 
 
-def draw(
-    key: Array, t: Array, e: Array, z: Array, c: Array, f: Objective, Δ: Array, rule: Rule
-) -> Array:
+def draw(z: Array, c: Array, e: Array, t: Array, local: Local, rule: Rule) -> Array:
     """The noise ξ^{t,e} of one update: on the statistic of f (objective) or on the output z.
 
-    ``key`` belongs to one agent of one run; every (t, e) has its own key derived from it.
+    Every update (t, e) of an agent has its own key, derived from the agent's.
     """
-    key = jax.random.fold_in(jax.random.fold_in(key, t), e)
-    norm = rule.mechanism.norm
+    key = jax.random.fold_in(jax.random.fold_in(local.key, t), e)
+    f, Δ, norm = local.f, local.Δ, rule.mechanism.norm
     if rule.perturbation == "objective":
         if rule.calibration == "paper":
             Δ = f.paper_sensitivity(z, norm)
@@ -111,34 +129,26 @@ def draw(
 
 
 def proximal_target(
-    z: Array, w: Array, λ: Array, ρ: Array, η: Array, coupled: Array, f: Objective, ξ: Array | None
-) -> tuple[Array, Array]:
-    """The point v and weights c for which the local update is Proj_W^c(v).
+    z: Array, e: Array, now: Round, local: Local, rule: Rule
+) -> tuple[Array, Array, Array, Array]:
+    """The point v and weights c for which the local update is Proj_W^c(v); also ξ and Σ_i|ξ_i|.
 
     Completing the square in eq. (DPADMM-2-Prox), with the noise on the statistic φ of f:
     v = (z/η + ρw + λ − f'(z) − ξ)/c, where f'(z) + ξ is read as lift(φ(z) + ξ).
     """
-    c = 1.0 / η + ρ * coupled
-    φ = f.statistic(z)
-    gradient = f.lift(φ if ξ is None else φ + ξ)
-    return (z / η + coupled * (ρ * w + λ) - gradient) / c, c
+    _, w, λ, ρ, η = now
+    c = 1.0 / η + ρ * local.coupled
+    ξ = draw(z, c, e, now.t, local, rule)
+    φ = local.f.statistic(z)
+    gradient = local.f.lift(φ + ξ if rule.perturbation == "objective" else φ)
+    v = (z / η + local.coupled * (ρ * w + λ) - gradient) / c
+    return v, c, ξ, abs(ξ).sum()
 
 
-def local_update(
-    z: Array,
-    w: Array,
-    λ: Array,
-    ρ: Array,
-    η: Array,
-    coupled: Array,
-    f: Objective,
-    W: FeasibleSet,
-    Δ: Array,
-    key: Array,
-    t: Array,
-    e: Array,
-    rule: Rule,
-) -> tuple[Array, Array]:
+_compiled_target = jax.jit(proximal_target, static_argnames="rule")
+
+
+def local_update(z: Array, e: Array, now: Round, local: Local, rule: Rule) -> tuple[Array, Array]:
     """Line 18: one noisy local update z^{t,e} → z^{t,e+1}; also returns Σ_i|ξ_i|.
 
     Guarantee: (objective) the result is a function of φ(z) + ξ, public quantities and earlier
@@ -146,8 +156,12 @@ def local_update(
     added to the result, which may leave W. (projected-output) The noisy result is projected back,
     which is post-processing. No claim covers anything else computed from the data.
     """
-    prepare = _prepare if W.closed_form else _prepare_compiled
-    v, c, ξ, magnitude = prepare(z, w, λ, ρ, η, coupled, f, Δ, key, t, e, rule)
+    W = local.W
+    assert W is not None
+    if W.closed_form:
+        v, c, ξ, magnitude = proximal_target(z, e, now, local, rule)
+    else:  # the projection runs a solver outside of JAX; all the rest is one compiled call
+        v, c, ξ, magnitude = _compiled_target(z, e, now, local._replace(W=None), rule)
     z = W.project(v, c)
     if rule.perturbation != "objective":
         z = z + ξ
@@ -156,54 +170,18 @@ def local_update(
     return z, magnitude
 
 
-def _prepare(
-    z: Array,
-    w: Array,
-    λ: Array,
-    ρ: Array,
-    η: Array,
-    coupled: Array,
-    f: Objective,
-    Δ: Array,
-    key: Array,
-    t: Array,
-    e: Array,
-    rule: Rule,
-) -> tuple[Array, Array, Array, Array]:
-    """All of an update but the projection, which a solver-backed set does outside of JAX."""
-    ξ = draw(key, t, e, z, 1.0 / η + ρ * coupled, f, Δ, rule)
-    on_objective = rule.perturbation == "objective"
-    v, c = proximal_target(z, w, λ, ρ, η, coupled, f, ξ if on_objective else None)
-    return v, c, ξ, abs(ξ).sum()
-
-
-_prepare_compiled = jax.jit(_prepare, static_argnames="rule")
-
-
-def local_round(
-    z: Array,
-    w: Array,
-    λ: Array,
-    ρ: Array,
-    η: Array,
-    coupled: Array,
-    f: Objective,
-    W: FeasibleSet,
-    Δ: Array,
-    key: Array,
-    t: Array,
-    rule: Rule,
-) -> tuple[Array, Array, Array]:
+def local_round(z: Array, now: Round, local: Local, rule: Rule) -> tuple[Array, Array, Array]:
     """Lines 16-20: E local updates. Returns z^{t,E+1}, the average z^{t+1} to release, and Σ|ξ|."""
 
     def update(carry: tuple[Array, Array, Array], e: Array) -> tuple[tuple[Array, ...], None]:
         z, total, noise = carry
-        z, magnitude = local_update(z, w, λ, ρ, η, coupled, f, W, Δ, key, t, e, rule)
+        z, magnitude = local_update(z, e, now, local, rule)
         return (z, total + z, noise + magnitude), None
 
+    assert local.W is not None
     E = rule.local_updates
     start = (z, np.zeros(z.shape, z.dtype), np.zeros((), z.dtype))
-    repeat: Callable[..., Any] = jax.lax.scan if W.closed_form else _repeat_on_host
+    repeat: Callable[..., Any] = jax.lax.scan if local.W.closed_form else _repeat_on_host
     (z, total, noise), _ = repeat(update, start, np.arange(E))
     return z, total / E, noise
 

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.accounting import rounded_up
 from tacit.conic import Polyhedron
 from tacit.errors import TacitError
-from tacit.objectives import LeastSquares, SoftmaxRegression
+from tacit.losses import LeastSquares, SoftmaxRegression
 from tacit.problem import LocalProblem, Problem
 from tacit.result import Result
 from tacit.sets import Box

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.agent import agent_key, certified_sensitivity
-from tacit.algorithm import Holders, Rule, dual_step, local_round, server_step
+from tacit.agent import agent_key, local_side
+from tacit.algorithm import Holders, Local, Round, Rule, dual_step, local_round, server_step
 from tacit.errors import InvalidInput
 from tacit.problem import LocalProblem, Problem
 from tacit.settings import Settings
@@ -31,12 +31,8 @@ MOST = 32  # saves a copy of the data and is faster. Up to this many, as each is
 class Bucket(NamedTuple):
     """Stacked agents: every leaf has a leading agent axis. A single agent may come without."""
 
-    objective: Any
-    feasible_set: Any
-    coupled: Array
-    coupling: Array  # −1 (private) points at the last coordinate; ``coupled`` masks it
-    sensitivity: Array
-    key: Array
+    local: Local
+    coupling: Array  # −1 (private) points at the last coordinate; ``local.coupled`` masks it
 
 
 class State(NamedTuple):
@@ -73,7 +69,7 @@ class Fleet:
 
     def start(self) -> State:
         point = tuple(
-            _each(lambda b: b.feasible_set.project(jnp.zeros_like(b.coupled)), b)
+            _each(lambda b: b.local.W.project(jnp.zeros_like(b.local.coupled)), b)
             for b in self.buckets
         )
         zero = tuple(jnp.zeros_like(z) for z in point)
@@ -159,35 +155,20 @@ def _stack(
     run: str,
     dtype: Any,
 ) -> Bucket:
-    problems = [p for _, p in agents]
-    if len(problems) == 1:
-        ((index, p),) = agents
-        return Bucket(
-            p.objective,
-            p.feasible_set,
-            coupled=jnp.asarray(p.coupled, dtype),
-            coupling=jnp.asarray(p.coupling),
-            sensitivity=jnp.asarray(certified_sensitivity(p, settings), dtype),
-            key=agent_key(root, run, index),
-        )
-    longest = max(p.objective.sample_count for p in problems)
-    padded = [(p.objective.pad(longest), p.feasible_set) for p in problems]
+    sides = [local_side(p, settings, agent_key(root, run, i), dtype) for i, p in agents]
+    if len(agents) == 1:
+        return Bucket(sides[0], jnp.asarray(agents[0][1].coupling))
+    longest = max(side.f.sample_count for side in sides)
+    sides = [side._replace(f=side.f.pad(longest)) for side in sides]
     # compiled, so that stacking makes one copy of the data and no temporary ones
     stack = jax.jit(lambda *leaves: jnp.stack(leaves))
-    objective, feasible_set = jax.tree.map(stack, *padded)
-    return Bucket(
-        objective,
-        feasible_set,
-        coupled=jnp.asarray(np.stack([p.coupled for p in problems]), dtype),
-        coupling=jnp.asarray(np.stack([np.asarray(p.coupling) for p in problems])),
-        sensitivity=jnp.asarray([certified_sensitivity(p, settings) for p in problems], dtype),
-        key=jnp.stack([agent_key(root, run, i) for i, _ in agents]),
-    )
+    couplings = jnp.asarray(np.stack([np.asarray(p.coupling) for _, p in agents]))
+    return Bucket(jax.tree.map(stack, *sides), couplings)
 
 
 def _each(function: Callable[..., Any], bucket: Bucket, *state: Array) -> Any:
     """``function`` for every agent of a bucket; states and results have an agent axis."""
-    if bucket.coupled.ndim == 2:
+    if bucket.coupling.ndim == 2:
         return jax.vmap(function)(bucket, *state)
     return jax.tree.map(lambda x: x[None], function(bucket, *(part[0] for part in state)))
 
@@ -220,29 +201,12 @@ def _bucket_round(
     bucket: Bucket, t: Array, w: Array, ρ: Array, η: Array, rule: Rule, z: Array, λ: Array
 ) -> tuple[Array, Array, Array, Array, Array]:
     def one_agent(b: Bucket, z: Array, λ: Array) -> tuple[Array, Array, Array, Array, Array]:
-        local_w = w[b.coupling] * b.coupled
-        point, average, noise = local_round(
-            z,
-            local_w,
-            λ,
-            ρ,
-            η,
-            b.coupled,
-            b.objective,
-            b.feasible_set,
-            b.sensitivity,
-            b.key,
-            t,
-            rule,
-        )
-        shared = average * b.coupled
-        return (
-            point,
-            average,
-            dual_step(λ, ρ, local_w, shared),
-            ((local_w - shared) ** 2).sum(),
-            noise,
-        )
+        coupled = b.local.coupled
+        local_w = w[b.coupling] * coupled
+        point, average, noise = local_round(z, Round(t, local_w, λ, ρ, η), b.local, rule)
+        shared = average * coupled
+        dual = dual_step(λ, ρ, local_w, shared)
+        return point, average, dual, ((local_w - shared) ** 2).sum(), noise
 
     point, average, dual, square, noise = _each(one_agent, bucket, z, λ)
     return point, average, dual, square.sum(), noise.sum()
@@ -251,7 +215,8 @@ def _bucket_round(
 @jax.jit
 def _evaluate(buckets: tuple[Bucket, ...], average: tuple[Array, ...]) -> tuple[Array, Array]:
     def one_agent(b: Bucket, z: Array) -> tuple[Array, Array]:
-        return b.objective.value(z), b.feasible_set.violation(z)
+        assert b.local.W is not None
+        return b.local.f.value(z), b.local.W.violation(z)
 
     pairs = [_each(one_agent, b, z) for b, z in zip(buckets, average, strict=True)]
     values, violations = zip(*pairs, strict=True)

@@ -18,19 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from tacit import conic, mechanisms, objectives, residual, sets
+from tacit import conic, losses, mechanisms, objectives, residual, sets
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.problem import LocalProblem, Problem
 from tacit.schedules import penalty_from, step_size_from
 from tacit.settings import Settings
 
 OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
-    "least-squares": objectives.LeastSquares,
-    "softmax": objectives.SoftmaxRegression,
-    "logistic": objectives.LogisticRegression,
-    "huber": objectives.Huber,
-    "hinge": objectives.Hinge,
-    "quantile": objectives.Quantile,
+    "least-squares": losses.LeastSquares,
+    "softmax": losses.SoftmaxRegression,
+    "logistic": losses.LogisticRegression,
+    "huber": losses.Huber,
+    "hinge": losses.Hinge,
+    "quantile": losses.Quantile,
     "residual": residual.Residual,
 }
 PRIVATE = {"features", "targets", "labels", "matrix", "data"}  # what a data file may hold

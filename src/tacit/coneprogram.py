@@ -1,0 +1,145 @@
+"""One small cone program, set up once and solved many times by Clarabel with changed numbers."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.errors import SolverFailure
+from tacit.polish import polish
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+Blocks = tuple[tuple[str, int], ...]
+
+ACCURACY = 1e-9  # asked of the solver
+POLISHED = 150  # rows and columns up to which Newton steps sharpen an answer
+ACCEPTED = 1e-7  # largest violation of an answer that the solver calls almost solved
+
+
+class Program:
+    """min ½x'Px + q'x subject to b − Ax in K, where P, q and b change in place.
+
+    One solver serves all calls and one call at a time. It is not pickled but set up again.
+    """
+
+    def __init__(self, P: Any, A: Any, b: Vector, cones: Blocks, q: Vector | None = None) -> None:
+        self._P, self._A, self._cones = P, A, cones
+        self._data = {"P": P.data, "q": np.zeros(P.shape[0]) if q is None else q, "b": b}
+        self._solver: Any = None
+        self.lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_solver", "lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _solver=None, lock=threading.Lock())
+
+    def minimise(self, or_else: str = "", **changes: Vector) -> tuple[str, Vector, Vector]:
+        """The status "Solved", or the other one that is allowed, the point x and its dual."""
+        data = self._data | changes
+        with self.lock:
+            # Set up with the first numbers, whichever come next: answers do not depend on history.
+            self._solver = self._solver or self._set_up(self._data)
+            self._solver.update(**changes)
+            solution = self._solver.solve()
+            x, status = self._judge(solution, data)
+            if status not in ("Solved", or_else):
+                solution = self._set_up(data, again=True).solve()
+                x, status = self._judge(solution, data)
+        if status not in ("Solved", or_else):
+            raise SolverFailure(f"Expected a solved cone program, got {status}.")
+        return status, x, np.asarray(solution.z)
+
+    def _judge(self, solution: Any, data: dict[str, Vector]) -> tuple[Vector, str]:
+        """The point, polished where that pays, and the status it deserves."""
+        status, x = str(solution.status), np.asarray(solution.x)
+        if "Infeasible" in status or not np.isfinite(x).all():
+            return x, status
+        if sum(self._A.shape) <= POLISHED:
+            P = self._dense_P(data["P"])
+            # A point that is barely outside has a dual near 0, where interior-point methods get
+            # stuck: Newton's method then starts at the point itself.
+            nearby = np.divide(-data["q"], P, out=x.copy(), where=P > 0)
+            starts = [(x, np.asarray(solution.z))]
+            if status != "Solved":
+                starts.append((nearby, np.zeros(len(data["b"]))))
+            for start, dual in starts:
+                better, residual = polish(
+                    P, data["q"], self._dense, data["b"], self._cones, start, dual
+                )
+                if residual <= ACCURACY and self._broken(better, data["b"]) <= ACCURACY:
+                    return better, "Solved"
+        if status == "AlmostSolved" and self._broken(x, data["b"]) <= ACCEPTED:
+            status = "Solved"
+        return x, status
+
+    def _broken(self, x: Vector, b: Vector) -> float:
+        return broken(b - self._A @ x, self._cones)
+
+    @cached_property
+    def _dense(self) -> Vector:
+        dense: Vector = self._A.toarray()
+        return dense
+
+    def _dense_P(self, values: Vector) -> Vector:
+        """The diagonal of P, zero on auxiliary variables."""
+        diagonal = np.zeros(self._P.shape[0])
+        diagonal[self._P.indices] = values
+        return diagonal
+
+    @property
+    def _curved(self) -> bool:
+        return any(kind == "soc" for kind, _ in self._cones)
+
+    def _set_up(self, data: dict[str, Vector], *, again: bool = False) -> Any:
+        import clarabel
+
+        kinds = {
+            "zero": clarabel.ZeroConeT,
+            "nonneg": clarabel.NonnegativeConeT,
+            "soc": clarabel.SecondOrderConeT,
+        }
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.presolve_enable = False  # presolve forbids changes in place
+        settings.max_threads = 1
+        settings.tol_feas = ACCURACY
+        settings.tol_gap_abs = settings.tol_gap_rel = 1e-10 if self._curved else 1e-12
+        settings.reduced_tol_feas = ACCEPTED
+        settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = ACCEPTED
+        if again:
+            settings.max_iter, settings.equilibrate_enable = 1000, False
+            settings.tol_feas = settings.tol_gap_abs = settings.tol_gap_rel = 1e-8
+        P = sp.csc_matrix((data["P"], self._P.indices, self._P.indptr), shape=self._P.shape)
+        cones = [kinds[kind](m) for kind, m in self._cones]
+        return clarabel.DefaultSolver(P, data["q"], self._A, data["b"], cones, settings)
+
+
+def row_scale(matrix: Any, cones: Blocks) -> Vector:
+    """One over the length of each row; the rows of a second-order cone share their largest."""
+    length = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    start = 0
+    for kind, m in cones:
+        if kind == "soc":
+            length[start : start + m] = length[start : start + m].max()
+        start += m
+    return 1 / np.where(length > 0, length, 1.0)
+
+
+def broken(slack: Vector, cones: Blocks) -> float:
+    """Largest distance of a row, or of the head of a second-order cone, from where it must be."""
+    worst, start = 0.0, 0
+    for kind, m in cones:
+        s = slack[start : start + m]
+        start += m
+        if kind == "zero":
+            worst = max(worst, float(np.abs(s).max()))
+        elif kind == "nonneg":
+            worst = max(worst, float(-s.min()))
+        else:
+            worst = max(worst, float(np.linalg.norm(s[1:]) - s[0]))
+    return worst
