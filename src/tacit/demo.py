@@ -99,7 +99,7 @@ def run_demo(folder: Path, solve: Callable[..., Result]) -> list[dict[str, Any]]
 
     problem = diabetes()
     label = "diabetes"
-    settings = Settings.for_budget(2.0, 1e-5, rounds=100)
+    settings = Settings.for_budget(2.0, 1e-5, rounds=20, local_updates=2)
     result = solve(label, problem, settings, seed=SEED)
     best = _optimum(
         problem,
