@@ -8,6 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 export MPLBACKEND := Agg
+export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: demo test bench docs lint clean
 
