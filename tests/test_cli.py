@@ -145,6 +145,7 @@ def test_solve_and_show(job, tmp_path):
     assert 1.998 <= document["summary"]["epsilon"] <= 2.0
     assert document["agents"] == ["north", "south"]
     result = tacit.Result.load(out)
+    assert document["solution"] == result.solution.tolist()
     assert list(result.trace["round"]) == list(range(2, 21, 2))
     assert not (out / "checkpoint.npz").exists()
     (out / "plot.png").unlink()
@@ -207,6 +208,9 @@ def test_resume_after_a_kill_gives_the_same_result(job, tmp_path):
         ("[privacy]", "[secrecy]", "secrecy"),
         ("seed = 3", "seed = -3", "seed=-3"),
         ("seed = 3", "seed = ", "TOML"),
+        ("matrix = [[1.0, 1.0]]", "matrix = [[1.0, 1.0], [1.0]]", "equal length"),
+        ("total_epsilon = 2.0\n", "", "total_epsilon"),
+        ("total_delta = 1e-5", 'mechanism = "none"', "no total_epsilon"),
         ("local_updates = 2", "penalty = 5", "penalty"),
         (
             "local_updates = 2",
@@ -331,3 +335,48 @@ def test_a_job_with_coupling_schedules_and_a_budget_per_update(tmp_path):
     assert document["privacy"]["epsilon"] == pytest.approx(6)  # 12 updates of 0.5, delta 0
     assert document["noise_source"] == "system entropy"
     assert "0.01" in document["privacy"]["statement"]
+
+
+def test_feature_columns_must_agree(job, tmp_path):
+    text = job.read_text().replace('data = "south.npz"', 'data = "south.csv"\ntarget = "y"')
+    job.write_text(text)
+    for header, words in (
+        ("b,y,a", "in this order"),
+        ("a,y,a", "one twice"),
+        ("1,y,2", "found numbers"),
+    ):
+        (tmp_path / "south.csv").write_text(f"{header}\n0.1,0.2,0.3\n")
+        done = run("solve", job, "--out", tmp_path / "r", check=False)
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+    (tmp_path / "south.csv").write_text("a,y,b\n0.1,0.2,0.3\n0.1,,0.3\n")
+    assert "line 3 of" in run("solve", job, "--out", tmp_path / "r", check=False).stderr
+
+
+def test_a_finished_result_is_not_overwritten(job, tmp_path):
+    out = tmp_path / "result"
+    run("solve", job, "--out", out)
+    before = (out / "arrays.npz").read_bytes()
+    done = run("solve", job, "--out", out, check=False)
+    assert done.returncode == 2 and "budget is spent" in done.stderr
+    assert (out / "arrays.npz").read_bytes() == before
+
+
+def test_an_interrupted_command_says_how_to_go_on(job, tmp_path):
+    job.write_text(job.read_text().replace("rounds = 20", "rounds = 3000"))
+    out = tmp_path / "r"
+    process = subprocess.Popen(
+        [TACIT, "solve", job, "--out", out], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.time() + 120
+    while time.time() < deadline and not (out / "checkpoint.npz").exists():
+        time.sleep(0.01)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and f"tacit solve --resume {out}" in errors
+
+
+def test_price_of_a_noise_multiplier_and_version():
+    totals = account("--noise-multiplier", 144.487, "--delta", 1e-5, "--updates", "1.5e3")
+    assert totals["exact"]["epsilon"] == pytest.approx(1.0, abs=1e-4)
+    assert run("--version").stdout.strip() == "tacit 0.1.0"

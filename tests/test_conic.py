@@ -493,3 +493,10 @@ def test_projections_stay_within_the_radius_that_sensitivities_use():
     for _ in range(50):
         p = feasible_set.project(10 ** rng.uniform(-6, 1) * rng.normal(size=2))
         assert np.abs(p).max() <= reach[0] and np.linalg.norm(p) <= reach[1]
+
+
+def test_one_constraint_needs_no_list_and_other_things_are_refused():
+    z = cp.Variable(2)
+    assert from_cvxpy(z, cp.norm(z) <= 1).dimension == 2
+    with pytest.raises(InvalidInput, match="CVXPY constraints"):
+        from_cvxpy(z, [True, cp.norm(z) <= 1])

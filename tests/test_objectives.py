@@ -674,3 +674,22 @@ def test_rounding_a_moved_target_is_covered():
         worst = max(worst, abs(difference[0] - difference[1]))
         assert worst <= pair[0].sensitivity(2, box)
     assert worst > beta  # float32 alone would break the bound beta
+
+
+@pytest.mark.parametrize(
+    ("loss", "size", "words"),
+    [
+        (lambda z, x: z * 1.0, 2, "one number"),
+        (lambda z, x: (x @ z) ** 2, 3, "failed"),
+        (lambda z: z.sum(), 2, "failed"),
+    ],
+)
+def test_a_loss_of_the_wrong_form_is_refused(loss, size, words):
+    with pytest.raises(InvalidInput, match=words):
+        PerSample(loss, np.ones((4, 2)), clip=1.0, size=size, normaliser=4.0)
+
+
+@pytest.mark.parametrize("features", [[[1j, 2.0]], [["1", "2"]]])
+def test_features_that_are_not_real_numbers_are_refused(features):
+    with pytest.raises(InvalidInput, match="to hold numbers"):
+        LeastSquares(features, [1.0], feature_norm=1.0, target_bound=1.0, normaliser=1.0)

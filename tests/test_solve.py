@@ -285,6 +285,15 @@ def test_float32_data_stay_float32(rng):
         (lambda: tacit.Settings.for_budget(1, 0, 5), "delta"),
         (lambda: tacit.Settings.for_budget(1, 1, 5), "delta"),
         (lambda: tacit.Settings.for_budget(1, 1e-5, 5, mechanism="cauchy"), "cauchy"),
+        (lambda: tacit.Settings(5, penalty="1"), "penalty"),
+        (lambda: tacit.Settings(5, step_size=-0.1), "step size=-0.1"),
+        (lambda: tacit.solve(problem_of("huber", "box"), {"rounds": 5}), "Settings"),
+        (lambda: tacit.solve(problem_of("huber", "box").agents[0], SETTINGS), "list of agents"),
+        (lambda: tacit.solve([1, 2], SETTINGS), "LocalProblem"),
+        (
+            lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, checkpoint="no/such/file"),
+            "existing folder",
+        ),
         (lambda: tacit.Problem([]), "at least one agent"),
         (lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, seed=-1), "seed=-1"),
         (lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, seed=1.5), "seed=1.5"),
@@ -326,6 +335,36 @@ def test_problems_refuse_gaps_and_equal_names():
         tacit.Problem([tacit.LocalProblem(**part, coupling=[0, 2, 3, -1])])
     with pytest.raises(tacit.InvalidInput, match="'a' twice"):
         tacit.Problem([tacit.LocalProblem(**part, name="a")] * 2)
+
+
+def test_numbers_stand_for_constant_schedules():
+    settings = tacit.Settings(5, penalty=2, step_size=0.1)
+    assert settings.penalty == tacit.ConstantPenalty(2)
+    assert settings.step_size == tacit.ConstantStep(0.1)
+
+
+def test_agents_must_fit_together():
+    four, five = (problem_of("huber", "box", dimension=d).agents[0].objective for d in (4, 5))
+    box = {d: tacit.Box(-1, 1, size=d) for d in (4, 5)}
+    with pytest.raises(tacit.InvalidInput, match="5 variables for 'agent 1'"):
+        tacit.Problem([tacit.LocalProblem(four, box[4]), tacit.LocalProblem(five, box[5])])
+    with pytest.raises(tacit.InvalidInput, match="none is held by two"):
+        tacit.Problem(
+            [
+                tacit.LocalProblem(four, box[4], [0, 1, -1, -1]),
+                tacit.LocalProblem(four, box[4], [-1, -1, 2, 3]),
+            ]
+        )
+    with pytest.raises(tacit.InvalidInput, match="every coupling is -1"):
+        tacit.Problem([tacit.LocalProblem(four, box[4], [-1] * 4)])
+    with pytest.raises(tacit.InvalidInput, match="an objective first"):
+        tacit.LocalProblem(box[4], four)
+
+
+def test_a_result_prints_as_one_line_without_private_numbers():
+    result = tacit.solve(problem_of("huber", "box"), SETTINGS, seed=0)
+    assert len(repr(result)) < 200 and "epsilon" in repr(result)
+    assert f"{result.trace['objective'][-1]:.6g}" not in repr(result)
 
 
 def test_paper_calibration_runs_and_is_labelled():

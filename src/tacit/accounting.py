@@ -61,9 +61,9 @@ class Guarantee:
 
 
 def rounded_up(value: float, digits: int = 5) -> str:
-    """A number as text that is never smaller than the number."""
+    """A number as text that is never smaller than the number (but for rounding at 1e-12)."""
     up = Context(prec=digits, rounding=ROUND_CEILING)
-    return f"{float(up.create_decimal(repr(float(value)))):.{digits}g}"
+    return f"{float(up.create_decimal(repr(float(value) * (1 - 1e-12)))):.{digits}g}"
 
 
 def basic(epsilon: float, delta: float, updates: int) -> Guarantee:

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tacit", description="Differentially private distributed convex optimisation."
     )
+    version = f"tacit {metadata.version('tacit')}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def add(name: str, command: Callable[..., int], summary: str, example: str) -> Any:
@@ -62,10 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     account.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
     account.add_argument("--epsilon", type=float, help="epsilon of one update")
-    account.add_argument("--delta", type=float, help="delta of one update (gaussian)")
+    account.add_argument(
+        "--delta", type=float, help="delta of one gaussian update, or at which to state the total"
+    )
     account.add_argument("--total-epsilon", type=float, help="epsilon of all updates together")
     account.add_argument("--total-delta", type=float, help="delta of all updates together")
-    account.add_argument("--updates", type=int, required=True, help="rounds times local updates")
+    account.add_argument("--noise-multiplier", type=float, help="noise in units of the sensitivity")
+    account.add_argument("--updates", type=_whole, required=True, help="rounds times local updates")
 
     solve = add(
         "solve",
@@ -94,8 +100,23 @@ def _account(options: argparse.Namespace) -> int:
     from tacit import accounting, mechanisms
 
     name, updates = options.mechanism, options.updates
-    if (options.total_epsilon is None) == (options.epsilon is None):
-        raise InvalidInput("Expected either --epsilon (of one update) or --total-epsilon.")
+    given = (options.total_epsilon, options.epsilon, options.noise_multiplier)
+    if sum(value is not None for value in given) != 1:
+        raise InvalidInput(
+            "Expected either --epsilon (of one update), --total-epsilon or --noise-multiplier."
+        )
+    if options.noise_multiplier is not None:
+        kind = {"gaussian": mechanisms.Gaussian, "laplace": mechanisms.Laplace}[name]
+        delta = options.delta if options.delta is not None else options.total_delta
+        if delta is None and name == "gaussian":
+            raise InvalidInput("Expected --delta for the gaussian mechanism.")
+        total = accounting.exact(kind(options.noise_multiplier), updates, delta or 0.0)
+        return _print_account(
+            options.json,
+            f"{updates} {name} updates of noise multiplier {options.noise_multiplier:g}",
+            {"mechanism": name, "updates": updates, "exact": _pair(total)},
+            [("exact", _words(total))],
+        )
     if options.total_epsilon is not None:
         if options.delta is not None:
             raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
@@ -137,21 +158,36 @@ def _account(options: argparse.Namespace) -> int:
             "paper": _pair(paper) if paper else None,
             "exact": _pair(exact),
         }
-        rows = [("basic composition", _words(basic))]
+        formula = "classical" if name == "gaussian" else "1/epsilon"
+        document["formula"] = formula
+        multiplier = f"noise multiplier ({formula} formula)"
+        rows = [(multiplier, f"{mechanism.noise_multiplier:.6g}")]
+        rows.append(("basic composition", _words(basic)))
         if name == "gaussian" and options.epsilon > 1:
             # the classical formula holds for epsilon <= 1 only (Section 4.2)
             document["basic_valid"] = False
-            rows = [("basic composition (not valid: epsilon > 1)", _words(basic))]
+            rows[1] = ("basic composition (not valid: epsilon > 1)", _words(basic))
         if paper:
             rows.append(("paper's theorem (understates)", _words(paper)))
         rows.append(("exact", _words(exact)))
         title = f"{updates} {name} updates, each epsilon {options.epsilon:g}"
         title += f", delta {options.delta:g}" if name == "gaussian" else ""
-    if options.json:
+    return _print_account(options.json, title, document, rows)
+
+
+def _print_account(as_json: bool, title: str, document: Any, rows: Sequence[Any]) -> int:
+    if as_json:
         print(json.dumps(document))
     else:
         _table(title, ("", ""), rows)
     return 0
+
+
+def _whole(text: str) -> int:
+    """A whole number, also written as 1e6."""
+    if float(text) != int(float(text)):
+        raise ValueError
+    return int(float(text))
 
 
 def _pair(total: Any) -> dict[str, float]:
@@ -166,7 +202,7 @@ def _solve(options: argparse.Namespace) -> int:
     from tacit.job import load_job
 
     if (options.job is None) == (options.resume is None):
-        raise InvalidInput("Expected a job file, or --resume DIR.")
+        raise InvalidInput("Expected either a job file or --resume DIR, one of the two.")
     if options.resume is not None:
         if options.out is not None:
             raise InvalidInput("Expected --resume without --out: the run goes on in its folder.")
@@ -183,6 +219,11 @@ def _solve(options: argparse.Namespace) -> int:
     else:
         job_file = Path(options.job)
         folder = Path(options.out) if options.out else Path(f"{job_file.stem}-result")
+        if (folder / "result.json").exists():
+            raise InvalidInput(
+                f"{folder} holds a result, whose budget is spent; choose another --out. Budgets of "
+                "several runs on the same data add up. Nothing was started."
+            )
         if (folder / "checkpoint.npz").exists():
             raise InvalidInput(
                 f"An interrupted run is in {folder}: go on with it (tacit solve --resume {folder}) "
@@ -193,15 +234,19 @@ def _solve(options: argparse.Namespace) -> int:
     (folder / "job.json").write_text(json.dumps({"job": str(job_file.resolve())}))
     if job_file.resolve() != (folder / "job.toml").resolve():
         shutil.copyfile(job_file, folder / "job.toml")
-    result = run_with_progress(
-        job_file.stem,
-        job.problem,
-        job.settings,
-        seed=job.seed,
-        run=str(job_file.stem),
-        evaluate_every=job.evaluate_every,
-        checkpoint=folder / "checkpoint.npz",
-    )
+    try:
+        result = run_with_progress(
+            job_file.stem,
+            job.problem,
+            job.settings,
+            seed=job.seed,
+            run=str(job_file.stem),
+            evaluate_every=job.evaluate_every,
+            checkpoint=folder / "checkpoint.npz",
+        )
+    except KeyboardInterrupt:
+        print(f"tacit: interrupted; go on with: tacit solve --resume {folder}", file=sys.stderr)
+        return 130
     result.save(folder)
     (folder / "checkpoint.npz").unlink()
     _print_result(result, folder, options.json)
@@ -270,7 +315,8 @@ def run_with_progress(label: str, problem: Any, settings: Any, **options: Any) -
 
 def _print_result(result: Any, folder: Path, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({**result.to_dict(), "folder": str(folder)}))
+        vectors = {"solution": result.solution.tolist(), "ergodic": result.ergodic.tolist()}
+        print(json.dumps({**result.to_dict(), **vectors, "folder": str(folder)}))
         return
     last = result.summary
     epsilon = "none (no noise)" if last["epsilon"] is None else rounded_up(last["epsilon"], 4)
@@ -278,7 +324,7 @@ def _print_result(result: Any, folder: Path, as_json: bool) -> None:
         f"{len(result.names)} agents, {last['round']} rounds",
         ("", ""),
         [
-            ("objective (private: do not publish)", f"{last['objective']:.6g}"),
+            ("objective at the agents' points (private)", f"{last['objective']:.6g}"),
             ("consensus residual", f"{last['residual']:.3g}"),
             ("largest violation", f"{last['violation']:.3g}"),
             ("total epsilon", epsilon),
@@ -286,6 +332,9 @@ def _print_result(result: Any, folder: Path, as_json: bool) -> None:
             ("noise from", result.to_dict()["noise_source"]),
         ],
     )
+    if result.solution.size <= 20:
+        print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
+        print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))
     print(result.privacy.words)
     print(f"files: {folder}")
 

@@ -26,7 +26,12 @@ def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
         raise InvalidInput(
             f"Expected CVXPY to be installed: pip install 'tacit[cvxpy]'. {NOT_DONE}"
         ) from None
+    if isinstance(constraints, cp.Constraint):
+        constraints = [constraints]
     constraints = list(constraints)
+    for constraint in constraints:
+        if not isinstance(constraint, cp.Constraint):
+            raise InvalidInput(f"Expected CVXPY constraints, got {constraint!r}. {NOT_DONE}")
     if not isinstance(variable, cp.Variable) or variable.ndim != 1:
         raise InvalidInput(f"Expected a cvxpy.Variable with one axis, got {variable!r}. {NOT_DONE}")
     given = [name for name, value in variable.attributes.items() if value not in (None, False)]

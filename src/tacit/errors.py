@@ -85,6 +85,8 @@ def array(
     """
     try:
         result = np.asarray(value)
+        if result.dtype.kind not in "biuf" and result.size:
+            raise TypeError(f"they are of type {result.dtype}")
         if dtype is None:
             dtype = np.float32 if result.dtype == np.float32 else np.float64
         result = result.astype(dtype, copy=False)

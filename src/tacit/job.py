@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tacit import conic, losses, mechanisms, objectives, residual, sets
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, count
 from tacit.problem import LocalProblem, Problem
 from tacit.schedules import penalty_from, step_size_from
 from tacit.settings import Settings
@@ -74,18 +74,35 @@ def load_job(path: str | Path) -> Job:
     agents = data.get("agents")
     if not isinstance(agents, list) or not agents:
         raise InvalidInput(f"Expected at least one [[agents]] in {path}, found none.")
-    problem = Problem(_agent(i, entry, data, path.parent) for i, entry in enumerate(agents))
+    columns: dict[str, list[str]] = {}
+    problem = Problem(
+        _agent(i, entry, data, path.parent, columns) for i, entry in enumerate(agents)
+    )
     seed = data.get("seed")
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
+        raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
+    count("evaluate_every", data.get("evaluate_every", 1))
     return Job(problem, _settings(data), seed, data.get("evaluate_every", 1), path)
 
 
-def _agent(index: int, entry: Any, job: dict[str, Any], folder: Path) -> LocalProblem:
+def _agent(
+    index: int, entry: Any, job: dict[str, Any], folder: Path, columns: dict[str, list[str]]
+) -> LocalProblem:
     known = {"name", "data", "target", "coupling", "objective", "set"}
     _refuse_unknown(entry, known, "[[agents]]")
     name = entry.get("name", f"agent {index + 1}")
     if not isinstance(name, str) or not isinstance(entry.get("data"), str):
         raise InvalidInput(f"Expected a name and a data file as text for agent {name!r}.")
     arrays = _read(folder / entry["data"], entry.get("target", "target"))
+    header = arrays.pop("columns", None)
+    if header is not None and "coupling" not in entry:
+        other = next(iter(columns.items()), (name, header))
+        if header != other[1]:
+            raise InvalidInput(
+                f"Expected the feature columns of agent {other[0]!r} ({', '.join(other[1])}) in "
+                f"this order, got {', '.join(header)} for agent {name!r}."
+            )
+        columns[name] = header
     if unknown := sorted(set(arrays) - PRIVATE):
         raise InvalidInput(
             f"Expected only {', '.join(sorted(PRIVATE))} in {entry['data']}; got "
@@ -116,6 +133,14 @@ def _build(
     if not isinstance(kind, str) or kind not in kinds:
         options = ", ".join(sorted(kinds))
         raise InvalidInput(f"Expected [{section}] kind to be one of {options}; got {kind!r}.")
+    for name, value in arguments.items():
+        if isinstance(value, list):
+            try:
+                np.asarray(value, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise InvalidInput(
+                    f"Expected numbers in rows of equal length for {name} in [{section}]."
+                ) from None
     accepted = inspect.signature(kinds[kind]).parameters
     arguments = {k: v for k, v in supplied.items() if k in accepted} | arguments
     required = {k for k, p in accepted.items() if p.default is inspect.Parameter.empty}
@@ -145,18 +170,20 @@ def _settings(job: dict[str, Any]) -> Settings:
         if key in privacy:
             others[key] = privacy.pop(key)
     name = privacy.pop("mechanism", "gaussian")
+    if name == "none":
+        if "total_epsilon" in job["privacy"]:
+            raise InvalidInput('Expected no total_epsilon beside mechanism = "none" in [privacy].')
+        _refuse_unknown(privacy, set(), "[privacy] without noise")
+        return Settings(mechanism=mechanisms.Noiseless(), **others)
     if "total_epsilon" in privacy:
         _refuse_unknown(privacy, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
         if name == "gaussian" and "total_delta" not in privacy:
             raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
         delta = privacy.get("total_delta", 0.0)
         return Settings.for_budget(privacy["total_epsilon"], delta, mechanism=name, **others)
-    if name == "none":
-        _refuse_unknown(privacy, set(), "[privacy] without noise")
-        return Settings(mechanism=mechanisms.Noiseless(), **others)
-    _refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
     if "epsilon" not in privacy:
         raise InvalidInput("Expected total_epsilon, or epsilon of one update, in [privacy].")
+    _refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
     mechanism = mechanisms.per_update(
         name, privacy["epsilon"], privacy.get("delta"), others.get("calibration", "certified")
     )
@@ -171,17 +198,7 @@ def _read(path: Path, target: str | None) -> dict[str, Any]:
             with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
                 return {name: data[name] for name in data.files}
         if path.suffix == ".csv" and target is not None:
-            with open(path, newline="") as file:
-                header, *rows = list(csv.reader(file))
-            table = np.array([[float(cell) for cell in row] for row in rows])
-            if target not in header:
-                raise InvalidInput(
-                    f"Expected a column {target!r} in {path}, found {', '.join(header)}."
-                )
-            column = header.index(target)
-            answers = table[:, column]
-            features = np.delete(table, column, axis=1)
-            return {"features": features, "targets": answers, "labels": answers}
+            return _read_csv(path, target)
     except InvalidInput:
         raise
     except OSError as error:
@@ -198,3 +215,39 @@ def _refuse_unknown(data: Any, known: set[str], where: str) -> None:
     if unknown := sorted(set(data) - known):
         options = ", ".join(sorted(known)) or "nothing more"
         raise InvalidInput(f"Expected only {options} in {where}; got {', '.join(unknown)}.")
+
+
+def _read_csv(path: Path, target: str) -> dict[str, Any]:
+    """Features, targets and feature columns. Errors name a line, never what is in it."""
+    with open(path, newline="") as file:
+        rows = [row for row in csv.reader(file) if row]
+    if len(rows) < 2:
+        raise InvalidInput(f"Expected a header and at least one record in {path}.")
+    header = [cell.strip() for cell in rows[0]]
+    if any(_number(cell) is not None for cell in header):
+        raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
+    if len(set(header)) != len(header):
+        raise InvalidInput(f"Expected different column names in {path}, got one twice.")
+    if target not in header:
+        raise InvalidInput(f"Expected a column {target!r} in {path}, found {', '.join(header)}.")
+    table = np.empty((len(rows) - 1, len(header)))
+    for line, row in enumerate(rows[1:], start=2):
+        numbers = [_number(cell) for cell in row]
+        if len(row) != len(header) or None in numbers:
+            raise CorruptFile(f"Expected {len(header)} numbers in line {line} of {path}.")
+        table[line - 2] = numbers
+    column = header.index(target)
+    answers = table[:, column]
+    return {
+        "features": np.delete(table, column, axis=1),
+        "targets": answers,
+        "labels": answers,
+        "columns": header[:column] + header[column + 1 :],
+    }
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None

@@ -62,6 +62,21 @@ class PerSample(Records):
             clip=positive("clip", self.clip),
             smoothness=optional_positive("smoothness", self.smoothness),
         )
+        self._check_loss()
+
+    def _check_loss(self) -> None:
+        """The loss must turn a vector of ``size`` numbers and one record into one number."""
+        record = jax.tree.map(lambda leaf: leaf[0], self.data)
+        try:
+            shape = jax.eval_shape(self.loss, jnp.zeros(self.size), record).shape
+        except Exception as error:
+            first_line = str(error).split("\n")[0]
+            raise InvalidInput(
+                f"Expected loss(z, record) to accept {self.size} numbers and one record; it "
+                f"failed: {first_line} {NOT_DONE}"
+            ) from error
+        if shape != ():
+            raise InvalidInput(f"Expected one number from loss, got shape {shape}. {NOT_DONE}")
 
     @property
     def dimension(self) -> int:

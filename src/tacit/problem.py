@@ -33,8 +33,15 @@ class LocalProblem:
     feasible_set: FeasibleSet
     coupling: Sequence[int] | Vector | None = None
     name: str = ""
+    holds_everything: bool = field(init=False)  # no coupling was given: all of the global vector
 
     def __post_init__(self) -> None:
+        if not isinstance(self.objective, Objective):
+            raise InvalidInput(f"Expected an objective first, got {type(self.objective).__name__}.")
+        if not isinstance(self.feasible_set, FeasibleSet):
+            raise InvalidInput(
+                f"Expected a feasible set second, got {type(self.feasible_set).__name__}."
+            )
         n = self.objective.dimension
         if self.feasible_set.dimension != n:
             raise InvalidInput(
@@ -46,6 +53,7 @@ class LocalProblem:
                 f"Expected a bounded feasible set for agent {self.name!r}, got an unbounded "
                 f"{type(self.feasible_set).__name__}. Add bounds; nothing was solved."
             )
+        object.__setattr__(self, "holds_everything", self.coupling is None)
         coupling = np.arange(n) if self.coupling is None else np.asarray(self.coupling)
         if coupling.shape != (n,) or not np.issubdtype(coupling.dtype, np.integer):
             raise InvalidInput(
@@ -87,9 +95,15 @@ class Problem:
     names: tuple[str, ...] = field(init=False)
 
     def __init__(self, agents: Iterable[LocalProblem]) -> None:
-        agents = tuple(agents)
+        try:
+            agents = tuple(agents)
+        except TypeError:
+            raise InvalidInput(f"Expected a list of agents, got {agents!r}.") from None
         if not agents:
             raise InvalidInput("Expected at least one agent, got none.")
+        for agent in agents:
+            if not isinstance(agent, LocalProblem):
+                raise InvalidInput(f"Expected LocalProblem objects as agents, got {agent!r}.")
         names = tuple(a.name or f"agent {i + 1}" for i, a in enumerate(agents))
         if len(set(names)) != len(names):
             twice = next(n for n in names if names.count(n) > 1)
@@ -105,6 +119,20 @@ class Problem:
             raise InvalidInput(
                 f"Expected every global coordinate to be held by an agent; nobody holds {missing}."
             )
+
+        self._check_sharing()
+
+    def _check_sharing(self) -> None:
+        for name, agent in zip(self.names, self.agents, strict=True):
+            if agent.holds_everything and agent.dimension != self.size:
+                raise InvalidInput(
+                    f"Expected {self.size} variables for {name!r}, as others have, got "
+                    f"{agent.dimension}. Give couplings where agents hold different variables."
+                )
+        couplings = np.concatenate([np.asarray(a.coupling) for a in self.agents])
+        holders = np.bincount(couplings[couplings >= 0])
+        if len(self.agents) > 1 and holders.max() < 2:
+            raise InvalidInput("Expected agents that share a coordinate; none is held by two.")
 
     @cached_property
     def size(self) -> int:

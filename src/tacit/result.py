@@ -36,7 +36,7 @@ Vector = np.ndarray[Any, Any]
 TRACE = ("round", "objective", "residual", "noise", "violation")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The outcome of ``tacit.solve``.
 
@@ -60,6 +60,15 @@ class Result:
     names: tuple[str, ...]
     seed: int | None
     versions: dict[str, str]
+
+    def __repr__(self) -> str:
+        n, p = len(self.names), self.privacy
+        epsilon = "no noise" if np.isinf(p.epsilon) else f"epsilon <= {rounded_up(p.epsilon, 4)}"
+        label = "certified" if p.certified else "not certified"
+        return (
+            f"Result({n} agents, {self.settings.rounds} rounds, solution of size "
+            f"{self.solution.size}, {epsilon}, delta {p.delta:g}, {label})"
+        )
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tacit.mechanisms import Mechanism, Noiseless, mechanism_from
 from tacit.problem import Problem
 from tacit.schedules import (
     ConstantPenalty,
+    ConstantStep,
     NonsmoothStep,
     Schedule,
     SmoothStep,
@@ -38,10 +39,16 @@ class Settings:
     delta: float = 1e-6
     perturbation: Perturbation = "objective"
     calibration: Calibration = "certified"
-    penalty: Schedule | None = None
-    step_size: Schedule | None = None
+    penalty: Schedule | float | None = None  # a number stands for a constant
+    step_size: Schedule | float | None = None
 
     def __post_init__(self) -> None:
+        for name, constant in (("penalty", ConstantPenalty), ("step_size", ConstantStep)):
+            value = getattr(self, name)
+            if isinstance(value, int | float):
+                object.__setattr__(self, name, constant(value))
+            elif value is not None and not isinstance(value, Schedule):
+                raise InvalidInput(f"Expected a schedule or a number as {name}, got {value!r}.")
         count("rounds", self.rounds)
         count("local_updates", self.local_updates)
         choice("perturbation", self.perturbation, get_args(Perturbation))
@@ -84,7 +91,7 @@ class Settings:
 
         smooth      η^t = 1/(L + κ√t),  κ = σ√(2En)/D    noiseless: 1/L
         nonsmooth   η^t = D/√(2E(G² + nσ²)) / √t
-        penalty     ρ = 0.3·L (smooth; by experiment) or G/D (nonsmooth)
+        penalty     ρ = 0.3/η^T (smooth; by experiment) or G/D (nonsmooth)
 
         with the largest L (smoothness) and G (gradient bound), the smallest diameter D and the
         largest noise nσ² = E‖ξ‖² over the agents. κ and the nonsmooth scale minimise the
@@ -102,7 +109,7 @@ class Settings:
             L = max(known)
             growth = noise * math.sqrt(2 * E) / diameter if diameter > 0 else 0.0
             step: Schedule = SmoothStep(L, growth)
-            penalty = ConstantPenalty(0.3 * L)
+            penalty = ConstantPenalty(0.3 / step(self.rounds))
         else:
             diameter = diameter or 1.0  # a single point: any step will do
             step = NonsmoothStep(diameter / math.sqrt(2 * E * (gradient**2 + noise**2)))
@@ -142,7 +149,7 @@ class Settings:
 
     def schedule(self, first: int, last: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """ρ^t and η^t for the rounds first..last (both included)."""
-        assert self.penalty is not None and self.step_size is not None, "complete() comes first"
+        assert isinstance(self.penalty, Schedule) and isinstance(self.step_size, Schedule)
         rounds = range(first, last + 1)
         return (
             np.array([self.penalty(t) for t in rounds]),

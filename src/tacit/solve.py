@@ -24,6 +24,7 @@ from tacit.fleet import Fleet, State
 from tacit.privacy import privacy_statement
 from tacit.problem import LocalProblem, Problem, objective_value
 from tacit.result import TRACE, Result, versions
+from tacit.schedules import Schedule
 from tacit.settings import Settings
 
 Vector = np.ndarray[Any, Any]
@@ -84,7 +85,11 @@ def solve(
     """
     if not isinstance(problem, Problem):
         problem = Problem(problem)
+    if not isinstance(settings, Settings):
+        raise InvalidInput(f"Expected Settings, got {settings!r}.")
     count("evaluate_every", evaluate_every)
+    if checkpoint is not None and not Path(checkpoint).resolve().parent.is_dir():
+        raise InvalidInput(f"Expected an existing folder for the checkpoint {checkpoint}.")
     settings = settings.complete(problem)
     key, done, trace = _root_key(seed), 0, []
     state: dict[str, list[Vector]] = {}
@@ -157,7 +162,7 @@ def _root_key(seed: int | None) -> Vector:
 def _weights(settings: Settings, first: int, last: int) -> Vector:
     """How the ergodic average weighs rounds: equally, or by t (strongly convex theorem)."""
     rounds = np.arange(first, last + 1, dtype=np.float64)
-    assert settings.step_size is not None
+    assert isinstance(settings.step_size, Schedule)
     return rounds if settings.step_size.averaging == "linear" else np.ones_like(rounds)
 
 
