@@ -313,7 +313,7 @@ def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng)
         agents = [
             tacit.LocalProblem(objective_of("huber", rng), set_of(kind, 4), c) for c in couplings
         ]
-        settings = tacit.Settings(5, 2, mechanism, 1e-5, perturbation)
+        settings = tacit.Settings(5, 2, mechanism, 1e-5, perturbation, penalty=0.2, step_size=1.0)
         result = tacit.solve(agents, settings, seed=0)
         assert np.isfinite(result.solution).all()
         # output noise does not cover the error of a solver's projection
