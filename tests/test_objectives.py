@@ -693,3 +693,16 @@ def test_a_loss_of_the_wrong_form_is_refused(loss, size, words):
 def test_features_that_are_not_real_numbers_are_refused(features):
     with pytest.raises(InvalidInput, match="to hold numbers"):
         LeastSquares(features, [1.0], feature_norm=1.0, target_bound=1.0, normaliser=1.0)
+
+
+@pytest.mark.parametrize("records", [3, 3999, 4000, 4700, 6000])
+def test_sums_in_blocks_are_the_whole_sum(records):
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(records, 3)), rng.normal(size=6)
+    common = {"feature_norm": 9.0, "normaliser": 10.0, "record_bound": records}
+    softmax = SoftmaxRegression(X, rng.integers(0, 2, records), 2, **common)
+    np.testing.assert_allclose(softmax.gradient(z), jax.grad(softmax.value)(z), rtol=1e-10)
+    squares = LeastSquares(X, rng.uniform(-1, 1, records), target_bound=1.0, **common)
+    np.testing.assert_allclose(squares.gradient(z[:3]), jax.grad(squares.value)(z[:3]), rtol=1e-10)
+    padded = squares.pad(records + 700)
+    np.testing.assert_allclose(padded.gradient(z[:3]), squares.gradient(z[:3]), rtol=1e-10)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
 
 Array = Any  # NumPy or JAX arrays come in, JAX arrays go out
+BLOCK = 2000  # records of a block: about 6 MB for 784 float32 features
 RELATIONS = {"add-remove": "adding or removing one record", "replace": "replacing one record"}
 
 
@@ -225,9 +226,30 @@ class LinearModel(Records):
 
     def statistic(self, z: Array) -> Array:
         """f'(z) = X'·slopes/N + ridge·z. Padding needs no mask: its features are zero."""
-        slopes = self.slopes(self.scores(z)).astype(self.features.dtype)
-        total = jnp.matmul(self.features, slopes.T, precision="highest")
+        total = self._total(z)
         return (total.reshape(-1) / self.normaliser + self.ridge * z).astype(z.dtype)
+
+    def _total(self, z: Array) -> Array:
+        """Σ_i slope_i x_i. On a CPU in blocks, so that both products find the features in cache."""
+        records = self.features.shape[-1]
+        blocks = records // BLOCK if records >= 2 * BLOCK and _on_cpu() else 0
+
+        def part(start: Array | int, size: int) -> Array:
+            piece = jax.tree.map(
+                lambda leaf: (
+                    jax.lax.dynamic_slice_in_dim(leaf, start, size, axis=-1)
+                    if np.ndim(leaf) and leaf.shape[-1] == records
+                    else leaf
+                ),
+                self,
+            )
+            slopes = piece.slopes(piece.scores(z)).astype(self.features.dtype)
+            return jnp.matmul(piece.features, slopes.T, precision="highest")
+
+        total = part(blocks * BLOCK, records - blocks * BLOCK)
+        if not blocks:
+            return total
+        return jax.lax.fori_loop(0, blocks, lambda i, sum_: sum_ + part(i * BLOCK, BLOCK), total)
 
     def feature_bound(self, norm: int) -> float:
         """B or B₁: the largest norm of a row. ‖x‖₂ ≤ ‖x‖₁ ≤ √d‖x‖₂ may make either the other's."""
@@ -299,3 +321,7 @@ def _bounded_columns(rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | 
     below_one = 1 - 2 * np.finfo(rows.dtype).eps  # so that rounding keeps within the bound
     scale = np.where(excess > 1, below_one / np.maximum(excess, 1), 1).astype(rows.dtype)
     return jnp.asarray(np.multiply(rows.T, scale, order="C"))
+
+
+def _on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
