@@ -53,6 +53,9 @@ def test_python_blocks_run(page, folder, capsys):
     for line, code in blocks(page, "python"):
         # blank lines in front, so that a traceback names the line of the page
         exec(compile("\n" * line + code, str(page), "exec"), namespace)
+    assert any(getattr(v, "__name__", "").startswith("tacit") for v in namespace.values()) or any(
+        str(getattr(v, "__module__", "")).startswith("tacit") for v in namespace.values()
+    ), "the page's code uses tacit"
 
 
 @pytest.mark.parametrize("page", pages_with("console"), ids=lambda page: page.stem)
@@ -77,7 +80,7 @@ def test_commands_run_and_print_what_the_page_shows(page, folder, capsys):
 @pytest.mark.parametrize("page", pages_with("toml"), ids=lambda page: page.stem)
 def test_toml_blocks_parse(page):
     for _, block in blocks(page, "toml"):
-        tomllib.loads(block)
+        assert tomllib.loads(block), "a block that says something"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
