@@ -1,0 +1,280 @@
+"""Grids from MATPOWER files, from named cases, and from pandapower networks; all in per unit.
+
+Out-of-service elements and isolated buses (type 4) are left out, as MATPOWER does; what remains
+keeps the numbers it has in the file. Unlimited values are infinite: a thermal limit of 0, and
+angle limits of 0 on both sides or beyond a quarter turn.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import CorruptFile, InvalidInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Table = np.ndarray[Any, np.dtype[np.float64]]
+NAMED = ("case4gs", "case6ww", "case9", "case14", "case24_ieee_rts", "case30", "case39", "case57")
+NAMED += ("case118", "case300")  # of the package pypower
+COLUMNS = {"bus": (13, 17), "gen": (10, 25), "branch": (11, 21), "gencost": (5, None)}
+SECTION = r"^\s*mpc\.{}\s*="
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid in per unit. Tables are indexed by bus number and by row number in the file (from 1).
+
+    bus        p_demand, q_demand (private!), conductance, susceptance (shunt), v_min, v_max, area
+    line       from_bus, to_bus, r, x, b, tap, shift, limit, angle_min, angle_max (radians)
+    generator  bus, p_min, p_max, q_min, q_max, cost ($/h of p_g in per unit: (c_2, c_1, c_0), or
+               the corners (p, $/h) of a piecewise linear one)
+    """
+
+    name: str
+    base_mva: float
+    bus: pd.DataFrame
+    line: pd.DataFrame
+    generator: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return (
+            f"Grid({self.name}: {len(self.bus)} buses, {len(self.line)} lines, "
+            f"{len(self.generator)} generators, base {self.base_mva:g} MVA)"
+        )
+
+
+def load_case(source: Any) -> Grid:
+    """A grid from a MATPOWER ``.m`` file, a named case such as "case14", or a pandapower net."""
+    if isinstance(source, Grid):
+        return source
+    if isinstance(source, dict) and "branch" not in source and "bus" in source:
+        return _from_pandapower(source)
+    if isinstance(source, dict):
+        return _grid(str(source.get("name", "case")), source)
+    if not isinstance(source, str | Path):
+        raise InvalidInput(
+            f"Expected a MATPOWER file, a case name or a network, got {type(source).__name__}."
+        )
+    path = Path(source)
+    if path.suffix == ".m" or path.is_file():
+        return _grid(path.stem, _read(path))
+    if str(source) not in NAMED:
+        raise InvalidInput(
+            f"Expected a MATPOWER file (.m) or one of {', '.join(NAMED)}, got {str(source)!r}."
+        )
+    return _grid(str(source), getattr(_package(f"pypower.{source}"), str(source))())
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InvalidInput(
+            f"Expected the package {name.split('.')[0]}: pip install 'tacit[power]'."
+        ) from None
+
+
+def _from_pandapower(net: Any) -> Grid:
+    """Through pandapower's own conversion to a MATPOWER-like case."""
+    try:
+        from pandapower.converter import to_ppc
+    except ImportError:
+        raise InvalidInput(
+            "Expected pandapower to read its network: pip install pandapower."
+        ) from None
+    case = to_ppc(net, init="flat", calculate_voltage_angles=True, mode="opf")
+    return _grid(str(getattr(net, "name", "") or "pandapower"), case)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The tables of a MATPOWER file, parsed by matpowercaseframes."""
+    reader = _package("matpowercaseframes.reader")
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError:
+        raise CorruptFile(f"Expected a MATPOWER file in text, got other bytes in {path}.") from None
+    case: dict[str, Any] = {}
+    for table in (*COLUMNS, "baseMVA", "dcline"):
+        section = re.search(SECTION.format(table), text, re.MULTILINE)
+        if section is None:
+            if table != "dcline":
+                raise CorruptFile(f"Expected a table mpc.{table} in {path}, found none.")
+            continue
+        first = text[: section.start()].count("\n") + 1
+        end = re.search(r"^\s*mpc\.", text[section.end() :], re.MULTILINE)
+        part = text[section.start() : section.end() + end.start() if end else len(text)]
+        if "gencost" not in table and ("]" in part) != ("[" in part) or ";" not in part:
+            raise CorruptFile(
+                f"Expected mpc.{table} (line {first} of {path}) to end; the file is truncated."
+            )
+        rows = reader.parse_file(table, part.replace(",", " "))
+        if not rows:
+            raise CorruptFile(f"Expected rows in mpc.{table} (line {first} of {path}).")
+        case[table] = _table(table, rows, path, first)
+    case["baseMVA"] = float(case["baseMVA"][0, 0])
+    return case
+
+
+def _table(name: str, rows: list[list[Any]], path: Path, first: int) -> Table:
+    least, most = COLUMNS.get(name, (1, None))
+    width = len(rows[0])
+    for number, row in enumerate(rows, 1):
+        odd = next((x for x in row if not isinstance(x, int | float)), None)
+        if odd is not None:
+            what = f"a number, got {str(odd)!r}"
+        elif name == "gencost" and len(row) >= least:
+            continue
+        elif len(row) == width and least <= len(row) <= (most or width):
+            continue
+        else:
+            what = f"{width if width >= least else f'{least} or more'} columns, got {len(row)}"
+        raise CorruptFile(
+            f"Expected {what} in row {number} of mpc.{name} (from line {first} of {path})."
+        )
+    widest = max(len(row) for row in rows)
+    return np.array([[*row, *[0.0] * (widest - len(row))] for row in rows], dtype=np.float64)
+
+
+def _grid(name: str, case: dict[str, Any]) -> Grid:
+    import pandas as pd
+
+    base = float(case["baseMVA"])
+    if not base > 0:
+        raise CorruptFile(f"Expected baseMVA > 0 in {name}, got {base}.")
+    bus, gen, branch = (np.asarray(case[t], np.float64) for t in ("bus", "gen", "branch"))
+    if np.size(case.get("dcline", ())):
+        raise InvalidInput(f"Expected AC lines only, got a table mpc.dcline in {name}.")
+    for table, values in (("bus", bus), ("gen", gen), ("branch", branch)):
+        used = values[:, :13]
+        if np.isnan(used).any():
+            row = int(np.flatnonzero(np.isnan(used).any(axis=1))[0]) + 1
+            raise CorruptFile(f"Expected numbers in {table} row {row} of {name}, got NaN.")
+    number = bus[:, 0].astype(int)
+    if len(np.unique(number)) != len(number):
+        raise CorruptFile(f"Expected different bus numbers in {name}, got one twice.")
+    kept = bus[:, 1] != 4
+    for table, values, ends in (("gen", gen, (0,)), ("branch", branch, (0, 1))):
+        for end in ends:
+            unknown = ~np.isin(values[:, end].astype(int), number)
+            if unknown.any():
+                row = int(np.flatnonzero(unknown)[0])
+                raise CorruptFile(
+                    f"Expected known buses in {table} row {row + 1} of {name}, got bus "
+                    f"{values[row, end]:g}."
+                )
+    alive = number[kept]
+    on_line = (branch[:, 10] > 0) & np.isin(branch[:, :2].astype(int), alive).all(axis=1)
+    on_gen = (gen[:, 7] > 0) & np.isin(gen[:, 0].astype(int), alive)
+    b, g, r = bus[kept], gen[on_gen], branch[on_line]
+    buses = pd.DataFrame(
+        {
+            "p_demand": b[:, 2] / base,
+            "q_demand": b[:, 3] / base,
+            "conductance": b[:, 4] / base,
+            "susceptance": b[:, 5] / base,
+            "v_min": b[:, 12],
+            "v_max": b[:, 11],
+            "area": b[:, 6].astype(int),
+        },
+        index=pd.Index(alive, name="bus"),
+    )
+    low, high = _angles(r)
+    lines = pd.DataFrame(
+        {
+            "from_bus": r[:, 0].astype(int),
+            "to_bus": r[:, 1].astype(int),
+            "r": r[:, 2],
+            "x": r[:, 3],
+            "b": r[:, 4],
+            "tap": np.where(r[:, 8] == 0, 1.0, r[:, 8]),
+            "shift": np.deg2rad(r[:, 9]),
+            "limit": np.where(r[:, 5] == 0, np.inf, r[:, 5] / base),
+            "angle_min": low,
+            "angle_max": high,
+        },
+        index=pd.Index(np.flatnonzero(on_line) + 1, name="line"),
+    )
+    generators = pd.DataFrame(
+        {
+            "bus": g[:, 0].astype(int),
+            "p_min": g[:, 9] / base,
+            "p_max": g[:, 8] / base,
+            "q_min": g[:, 4] / base,
+            "q_max": g[:, 3] / base,
+        },
+        index=pd.Index(np.flatnonzero(on_gen) + 1, name="generator"),
+    )
+    generators["cost"] = _costs(name, case.get("gencost"), len(gen), base, generators.index)
+    grid = Grid(name, base, buses, lines, generators)
+    _check(grid)
+    return grid
+
+
+def _angles(branch: Table) -> tuple[Table, Table]:
+    if branch.shape[1] < 13:
+        return np.full(len(branch), -np.inf), np.full(len(branch), np.inf)
+    low, high = branch[:, 11], branch[:, 12]
+    none = (low == 0) & (high == 0)
+    low = np.where(none | (low <= -90), -np.inf, np.deg2rad(low))
+    return low, np.where(none | (high >= 90), np.inf, np.deg2rad(high))
+
+
+def _costs(name: str, gencost: Any, generators: int, base: float, kept: Any) -> list[Any]:
+    """Generation costs of power in per unit; zero where the case has none."""
+    if gencost is None or not np.size(gencost):
+        return [(0.0, 0.0, 0.0)] * len(kept)
+    table = np.asarray(gencost, np.float64)
+    if len(table) != generators:
+        raise InvalidInput(
+            f"Expected {generators} rows in gencost of {name}, one per generator (costs of "
+            f"reactive power are not supported), got {len(table)}."
+        )
+    costs: list[Any] = []
+    for row in (table[i - 1] for i in kept):
+        count, values = int(row[3]), row[4:]
+        if row[0] == 1 and count >= 2 and len(values) >= 2 * count:
+            corners = values[: 2 * count].reshape(count, 2)
+            costs.append(tuple((p / base, c) for p, c in corners.tolist()))
+        elif row[0] == 2 and 0 <= count <= len(values) and not values[: max(count - 3, 0)].any():
+            c = [0.0] * 3 + values[:count].tolist()
+            costs.append((c[-3] * base**2, c[-2] * base, c[-1]))
+        else:
+            raise InvalidInput(
+                f"Expected a quadratic or piecewise linear cost in gencost of {name}, got {row}."
+            )
+    return costs
+
+
+def _check(grid: Grid) -> None:
+    for table, low, high in (
+        (grid.bus, "v_min", "v_max"),
+        (grid.line, "angle_min", "angle_max"),
+        (grid.generator, "p_min", "p_max"),
+        (grid.generator, "q_min", "q_max"),
+    ):
+        wrong = table.index[table[low] > table[high]]
+        if table is not grid.line:
+            wrong = wrong.union(table.index[~np.isfinite(table[[low, high]]).all(axis=1)])
+        if len(wrong):
+            row = table.loc[wrong[0]]
+            raise InvalidInput(
+                f"Expected finite {low} <= {high} at {table.index.name} {wrong[0]} of {grid.name}, "
+                f"got {row[low]:g} and {row[high]:g}."
+            )
+    line = grid.line
+    short = line.index[(line["r"] == 0) & (line["x"] == 0) | (line["from_bus"] == line["to_bus"])]
+    if len(short):
+        raise InvalidInput(
+            f"Expected an impedance, and two different ends, of line {short[0]} of {grid.name}."
+        )
+    if (line["limit"] < 0).any() or (grid.bus["v_min"] < 0).any():
+        raise InvalidInput(f"Expected limits >= 0 of lines and voltages of {grid.name}.")
+    if not len(grid.bus) or not len(line):
+        raise InvalidInput(f"Expected buses and lines in service in {grid.name}, got none.")

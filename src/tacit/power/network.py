@@ -1,0 +1,234 @@
+"""The second-order cone relaxation of AC power flow (Appendix D), for a zone or a whole grid.
+
+With u_i = |V_i|², c_ij = Re V_i V_j*, s_ij = Im V_i V_j* in place of the paper's w^RR, w^II, w^RI
+(c = w^RR_ij + w^II_ij, s = w^RI_ji − w^RI_ij, u_i = w^RR_ii + w^II_ii): the same set, compact and
+smaller. The appendix prints w^RI_ji + w^RI_ij in its four flow equations; the right sign is minus.
+
+Demand is in none of these equations: the set is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.coneprogram import Program, row_scale
+from tacit.conic import Conic
+from tacit.errors import InvalidInput, SolverFailure
+from tacit.power.case import Grid
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+Pair = tuple[int, int]
+FLOWS = ("p_from", "q_from", "p_to", "q_to")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The equations of one zone, over x = (u, c, s, p_g, q_g).
+
+    ``image @ x`` is z = (p_from, q_from, p_to, q_to, c, s, u, p_g, q_g), the zone's variables.
+    ``constraints`` on x are rows, offsets and cones (``Conic``). ``balance @ z`` is the power that
+    leaves each own bus less what is generated there: first active, then reactive.
+    """
+
+    buses: list[int]  # own: N_z
+    extended: list[int]  # V_z
+    lines: list[int]  # L_z
+    pairs: list[Pair]  # of buses that a line of L_z joins
+    generators: list[int]
+    image: Any
+    balance: Any
+    constraints: tuple[Any, Vector, list[tuple[str, int]]]
+
+    @property
+    def names(self) -> list[tuple[str, Any]]:
+        """What each entry of z is: a quantity and the line, pair, bus or generator it is of."""
+        return [
+            *((quantity, line) for quantity in FLOWS for line in self.lines),
+            *((quantity, pair) for quantity in ("c", "s") for pair in self.pairs),
+            *(("u", bus) for bus in self.extended),
+            *((quantity, g) for quantity in ("p", "q") for g in self.generators),
+        ]
+
+    def feasible_set(self) -> Conic:
+        """F_z, with the balance as its slack."""
+        matrix, offset, cones = self.constraints
+        return Conic(matrix, offset, cones, image=self.image, slack=self.balance)
+
+
+def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
+    """The relaxation for the zone of these buses and the lines that touch it (Appendix D)."""
+    own = list(grid.bus.index) if buses is None else sorted(buses)
+    line = grid.line[grid.line["from_bus"].isin(own) | grid.line["to_bus"].isin(own)]
+    generator = grid.generator[grid.generator["bus"].isin(own)]
+    extended = sorted({*own, *line["from_bus"], *line["to_bus"]})
+    bus = grid.bus.loc[extended]
+    pair_of = [(min(ends), max(ends)) for ends in zip(line["from_bus"], line["to_bus"])]
+    pairs = sorted(set(pair_of))
+
+    # The variables, each a row of the identity; then those at the ends i, j of every line.
+    sizes = (len(extended), len(pairs), len(pairs), len(generator), len(generator))
+    unit = sp.identity(sum(sizes), format="csr")
+    u, c, s, p_g, q_g = (unit[k - n : k] for k, n in zip(np.cumsum(sizes), sizes))
+    i, j = (_positions(extended, line[end]) for end in ("from_bus", "to_bus"))
+    pair = _positions(pairs, pair_of)
+    turned = np.where(line["from_bus"] < line["to_bus"], 1.0, -1.0)  # s_ji = −s_ij
+    u_i, u_j, c_ij, s_ij = u[i], u[j], c[pair], _times(turned, s[pair])
+
+    # Power flow, eqs. (1)-(4): S_ij = (Y^ff)* u_i + (Y^ft)* (c_ij + i s_ij), S_ji likewise.
+    ff, ft, tf, tt = _admittance(line)
+    p_from = _times(ft.real, c_ij) + _times(ft.imag, s_ij) + _times(ff.real, u_i)
+    q_from = _times(ft.real, s_ij) - _times(ft.imag, c_ij) - _times(ff.imag, u_i)
+    p_to = _times(tf.real, c_ij) - _times(tf.imag, s_ij) + _times(tt.real, u_j)
+    q_to = -_times(tf.real, s_ij) - _times(tf.imag, c_ij) - _times(tt.imag, u_j)
+    z = (p_from, q_from, p_to, q_to, c, s, u, p_g, q_g)
+
+    # Power balance, eqs. (7), (8), without the demand.
+    leaves, arrives = _at(own, line["from_bus"]), _at(own, line["to_bus"])
+    shunt, made = _at(own, extended), _at(own, generator["bus"])
+    g_s, b_s = sp.diags(bus["conductance"].to_numpy()), sp.diags(bus["susceptance"].to_numpy())
+    active = (leaves, None, arrives, None, None, None, shunt @ g_s, -made, None)
+    reactive = (None, leaves, None, arrives, None, None, -shunt @ b_s, None, -made)
+    balance = sp.vstack([_row_of_blocks(coefficients, z) for coefficients in (active, reactive)])
+
+    # Limits of voltages and generators, eqs. (9), (10), and of angle differences, eq. (6).
+    within = sp.vstack([u, p_g, q_g], format="csr")
+    upper = np.concatenate([bus["v_max"] ** 2, generator["p_max"], generator["q_max"]])
+    lower = np.concatenate([bus["v_min"] ** 2, generator["p_min"], generator["q_min"]])
+    fixed, free = lower == upper, lower < upper
+    low, high = (np.isfinite(line[side].to_numpy()) for side in ("angle_min", "angle_max"))
+    angle_min, angle_max = line["angle_min"].to_numpy()[low], line["angle_max"].to_numpy()[high]
+    turn_left = _times(np.tan(angle_min), c_ij[low]) - s_ij[low]
+    turn_right = s_ij[high] - _times(np.tan(angle_max), c_ij[high])
+    linear = sp.vstack([within[free], -within[free], turn_left, turn_right])
+    straight = np.zeros(turn_left.shape[0] + turn_right.shape[0])
+    at_most = np.concatenate([upper[free], -lower[free], straight])
+
+    # Thermal limits, eq. (5), of lines that could exceed them at all.
+    v_i, v_j = (bus["v_max"].to_numpy()[at] for at in (i, j))
+    limit, zero = line["limit"].to_numpy(), sp.csr_matrix((len(line), unit.shape[1]))
+    begins = limit < v_i * (abs(ff) * v_i + abs(ft) * v_j)
+    ends = limit < v_j * (abs(tt) * v_j + abs(tf) * v_i)
+    thermal = [
+        _interleave([zero[at], -p[at], -q[at]])
+        for p, q, at in ((p_from, q_from, begins), (p_to, q_to, ends))
+    ]
+    limits = np.concatenate([limit[begins], limit[ends]])
+
+    # The link c² + s² ≤ u_i u_j, eq. (11), as a cone.
+    u_a, u_b = (u[_positions(extended, ends)] for ends in zip(*pairs, strict=True))
+    link = _interleave([-(u_a + u_b) / 2, -c, -s, -(u_a - u_b) / 2])
+
+    matrix = sp.vstack([within[fixed], linear, *thermal, link], format="csc")
+    offset = np.concatenate(
+        [upper[fixed], at_most, np.kron(limits, (1.0, 0.0, 0.0)), np.zeros(4 * len(pairs))]
+    )
+    cones = [("zero", int(fixed.sum())), ("nonneg", len(at_most))]
+    cones += [("soc", 3)] * len(limits) + [("soc", 4)] * len(pairs)
+    return Network(
+        own,
+        extended,
+        list(line.index),
+        pairs,
+        list(generator.index),
+        sp.vstack(z, format="csr"),
+        sp.csr_matrix(balance),
+        (matrix, offset, [block for block in cones if block[1]]),
+    )
+
+
+def demand(grid: Grid, buses: Iterable[int]) -> Vector:
+    """d: active, then reactive demand of the buses. Private."""
+    at = grid.bus.loc[list(buses)]
+    return np.concatenate([at["p_demand"], at["q_demand"]])
+
+
+def bound(grid: Grid) -> float:
+    """The least generation cost in $/h over the relaxation, with all demand served.
+
+    The set of ``network`` with eqs. (7), (8) as equations, solved centrally: no AC power flow
+    that serves the demand is cheaper.
+    """
+    whole = network(grid)
+    matrix, offset, cones = whole.constraints
+    n, generators = matrix.shape[1], len(whole.generators)
+    p_g = np.arange(n - 2 * generators, n - generators)
+    t = n + np.arange(generators)  # above every piece of a piecewise linear cost
+    P, q, constant = np.zeros(n + generators), np.zeros(n + generators), 0.0
+    pieces, heights = [sp.csr_matrix((0, n + generators))], [np.zeros(0)]
+    for k, (name, cost) in enumerate(grid.generator["cost"].items()):
+        if not np.ndim(cost[0]):
+            P[p_g[k]], q[p_g[k]] = 2 * cost[0], cost[1]
+            constant += cost[2]
+            continue
+        (p, y), q[t[k]] = np.transpose(cost), 1.0
+        slopes = np.diff(y) / np.diff(p)
+        if np.diff(slopes).min(initial=0.0) < 0:
+            raise InvalidInput(f"Expected a convex cost of generator {name} of {grid.name}.")
+        row, m = np.arange(len(slopes)), len(slopes)
+        entries = np.concatenate([slopes, -np.ones(m)])
+        at = (np.concatenate([row, row]), np.repeat([p_g[k], t[k]], m))
+        pieces.append(sp.csr_matrix((entries, at), shape=(m, n + generators)))
+        heights.append(slopes * p[:-1] - y[:-1])
+    balance = whole.balance @ whole.image
+    rows = sp.block_array([[balance, None], [matrix, sp.csr_matrix((len(offset), generators))]])
+    A = sp.vstack([rows, *pieces], format="csc")
+    b = np.concatenate([-demand(grid, whole.buses), offset, *heights])
+    blocks = [("zero", balance.shape[0]), *cones, ("nonneg", sum(map(len, heights)))]
+    blocks = [block for block in blocks if block[1]]
+    scale = row_scale(A, blocks)
+    worth = max(abs(q).max(), abs(P).max(), 1e-12)
+    program = Program(
+        sp.csc_matrix(sp.diags(P / worth)), sp.csc_matrix(sp.diags(scale) @ A), scale * b, blocks
+    )
+    try:
+        _, x, _ = program.minimise(q=q / worth)
+    except SolverFailure as failure:
+        raise SolverFailure(f"{grid.name}: {failure} There may be too much demand.") from None
+    return float(P @ x**2 / 2 + q @ x + constant)
+
+
+def _admittance(line: pd.DataFrame) -> tuple[Vector, Vector, Vector, Vector]:
+    """Y^ff, Y^ft, Y^tf, Y^tt of every line."""
+    y = 1 / (line["r"].to_numpy() + 1j * line["x"].to_numpy())
+    charging, tap = 0.5j * line["b"].to_numpy(), line["tap"].to_numpy()
+    turn = np.exp(1j * line["shift"].to_numpy())
+    return (y + charging) / tap**2, -y * turn / tap, -y / (tap * turn), y + charging
+
+
+def _times(factors: Vector, rows: Any) -> Any:
+    return sp.csr_matrix(sp.diags(factors) @ rows)
+
+
+def _interleave(blocks: list[Any]) -> Any:
+    """Row 1 of every block, then row 2 of every block, and so on."""
+    order = np.arange(sum(b.shape[0] for b in blocks)).reshape(len(blocks), -1).T.ravel()
+    return sp.vstack(blocks, format="csr")[order]
+
+
+def _row_of_blocks(coefficients: Iterable[Any], variables: Iterable[Any]) -> Any:
+    """The coefficients of each kind of variable side by side; None is zero."""
+    pairs = list(zip(coefficients, variables, strict=True))
+    height = next(k.shape[0] for k, _ in pairs if k is not None)
+    return sp.hstack([sp.csr_matrix((height, v.shape[0])) if k is None else k for k, v in pairs])
+
+
+def _positions(items: list[Any], wanted: Iterable[Any]) -> Vector:
+    where = {item: k for k, item in enumerate(items)}
+    return np.array([where[item] for item in wanted], dtype=np.int64)
+
+
+def _at(buses: list[int], of: Any) -> Any:
+    """1 where the bus (row) is that of the line end or generator (column)."""
+    where = {bus: k for k, bus in enumerate(buses)}
+    entries = [(where[bus], k) for k, bus in enumerate(of) if bus in where]
+    at = np.array(entries, dtype=np.int64).reshape(-1, 2)
+    return sp.csr_matrix((np.ones(len(at)), at.T), shape=(len(buses), len(of)))
