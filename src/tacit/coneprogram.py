@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,24 @@ ACCEPTED = 1e-7  # largest violation of an answer that the solver calls almost s
 class Program:
     """min ½x'Px + q'x subject to b − Ax in K, where P, q and b change in place.
 
+    ``P`` is given by its upper triangle; its numbers change, its pattern does not. ``fast`` leaves
+    out the refinement of the solver's linear systems (a third of the time) and the polishing of
+    its answer; a solve that fails is repeated with refinement.
+
     One solver serves all calls and one call at a time. It is not pickled but set up again.
     """
 
-    def __init__(self, P: Any, A: Any, b: Vector, cones: Blocks, q: Vector | None = None) -> None:
-        self._P, self._A, self._cones = P, A, cones
+    def __init__(
+        self,
+        P: Any,
+        A: Any,
+        b: Vector,
+        cones: Blocks,
+        q: Vector | None = None,
+        *,
+        fast: bool = False,
+    ) -> None:
+        self._P, self._A, self._cones, self._fast = P, A, cones, fast
         self._data = {"P": P.data, "q": np.zeros(P.shape[0]) if q is None else q, "b": b}
         self._solver: Any = None
         self.lock = threading.Lock()
@@ -59,11 +72,11 @@ class Program:
         status, x = str(solution.status), np.asarray(solution.x)
         if "Infeasible" in status or not np.isfinite(x).all():
             return x, status
-        if sum(self._A.shape) <= POLISHED:
+        if sum(self._A.shape) <= POLISHED and not self._fast:
             P = self._dense_P(data["P"])
             # A point that is barely outside has a dual near 0, where interior-point methods get
             # stuck: Newton's method then starts at the point itself.
-            nearby = np.divide(-data["q"], P, out=x.copy(), where=P > 0)
+            nearby = np.linalg.lstsq(P, -data["q"], rcond=None)[0]
             starts = [(x, np.asarray(solution.z))]
             if status != "Solved":
                 starts.append((nearby, np.zeros(len(data["b"]))))
@@ -86,10 +99,9 @@ class Program:
         return dense
 
     def _dense_P(self, values: Vector) -> Vector:
-        """The diagonal of P, zero on auxiliary variables."""
-        diagonal = np.zeros(self._P.shape[0])
-        diagonal[self._P.indices] = values
-        return diagonal
+        upper = sp.csc_matrix((values, self._P.indices, self._P.indptr), shape=self._P.shape)
+        dense: Vector = (upper + sp.triu(upper, 1).T).toarray()
+        return dense
 
     @property
     def _curved(self) -> bool:
@@ -111,6 +123,7 @@ class Program:
         settings.tol_gap_abs = settings.tol_gap_rel = 1e-10 if self._curved else 1e-12
         settings.reduced_tol_feas = ACCEPTED
         settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = ACCEPTED
+        settings.iterative_refinement_enable = again or not self._fast
         if again:
             settings.max_iter, settings.equilibrate_enable = 1000, False
             settings.tol_feas = settings.tol_gap_abs = settings.tol_gap_rel = 1e-8
@@ -132,14 +145,28 @@ def row_scale(matrix: Any, cones: Blocks) -> Vector:
 
 def broken(slack: Vector, cones: Blocks) -> float:
     """Largest distance of a row, or of the head of a second-order cone, from where it must be."""
-    worst, start = 0.0, 0
-    for kind, m in cones:
-        s = slack[start : start + m]
-        start += m
+    worst = 0.0
+    for kind, rows in _rows_by_kind(cones):
+        s = slack[rows]
         if kind == "zero":
             worst = max(worst, float(np.abs(s).max()))
         elif kind == "nonneg":
             worst = max(worst, float(-s.min()))
         else:
-            worst = max(worst, float(np.linalg.norm(s[1:]) - s[0]))
+            worst = max(worst, float((np.sqrt((s[:, 1:] ** 2).sum(axis=1)) - s[:, 0]).max()))
     return worst
+
+
+@lru_cache(maxsize=256)
+def _rows_by_kind(cones: Blocks) -> list[tuple[str, Any]]:
+    """The rows of equations, of inequalities, and of the second-order cones of each size."""
+    groups: dict[tuple[str, int], list[Any]] = {}
+    start = 0
+    for kind, m in cones:
+        rows = np.arange(start, start + m)
+        groups.setdefault((kind, m if kind == "soc" else 0), []).append(rows)
+        start += m
+    return [
+        (kind, np.stack(rows) if kind == "soc" else np.concatenate(rows))
+        for (kind, _), rows in groups.items()
+    ]

@@ -31,14 +31,14 @@ def polish(
 ) -> tuple[Vector, float]:
     """The best x met on the way and the residual of the optimality conditions there.
 
-    ``P`` is the diagonal of P, ``A`` dense, (x, y) the solver's primal and dual answer.
+    ``P`` and ``A`` are dense, (x, y) the solver's primal and dual answer.
     """
     n = len(x)
     best, least = x, np.inf
     for _ in range(STEPS):
         s = b - A @ x
         projected, J = _project(s - y, cones)
-        residual = np.concatenate([P * x + q + A.T @ y, s - projected])
+        residual = np.concatenate([P @ x + q + A.T @ y, s - projected])
         size = float(np.abs(residual).max())
         if size < least:
             best, least = x, size
@@ -46,7 +46,7 @@ def polish(
             break
         if size < 1e-14:
             break
-        top = np.hstack([np.diag(P), A.T])
+        top = np.hstack([P, A.T])
         bottom = np.hstack([J @ A - A, J])
         step = _solve(np.vstack([top, bottom]), -residual)
         x, y = x + step[:n], y + step[n:]

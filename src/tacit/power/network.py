@@ -47,6 +47,7 @@ class Network:
     image: Any
     balance: Any
     constraints: tuple[Any, Vector, list[tuple[str, int]]]
+    rare: list[int]  # cones that seldom bind: limits of angles and flows
 
     @property
     def names(self) -> list[tuple[str, Any]]:
@@ -61,7 +62,7 @@ class Network:
     def feasible_set(self) -> Conic:
         """F_z, with the balance as its slack."""
         matrix, offset, cones = self.constraints
-        return Conic(matrix, offset, cones, image=self.image, slack=self.balance)
+        return Conic(matrix, offset, cones, image=self.image, slack=self.balance, rare=self.rare)
 
 
 def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
@@ -108,9 +109,7 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
     angle_min, angle_max = line["angle_min"].to_numpy()[low], line["angle_max"].to_numpy()[high]
     turn_left = _times(np.tan(angle_min), c_ij[low]) - s_ij[low]
     turn_right = s_ij[high] - _times(np.tan(angle_max), c_ij[high])
-    linear = sp.vstack([within[free], -within[free], turn_left, turn_right])
-    straight = np.zeros(turn_left.shape[0] + turn_right.shape[0])
-    at_most = np.concatenate([upper[free], -lower[free], straight])
+    turns = sp.vstack([turn_left, turn_right])
 
     # Thermal limits, eq. (5), of lines that could exceed them at all.
     v_i, v_j = (bus["v_max"].to_numpy()[at] for at in (i, j))
@@ -127,11 +126,17 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
     u_a, u_b = (u[_positions(extended, ends)] for ends in zip(*pairs, strict=True))
     link = _interleave([-(u_a + u_b) / 2, -c, -s, -(u_a - u_b) / 2])
 
-    matrix = sp.vstack([within[fixed], linear, *thermal, link], format="csc")
-    offset = np.concatenate(
-        [upper[fixed], at_most, np.kron(limits, (1.0, 0.0, 0.0)), np.zeros(4 * len(pairs))]
+    matrix = sp.vstack(
+        [within[fixed], within[free], -within[free], turns, *thermal, link], format="csc"
     )
-    cones = [("zero", int(fixed.sum())), ("nonneg", len(at_most))]
+    offset = np.concatenate(
+        [upper[fixed], upper[free], -lower[free], np.zeros(turns.shape[0])]
+        + [np.kron(limits, (1.0, 0.0, 0.0)), np.zeros(4 * len(pairs))]
+    )
+    cones = [("zero", int(fixed.sum())), ("nonneg", 2 * int(free.sum()))]
+    cones = [block for block in cones if block[1]]
+    rare = list(range(len(cones), len(cones) + (turns.shape[0] > 0) + len(limits)))
+    cones += [("nonneg", turns.shape[0])] * (turns.shape[0] > 0)
     cones += [("soc", 3)] * len(limits) + [("soc", 4)] * len(pairs)
     return Network(
         own,
@@ -141,7 +146,8 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
         list(generator.index),
         sp.vstack(z, format="csr"),
         sp.csr_matrix(balance),
-        (matrix, offset, [block for block in cones if block[1]]),
+        (matrix, offset, cones),
+        rare,
     )
 
 
