@@ -224,7 +224,7 @@ def test_output_noise_shape_covers_the_output_sensitivity(kind, norm, rng):
     worst = 0.0
     for _ in range(300):
         c = rng.uniform(0.5, 4.0, n)
-        s = np.asarray(output_noise_shape(jnp.asarray(c), W.separable, norm))
+        s = np.asarray(output_noise_shape(jnp.asarray(c), c.min(), W.separable, norm))
         q, d = rng.normal(size=n) * 0.3, rng.normal(size=n) * 0.1
         if rng.random() < 0.5:
             d = d * (np.arange(n) == rng.integers(n))

@@ -74,9 +74,9 @@ def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
         return problem.objective.sensitivity(mechanism.norm, feasible_set)
     norm = mechanism.norm if feasible_set.separable else 2
     if settings.perturbation == "projected-output":
-        return problem.objective.gradient_sensitivity(norm, feasible_set)
+        return problem.objective.output_sensitivity(norm, feasible_set)
     everywhere = Box(-math.inf, math.inf, size=problem.dimension)
-    Δ = problem.objective.gradient_sensitivity(norm, everywhere)
+    Δ = problem.objective.output_sensitivity(norm, everywhere)
     if not math.isfinite(Δ):
         raise InvalidInput(
             f"Expected an objective whose gradient changes by a bounded amount at every point for "

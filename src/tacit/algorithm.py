@@ -94,7 +94,7 @@ def dual_step(λ: Array, ρ: Array, w: Array, z: Array) -> Array:
     return λ + ρ * (w - z)
 
 
-def output_noise_shape(c: Array, separable: bool, norm: int) -> Array:
+def output_noise_shape(c: Array, least: Array, separable: bool, norm: int) -> Array:
     """Factors s such that s·ξ may be added to the output of an update, ξ having Δ of the gradient.
 
     Guarantee: for neighbouring gradients g, g' the outputs satisfy
@@ -102,20 +102,22 @@ def output_noise_shape(c: Array, separable: bool, norm: int) -> Array:
     so additive noise with shape s and the gradient's sensitivity is certified.
     Proof. A projection in the metric C = diag(c) is non-expansive: ‖dz‖_C ≤ ‖dg‖_{C⁻¹}. On a
     separable set this holds for each coordinate alone, |dz_i| ≤ |dg_i|/c_i, so s = 1/c. Otherwise
-    ‖C^{1/2}dz‖_2 ≤ ‖dg‖_2/√c_min, so s = 1/√(c·c_min) in L2; in L1 one more √n.
+    ‖C^{1/2}dz‖_2 ≤ ‖dg‖_2/√``least``, the least of c, so s = 1/√(c·least) in L2; in L1 one more √n.
+    With a slack r = Az the metric is C + A'A/η and dg = A'dr, so that ‖C^{1/2}dz‖_2 ≤ √η‖dr‖_2, as
+    A(C + A'A/η)⁻¹A' ≤ η: the same with Δ of the residual and least = 1/η.
     """
     if separable:
         return 1.0 / c
-    shape = 1.0 / jnp.sqrt(c * c.min())
+    shape = 1.0 / jnp.sqrt(c * least)
     return shape if norm == 2 else shape * np.sqrt(c.shape[-1])
 
 
-def draw(z: Array, c: Array, e: Array, t: Array, local: Local, rule: Rule) -> Array:
+def draw(z: Array, c: Array, e: Array, now: Round, local: Local, rule: Rule) -> Array:
     """The noise ξ^{t,e} of one update: on the statistic of f (objective) or on the output z.
 
     Every update (t, e) of an agent has its own key, derived from the agent's.
     """
-    key = jax.random.fold_in(jax.random.fold_in(local.key, t), e)
+    key = jax.random.fold_in(jax.random.fold_in(local.key, now.t), e)
     f, Δ, norm = local.f, local.Δ, rule.mechanism.norm
     if rule.perturbation == "objective":
         if rule.calibration == "paper":
@@ -124,7 +126,8 @@ def draw(z: Array, c: Array, e: Array, t: Array, local: Local, rule: Rule) -> Ar
     if rule.calibration == "paper":
         Δ = f.paper_output_sensitivity(z, norm, c.min())
         return rule.mechanism.sample(key, z.shape, Δ, z.dtype)
-    shape = output_noise_shape(c, rule.separable, norm)
+    least = 1.0 / now.η if f.slack_size else c.min()
+    shape = output_noise_shape(c, least, rule.separable, norm)
     return rule.mechanism.sample(key, z.shape, Δ, z.dtype) * shape.astype(z.dtype)
 
 
@@ -134,14 +137,18 @@ def proximal_target(
     """The point v and weights c for which the local update is Proj_W^c(v); also ξ and Σ_i|ξ_i|.
 
     Completing the square in eq. (DPADMM-2-Prox), with the noise on the statistic φ of f:
-    v = (z/η + ρw + λ − f'(z) − ξ)/c, where f'(z) + ξ is read as lift(φ(z) + ξ).
+    v = (z/η + ρw + λ − f'(z) − ξ)/c, where f'(z) + ξ is read as lift(φ(z) + ξ). A slack Az of f
+    follows the variables with its own proximal term: it is drawn to Az^{t,e} with weight 1/η.
     """
     _, w, λ, ρ, η = now
     c = 1.0 / η + ρ * local.coupled
-    ξ = draw(z, c, e, now.t, local, rule)
+    ξ = draw(z, c, e, now, local, rule)
     φ = local.f.statistic(z)
     gradient = local.f.lift(φ + ξ if rule.perturbation == "objective" else φ)
     v = (z / η + local.coupled * (ρ * w + λ) - gradient) / c
+    if slacks := local.f.slack_size:
+        v = jnp.concatenate([v, local.f.slack_of(z)])
+        c = jnp.concatenate([c, jnp.full(slacks, 1.0 / η, c.dtype)])
     return v, c, ξ, abs(ξ).sum()
 
 
@@ -166,7 +173,7 @@ def local_update(z: Array, e: Array, now: Round, local: Local, rule: Rule) -> tu
     if rule.perturbation != "objective":
         z = z + ξ
         if rule.perturbation == "projected-output":
-            z = W.project(z, c)
+            z = W.project(z, c[: z.size])
     return z, magnitude
 
 

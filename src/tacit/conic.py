@@ -383,7 +383,7 @@ def _column_indices(variables: ArrayLike | None, columns: int) -> np.ndarray[Any
     return indices
 
 
-def _image(image: Any, variables: Vector, columns: int) -> tuple[Any, Vector]:
+def _image(image: Any, variables: Any, columns: int) -> tuple[Any, Any]:
     """The matrix of z = image @ x, and the entries of z that are the x at ``variables``."""
     if image is None:
         return sp.identity(columns, format="csr")[variables], np.arange(len(variables))

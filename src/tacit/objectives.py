@@ -49,6 +49,7 @@ class Objective(ABC):
     """
 
     neighbours: str
+    doubt: str = ""  # why the sensitivity is no proven bound, where it is not
 
     @property
     @abstractmethod
@@ -87,6 +88,19 @@ class Objective(ABC):
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         """The most that neighbouring data can move the gradient."""
         return self.sensitivity(norm, feasible_set)
+
+    def output_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """Δ for noise on the output, to be shaped by ``algorithm.output_noise_shape``."""
+        return self.gradient_sensitivity(norm, feasible_set)
+
+    @property
+    def slack_size(self) -> int:
+        """The number of linear functions of z with a proximal term of their own."""
+        return 0
+
+    def slack_of(self, z: Array) -> Array:
+        """These functions at z."""
+        raise NotImplementedError
 
     def paper_sensitivity(self, z: Array, norm: int) -> Array:
         """The Δ with which the paper ran objective perturbation. Not certified."""

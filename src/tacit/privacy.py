@@ -116,6 +116,8 @@ def _doubt(problem: Problem, settings: Settings) -> str:
     """Why the accounted numbers are not proven, or nothing."""
     if settings.calibration == "paper":
         return "the noise follows the paper's calibration, whose sensitivity is not a proven bound."
+    if doubts := [a.objective.doubt for a in problem.agents if a.objective.doubt]:
+        return doubts[0]
     exact_sets = all(a.feasible_set.closed_form for a in problem.agents)
     if settings.perturbation != "objective" and not exact_sets:
         return (

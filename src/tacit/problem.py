@@ -48,6 +48,11 @@ class LocalProblem:
                 f"Expected a feasible set of dimension {n}, as the objective of agent "
                 f"{self.name!r} has, got dimension {self.feasible_set.dimension}."
             )
+        if self.objective.slack_size not in (0, self.feasible_set.slack_size):
+            raise InvalidInput(
+                f"Expected a feasible set with {self.objective.slack_size} slacks, as the "
+                f"objective of agent {self.name!r} has, got {self.feasible_set.slack_size}."
+            )
         if self.feasible_set.closed_form and not np.isfinite(self.feasible_set.diameter):
             raise InvalidSet(
                 f"Expected a bounded feasible set for agent {self.name!r}, got an unbounded "

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import KW_ONLY, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse as sp
 
-from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, positive
+from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, non_negative, positive
 from tacit.objectives import Array, Objective, optional_positive, store
 from tacit.pytree import pytree, static
 
@@ -18,18 +22,47 @@ if TYPE_CHECKING:
 
 
 @pytree
-class Residual(Objective):
-    """f(z) = ‖Az + d‖² with public A (``matrix``) and private d (``data``).
+class SparseMatrix:
+    """A public matrix by its entries, for products in compiled code."""
 
-    ``beta`` is public, one number or one per entry of d; ``moved`` entries may move. The noise
+    rows: Array = field(repr=False)
+    columns: Array = field(repr=False)
+    values: Array = field(repr=False)
+    shape: tuple[int, int] = static()
+
+    @classmethod
+    def of(cls, matrix: Any) -> SparseMatrix:
+        entries = sp.coo_matrix(sp.csr_matrix(matrix, dtype=np.float64))
+        values = array("the entries of matrix", entries.data, (None,), dtype=np.float64)
+        return cls(entries.row.astype(np.int64), entries.col.astype(np.int64), values, matrix.shape)
+
+    def __matmul__(self, z: Array) -> Array:
+        return jnp.zeros(self.shape[0], z.dtype).at[self.rows].add(self.values * z[self.columns])
+
+    @property
+    def T(self) -> SparseMatrix:
+        return SparseMatrix(self.columns, self.rows, self.values, self.shape[::-1])
+
+
+@pytree
+class Residual(Objective):
+    """f(z) = ‖Az + d‖² with public A (``matrix``, dense or a SciPy sparse one) and private d.
+
+    ``beta`` is public, one number or one per entry of d (0: that entry does not move); ``moved``
+    entries may move, or, with ``groups`` (one label per entry), all entries of one group. The noise
     goes on the residual, statistic 2(Az + d) and lift A', or on the gradient 2A'(Az + d).
     ``data_bound`` is an optional public bound of ‖d‖₂; only ``gradient_bound`` needs it.
+    ``slack``: Az has a proximal term of its own in the local step, as if it were a variable that
+    z determines; its metric is then I + A'A, and the set must have A as its slack (``Conic``).
+    ``change`` says what moves, ``doubt`` why beta is no proven bound; both only for statements.
 
-    Guarantee: neighbours differ in at most ``moved`` entries of d, entry i by at most β_i. The
-    residual moves by 2Δd: Δ_1 is twice the sum of the largest β_i, Δ_2 twice the root of the sum
-    of their squares; both attained. The gradient moves by 2Σ_i Δd_i·a_i, a_i the rows of A:
-    at most twice the sum of the largest β_i‖a_i‖ (attained for one moved entry or parallel rows),
-    and in L2 at most ‖A‖₂ times the residual's bound. Both hold at every z, also outside the set.
+    Guarantee: neighbours differ in at most ``moved`` entries of d, or in those of one group, entry
+    i by at most β_i. The residual moves by 2Δd: Δ_1 is twice the largest sum of the β_i that move,
+    Δ_2 twice the root of the sum of their squares; both attained. The gradient moves by
+    2Σ_i Δd_i·a_i, a_i the rows of A: at most twice the sum of the largest β_i‖a_i‖ (attained for
+    one moved entry, parallel rows, and in L1 for rows without common columns), and in L2 at most
+    ‖A‖₂ times the residual's bound; in L2 for groups of up to 8 the largest ‖Σ ±β_i a_i‖, attained.
+    All hold at every z, also outside the set.
     NaN and infinity in the data are refused at construction.
     """
 
@@ -38,35 +71,56 @@ class Residual(Objective):
     beta: float | tuple[float, ...] = static()
     moved: int = static(default=1)
     _: KW_ONLY
+    groups: tuple[int, ...] | None = static(default=None, repr=False)
     noise_on: str = static(default="residual")
+    slack: bool = static(default=False)
     data_bound: float | None = None
+    change: str = static(default="")
+    doubt: str = static(default="")
 
     def __post_init__(self) -> None:
         choice("noise_on", self.noise_on, ("residual", "gradient"))
         # float64 also for float32 input: rounding the data could move them by more than beta
-        matrix = array("matrix", self.matrix, (None, None), dtype=np.float64)
-        rows = len(matrix)
+        matrix: Any = (
+            SparseMatrix.of(self.matrix)
+            if sp.issparse(self.matrix)
+            else jnp.asarray(array("matrix", self.matrix, (None, None), dtype=np.float64))
+        )
+        rows = matrix.shape[0]
         data = array("data", self.data, (rows,), dtype=np.float64)
         if np.ndim(self.beta) == 0:
             beta: Any = positive("beta", self.beta)  # type: ignore[arg-type]
         else:
-            beta = tuple(positive("beta", b) for b in array("beta", self.beta, (rows,)).tolist())
+            values = array("beta", self.beta, (rows,)).tolist()
+            positive("the largest beta", max(values))
+            beta = tuple(non_negative("beta", b) for b in values)
         if count("moved", self.moved) > rows:
             raise InvalidInput(
                 f"Expected moved <= {rows}, the number of data, got moved={self.moved}. {NOT_DONE}"
             )
+        if self.groups is not None:
+            labels = np.asarray(self.groups)
+            if labels.shape != (rows,) or labels.dtype.kind not in "iu" or self.moved != 1:
+                raise InvalidInput(
+                    f"Expected groups as {rows} whole numbers, and moved=1 beside them, got "
+                    f"shape {labels.shape} and moved={self.moved}. {NOT_DONE}"
+                )
+            store(self, groups=tuple(labels.tolist()))
         bound = optional_positive("data_bound", self.data_bound)
         if bound is not None and np.linalg.norm(data) > bound:
             raise InvalidInput(f"Expected ‖data‖₂ <= data_bound={bound}, got more. {NOT_DONE}")
-        store(self, matrix=jnp.asarray(matrix), data=jnp.asarray(data), beta=beta)
+        store(self, matrix=matrix, data=jnp.asarray(data), beta=beta)
 
     @property
     def neighbours(self) -> str:  # type: ignore[override]
         what = "one datum" if self.moved == 1 else f"up to {self.moved} data, each"
+        if self.groups is not None:
+            what = "the data of one group, each"
+        what = self.change or what
         by = (
-            f"its own bound, {max(self.beta)} or less"
+            f"its own bound, {max(self.beta):g} or less"
             if isinstance(self.beta, tuple)
-            else self.beta
+            else f"{self.beta:g}"
         )
         return f"{what} moving by at most {by}"
 
@@ -79,13 +133,34 @@ class Residual(Objective):
         return int(self.matrix.shape[-2]) if self.noise_on == "residual" else self.dimension
 
     @property
+    def slack_size(self) -> int:
+        return int(self.matrix.shape[-2]) if self.slack else 0
+
+    def slack_of(self, z: Array) -> Array:
+        return self.matrix @ z
+
+    @property
     def lift_energy(self) -> float:
         if self.noise_on == "gradient":
             return float(self.dimension)
-        return float(np.sum(np.asarray(self.matrix, np.float64) ** 2))
+        return float(self._rows_in(lambda row: np.sum(row**2)).sum())
+
+    def _host(self) -> Any:
+        """A as a NumPy array or a SciPy matrix."""
+        A = self.matrix
+        if not isinstance(A, SparseMatrix):
+            return np.asarray(A, np.float64)
+        entries = (np.asarray(A.values), (np.asarray(A.rows), np.asarray(A.columns)))
+        return sp.csr_matrix(entries, shape=A.shape)
+
+    def _rows_in(self, norm: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
+        """``norm`` of each row of A."""
+        A = self._host()
+        rows = np.split(A.data, A.indptr[1:-1]) if sp.issparse(A) else A
+        return np.array([norm(row) for row in rows], dtype=np.float64)
 
     def _residual(self, z: Array) -> Array:
-        return self.matrix @ z.astype(self.matrix.dtype) + self.data
+        return self.matrix @ z.astype(self.data.dtype) + self.data
 
     def value(self, z: Array) -> Array:
         return jnp.sum(self._residual(z) ** 2).astype(z.dtype)
@@ -98,7 +173,7 @@ class Residual(Objective):
     def lift(self, statistic: Array) -> Array:
         if self.noise_on == "gradient":
             return statistic
-        return (self.matrix.T @ statistic.astype(self.matrix.dtype)).astype(statistic.dtype)
+        return (self.matrix.T @ statistic.astype(self.data.dtype)).astype(statistic.dtype)
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         if self.noise_on == "gradient":
@@ -106,22 +181,56 @@ class Residual(Objective):
         return 2 * self._most_moved(choice("norm", norm, (1, 2)))
 
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
-        lengths = np.linalg.norm(
-            np.asarray(self.matrix, np.float64), choice("norm", norm, (1, 2)), 1
-        )
-        rows = 2 * float(np.sort(lengths * self._betas())[-self.moved :].sum())
-        return rows if norm == 1 else min(rows, 2 * self._singular()[0] * self._most_moved(2))
+        choice("norm", norm, (1, 2))
+        lengths = self._rows_in(lambda row: np.linalg.norm(row, norm)) * self._betas()
+        rows = 2 * self._together(lengths, 1)
+        if norm == 1:
+            return rows
+        if self.groups is not None and max(Counter(self.groups).values()) <= 8:
+            return 2 * self._longest_sum()
+        return min(rows, 2 * self._singular()[0] * self._most_moved(2))
+
+    def _longest_sum(self) -> float:
+        """max ‖Σ ±β_i a_i‖₂ over the signs of a group's entries, by their inner products."""
+        A, β = self._host(), self._betas()
+        longest = 0.0
+        for label in set(self.groups or ()):
+            members = np.flatnonzero(np.asarray(self.groups) == label)
+            part = A[members] @ A[members].T
+            gram = part.toarray() if sp.issparse(part) else part
+            signs = np.array(list(product((1.0, -1.0), repeat=len(members)))) * β[members]
+            longest = max(longest, float(np.einsum("ki,ij,kj->k", signs, gram, signs).max()))
+        return math.sqrt(longest)
+
+    def output_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """With a slack, the residual's: in the metric I + A'A the factor A' does not lengthen."""
+        if self.slack:
+            return 2 * self._most_moved(choice("norm", norm, (1, 2)))
+        return self.gradient_sensitivity(norm, feasible_set)
 
     def _betas(self) -> np.ndarray[Any, Any]:
         return np.broadcast_to(np.asarray(self.beta, np.float64), self.matrix.shape[-2])
 
     def _most_moved(self, norm: int) -> float:
         """The largest norm that a change of the data can have."""
-        largest = np.sort(self._betas())[-self.moved :]
-        return float(np.linalg.norm(largest, norm))
+        return self._together(self._betas(), norm)
+
+    def _together(self, values: np.ndarray[Any, Any], norm: int) -> float:
+        """The largest norm of the values of entries that may move together."""
+        powers = np.asarray(values, np.float64) ** norm
+        if self.groups is None:
+            most = np.sort(powers)[-self.moved :].sum()
+        else:
+            _, group = np.unique(self.groups, return_inverse=True)
+            most = np.bincount(group, powers).max()
+        return float(most ** (1 / norm))
 
     def _singular(self) -> tuple[float, float]:
-        """The largest singular value of A and a lower bound of min ‖Az‖/‖z‖."""
+        """Bounds of the largest singular value of A and of min ‖Az‖/‖z‖."""
+        if isinstance(self.matrix, SparseMatrix):  # ‖A‖₂² ≤ ‖A‖₁‖A‖_∞
+            by_row = self._rows_in(lambda row: np.abs(row).sum()).max()
+            columns = np.bincount(np.asarray(self.matrix.columns), np.abs(self.matrix.values))
+            return float(np.sqrt(by_row * columns.max())), 0.0
         values = np.linalg.svd(np.asarray(self.matrix, np.float64), compute_uv=False)
         rounding = float(values[0]) * max(self.matrix.shape) * np.finfo(np.float64).eps
         smallest = float(values[-1]) - rounding if len(values) == self.dimension else 0.0

@@ -50,6 +50,11 @@ class FeasibleSet(ABC):
     def dimension(self) -> int:
         """Number of variables."""
 
+    @property
+    def slack_size(self) -> int:
+        """Number of linear functions of z whose values ``project`` can weigh too."""
+        return 0
+
     @abstractmethod
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Any:
         """The point of W nearest to ``point`` when coordinate i weighs ``weight[i] > 0``.

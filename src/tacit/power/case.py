@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Table = np.ndarray[Any, np.dtype[np.float64]]
-NAMED = ("case4gs", "case6ww", "case9", "case14", "case24_ieee_rts", "case30", "case39", "case57")
-NAMED += ("case118", "case300")  # of the package pypower
+NAMED = tuple(  # of the package pypower
+    "case4gs case6ww case9 case14 case24_ieee_rts case30 case39 case57 case118 case300".split()
+)
 COLUMNS = {"bus": (13, 17), "gen": (10, 25), "branch": (11, 21), "gencost": (5, None)}
 SECTION = r"^\s*mpc\.{}\s*="
 
@@ -110,7 +111,7 @@ def _read(path: Path) -> dict[str, Any]:
         first = text[: section.start()].count("\n") + 1
         end = re.search(r"^\s*mpc\.", text[section.end() :], re.MULTILINE)
         part = text[section.start() : section.end() + end.start() if end else len(text)]
-        if "gencost" not in table and ("]" in part) != ("[" in part) or ";" not in part:
+        if ("]" in part) != ("[" in part) or ";" not in part:
             raise CorruptFile(
                 f"Expected mpc.{table} (line {first} of {path}) to end; the file is truncated."
             )
@@ -129,9 +130,7 @@ def _table(name: str, rows: list[list[Any]], path: Path, first: int) -> Table:
         odd = next((x for x in row if not isinstance(x, int | float)), None)
         if odd is not None:
             what = f"a number, got {str(odd)!r}"
-        elif name == "gencost" and len(row) >= least:
-            continue
-        elif len(row) == width and least <= len(row) <= (most or width):
+        elif least <= len(row) <= (most or len(row)) and (name == "gencost" or len(row) == width):
             continue
         else:
             what = f"{width if width >= least else f'{least} or more'} columns, got {len(row)}"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,13 +71,14 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
     generator = grid.generator[grid.generator["bus"].isin(own)]
     extended = sorted({*own, *line["from_bus"], *line["to_bus"]})
     bus = grid.bus.loc[extended]
-    pair_of = [(min(ends), max(ends)) for ends in zip(line["from_bus"], line["to_bus"])]
+    ends = line[["from_bus", "to_bus"]].to_numpy()
+    pair_of = [(int(min(pair)), int(max(pair))) for pair in ends]
     pairs = sorted(set(pair_of))
 
     # The variables, each a row of the identity; then those at the ends i, j of every line.
     sizes = (len(extended), len(pairs), len(pairs), len(generator), len(generator))
     unit = sp.identity(sum(sizes), format="csr")
-    u, c, s, p_g, q_g = (unit[k - n : k] for k, n in zip(np.cumsum(sizes), sizes))
+    u, c, s, p_g, q_g = (unit[k - n : k] for k, n in zip(np.cumsum(sizes), sizes, strict=True))
     i, j = (_positions(extended, line[end]) for end in ("from_bus", "to_bus"))
     pair = _positions(pairs, pair_of)
     turned = np.where(line["from_bus"] < line["to_bus"], 1.0, -1.0)  # s_ji = −s_ij
@@ -115,12 +115,12 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
     v_i, v_j = (bus["v_max"].to_numpy()[at] for at in (i, j))
     limit, zero = line["limit"].to_numpy(), sp.csr_matrix((len(line), unit.shape[1]))
     begins = limit < v_i * (abs(ff) * v_i + abs(ft) * v_j)
-    ends = limit < v_j * (abs(tt) * v_j + abs(tf) * v_i)
+    finishes = limit < v_j * (abs(tt) * v_j + abs(tf) * v_i)
     thermal = [
         _interleave([zero[at], -p[at], -q[at]])
-        for p, q, at in ((p_from, q_from, begins), (p_to, q_to, ends))
+        for p, q, at in ((p_from, q_from, begins), (p_to, q_to, finishes))
     ]
-    limits = np.concatenate([limit[begins], limit[ends]])
+    limits = np.concatenate([limit[begins], limit[finishes]])
 
     # The link c² + s² ≤ u_i u_j, eq. (11), as a cone.
     u_a, u_b = (u[_positions(extended, ends)] for ends in zip(*pairs, strict=True))
@@ -129,9 +129,9 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
     matrix = sp.vstack(
         [within[fixed], within[free], -within[free], turns, *thermal, link], format="csc"
     )
+    straight, head = np.zeros(turns.shape[0]), np.kron(limits, (1.0, 0.0, 0.0))
     offset = np.concatenate(
-        [upper[fixed], upper[free], -lower[free], np.zeros(turns.shape[0])]
-        + [np.kron(limits, (1.0, 0.0, 0.0)), np.zeros(4 * len(pairs))]
+        [upper[fixed], upper[free], -lower[free], straight, head, np.zeros(4 * len(pairs))]
     )
     cones = [("zero", int(fixed.sum())), ("nonneg", 2 * int(free.sum()))]
     cones = [block for block in cones if block[1]]
@@ -188,8 +188,8 @@ def bound(grid: Grid) -> float:
     rows = sp.block_array([[balance, None], [matrix, sp.csr_matrix((len(offset), generators))]])
     A = sp.vstack([rows, *pieces], format="csc")
     b = np.concatenate([-demand(grid, whole.buses), offset, *heights])
-    blocks = [("zero", balance.shape[0]), *cones, ("nonneg", sum(map(len, heights)))]
-    blocks = [block for block in blocks if block[1]]
+    every = (("zero", balance.shape[0]), *cones, ("nonneg", sum(map(len, heights))))
+    blocks = tuple(block for block in every if block[1])
     scale = row_scale(A, blocks)
     worth = max(abs(q).max(), abs(P).max(), 1e-12)
     program = Program(

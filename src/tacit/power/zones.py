@@ -29,6 +29,7 @@ def partition(grid: Grid, zones: int | str | Path | Mapping[Any, Any] = 3) -> Zo
     """
     if isinstance(zones, bool) or not isinstance(zones, int | str | Path | Mapping):
         raise InvalidInput(f"Expected a number of zones, 'area', a CSV file or a mapping: {zones}.")
+    of_bus: dict[Any, Any]
     if isinstance(zones, int):
         of_bus = _by_metis(grid, zones)
     elif zones == "area":

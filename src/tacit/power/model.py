@@ -1,0 +1,181 @@
+"""A grid in zones as a problem for ``tacit.solve`` (Section 6.1, Appendix D).
+
+Every zone minimises the squared load shedding of its own buses, f_z = ‖balance @ z + d‖², over its
+network equations; zones agree on the variables of the lines between them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import InvalidInput, positive
+from tacit.power.case import Grid, load_case
+from tacit.power.network import FLOWS, Network, demand, network
+from tacit.power.zones import Zones, cut_lines, partition
+from tacit.problem import LocalProblem, Problem
+from tacit.residual import Residual
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+Beta = float | str | Mapping[int, float]
+CHANGE = "the active and the reactive demand of one bus, each"
+
+
+@dataclass(frozen=True)
+class PowerProblem:
+    """The agents, one per zone; iterate over it, or give it to ``tacit.solve``."""
+
+    grid: Grid
+    zones: Zones
+    networks: tuple[Network, ...]
+    agents: tuple[LocalProblem, ...]
+    shared: tuple[tuple[str, Any], ...]  # what each global coordinate is
+
+    def __iter__(self) -> Iterator[LocalProblem]:
+        return iter(self.agents)
+
+    @cached_property
+    def problem(self) -> Problem:
+        return Problem(self.agents)
+
+    @property
+    def cut_lines(self) -> list[int]:
+        """Lines between zones."""
+        return sorted({key for quantity, key in self.shared if quantity == "p_from"})
+
+    def tables(self, local: tuple[Vector, ...]) -> dict[str, pd.DataFrame]:
+        """Tables by bus, line and generator, in per unit, from the zones' solutions.
+
+        ``local`` is ``Result.local``. A cut line has the mean of its two zones' values. Load
+        shedding reads the demand: the bus table is for its owners' eyes only.
+        """
+        import pandas as pd
+
+        values: dict[str, dict[Any, list[float]]] = {}
+        for net, z in zip(self.networks, local, strict=True):
+            for (quantity, key), value in zip(net.names, np.asarray(z).tolist(), strict=True):
+                if quantity != "u" or key in net.buses:
+                    values.setdefault(quantity, {}).setdefault(key, []).append(value)
+        mean = {q: {key: float(np.mean(v)) for key, v in of.items()} for q, of in values.items()}
+        zone_of = {bus: name for name, buses in self.zones.items() for bus in buses}
+        bus = pd.DataFrame(index=self.grid.bus.index)
+        bus["zone"] = [zone_of[b] for b in bus.index]
+        bus["voltage"] = [math.sqrt(max(mean["u"][b], 0.0)) for b in bus.index]
+        bus[["p_demand", "q_demand"]] = self.grid.bus[["p_demand", "q_demand"]]
+        shed = {
+            b: (p, q)
+            for net, z in zip(self.networks, local, strict=True)
+            for b, p, q in zip(net.buses, *np.split(self._shortage(net, z), 2), strict=True)
+        }
+        bus[["p_shed", "q_shed"]] = [shed[b] for b in bus.index]
+        line = self.grid.line[["from_bus", "to_bus", "limit"]].copy()
+        line.insert(2, "cut", line.index.isin(self.cut_lines))
+        for quantity in FLOWS:
+            line[quantity] = [mean[quantity][k] for k in line.index]
+        loading = np.hypot(line["p_from"], line["q_from"]), np.hypot(line["p_to"], line["q_to"])
+        line["loading"] = np.maximum(*loading) / line["limit"]
+        generator = self.grid.generator[["bus"]].copy()
+        for quantity in ("p", "q"):
+            generator[quantity] = [mean[quantity][g] for g in generator.index]
+        return {"bus": bus, "line": line, "generator": generator}
+
+    def _shortage(self, net: Network, z: Vector) -> Vector:
+        """Demand that is not served: the balance of eqs. (7), (8)."""
+        short: Vector = net.balance @ np.asarray(z, np.float64) + demand(self.grid, net.buses)
+        return short
+
+
+def build(
+    case: Grid | str | Path | Any,
+    zones: int | str | Path | Mapping[Any, Any] = 3,
+    *,
+    beta: Beta = 0.01,
+    noise_on: str = "residual",
+    nominal: Grid | str | Path | None = None,
+) -> PowerProblem:
+    """The zones' problems.
+
+    ``beta`` says how far one bus's active and reactive demand may each move between neighbours:
+    a number in per unit, numbers per bus, "1% of largest" (of all active and reactive loads) or
+    "1% of bus" (of each bus's own loads, active and reactive apart). A percentage is taken of the
+    public loads of ``nominal`` (a case with the same buses). Without one it is taken of the
+    private loads themselves, as the paper does; noise scaled by them gives them away, and results
+    say that they are not certified.
+
+    Guarantee: ``Residual``'s, with the two demands of a bus as one group.
+    """
+    grid = load_case(case)
+    parts = partition(grid, zones)
+    networks = tuple(network(grid, buses) for buses in parts.values())
+    bounds, doubt = _bounds(grid, beta, nominal)
+    shared = _shared(grid, parts, networks)
+    place = {name: i for i, name in enumerate(shared)}
+    agents = []
+    for name, net in zip(parts, networks, strict=True):
+        size = len(net.buses)
+        objective = Residual(
+            net.balance,
+            demand(grid, net.buses),
+            bounds if np.ndim(bounds) == 0 else _pick(bounds, grid, net.buses),
+            groups=tuple(range(size)) * 2,
+            noise_on=noise_on,
+            slack=True,
+            change=CHANGE,
+            doubt=doubt,
+        )
+        coupling = [place.get(entry, -1) for entry in net.names]
+        agents.append(LocalProblem(objective, net.feasible_set(), coupling, name))
+    return PowerProblem(grid, parts, networks, tuple(agents), shared)
+
+
+def _shared(grid: Grid, zones: Zones, networks: tuple[Network, ...]) -> tuple[tuple[str, Any], ...]:
+    """The consensus vector φ: flows of every cut line, c and s of every pair of buses across."""
+    zone_of = {bus: name for name, buses in zones.items() for bus in buses}
+    lines = sorted({line for buses in zones.values() for line in cut_lines(grid, buses)})
+    pairs = sorted({p for net in networks for p in net.pairs if zone_of[p[0]] != zone_of[p[1]]})
+    flows = [(quantity, line) for line in lines for quantity in FLOWS]
+    return (*flows, *((quantity, pair) for pair in pairs for quantity in ("c", "s")))
+
+
+def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
+    """β in per unit, one number or (buses, 2) numbers, and why it is no proven bound."""
+    if isinstance(beta, Mapping):
+        missing = [b for b in grid.bus.index if b not in beta]
+        if missing:
+            raise InvalidInput(f"Expected a beta for every bus, got none for bus {missing[0]}.")
+        return np.array([[float(beta[b])] * 2 for b in grid.bus.index]), ""
+    share = re.fullmatch(r"\s*([0-9.eE+-]+)\s*%\s*of\s+(largest|bus)\s*", str(beta))
+    if share is None:
+        try:
+            return positive("beta", float(beta)), ""
+        except ValueError:
+            raise InvalidInput(
+                f"Expected beta as a positive number in per unit, '1% of largest' or '1% of bus', "
+                f"got {beta!r}. Nothing was solved."
+            ) from None
+    part = positive("beta", float(share[1])) / 100
+    public = grid if nominal is None else load_case(nominal)
+    if not public.bus.index.equals(grid.bus.index):
+        raise InvalidInput(f"Expected the buses of {grid.name} in the nominal case {public.name}.")
+    loads = np.abs(public.bus[["p_demand", "q_demand"]].to_numpy())
+    doubt = (
+        ""
+        if nominal is not None
+        else "beta is a share of the private loads themselves, so that the noise's scale tells them."
+    )
+    return (float(part * loads.max()) if share[2] == "largest" else part * loads), doubt
+
+
+def _pick(bounds: Vector, grid: Grid, buses: list[int]) -> tuple[float, ...]:
+    rows = bounds[grid.bus.index.get_indexer(buses)]
+    return tuple(rows.T.ravel().tolist())
