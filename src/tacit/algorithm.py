@@ -108,7 +108,7 @@ def output_noise_shape(c: Array, least: Array, separable: bool, norm: int) -> Ar
     """
     if separable:
         return 1.0 / c
-    shape = 1.0 / jnp.sqrt(c * least)
+    shape = (c * least) ** -0.5
     return shape if norm == 2 else shape * np.sqrt(c.shape[-1])
 
 
@@ -117,18 +117,35 @@ def draw(z: Array, c: Array, e: Array, now: Round, local: Local, rule: Rule) -> 
 
     Every update (t, e) of an agent has its own key, derived from the agent's.
     """
-    key = jax.random.fold_in(jax.random.fold_in(local.key, now.t), e)
     f, Δ, norm = local.f, local.Δ, rule.mechanism.norm
+    sample = _sample_on_host if isinstance(z, np.ndarray) else _sample
     if rule.perturbation == "objective":
         if rule.calibration == "paper":
             Δ = f.paper_sensitivity(z, norm)
-        return rule.mechanism.sample(key, (f.statistic_size,), Δ, z.dtype)
+        return sample(local.key, now.t, e, f.statistic_size, Δ, z.dtype, rule.mechanism)
     if rule.calibration == "paper":
         Δ = f.paper_output_sensitivity(z, norm, c.min())
-        return rule.mechanism.sample(key, z.shape, Δ, z.dtype)
+        return sample(local.key, now.t, e, z.size, Δ, z.dtype, rule.mechanism)
     least = 1.0 / now.η if f.slack_size else c.min()
-    shape = output_noise_shape(c, least, rule.separable, norm)
-    return rule.mechanism.sample(key, z.shape, Δ, z.dtype) * shape.astype(z.dtype)
+    shape = output_noise_shape(c, least, rule.separable, norm).astype(z.dtype)
+    return sample(local.key, now.t, e, z.size, Δ, z.dtype, rule.mechanism) * shape
+
+
+def _sample(
+    key: Array, t: Array, e: Array, size: int, Δ: Array, dtype: Any, mechanism: Mechanism
+) -> Array:
+    return mechanism.sample(jax.random.fold_in(jax.random.fold_in(key, t), e), (size,), Δ, dtype)
+
+
+_compiled_sample = jax.jit(_sample, static_argnames=("size", "dtype", "mechanism"))
+
+
+def _sample_on_host(
+    key: Array, t: Array, e: Array, size: int, Δ: Array, dtype: Any, mechanism: Mechanism
+) -> Array:
+    """The first entries of a longer draw: agents of many sizes share few compiled samplers."""
+    longer = 1 << (size - 1).bit_length() if size <= 256 else -(-size // 256) * 256
+    return np.asarray(_compiled_sample(key, t, e, longer, Δ, dtype, mechanism))[:size]
 
 
 def proximal_target(
@@ -147,8 +164,9 @@ def proximal_target(
     gradient = local.f.lift(φ + ξ if rule.perturbation == "objective" else φ)
     v = (z / η + local.coupled * (ρ * w + λ) - gradient) / c
     if slacks := local.f.slack_size:
-        v = jnp.concatenate([v, local.f.slack_of(z)])
-        c = jnp.concatenate([c, jnp.full(slacks, 1.0 / η, c.dtype)])
+        joined = np.concatenate if isinstance(z, np.ndarray) else jnp.concatenate
+        v = joined([v, local.f.slack_of(z)])
+        c = joined([c, np.ones(slacks, c.dtype) / η])
     return v, c, ξ, abs(ξ).sum()
 
 
@@ -167,8 +185,9 @@ def local_update(z: Array, e: Array, now: Round, local: Local, rule: Rule) -> tu
     assert W is not None
     if W.closed_form:
         v, c, ξ, magnitude = proximal_target(z, e, now, local, rule)
-    else:  # the projection runs a solver outside of JAX; all the rest is one compiled call
-        v, c, ξ, magnitude = _compiled_target(z, e, now, local._replace(W=None), rule)
+    else:  # the projection runs a solver outside of JAX; the rest is NumPy or one compiled call
+        target = proximal_target if local.f.on_host else _compiled_target
+        v, c, ξ, magnitude = target(z, e, now, local._replace(W=None), rule)
     z = W.project(v, c)
     if rule.perturbation != "objective":
         z = z + ξ

@@ -18,6 +18,20 @@ Blocks = tuple[tuple[str, int], ...]
 ACCURACY = 1e-9  # asked of the solver
 POLISHED = 150  # rows and columns up to which Newton steps sharpen an answer
 ACCEPTED = 1e-7  # largest violation of an answer that the solver calls almost solved
+NEAR = 1e-6  # relative gap at which a fast program takes an answer, whatever the solver calls it
+# What to change if a solve fails, one after another.
+AGAIN: tuple[dict[str, Any], ...] = (
+    {"iterative_refinement_enable": True},
+    {"iterative_refinement_enable": True, "static_regularization_constant": 1e-10},
+    {
+        "iterative_refinement_enable": True,
+        "equilibrate_enable": False,
+        "max_iter": 1000,
+        "tol_feas": 1e-8,
+        "tol_gap_abs": 1e-8,
+        "tol_gap_rel": 1e-8,
+    },
+)
 
 
 class Program:
@@ -56,12 +70,14 @@ class Program:
         data = self._data | changes
         with self.lock:
             # Set up with the first numbers, whichever come next: answers do not depend on history.
-            self._solver = self._solver or self._set_up(self._data)
+            self._solver = self._solver or self._set_up(self._data, {})
             self._solver.update(**changes)
             solution = self._solver.solve()
             x, status = self._judge(solution, data)
-            if status not in ("Solved", or_else):
-                solution = self._set_up(data, again=True).solve()
+            for settings in AGAIN if self._fast else AGAIN[-1:]:
+                if status in ("Solved", or_else):
+                    break
+                solution = self._set_up(data, settings).solve()
                 x, status = self._judge(solution, data)
         if status not in ("Solved", or_else):
             raise SolverFailure(f"Expected a solved cone program, got {status}.")
@@ -86,7 +102,9 @@ class Program:
                 )
                 if residual <= ACCURACY and self._broken(better, data["b"]) <= ACCURACY:
                     return better, "Solved"
-        if status == "AlmostSolved" and self._broken(x, data["b"]) <= ACCEPTED:
+        gap = abs(solution.obj_val - solution.obj_val_dual)
+        near = status == "AlmostSolved" or (self._fast and gap <= NEAR * abs(solution.obj_val))
+        if near and self._broken(x, data["b"]) <= ACCEPTED:
             status = "Solved"
         return x, status
 
@@ -107,7 +125,7 @@ class Program:
     def _curved(self) -> bool:
         return any(kind == "soc" for kind, _ in self._cones)
 
-    def _set_up(self, data: dict[str, Vector], *, again: bool = False) -> Any:
+    def _set_up(self, data: dict[str, Vector], changes: dict[str, Any]) -> Any:
         import clarabel
 
         kinds = {
@@ -119,14 +137,14 @@ class Program:
         settings.verbose = False
         settings.presolve_enable = False  # presolve forbids changes in place
         settings.max_threads = 1
-        settings.tol_feas = ACCURACY
-        settings.tol_gap_abs = settings.tol_gap_rel = 1e-10 if self._curved else 1e-12
+        gap = 1e-10 if self._curved else 1e-12
+        settings.tol_feas = 1e-8 if self._fast else ACCURACY
+        settings.tol_gap_abs = settings.tol_gap_rel = 1e-9 if self._fast else gap
         settings.reduced_tol_feas = ACCEPTED
         settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = ACCEPTED
-        settings.iterative_refinement_enable = again or not self._fast
-        if again:
-            settings.max_iter, settings.equilibrate_enable = 1000, False
-            settings.tol_feas = settings.tol_gap_abs = settings.tol_gap_rel = 1e-8
+        settings.iterative_refinement_enable = not self._fast
+        for name, value in changes.items():
+            setattr(settings, name, value)
         P = sp.csc_matrix((data["P"], self._P.indices, self._P.indptr), shape=self._P.shape)
         cones = [kinds[kind](m) for kind, m in self._cones]
         return clarabel.DefaultSolver(P, data["q"], self._A, data["b"], cones, settings)

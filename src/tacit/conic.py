@@ -81,6 +81,7 @@ class Conic(FeasibleSet):
         )
         lifted = [self._image] if self._slack is None else [self._image, self._slack @ self._image]
         self._lifted = sp.vstack(lifted, format="csr")
+        self._pulled = sp.csr_matrix(self._lifted.T)
         P, self._curvature = _weighted_square(self._lifted)
         scale = row_scale(self._matrix, self._cones)
         self._matrix = sp.csc_matrix(sp.diags(scale) @ self._matrix)
@@ -130,18 +131,14 @@ class Conic(FeasibleSet):
         if len(v) < self._lifted.shape[0]:  # no weight on the slack
             v, c = (np.append(values, np.zeros(self.slack_size)) for values in (v, c))
         scale = max(float(c.max()), float((c * np.abs(v)).max()))
-        numbers = {"P": self._curvature @ (c / scale), "q": self._lifted.T @ (-c * v / scale)}
+        numbers = {"P": self._curvature @ (c / scale), "q": self._pulled @ (-c * v / scale)}
         if self._relieved is not None and not or_else:
-            program, rare, blocks = self._relieved
-            status, x, _ = program.minimise(or_else, **numbers)
-            if broken(self._offset[rare] - self._matrix_by_rows[rare] @ x, blocks) <= ACCURACY:
+            program, rows, limits, blocks = self._relieved
+            status, x, _ = program.minimise(**numbers)
+            if broken(limits - rows @ x, blocks) <= ACCURACY:
                 return status, x
         status, x, _ = self._nearest.minimise(or_else, **numbers)
         return status, x
-
-    @cached_property
-    def _matrix_by_rows(self) -> Any:
-        return sp.csr_matrix(self._matrix)
 
     def violation(self, point: ArrayLike) -> float:
         """Largest amount by which a row, scaled to length 1, is broken.
@@ -402,7 +399,7 @@ def _image(image: Any, variables: Any, columns: int) -> tuple[Any, Any]:
 def _without(
     rare: Sequence[int], matrix: Any, offset: Vector, cones: Blocks, P: Any, fast: bool
 ) -> Any:
-    """The program without the rare cones, their rows, and their blocks; None if there are none."""
+    """The program without the rare cones, and their rows, offsets and blocks; None for no cones."""
     if not rare:
         return None
     chosen = set(rare)
@@ -413,9 +410,9 @@ def _without(
     is_rare = np.repeat([k in chosen for k in range(len(cones))], [m for _, m in cones])
     often = tuple(block for k, block in enumerate(cones) if k not in chosen)
     seldom = tuple(block for k, block in enumerate(cones) if k in chosen)
-    rows = sp.csc_matrix(sp.csr_matrix(matrix)[~is_rare])
-    program = Program(P, rows, offset[~is_rare], often, fast=fast)
-    return program, np.flatnonzero(is_rare), seldom
+    rows = sp.csr_matrix(matrix)
+    program = Program(P, sp.csc_matrix(rows[~is_rare]), offset[~is_rare], often, fast=fast)
+    return program, rows[is_rare], offset[is_rare], seldom
 
 
 def _weighted_square(matrix: Any) -> tuple[Any, Any]:

@@ -49,6 +49,7 @@ class Objective(ABC):
     """
 
     neighbours: str
+    on_host: ClassVar[bool] = False  # whether all below also runs in NumPy on NumPy's arrays
     doubt: str = ""  # why the sensitivity is no proven bound, where it is not
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -21,8 +21,12 @@ from tacit.sets import FeasibleSet
 
 Vector = np.ndarray[Any, Any]
 
-objective_value = jax.jit(lambda objective, z: objective.value(z))
-"""f(z), compiled. Reads private data: do not publish."""
+_compiled_value = jax.jit(lambda objective, z: objective.value(z))
+
+
+def objective_value(objective: Objective, z: Vector) -> float:
+    """f(z). Reads private data: do not publish."""
+    return float((objective.value if objective.on_host else partial(_compiled_value, objective))(z))
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,6 @@ class Problem:
                 "Expected a global consensus problem: here agents keep private parts."
             )
         return sum(
-            float(objective_value(a.objective, solution[np.asarray(a.coupling)]))
+            objective_value(a.objective, np.asarray(solution)[np.asarray(a.coupling)])
             for a in self.agents
         )

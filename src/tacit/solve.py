@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from tacit.schedules import Schedule
 from tacit.settings import Settings
 
 Vector = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,22 @@ class Engine(Protocol):
 
 
 class InProcess:
-    """Agents one after another in this process."""
+    """Agents of this process, ``workers`` of them at a time.
 
-    def __init__(self, agents: Sequence[Agent]) -> None:
+    Workers are threads: the cone solver runs outside of Python's lock. No number depends on how
+    many there are, as agents share nothing.
+    """
+
+    def __init__(self, agents: Sequence[Agent], workers: int = 1) -> None:
         self.agents = agents
+        self._pool = ThreadPoolExecutor(min(workers, len(agents))) if workers > 1 else None
 
     def exchange(self, broadcast: Broadcast) -> Sequence[Reply]:
-        return [agent.respond(broadcast) for agent in self.agents]
+        return self.for_each(lambda agent: agent.respond(broadcast))
+
+    def for_each(self, task: Callable[[Agent], T]) -> list[T]:
+        """``task`` of every agent, in order."""
+        return list((self._pool.map if self._pool else map)(task, self.agents))
 
 
 def solve(
@@ -68,6 +79,7 @@ def solve(
     callback: Callable[[Progress], None] | None = None,
     checkpoint: str | Path | None = None,
     batch: bool | None = None,
+    workers: int | None = None,
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
 
@@ -78,6 +90,7 @@ def solve(
                     there; the continued run is bit for bit the uninterrupted one. It holds the
                     noise key: guard it like the data, and remove it when the result is safe.
     batch           run all agents as one program; default: if all sets are of closed form
+    workers         agents at work at the same time, if not batched; default: one per core
 
     Guarantee: the statement in ``Result.privacy`` covers every reply and so every solution in the
     result. The trace's ``objective`` and ``noise`` are computed from private data and noise for
@@ -88,6 +101,7 @@ def solve(
     if not isinstance(settings, Settings):
         raise InvalidInput(f"Expected Settings, got {settings!r}.")
     count("evaluate_every", evaluate_every)
+    workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
     if checkpoint is not None and not Path(checkpoint).resolve().parent.is_dir():
         raise InvalidInput(f"Expected an existing folder for the checkpoint {checkpoint}.")
     settings = settings.complete(problem)
@@ -100,8 +114,11 @@ def solve(
     digest = data_digest(problem, key) if checkpoint is not None else ""
     if batch is None:
         batch = all(a.feasible_set.closed_form for a in problem.agents)
-    worker = (_Batched if batch else _OneByOne)(
-        problem, settings, jax.random.wrap_key_data(jnp.asarray(key)), run
+    root = jax.random.wrap_key_data(jnp.asarray(key))
+    worker: _Batched | _OneByOne = (
+        _Batched(problem, settings, root, run)
+        if batch
+        else _OneByOne(problem, settings, root, run, workers)
     )
     if state:
         worker.restore(state, done)
@@ -193,13 +210,15 @@ class _Batched:
 class _OneByOne:
     """Server and agents that exchange messages, one agent after another."""
 
-    def __init__(self, problem: Problem, settings: Settings, key: Any, run: str) -> None:
+    def __init__(
+        self, problem: Problem, settings: Settings, key: Any, run: str, workers: int = 1
+    ) -> None:
         self.problem, self.settings, self.run = problem, settings, run
         self.agents = [
             Agent(a, name, settings, agent_key(key, run, i), run, problem.size)
             for i, (name, a) in enumerate(zip(problem.names, problem.agents, strict=True))
         ]
-        self.engine: Engine = InProcess(self.agents)
+        self.engine = InProcess(self.agents, workers)
         couplings = [np.asarray(a.coupling) for a in problem.agents]
         self.shared = [np.flatnonzero(c >= 0) for c in couplings]
         held = [c[s] for c, s in zip(couplings, self.shared, strict=True)]
@@ -231,10 +250,14 @@ class _OneByOne:
         return w, float(np.linalg.norm(w[self.index] - self.z)), noise
 
     def evaluate(self, residual: float, noise: float) -> tuple[float, ...]:
-        agents = self.agents
-        objective = sum(float(objective_value(a.problem.objective, a.average)) for a in agents)
-        violation = max(float(a.problem.feasible_set.violation(a.average)) for a in agents)
-        return objective, residual, noise, violation
+        pairs = self.engine.for_each(
+            lambda a: (
+                objective_value(a.problem.objective, a.average),
+                float(a.problem.feasible_set.violation(a.average)),
+            )
+        )
+        objectives, violations = zip(*pairs, strict=True)
+        return sum(objectives), residual, noise, max(violations)
 
     def state(self) -> dict[str, list[Vector]]:
         state = {n: [np.asarray(getattr(a, n)) for a in self.agents] for n in STATE if n != "total"}

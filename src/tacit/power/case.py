@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Table = np.ndarray[Any, np.dtype[np.float64]]
-NAMED = tuple(  # of the package pypower
-    "case4gs case6ww case9 case14 case24_ieee_rts case30 case39 case57 case118 case300".split()
-)
-COLUMNS = {"bus": (13, 17), "gen": (10, 25), "branch": (11, 21), "gencost": (5, None)}
+# cases of the package pypower
+NAMED = ("case9", "case14", "case24_ieee_rts", "case30", "case39", "case57", "case118", "case300")
+COLUMNS = {  # least and most
+    "bus": (13, 17),
+    "gen": (10, 25),
+    "branch": (11, 21),
+    "gencost": (5, None),
+}
 SECTION = r"^\s*mpc\.{}\s*="
 
 

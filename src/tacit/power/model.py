@@ -171,7 +171,7 @@ def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
     doubt = (
         ""
         if nominal is not None
-        else "beta is a share of the private loads themselves, so that the noise's scale tells them."
+        else "beta is a share of the private loads themselves, so its scale tells them."
     )
     return (float(part * loads.max()) if share[2] == "largest" else part * loads), doubt
 
