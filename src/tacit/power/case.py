@@ -37,7 +37,7 @@ class Grid:
     """A grid in per unit. Tables are indexed by bus number and by row number in the file (from 1).
 
     bus        p_demand, q_demand (private!), conductance, susceptance (shunt), v_min, v_max, area
-    line       from_bus, to_bus, r, x, b, tap, shift, limit, angle_min, angle_max (radians)
+    line       from_bus, to_bus, r, x, b, g (charging), tap, shift, limit, angle_min, angle_max (radians)
     generator  bus, p_min, p_max, q_min, q_max, cost ($/h of p_g in per unit: (c_2, c_1, c_0), or
                the corners (p, $/h) of a piecewise linear one)
     """
@@ -87,14 +87,31 @@ def _package(name: str) -> Any:
 
 
 def _from_pandapower(net: Any) -> Grid:
-    """Through pandapower's own conversion to a MATPOWER-like case."""
+    """Through pandapower's own conversion; its bus numbers, unless that drops or renumbers buses.
+
+    A conductance of transformers (iron losses) is kept, as half at either end.
+    """
     try:
-        from pandapower.converter import to_ppc
+        from pandapower.converter.pypower.to_ppc import to_ppc
     except ImportError:
         raise InvalidInput(
             "Expected pandapower to read its network: pip install pandapower."
         ) from None
-    case = to_ppc(net, init="flat", calculate_voltage_angles=True, mode="opf")
+    try:
+        case = to_ppc(net, init="flat", mode="opf", take_slack_vm_limits=False)
+    except (KeyError, UserWarning, ValueError) as error:
+        raise InvalidInput(f"Expected a pandapower network with limits: {error}.") from None
+    if any(name in case for name in ("branch_r_asym", "branch_x_asym", "branch_g_asym")):
+        raise InvalidInput("Expected symmetric branches in the pandapower network.")
+    lookup = np.asarray(net["_pd2ppc_lookups"]["bus"])
+    if len(net["_ppc"]["bus"]) == len(case["bus"]):
+        number = {int(k): bus for bus, k in reversed(list(enumerate(lookup.tolist()))) if k >= 0}
+        for table, columns in (("bus", (0,)), ("gen", (0,)), ("branch", (0, 1))):
+            case[table] = np.array(case[table].real)
+            for column in columns:
+                case[table][:, column] = [number[int(k)] for k in case[table][:, column]]
+    if "g" not in case and "branch_g" in case:
+        case["g"] = case["branch_g"]
     return _grid(str(getattr(net, "name", "") or "pandapower"), case)
 
 
@@ -154,8 +171,13 @@ def _grid(name: str, case: dict[str, Any]) -> Grid:
     bus, gen, branch = (np.asarray(case[t], np.float64) for t in ("bus", "gen", "branch"))
     if np.size(case.get("dcline", ())):
         raise InvalidInput(f"Expected AC lines only, got a table mpc.dcline in {name}.")
+    needed = {
+        "bus": (*range(7), 11, 12),
+        "gen": (0, 3, 4, 7, 8, 9),
+        "branch": (*range(6), 8, 9, 10),
+    }
     for table, values in (("bus", bus), ("gen", gen), ("branch", branch)):
-        used = values[:, :13]
+        used = values[:, needed[table]]
         if np.isnan(used).any():
             row = int(np.flatnonzero(np.isnan(used).any(axis=1))[0]) + 1
             raise CorruptFile(f"Expected numbers in {table} row {row} of {name}, got NaN.")
@@ -196,6 +218,7 @@ def _grid(name: str, case: dict[str, Any]) -> Grid:
             "r": r[:, 2],
             "x": r[:, 3],
             "b": r[:, 4],
+            "g": np.asarray(case.get("g", np.zeros(len(branch))), np.float64)[on_line],
             "tap": np.where(r[:, 8] == 0, 1.0, r[:, 8]),
             "shift": np.deg2rad(r[:, 9]),
             "limit": np.where(r[:, 5] == 0, np.inf, r[:, 5] / base),

@@ -205,7 +205,8 @@ def bound(grid: Grid) -> float:
 def _admittance(line: pd.DataFrame) -> tuple[Vector, Vector, Vector, Vector]:
     """Y^ff, Y^ft, Y^tf, Y^tt of every line."""
     y = 1 / (line["r"].to_numpy() + 1j * line["x"].to_numpy())
-    charging, tap = 0.5j * line["b"].to_numpy(), line["tap"].to_numpy()
+    charging = (line["g"].to_numpy() + 1j * line["b"].to_numpy()) / 2
+    tap = line["tap"].to_numpy()
     turn = np.exp(1j * line["shift"].to_numpy())
     return (y + charging) / tap**2, -y * turn / tap, -y / (tap * turn), y + charging
 
