@@ -19,6 +19,7 @@ ACCURACY = 1e-9  # asked of the solver
 POLISHED = 150  # rows and columns up to which Newton steps sharpen an answer
 ACCEPTED = 1e-7  # largest violation of an answer that the solver calls almost solved
 NEAR = 1e-6  # relative gap at which a fast program takes an answer, whatever the solver calls it
+TINY = 1e-12
 # What to change if a solve fails, one after another.
 AGAIN: tuple[dict[str, Any], ...] = (
     {"iterative_refinement_enable": True},
@@ -82,6 +83,26 @@ class Program:
         if status not in ("Solved", or_else):
             raise SolverFailure(f"Expected a solved cone program, got {status}.")
         return status, x, np.asarray(solution.z)
+
+    def curvature(self, P: Vector, x: Vector, y: Vector) -> Vector:
+        """H = P + A'W⁻²A at an answer (x, dual y): the answer moves by −H⁻¹dq with q.
+
+        W is the scaling of Nesterov and Todd, for which the solver's own Newton steps linearise
+        complementarity: on a cone W⁻² = (2(Jω)(Jω)' − J)/ν², elsewhere y/s.
+        """
+        s = self._data["b"] - self._A @ x
+        H = self._dense_P(P)
+        A = sp.csr_matrix(self._A)
+        for kind, rows in rows_by_kind(self._cones):
+            if kind == "soc":
+                weight: Any = sp.block_diag(list(_cone_weight(s[rows], y[rows])))
+            elif kind == "nonneg":
+                weight = sp.diags(np.maximum(y[rows], TINY) / np.maximum(s[rows], TINY))
+            else:
+                weight = sp.identity(len(rows)) / TINY**0.5
+            part = A[np.ravel(rows)]
+            H += (part.T @ weight @ part).toarray()
+        return H
 
     def _judge(self, solution: Any, data: dict[str, Vector]) -> tuple[Vector, str]:
         """The point, polished where that pays, and the status it deserves."""
@@ -150,6 +171,27 @@ class Program:
         return clarabel.DefaultSolver(P, data["q"], self._A, data["b"], cones, settings)
 
 
+def _cone_weight(s: Vector, y: Vector) -> Vector:
+    """W⁻² of second-order cones of one size, one per row of slacks s and duals y."""
+    J = np.append(1.0, -np.ones(s.shape[1] - 1))
+    s, y = _into_cone(s), _into_cone(y)
+    det_s, det_y = ((v**2 * J).sum(axis=1) for v in (s, y))
+    s, y = s / np.sqrt(det_s)[:, None], y / np.sqrt(det_y)[:, None]
+    γ = np.sqrt((1 + (s * y).sum(axis=1)) / 2)
+    Jω = J * (s + J * y) / (2 * γ)[:, None]
+    outer = 2 * Jω[:, :, None] * Jω[:, None, :] - np.diag(J)
+    weights: Vector = np.sqrt(det_y / det_s)[:, None, None] * outer
+    return weights
+
+
+def _into_cone(v: Vector) -> Vector:
+    """A head that is larger than the length of the rest by at least a little."""
+    v = v.copy()
+    length = np.sqrt((v[:, 1:] ** 2).sum(axis=1))
+    v[:, 0] = np.maximum(v[:, 0], length * (1 + 1e-9) + TINY)
+    return v
+
+
 def row_scale(matrix: Any, cones: Blocks) -> Vector:
     """One over the length of each row; the rows of a second-order cone share their largest."""
     length = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
@@ -164,7 +206,7 @@ def row_scale(matrix: Any, cones: Blocks) -> Vector:
 def broken(slack: Vector, cones: Blocks) -> float:
     """Largest distance of a row, or of the head of a second-order cone, from where it must be."""
     worst = 0.0
-    for kind, rows in _rows_by_kind(cones):
+    for kind, rows in rows_by_kind(cones):
         s = slack[rows]
         if kind == "zero":
             worst = max(worst, float(np.abs(s).max()))
@@ -176,7 +218,7 @@ def broken(slack: Vector, cones: Blocks) -> float:
 
 
 @lru_cache(maxsize=256)
-def _rows_by_kind(cones: Blocks) -> list[tuple[str, Any]]:
+def rows_by_kind(cones: Blocks) -> list[tuple[str, Any]]:
     """The rows of equations, of inequalities, and of the second-order cones of each size."""
     groups: dict[tuple[str, int], list[Any]] = {}
     start = 0

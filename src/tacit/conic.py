@@ -122,6 +122,23 @@ class Conic(FeasibleSet):
         return z
 
     @property
+    def entries(self) -> Any:
+        """The entries of z that are the variables x of the constraints."""
+        return self._entries
+
+    def linearised(self, point: Vector, weight: Vector) -> tuple[Vector, Vector]:
+        """The projection's x and the matrix H for which it moves by H⁻¹ lifted'(c dv) with v.
+
+        ``lifted`` is image with slack @ image below it. On the boundary of a face the derivative
+        of a projection jumps; this one is smoothed by the solver's barrier.
+        """
+        scale = max(float(weight.max()), float((weight * np.abs(point)).max()))
+        numbers = {"P": self._curvature @ (weight / scale)}
+        numbers["q"] = self._pulled @ (-weight * point / scale)
+        _, x, y = self._nearest.minimise(**numbers)
+        return x, scale * self._nearest.curvature(numbers["P"], x, y)
+
+    @property
     def constraints(self) -> tuple[Any, Vector, Blocks]:
         """Matrix, offset and cones, rows scaled to length 1."""
         return self._matrix, self._offset, self._cones

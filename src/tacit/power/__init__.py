@@ -1,8 +1,9 @@
 """Privacy-preserving distributed control of power flow: cases, zones, model (Section 6.1)."""
 
 from tacit.power.case import Grid, load_case
-from tacit.power.model import PowerProblem, build
+from tacit.power.model import PowerProblem, build, scheduled
 from tacit.power.network import Network, bound, network
+from tacit.power.plots import plot_grid
 from tacit.power.zones import partition
 
 __all__ = [
@@ -14,4 +15,6 @@ __all__ = [
     "load_case",
     "network",
     "partition",
+    "plot_grid",
+    "scheduled",
 ]

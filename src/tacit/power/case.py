@@ -37,7 +37,8 @@ class Grid:
     """A grid in per unit. Tables are indexed by bus number and by row number in the file (from 1).
 
     bus        p_demand, q_demand (private!), conductance, susceptance (shunt), v_min, v_max, area
-    line       from_bus, to_bus, r, x, b, g (charging), tap, shift, limit, angle_min, angle_max (radians)
+    line       from_bus, to_bus, r, x, b, g (charging), tap, shift, limit, angle_min, angle_max;
+               angles in radians
     generator  bus, p_min, p_max, q_min, q_max, cost ($/h of p_g in per unit: (c_2, c_1, c_0), or
                the corners (p, $/h) of a piecewise linear one)
     """
@@ -74,10 +75,10 @@ def load_case(source: Any) -> Grid:
         raise InvalidInput(
             f"Expected a MATPOWER file (.m) or one of {', '.join(NAMED)}, got {str(source)!r}."
         )
-    return _grid(str(source), getattr(_package(f"pypower.{source}"), str(source))())
+    return _grid(str(source), getattr(package(f"pypower.{source}"), str(source))())
 
 
-def _package(name: str) -> Any:
+def package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -117,7 +118,7 @@ def _from_pandapower(net: Any) -> Grid:
 
 def _read(path: Path) -> dict[str, Any]:
     """The tables of a MATPOWER file, parsed by matpowercaseframes."""
-    reader = _package("matpowercaseframes.reader")
+    reader = package("matpowercaseframes.reader")
     try:
         text = path.read_text()
     except UnicodeDecodeError:

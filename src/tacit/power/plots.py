@@ -1,0 +1,92 @@
+"""The grid as a picture: zones, cut lines, flows, and load shedding by bus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit.power.case import Grid, package
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tacit.power.model import PowerProblem
+    from tacit.result import Result
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+CUT = "#c0392b"
+
+
+def plot_grid(case: PowerProblem, result: Result) -> Figure:
+    """Buses coloured by zone and sized by what they shed, lines as wide as their active flow.
+
+    Load shedding is computed from the private demand: the picture is for its owners' eyes.
+    """
+    from matplotlib import colormaps
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    tables = case.tables(result.local)
+    bus, line = tables["bus"], tables["line"]
+    place = dict(zip(bus.index, layout(case.grid), strict=True))
+    figure = Figure(figsize=(9, 7.5), layout="constrained")
+    axes = figure.subplots()
+    flow = np.abs(line["p_from"].to_numpy())
+    width = 0.4 + 4 * flow / max(flow.max(), 1e-9)
+    ends = [(place[i], place[j]) for i, j in zip(line["from_bus"], line["to_bus"], strict=True)]
+    colours = np.where(line["cut"], CUT, "#9aa5b1")
+    axes.add_collection(LineCollection(ends, linewidths=width, colors=colours, zorder=1))
+    shed = np.hypot(bus["p_shed"], bus["q_shed"]).to_numpy()
+    names = list(case.zones)
+    colour = {name: colormaps["tab20"](k % 20) for k, name in enumerate(names)}
+    small = min(1.0, 20 / np.sqrt(len(bus)))
+    x, y = np.array([place[b] for b in bus.index]).T
+    size = small * (60 + 500 * shed / max(shed.max(), 1e-2))
+    axes.scatter(x, y, size, [colour[z] for z in bus["zone"]], edgecolors="black", lw=0.5, zorder=2)
+    if len(bus) <= 150:
+        for b in bus.index:
+            axes.annotate(str(b), place[b], ha="center", va="center", fontsize=6, zorder=3)
+    dot: dict[str, Any] = {"marker": "o", "ls": "", "markeredgecolor": "black"}
+    keys = [Line2D([], [], color=colour[name], label=name, **dot) for name in names[:12]]
+    keys += [Line2D([], [], color=CUT, lw=2, label="cut line"), Line2D([], [], ls="", label="…")]
+    axes.legend(handles=keys if len(names) > 12 else keys[:-1], loc="best", fontsize=8)
+    axes.set_title(
+        f"{case.grid.name}: width = active flow (largest {flow.max():.2f} p.u.), "
+        f"size = load shedding (largest {shed.max():.2g} p.u.)",
+        fontsize=10,
+    )
+    axes.set_axis_off()
+    axes.autoscale()
+    return figure
+
+
+def layout(grid: Grid) -> Vector:
+    """Positions of the buses, the same for the same grid: cases have no coordinates."""
+    networkx = package("networkx")
+    graph = networkx.Graph()
+    graph.add_nodes_from(grid.bus.index)
+    graph.add_edges_from(zip(grid.line["from_bus"], grid.line["to_bus"], strict=True))
+    if len(grid.bus) <= 300 and networkx.is_connected(graph):
+        place = networkx.kamada_kawai_layout(graph)
+    elif len(grid.bus) <= 2000:
+        place = networkx.spring_layout(graph, seed=0)
+    else:
+        return _spectral(networkx.to_scipy_sparse_array(graph, format="csr", dtype=float))
+    return np.array([place[b] for b in grid.bus.index])
+
+
+def _spectral(adjacency: Any) -> Vector:
+    """Two smooth coordinates of a large graph: random ones, averaged over neighbours many times."""
+    degree = np.maximum(np.asarray(adjacency.sum(axis=1)).ravel(), 1)
+    walk = sp.diags(1 / degree) @ adjacency
+    place = np.random.default_rng(0).normal(size=(len(degree), 2))
+    for _ in range(300):
+        place = (place + walk @ place) / 2
+        place -= (degree @ place) / degree.sum()
+        q, _ = np.linalg.qr(place * np.sqrt(degree)[:, None])
+        place = q / np.sqrt(degree)[:, None]
+    rank = np.argsort(np.argsort(place, axis=0), axis=0)  # spread out: spectral places crowd
+    return rank / len(degree)
