@@ -7,15 +7,14 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-
 from tacit.accounting import rounded_up
+from tacit.commands import add_power, add_reproduce
+from tacit.console import claim_folder, print_result, print_table, run_with_progress
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 
 
@@ -44,8 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def add(name: str, command: Callable[..., int], summary: str, example: str) -> Any:
-        sub = commands.add_parser(
+    def add(
+        name: str, command: Callable[..., int], summary: str, example: str, to: Any = commands
+    ) -> Any:
+        sub = to.add_parser(
             name,
             help=summary,
             description=summary,
@@ -93,6 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         "tacit demo --out demo-result",
     )
     demo.add_argument("--out", default="demo-result", help="folder for results and plot")
+
+    power = commands.add_parser(
+        "power", help="Private distributed control of power flow: solve, bound, attack."
+    )
+    add_power(partial(add, to=power.add_subparsers(metavar="COMMAND", required=True)))
+    add_reproduce(add)
     return parser
 
 
@@ -179,7 +186,7 @@ def _print_account(as_json: bool, title: str, document: Any, rows: Sequence[Any]
     if as_json:
         print(json.dumps(document))
     else:
-        _table(title, ("", ""), rows)
+        print_table(title, ("", ""), rows)
     return 0
 
 
@@ -219,37 +226,25 @@ def _solve(options: argparse.Namespace) -> int:
     else:
         job_file = Path(options.job)
         folder = Path(options.out) if options.out else Path(f"{job_file.stem}-result")
-        if (folder / "result.json").exists():
-            raise InvalidInput(
-                f"{folder} holds a result, whose budget is spent; choose another --out. Budgets of "
-                "several runs on the same data add up. Nothing was started."
-            )
-        if (folder / "checkpoint.npz").exists():
-            raise InvalidInput(
-                f"An interrupted run is in {folder}: go on with it (tacit solve --resume {folder}) "
-                "or choose another --out. Nothing was started."
-            )
+        claim_folder(folder, f"tacit solve --resume {folder}")
     job = load_job(job_file)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.json").write_text(json.dumps({"job": str(job_file.resolve())}))
     if job_file.resolve() != (folder / "job.toml").resolve():
         shutil.copyfile(job_file, folder / "job.toml")
-    try:
-        result = run_with_progress(
-            job_file.stem,
-            job.problem,
-            job.settings,
-            seed=job.seed,
-            run=str(job_file.stem),
-            evaluate_every=job.evaluate_every,
-            checkpoint=folder / "checkpoint.npz",
-        )
-    except KeyboardInterrupt:
-        print(f"tacit: interrupted; go on with: tacit solve --resume {folder}", file=sys.stderr)
-        return 130
+    result = run_with_progress(
+        job_file.stem,
+        job.problem,
+        job.settings,
+        seed=job.seed,
+        run=str(job_file.stem),
+        evaluate_every=job.evaluate_every,
+        checkpoint=folder / "checkpoint.npz",
+        resume=f"tacit solve --resume {folder}",
+    )
     result.save(folder)
     (folder / "checkpoint.npz").unlink()
-    _print_result(result, folder, options.json)
+    print_result(result, folder, options.json)
     return 0
 
 
@@ -259,7 +254,7 @@ def _show(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     result = Result.load(folder)
     result.plot().savefig(folder / "plot.png", dpi=120)
-    _print_result(result, folder, options.json)
+    print_result(result, folder, options.json)
     return 0
 
 
@@ -270,7 +265,7 @@ def _demo(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"problems": rows, "plot": str(Path(options.out) / "demo.png")}))
         return 0
-    _table(
+    print_table(
         "Private answers beside the non-private optimum",
         ("problem", "objective", "non-private", "violation", "residual", "epsilon", "delta"),
         [
@@ -290,59 +285,3 @@ def _demo(options: argparse.Namespace) -> int:
         print(f"{r['problem']}: {r['note']}")
     print(f"plot: {Path(options.out) / 'demo.png'}")
     return 0
-
-
-def run_with_progress(label: str, problem: Any, settings: Any, **options: Any) -> Any:
-    """``tacit.solve`` with a progress bar on standard error."""
-    from tacit.solve import solve
-
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    ) as bar:
-        task = bar.add_task(label, total=settings.rounds)
-        return solve(
-            problem,
-            settings,
-            callback=lambda progress: bar.update(task, completed=progress.round),
-            **options,
-        )
-
-
-def _print_result(result: Any, folder: Path, as_json: bool) -> None:
-    if as_json:
-        vectors = {"solution": result.solution.tolist(), "ergodic": result.ergodic.tolist()}
-        print(json.dumps({**result.to_dict(), **vectors, "folder": str(folder)}))
-        return
-    last = result.summary
-    epsilon = "none (no noise)" if last["epsilon"] is None else rounded_up(last["epsilon"], 4)
-    _table(
-        f"{len(result.names)} agents, {last['round']} rounds",
-        ("", ""),
-        [
-            ("objective at the agents' points (private)", f"{last['objective']:.6g}"),
-            ("consensus residual", f"{last['residual']:.3g}"),
-            ("largest violation", f"{last['violation']:.3g}"),
-            ("total epsilon", epsilon),
-            ("total delta", f"{last['delta']:g}"),
-            ("noise from", result.to_dict()["noise_source"]),
-        ],
-    )
-    if result.solution.size <= 20:
-        print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
-        print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))
-    print(result.privacy.words)
-    print(f"files: {folder}")
-
-
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(title=title, title_justify="left", show_header=any(header))
-    for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)

@@ -56,7 +56,8 @@ class Residual(Objective):
     ``data_bound`` is an optional public bound of ‖d‖₂; only ``gradient_bound`` needs it.
     ``slack``: Az has a proximal term of its own in the local step, as if it were a variable that
     z determines; its metric is then I + A'A, and the set must have A as its slack (``Conic``).
-    ``change`` says what moves, ``doubt`` why beta is no proven bound; both only for statements.
+    For statements: ``change`` says what moves, ``unit`` in what unit, ``doubt`` why beta is not a
+    proven bound.
 
     Guarantee: neighbours differ in at most ``moved`` entries of d, or in those of one group, entry
     i by at most β_i. The residual moves by 2Δd: Δ_1 is twice the largest sum of the β_i that move,
@@ -78,6 +79,7 @@ class Residual(Objective):
     slack: bool = static(default=False)
     data_bound: float | None = None
     change: str = static(default="")
+    unit: str = static(default="")
     on_host: ClassVar[bool] = True
     doubt: str = static(default="")
 
@@ -125,7 +127,7 @@ class Residual(Objective):
             if isinstance(self.beta, tuple)
             else f"{self.beta:g}"
         )
-        return f"{what} moving by at most {by}"
+        return f"{what} moving by at most {by}{self.unit and ' ' + self.unit}"
 
     @property
     def dimension(self) -> int:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 SOLVER = 1e-5  # error of a local solve, as noise of the filter
-# Without noise the filter is run again at its last estimate, first with little trust in it.
+LINEAR = 0.003  # error of the linearisation, per deviation of the noise (by trial)
+# The filter is run again at its last estimate, first with little trust in it.
 TRUST = (1e-2, 1e-3, 1e-3, 1e-4, 1e-4, SOLVER, SOLVER, SOLVER)
 
 
@@ -188,7 +189,8 @@ def estimate_demand(
     deviation = noise_deviation(agent, settings)
     LL, BB = (L.T @ L).toarray(), B.T @ B
     demand = np.full(loads, prior_mean)
-    for error in (SOLVER,) if deviation else TRUST:
+    for trust in TRUST:
+        error = max(trust, LINEAR * deviation)
         z = np.asarray(W.project(np.zeros(agent.dimension)))  # public, as the agent starts
         x, λ = z[W.entries], np.zeros(len(held))
         spread = np.zeros((size + loads, size + loads))

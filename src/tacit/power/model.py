@@ -134,6 +134,7 @@ def build(
             noise_on=noise_on,
             slack=True,
             change=CHANGE,
+            unit="per unit",
             doubt=doubt,
         )
         coupling = [place.get(entry, -1) for entry in net.names]
