@@ -216,8 +216,12 @@ def draw(experiment: Experiment, table: pd.DataFrame) -> Figure:
         ("residual", "consensus residual", [("ObjG", n, f"ObjG, E = {n}") for n in (few, many)]),
     ]
     figure = Figure(figsize=(15, 2.9 * len(rows)), layout="constrained")
-    panels = figure.subplots(len(rows), len(experiment.epsilons), sharex=True, sharey="row")
-    for (quantity, title, curves), line in zip(rows, np.atleast_2d(panels), strict=True):
+    panels = figure.subplots(
+        len(rows), len(experiment.epsilons), sharex=True, sharey="row", squeeze=False
+    )
+    for epsilon, panel in zip(experiment.epsilons, panels[0], strict=True):
+        panel.set_title(f"ε = {epsilon:g} per update")
+    for (quantity, title, curves), line in zip(rows, panels, strict=True):
         for epsilon, panel in zip(experiment.epsilons, line, strict=True):
             for k, (algorithm, n, label) in enumerate(curves):
                 chosen = table[
@@ -233,8 +237,6 @@ def draw(experiment: Experiment, table: pd.DataFrame) -> Figure:
                 panel.fill_between(values.index, low, mean + half, color=colour, alpha=0.25, lw=0)
             panel.set_yscale("log")
             panel.grid(alpha=0.3)
-            if line is panels[0]:
-                panel.set_title(f"ε = {epsilon:g} per update")
         line[0].set_ylabel(title)
         line[-1].legend(fontsize=8)
     for panel in panels[-1]:

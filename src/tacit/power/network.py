@@ -198,7 +198,7 @@ def bound(grid: Grid) -> float:
     try:
         _, x, _ = program.minimise(q=q / worth)
     except SolverFailure as failure:
-        raise SolverFailure(f"{grid.name}: {failure} There may be too much demand.") from None
+        raise SolverFailure(f"{grid.name}: {failure} Is there too much demand?") from None
     return float(P @ x**2 / 2 + q @ x + constant)
 
 
