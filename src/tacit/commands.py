@@ -38,9 +38,9 @@ def add_power(add: Add) -> None:
     solve.add_argument("--delta", type=float, help="delta of one gaussian update")
     solve.add_argument("--no-noise", action="store_true", help="not private: the exact answer")
     solve.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
-    solve.add_argument("--rounds", type=int, default=100)
+    solve.add_argument("--rounds", type=int, help="default: 100 with noise, 300 without")
     solve.add_argument("--local-updates", type=int, help="default: 1 with noise, 5 without")
-    solve.add_argument("--penalty", type=float, help="default: 10 with noise, 3 without")
+    solve.add_argument("--penalty", type=float, help="default: 10 with noise, 5 without")
     solve.add_argument("--step-size", type=float, help="default: falls with the noise")
     solve.add_argument("--noise-on", choices=("residual", "gradient"), default="residual")
     solve.add_argument(
@@ -148,11 +148,11 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
         "penalty": options.penalty,
         "step_size": options.step_size,
     }
-    updates = options.local_updates or (5 if options.no_noise else 1)
-    if options.local_updates is not None and options.local_updates < 1:
-        raise InvalidInput(f"Expected --local-updates >= 1, got {options.local_updates}.")
+    rounds, updates = (300, 5) if options.no_noise else (100, 1)
+    rounds = rounds if options.rounds is None else options.rounds
+    updates = updates if options.local_updates is None else options.local_updates
     if options.no_noise:
-        settings = Settings(options.rounds, updates, **others)
+        settings = Settings(rounds, updates, **others)
     elif options.epsilon is not None:
         if options.total_delta is not None:
             raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
@@ -165,7 +165,7 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
             delta if name == "gaussian" else None,
             options.calibration,
         )
-        settings = Settings(options.rounds, updates, mechanism, delta or 0.0, **others)
+        settings = Settings(rounds, updates, mechanism, delta or 0.0, **others)
     else:
         if options.delta is not None:
             raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
@@ -174,7 +174,7 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
         settings = Settings.for_budget(
             options.total_epsilon,
             options.total_delta or 0.0,
-            options.rounds,
+            rounds,
             updates,
             name,
             **others,

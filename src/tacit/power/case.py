@@ -115,13 +115,14 @@ def _from_pandapower(net: Any) -> Grid:
         ) from None
     try:
         case = to_ppc(net, init="flat", mode="opf", take_slack_vm_limits=False)
-    except (KeyError, UserWarning, ValueError) as error:
+    except (AttributeError, KeyError, UserWarning, ValueError) as error:
         raise InvalidInput(f"Expected a pandapower network with limits: {error}.") from None
     if any(name in case for name in ("branch_r_asym", "branch_x_asym", "branch_g_asym")):
         raise InvalidInput("Expected symmetric branches in the pandapower network.")
     lookup = np.asarray(net["_pd2ppc_lookups"]["bus"])
     if len(net["_ppc"]["bus"]) == len(case["bus"]):
-        number = {int(k): bus for bus, k in reversed(list(enumerate(lookup.tolist()))) if k >= 0}
+        number = {k: len(lookup) + k for k in range(len(case["bus"]))}  # of auxiliary buses
+        number |= {k: bus for bus, k in reversed(list(enumerate(lookup.tolist()))) if k >= 0}
         for table, columns in (("bus", (0,)), ("gen", (0,)), ("branch", (0, 1))):
             case[table] = np.array(case[table].real)
             for column in columns:

@@ -153,13 +153,13 @@ def scheduled(case: PowerProblem, settings: Settings) -> Settings:
 
     In the metric of the local step f has smoothness L = 2, so that η^t = 1/(2 + 4σ√(Et)) with σ,
     the deviation of the noise on the residual; the form is the smooth theorem's (Section 5), the
-    factor 4 and the penalties 10 (with noise) and 3 (without) come from trials on case14.
+    factor 4 and the penalties 10 (with noise) and 5 (without) come from trials on case14.
     """
     σ = max(noise_deviation(agent, settings) for agent in case.agents)
     step = SmoothStep(2.0, 4 * σ * math.sqrt(settings.local_updates))
     return dataclasses.replace(
         settings,
-        penalty=settings.penalty or (10.0 if σ else 3.0),
+        penalty=settings.penalty or (10.0 if σ else 5.0),
         step_size=settings.step_size or step,
     )
 

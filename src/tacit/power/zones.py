@@ -93,10 +93,18 @@ def _by_metis(grid: Grid, zones: int) -> dict[int, int]:
     ends = [buses.get_indexer(grid.line[side]) for side in ("from_bus", "to_bus")]
     graph = sp.csr_matrix((np.ones(len(ends[0])), ends), shape=(len(buses),) * 2)
     graph = sp.csr_matrix(graph + graph.T)
-    islands, _ = connected_components(graph, directed=False)
-    options = pymetis.Options(seed=0, contig=islands == 1)
-    _, part = pymetis.part_graph(zones, xadj=graph.indptr, adjncy=graph.indices, options=options)
+    _, island = connected_components(graph, directed=False)
+    main = np.flatnonzero(island == np.bincount(island).argmax())
+    if zones > len(main):
+        raise InvalidInput(f"Expected at most {len(main)} zones of connected buses, got {zones}.")
+    inner = sp.csr_matrix(graph[main][:, main])
+    neighbours = np.split(inner.indices, inner.indptr[1:-1])
+    # Only the direct k-way method keeps zones connected.
+    options = pymetis.Options(seed=0, contig=True)
+    _, found = pymetis.part_graph(zones, adjacency=neighbours, recursive=False, options=options)
+    part = np.full(len(buses), np.bincount(found).argmin())  # islands join the smallest zone
+    part[main] = found
     first: dict[int, int] = {}
-    for p in part:
+    for p in part.tolist():
         first.setdefault(p, len(first) + 1)
-    return {int(bus): first[p] for bus, p in zip(buses, part, strict=True)}
+    return {int(bus): first[p] for bus, p in zip(buses, part.tolist(), strict=True)}

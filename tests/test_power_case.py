@@ -1,0 +1,133 @@
+"""Cases: per unit, what is in service, and one clear error for a broken file."""
+
+import numpy as np
+import pytest
+from grids import EVERYTHING
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.errors import CorruptFile, InvalidInput, TacitError
+from tacit.power import bound, load_case
+
+
+@pytest.fixture
+def everything(tmp_path):
+    path = tmp_path / "everything.m"
+    path.write_text(EVERYTHING)
+    return path
+
+
+def test_everything(everything):
+    grid = load_case(everything)
+    assert repr(grid) == "Grid(everything: 3 buses, 4 lines, 3 generators, base 50 MVA)"
+    assert list(grid.bus.index) == [10, 25, 3]  # isolated bus 9 is gone
+    load = grid.bus.loc[25]
+    assert load[["p_demand", "q_demand", "conductance", "susceptance"]].tolist() == pytest.approx(
+        [1.2, 0.4, 0.05, 0.1]
+    )
+    assert grid.bus["area"].tolist() == [1, 1, 2]
+    assert list(grid.line.index) == [1, 2, 3, 5]  # numbers of the file; 4 off, 6 goes to bus 9
+    assert list(grid.generator.index) == [1, 2, 5]
+    line = grid.line
+    assert line["limit"].tolist() == pytest.approx([1.6, np.inf, 1.2, 1.4])  # 0 is no limit
+    assert line["tap"].tolist() == [1, 1, 0.98, 1]
+    assert line["shift"].tolist() == pytest.approx([0, 0, np.deg2rad(-3), 0])
+    assert line["angle_min"].tolist() == pytest.approx(
+        [np.deg2rad(-30), -np.inf, -np.inf, np.deg2rad(-20)]
+    )
+    assert line["angle_max"].tolist() == pytest.approx(
+        [np.deg2rad(30), np.inf, np.inf, np.deg2rad(40)]
+    )
+    assert grid.generator["p_max"].tolist() == pytest.approx([2.0, 0.8, 0.6])
+    costs = grid.generator["cost"].tolist()
+    assert costs[0] == pytest.approx((0.02 * 2500, 10 * 50, 1))
+    assert np.array(costs[1]) == pytest.approx(np.array([(0, 0), (0.4, 200), (0.8, 600)]))
+    assert costs[2] == pytest.approx((0, 30 * 50, 7))
+
+
+def test_commas_and_comments_do_not_matter(tmp_path, everything):
+    other = tmp_path / "commas.m"
+    text = EVERYTHING.replace("\t", ", ").replace("[\n", "[ % rows\n\n").replace("\n, ", "\n")
+    other.write_text(text)
+    a, b = load_case(everything), load_case(other)
+    assert a.bus.equals(b.bus) and a.line.equals(b.line) and a.generator.equals(b.generator)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("25\t1\t60", "25\t1\tsixty"), "a number, got 'sixty' in row 2 of mpc.bus (from line 5"),
+        (("25\t1\t60\t20", "25\t1\t60"), "13 columns, got 12 in row 2 of mpc.bus"),
+        (("10\t25\t0.02", "10\t77\t0.02"), "known buses in branch row 1 of broken, got bus 77"),
+        (("25\t1\t60", "25\t1\tNaN"), "numbers in bus row 2 of broken, got NaN"),
+        (("25\t1\t60", "10\t1\t60"), "different bus numbers"),
+        (("baseMVA = 50.0", "baseMVA = 0"), "baseMVA > 0"),
+        (("mpc.gen = [", "mpc.generators = ["), "a table mpc.gen "),
+        (("1.05\t0.95", "0.95\t1.05"), "finite v_min <= v_max at bus 25"),
+        (("0.02\t0.10\t0.04", "0\t0\t0.04"), "an impedance, and two different ends, of line 1"),
+        (("2\t0\t0\t3\t0.02", "3\t0\t0\t3\t0.02"), "quadratic or piecewise linear cost"),
+        (("\t2\t0\t0\t2\t30\t7\t0;\n", ""), "Expected 5 rows in gencost"),
+        (("];\nmpc.gen = ", "\nmpc.gen = "), "mpc.bus (line 5 of"),
+        (("0.90;\n\t9\t4", "0.90; 9\t4"), "in row 3 of mpc.bus"),
+    ],
+)
+def test_a_broken_file_gets_one_clear_error(tmp_path, change, words):
+    assert change[0] in EVERYTHING
+    path = tmp_path / "broken.m"
+    path.write_text(EVERYTHING.replace(*change, 1))
+    with pytest.raises(TacitError) as error:
+        load_case(path)
+    assert words in str(error.value), error.value
+
+
+@given(st.integers(0, len(EVERYTHING.rstrip()) - 2))
+def test_a_truncated_file_is_never_read_as_whole(tmp_path_factory, length):
+    path = tmp_path_factory.mktemp("cut") / "cut.m"
+    path.write_text(EVERYTHING[:length])
+    with pytest.raises(CorruptFile, match=r"cut\.m"):
+        load_case(path)
+
+
+def test_what_is_no_case(tmp_path):
+    (tmp_path / "binary.m").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(CorruptFile, match="text"):
+        load_case(tmp_path / "binary.m")
+    with pytest.raises(InvalidInput, match="case118_ieee, got 'case15'"):
+        load_case("case15")
+    with pytest.raises(InvalidInput, match="got float"):
+        load_case(1.0)
+    with pytest.raises(FileNotFoundError):
+        load_case(tmp_path / "absent.m")
+
+
+def test_dc_lines_are_refused(tmp_path):
+    path = tmp_path / "dc.m"
+    path.write_text(EVERYTHING + "mpc.dcline = [\n\t10\t3\t1\t5;\n];\n")
+    with pytest.raises(InvalidInput, match="AC lines only"):
+        load_case(path)
+
+
+@pytest.mark.parametrize("name", ["case9", "case14", "case30", "case57"])
+@pytest.mark.filterwarnings("ignore")  # pandapower's own
+def test_pandapower_networks_are_the_same_grids(name):
+    import pandapower.networks
+
+    net = getattr(pandapower.networks, name)()
+    grid, same = load_case(net), load_case(name)
+    assert list(grid.bus.index) == list(net.bus.index)
+    assert len(grid.line) == len(same.line)
+    assert grid.bus["p_demand"].tolist() == pytest.approx(same.bus["p_demand"].tolist())
+    if name != "case57":  # there pandapower's generators have other limits
+        assert bound(grid) == pytest.approx(bound(same), rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pandapower_iron_losses_are_kept():
+    import pandapower.networks
+
+    net = pandapower.networks.mv_oberrhein()
+    with pytest.raises(InvalidInput, match="pandapower network with limits"):
+        load_case(net)
+    net.bus["min_vm_pu"], net.bus["max_vm_pu"] = 0.9, 1.1
+    grid = load_case(net)
+    assert (grid.line["g"] > 0).any() and (grid.line["tap"] != 1).any()

@@ -1,0 +1,94 @@
+"""Zones: balanced, connected, or as the user says; clear errors otherwise."""
+
+import networkx
+import pytest
+from grids import EVERYTHING
+
+from tacit.errors import InvalidInput
+from tacit.power import load_case, partition
+from tacit.power.zones import cut_lines
+
+
+def graph_of(grid):
+    return networkx.Graph(zip(grid.line["from_bus"], grid.line["to_bus"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "zones"), [("case14", 3), ("case118", 3), ("case118", 10), ("case300", 8)]
+)
+def test_metis_zones_are_balanced_connected_and_the_same_again(name, zones):
+    grid = load_case(name)
+    parts = partition(grid, zones)
+    sizes = [len(buses) for buses in parts.values()]
+    assert len(parts) == zones and sum(sizes) == len(grid.bus)
+    assert max(sizes) <= 1.35 * len(grid.bus) / zones
+    assert sorted(b for buses in parts.values() for b in buses) == sorted(grid.bus.index)
+    graph = graph_of(grid)
+    assert all(networkx.is_connected(graph.subgraph(buses)) for buses in parts.values())
+    assert partition(grid, zones) == parts
+
+
+def test_zones_of_case14_are_the_ones_we_publish():
+    parts = partition(load_case("case14"), 3)
+    assert list(parts.values()) == [[1, 2, 3, 4, 5], [6, 10, 11, 12], [7, 8, 9, 13, 14]]
+
+
+def test_area_column_csv_and_mapping(tmp_path):
+    grid = load_case("case30")
+    by_area = partition(grid, "area")
+    assert len(by_area) == 3
+    zone_of = {bus: name for name, buses in by_area.items() for bus in buses}
+    assert all(grid.bus.loc[b, "area"] == int(name.split()[-1]) for b, name in zone_of.items())
+    path = tmp_path / "zones.csv"
+    lines = [f"{b}, {'north' if b < 10 else 'south'}" for b in grid.bus.index]
+    path.write_text("bus,zone\n" + "\n".join(lines) + "\n")
+    parts = partition(grid, path)
+    assert list(parts) == ["zone north", "zone south"] and parts["zone north"] == list(range(1, 10))
+    assert partition(grid, str(path)) == parts
+    assert partition(grid, {b: b < 10 for b in grid.bus.index})["zone True"] == list(range(1, 10))
+
+
+def test_cut_lines_have_one_end_in_the_zone(tmp_path):
+    (tmp_path / "e.m").write_text(EVERYTHING)
+    grid = load_case(tmp_path / "e.m")
+    assert cut_lines(grid, [10]) == [1, 2, 5]
+    assert cut_lines(grid, [10, 25, 3]) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("bus,area\n1,a\n", "columns bus and zone in line 2"),
+        ("bus,zone\none,a\n", "columns bus and zone in line 2"),
+        ("bus,zone\n1,a\n1,b\n", "one zone for bus 1"),
+        ("bus,zone\n1,a\n", "a zone for every bus of case9, got none for 2"),
+        ("bus,zone\n" + "".join(f"{b},a\n" for b in range(1, 10)), "at least two zones"),
+        ("bus,zone\n" + "".join(f"{b},{b % 2}\n" for b in range(1, 11)), "in zones, got 10"),
+    ],
+)
+def test_bad_csv(tmp_path, content, words):
+    path = tmp_path / "zones.csv"
+    path.write_text(content)
+    with pytest.raises(InvalidInput, match=words):
+        partition(load_case("case9"), path)
+
+
+@pytest.mark.parametrize("zones", [1, 10, 0, True, 2.5, "absent.csv"])
+def test_bad_zones(zones):
+    with pytest.raises(InvalidInput):
+        partition(load_case("case9"), zones)
+
+
+def test_islands_are_zones_of_their_own_only_if_they_border(tmp_path):
+    """An island cannot agree on anything with the rest."""
+    text = EVERYTHING.replace(
+        "3\t9\t0.02\t0.09\t0.01\t70\t0\t0\t0\t0\t1", "3\t9\t0.02\t0.09\t0\t70\t0\t0\t0\t0\t0"
+    )
+    (tmp_path / "e.m").write_text(text.replace("\t9\t4\t99", "\t9\t1\t99"))
+    grid = load_case(tmp_path / "e.m")
+    assert 9 in grid.bus.index
+    parts = partition(grid, 2)  # the island joins a zone that borders
+    assert sorted(b for buses in parts.values() for b in buses) == [3, 9, 10, 25]
+    assert all(cut_lines(grid, buses) for buses in parts.values())
+    with pytest.raises(InvalidInput, match="zone b does not"):
+        partition(grid, {10: "a", 25: "c", 3: "a", 9: "b"})
