@@ -99,9 +99,15 @@ def _by_metis(grid: Grid, zones: int) -> dict[int, int]:
         raise InvalidInput(f"Expected at most {len(main)} zones of connected buses, got {zones}.")
     inner = sp.csr_matrix(graph[main][:, main])
     neighbours = np.split(inner.indices, inner.indptr[1:-1])
-    # Only the direct k-way method keeps zones connected.
     options = pymetis.Options(seed=0, contig=True)
-    _, found = pymetis.part_graph(zones, adjacency=neighbours, recursive=False, options=options)
+    for recursive in (False, True):  # only the first method keeps zones connected
+        _, found = pymetis.part_graph(
+            zones, adjacency=neighbours, recursive=recursive, options=options
+        )
+        if len(set(found)) == zones:  # on tiny grids a zone may come out empty
+            break
+    else:
+        raise InvalidInput(f"Expected METIS to find {zones} zones in {grid.name}; give them.")
     part = np.full(len(buses), np.bincount(found).argmin())  # islands join the smallest zone
     part[main] = found
     first: dict[int, int] = {}
