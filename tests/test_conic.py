@@ -319,11 +319,12 @@ def failing(feasible_set, monkeypatch, statuses, polished=0):
             if status == "stuck":  # almost there, with a usable dual
                 x, z, status = np.array(solution.x) + 1e-5, np.array(solution.z), "NumericalError"
             status = "AlmostSolved" if status == "near" else status
-            return type("Solution", (), {"status": status, "x": x, "z": z})
+            fields = {"status": status, "x": x, "z": z, "obj_val": 1.0, "obj_val_dual": 0.0}
+            return type("Solution", (), fields)
 
-    def reporting_set_up(program, data, **options):
-        setups.append(options)
-        return Reporting(set_up(program, data, **options))
+    def reporting_set_up(program, data, settings):
+        setups.append(settings)
+        return Reporting(set_up(program, data, settings))
 
     feasible_set._nearest._solver = None
     monkeypatch.setattr(coneprogram.Program, "_set_up", reporting_set_up)
@@ -337,7 +338,7 @@ def test_a_failed_solve_is_tried_once_more(first, monkeypatch):
     expected = feasible_set.project([3.0, 3.0, 3.0])
     setups = failing(feasible_set, monkeypatch, [first, "Solved"])
     np.testing.assert_allclose(feasible_set.project([3.0, 3.0, 3.0]), expected, atol=1e-6)
-    assert setups == [{}, {"again": True}]
+    assert setups == [{}, coneprogram.AGAIN[-1]]
 
 
 @pytest.mark.parametrize("last", ["NumericalError", "AlmostSolved", "PrimalInfeasible"])
@@ -500,3 +501,98 @@ def test_one_constraint_needs_no_list_and_other_things_are_refused():
     assert from_cvxpy(z, cp.norm(z) <= 1).dimension == 2
     with pytest.raises(InvalidInput, match="CVXPY constraints"):
         from_cvxpy(z, [True, cp.norm(z) <= 1])
+
+
+# Images, slacks and rare cones (the power-flow sets)
+
+
+def image_set(rng, rare=()):
+    """z = image @ x with x in a box and a ball, and a slack S @ z."""
+    image = np.vstack([np.eye(3), rng.normal(size=(4, 3))])
+    rows = np.vstack([np.eye(3), -np.eye(3), np.zeros((1, 3)), -np.eye(3)])
+    offset = np.concatenate([np.ones(6), [1.2, 0, 0, 0]])
+    slack = rng.normal(size=(2, 7))
+    cones = [("nonneg", 6), ("soc", 4)]
+    return Conic(rows, offset, cones, image=image, slack=slack, rare=rare), image, slack
+
+
+@pytest.mark.parametrize("rare", [(), (0,), (1,)])
+def test_projection_onto_an_image_is_that_of_cvxpy(rng, rare):
+    W, image, slack = image_set(rng, rare)
+    assert W.dimension == 7 and W.slack_size == 2
+    for _ in range(20):
+        v, c = 3 * rng.normal(size=9), rng.uniform(0.1, 10, 9)
+        x = cp.Variable(3)
+        lifted = np.vstack([image, slack @ image]) @ x
+        cp.Problem(
+            cp.Minimize(cp.sum(cp.multiply(c, cp.square(lifted - v)))),
+            [x <= 1, x >= -1, cp.norm(x) <= 1.2],
+        ).solve(cp.CLARABEL)
+        z = W.project(v, c)
+        assert z == pytest.approx(image @ x.value, abs=1e-4)
+        assert W.violation(z) <= 1e-7
+        plain = W.project(v[:7], c[:7])  # without the slack
+        lifted = image @ x
+        cp.Problem(
+            cp.Minimize(cp.sum(cp.multiply(c[:7], cp.square(lifted - v[:7])))),
+            [x <= 1, x >= -1, cp.norm(x) <= 1.2],
+        ).solve(cp.CLARABEL)
+        assert plain == pytest.approx(image @ x.value, abs=1e-4)
+
+
+def test_rare_cones_change_no_answer(rng):
+    full, _, _ = image_set(np.random.default_rng(5))
+    lazy, _, _ = image_set(np.random.default_rng(5), rare=(1,))
+    for _ in range(50):
+        v = 2 * rng.normal(size=9)
+        assert lazy.project(v) == pytest.approx(full.project(v), abs=1e-5)
+
+
+def test_violation_of_an_image_sees_both_the_cones_and_the_image(rng):
+    W, image, _ = image_set(rng)
+    inside = image @ np.array([0.1, 0.2, 0.3])
+    assert W.violation(inside) < 1e-15
+    bent = inside.copy()
+    bent[5] += 0.25
+    assert W.violation(bent) == pytest.approx(0.25)
+    assert W.violation(image @ np.array([1.1, 0, 0])) == pytest.approx(0.1)
+
+
+def test_linearised_projection_is_its_derivative(rng):
+    W, image, slack = image_set(rng)
+    lifted = np.vstack([image, slack @ image])
+    checked = 0
+    for _ in range(30):
+        v, c = 2 * rng.normal(size=9), rng.uniform(0.5, 2, 9)
+        x, H = W.linearised(v, c)
+        step = 1e-3 * rng.normal(size=9)
+        ends = [W.project(v + s * step, c)[:3] for s in (1, -1)]
+        measured = (ends[0] - ends[1]) / 2
+        predicted = np.linalg.solve(H, lifted.T @ (c * step))
+        kink = np.abs(W.project(v + step, c)[:3] + W.project(v - step, c)[:3] - 2 * x).max()
+        if kink < 1e-6:  # away from faces, where there is no derivative
+            checked += 1
+            assert predicted == pytest.approx(measured, abs=0.05 * np.abs(measured).max())
+    assert checked >= 10
+
+
+def test_a_fast_program_tries_more_than_once(monkeypatch, rng):
+    """Refinement first, then less regularisation, then no balancing; then it is an error."""
+    W, _, _ = image_set(rng)
+    expected = W.project(np.full(7, 2.0))
+    setups = failing(W, monkeypatch, ["NumericalError", "InsufficientProgress", "Solved"])
+    assert W.project(np.full(7, 2.0)) == pytest.approx(expected, abs=1e-5)
+    assert setups == [{}, *coneprogram.AGAIN[:2]]
+    failing(W, monkeypatch, ["NumericalError"] * 4)
+    with pytest.raises(SolverFailure, match="NumericalError"):
+        W.project(np.full(7, 2.0))
+
+
+def test_bad_images(rng):
+    rows, offset = np.vstack([np.eye(2), -np.eye(2)]), np.ones(4)
+    with pytest.raises(InvalidInput, match="every column to be an entry"):
+        Conic(rows, offset, [("nonneg", 4)], image=[[1.0, 0.0], [1.0, 1.0]])
+    with pytest.raises(InvalidInput, match=r"slack of shape \(any, 3\)"):
+        Conic(rows, offset, [("nonneg", 4)], image=np.vstack([np.eye(2), [1, 1]]), slack=np.eye(2))
+    with pytest.raises(InvalidInput, match="as rare"):
+        Conic(rows, offset, [("nonneg", 4)], rare=[0])

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from tacit.losses import (
 )
 from tacit.objectives import Objective
 from tacit.persample import PerSample
+from tacit.problem import LocalProblem
 from tacit.residual import Residual
 from tacit.sets import Ball, Box
 
@@ -453,6 +455,48 @@ def test_residual_bounds_are_attained() -> None:
     assert orthogonal.statistic_size == orthogonal.dimension == 4
 
 
+def test_residual_groups_move_together() -> None:
+    """Two rows that share a column: the exact L2 bound lies between √2 and 2 times one row's."""
+    A = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [5.0, 0.0, 0.0], [0.0, 0.1, 0.0]])
+    W, options = Ball(0.0, 1.0, 3), {"groups": [0, 0, 1, 1]}
+    f = Residual(A, np.zeros(4), [0.3, 0.4, 0.01, 0.01], **options)
+    assert f.sensitivity(1, W) == pytest.approx(2 * 0.7)
+    assert f.sensitivity(2, W) == pytest.approx(2 * 0.5)
+    both = 0.3 * A[0] + 0.4 * A[1]
+    assert f.gradient_sensitivity(2, W) == pytest.approx(2 * np.linalg.norm(both))
+    assert f.gradient_sensitivity(1, W) == pytest.approx(2 * np.abs(both).sum())
+    assert "the data of one group, each moving by at most its own bound" in f.neighbours
+    for wrong in ([0, 0, 1], [0.5] * 4):
+        with pytest.raises(InvalidInput, match="groups as 4 whole numbers"):
+            Residual(A, np.zeros(4), 0.1, groups=wrong)
+
+
+@pytest.mark.parametrize("noise_on", ["residual", "gradient"])
+def test_a_sparse_residual_is_the_dense_one(noise_on: str) -> None:
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(5, 7)) * (rng.uniform(size=(5, 7)) < 0.4)
+    d, z, W = rng.normal(size=5), rng.normal(size=7), Ball(0.0, 1.0, 7)
+    dense = Residual(A, d, 0.1, noise_on=noise_on, slack=True)
+    sparse = Residual(sp.csr_matrix(A), d, 0.1, noise_on=noise_on, slack=True)
+    assert sparse.slack_size == 5 and sparse.dimension == 7
+    for point in (z, jnp.asarray(z)):  # NumPy's arrays and JAX's
+        np.testing.assert_allclose(sparse.value(point), dense.value(point))
+        np.testing.assert_allclose(sparse.gradient(point), dense.gradient(point))
+        np.testing.assert_allclose(sparse.slack_of(point), A @ z)
+    assert isinstance(sparse.gradient(z), np.ndarray)
+    np.testing.assert_allclose(jax.grad(sparse.value)(jnp.asarray(z)), dense.gradient(z))
+    for norm in (1, 2):
+        assert sparse.sensitivity(norm, W) == pytest.approx(dense.sensitivity(norm, W))
+    assert sparse.lift_energy == pytest.approx(dense.lift_energy)
+    assert sparse.smoothness >= dense.smoothness  # a bound from row and column sums
+
+
+def test_a_slack_needs_a_set_that_has_it() -> None:
+    f = Residual(np.eye(2), np.zeros(2), 1.0, slack=True)
+    with pytest.raises(InvalidInput, match="a feasible set with 2 slacks"):
+        LocalProblem(f, Ball(0.0, 1.0, 2))
+
+
 # Per-sample clipping
 
 
@@ -638,7 +682,8 @@ NAN[2, 1] = math.nan
         (lambda: Residual(np.eye(2), [0.0, math.nan], 1.0), "finite numbers in data"),
         (lambda: Residual(np.eye(2), np.zeros(3), 1.0), "data of shape"),
         (lambda: Residual(np.eye(2), np.zeros(2), 0.0), "beta > 0"),
-        (lambda: Residual(np.eye(2), np.zeros(2), [1.0, 0.0]), "beta > 0"),
+        (lambda: Residual(np.eye(2), np.zeros(2), [1.0, -1.0]), "beta >= 0"),
+        (lambda: Residual(np.eye(2), np.zeros(2), [0.0, 0.0]), "the largest beta > 0"),
         (lambda: Residual(np.eye(2), np.zeros(2), [1.0]), "beta of shape"),
     ],
 )

@@ -15,7 +15,7 @@ from tacit.console import (
     progress_bar,
     run_with_progress,
 )
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, count
 
 SAVED = "power.json"  # the options of a run, beside its checkpoint
 Add = Callable[..., Any]
@@ -195,6 +195,8 @@ def _solve(options: argparse.Namespace) -> int:
         claim_folder(folder, f"tacit power solve --resume {folder}")
     case = _build(options)
     settings = _settings(options, case)
+    if options.workers is not None:
+        count("workers", options.workers)
     folder.mkdir(parents=True, exist_ok=True)
     kept = {k: v for k, v in vars(options).items() if k not in ("command", "resume", "json")}
     for name in ("case", "zones", "nominal"):  # paths must not depend on where we are
