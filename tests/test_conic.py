@@ -583,6 +583,7 @@ def test_a_fast_program_tries_more_than_once(monkeypatch, rng):
     setups = failing(W, monkeypatch, ["NumericalError", "InsufficientProgress", "Solved"])
     assert W.project(np.full(7, 2.0)) == pytest.approx(expected, abs=1e-5)
     assert setups == [{}, *coneprogram.AGAIN[:2]]
+    monkeypatch.undo()
     failing(W, monkeypatch, ["NumericalError"] * 4)
     with pytest.raises(SolverFailure, match="NumericalError"):
         W.project(np.full(7, 2.0))
