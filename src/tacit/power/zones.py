@@ -24,8 +24,8 @@ def partition(grid: Grid, zones: int | str | Path | Mapping[Any, Any] = 3) -> Zo
     "area" takes the case's area column; a path to a CSV file with the columns ``bus`` and
     ``zone``, or a mapping from bus to zone, gives them explicitly.
 
-    The paper's three zones are those of an earlier paper and not printed; with three zones of
-    METIS results differ by a few per cent.
+    The paper's three zones are not printed, there or in the case files; three zones of METIS stand
+    for them.
     """
     if isinstance(zones, bool) or not isinstance(zones, int | str | Path | Mapping):
         raise InvalidInput(f"Expected a number of zones, 'area', a CSV file or a mapping: {zones}.")
