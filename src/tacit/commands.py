@@ -280,7 +280,7 @@ def _attack(options: argparse.Namespace) -> int:
         floor = "" if label == "no privacy" else f"{found.floors[label]:.2g}"
         rows.append((label, f"{found.errors[label]:.2g}", floor))
     print_table(
-        f"{case.grid.name}: root mean square error of the estimated loads (per unit)",
+        f"{case.grid.name}: error of the estimated loads (RMS, per unit)",
         ("", "eavesdropper", "least possible"),
         rows,
     )
