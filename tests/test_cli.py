@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.errors import InvalidInput
 from tacit.job import load_job
 
 TACIT = Path(sys.executable).parent / "tacit"
@@ -335,6 +336,10 @@ def test_a_job_with_coupling_schedules_and_a_budget_per_update(tmp_path):
     assert document["privacy"]["epsilon"] == pytest.approx(6)  # 12 updates of 0.5, delta 0
     assert document["noise_source"] == "system entropy"
     assert "0.01" in document["privacy"]["statement"]
+    words = COUPLED.replace("beta = 0.01", 'beta = 0.01\nchange = "all data"')
+    (tmp_path / "words.toml").write_text(words)
+    with pytest.raises(InvalidInput, match="change"):  # a statement is not the job's to word
+        load_job(tmp_path / "words.toml")
 
 
 def test_feature_columns_must_agree(job, tmp_path):

@@ -19,6 +19,8 @@ from tacit import coneprogram
 from tacit.conic import Cone, ConeSet, Conic, Polyhedron
 from tacit.cvxpyset import from_cvxpy
 from tacit.errors import InvalidInput, InvalidSet, SolverFailure
+from tacit.problem import LocalProblem
+from tacit.residual import Residual
 from tacit.sets import Ball, HalfSpace, Simplex
 
 A = np.array([[1.0, 1.0, 0.5], [-1.0, 2.0, 0.0], [0.0, -1.0, 1.0]])
@@ -597,3 +599,10 @@ def test_bad_images(rng):
         Conic(rows, offset, [("nonneg", 4)], image=np.vstack([np.eye(2), [1, 1]]), slack=np.eye(2))
     with pytest.raises(InvalidInput, match="as rare"):
         Conic(rows, offset, [("nonneg", 4)], rare=[0])
+
+
+def test_the_slack_must_be_the_objective_s(rng):
+    W, _, slack = image_set(rng)
+    LocalProblem(Residual(slack, np.ones(2), 0.1, slack=True), W)
+    with pytest.raises(InvalidInput, match="got another matrix"):
+        LocalProblem(Residual(5 * slack, np.ones(2), 0.1, slack=True), W)

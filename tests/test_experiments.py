@@ -127,6 +127,30 @@ def test_verdicts_can_go_either_way():
     assert _verdict(values, [(a, b), (b, a)], True)["verdict"] == "holds"
     assert _verdict(values, [(b, a)], True)["verdict"] == "does not hold"
     assert _verdict(values, [(b, a), (a, c)], True)["verdict"] == "not seen"
+    one = {key: value[:1] for key, value in values.items()}  # one seed decides nothing
+    assert _verdict(one, [(a, b)], False)["verdict"] == "undecided"
+
+
+def test_verdicts_hold_together():
+    """Equal curves: a claim of 12 comparisons is turned down in about 5 % of trials, not 25 %."""
+    rng = np.random.default_rng(0)
+    keys = [(str(k), 1, 1) for k in range(24)]
+    pairs = list(zip(keys[::2], keys[1::2], strict=True))
+    down = [
+        _verdict({key: rng.normal(size=10) for key in keys}, pairs, False)["verdict"]
+        for _ in range(400)
+    ].count("does not hold")
+    assert down < 0.08 * 400
+
+
+def test_totals_are_for_the_proven_sensitivity():
+    paper, ours = (
+        table1(Experiment.named("case14", calibration=c))[-1] for c in ("paper", "certified")
+    )
+    assert paper["proven total epsilon ObjG, E = 5"] == pytest.approx(311, abs=1)
+    assert ours["proven total epsilon ObjG, E = 5"] == pytest.approx(41.8, abs=0.1)
+    assert ours["variance ObjG"] == pytest.approx(2 * paper["variance ObjG"])  # both demands move
+    assert "variance OutG" not in ours
 
 
 def test_claims_follow_the_traces(folder):

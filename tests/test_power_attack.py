@@ -5,9 +5,9 @@ import pytest
 
 import tacit
 from tacit.errors import InvalidInput
-from tacit.mechanisms import Gaussian
+from tacit.mechanisms import Gaussian, Laplace
 from tacit.power import build, scheduled
-from tacit.power.attack import attack, listen
+from tacit.power.attack import _least_expected, attack, estimate_demand, listen
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,28 @@ def test_what_the_attack_cannot_read(found):
     ):
         with pytest.raises(InvalidInput, match="local_updates=1 and objective noise"):
             listen(case, wrong, 0)
+    on_gradient = build("case14", 3, noise_on="gradient")
+    with pytest.raises(InvalidInput, match="noise on the gradient"):
+        listen(on_gradient, scheduled(case, tacit.Settings(2)), 0)
+
+
+def test_with_much_noise_the_estimate_is_the_prior(found):
+    """The messages then say nothing, and repeating the filter must not make them count more."""
+    case, _ = found
+    settings = scheduled(case, tacit.Settings(5, mechanism=Gaussian(1e5)))
+    heard = listen(case, settings, 0)
+    estimate = estimate_demand(case, 1, settings, heard, 0.1, 0.3)
+    assert np.abs(estimate - 0.1).max() < 0.02
+
+
+def test_the_least_expected_error_is_that_of_the_noise(found):
+    """Averages of d + ξ^t/2 over the rounds, per zone; Laplace noise tells twice as much."""
+    case, _ = found
+    for mechanism, factor in ((Gaussian(20.0), 1.0), (Laplace(20.0), 2.0)):
+        settings = scheduled(case, tacit.Settings(10, mechanism=mechanism))
+        variance = mechanism.variance(0.01 * (2 * np.sqrt(2) if mechanism.norm == 2 else 4))
+        least = (1 / 0.09 + factor * 40 / variance) ** -0.5
+        assert _least_expected(case, settings, 0.3) == pytest.approx(least)
 
 
 def test_messages_are_those_of_the_wire(found):

@@ -122,6 +122,23 @@ def test_pandapower_networks_are_the_same_grids(name):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore")  # pandapower's own
+def test_controllable_loads_would_be_public_limits():
+    import pandapower.networks
+
+    net = pandapower.networks.case9()
+    net.load["controllable"] = True
+    with pytest.raises(InvalidInput, match="loads that are not controllable"):
+        load_case(net)
+
+
+def test_code_that_changes_tables_is_not_ignored(tmp_path):
+    (tmp_path / "kw.m").write_text(EVERYTHING + "mpc.bus(:, [3, 4]) = mpc.bus(:, [3, 4]) / 1e3;\n")
+    with pytest.raises(CorruptFile, match=r"code that changes them.*mpc.bus\(:, \[3, 4\]\)"):
+        load_case(tmp_path / "kw.m")
+
+
+@pytest.mark.filterwarnings("ignore")  # pandapower's own
 def test_pandapower_iron_losses_are_kept():
     import pandapower.networks
 

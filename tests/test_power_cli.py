@@ -40,7 +40,7 @@ def test_solve_writes_result_tables_and_picture(tmp_path):
     assert "checkpoint.npz" not in names
     header = (tmp_path / "r" / "bus.csv").read_text().splitlines()[0]
     assert header == "bus,zone,voltage,p_demand,q_demand,p_shed,q_shed"
-    for private in ("bus.csv", "grid.png"):
+    for private in ("bus.csv", "grid.png", "power.json"):
         assert (tmp_path / "r" / private).stat().st_mode & 0o077 == 0
     again = run("power solve case14 --no-noise --out r", folder=tmp_path, check=False)
     assert again.returncode == 2 and "budget is spent" in again.stderr
@@ -84,10 +84,10 @@ def test_attack(tmp_path):
 
 
 def test_reproduce(tmp_path):
-    command = "reproduce case14 --rounds 10 --seeds 1 --json"
+    command = "reproduce case14 --rounds 10 --seeds 2 --json"
     document = json.loads(run(command, folder=tmp_path).stdout)
     assert len(document["claims"]) == 11 and len(document["table1"]) == 4
-    assert {c["verdict"] for c in document["claims"]} >= {"holds"}
+    assert {c["verdict"] for c in document["claims"]} >= {"undecided", "does not hold"}
     assert (tmp_path / "reproduce-case14" / "figure.pdf").exists()
 
 

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from grids import PGLIB
+from grids import EVERYTHING, PGLIB
 
 import tacit
 from tacit.agent import start_point
@@ -271,6 +271,17 @@ def test_beta_per_bus_and_bad_betas():
             build("case9", beta=beta)
     with pytest.raises(InvalidInput, match="buses of case9 in the nominal case case14"):
         build("case9", beta="1% of bus", nominal="case14")
+
+
+def test_a_dispatchable_load_is_in_the_public_limits(tmp_path):
+    row = "\t3\t0\t0\t30\t-10\t1\t100\t1\t30\t0;"
+    assert row in EVERYTHING
+    load = row.replace("\t30\t0;", "\t0\t-30;")
+    (tmp_path / "load.m").write_text(EVERYTHING.replace(row, load))
+    case = build(tmp_path / "load.m", {10: 1, 25: 1, 3: 2})
+    settings = scheduled(case, tacit.Settings(1, mechanism=Gaussian(5.0)))
+    statement = tacit.solve(case, settings, seed=1).privacy
+    assert not statement.certified and "generator 5 is a dispatchable load" in statement.words
 
 
 def test_a_failed_solve_names_agent_and_round_and_releases_nothing(case14, monkeypatch):

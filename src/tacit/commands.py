@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from tacit.console import (
     run_with_progress,
 )
 from tacit.errors import CorruptFile, InvalidInput, count
+from tacit.result import write_atomically
 
 SAVED = "power.json"  # the options of a run, beside its checkpoint
 Add = Callable[..., Any]
@@ -202,7 +204,7 @@ def _solve(options: argparse.Namespace) -> int:
     for name in ("case", "zones", "nominal"):  # paths must not depend on where we are
         if kept[name] is not None and Path(kept[name]).is_file():
             kept[name] = str(Path(kept[name]).resolve())
-    (folder / SAVED).write_text(json.dumps(kept, indent=2))
+    write_atomically(folder / SAVED, json.dumps(kept, indent=2).encode())  # may hold a seed
     checkpoint = folder / "checkpoint.npz"
     result = run_with_progress(
         case.grid.name,
@@ -215,10 +217,8 @@ def _solve(options: argparse.Namespace) -> int:
     )
     result.save(folder)
     for name, table in case.tables(result.local).items():
-        table.to_csv(folder / f"{name}.csv")
-        (folder / f"{name}.csv").chmod(0o600)
-    plot_grid(case, result).savefig(folder / "grid.png", dpi=130)
-    (folder / "grid.png").chmod(0o600)
+        write_atomically(folder / f"{name}.csv", table.to_csv().encode())
+    write_atomically(folder / "grid.png", _png(plot_grid(case, result)))
     checkpoint.unlink()
     summary = {
         "case": case.grid.name,
@@ -227,6 +227,12 @@ def _solve(options: argparse.Namespace) -> int:
     }
     print_result(result, folder, options.json, summary)
     return 0
+
+
+def _png(figure: Any) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=130)
+    return content.getvalue()
 
 
 def _saved_options(folder: Path, given: argparse.Namespace) -> argparse.Namespace:
@@ -268,10 +274,8 @@ def _attack(options: argparse.Namespace) -> int:
     with progress_bar("runs") as bar:
         task = bar.add_task("attack", total=runs)
         found = attack(case, chosen, seeds=options.seeds, progress=lambda: bar.advance(task))
-    found.loads.to_csv(folder / "loads.csv", index=False)
-    found.plot().savefig(folder / "attack.png", dpi=130)
-    for name in ("loads.csv", "attack.png"):
-        (folder / name).chmod(0o600)
+    write_atomically(folder / "loads.csv", found.loads.to_csv(index=False).encode())
+    write_atomically(folder / "attack.png", _png(found.plot()))
     if options.json:
         print(json.dumps({**found.to_dict(), "delta": options.total_delta, "folder": str(folder)}))
         return 0
@@ -281,7 +285,7 @@ def _attack(options: argparse.Namespace) -> int:
         rows.append((label, f"{found.errors[label]:.2g}", floor))
     print_table(
         f"{case.grid.name}: error of the estimated loads (RMS, per unit)",
-        ("", "eavesdropper", "least possible"),
+        ("", "eavesdropper", "least expected"),
         rows,
     )
     print(f"files: {folder}")

@@ -24,6 +24,22 @@ from tacit.problem import LocalProblem, Problem
 from tacit.schedules import penalty_from, step_size_from
 from tacit.settings import Settings
 
+
+def _residual(
+    matrix: Any,
+    data: Any,
+    beta: Any,
+    moved: int = 1,
+    groups: Any = None,
+    noise_on: str = "residual",
+    data_bound: float | None = None,
+) -> residual.Residual:
+    """A job describes its neighbours by numbers only, never in words of its own."""
+    return residual.Residual(
+        matrix, data, beta, moved, groups=groups, noise_on=noise_on, data_bound=data_bound
+    )
+
+
 OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "least-squares": losses.LeastSquares,
     "softmax": losses.SoftmaxRegression,
@@ -31,7 +47,7 @@ OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "huber": losses.Huber,
     "hinge": losses.Hinge,
     "quantile": losses.Quantile,
-    "residual": residual.Residual,
+    "residual": _residual,
 }
 PRIVATE = {"features", "targets", "labels", "matrix", "data"}  # what a data file may hold
 SETS: dict[str, Callable[..., sets.FeasibleSet]] = {

@@ -57,6 +57,14 @@ class LocalProblem:
                 f"Expected a feasible set with {self.objective.slack_size} slacks, as the "
                 f"objective of agent {self.name!r} has, got {self.feasible_set.slack_size}."
             )
+        if self.objective.slack_size:
+            probe = np.random.default_rng(0).normal(size=n)
+            ours, theirs = self.objective.slack_of(probe), self.feasible_set.slack_of(probe)
+            if not np.allclose(ours, theirs, rtol=1e-9, atol=1e-9):
+                raise InvalidInput(
+                    f"Expected the slack of the feasible set of agent {self.name!r} to be that of "
+                    "its objective, got another matrix."
+                )
         if self.feasible_set.closed_form and not np.isfinite(self.feasible_set.diameter):
             raise InvalidSet(
                 f"Expected a bounded feasible set for agent {self.name!r}, got an unbounded "

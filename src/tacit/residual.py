@@ -56,8 +56,8 @@ class Residual(Objective):
     ``data_bound`` is an optional public bound of ‖d‖₂; only ``gradient_bound`` needs it.
     ``slack``: Az has a proximal term of its own in the local step, as if it were a variable that
     z determines; its metric is then I + A'A, and the set must have A as its slack (``Conic``).
-    For statements: ``change`` says what moves, ``unit`` in what unit, ``doubt`` why beta is not a
-    proven bound.
+    For statements: ``change`` says what moves, in words that must name the same neighbours,
+    ``unit`` in what unit, ``doubt`` why beta is not a proven bound.
 
     Guarantee: neighbours differ in at most ``moved`` entries of d, or in those of one group, entry
     i by at most β_i. The residual moves by 2Δd: Δ_1 is twice the largest sum of the β_i that move,

@@ -55,6 +55,10 @@ class FeasibleSet(ABC):
         """Number of linear functions of z whose values ``project`` can weigh too."""
         return 0
 
+    def slack_of(self, point: Any) -> Any:
+        """These functions at a point."""
+        raise NotImplementedError
+
     @abstractmethod
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Any:
         """The point of W nearest to ``point`` when coordinate i weighs ``weight[i] > 0``.

@@ -8,7 +8,8 @@ its private variables. Over x, the variables of a zone's network (z = image @ x)
 
 with B = balance @ image. Linearised at the current estimate this is a linear system with unknown
 inputs, of which the reply shows some coordinates. The extended Kalman filter gives the most likely
-demand (MAP, Gaussian prior); without noise it is recursive least squares.
+demand under a normal prior, up to the linearisation, which is repeated at the estimate. Without
+noise the prior fades with every repetition, and what remains is least squares.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tacit.mechanisms import Noiseless
 from tacit.power.model import PowerProblem, noise_deviation
 from tacit.power.network import Network
 from tacit.power.network import demand as demand_of
+from tacit.residual import Residual
 from tacit.settings import Settings
 from tacit.solve import solve
 
@@ -55,7 +57,7 @@ class Attack:
     loads: pd.DataFrame  # columns bus, zone, quantity, true, and one per label
     prior_error: float  # of guessing the prior's mean
     errors: dict[str, float]  # root mean square over the loads, mean over the seeds
-    floors: dict[str, float]  # the least that anyone can reach who sees every noisy residual
+    floors: dict[str, float]  # the least to be expected, whoever sees every noisy residual
 
     @property
     def labels(self) -> list[str]:
@@ -89,12 +91,13 @@ class Attack:
         places = np.arange(len(self.labels))
         right.bar(places, list(self.errors.values()), color="#1f5f8b", label="eavesdropper")
         floors = [self.floors[label] for label in self.labels]
-        right.plot(places[1:], floors[1:], "_", color="#b03a2e", ms=24, label="least possible")
+        right.plot(places[1:], floors[1:], "_", color="#b03a2e", ms=24, label="least expected")
         right.axhline(self.prior_error, color="black", ls=":", label="guess without messages")
         right.set_xticks(places, self.labels, rotation=30, ha="right")
         right.set(yscale="log", ylabel="root mean square error (per unit)")
         right.set_title("error of the estimate")
-        right.legend()
+        right.set_ylim(top=100 * self.prior_error)  # room for the legend
+        right.legend(loc="upper left")
         return figure
 
 
@@ -110,9 +113,10 @@ def attack(
     """Run every one of the settings, listen, and estimate all loads from the messages.
 
     The prior (normal, per unit, the same for every load) is the eavesdropper's knowledge before.
-    A run without noise is made once, others for ``seeds`` seeds. The least possible error is that
-    of averaging d + ξ^t/2 over the rounds, which needs every noisy residual and all variables of
-    the zone: more than the messages, and just what the privacy statement accounts for.
+    A run without noise is made once, others for ``seeds`` seeds. The least expected error is the
+    Bayesian Cramér-Rao bound, under the prior, for an observer of d + ξ^t/2 in every round: of all
+    noisy residuals and variables of a zone, which is more than the messages, and just what the
+    privacy statement accounts for. For loads that the prior fits badly errors may be below it.
     """
     import pandas as pd
 
@@ -140,19 +144,31 @@ def attack(
             table.setdefault(label, estimate)
             progress()
         errors[label] = float(np.mean(squares))
-        noise = max(noise_deviation(agent, chosen) for agent in case.agents)
-        known = 4 * chosen.rounds / noise**2 if noise else np.inf
-        floors[label] = float((prior_deviation**-2 + known) ** -0.5)
+        floors[label] = _least_expected(case, chosen, prior_deviation)
     prior_error = float(np.sqrt(np.mean((truth - prior_mean) ** 2)))
     return Attack(pd.DataFrame(table), prior_error, errors, floors)
 
 
+def _least_expected(case: PowerProblem, settings: Settings, prior_deviation: float) -> float:
+    """√ of the mean over the loads of 1/(prior information + 4·rounds·information of ξ)."""
+    known = {"noiseless": np.inf, "gaussian": 1.0, "laplace": 2.0}[settings.mechanism.name]
+    total, loads = 0.0, 0
+    for agent, net in zip(case.agents, case.networks, strict=True):
+        variance = noise_deviation(agent, settings) ** 2 or 1.0
+        information = 4 * settings.rounds * known / variance
+        total += 2 * len(net.buses) / (prior_deviation**-2 + information)
+        loads += 2 * len(net.buses)
+    return float(np.sqrt(total / loads))
+
+
 def listen(case: PowerProblem, settings: Settings, seed: int) -> Messages:
     """All messages of a run."""
-    if settings.local_updates != 1 or settings.perturbation != "objective":
+    on = {a.objective.noise_on for a in case.agents if isinstance(a.objective, Residual)}
+    if settings.local_updates != 1 or settings.perturbation != "objective" or on != {"residual"}:
         raise InvalidInput(
-            "Expected local_updates=1 and objective noise for the attack: a reply then is one "
-            f"update, got local_updates={settings.local_updates}, {settings.perturbation!r}."
+            "Expected local_updates=1 and objective noise on the residual for the attack: a reply "
+            f"then is one update, got local_updates={settings.local_updates}, "
+            f"{settings.perturbation!r} noise on the {', '.join(sorted(on))}."
         )
     heard = Messages([], [])
 
@@ -190,6 +206,7 @@ def estimate_demand(
     LL, BB = (L.T @ L).toarray(), B.T @ B
     demand = np.full(loads, prior_mean)
     for trust in TRUST:
+        linearised_at = demand
         error = max(trust, LINEAR * deviation)
         z = np.asarray(W.project(np.zeros(agent.dimension)))  # public, as the agent starts
         x, λ = z[W.entries], np.zeros(len(held))
@@ -211,6 +228,9 @@ def estimate_demand(
             state = np.concatenate([x, demand]) + gain @ (y - seen @ x)
             spread -= gain @ cross.T
             x, demand = state[:size], state[size:]
+        if deviation:  # the pass began at the last estimate; give the prior its true mean again
+            pull = (prior_mean - linearised_at) / prior_deviation**2
+            demand = demand + spread[size:, size:] @ pull
     return demand
 
 

@@ -2,7 +2,8 @@
 
 Out-of-service elements and isolated buses (type 4) are left out, as MATPOWER does; what remains
 keeps the numbers it has in the file. Unlimited values are infinite: a thermal limit of 0, and
-angle limits of 0 on both sides or beyond a quarter turn.
+angle limits of 0 on both sides or beyond a quarter turn. Generators are boxes in (p, q): capability
+curves and the constant power factor of dispatchable loads are not modelled.
 """
 
 from __future__ import annotations
@@ -113,6 +114,11 @@ def _from_pandapower(net: Any) -> Grid:
         raise InvalidInput(
             "Expected pandapower to read its network: pip install pandapower."
         ) from None
+    if any(flag is True or flag == 1 for flag in net["load"].get("controllable", ())):
+        raise InvalidInput(
+            "Expected loads that are not controllable: pandapower makes generators of those, and "
+            "their size would be in the public limits."
+        )
     try:
         case = to_ppc(net, init="flat", mode="opf", take_slack_vm_limits=False)
     except (AttributeError, KeyError, UserWarning, ValueError) as error:
@@ -139,6 +145,11 @@ def _read(path: Path) -> dict[str, Any]:
         text = path.read_text()
     except UnicodeDecodeError:
         raise CorruptFile(f"Expected a MATPOWER file in text, got other bytes in {path}.") from None
+    if code := re.search(r"^\s*mpc\.\w+\s*\(.*$", text, re.MULTILINE):
+        raise CorruptFile(
+            f"Expected plain tables in {path}, got code that changes them, which is not run: "
+            f"{code[0].strip()!r} (line {text[: code.end()].count(chr(10)) + 1}). Convert the file."
+        )
     case: dict[str, Any] = {}
     for table in (*COLUMNS, "baseMVA", "dcline"):
         section = re.search(SECTION.format(table), text, re.MULTILINE)

@@ -115,12 +115,14 @@ def build(
     private loads themselves, as the paper does; noise scaled by them gives them away, and results
     say that they are not certified.
 
-    Guarantee: ``Residual``'s, with the two demands of a bus as one group.
+    Guarantee: ``Residual``'s, with the two demands of a bus as one group. Loads that the case
+    models as generators with negative limits are part of the public set: not certified.
     """
     grid = load_case(case)
     parts = partition(grid, zones)
     networks = tuple(network(grid, buses) for buses in parts.values())
     bounds, doubt = _bounds(grid, beta, nominal)
+    doubt = doubt or _loads_in_limits(grid)
     shared = _shared(grid, parts, networks)
     place = {name: i for i, name in enumerate(shared)}
     agents = []
@@ -200,6 +202,14 @@ def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
         else "beta is a share of the private loads themselves, so its scale tells them."
     )
     return (float(part * loads.max()) if share[2] == "largest" else part * loads), doubt
+
+
+def _loads_in_limits(grid: Grid) -> str:
+    limits = grid.generator
+    loads = limits.index[(limits["p_min"] < 0) & (limits["p_max"] <= 0)]
+    if not len(loads):
+        return ""
+    return f"generator {loads[0]} is a dispatchable load, whose size is in the public limits."
 
 
 def _pick(bounds: Vector, grid: Grid, buses: list[int]) -> tuple[float, ...]:
