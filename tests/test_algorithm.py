@@ -21,11 +21,11 @@ from tacit.algorithm import (
     server_step,
 )
 
-NOISELESS = Rule(1, "objective", tacit.Noiseless(), "certified", False)
+NOISELESS = Rule(1, "objective", "certified", False)
 
 
-def update(f, W, z, w, λ, ρ, η, coupled, rule=NOISELESS, sensitivity=0.0, seed=0):
-    local = Local(f, W, coupled, sensitivity, jax.random.key(seed))
+def update(f, W, z, w, λ, ρ, η, coupled, rule=NOISELESS, noise=(0.0, tacit.Noiseless()), seed=0):
+    local = Local(f, W, coupled, *noise, jax.random.key(seed))
     return local_update(z, 0, Round(1, w, λ, ρ, η), local, rule)[0]
 
 
@@ -44,8 +44,8 @@ def test_update_minimises_the_papers_subproblem(kind, rng):
     coupled = np.array([1.0, 1.0, 0.0, 1.0])
     mechanism = tacit.Gaussian(2.0)
     Δ = f.sensitivity(2, W)
-    rule = Rule(1, "objective", mechanism, "certified", W.separable)
-    got = update(f, W, z, w * coupled, λ * coupled, ρ, η, coupled, rule, Δ, seed=5)
+    rule = Rule(1, "objective", "certified", W.separable)
+    got = update(f, W, z, w * coupled, λ * coupled, ρ, η, coupled, rule, (Δ, mechanism), 5)
     ξ = np.asarray(mechanism.sample(key_of(5), (n,), Δ, jnp.float64))
     x = cp.Variable(n)
     shared = np.flatnonzero(coupled)
@@ -250,9 +250,9 @@ def test_output_noise_needs_a_bound_that_holds_outside_the_set():
 def test_local_round_averages_and_returns_the_last_point(objective, rng):
     f = objective_of(objective, rng)
     W = set_of("ball", f.dimension)
-    rule = Rule(3, "objective", tacit.Noiseless(), "certified", False)
+    rule = Rule(3, "objective", "certified", False)
     z = w = λ = jnp.zeros(f.dimension)
-    local = Local(f, W, jnp.ones(f.dimension), 0.0, jax.random.key(0))
+    local = Local(f, W, jnp.ones(f.dimension), 0.0, tacit.Noiseless(), jax.random.key(0))
     now = Round(1, w, λ, 1.0, 0.3)
     last, average, noise = local_round(z, now, local, rule)
     points = []

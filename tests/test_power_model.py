@@ -58,9 +58,9 @@ def test_an_update_is_that_of_the_appendix_with_its_slack_variables(case14):
         cp.Problem(cp.Minimize(2 * s_e @ s + near / (2 * η) + agree), list(cones(net, x))).solve(
             cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-10
         )
-        key = jax.random.key(0)
-        local = Local(agent.objective, agent.feasible_set, shared.astype(float), 0.0, key)
-        rule = Rule(1, "objective", tacit.Noiseless(), "certified", False)
+        noise = (0.0, tacit.Noiseless(), jax.random.key(0))
+        local = Local(agent.objective, agent.feasible_set, shared.astype(float), *noise)
+        rule = Rule(1, "objective", "certified", False)
         got, _ = local_update(z_e, 0, Round(1, w, λ, ρ, η), local, rule)
         assert got == pytest.approx(net.image @ x.value, abs=2e-5)
 
@@ -159,10 +159,10 @@ def test_output_noise_covers_the_output_s_sensitivity(case14):
     ρ, η = 5.0, 0.3
     agent, net = case14.agents[0], case14.networks[0]
     shared = (np.asarray(agent.coupling) >= 0).astype(float)
-    rule = Rule(1, "objective", tacit.Noiseless(), "certified", False)
+    rule = Rule(1, "objective", "certified", False)
     shape = np.asarray(output_noise_shape(1 / η + ρ * shared, 1 / η, False, 2))
     Δ = agent.objective.output_sensitivity(2, agent.feasible_set)
-    worst = 0.0
+    worst, noise = 0.0, (0.0, tacit.Noiseless(), jax.random.key(0))
     for _ in range(30):
         z = np.asarray(agent.feasible_set.project(rng.normal(size=agent.dimension)))
         now = Round(1, rng.normal(size=z.size) * shared, 0 * z, ρ, η)
@@ -172,7 +172,7 @@ def test_output_noise_covers_the_output_s_sensitivity(case14):
         results = []
         for data in (agent.objective.data, agent.objective.data + moved):
             f = tacit.Residual(net.balance, data, 0.01, slack=True)
-            local = Local(f, agent.feasible_set, shared, 0.0, jax.random.key(0))
+            local = Local(f, agent.feasible_set, shared, *noise)
             results.append(local_update(z, 0, now, local, rule)[0])
         worst = max(worst, np.linalg.norm((results[0] - results[1]) / shape))
     assert 0.05 * Δ < worst <= Δ + 1e-4  # up to the solver's error

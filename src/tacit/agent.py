@@ -90,7 +90,7 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     """What this agent brings to every round, computing in ``dtype``."""
     Δ = dtype.type(certified_sensitivity(problem, settings))
     coupled = problem.coupled.astype(dtype)
-    return Local(problem.objective, problem.feasible_set, coupled, Δ, key)
+    return Local(problem.objective, problem.feasible_set, coupled, Δ, settings.mechanism, key)
 
 
 class Agent:

@@ -31,7 +31,6 @@ class Rule(NamedTuple):
 
     local_updates: int
     perturbation: Perturbation
-    mechanism: Mechanism
     calibration: Calibration
     separable: bool  # whether the agent's set is
 
@@ -43,6 +42,7 @@ class Local(NamedTuple):
     W: FeasibleSet | None  # None only where no projection is asked for
     coupled: Array  # 1 on coupled coordinates, 0 on private ones
     Δ: Array  # certified sensitivity of what receives the noise
+    mechanism: Mechanism
     key: Array  # of this agent in this run
 
 
@@ -117,18 +117,18 @@ def draw(z: Array, c: Array, e: Array, now: Round, local: Local, rule: Rule) -> 
 
     Every update (t, e) of an agent has its own key, derived from the agent's.
     """
-    f, Δ, norm = local.f, local.Δ, rule.mechanism.norm
-    sample = _sample_on_host if isinstance(z, np.ndarray) else _sample
+    f, Δ, mechanism = local.f, local.Δ, local.mechanism
+    norm, sample = mechanism.norm, _sample_on_host if isinstance(z, np.ndarray) else _sample
     if rule.perturbation == "objective":
         if rule.calibration == "paper":
             Δ = f.paper_sensitivity(z, norm)
-        return sample(local.key, now.t, e, f.statistic_size, Δ, z.dtype, rule.mechanism)
+        return sample(local.key, now.t, e, f.statistic_size, Δ, z.dtype, mechanism)
     if rule.calibration == "paper":
         Δ = f.paper_output_sensitivity(z, norm, c.min())
-        return sample(local.key, now.t, e, z.size, Δ, z.dtype, rule.mechanism)
+        return sample(local.key, now.t, e, z.size, Δ, z.dtype, mechanism)
     least = 1.0 / now.η if f.slack_size else c.min()
     shape = output_noise_shape(c, least, rule.separable, norm).astype(z.dtype)
-    return sample(local.key, now.t, e, z.size, Δ, z.dtype, rule.mechanism) * shape
+    return sample(local.key, now.t, e, z.size, Δ, z.dtype, mechanism) * shape
 
 
 def _sample(
@@ -137,7 +137,7 @@ def _sample(
     return mechanism.sample(jax.random.fold_in(jax.random.fold_in(key, t), e), (size,), Δ, dtype)
 
 
-_compiled_sample = jax.jit(_sample, static_argnames=("size", "dtype", "mechanism"))
+_compiled_sample = jax.jit(_sample, static_argnames=("size", "dtype"))
 
 
 def _sample_on_host(

@@ -192,6 +192,23 @@ class Noiseless(Mechanism):
         return dp_accounting.NonPrivateDpEvent()
 
 
+def _rebuild(kind: type[Mechanism], parameters: Any) -> Mechanism:
+    """Without the checks of ``__init__``: inside a compiled program parameters are no numbers."""
+    mechanism = object.__new__(kind)
+    for field, value in zip(fields(kind), parameters, strict=True):
+        object.__setattr__(mechanism, field.name, value)
+    return mechanism
+
+
+# The parameters may differ within a batch of runs; the law is part of the compiled program.
+for _kind in (Gaussian, Laplace, Noiseless):
+    jax.tree_util.register_pytree_node(
+        _kind,
+        lambda m: (tuple(getattr(m, f.name) for f in fields(m)), type(m)),
+        _rebuild,
+    )
+
+
 def mechanism_from(data: dict[str, Any]) -> Mechanism:
     """The mechanism described by plain data such as ``{"kind": "noiseless"}``."""
     kinds: dict[str, type[Mechanism]] = {k.name: k for k in (Gaussian, Laplace, Noiseless)}

@@ -82,9 +82,7 @@ class Settings:
 
     def rule(self, separable: bool) -> Rule:
         """What a local update needs to know, for an agent whose set is separable or not."""
-        return Rule(
-            self.local_updates, self.perturbation, self.mechanism, self.calibration, separable
-        )
+        return Rule(self.local_updates, self.perturbation, self.calibration, separable)
 
     def complete(self, problem: Problem) -> Settings:
         """Fill in schedules from public quantities: smoothness, bounds, diameter, noise scale.
