@@ -21,10 +21,11 @@ from tacit.algorithm import (
     server_step,
 )
 
+NO_NOISE = (0.0, tacit.Noiseless())
 NOISELESS = Rule(1, "objective", "certified", False)
 
 
-def update(f, W, z, w, λ, ρ, η, coupled, rule=NOISELESS, noise=(0.0, tacit.Noiseless()), seed=0):
+def update(f, W, z, w, λ, ρ, η, coupled, rule=NOISELESS, noise=NO_NOISE, seed=0):
     local = Local(f, W, coupled, *noise, jax.random.key(seed))
     return local_update(z, 0, Round(1, w, λ, ρ, η), local, rule)[0]
 

@@ -7,6 +7,7 @@ and every answer comes with an (epsilon, delta) statement that is true.
     problem side     LocalProblem(objective, feasible_set, coupling), Problem
     privacy          Gaussian, Laplace, Noiseless; Settings.for_budget(total_epsilon, total_delta)
     run              solve(problem, settings) -> Result
+                     solve_many(problem, [settings], [seed]) -> [Result], all at once
 
 Importing Tacit switches JAX to 64-bit floats (``jax_enable_x64``): projections and accounting
 need them. Arrays that are float32 stay float32.
@@ -63,6 +64,7 @@ from tacit.sets import (  # noqa: E402
 )
 from tacit.settings import Settings  # noqa: E402
 from tacit.solve import Progress, solve  # noqa: E402
+from tacit.sweep import solve_many  # noqa: E402
 
 __all__ = [
     "Ball",
@@ -112,4 +114,5 @@ __all__ = [
     "TacitError",
     "from_cvxpy",
     "solve",
+    "solve_many",
 ]

@@ -4,6 +4,9 @@ Agents whose objectives and sets have the same structure are stacked and run und
 ragged numbers of records are padded within buckets of similar size and masked. Server step, local
 updates and dual step of many rounds are one ``scan``. The arithmetic is that of ``algorithm.py``
 and the noise that of ``agent_key``: the same iterates as agents one by one, up to rounding.
+
+A fleet runs one configuration, or many *lanes* at once (``solve_many``): settings and keys differ,
+the data are read once for all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.agent import agent_key, local_side
-from tacit.algorithm import Holders, Local, Round, Rule, dual_step, local_round, server_step
+from tacit.algorithm import (
+    Holders,
+    Local,
+    Round,
+    Rule,
+    average_over_holders,
+    dual_step,
+    local_round,
+    server_step,
+)
 from tacit.errors import InvalidInput
 from tacit.problem import LocalProblem, Problem
 from tacit.settings import Settings
@@ -47,19 +59,32 @@ class State(NamedTuple):
 class Fleet:
     """All agents of a problem, batched."""
 
-    def __init__(self, problem: Problem, settings: Settings, root: Array, run: str) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        root: Array,
+        run: str,
+        lanes: Sequence[tuple[Settings, Array]] = (),
+    ) -> None:
         for name, agent in zip(problem.names, problem.agents, strict=True):
             if not agent.feasible_set.closed_form:
                 raise InvalidInput(
                     f"Expected closed-form sets in a fleet; that of {name!r} needs a solver."
                 )
         self.settings, self.size = settings, problem.size
+        self.lanes = [s for s, _ in lanes]
         self.members = _bucket(problem.agents)
         self.dtype = problem.dtype
         self.buckets = tuple(
             _stack([(i, problem.agents[i]) for i in group], settings, root, run, self.dtype)
             for group in self.members
         )
+        if lanes:
+            self.buckets = tuple(
+                _laned(bucket, group, lanes, run)
+                for bucket, group in zip(self.buckets, self.members, strict=True)
+            )
         self.rules = tuple(
             settings.rule(problem.agents[group[0]].feasible_set.separable) for group in self.members
         )
@@ -73,26 +98,40 @@ class Fleet:
             for b in self.buckets
         )
         zero = tuple(jnp.zeros_like(z) for z in point)
-        return State(point, point, zero, zero)
+        state = State(point, point, zero, zero)
+        if not self.lanes:
+            return state
+        lanes: State = jax.tree.map(lambda x: jnp.repeat(x[None], len(self.lanes), axis=0), state)
+        return lanes
 
     def advance(
         self, state: State, first: int, last: int, weights: Array
     ) -> tuple[State, Array, Array, Array]:
         """Rounds first..last; returns the state and, of the last round, w, ‖w − z‖ and Σ|ξ|."""
-        ρ, η = self.settings.schedule(first, last)
+        every = self.lanes or [self.settings]
+        ρ, η = (np.stack(x) for x in zip(*(s.schedule(first, last) for s in every), strict=True))
+        if not self.lanes:
+            ρ, η = ρ[0], η[0]
         rounds = (
             jnp.arange(first, last + 1),
             *(jnp.asarray(x, self.dtype) for x in (ρ, η, weights)),
         )
-        state, w, residual, noise = _advance(
+        advance = _advance_lanes if self.lanes else _advance
+        state, w, residual, noise = advance(
             self.buckets, self.holders, state, rounds, rules=self.rules
         )
         return state, w, residual, noise
 
-    def evaluate(self, state: State) -> tuple[float, float]:
+    def evaluate(self, state: State) -> tuple[Any, Any]:
         """Σ_p f_p(z_p^{t+1}) and the largest violation. The first reads private data."""
-        value, violation = _evaluate(self.buckets, state.average)
-        return float(value), float(violation)
+        evaluate = _evaluate_lanes if self.lanes else _evaluate
+        value, violation = evaluate(self.buckets, state.average)
+        return np.asarray(value), np.asarray(violation)
+
+    def solutions(self, state: State) -> Array:
+        """Of every lane, the mean of z^{t+1} over the holders of each coordinate."""
+        z = jnp.concatenate([x.reshape(len(self.lanes), -1) for x in state.average], axis=1)
+        return np.asarray(jax.vmap(average_over_holders, (0, None))(z, self.holders))
 
     def unstack(self, stacked: Sequence[Array]) -> list[np.ndarray[Any, Any]]:
         """One array per agent, in the problem's order."""
@@ -166,6 +205,23 @@ def _stack(
     return Bucket(jax.tree.map(stack, *sides), couplings)
 
 
+def _laned(
+    bucket: Bucket, group: Sequence[int], lanes: Sequence[tuple[Settings, Array]], run: str
+) -> Bucket:
+    """The bucket with keys and mechanisms of every lane, on a first axis of their own."""
+    alone = bucket.coupling.ndim == 1
+    keys = [jnp.stack([agent_key(root, run, i) for i in group]) for _, root in lanes]
+    mechanisms = [
+        jax.tree.map(lambda m: m if alone else np.full(len(group), m), s.mechanism)
+        for s, _ in lanes
+    ]
+    local = bucket.local._replace(
+        key=jnp.stack([k[0] if alone else k for k in keys]),
+        mechanism=jax.tree.map(lambda *m: jnp.asarray(m), *mechanisms),
+    )
+    return bucket._replace(local=local)
+
+
 def _each(function: Callable[..., Any], bucket: Bucket, *state: Array) -> Any:
     """``function`` for every agent of a bucket; states and results have an agent axis."""
     if bucket.coupling.ndim == 2:
@@ -173,8 +229,7 @@ def _each(function: Callable[..., Any], bucket: Bucket, *state: Array) -> Any:
     return jax.tree.map(lambda x: x[None], function(bucket, *(part[0] for part in state)))
 
 
-@partial(jax.jit, static_argnames="rules")
-def _advance(
+def _advance_plainly(
     buckets: tuple[Bucket, ...],
     holders: Holders,
     state: State,
@@ -197,6 +252,26 @@ def _advance(
     return state, w[-1], residual[-1], noise[-1]
 
 
+# What differs between lanes; data, set and sensitivity are those of all.
+_LANES = Bucket(Local(None, None, None, None, 0, 0), None)  # type: ignore[arg-type]
+_advance = jax.jit(_advance_plainly, static_argnames="rules")
+
+
+@partial(jax.jit, static_argnames="rules")
+def _advance_lanes(
+    buckets: tuple[Bucket, ...],
+    holders: Holders,
+    state: State,
+    rounds: Array,
+    rules: tuple[Rule, ...],
+) -> tuple[State, Array, Array, Array]:
+    axes = (tuple(_LANES for _ in buckets), None, 0, (None, 0, 0, 0))
+    result: tuple[State, Array, Array, Array] = jax.vmap(
+        partial(_advance_plainly, rules=rules), in_axes=axes
+    )(buckets, holders, state, rounds)
+    return result
+
+
 def _bucket_round(
     bucket: Bucket, t: Array, w: Array, ρ: Array, η: Array, rule: Rule, z: Array, λ: Array
 ) -> tuple[Array, Array, Array, Array, Array]:
@@ -212,8 +287,9 @@ def _bucket_round(
     return point, average, dual, square.sum(), noise.sum()
 
 
-@jax.jit
-def _evaluate(buckets: tuple[Bucket, ...], average: tuple[Array, ...]) -> tuple[Array, Array]:
+def _evaluate_plainly(
+    buckets: tuple[Bucket, ...], average: tuple[Array, ...]
+) -> tuple[Array, Array]:
     def one_agent(b: Bucket, z: Array) -> tuple[Array, Array]:
         assert b.local.W is not None
         return b.local.f.value(z), b.local.W.violation(z)
@@ -221,3 +297,13 @@ def _evaluate(buckets: tuple[Bucket, ...], average: tuple[Array, ...]) -> tuple[
     pairs = [_each(one_agent, b, z) for b, z in zip(buckets, average, strict=True)]
     values, violations = zip(*pairs, strict=True)
     return jnp.concatenate(values).sum(), jnp.concatenate(violations).max()
+
+
+_evaluate = jax.jit(_evaluate_plainly)
+
+
+@jax.jit
+def _evaluate_lanes(buckets: tuple[Bucket, ...], average: tuple[Array, ...]) -> tuple[Array, Array]:
+    axes = (tuple(_LANES for _ in buckets), 0)
+    result: tuple[Array, Array] = jax.vmap(_evaluate_plainly, in_axes=axes)(buckets, average)
+    return result

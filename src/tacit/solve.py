@@ -105,7 +105,7 @@ def solve(
     if checkpoint is not None and not Path(checkpoint).resolve().parent.is_dir():
         raise InvalidInput(f"Expected an existing folder for the checkpoint {checkpoint}.")
     settings = settings.complete(problem)
-    key, done, trace = _root_key(seed), 0, []
+    key, done, trace = root_key(seed), 0, []
     state: dict[str, list[Vector]] = {}
     if checkpoint is not None and Path(checkpoint).exists():
         saved = Checkpoint.load(checkpoint)
@@ -140,10 +140,10 @@ def solve(
             row = dict(zip(TRACE, trace[-1], strict=True))
             callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
         save()
-    return _result(problem, settings, worker.state(), trace, seed)
+    return result_of(problem, settings, worker.state(), trace, seed)
 
 
-def _result(
+def result_of(
     problem: Problem,
     settings: Settings,
     state: dict[str, list[Vector]],
@@ -152,7 +152,7 @@ def _result(
 ) -> Result:
     holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, np.float64)
     ergodic = np.concatenate(state["total"]).astype(np.float64)
-    ergodic = ergodic / _weights(settings, 1, settings.rounds).sum()
+    ergodic = ergodic / ergodic_weights(settings, 1, settings.rounds).sum()
     columns = np.array(trace, dtype=np.float64).T
     return Result(
         solution=average_over_holders(np.concatenate(state["average"]).astype(np.float64), holders),
@@ -167,7 +167,7 @@ def _result(
     )
 
 
-def _root_key(seed: int | None) -> Vector:
+def root_key(seed: int | None) -> Vector:
     """Key data from a seed, or from the operating system's generator."""
     if seed is None:
         return np.frombuffer(os.urandom(8), dtype=np.uint32)
@@ -176,7 +176,7 @@ def _root_key(seed: int | None) -> Vector:
     return np.asarray(jax.random.key_data(jax.random.key(int(seed))))
 
 
-def _weights(settings: Settings, first: int, last: int) -> Vector:
+def ergodic_weights(settings: Settings, first: int, last: int) -> Vector:
     """How the ergodic average weighs rounds: equally, or by t (strongly convex theorem)."""
     rounds = np.arange(first, last + 1, dtype=np.float64)
     assert isinstance(settings.step_size, Schedule)
@@ -192,13 +192,13 @@ class _Batched:
         self.now = self.fleet.start()
 
     def advance(self, first: int, last: int) -> tuple[Vector, float, float]:
-        weights = _weights(self.settings, first, last)
+        weights = ergodic_weights(self.settings, first, last)
         self.now, w, residual, noise = self.fleet.advance(self.now, first, last, weights)
         return np.asarray(w), float(residual), float(noise)
 
     def evaluate(self, residual: float, noise: float) -> tuple[float, ...]:
         objective, violation = self.fleet.evaluate(self.now)
-        return objective, residual, noise, violation
+        return float(objective), residual, noise, float(violation)
 
     def state(self) -> dict[str, list[Vector]]:
         return {name: self.fleet.unstack(getattr(self.now, name)) for name in STATE}
@@ -235,7 +235,7 @@ class _OneByOne:
 
     def advance(self, first: int, last: int) -> tuple[Vector, float, float]:
         for t, weight in zip(
-            range(first, last + 1), _weights(self.settings, first, last), strict=True
+            range(first, last + 1), ergodic_weights(self.settings, first, last), strict=True
         ):
             ρ = self.z.dtype.type(self.settings.schedule(t, t)[0][0])
             w = server_step(self.z, self.λ, ρ, self.holders)
