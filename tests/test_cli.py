@@ -268,7 +268,7 @@ def test_labels_may_come_from_a_csv(job, tmp_path):
 def test_an_unusable_folder_is_one_clear_line(job, tmp_path):
     (tmp_path / "file").write_text("")
     done = run("solve", job, "--out", tmp_path / "file", check=False)
-    assert done.returncode == 1 and "Traceback" not in done.stderr and "file" in done.stderr
+    assert done.returncode == 2 and "Expected a folder" in done.stderr and "file" in done.stderr
 
 
 def test_solve_needs_a_job_or_a_folder(tmp_path):

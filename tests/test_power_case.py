@@ -59,8 +59,8 @@ def test_commas_and_comments_do_not_matter(tmp_path, everything):
         (("25\t1\t60", "25\t1\tsixty"), "a number, got 'sixty' in row 2 of mpc.bus (from line 5"),
         (("25\t1\t60\t20", "25\t1\t60"), "13 columns, got 12 in row 2 of mpc.bus"),
         (("10\t25\t0.02", "10\t77\t0.02"), "known buses in branch row 1 of broken, got bus 77"),
-        (("25\t1\t60", "25\t1\tNaN"), "numbers in bus row 2 of broken, got NaN"),
-        (("25\t1\t60", "10\t1\t60"), "different bus numbers"),
+        (("25\t1\t60", "25\t1\tNaN"), "numbers in bus row 2 of broken, got nan"),
+        (("25\t1\t60", "10\t1\t60"), "different bus numbers in broken, got bus 10 twice"),
         (("baseMVA = 50.0", "baseMVA = 0"), "baseMVA > 0"),
         (("mpc.gen = [", "mpc.generators = ["), "a table mpc.gen "),
         (("1.05\t0.95", "0.95\t1.05"), "finite v_min <= v_max at bus 25"),
@@ -68,7 +68,10 @@ def test_commas_and_comments_do_not_matter(tmp_path, everything):
         (("2\t0\t0\t3\t0.02", "3\t0\t0\t3\t0.02"), "quadratic or piecewise linear cost"),
         (("\t2\t0\t0\t2\t30\t7\t0;\n", ""), "Expected 5 rows in gencost"),
         (("];\nmpc.gen = ", "\nmpc.gen = "), "mpc.bus (line 5 of"),
-        (("0.90;\n\t9\t4", "0.90; 9\t4"), "in row 3 of mpc.bus"),
+        (("0.90;\n\t9\t4", "0.90 9\t4"), "13 columns, got 26 in row 3 of mpc.bus"),
+        (("10\t25\t0.02", "10\t25.5\t0.02"), "whole bus numbers in branch of broken, got 25.5"),
+        (("25\t1\t60", "25\t1\tInf"), "numbers in bus row 2 of broken, got inf"),
+        (("0.04\t80", "0.04\t-80"), "limit >= 0 at line 1 of broken, got -1.6"),
     ],
 )
 def test_a_broken_file_gets_one_clear_error(tmp_path, change, words):
@@ -96,8 +99,33 @@ def test_what_is_no_case(tmp_path):
         load_case("case15")
     with pytest.raises(InvalidInput, match="got float"):
         load_case(1.0)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(CorruptFile, match="absent.m: No such file"):
         load_case(tmp_path / "absent.m")
+    with pytest.raises(InvalidInput, match="the table baseMVA"):
+        load_case({})
+
+
+def test_what_matlab_allows(tmp_path, everything):
+    """No semicolons at line ends, continued lines, a byte-order mark; costs may be missing."""
+    text = EVERYTHING.replace(";\n", "\n").replace(
+        "\t0.02\t0.10\t", "\t0.02 ... the line\n\t0.10\t"
+    )
+    (tmp_path / "free.m").write_text("\ufeff" + text, encoding="utf-8")
+    free = load_case(tmp_path / "free.m")
+    for table in ("bus", "line", "generator"):
+        assert getattr(free, table).equals(getattr(load_case(everything), table))
+    without = (
+        EVERYTHING[: EVERYTHING.index("mpc.gencost")] + EVERYTHING[EVERYTHING.index("mpc.br") :]
+    )
+    (tmp_path / "free.m").write_text(without)
+    assert bound(load_case(tmp_path / "free.m")) == pytest.approx(0, abs=1e-6)
+
+
+def test_variants_of_pglib_by_name():
+    assert (
+        load_case("case14_ieee__sad").line["angle_max"].max()
+        < load_case("case14_ieee").line["angle_max"].max()
+    )
 
 
 def test_dc_lines_are_refused(tmp_path):

@@ -110,6 +110,8 @@ def test_an_interrupted_run_goes_on(tmp_path):
             continue
     errors = process.communicate(timeout=30)[1]
     assert process.returncode == 130 and "tacit power solve --resume r" in errors
+    elsewhere = run("solve --resume r", folder=tmp_path, check=False)
+    assert elsewhere.returncode == 2 and "tacit power solve --resume" in elsewhere.stderr
     refused = run(command, "--out", "r", folder=tmp_path, check=False)
     assert refused.returncode == 2 and "An interrupted run is in r" in refused.stderr
     # the options are those of the run: resuming needs no others
@@ -142,10 +144,23 @@ def test_an_interrupted_run_goes_on(tmp_path):
         ("solve --resume nowhere", "no checkpoint there"),
         ("bound absent.m", "absent.m"),
         ("attack case14 --total-epsilons 0", "total_epsilon > 0"),
+        ("attack case14 --seeds 0", "seeds >= 1"),
+        ("solve case14 --no-noise --seed -1", "got seed=-1"),
+        ("solve case14 --no-noise --zones -1", "Expected as zones a number"),
+        ("solve case14 --no-noise --rounds 2.5", "invalid int value: '2.5'"),
+        ("solve case14 --no-noise --nominal case14", "beta as a percentage"),
+        ("solve --resume nowhere --rounds 3", "--resume without other options"),
     ],
 )
 def test_bad_input_gets_one_line_and_leaves_nothing(tmp_path, options, words):
     done = run(f"power {options}", folder=tmp_path, check=False)
     assert done.returncode in (1, 2) and words in done.stderr, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr
-    assert not any(tmp_path.rglob("arrays.npz"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_reproduce_refuses_before_it_writes(tmp_path):
+    for wrong, words in (("--case nofile.m", "nofile.m"), ("--workers 0", "workers >= 1")):
+        done = run(f"reproduce case14 --rounds 1 --seeds 1 {wrong}", folder=tmp_path, check=False)
+        assert done.returncode in (1, 2) and words in done.stderr
+        assert "Traceback" not in done.stderr and not any(tmp_path.iterdir())

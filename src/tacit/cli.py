@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tacit.accounting import rounded_up
 from tacit.commands import add_power, add_reproduce
@@ -35,8 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Wrong arguments get one line, as all other errors do."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"tacit: {message} ({self.prog} --help)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tacit", description="Differentially private distributed convex optimisation."
     )
     version = f"tacit {metadata.version('tacit')}"
@@ -215,6 +222,10 @@ def _solve(options: argparse.Namespace) -> int:
             raise InvalidInput("Expected --resume without --out: the run goes on in its folder.")
         folder = Path(options.resume)
         note = folder / "job.json"
+        if (folder / "power.json").is_file():
+            raise InvalidInput(
+                f"Expected a run of a job in {folder}; use tacit power solve --resume."
+            )
         if not (folder / "checkpoint.npz").is_file() or not note.is_file():
             raise InvalidInput(
                 f"Expected an interrupted run in {folder}, found no checkpoint there."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def add_power(add: Add) -> None:
     solve.add_argument("--workers", type=int, help="zones solved at the same time; default: cores")
     solve.add_argument("--out", help="result folder (default: the case's name + -result)")
     solve.add_argument("--resume", metavar="DIR", help="go on with an interrupted run in DIR")
+    solve.set_defaults(parser=solve)
 
     bound = add(
         "bound",
@@ -186,11 +188,20 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
 
 def _solve(options: argparse.Namespace) -> int:
     from tacit.power import plot_grid
+    from tacit.solve import root_key
 
     if (options.case is None) == (options.resume is None):
         raise InvalidInput("Expected either a case or --resume DIR, one of the two.")
     if options.resume is not None:
         folder = Path(options.resume)
+        for name, value in vars(options).items():
+            if name not in ("resume", "json", "command") and value != options.parser.get_default(
+                name
+            ):
+                raise InvalidInput(
+                    f"Expected --resume without other options, as the run goes on with its own; "
+                    f"got {name}={value!r}. Nothing was started."
+                )
         options = _saved_options(folder, options)
     else:
         folder = Path(options.out or f"{Path(options.case).stem}-result")
@@ -199,8 +210,11 @@ def _solve(options: argparse.Namespace) -> int:
     settings = _settings(options, case)
     if options.workers is not None:
         count("workers", options.workers)
+    root_key(options.seed)  # refuses a wrong seed before anything is written
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {k: v for k, v in vars(options).items() if k not in ("command", "resume", "json")}
+    kept = {
+        k: v for k, v in vars(options).items() if k not in ("command", "resume", "json", "parser")
+    }
     for name in ("case", "zones", "nominal"):  # paths must not depend on where we are
         if kept[name] is not None and Path(kept[name]).is_file():
             kept[name] = str(Path(kept[name]).resolve())
@@ -262,6 +276,7 @@ def _attack(options: argparse.Namespace) -> int:
     from tacit.power.attack import attack
     from tacit.settings import Settings
 
+    count("seeds", options.seeds)
     case = _build(options)
     chosen = [("no privacy", Settings(options.rounds))]
     for epsilon in options.total_epsilons:
@@ -304,12 +319,17 @@ def _reproduce(options: argparse.Namespace) -> int:
     folder = Path(options.out or f"reproduce-{options.figure}")
     with progress_bar("updates") as bar:
         task = bar.add_task(options.figure, total=None)
-        run_experiment(
-            experiment,
-            folder,
-            workers=options.workers,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+        try:
+            run_experiment(
+                experiment,
+                folder,
+                workers=options.workers,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        except KeyboardInterrupt:
+            bar.stop()
+            print("tacit: the same command goes on where this one stopped", file=sys.stderr)
+            raise
     _, traces = load(folder)
     checked, variances = claims(experiment, traces), table1(experiment)
     if options.json:

@@ -52,6 +52,10 @@ def run_with_progress(
 
 def claim_folder(folder: Path, resume: str) -> None:
     """Refuse a folder with a result or an interrupted run in it."""
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(
+            f"Expected a folder as --out, got the file {folder}. Nothing was started."
+        )
     if (folder / "result.json").exists():
         raise InvalidInput(
             f"{folder} holds a result, whose budget is spent; choose another --out. Budgets of "
@@ -74,7 +78,13 @@ def print_result(
         print(json.dumps(document))
         return
     last = result.summary
-    epsilon = "none (no noise)" if last["epsilon"] is None else rounded_up(last["epsilon"], 4)
+    spent = [("noise", "none")]
+    if last["epsilon"] is not None:
+        spent = [
+            ("total epsilon", rounded_up(last["epsilon"], 4)),
+            ("total delta", f"{last['delta']:g}"),
+            ("noise from", result.to_dict()["noise_source"]),
+        ]
     print_table(
         f"{len(result.names)} agents, {last['round']} rounds",
         ("", ""),
@@ -82,12 +92,10 @@ def print_result(
             ("objective at the agents' points (private)", f"{last['objective']:.6g}"),
             ("consensus residual", f"{last['residual']:.3g}"),
             ("largest violation", f"{last['violation']:.3g}"),
-            ("total epsilon", epsilon),
-            ("total delta", f"{last['delta']:g}"),
-            ("noise from", result.to_dict()["noise_source"]),
+            *spent,
         ],
     )
-    if result.solution.size <= 20:
+    if result.solution.size <= 20 and about is None:
         print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
         print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))
     print(result.privacy.words)

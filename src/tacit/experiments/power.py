@@ -145,6 +145,8 @@ def run_experiment(
 
     ``progress`` is told local updates done and in all. Numbers do not depend on ``workers``.
     """
+    experiment.build()  # a wrong case is refused here, before anything is written
+    workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
     folder.mkdir(parents=True, exist_ok=True)
     note, traces = folder / "experiment.json", folder / "traces.csv"
     described = json.loads(json.dumps(asdict(experiment)))
@@ -163,7 +165,7 @@ def run_experiment(
     progress(made, total)
     if left:
         pool = ProcessPoolExecutor(
-            min(workers or os.cpu_count() or 1, len(left)),
+            min(workers, len(left)),
             multiprocessing.get_context("spawn"),  # JAX does not survive a fork
             _start,
             (experiment,),

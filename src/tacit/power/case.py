@@ -65,6 +65,8 @@ def load_case(source: Any) -> Grid:
     if isinstance(source, dict) and "branch" not in source and "bus" in source:
         return _from_pandapower(source)
     if isinstance(source, dict):
+        if missing := [t for t in ("baseMVA", "bus", "gen", "branch") if t not in source]:
+            raise InvalidInput(f"Expected a case with the table {missing[0]}, found none.")
         return _grid(str(source.get("name", "case")), source)
     if not isinstance(source, str | Path):
         raise InvalidInput(
@@ -90,8 +92,10 @@ def _in_pglib(name: str) -> Path | None:
         return None
     folder = Path(found.origin).parent / "opf"
     full = name if name.startswith("pglib_opf_") else f"pglib_opf_{name}"
-    path = folder / f"{full}.m"
-    return path if path.is_file() else None
+    for path in (folder / f"{full}.m", *folder.glob(f"*/{full}.m")):  # api/ and sad/ are variants
+        if path.is_file():
+            return path
+    return None
 
 
 def package(name: str) -> Any:
@@ -122,7 +126,10 @@ def _from_pandapower(net: Any) -> Grid:
     try:
         case = to_ppc(net, init="flat", mode="opf", take_slack_vm_limits=False)
     except (AttributeError, KeyError, UserWarning, ValueError) as error:
-        raise InvalidInput(f"Expected a pandapower network with limits: {error}.") from None
+        raise InvalidInput(
+            "Expected a pandapower network with limits of voltages (min_vm_pu, max_vm_pu) and "
+            f"generators, as its optimal power flow needs them: {error}."
+        ) from None
     if any(name in case for name in ("branch_r_asym", "branch_x_asym", "branch_g_asym")):
         raise InvalidInput("Expected symmetric branches in the pandapower network.")
     lookup = np.asarray(net["_pd2ppc_lookups"]["bus"])
@@ -142,9 +149,11 @@ def _read(path: Path) -> dict[str, Any]:
     """The tables of a MATPOWER file, parsed by matpowercaseframes."""
     reader = package("matpowercaseframes.reader")
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise CorruptFile(f"Expected a MATPOWER file in text, got other bytes in {path}.") from None
+    except OSError as error:
+        raise CorruptFile(f"Expected a MATPOWER file {path}: {error.strerror}.") from None
     if code := re.search(r"^\s*mpc\.\w+\s*\(.*$", text, re.MULTILINE):
         raise CorruptFile(
             f"Expected plain tables in {path}, got code that changes them, which is not run: "
@@ -154,22 +163,30 @@ def _read(path: Path) -> dict[str, Any]:
     for table in (*COLUMNS, "baseMVA", "dcline"):
         section = re.search(SECTION.format(table), text, re.MULTILINE)
         if section is None:
-            if table != "dcline":
+            if table not in ("dcline", "gencost"):
                 raise CorruptFile(f"Expected a table mpc.{table} in {path}, found none.")
             continue
         first = text[: section.start()].count("\n") + 1
         end = re.search(r"^\s*mpc\.", text[section.end() :], re.MULTILINE)
         part = text[section.start() : section.end() + end.start() if end else len(text)]
-        if ("]" in part) != ("[" in part) or ";" not in part:
+        closed = "]" in part if "[" in part else table == "baseMVA" and re.search("[;\n]", part)
+        if not closed:
             raise CorruptFile(
                 f"Expected mpc.{table} (line {first} of {path}) to end; the file is truncated."
             )
-        rows = reader.parse_file(table, part.replace(",", " "))
+        rows = reader.parse_file(table, _with_semicolons(part.replace(",", " ")))
         if not rows:
             raise CorruptFile(f"Expected rows in mpc.{table} (line {first} of {path}).")
         case[table] = _table(table, rows, path, first)
     case["baseMVA"] = float(case["baseMVA"][0, 0])
     return case
+
+
+def _with_semicolons(part: str) -> str:
+    """A table with a semicolon after every row and at its end: MATLAB needs neither."""
+    head, bracket, body = re.sub(r"\.\.\.[^\n]*\n|%[^\n]*", " ", part).partition("[")
+    rows = [row for row in re.split(r"[;\n]", body.partition("]")[0]) if row.strip()]
+    return head + (";" if not bracket else "[\n" + "".join(f"{r};\n" for r in rows) + "];\n")
 
 
 def _table(name: str, rows: list[list[Any]], path: Path, first: int) -> Table:
@@ -182,7 +199,9 @@ def _table(name: str, rows: list[list[Any]], path: Path, first: int) -> Table:
         elif least <= len(row) <= (most or len(row)) and (name == "gencost" or len(row) == width):
             continue
         else:
-            what = f"{width if width >= least else f'{least} or more'} columns, got {len(row)}"
+            fits = least <= width <= (most or width)
+            wanted = width if fits else f"{least} to {most or 'any number of'}"
+            what = f"{wanted} columns, got {len(row)}"
         raise CorruptFile(
             f"Expected {what} in row {number} of mpc.{name} (from line {first} of {path})."
         )
@@ -206,12 +225,19 @@ def _grid(name: str, case: dict[str, Any]) -> Grid:
     }
     for table, values in (("bus", bus), ("gen", gen), ("branch", branch)):
         used = values[:, needed[table]]
-        if np.isnan(used).any():
-            row = int(np.flatnonzero(np.isnan(used).any(axis=1))[0]) + 1
-            raise CorruptFile(f"Expected numbers in {table} row {row} of {name}, got NaN.")
+        bad = ~np.isfinite(used) if table == "bus" else np.isnan(used)
+        if bad.any():
+            row = int(np.flatnonzero(bad.any(axis=1))[0])
+            got = used[row][bad[row]][0]
+            raise CorruptFile(f"Expected numbers in {table} row {row + 1} of {name}, got {got}.")
+        numbers = values[:, :2] if table == "branch" else values[:, :1]
+        if (numbers != np.round(numbers)).any():
+            odd = numbers[numbers != np.round(numbers)][0]
+            raise CorruptFile(f"Expected whole bus numbers in {table} of {name}, got {odd:g}.")
     number = bus[:, 0].astype(int)
     if len(np.unique(number)) != len(number):
-        raise CorruptFile(f"Expected different bus numbers in {name}, got one twice.")
+        twice = next(n for n in number.tolist() if (number == n).sum() > 1)
+        raise CorruptFile(f"Expected different bus numbers in {name}, got bus {twice} twice.")
     kept = bus[:, 1] != 4
     for table, values, ends in (("gen", gen, (0,)), ("branch", branch, (0, 1))):
         for end in ends:
@@ -328,7 +354,12 @@ def _check(grid: Grid) -> None:
         raise InvalidInput(
             f"Expected an impedance, and two different ends, of line {short[0]} of {grid.name}."
         )
-    if (line["limit"] < 0).any() or (grid.bus["v_min"] < 0).any():
-        raise InvalidInput(f"Expected limits >= 0 of lines and voltages of {grid.name}.")
+    for table, column in ((line, "limit"), (grid.bus, "v_min")):
+        if (table[column] < 0).any():
+            where = table.index[table[column] < 0][0]
+            raise InvalidInput(
+                f"Expected {column} >= 0 at {table.index.name} {where} of {grid.name}, got "
+                f"{table[column][where]:g}."
+            )
     if not len(grid.bus) or not len(line):
         raise InvalidInput(f"Expected buses and lines in service in {grid.name}, got none.")

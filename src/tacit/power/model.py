@@ -184,6 +184,8 @@ def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
         return np.array([[float(beta[b])] * 2 for b in grid.bus.index]), ""
     share = re.fullmatch(r"\s*([0-9.eE+-]+)\s*%\s*of\s+(largest|bus)\s*", str(beta))
     if share is None:
+        if nominal is not None:
+            raise InvalidInput(f"Expected beta as a percentage beside nominal, got beta={beta!r}.")
         try:
             return positive("beta", float(beta)), ""
         except ValueError:
@@ -191,7 +193,7 @@ def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
                 f"Expected beta as a positive number in per unit, '1% of largest' or '1% of bus', "
                 f"got {beta!r}. Nothing was solved."
             ) from None
-    part = positive("beta", float(share[1])) / 100
+    part = positive("beta", float(share[1])) / 100  # of public loads, or of the private ones
     public = grid if nominal is None else load_case(nominal)
     if not public.bus.index.equals(grid.bus.index):
         raise InvalidInput(f"Expected the buses of {grid.name} in the nominal case {public.name}.")

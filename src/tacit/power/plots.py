@@ -41,18 +41,27 @@ def plot_grid(case: PowerProblem, result: Result) -> Figure:
     axes.add_collection(LineCollection(ends, linewidths=width, colors=colours, zorder=1))
     shed = np.hypot(bus["p_shed"], bus["q_shed"]).to_numpy()
     names = list(case.zones)
-    colour = {name: colormaps["tab20"](k % 20) for k, name in enumerate(names)}
+    many = len(names) > 20
+    colour = {
+        name: colormaps["hsv"](k / len(names)) if many else colormaps["tab20"](k)
+        for k, name in enumerate(names)
+    }
     small = min(1.0, 20 / np.sqrt(len(bus)))
     x, y = np.array([place[b] for b in bus.index]).T
-    size = small * (60 + 500 * shed / max(shed.max(), 1e-2))
+    size = small * (110 + 450 * shed / max(shed.max(), 1e-2))
     axes.scatter(x, y, size, [colour[z] for z in bus["zone"]], edgecolors="black", lw=0.5, zorder=2)
     if len(bus) <= 150:
-        for b in bus.index:
-            axes.annotate(str(b), place[b], ha="center", va="center", fontsize=6, zorder=3)
+        for b, z in zip(bus.index, bus["zone"], strict=True):
+            red, green, blue, _ = colour[z]
+            ink = "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else "black"
+            how: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}
+            axes.annotate(str(b), place[b], zorder=3, **how)
     dot: dict[str, Any] = {"marker": "o", "ls": "", "markeredgecolor": "black"}
     keys = [Line2D([], [], color=colour[name], label=name, **dot) for name in names[:12]]
     keys += [Line2D([], [], color=CUT, lw=2, label="cut line"), Line2D([], [], ls="", label="…")]
-    axes.legend(handles=keys if len(names) > 12 else keys[:-1], loc="best", fontsize=8)
+    if len(names) <= 12:
+        keys.pop()
+    axes.legend(handles=keys, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
     axes.set_title(
         f"{case.grid.name}: width = active flow (largest {flow.max():.2f} p.u.), "
         f"size = load shedding (largest {shed.max():.2g} p.u.)",

@@ -64,18 +64,23 @@ def cut_lines(grid: Grid, buses: list[int]) -> list[int]:
 
 def _from_csv(path: Path) -> dict[int, str]:
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"Expected a CSV file with columns bus and zone: {error}.") from None
+        raise InvalidInput(
+            "Expected as zones a number, 'area', or a CSV file with the columns bus and zone, got "
+            f"{str(path)!r}: {getattr(error, 'strerror', None) or error}. Nothing was solved."
+        ) from None
     of_bus: dict[int, str] = {}
     for number, row in enumerate(rows, 2):
         try:
             bus, zone = int(row["bus"]), row["zone"].strip()
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InvalidInput(
-                f"Expected the columns bus and zone in line {number} of {path}, got {row}."
+                f"Expected a bus number and a zone in line {number} of {path}, got {row}."
             ) from None
+        if not zone:
+            raise InvalidInput(f"Expected a zone for bus {bus} in line {number} of {path}.")
         if of_bus.setdefault(bus, zone) != zone:
             raise InvalidInput(f"Expected one zone for bus {bus} in {path}, got two.")
     return of_bus
