@@ -99,7 +99,7 @@ def test_what_is_no_case(tmp_path):
         load_case("case15")
     with pytest.raises(InvalidInput, match="got float"):
         load_case(1.0)
-    with pytest.raises(CorruptFile, match="absent.m: No such file"):
+    with pytest.raises(CorruptFile, match=r"absent\.m: No such file"):
         load_case(tmp_path / "absent.m")
     with pytest.raises(InvalidInput, match="the table baseMVA"):
         load_case({})
