@@ -10,7 +10,7 @@ from tacit.errors import CorruptFile, InvalidInput
 from tacit.experiments.power import (
     ALGORITHMS,
     Experiment,
-    _verdict,
+    verdict,
     claims,
     draw,
     load,
@@ -120,15 +120,15 @@ def test_verdicts_can_go_either_way():
     low, high, noisy = np.full(10, 1.0), np.full(10, 2.0), np.linspace(-5, 8, 10)
     values = {("a", 1, 1): low, ("b", 1, 1): high, ("c", 1, 1): noisy}
     a, b, c = values
-    assert _verdict(values, [(a, b)], False)["verdict"] == "holds"
-    assert _verdict(values, [(b, a)], False)["verdict"] == "does not hold"
-    assert _verdict(values, [(a, b), (b, a)], False)["verdict"] == "does not hold"
-    assert _verdict(values, [(a, b), (a, c)], False)["verdict"] == "undecided"
-    assert _verdict(values, [(a, b), (b, a)], True)["verdict"] == "holds"
-    assert _verdict(values, [(b, a)], True)["verdict"] == "does not hold"
-    assert _verdict(values, [(b, a), (a, c)], True)["verdict"] == "not seen"
+    assert verdict(values, [(a, b)], False)["verdict"] == "holds"
+    assert verdict(values, [(b, a)], False)["verdict"] == "does not hold"
+    assert verdict(values, [(a, b), (b, a)], False)["verdict"] == "does not hold"
+    assert verdict(values, [(a, b), (a, c)], False)["verdict"] == "undecided"
+    assert verdict(values, [(a, b), (b, a)], True)["verdict"] == "holds"
+    assert verdict(values, [(b, a)], True)["verdict"] == "does not hold"
+    assert verdict(values, [(b, a), (a, c)], True)["verdict"] == "not seen"
     one = {key: value[:1] for key, value in values.items()}  # one seed decides nothing
-    assert _verdict(one, [(a, b)], False)["verdict"] == "undecided"
+    assert verdict(one, [(a, b)], False)["verdict"] == "undecided"
 
 
 def test_verdicts_hold_together():
@@ -137,7 +137,7 @@ def test_verdicts_hold_together():
     keys = [(str(k), 1, 1) for k in range(24)]
     pairs = list(zip(keys[::2], keys[1::2], strict=True))
     down = [
-        _verdict({key: rng.normal(size=10) for key in keys}, pairs, False)["verdict"]
+        verdict({key: rng.normal(size=10) for key in keys}, pairs, False)["verdict"]
         for _ in range(400)
     ].count("does not hold")
     assert down < 0.08 * 400

@@ -8,7 +8,7 @@ import tacit
 from tacit.errors import InvalidInput
 
 
-def problem_of(rng, kind="softmax", sizes=(12, 9, 30)):
+def problem_of(rng, kind="softmax", sizes=(12, 12, 9, 30)):
     agents = []
     for records in sizes:
         f = objective_of(kind, rng, records)

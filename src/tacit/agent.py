@@ -68,7 +68,7 @@ def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
     ``output_noise_shape`` is in terms of Δ_2.
     """
     mechanism, feasible_set = settings.mechanism, problem.feasible_set
-    if isinstance(mechanism, Noiseless) or settings.calibration == "paper":
+    if isinstance(mechanism, Noiseless) or settings.calibration != "certified":
         return 0.0
     if settings.perturbation == "objective":
         return problem.objective.sensitivity(mechanism.norm, feasible_set)

@@ -23,7 +23,7 @@ from tacit.sets import FeasibleSet
 
 Array = Any  # a NumPy or JAX array: the functions below only use operators that both have
 Perturbation = Literal["objective", "output", "projected-output"]
-Calibration = Literal["certified", "paper"]
+Calibration = Literal["certified", "paper", "paper-tight"]
 
 
 class Rule(NamedTuple):
@@ -120,11 +120,13 @@ def draw(z: Array, c: Array, e: Array, now: Round, local: Local, rule: Rule) -> 
     f, Δ, mechanism = local.f, local.Δ, local.mechanism
     norm, sample = mechanism.norm, _sample_on_host if isinstance(z, np.ndarray) else _sample
     if rule.perturbation == "objective":
-        if rule.calibration == "paper":
+        if rule.calibration != "certified":
             Δ = f.paper_sensitivity(z, norm)
         return sample(local.key, now.t, e, f.statistic_size, Δ, z.dtype, mechanism)
-    if rule.calibration == "paper":
+    if rule.calibration != "certified":
         Δ = f.paper_output_sensitivity(z, norm, c.min())
+        if rule.calibration == "paper-tight":  # on a box a step moves by no more than Δ/c
+            Δ = f.paper_sensitivity(z, norm) / c.min()
         return sample(local.key, now.t, e, z.size, Δ, z.dtype, mechanism)
     least = 1.0 / now.η if f.slack_size else c.min()
     shape = output_noise_shape(c, least, rule.separable, norm).astype(z.dtype)

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tacit.accounting import rounded_up
-from tacit.commands import add_power, add_reproduce
+from tacit.commands.learn import add_learn
+from tacit.commands.power import add_power
+from tacit.commands.reproduce import add_reproduce
 from tacit.console import claim_folder, print_result, print_table, run_with_progress
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 
@@ -106,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         "power", help="Private distributed control of power flow: solve, bound, attack."
     )
     add_power(partial(add, to=power.add_subparsers(metavar="COMMAND", required=True)))
+    add_learn(add)
     add_reproduce(add)
     return parser
 

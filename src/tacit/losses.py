@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, positive, probability
-from tacit.objectives import RELATIONS, Array, LinearModel, product, store
+from tacit.objectives import RELATIONS, Array, LinearModel, scores_of, store
 from tacit.pytree import pytree, static
 
 if TYPE_CHECKING:
@@ -247,8 +247,7 @@ class SoftmaxRegression(LinearModel):
         return int(self.features.shape[-2]) * self.classes
 
     def scores(self, z: Array) -> Array:
-        Z = z.astype(self.features.dtype).reshape(-1, self.classes)
-        return product(Z.T, self.features)
+        return scores_of(z.reshape(-1, self.classes).T, self.features)
 
     def _is_label(self) -> Array:
         return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels

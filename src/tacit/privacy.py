@@ -114,7 +114,7 @@ def privacy_statement(problem: Problem, settings: Settings, seeded: bool) -> Pri
 
 def _doubt(problem: Problem, settings: Settings) -> str:
     """Why the accounted numbers are not proven, or nothing."""
-    if settings.calibration == "paper":
+    if settings.calibration != "certified":
         return "the noise follows the paper's calibration, whose sensitivity is not a proven bound."
     if doubts := [a.objective.doubt for a in problem.agents if a.objective.doubt]:
         return doubts[0]

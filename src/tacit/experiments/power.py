@@ -24,6 +24,7 @@ import numpy as np
 
 from tacit import accounting
 from tacit.errors import CorruptFile, InvalidInput, choice, count
+from tacit.experiments.verdict import half_width, verdict, write_rows
 from tacit.mechanisms import Mechanism, Noiseless, mechanism_from, per_update
 from tacit.power.model import PowerProblem, build
 from tacit.result import versions, write_atomically
@@ -188,8 +189,8 @@ def report(folder: Path) -> Path:
     figure = draw(experiment, table)
     figure.savefig(folder / "figure.png", dpi=130)
     figure.savefig(folder / "figure.pdf")
-    _write(folder / "table1.csv", table1(experiment))
-    _write(folder / "claims.csv", claims(experiment, table))
+    write_rows(folder / "table1.csv", table1(experiment))
+    write_rows(folder / "claims.csv", claims(experiment, table))
     return folder
 
 
@@ -233,7 +234,7 @@ def draw(experiment: Experiment, table: pd.DataFrame) -> Figure:
                     & (table["local_updates"] == n)
                 ]
                 values = chosen.pivot(index="round", columns="seed", values=quantity)
-                mean, half = values.mean(axis=1), _half_width(values.to_numpy())
+                mean, half = values.mean(axis=1), half_width(values.to_numpy())
                 colour = COLOURS[algorithm] if quantity != "residual" else f"C{k}"
                 panel.plot(values.index, mean, color=colour, label=label)
                 low = np.maximum(mean - half, mean.min() / 10)
@@ -297,7 +298,7 @@ def claims(experiment: Experiment, table: pd.DataFrame) -> list[dict[str, str]]:
     small, large = [e for e in ε if e <= 0.1], [e for e in ε if e > 0.1]
 
     def compare(text: str, quantity: str, pairs: Iterable[Any], *, some: bool = False) -> Any:
-        return {"claim": text, **_verdict(final[quantity], list(pairs), some)}
+        return {"claim": text, **verdict(final[quantity], list(pairs), some)}
 
     rows = [
         compare(
@@ -397,35 +398,6 @@ def _final(experiment: Experiment, table: pd.DataFrame) -> dict[str, dict[Any, A
     }
 
 
-def _verdict(values: dict[Any, Any], pairs: list[Any], some: bool) -> dict[str, str]:
-    """Whether the first of each pair is smaller (``some``: in at least one pair)."""
-    below, above, numbers = 0, 0, []
-    for low, high in pairs:
-        a, b = values[low], values[high]
-        gap = b - a
-        half = float(_half_width(gap[None, :], len(pairs))[0]) if len(gap) > 1 else math.inf
-        below += bool(gap.mean() > half)
-        above += bool(gap.mean() < -half)
-        name = f"{low[0]}(ε={low[1]:g},E={low[2]}) {a.mean():.3g}"
-        numbers.append(f"{name} vs {high[0]}(ε={high[1]:g},E={high[2]}) {b.mean():.3g}")
-    if some:
-        verdict = "holds" if below else ("does not hold" if above == len(pairs) else "not seen")
-    else:
-        verdict = "holds" if below == len(pairs) else ("does not hold" if above else "undecided")
-    counted = f"{below} of {len(pairs)} clearly so, {above} clearly the other way: "
-    return {"verdict": verdict, "numbers": counted + "; ".join(numbers)}
-
-
-def _half_width(values: Any, intervals: int = 1) -> Any:
-    """Half of the interval of the mean along the last axis (Student's t); all hold at 95 %."""
-    from scipy.stats import t
-
-    n = values.shape[-1]
-    if n < 2:
-        return np.zeros(values.shape[:-1])
-    return t.ppf(1 - 0.025 / intervals, n - 1) * values.std(axis=-1, ddof=1) / math.sqrt(n)
-
-
 def _finished(traces: Path, rounds: int) -> set[Run]:
     """Runs that are in the file as a whole; a half-written last one is cut off."""
     if not traces.exists():
@@ -457,10 +429,3 @@ def _append(traces: Path, run: Run, trace: dict[str, list[float]]) -> None:
 def _rewrite(traces: Path, rows: list[list[str]]) -> None:
     lines = [",".join(map(str, row)) for row in [(*COLUMNS, *TRACE), *rows]]
     write_atomically(traces, ("\n".join(lines) + "\n").encode())
-
-
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)

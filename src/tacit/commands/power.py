@@ -1,12 +1,11 @@
-"""The commands ``tacit power`` and ``tacit reproduce``."""
+"""The commands ``tacit power``."""
 
 from __future__ import annotations
 
 import argparse
 import io
 import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +84,6 @@ def add_power(add: Add) -> None:
     attack.add_argument("--rounds", type=int, default=50)
     attack.add_argument("--seeds", type=int, default=3)
     attack.add_argument("--out", help="folder for loads.csv and attack.png (default: case-attack)")
-
-
-def add_reproduce(add: Add) -> None:
-    reproduce = add(
-        "reproduce",
-        _reproduce,
-        "Make a figure of the paper again and check its claims one by one.",
-        "tacit reproduce case14",
-    )
-    reproduce.add_argument("figure", choices=("case14", "case118"))
-    reproduce.add_argument("--out", help="folder (default: reproduce-FIGURE)")
-    reproduce.add_argument("--seeds", type=int, help="runs of every curve (default: 10)")
-    reproduce.add_argument("--rounds", type=int, help="default: the paper's 100")
-    reproduce.add_argument("--case", help="another grid, such as a PGLib file")
-    reproduce.add_argument("--workers", type=int, help="processes (default: cores)")
-    reproduce.add_argument("--calibration", choices=("paper", "certified"), default="paper")
 
 
 def _grid_options(command: Any, *, required: bool) -> None:
@@ -305,43 +288,3 @@ def _attack(options: argparse.Namespace) -> int:
     )
     print(f"files: {folder}")
     return 0
-
-
-def _reproduce(options: argparse.Namespace) -> int:
-    from tacit.experiments.power import Experiment, claims, load, run_experiment, table1
-
-    changes = {"seeds": options.seeds, "rounds": options.rounds, "case": options.case}
-    experiment = Experiment.named(
-        options.figure,
-        calibration=options.calibration,
-        **{k: v for k, v in changes.items() if v is not None},
-    )
-    folder = Path(options.out or f"reproduce-{options.figure}")
-    with progress_bar("updates") as bar:
-        task = bar.add_task(options.figure, total=None)
-        try:
-            run_experiment(
-                experiment,
-                folder,
-                workers=options.workers,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
-        except KeyboardInterrupt:
-            bar.stop()
-            print("tacit: the same command goes on where this one stopped", file=sys.stderr)
-            raise
-    _, traces = load(folder)
-    checked, variances = claims(experiment, traces), table1(experiment)
-    if options.json:
-        print(json.dumps({"claims": checked, "table1": variances, "folder": str(folder)}))
-        return 0
-    print_table(
-        experiment.title, ("claim", "verdict"), [(c["claim"], c["verdict"]) for c in checked]
-    )
-    print_table("Table 1: variances", list(variances[0])[:5], [_short(row) for row in variances])
-    print(f"figure, numbers and claims: {folder}")
-    return 0
-
-
-def _short(row: dict[str, Any]) -> Sequence[str]:
-    return [f"{value:.4g}" for value in list(row.values())[:5]]

@@ -1,0 +1,97 @@
+"""Hard constraints on the coefficients of a model, as feasible sets.
+
+Each gives a set of z = (coefficients, intercepts) for a number of features and of outputs (the
+classes; 1 for two classes). Coefficients are a matrix, features × outputs, in C order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit import sets
+from tacit.errors import InvalidInput, positive
+from tacit.sets import FeasibleSet
+
+Constraint = Callable[[int, int, float], FeasibleSet]
+
+
+@dataclass(frozen=True)
+class Box:
+    """|coefficient| ≤ bound: the paper's constraint."""
+
+    bound: float
+
+    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+        bound = positive("bound", self.bound)
+        return _with_intercept(sets.Box(-bound, bound, size=features * outputs), outputs, intercept)
+
+
+@dataclass(frozen=True)
+class Ball:
+    """The coefficients together have length at most radius."""
+
+    radius: float
+
+    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+        ball = sets.Ball(0.0, positive("radius", self.radius), size=features * outputs)
+        return _with_intercept(ball, outputs, intercept)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The absolute values of the coefficients add up to at most total."""
+
+    total: float
+
+    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+        ball = sets.L1Ball(positive("total", self.total), size=features * outputs)
+        return _with_intercept(ball, outputs, intercept)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Monotone effects, for two classes: the coefficient of feature j is ≥ 0 (+1) or ≤ 0 (−1)."""
+
+    signs: Mapping[int, int]
+    bound: float
+
+    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+        bound = positive("bound", self.bound)
+        if outputs != 1:
+            raise InvalidInput("Expected two classes for sign constraints, got more.")
+        lower, upper = np.full(features, -bound), np.full(features, bound)
+        for feature, sign in self.signs.items():
+            if not 0 <= feature < features or sign not in (-1, 1):
+                raise InvalidInput(
+                    f"Expected signs +1 or -1 of features 0 to {features - 1}, got {sign} of "
+                    f"{feature}."
+                )
+            (lower if sign > 0 else upper)[feature] = 0.0
+        return _with_intercept(sets.Box(lower, upper), outputs, intercept)
+
+
+@dataclass(frozen=True)
+class Convex:
+    """Any CVXPY constraints: a function of the variable (features × outputs) that returns them."""
+
+    constraints: Callable[[Any], list[Any]]
+
+    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+        import cvxpy as cp
+
+        from tacit.cvxpyset import from_cvxpy
+
+        z = cp.Variable(features * outputs)
+        matrix: Any = cp.reshape(z, (features, outputs), order="C")  # type: ignore[attr-defined]
+        return _with_intercept(from_cvxpy(z, self.constraints(matrix)), outputs, intercept)
+
+
+def _with_intercept(coefficients: FeasibleSet, outputs: int, intercept: float) -> FeasibleSet:
+    """Intercepts, if any, are in a box of their own."""
+    if not intercept:
+        return coefficients
+    return sets.Product([coefficients, sets.Box(-intercept, intercept, size=outputs)])

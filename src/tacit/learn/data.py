@@ -1,0 +1,295 @@
+"""Labelled data: MNIST's idx files, LEAF's JSON folders, tables, and how agents come to share them.
+
+A ``Dataset`` holds one row of features per record, a label 0, 1, ... for each, and, where the data
+come from several writers or hospitals, whose record it is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tacit.errors import CorruptFile, InvalidInput, choice, count, positive
+
+Array = np.ndarray[Any, Any]
+CHUNK = 1 << 20  # characters read at a time
+DIGITS = 28 * 28
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Features (records × columns), labels 0..K−1, the K names, and the group of each record."""
+
+    features: Array
+    labels: Array
+    names: tuple[str, ...]
+    groups: Array | None = None
+    columns: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> int:
+        return len(self.names)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def part(self, rows: Array) -> Dataset:
+        groups = None if self.groups is None else self.groups[rows]
+        return Dataset(self.features[rows], self.labels[rows], self.names, groups, self.columns)
+
+
+def load_mnist(folder: str | Path, part: str = "train") -> Dataset:
+    """MNIST's original files, plain or gzipped; pixels as float32 in [0, 1]."""
+    prefix = {"train": "train", "test": "t10k"}[choice("part", part, ("train", "test"))]
+    images = _read_idx(_find(Path(folder), f"{prefix}-images-idx3-ubyte"), 3)
+    labels = _read_idx(_find(Path(folder), f"{prefix}-labels-idx1-ubyte"), 1)
+    if len(images) != len(labels):
+        raise CorruptFile(
+            f"Expected as many labels as images in {folder}, got {len(labels)} and {len(images)}."
+        )
+    pixels = images.reshape(len(images), -1).astype(np.float32)
+    pixels /= 255
+    return Dataset(pixels, labels.astype(np.int64), tuple(map(str, range(10))))
+
+
+def load_digits(part: str = "train") -> Dataset:
+    """Scikit-learn's 1,797 digits of 8×8 pixels, a quarter of them for the test."""
+    try:
+        from sklearn.datasets import load_digits as load
+    except ImportError:
+        raise InvalidInput("Expected scikit-learn: pip install 'tacit[learn]'.") from None
+    found = load()
+    order = np.random.default_rng(0).permutation(len(found.target))
+    cut = 3 * len(order) // 4
+    rows = order[:cut] if choice("part", part, ("train", "test")) == "train" else order[cut:]
+    pixels = (found.data[rows] / 16).astype(np.float32)
+    return Dataset(pixels, found.target[rows].astype(np.int64), tuple(map(str, range(10))))
+
+
+def load_leaf(folder: str | Path, classes: int = 62, *, invert: bool = True) -> Dataset:
+    """All JSON files of a LEAF folder, plain or gzipped, record by record; groups are the users.
+
+    ``invert`` turns LEAF's pixels (1 = white) into 1 − x, as the experiments use them. Only the
+    result and one record at a time are held, besides a buffer.
+    """
+    paths = sorted(p for p in Path(folder).glob("*.json*") if p.suffix in (".json", ".gz"))
+    if not paths:
+        raise CorruptFile(f"Expected LEAF files (*.json or *.json.gz) in {folder}, found none.")
+    features = np.empty((0, 0), np.float32)
+    labels: list[int] = []
+    groups: list[str] = []
+    for path in paths:
+        for user, rows, targets in _leaf_users(path):
+            at = len(labels)
+            for row in rows:
+                if not features.size:
+                    features = np.empty((1000, len(row)), np.float32)
+                if not isinstance(row, list) or len(row) != features.shape[1]:
+                    raise CorruptFile(
+                        f"Expected records of {features.shape[1]} numbers in {path}, user {user!r}."
+                    )
+                if at == len(features):  # grows in place, without a second copy
+                    features.resize((at + at // 4, len(row)), refcheck=False)
+                features[at] = row
+                at += 1
+            labels += targets()
+            groups += [user] * (at - len(groups))
+            if len(labels) != at:
+                raise CorruptFile(f"Expected as many labels as records of {user!r} in {path}.")
+    if not labels:
+        raise CorruptFile(f"Expected records in the LEAF files of {folder}, found none.")
+    features.resize((len(labels), features.shape[1]), refcheck=False)
+    found = np.array(labels, np.int64)
+    if found.min() < 0 or found.max() >= classes:
+        raise CorruptFile(f"Expected labels 0 to {classes - 1} in {folder}, got {found.max()}.")
+    if invert:
+        np.subtract(1, features, out=features)
+    return Dataset(features, found, tuple(map(str, range(classes))), np.array(groups))
+
+
+def load_table(path: str | Path, target: str, agent_column: str | None = None) -> Dataset:
+    """A CSV or Parquet table: numeric columns are features, ``target`` has the labels."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InvalidInput("Expected pandas: pip install 'tacit[learn]'.") from None
+    path = Path(path)
+    try:
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except (OSError, ValueError, UnicodeDecodeError) as error:
+        raise CorruptFile(f"Expected a CSV or Parquet table in {path}: {error}.") from None
+    for column in (target, agent_column):
+        if column is not None and column not in table:
+            raise InvalidInput(
+                f"Expected a column {column!r} in {path}, got {', '.join(map(str, table))}."
+            )
+    names, labels = np.unique(table[target].astype(str), return_inverse=True)
+    rest = table.drop(columns=[c for c in (target, agent_column) if c is not None])
+    text = [str(c) for c in rest if not pd.api.types.is_numeric_dtype(rest[c])]
+    if text:
+        raise InvalidInput(f"Expected numbers in column {text[0]!r} of {path}; encode or drop it.")
+    features = rest.to_numpy(np.float64)
+    if not np.isfinite(features).all() or table[target].isna().any():
+        row = int(np.flatnonzero(~np.isfinite(features).all(axis=1) | table[target].isna())[0])
+        raise InvalidInput(f"Expected no missing values in {path}, found one in row {row + 1}.")
+    groups = None if agent_column is None else table[agent_column].astype(str).to_numpy()
+    return Dataset(features, labels, tuple(names.tolist()), groups, tuple(map(str, rest.columns)))
+
+
+def split(
+    data: Dataset, agents: int | None = None, how: str = "iid", *, alpha: float = 0.5, seed: int = 0
+) -> list[Array]:
+    """The rows of every agent.
+
+    "iid": ``agents`` equal random parts. "group": one agent per group, in order of their names.
+    "dirichlet": label skew, every class is shared out by a Dirichlet(alpha) draw; a smaller alpha
+    skews more.
+    """
+    how = choice("split", how, ("iid", "group", "dirichlet"))
+    if how == "group":
+        if data.groups is None:
+            raise InvalidInput("Expected data with groups for the split 'group', got none.")
+        return [np.flatnonzero(data.groups == g) for g in np.unique(data.groups)]
+    if agents is None or count("agents", agents) > len(data):
+        raise InvalidInput(f"Expected 1 to {len(data)} agents, got {agents}.")
+    rng = np.random.default_rng(seed)
+    if how == "iid":
+        return [np.sort(part) for part in np.array_split(rng.permutation(len(data)), agents)]
+    positive("alpha", alpha)
+    parts: list[list[Array]] = [[] for _ in range(agents)]
+    for k in range(data.classes):
+        rows = rng.permutation(np.flatnonzero(data.labels == k))
+        shares = rng.dirichlet(np.full(agents, alpha))
+        cuts = np.round(np.cumsum(shares)[:-1] * len(rows)).astype(int)
+        for part, piece in zip(parts, np.split(rows, cuts), strict=True):
+            part.append(piece)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def _find(folder: Path, name: str) -> Path:
+    for path in (folder / name, folder / f"{name}.gz", folder / name.replace("-idx", ".idx")):
+        if path.is_file():
+            return path
+    raise CorruptFile(f"Expected {name} or {name}.gz in {folder}, found neither.")
+
+
+def _read_idx(path: Path, dimensions: int) -> Array:
+    """An idx file of bytes: magic number, shape, data."""
+    try:
+        with _open(path, "rb") as file:
+            content = file.read()
+    except (OSError, EOFError) as error:
+        raise CorruptFile(f"Expected an idx file in {path}: {error}.") from None
+    head = 4 * (dimensions + 1)
+    if len(content) < head or content[:4] != bytes([0, 0, 8, dimensions]):
+        raise CorruptFile(f"Expected an idx file of {dimensions}-dimensional bytes in {path}.")
+    shape = struct.unpack(f">{dimensions}I", content[4:head])
+    if len(content) - head != int(np.prod(shape)):
+        raise CorruptFile(
+            f"Expected {int(np.prod(shape))} bytes of data in {path}, got {len(content) - head}."
+        )
+    return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
+
+
+def _open(path: Path, mode: str) -> IO[Any]:
+    return gzip.open(path, mode) if path.suffix == ".gz" else open(path, mode)  # type: ignore[return-value]
+
+
+class _Stream:
+    """JSON read piece by piece: punctuation, and whole values that fit into memory."""
+
+    def __init__(self, file: IO[str], path: Path) -> None:
+        self.file, self.path, self.text, self.at = file, path, "", 0
+        self.decoder = json.JSONDecoder()
+
+    def _more(self) -> None:
+        piece = self.file.read(CHUNK)
+        if not piece:
+            raise CorruptFile(f"Expected LEAF data in {self.path}; the file is truncated.")
+        self.text, self.at = self.text[self.at :] + piece, 0
+
+    def next(self) -> str:
+        """The next character that is no blank, without taking it."""
+        while True:
+            while self.at < len(self.text) and self.text[self.at] in " \t\r\n":
+                self.at += 1
+            if self.at < len(self.text):
+                return self.text[self.at]
+            self._more()
+
+    def take(self, wanted: str) -> None:
+        if self.next() != wanted:
+            raise CorruptFile(f"Expected {wanted!r} in {self.path}, got {self.next()!r}.")
+        self.at += 1
+
+    def value(self) -> Any:
+        self.next()
+        while True:
+            try:
+                value, end = self.decoder.raw_decode(self.text, self.at)
+            except ValueError:
+                self._more()
+                continue
+            if end == len(self.text) and isinstance(value, int | float):  # may go on
+                self._more()
+                continue
+            self.at = end
+            return value
+
+    def items(self, opening: str) -> Iterator[None]:
+        """Once per member of an object or array; the caller reads the member."""
+        closing = {"{": "}", "[": "]"}[opening]
+        self.take(opening)
+        while self.next() != closing:
+            yield
+            if self.next() == ",":
+                self.take(",")
+        self.take(closing)
+
+
+def _leaf_keys(path: Path) -> Iterator[tuple[_Stream, str]]:
+    try:
+        with _open(path, "rt") as file:
+            stream = _Stream(file, path)
+            for _ in stream.items("{"):
+                key = stream.value()
+                stream.take(":")
+                yield stream, key
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise CorruptFile(f"Expected LEAF data in {path}: {error}.") from None
+
+
+def _leaf_users(path: Path) -> Iterator[tuple[str, Iterator[list[float]], Any]]:
+    """Of every user: the name, the records one by one, and a function for the labels after them."""
+    for stream, key in _leaf_keys(path):
+        if key != "user_data":
+            stream.value()
+            continue
+        for _ in stream.items("{"):
+            user = stream.value()
+            stream.take(":")
+            stream.take("{")
+            found: dict[str, Any] = {}
+            yield user, _leaf_rows(stream, found), lambda found=found: found["y"]
+
+
+def _leaf_rows(stream: _Stream, found: dict[str, Any]) -> Iterator[list[float]]:
+    while stream.next() != "}":
+        key = stream.value()
+        stream.take(":")
+        if key == "x":
+            for _ in stream.items("["):
+                yield stream.value()
+        else:
+            found[key] = stream.value()
+        if stream.next() == ",":
+            stream.take(",")
+    stream.take("}")
+    found.setdefault("y", [])

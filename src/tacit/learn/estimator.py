@@ -1,0 +1,201 @@
+"""Logistic regression over several agents' private records, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit.errors import InvalidInput, positive
+from tacit.learn.constraints import Box, Constraint
+from tacit.learn.plan import plan, without_noise
+from tacit.losses import LogisticRegression, SoftmaxRegression
+from tacit.problem import LocalProblem, Problem
+from tacit.solve import solve
+
+Array = np.ndarray[Any, Any]
+WIDE = 8.0  # the box of an unconstrained model, in units of 1/feature_norm
+SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
+
+
+class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Multiclass or binary logistic regression with hard constraints and a privacy budget.
+
+    ``fit(X, y, agents=groups)`` takes the agent of every record; without it there is one agent.
+    Rows are scaled down to ``feature_norm``, in ``predict`` too, and the model is of those rows.
+
+    Guarantee: ``privacy_`` states it, for ``neighbours`` (one record added or removed, or
+    replaced). The numbers of records, of each agent and in all, count as public. ``coef_`` and
+    ``intercept_`` are covered; ``score`` on the training data is not.
+
+    total_epsilon   of the whole fit; None: no noise, not private
+    constraint      of the coefficients (``tacit.learn.constraints``); by default a wide box
+    rounds, local_updates   by default chosen by ``tacit.learn.plan``
+    calibration     "paper": the paper's data-dependent sensitivity, not differentially private
+    random_state    a seed for the noise, for research
+    """
+
+    def __init__(
+        self,
+        total_epsilon: float | None = 1.0,
+        total_delta: float = 1e-5,
+        *,
+        feature_norm: float = 1.0,
+        constraint: Constraint | None = None,
+        fit_intercept: bool = True,
+        mechanism: str = "gaussian",
+        neighbours: str = "add-remove",
+        rounds: int | None = None,
+        local_updates: int | None = None,
+        calibration: str = "certified",
+        random_state: int | None = None,
+    ) -> None:
+        self.total_epsilon = total_epsilon
+        self.total_delta = total_delta
+        self.feature_norm = feature_norm
+        self.constraint = constraint
+        self.fit_intercept = fit_intercept
+        self.mechanism = mechanism
+        self.neighbours = neighbours
+        self.rounds = rounds
+        self.local_updates = local_updates
+        self.calibration = calibration
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        agents: Any = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Self:
+        """Fit on the records of all agents; ``agents`` has one label per record.
+
+        ``progress`` is told the rounds done and in all.
+        """
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInput(
+                f"Expected two or more classes, got 1 class: {self.classes_[0]!r}. Nothing was fit."
+            )
+        names, owner = _owners(agents, len(y))
+        problem = self._problem(X, labels, names, owner)
+        outputs = len(self.classes_)
+        if self.total_epsilon is None:
+            settings = without_noise(problem, outputs, self.rounds or 300, self.local_updates or 5)
+        else:
+            settings = plan(
+                problem,
+                outputs,
+                self.total_epsilon,
+                self.total_delta,
+                rounds=self.rounds,
+                local_updates=self.local_updates,
+                mechanism=self.mechanism,
+                calibration=self.calibration,
+            )
+        seed = None if self.random_state is None else int(self.random_state)
+        every = settings.rounds if progress is None else max(1, settings.rounds // 20)
+        tell = None if progress is None else lambda now: progress(now.round, settings.rounds)
+        self.result_ = solve(problem, settings, seed=seed, evaluate_every=every, callback=tell)
+        self.privacy_ = self.result_.privacy
+        self._keep(self.result_.solution)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        scores: Array = self._rows(X) @ self._weights()
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Array:
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        found: Array = self.classes_[best]
+        return found
+
+    def predict_proba(self, X: Any) -> Array:
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares: Array = powers / powers.sum(axis=1, keepdims=True)
+        return shares
+
+    def _problem(self, X: Array, labels: Array, names: Array, owner: Array) -> Problem:
+        rows, features = self._rows(X), X.shape[1]
+        classes = len(self.classes_)
+        outputs = 1 if classes == 2 else classes
+        wide = WIDE / positive("feature_norm", self.feature_norm)
+        constraint = Box(wide) if self.constraint is None else self.constraint
+        intercept = wide / SHARE if self.fit_intercept else 0.0
+        feasible_set = constraint(features, outputs, intercept)
+        counts = np.bincount(owner)
+        common: dict[str, Any] = {
+            "feature_norm": self.feature_norm,
+            "normaliser": len(labels),
+            "neighbours": self.neighbours,
+            "record_bound": float(counts.max()),
+        }
+        agents = []
+        for p, name in enumerate(names):
+            mine = owner == p
+            loss = (
+                LogisticRegression(rows[mine], labels[mine], **common)
+                if classes == 2
+                else SoftmaxRegression(rows[mine], labels[mine], classes, **common)
+            )
+            agents.append(LocalProblem(loss, feasible_set, name=str(name)))
+        return Problem(agents)
+
+    def _rows(self, X: Array) -> Array:
+        """Rows no longer than the norm, with a constant for the intercept within it."""
+        if not self.fit_intercept:
+            return scaled_down(X, self.feature_norm)
+        room = self.feature_norm * math.sqrt(1 - SHARE**2)
+        constant = np.full((len(X), 1), SHARE * self.feature_norm, X.dtype)
+        return np.hstack([scaled_down(X, room), constant])
+
+    def _keep(self, solution: Array) -> None:
+        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        matrix = solution.reshape(-1, outputs)
+        self.coef_ = matrix[: self.n_features_in_].T.copy()
+        self.intercept_ = np.zeros(outputs)
+        if self.fit_intercept:
+            self.intercept_ = matrix[-1] * SHARE * self.feature_norm
+        self.n_iter_ = self.result_.settings.rounds
+
+    def _weights(self) -> Array:
+        if not self.fit_intercept:
+            return np.asarray(self.coef_.T)
+        constant = self.intercept_ / (SHARE * self.feature_norm)
+        return np.vstack([self.coef_.T, constant])
+
+
+def scaled_down(X: Array, norm: float) -> Array:
+    """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
+    length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
+    rows: Array = X * factor[:, None].astype(X.dtype)
+    return rows
+
+
+def _owners(agents: Any, records: int) -> tuple[Array, Array]:
+    if agents is None:
+        return np.array(["agent 1"]), np.zeros(records, int)
+    labels = np.asarray(agents)
+    if labels.shape != (records,):
+        raise InvalidInput(
+            f"Expected one agent per record, {records} in all, got shape {labels.shape}. "
+            "Nothing was fit."
+        )
+    names, owner = np.unique(labels, return_inverse=True)
+    return names, owner
