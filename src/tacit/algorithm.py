@@ -57,14 +57,19 @@ class Round(NamedTuple):
 
 
 class Holders(NamedTuple):
-    """Who holds each global coordinate: positions in the concatenated local vectors."""
+    """Who holds each global coordinate: positions in the concatenated local vectors.
 
-    positions: Array  # (n, most holders), padded
-    present: Array  # 1 where a position is real, 0 where it is padding
+    No positions: every agent holds all coordinates in order (global consensus).
+    """
+
+    positions: Array | None  # (n, most holders), padded
+    present: Array | None  # 1 where a position is real, 0 where it is padding
     count: Array  # (n,) number of holders
 
     @classmethod
     def of(cls, couplings: Sequence[np.ndarray[Any, Any]], size: int, dtype: Any) -> Holders:
+        if all(len(c) == size and (np.asarray(c) == np.arange(size)).all() for c in couplings):
+            return cls(None, None, np.full(size, len(couplings), dtype))
         coordinate = np.concatenate([np.asarray(c) for c in couplings])
         position = np.flatnonzero(coordinate >= 0)
         coordinate = coordinate[position]
@@ -81,6 +86,8 @@ class Holders(NamedTuple):
 
 def average_over_holders(values: Array, holders: Holders) -> Array:
     """For each global coordinate the mean of ``values`` over the agents that hold it."""
+    if holders.positions is None:
+        return values.reshape(-1, len(holders.count)).sum(axis=0) / holders.count
     return (values[holders.positions] * holders.present).sum(axis=1) / holders.count
 
 

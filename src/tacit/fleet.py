@@ -242,7 +242,7 @@ def _advance(
         z, λ = (jnp.concatenate([x.ravel() for x in s]) for s in (state.average, state.dual))
         w = server_step(z, λ, ρ, holders)
         new = [
-            _bucket_round(b, t, w, ρ, η, rule, z, λ)
+            _bucket_round(b, t, w, ρ, η, rule, z, λ, holders.positions is None)
             for b, rule, z, λ in zip(buckets, rules, state.point, state.dual, strict=True)
         ]
         point, average, dual, square, noise = zip(*new, strict=True)
@@ -280,11 +280,19 @@ def _advance_lanes(
 
 
 def _bucket_round(
-    bucket: Bucket, t: Array, w: Array, ρ: Array, η: Array, rule: Rule, z: Array, λ: Array
+    bucket: Bucket,
+    t: Array,
+    w: Array,
+    ρ: Array,
+    η: Array,
+    rule: Rule,
+    z: Array,
+    λ: Array,
+    everything: bool,
 ) -> tuple[Array, Array, Array, Array, Array]:
     def one_agent(b: Bucket, z: Array, λ: Array) -> tuple[Array, Array, Array, Array, Array]:
         coupled = b.local.coupled
-        local_w = w[b.coupling] * coupled
+        local_w = w if everything else w[b.coupling] * coupled
         point, average, noise = local_round(z, Round(t, local_w, λ, ρ, η), b.local, rule)
         shared = average * coupled
         dual = dual_step(λ, ρ, local_w, shared)
