@@ -2,7 +2,7 @@
 
 Peer: a loop over the agents in NumPy, float32 features against float64 weights, one-hot labels made
 in every round; written from scratch for this comparison. Tacit's time is for the whole round.
-FEMNIST has ragged agents and 62 classes: without noise its round may cost at most 1.4 times what its
+FEMNIST has ragged agents and 62 classes: without noise a round may cost at most 1.4 times what its
 operations cost on MNIST's layout. Its noise comes on top: 5.5 million numbers, where MNIST has
 78,400. Synthetic data of the same shapes; both run in this process, in turns.
 """
@@ -132,7 +132,7 @@ def test_ragged_agents():
     mnist, femnist, noisy_mnist, noisy_femnist = in_fresh_process("ragged", 1)
     work = sum(WRITERS) * 62 / (60_000 * 10)
     print(
-        f"\n1 thread, without noise: MNIST {mnist * 1e3:.0f} ms, FEMNIST {femnist * 1e3:.0f} ms for "
+        f"\n1 thread, no noise: MNIST {mnist * 1e3:.0f} ms, FEMNIST {femnist * 1e3:.0f} ms for "
         f"{work:.2f} times the operations: {femnist / (work * mnist):.2f}x; with noise "
         f"{noisy_mnist * 1e3:.0f} and {noisy_femnist * 1e3:.0f} ms: "
         f"{noisy_femnist / (work * noisy_mnist):.2f}x"

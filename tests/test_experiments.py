@@ -10,13 +10,13 @@ from tacit.errors import CorruptFile, InvalidInput
 from tacit.experiments.power import (
     ALGORITHMS,
     Experiment,
-    verdict,
     claims,
     draw,
     load,
     report,
     run_experiment,
     table1,
+    verdict,
 )
 
 SMALL = {"rounds": 12, "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}

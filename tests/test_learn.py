@@ -1,0 +1,285 @@
+"""The private classifier: scikit-learn's conventions, constraints, budgets, the planner."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, make_blobs
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import tacit
+from tacit.errors import InvalidInput
+from tacit.learn import (
+    Ball,
+    Box,
+    Budget,
+    Convex,
+    PrivateLogisticRegression,
+    Sign,
+    load_digits,
+    plan,
+    split,
+)
+from tacit.learn.estimator import SHARE, scaled_down
+from tacit.learn.plan import NOISE
+
+TACIT = Path(sys.executable).with_name("tacit")
+GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}
+
+
+CHECKS = [  # all but one, which needs a setting of SciPy's
+    (estimator, check)
+    for estimator, check in estimator_checks_generator(
+        PrivateLogisticRegression(**GENEROUS, rounds=60)
+    )
+    if "array_api" not in str(check)
+]
+
+
+@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[str(k) for k in range(len(CHECKS))])
+def test_scikit_learn_conventions(estimator, check):
+    assert check(estimator) is None
+
+
+@pytest.fixture(scope="module")
+def digits():
+    train, test = load_digits(), load_digits("test")
+    owner = np.zeros(len(train), int)
+    for p, rows in enumerate(split(train, 5)):
+        owner[rows] = p
+    return train, test, owner
+
+
+def test_without_noise_it_is_logistic_regression(digits):
+    """Near scikit-learn's answer on the same rows, with the same agents' data pooled."""
+    train, test, owner = digits
+    model = PrivateLogisticRegression(None, feature_norm=1.0, rounds=300)
+    model.fit(train.features, train.labels, agents=owner)
+    assert not model.privacy_.certified
+    peer = LogisticRegression(C=100, max_iter=1000).fit(
+        scaled_down(train.features, 1.0), train.labels
+    )
+    theirs = peer.score(scaled_down(test.features, 1.0), test.labels)
+    assert abs(model.score(test.features, test.labels) - theirs) < 0.02
+    shares = model.predict_proba(test.features)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert (model.classes_[shares.argmax(axis=1)] == model.predict(test.features)).all()
+    assert model.coef_.shape == (10, 64) and model.intercept_.shape == (10,)
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 8.0])
+def test_budget_is_kept_and_buys_accuracy(digits, epsilon):
+    train, test, owner = digits
+    model = PrivateLogisticRegression(epsilon, 1e-5, random_state=1)
+    model.fit(train.features, train.labels, agents=owner)
+    assert 0.999 * epsilon <= model.privacy_.epsilon <= epsilon and model.privacy_.certified
+    error = 1 - model.score(test.features, test.labels)
+    assert error < {2.0: 0.35, 8.0: 0.14}[epsilon]  # a guess has 0.9
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [Box(0.1), Ball(0.5), Budget(1.0), Convex(lambda Z: [cp.norm(Z, "fro") <= 0.3, Z[0] >= Z[1]])],
+    ids=["box", "ball", "budget", "cvxpy"],
+)
+def test_constraints_hold_whatever_the_noise(constraint, rng):
+    X, y = make_blobs(90, n_features=4, centers=3, random_state=0)
+    model = PrivateLogisticRegression(0.5, constraint=constraint, rounds=3, random_state=0)
+    model.fit(X, y, agents=np.arange(90) % 3)
+    Z = model.coef_.T
+    measured = {
+        "Box": np.abs(Z).max() - 0.1,
+        "Ball": np.linalg.norm(Z) - 0.5,
+        "Budget": np.abs(Z).sum() - 1.0,
+        "Convex": max(np.linalg.norm(Z) - 0.3, (Z[1] - Z[0]).max()),
+    }[type(constraint).__name__]
+    assert -1.0 < measured <= 1e-6  # noise of this size reaches the boundary
+
+
+def test_monotone_effects(rng):
+    """A feature whose true effect is negative cannot get a negative coefficient."""
+    X = rng.uniform(-1, 1, (400, 3))
+    y = (X @ [1.0, -1.0, 0.5] > 0).astype(int)
+    free = PrivateLogisticRegression(None, rounds=50).fit(X, y)
+    held = PrivateLogisticRegression(None, rounds=50, constraint=Sign({1: 1, 2: 1}, 8.0)).fit(X, y)
+    assert free.coef_[0, 1] < -1 < 0 <= held.coef_[0, 1] < 1e-9
+    assert held.coef_[0, 2] > 0.5
+    for wrong in (Sign({3: 1}, 1.0), Sign({0: 2}, 1.0)):
+        with pytest.raises(InvalidInput, match="signs"):
+            PrivateLogisticRegression(None, constraint=wrong).fit(X, y)
+    with pytest.raises(InvalidInput, match="two classes"):
+        PrivateLogisticRegression(None, constraint=Sign({0: 1}, 1.0)).fit(X, np.arange(400) % 3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_rows_keep_within_the_norm(rng, classes, fit_intercept):
+    """What the sensitivity rests on: rows with the constant are no longer than feature_norm."""
+    X = rng.normal(size=(60, 5)) * 10 ** rng.uniform(-3, 3, (60, 1))
+    y = np.arange(60) % classes
+    model = PrivateLogisticRegression(
+        50.0, feature_norm=2.0, fit_intercept=fit_intercept, rounds=2, random_state=0
+    ).fit(X, y)
+    lengths = np.linalg.norm(model._rows(X), axis=1)
+    assert lengths.max() <= 2.0 * (1 + 1e-12)
+    scores = model.decision_function(X)
+    rows = scaled_down(X, 2.0 * math.sqrt(1 - SHARE**2) if fit_intercept else 2.0)
+    by_hand = rows @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(np.squeeze(scores), np.squeeze(by_hand), atol=1e-9)
+
+
+def test_paper_calibration_is_marked(digits):
+    train, _, owner = digits
+    model = PrivateLogisticRegression(4.0, calibration="paper", rounds=2, random_state=0)
+    model.fit(train.features, train.labels, agents=owner)
+    assert not model.privacy_.certified and "Not certified" in model.privacy_.words
+
+
+def test_bad_input(rng):
+    X, y = rng.normal(size=(20, 2)), np.arange(20) % 2
+    for wrong, words in (
+        ({"total_epsilon": -1.0}, "total_epsilon > 0"),
+        ({"total_delta": 2.0}, "delta"),
+        ({"feature_norm": 0.0}, "feature_norm > 0"),
+        ({"rounds": -3}, "rounds"),
+        ({"neighbours": "all"}, "neighbours"),
+        ({"constraint": Box(-1.0)}, "bound > 0"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            PrivateLogisticRegression(**wrong).fit(X, y)
+    with pytest.raises(InvalidInput, match="one agent per record, 20 in all"):
+        PrivateLogisticRegression().fit(X, y, agents=[0, 1])
+
+
+def problem_of(records, agents, classes=10, features=20, B=1.0):
+    rng = np.random.default_rng(0)
+    n = records // agents
+    return tacit.Problem(
+        tacit.LocalProblem(
+            tacit.SoftmaxRegression(
+                rng.normal(size=(n, features)),
+                rng.integers(0, classes, n),
+                classes,
+                feature_norm=B,
+                normaliser=records,
+                record_bound=n,
+            ),
+            tacit.Box(-8 / B, 8 / B, size=features * classes),
+        )
+        for _ in range(agents)
+    )
+
+
+def first_step(settings):
+    return 1 / (1 / settings.step_size(0) * 1.1)
+
+
+@pytest.mark.parametrize(("records", "agents"), [(400, 4), (4000, 4), (4000, 40)])
+def test_the_plan_bounds_the_noise_of_a_score(records, agents):
+    """B s σ √(U/P) is at most NOISE, and reaches it unless the longest path is shorter."""
+    problem = problem_of(records, agents)
+    for epsilon in (0.5, 2.0, 8.0):
+        settings = plan(problem, 10, epsilon, 1e-5)
+        agent = problem.agents[0]
+        σ = math.sqrt(
+            settings.mechanism.variance(agent.objective.sensitivity(2, agent.feasible_set))
+        )
+        noise = first_step(settings) * σ * math.sqrt(settings.updates / agents)
+        assert noise == pytest.approx(NOISE, rel=0.01)
+        assert 50 <= settings.updates <= 1000
+
+
+def test_the_plan_does_not_depend_on_units():
+    """Features and norms ten times larger: the same rounds, steps a hundredth."""
+    a, b = (plan(problem_of(4000, 4, B=B), 10, 2.0, 1e-5) for B in (1.0, 10.0))
+    assert (a.rounds, a.mechanism) == (b.rounds, b.mechanism)
+    assert first_step(b) == pytest.approx(first_step(a) / 100, rel=0.05)
+
+
+def test_the_plan_reads_nothing_private():
+    """Other records with the same public numbers: the same settings."""
+    one = problem_of(400, 4)
+    other = tacit.Problem(
+        tacit.LocalProblem(
+            tacit.SoftmaxRegression(
+                np.zeros((100, 20)),
+                np.zeros(100, int),
+                10,
+                feature_norm=1.0,
+                normaliser=400,
+                record_bound=100,
+            ),
+            agent.feasible_set,
+        )
+        for agent in one.agents
+    )
+    assert plan(one, 10, 1.0, 1e-5) == plan(other, 10, 1.0, 1e-5)
+    assert plan(one, 10, 1.0, 1e-5, rounds=7, local_updates=2).updates == 14
+
+
+def test_the_plan_on_data_it_was_not_tuned_on():
+    """Breast cancer, three hospitals, total (2, 1e-5): far better than a guess."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)  # in earnest: by public numbers
+    errors = []
+    for seed in range(3):
+        model = PrivateLogisticRegression(2.0, 1e-5, random_state=seed)
+        model.fit(X[::2], y[::2], agents=np.arange(len(X[::2])) % 3)
+        errors.append(1 - model.score(X[1::2], y[1::2]))
+    assert np.mean(errors) < 0.12  # the larger class is 63 %; without privacy 0.03
+
+
+def run(words, *, folder, check=True):
+    done = subprocess.run(
+        [TACIT, *words.split()], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def test_command_on_digits(tmp_path):
+    done = run(
+        "learn digits --agents 10 --total-epsilon 4 --total-delta 1e-5 --seed 1 --json",
+        folder=tmp_path,
+    )
+    document = json.loads(done.stdout)
+    wanted = "test_error train_objective epsilon delta rounds local_updates seed"
+    assert set(wanted.split()) <= set(document)
+    assert document["test_error"] < 0.3 and document["epsilon"] <= 4 and document["seed"] == 1
+    again = run("learn digits --total-epsilon 1", folder=tmp_path, check=False)
+    assert again.returncode == 2 and "budget is spent" in again.stderr
+
+
+def test_command_on_a_table(tmp_path, rng):
+    rows = ["age,fee,churn,hospital"]
+    for _ in range(600):
+        age, fee = rng.uniform(20, 80), rng.uniform(0, 10)
+        churn = "yes" if age / 60 + fee / 10 > 1.3 else "no"
+        rows.append(f"{age:.1f},{fee:.2f},{churn},{rng.choice(['east', 'west', 'south'])}")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    ranges = "--range age=20:80 --range fee=0:10"
+    base = "learn t.csv --target churn --agent-column hospital --total-epsilon 4 --seed 2"
+    done = run(f"{base} {ranges} --feature-norm 1.5", folder=tmp_path)
+    assert "3 agents, 480 records, 2 classes" in done.stdout and "t-model" in done.stdout
+    assert float(done.stdout.split("120 records)")[1].split("│")[1].split("%")[0]) < 25
+    for wrong, words in (
+        ("learn t.csv --total-epsilon 1 --out r", "--target"),
+        ("learn absent.csv --total-epsilon 1", "got 'absent.csv'"),
+        ("learn t.csv --target churn", "one of --total-epsilon"),
+        ("learn mnist --total-epsilon 1", "--data"),
+        (f"{base} --range age=80:20 --out r", "LOW < HIGH"),
+        (f"{base} --range size=1:2 --out r", "got 'size=1:2'"),
+        ("learn digits --total-epsilon 1 --split group", "agent-column"),
+        ("learn digits --total-epsilon 1 --device gpu", "a gpu that JAX can use"),
+        ("reproduce mnist", "--data"),
+        ("reproduce mnist --case case14", "no --case"),
+    ):
+        done = run(wrong, folder=tmp_path, check=False)
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
