@@ -47,7 +47,7 @@ def test_the_paper_s_settings():
 
 
 def test_traces_figure_and_claims(made):
-    experiment, folder = made
+    _, folder = made
     _, table = load(folder)
     assert len(table) == 3 * 2 * 2 * 2 * 4  # algorithms, E, epsilons, seeds, rounds
     assert table["test_error"].between(0, 1).all()

@@ -188,8 +188,10 @@ def _run(
     def note(t: int, solutions: Any, trace: Any) -> None:
         errors = judge(solutions)
         for (penalty, epsilon, seed), values, error in zip(lanes, trace, errors, strict=True):
+            objective, residual, noise, violation = values[1:].tolist()
+            noise /= solutions.shape[1]  # the paper's: Σ_p Σ_e of the mean over the coordinates
             about = (algorithm, penalty, epsilon, E, seed, t)
-            rows.append((*about, *values[1:].tolist(), float(error)))
+            rows.append((*about, objective, residual, noise, violation, float(error)))
         progress(t * E)
 
     solve_many(
