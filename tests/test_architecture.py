@@ -30,7 +30,7 @@ LAYERS = [
     ["power.model"],
     ["power.plots", "power.attack"],
     ["power"],
-    ["theory", "job", "demo", "experiments.verdict"],
+    ["theory", "job", "demo", "experiments.folder"],
     ["experiments.power", "experiments.learning"],
     ["console"],
     ["commands.power", "commands.learn"],

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,17 @@ def _reproduce(options: argparse.Namespace) -> int:
     return _power(options) if power else _learning(options)
 
 
+def _with_bar(label: str, work: Callable[..., Any]) -> None:
+    with progress_bar("updates") as bar:
+        task = bar.add_task(label, total=None)
+        try:
+            work(progress=lambda done, total: bar.update(task, completed=done, total=total))
+        except KeyboardInterrupt:
+            bar.stop()
+            print("tacit: the same command goes on where this one stopped", file=sys.stderr)
+            raise
+
+
 def _learning(options: argparse.Namespace) -> int:
     from tacit.experiments.learning import Experiment, claims, final_errors, load, run_experiment
 
@@ -62,19 +74,8 @@ def _learning(options: argparse.Namespace) -> int:
         options.figure, **{k: v for k, v in changes.items() if v is not None}
     )
     folder = Path(options.out or f"reproduce-{options.figure}")
-    with on_device(options.device), progress_bar("updates") as bar:
-        task = bar.add_task(options.figure, total=None)
-        try:
-            run_experiment(
-                experiment,
-                options.data,
-                folder,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
-        except KeyboardInterrupt:
-            bar.stop()
-            print("tacit: the same command goes on where this one stopped", file=sys.stderr)
-            raise
+    with on_device(options.device):
+        _with_bar(options.figure, partial(run_experiment, experiment, options.data, folder))
     _, traces = load(folder)
     checked, errors = claims(experiment, traces), final_errors(traces)
     if options.json:
@@ -106,19 +107,8 @@ def _power(options: argparse.Namespace) -> int:
         **{k: v for k, v in changes.items() if v is not None},
     )
     folder = Path(options.out or f"reproduce-{options.figure}")
-    with progress_bar("updates") as bar:
-        task = bar.add_task(options.figure, total=None)
-        try:
-            run_experiment(
-                experiment,
-                folder,
-                workers=options.workers,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
-        except KeyboardInterrupt:
-            bar.stop()
-            print("tacit: the same command goes on where this one stopped", file=sys.stderr)
-            raise
+    work = partial(run_experiment, experiment, folder, workers=options.workers)
+    _with_bar(options.figure, work)
     _, traces = load(folder)
     checked, variances = claims(experiment, traces), table1(experiment)
     if options.json:

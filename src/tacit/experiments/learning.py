@@ -8,10 +8,9 @@ end) and ``claims.csv``. All runs of one algorithm and one E are one batched pro
 from __future__ import annotations
 
 import csv
-import json
 import tomllib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from itertools import pairwise
@@ -22,13 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.errors import CorruptFile, InvalidInput, choice, count
-from tacit.experiments.verdict import half_width, verdict, write_rows
+from tacit.errors import choice, count
+from tacit.experiments.folder import claim, half_width, read, verdict, write_report
 from tacit.learn.data import Dataset, load_leaf, load_mnist, split
 from tacit.losses import SoftmaxRegression
 from tacit.mechanisms import Gaussian
 from tacit.problem import LocalProblem, Problem
-from tacit.result import versions, write_atomically
+from tacit.result import write_atomically
 from tacit.schedules import ConstantPenalty, DynamicPenalty, NonsmoothStep, Schedule
 from tacit.sets import Box
 from tacit.settings import Settings
@@ -135,18 +134,7 @@ def run_experiment(
 ) -> Path:
     """Make all runs and write the folder. Finished groups of runs are not repeated."""
     train, test = experiment.load(data)
-    folder.mkdir(parents=True, exist_ok=True)
-    note, traces = folder / "experiment.json", folder / "traces.csv"
-    described = json.loads(json.dumps(asdict(experiment)))
-    if note.exists():
-        if json.loads(note.read_text()).get("experiment") != described:
-            raise InvalidInput(
-                f"{folder} holds another experiment; choose another --out. Nothing was run."
-            )
-    else:
-        device = jax.devices()[0].device_kind
-        document = {"experiment": described, "versions": versions(), "device": device}
-        write_atomically(note, json.dumps(document, indent=2).encode())
+    traces = claim(folder, experiment, device=jax.devices()[0].device_kind)
     groups = [(a, E) for E in experiment.local_updates for a in experiment.algorithms]
     done = _finished(traces)
     total = experiment.rounds * sum(E for _, E in groups)
@@ -220,25 +208,13 @@ def report(folder: Path) -> Path:
     """Figure, errors and claims from the traces of a folder."""
     experiment, table = load(folder)
     figure = draw(experiment, table)
-    figure.savefig(folder / "figure.png", dpi=130)
-    figure.savefig(folder / "figure.pdf")
-    write_rows(folder / "errors.csv", final_errors(table))
-    write_rows(folder / "claims.csv", claims(experiment, table))
-    return folder
+    checked = claims(experiment, table)
+    return write_report(folder, figure, errors=final_errors(table), claims=checked)
 
 
 def load(folder: str | Path) -> tuple[Experiment, pd.DataFrame]:
     """What was run, and a row per evaluated round of every run."""
-    import pandas as pd
-
-    folder = Path(folder)
-    try:
-        described = json.loads((folder / "experiment.json").read_text())["experiment"]
-        experiment = Experiment(**described)
-        table = pd.read_csv(folder / "traces.csv", dtype={"penalty": str})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(f"Expected the traces of an experiment in {folder}: {error!r}.") from None
-    return experiment, table
+    return read(folder, Experiment)
 
 
 def final_errors(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -7,14 +7,13 @@ which all else is made), ``figure.png`` and ``.pdf``, ``table1.csv`` and ``claim
 from __future__ import annotations
 
 import csv
-import json
 import math
 import multiprocessing
 import os
 import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -23,11 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit import accounting
-from tacit.errors import CorruptFile, InvalidInput, choice, count
-from tacit.experiments.verdict import half_width, verdict, write_rows
+from tacit.errors import choice, count
+from tacit.experiments.folder import claim, half_width, read, verdict, write_report
 from tacit.mechanisms import Mechanism, Noiseless, mechanism_from, per_update
 from tacit.power.model import PowerProblem, build
-from tacit.result import versions, write_atomically
+from tacit.result import write_atomically
 from tacit.schedules import NonsmoothStep
 from tacit.settings import Settings
 from tacit.solve import solve
@@ -148,17 +147,7 @@ def run_experiment(
     """
     experiment.build()  # a wrong case is refused here, before anything is written
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
-    folder.mkdir(parents=True, exist_ok=True)
-    note, traces = folder / "experiment.json", folder / "traces.csv"
-    described = json.loads(json.dumps(asdict(experiment)))
-    if note.exists():
-        if json.loads(note.read_text()).get("experiment") != described:
-            raise InvalidInput(
-                f"{folder} holds another experiment; choose another --out. Nothing was run."
-            )
-    else:
-        document = {"experiment": described, "versions": versions(), "cores": os.cpu_count()}
-        write_atomically(note, json.dumps(document, indent=2).encode())
+    traces = claim(folder, experiment, cores=os.cpu_count())
     done = _finished(traces, experiment.rounds)
     left = [run for run in experiment.runs() if run not in done]
     total = sum(run.local_updates for run in experiment.runs()) * experiment.rounds
@@ -187,25 +176,13 @@ def report(folder: Path) -> Path:
     """Figure, table and claims from the traces of a folder."""
     experiment, table = load(folder)
     figure = draw(experiment, table)
-    figure.savefig(folder / "figure.png", dpi=130)
-    figure.savefig(folder / "figure.pdf")
-    write_rows(folder / "table1.csv", table1(experiment))
-    write_rows(folder / "claims.csv", claims(experiment, table))
-    return folder
+    checked = claims(experiment, table)
+    return write_report(folder, figure, table1=table1(experiment), claims=checked)
 
 
 def load(folder: str | Path) -> tuple[Experiment, pd.DataFrame]:
     """What was run, and a row per round of every run."""
-    import pandas as pd
-
-    folder = Path(folder)
-    try:
-        experiment = Experiment(
-            **json.loads((folder / "experiment.json").read_text())["experiment"]
-        )
-        return experiment, pd.read_csv(folder / "traces.csv", dtype={"algorithm": str})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(f"Expected the traces of an experiment in {folder}: {error!r}.") from None
+    return read(folder, Experiment)
 
 
 def draw(experiment: Experiment, table: pd.DataFrame) -> Figure:
