@@ -81,7 +81,7 @@ class LeastSquares(LinearModel):
         if self.moved_by is not None:
             return min(self.moved_by, 2 * self.target_bound, 2 * slope) * self.feature_bound(norm)
         single = slope * self.feature_bound(norm)
-        if self.neighbours == RELATIONS["add-remove"]:
+        if self.neighbours != RELATIONS["replace"]:
             return single
         B, Y, a = self.feature_bound(2), self.target_bound, self.score_bound(feasible_set)
         BR = B * feasible_set.radius(2)

@@ -39,8 +39,9 @@ def solve_many(
     and the sets of closed form. ``callback`` gets the round, the solutions of all lanes and their
     trace rows (lanes × columns) after every ``evaluate_every`` rounds; by default the last only.
 
-    Guarantee: that of ``solve`` for every lane alone. Lanes on the same data add up: who publishes
-    more than one of them spends the sum.
+    Guarantee: that of ``solve`` for every lane alone. Who publishes several lanes spends the sum of
+    their budgets, if their seeds differ. Lanes of one seed have the same noise, scaled: together
+    they give the data away.
     """
     if not isinstance(problem, Problem):
         problem = Problem(problem)

@@ -46,7 +46,7 @@ def add_learn(add: Add) -> None:
     learn.add_argument("--alpha", type=float, default=0.5, help="of the Dirichlet split")
     learn.add_argument("--total-epsilon", type=float)
     learn.add_argument("--total-delta", type=float, default=1e-5)
-    learn.add_argument("--no-noise", action="store_true", help="not private: the exact answer")
+    learn.add_argument("--no-noise", action="store_true", help="not private")
     learn.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
     learn.add_argument("--rounds", type=int, help="default: planned from public numbers")
     learn.add_argument("--local-updates", type=int, help="default: planned")
@@ -129,7 +129,7 @@ def _learn(options: argparse.Namespace) -> int:
         f"{len(result.names)} agents, {len(train)} records, {train.classes} classes",
         ("", ""),
         [
-            (f"test error ({len(test)} records)", f"{100 * error:.2f} %"),
+            (f"test error ({len(test)} records; not covered)", f"{100 * error:.2f} %"),
             ("training objective (private)", f"{document['train_objective']:.4g}"),
             ("rounds, local updates", f"{settings.rounds}, {settings.local_updates}"),
             ("total epsilon", epsilon),

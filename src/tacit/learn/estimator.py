@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.errors import InvalidInput, positive
+from tacit.errors import InvalidInput, choice, positive
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.plan import plan, without_noise
 from tacit.losses import LogisticRegression, SoftmaxRegression
@@ -29,12 +30,15 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     ``fit(X, y, agents=groups)`` takes the agent of every record; without it there is one agent.
     Rows are scaled down to ``feature_norm``, in ``predict`` too, and the model is of those rows.
 
-    Guarantee: ``privacy_`` states it, for ``neighbours`` (one record added or removed, or
-    replaced). The numbers of records, of each agent and in all, count as public. ``coef_`` and
-    ``intercept_`` are covered; ``score`` on the training data is not.
+    Guarantee: ``privacy_`` states it, for ``neighbours``: one record taken out of the sums or put
+    back ("zero-out"), or replaced. The numbers of records, of each agent and in all, are public,
+    and so is the list of classes: give it as ``classes``, or the labels that occur are taken, and
+    the statement is for neighbours with the same ones. ``coef_`` and ``intercept_`` are covered;
+    ``score`` on private records is not.
 
     total_epsilon   of the whole fit; None: no noise, not private
     constraint      of the coefficients (``tacit.learn.constraints``); by default a wide box
+    classes         the public list of labels
     rounds, local_updates   by default chosen by ``tacit.learn.plan``
     calibration     "paper": the paper's data-dependent sensitivity, not differentially private
     random_state    a seed for the noise, for research
@@ -49,7 +53,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         constraint: Constraint | None = None,
         fit_intercept: bool = True,
         mechanism: str = "gaussian",
-        neighbours: str = "add-remove",
+        neighbours: str = "zero-out",
+        classes: Any = None,
         rounds: int | None = None,
         local_updates: int | None = None,
         calibration: str = "certified",
@@ -62,6 +67,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.fit_intercept = fit_intercept
         self.mechanism = mechanism
         self.neighbours = neighbours
+        self.classes = classes
         self.rounds = rounds
         self.local_updates = local_updates
         self.calibration = calibration
@@ -81,7 +87,10 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
         check_classification_targets(y)
+        choice("neighbours", self.neighbours, ("zero-out", "replace"))
         self.classes_, labels = np.unique(y, return_inverse=True)
+        if self.classes is not None:
+            self.classes_, labels = _public_classes(self.classes, y)
         if len(self.classes_) < 2:
             raise InvalidInput(
                 f"Expected two or more classes, got 1 class: {self.classes_[0]!r}. Nothing was fit."
@@ -105,8 +114,13 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         seed = None if self.random_state is None else int(self.random_state)
         every = settings.rounds if progress is None else max(1, settings.rounds // 20)
         tell = None if progress is None else lambda now: progress(now.round, settings.rounds)
-        self.result_ = solve(problem, settings, seed=seed, evaluate_every=every, callback=tell)
-        self.privacy_ = self.result_.privacy
+        found = solve(problem, settings, seed=seed, evaluate_every=every, callback=tell)
+        if self.classes is None:  # they were read off the labels: neighbours must have the same
+            words = tuple(
+                (f"{c}, the labels that occur too", n) for c, n in found.privacy.neighbours
+            )
+            found = replace(found, privacy=replace(found.privacy, neighbours=words))
+        self.result_, self.privacy_ = found, found.privacy
         self._keep(self.result_.solution)
         return self
 
@@ -178,6 +192,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             return np.asarray(self.coef_.T)
         constant = self.intercept_ / (SHARE * self.feature_norm)
         return np.vstack([self.coef_.T, constant])
+
+
+def _public_classes(classes: Any, y: Array) -> tuple[Array, Array]:
+    known = np.unique(np.asarray(classes))
+    if not np.isin(y, known).all():
+        odd = y[~np.isin(y, known)][0]
+        raise InvalidInput(f"Expected labels of {known.tolist()}, got {odd!r}. Nothing was fit.")
+    return known, np.searchsorted(known, y)
 
 
 def scaled_down(X: Array, norm: float) -> Array:
