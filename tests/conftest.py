@@ -128,5 +128,22 @@ def problem_of(objective, feasible, seed=0, agents=3, **options):
 
 
 @pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """What a command that is refused says, run in this process in an empty folder."""
+    from tacit.cli import main
+
+    def run(words):
+        monkeypatch.chdir(tmp_path)
+        try:
+            code = main(words.split())
+        except SystemExit as stop:  # argparse
+            code = stop.code
+        assert code in (1, 2)
+        return capsys.readouterr().err
+
+    return run
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(0)
