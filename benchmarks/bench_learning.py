@@ -7,13 +7,11 @@ operations cost on MNIST's layout. Its noise comes on top: 5.5 million numbers, 
 78,400. Synthetic data of the same shapes; both run in this process, in turns.
 """
 
-import os
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
+from fresh import in_fresh_process
 
 REPEATS = 10
 ROUNDS = 8  # of one call
@@ -97,29 +95,10 @@ def ragged():
     ]
 
 
-def in_fresh_process(function, threads):
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
-    if threads == 1:
-        environment["XLA_FLAGS"] = (
-            "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-        )
-    code = f"import bench_learning as b; print(b.{function}())"
-    command = ["taskset", "-c", f"0-{threads - 1}", sys.executable, "-c", code]
-    done = subprocess.run(
-        command,
-        cwd=os.path.dirname(__file__),
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return eval(done.stdout.splitlines()[-1])
-
-
 @pytest.mark.parametrize(("threads", "least"), [(1, 6.0), (2, 8.0)])
 def test_round_beside_the_authors(threads, least):
     """CPU time on one thread, wall time on two cores."""
-    wall, cpu, our_wall, our_cpu = in_fresh_process("beside_the_authors", threads)
+    wall, cpu, our_wall, our_cpu = in_fresh_process(__name__, "beside_the_authors", threads)
     theirs, ours = (cpu, our_cpu) if threads == 1 else (wall, our_wall)
     print(
         f"\n{threads} thread(s): authors' way {theirs * 1e3:.0f} ms, Tacit {ours * 1e3:.0f} ms, "
@@ -129,7 +108,7 @@ def test_round_beside_the_authors(threads, least):
 
 
 def test_ragged_agents():
-    mnist, femnist, noisy_mnist, noisy_femnist = in_fresh_process("ragged", 1)
+    mnist, femnist, noisy_mnist, noisy_femnist = in_fresh_process(__name__, "ragged", 1)
     work = sum(WRITERS) * 62 / (60_000 * 10)
     print(
         f"\n1 thread, no noise: MNIST {mnist * 1e3:.0f} ms, FEMNIST {femnist * 1e3:.0f} ms for "

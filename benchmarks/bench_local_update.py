@@ -6,14 +6,12 @@ time is for the whole update: server step, gradient, noise, projection, dual ste
 process, in turns, with the same number of threads; only ratios and memory are asserted.
 """
 
-import os
 import resource
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
+from fresh import in_fresh_process
 
 P, M, D, K = 10, 6000, 784, 10
 REPEATS = 15
@@ -100,30 +98,9 @@ def peak_memory():
     return grown * 1024 / (P * M * D * 4)
 
 
-def in_fresh_process(function, threads):
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
-    if threads == 1:
-        environment["XLA_FLAGS"] = (
-            "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-        )
-    code = f"import bench_local_update as b; print(b.{function}())"
-    command = [sys.executable, "-c", code]
-    if hasattr(os, "sched_setaffinity"):
-        command = ["taskset", "-c", f"0-{threads - 1}", *command]
-    done = subprocess.run(
-        command,
-        cwd=os.path.dirname(__file__),
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return eval(done.stdout.splitlines()[-1], {"nan": float("nan")})
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_local_update(threads):
-    times = in_fresh_process("measure", threads)
+    times = in_fresh_process(__name__, "measure", threads)
     ratio = times["numpy"] / times["tacit"]
     flops = 4 * P * M * D * K / times["tacit"] / 1e9
     print(
@@ -134,6 +111,6 @@ def test_local_update(threads):
 
 
 def test_peak_memory():
-    multiple = in_fresh_process("peak_memory", 2)
+    multiple = in_fresh_process(__name__, "peak_memory", 2)
     print(f"\npeak memory {multiple:.2f}x the data")
     assert multiple < 2.5

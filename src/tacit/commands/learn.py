@@ -92,6 +92,7 @@ def _learn(options: argparse.Namespace) -> int:
         options.total_delta,
         feature_norm=options.feature_norm,
         constraint=None if options.bound is None else Box(options.bound),
+        classes=None if train.columns else list(range(train.classes)),  # a table's are read off it
         mechanism=options.mechanism,
         rounds=options.rounds,
         local_updates=options.local_updates,
