@@ -10,7 +10,7 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree", "polish", "projections"],
+    ["errors", "pytree", "polish", "projections", "draws"],
     ["sets", "coneprogram"],
     ["conic", "objectives"],
     ["persample", "residual", "losses", "cvxpyset"],
