@@ -10,14 +10,15 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree", "polish", "projections", "draws"],
+    ["errors", "pytree", "polish", "projections", "draws", "discrete"],
     ["sets", "coneprogram"],
     ["conic", "objectives"],
     ["persample", "residual", "losses", "cvxpyset"],
     ["mechanisms", "schedules", "problem"],
     ["accounting", "algorithm"],
-    ["settings"],
-    ["agent", "privacy"],
+    ["settings", "secure", "ledger"],
+    ["privacy"],
+    ["agent"],
     ["fleet", "result"],
     ["checkpoint"],
     ["solve"],

@@ -109,8 +109,26 @@ def compose(parts: Parts, delta: float) -> Guarantee:
     return Guarantee(epsilon_of(parts, delta), float(delta))
 
 
-def epsilon_of(parts: Parts, delta: float) -> float:
-    """The smallest epsilon at ``delta`` of mechanisms in sequence, rounded up."""
+def epsilon_of(parts: Parts, delta: float, slack: float = 0.0) -> float:
+    """The smallest epsilon at ``delta`` of mechanisms in sequence, rounded up.
+
+    With noise whose law is ``slack`` away in total variation (all updates together), the total
+    is (epsilon, delta + (1 + e^epsilon) slack). A pure epsilon (``delta = 0``) has no slack.
+    """
+    epsilon = _epsilon_of(parts, delta)
+    if slack == 0 or delta == 0:
+        return epsilon
+    start, allowance = epsilon, 2.0
+    while math.isfinite(epsilon):
+        room = delta - allowance * slack * (1 + math.exp(min(start, 700.0)))
+        epsilon = _epsilon_of(parts, room) if room > 0 else math.inf
+        if 1 + math.exp(min(epsilon, 700.0)) <= allowance * (1 + math.exp(min(start, 700.0))):
+            break
+        allowance *= 2
+    return epsilon
+
+
+def _epsilon_of(parts: Parts, delta: float) -> float:
     spend = _total(parts)
     if delta == 0 and spend.mu == 0:
         return spend.pure
@@ -125,9 +143,17 @@ def epsilon_of(parts: Parts, delta: float) -> float:
     return min(highest, float(spend.losses().get_epsilon_for_delta(delta - MARGIN)))
 
 
-def delta_of(parts: Parts, epsilon: float) -> float:
+def delta_of(parts: Parts, epsilon: float, slack: float = 0.0) -> float:
     """The smallest delta at ``epsilon`` of mechanisms in sequence, rounded up."""
-    spend, epsilon = _total(parts), non_negative("epsilon", epsilon)
+    epsilon = non_negative("epsilon", epsilon)
+    delta = _delta_of(parts, epsilon)
+    if slack == 0 or delta == 0:
+        return delta
+    return min(1.0, delta + slack * (1 + math.exp(min(epsilon, 700.0))))
+
+
+def _delta_of(parts: Parts, epsilon: float) -> float:
+    spend = _total(parts)
     if not math.isfinite(spend.pure):
         return 1.0
     if not spend.laplace:

@@ -3,36 +3,49 @@
     Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
 
 A reply holds the coupled coordinates of the average z^{t+1} and nothing else: no dual, no
-objective value, no private coordinate.
+objective value, no private coordinate. An agent with a ledger pays durably before it looks at its
+data, and keeps a reply durably before it lets it go.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 
 from tacit.algorithm import Local, Round, dual_step, local_round
-from tacit.errors import InvalidInput, Refused, SolverFailure
+from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
+from tacit.ledger import Ledger, Terms
 from tacit.mechanisms import Noiseless
+from tacit.privacy import doubt
 from tacit.problem import LocalProblem
+from tacit.secure import SecureNoise, secure_noise
 from tacit.sets import Box
 from tacit.settings import Settings
 
 Array = Any
+NOISE = ("seeded", "secure")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Server to agents: the consensus w^{t+1} of this round."""
+    """Server to agents: the consensus w^{t+1} of this round.
+
+    ``last`` has, for each agent with a ledger, the digest of the last reply the server got from it.
+    """
 
     run: str
     round: int
     consensus: Array
+    last: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,13 @@ class Reply:
     run: str
     round: int
     primal: Array
+
+
+def digest_of(run: str, round: int, values: Array) -> str:
+    """A digest of a message: of the run, the round and every bit of the vector."""
+    content = np.ascontiguousarray(values)
+    about = json.dumps([run, int(round), content.dtype.str, content.shape])
+    return hashlib.sha256(about.encode() + content.tobytes()).hexdigest()
 
 
 def agent_key(root: Array, run: str, index: int) -> Array:
@@ -96,8 +116,17 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
 class Agent:
     """One party of a run, with its data, its dual and its last local point.
 
-    It answers the rounds 1, 2, ..., T of its run in order, each once, and refuses anything else
-    before it looks at its data.
+    It answers the rounds 1, 2, ..., T of its run in order and refuses anything else before it
+    looks at its data. The same request again gets the same reply, from memory (the last round) or
+    from the ledger (any round), without new noise.
+
+    ledger  pay for every round here, first; needs a certified problem. A run that was begun goes on
+            where the ledger says.
+    noise   "seeded" from ``key``, or "secure" (the default with a ledger): exact discrete noise
+            from the operating system
+    block   rounds paid for at a time. With 1, an answer is durable before it is released, and
+            nothing is lost in a crash. With more, there is one synchronisation with the disk in so
+            many rounds; whoever restarts within a block pays for the rest of it again.
     """
 
     def __init__(
@@ -108,13 +137,20 @@ class Agent:
         key: Array,
         run: str,
         size: int,
+        *,
+        ledger: Ledger | None = None,
+        noise: str | None = None,
+        block: int = 1,
     ) -> None:
         self.problem, self.name, self.settings, self.run = problem, name, settings, run
+        self.ledger, self._block = ledger, count("block", block)
+        self.noise_kind = choice("noise", noise or ("secure" if ledger else "seeded"), NOISE)
         self._size = size
         self._coupling = np.asarray(problem.coupling)
         self._held = np.flatnonzero(self._coupling >= 0)
         self._coupled = problem.coupled
         self._local = local_side(problem, settings, key, problem.dtype)
+        self._secure = self._secure_noise() if self.noise_kind == "secure" else None
         self._rule = settings.rule(problem.feasible_set.separable)
         self._round = (
             jax.jit(local_round, static_argnames="rule")
@@ -126,43 +162,190 @@ class Agent:
         self.dual = np.zeros_like(self.point)
         self.noise = 0.0
         self.rounds_done = 0
+        self._paid = 0  # rounds up to this one are paid for
+        self._last: tuple[str, Array] | None = None  # request and average of the last round
+        if ledger is not None:
+            self._agree(ledger)
 
     def respond(self, broadcast: Broadcast) -> Reply:
-        """Lines 15-23 of Algorithm 1 for one round."""
-        w = self._accept(broadcast)
-        t, dtype = broadcast.round, self.point.dtype
+        """Lines 15-23 of Algorithm 1 for one round.
+
+        Guarantee: a reply that leaves was paid for and kept first (with a ledger); a round is never
+        answered twice with different noise; a refusal spends and reveals nothing.
+        """
+        try:
+            t, w = self._accept(broadcast)
+            if t <= self.rounds_done:
+                return self._again(t, w)
+            self._check_past(broadcast)
+            self._pay(t)
+        except Refused as refusal:
+            log.warning("%s", refusal)
+            raise
         (ρ,), (η,) = self.settings.schedule(t, t)
-        ρ, η = dtype.type(ρ), dtype.type(η)
-        local_w = (w[self._coupling] * self._coupled).astype(dtype)
+        ρ, η = self.point.dtype.type(ρ), self.point.dtype.type(η)
+        local_w = (w[self._coupling] * self._coupled).astype(self.point.dtype)
         try:
             now = Round(t, local_w, self.dual, ρ, η)
-            point, average, noise = self._round(self.point, now, self._local, rule=self._rule)
+            point, average, noise = self._round(self.point, now, self._noisy(), rule=self._rule)
+            point, average = np.asarray(point), np.asarray(average)
+            if not np.isfinite(average).all():
+                raise SolverFailure("the local point is not finite.")
         except SolverFailure as failure:
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
             ) from failure
-        self.point, self.average, self.noise = point, np.asarray(average), float(noise)
-        self.dual = dual_step(self.dual, ρ, local_w, self.average * self._coupled)
-        self.rounds_done = t
-        return Reply(self.run, t, self.average[self._held])
+        dual = dual_step(self.dual, ρ, local_w, average * self._coupled)
+        request = digest_of(self.run, t, w)
+        if self.ledger is not None:
+            state = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
+            durable = self._block == 1
+            if not self.ledger.store(self.run, t, request, average.tobytes(), state, durable):
+                self._resume()  # another process of this agent was faster: its answer counts
+                return self._again(t, w)
+        self.point, self.average, self.dual, self.noise = point, average, dual, float(noise)
+        self.rounds_done, self._last = t, (request, average)
+        return Reply(self.run, t, average[self._held])
 
-    def _accept(self, broadcast: Broadcast) -> Array:
-        name = self.name
-        if broadcast.run != self.run:
+    # --- refusing -------------------------------------------------------------------------
+
+    def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
+        """The round and the consensus of a request that has the right form."""
+        name, T = self.name, self.settings.rounds
+        if not isinstance(broadcast, Broadcast):
+            raise Refused(f"Agent {name!r} expects a Broadcast, got {type(broadcast).__name__}.")
+        if not isinstance(broadcast.run, str) or broadcast.run != self.run:
             raise Refused(f"Agent {name!r} is in run {self.run!r}, not in {broadcast.run!r}.")
-        expected = self.rounds_done + 1
-        if broadcast.round != expected or expected > self.settings.rounds:
+        t = broadcast.round
+        whole = isinstance(t, int | np.integer) and not isinstance(t, bool)
+        if not whole or not 1 <= t <= min(self.rounds_done + 1, T):
             raise Refused(
-                f"Agent {name!r} expects round {expected} of {self.settings.rounds}, "
-                f"got round {broadcast.round}. Nothing was computed."
+                f"Agent {name!r} expects round {self.rounds_done + 1} of {T}, got round {t!r}. "
+                "Nothing was computed."
             )
-        w = np.asarray(broadcast.consensus)
+        try:
+            w = np.asarray(broadcast.consensus)
+            if w.dtype.kind not in "fiu":
+                raise TypeError
+            with np.errstate(over="ignore"):
+                w = w.astype(self.point.dtype)
+        except (TypeError, ValueError, OverflowError):
+            raise Refused(
+                f"Agent {name!r} expects a consensus of numbers, got something else. Nothing was "
+                "computed."
+            ) from None
         if w.shape != (self._size,) or not np.isfinite(w).all():
             raise Refused(
                 f"Agent {name!r} expects a finite consensus of shape ({self._size},), "
                 f"got shape {w.shape}. Nothing was computed."
             )
-        return w
+        return int(t), w
+
+    def _again(self, t: int, w: Array) -> Reply:
+        """The reply to a round that was answered, if the request is the same."""
+        request, average = "", None
+        if self.ledger is not None and (answer := self.ledger.answer(self.run, t)) is not None:
+            request, average = answer.request, np.frombuffer(answer.reply, self.point.dtype)
+            self.noise = float(np.frombuffer(answer.state[-8:])[0])
+        elif self._last is not None and t == self.rounds_done:
+            request, average = self._last
+        if average is None or request != digest_of(self.run, t, w):
+            refusal = Refused(
+                f"Agent {self.name!r} has answered round {t} and is at round {self.rounds_done}; "
+                "this is another request for it. Nothing was computed."
+            )
+            log.warning("%s", refusal)
+            raise refusal
+        self.average = average
+        return Reply(self.run, t, average[self._held])
+
+    def _check_past(self, broadcast: Broadcast) -> None:
+        """Refuse if the server knows a reply that this agent's ledger does not, or too few.
+
+        A ledger restored from an old copy would answer rounds a second time.
+        """
+        if self.ledger is None:
+            return
+        last = broadcast.last
+        claimed = last.get(self.name, "") if isinstance(last, Mapping) else None
+        if claimed != self.last_digest:
+            raise Refused(
+                f"Agent {self.name!r}: the server's last reply is not the last in the ledger "
+                f"(round {self.rounds_done}). The ledger is an old copy, or the server is "
+                "mistaken. Nothing was computed."
+            )
+
+    @property
+    def last_digest(self) -> str:
+        """The digest of the last reply; empty before the first."""
+        if self._last is None:
+            return ""
+        return digest_of(self.run, self.rounds_done, self._last[1][self._held])
+
+    # --- paying ---------------------------------------------------------------------------
+
+    def _agree(self, ledger: Ledger) -> None:
+        """Write the run's terms into the ledger, or go on with a run that is there."""
+        problem, settings = self.problem, self.settings
+        if reason := doubt([problem], settings):
+            raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
+        secure = self._secure
+        public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), self._block]
+        terms = Terms(
+            secure.mechanism if secure else settings.mechanism,
+            settings.rounds,
+            settings.local_updates,
+            secure.slack if secure else 0.0,
+            self.noise_kind,
+            hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
+        )
+        ledger.begin(self.run, terms)
+        self._resume()
+
+    def _resume(self) -> None:
+        """Go on from the last answer in the ledger."""
+        assert self.ledger is not None
+        answer = self.ledger.answer(self.run)
+        if answer is not None:
+            values = np.frombuffer(answer.state[:-8], self.point.dtype)
+            average = np.frombuffer(answer.reply, self.point.dtype)
+            self.restore(values[: len(average)], average, values[len(average) :], answer.round)
+            self._last = answer.request, average
+        self._paid = self.rounds_done
+        charged = self.ledger.charged(self.run)
+        # a single round that was paid for and has no durable answer was not released either
+        if self._block == 1 and charged and charged[-1][0] == self.rounds_done + 1:
+            self._paid = charged[-1][1]
+
+    def _pay(self, t: int) -> None:
+        if self.ledger is None or t <= self._paid:
+            return
+        last = min(t + self._block - 1, self.settings.rounds)
+        self.ledger.charge(self.run, t, last)
+        self._paid = last
+        if self.noise_kind == "seeded":  # rounds that are paid for again get other noise
+            times = sum(first <= t <= last for first, last in self.ledger.charged(self.run))
+            if times > 1:
+                key = jax.random.fold_in(self._local.key, times)
+                self._local = self._local._replace(key=key)
+
+    def _secure_noise(self) -> SecureNoise:
+        settings = self.settings
+        if settings.perturbation != "objective" or settings.calibration != "certified":
+            raise InvalidInput(
+                "Expected perturbation='objective' and calibration='certified' for secure noise, "
+                f"got {settings.perturbation!r} and {settings.calibration!r}. Nothing was released."
+            )
+        size = self.problem.objective.statistic_size
+        return secure_noise(
+            settings.mechanism, self._local.Δ, size, settings.updates, settings.delta
+        )
+
+    def _noisy(self) -> Local:
+        """The local side with fresh noise for one round."""
+        if self._secure is None:
+            return self._local
+        return self._local._replace(mechanism=self._secure.draw(self.settings.local_updates))
 
     def restore(self, point: Array, average: Array, dual: Array, rounds_done: int) -> None:
         """Continue from a checkpoint."""

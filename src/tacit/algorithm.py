@@ -35,6 +35,13 @@ class Rule(NamedTuple):
     separable: bool  # whether the agent's set is
 
 
+class Drawn(NamedTuple):
+    """Noise that was drawn outside, for the E updates of a round, on a grid (``secure.py``)."""
+
+    values: Array  # (E, size of the statistic), multiples of the spacing
+    spacing: Array
+
+
 class Local(NamedTuple):
     """What one agent brings to every round. Stacked along a first axis for a batch of agents."""
 
@@ -42,8 +49,8 @@ class Local(NamedTuple):
     W: FeasibleSet | None  # None only where no projection is asked for
     coupled: Array  # 1 on coupled coordinates, 0 on private ones
     Δ: Array  # certified sensitivity of what receives the noise
-    mechanism: Mechanism
-    key: Array  # of this agent in this run
+    mechanism: Mechanism | Drawn
+    key: Array  # of this agent in this run; not used with drawn noise
 
 
 class Round(NamedTuple):
@@ -125,6 +132,8 @@ def draw(z: Array, c: Array, e: Array, now: Round, local: Local, rule: Rule) -> 
     Every update (t, e) of an agent has its own key, derived from the agent's.
     """
     f, Δ, mechanism = local.f, local.Δ, local.mechanism
+    if isinstance(mechanism, Drawn):
+        return mechanism.values[e]
     norm, sample = mechanism.norm, _sample_on_host if isinstance(z, np.ndarray) else _sample
     if rule.perturbation == "objective":
         if rule.calibration != "certified":
@@ -170,13 +179,22 @@ def proximal_target(
     c = 1.0 / η + ρ * local.coupled
     ξ = draw(z, c, e, now, local, rule)
     φ = local.f.statistic(z)
-    gradient = local.f.lift(φ + ξ if rule.perturbation == "objective" else φ)
+    gradient = local.f.lift(noisy(φ, ξ, local) if rule.perturbation == "objective" else φ)
     v = (z / η + local.coupled * (ρ * w + λ) - gradient) / c
     if slacks := local.f.slack_size:
         joined = np.concatenate if isinstance(z, np.ndarray) else jnp.concatenate
         v = joined([v, local.f.slack_of(z)])
         c = joined([c, np.ones(slacks, c.dtype) / η])
-    return v, c, ξ, abs(ξ).sum()
+    return v, c, ξ, abs(ξ).sum().astype(z.dtype)
+
+
+def noisy(φ: Array, ξ: Array, local: Local) -> Array:
+    """φ + ξ. With drawn noise, φ is first rounded to its grid, and the sum is exact."""
+    if not isinstance(local.mechanism, Drawn):
+        return φ + ξ
+    spacing = local.mechanism.spacing
+    on_grid = (φ.astype(np.float64) / spacing).round() * spacing
+    return (on_grid + ξ).astype(φ.dtype)
 
 
 _compiled_target = jax.jit(proximal_target, static_argnames="rule")

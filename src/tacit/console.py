@@ -83,7 +83,7 @@ def print_result(
         spent = [
             ("total epsilon", rounded_up(last["epsilon"], 4)),
             ("total delta", f"{last['delta']:g}"),
-            ("noise from", result.to_dict()["noise_source"]),
+            ("noise from", result.noise_source),
         ]
     print_table(
         f"{len(result.names)} agents, {last['round']} rounds",

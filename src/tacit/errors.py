@@ -5,7 +5,8 @@
     │   └── InvalidSet     a feasible set is empty or unbounded
     ├── SolverFailure      a cone solver did not reach its accuracy
     ├── Refused            an agent declines a request; nothing was computed on its data
-    └── CorruptFile        a saved result, checkpoint or data file cannot be read
+    ├── LedgerFailure      a ledger cannot be written; nothing was released
+    └── CorruptFile        a saved result, checkpoint, ledger or data file cannot be read
 
 A message names the value, what was expected, and what was therefore not done.
 """
@@ -38,8 +39,12 @@ class Refused(TacitError):
     """An agent declines a request; nothing was computed on its data."""
 
 
+class LedgerFailure(TacitError):
+    """A ledger cannot be written; nothing was released."""
+
+
 class CorruptFile(TacitError):
-    """A saved result, checkpoint or data file cannot be read."""
+    """A saved result, checkpoint, ledger or data file cannot be read."""
 
 
 NOT_DONE = "Nothing was released."

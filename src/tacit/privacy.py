@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tacit.accounting import exact, rounded_up
 from tacit.errors import CorruptFile
 from tacit.mechanisms import Noiseless
-from tacit.problem import Problem
+from tacit.problem import LocalProblem, Problem
 from tacit.settings import Settings
 
 
@@ -29,6 +30,7 @@ class PrivacyStatement:
     neighbours: tuple[tuple[str, tuple[str, ...]], ...]
     seeded: bool
     uncertified: str = ""
+    secure: bool = False  # exact discrete noise from the operating system (``secure.py``)
 
     @property
     def certified(self) -> bool:
@@ -62,6 +64,11 @@ class PrivacyStatement:
                 " The noise came from a seed: the statement holds only while the seed is secret "
                 "and never used again, under the same run name, on other data or settings."
             )
+        if self.secure:
+            text += (
+                " The noise is discrete, exact and from the operating system's generator: the "
+                "statement also covers the low-order bits of the messages."
+            )
         return text
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,6 +81,7 @@ class PrivacyStatement:
             "updates": self.updates,
             "neighbours": [{"change": c, "agents": list(names)} for c, names in self.neighbours],
             "seeded": self.seeded,
+            "secure": self.secure,
             "statement": self.words,
         }
 
@@ -88,12 +96,15 @@ class PrivacyStatement:
                 tuple((n["change"], tuple(n["agents"])) for n in data["neighbours"]),
                 data["seeded"],
                 data["uncertified"],
+                data.get("secure", False),
             )
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None
 
 
-def privacy_statement(problem: Problem, settings: Settings, seeded: bool) -> PrivacyStatement:
+def privacy_statement(
+    problem: Problem, settings: Settings, seeded: bool, secure: bool = False
+) -> PrivacyStatement:
     """The exact composition of the TE updates that every agent makes (Section 4.3, corrected).
 
     Agents' data are disjoint, so one agent's record costs what that agent's messages cost.
@@ -106,19 +117,19 @@ def privacy_statement(problem: Problem, settings: Settings, seeded: bool) -> Pri
     epsilon, delta, uncertified = math.inf, settings.delta, "the run adds no noise."
     if not isinstance(mechanism, Noiseless):
         total = exact(mechanism, updates, settings.delta)
-        epsilon, delta, uncertified = total.epsilon, total.delta, _doubt(problem, settings)
+        epsilon, delta, uncertified = total.epsilon, total.delta, doubt(problem.agents, settings)
     return PrivacyStatement(
-        epsilon, delta, mechanism.name, updates, neighbours, seeded, uncertified
+        epsilon, delta, mechanism.name, updates, neighbours, seeded, uncertified, secure
     )
 
 
-def _doubt(problem: Problem, settings: Settings) -> str:
+def doubt(agents: Sequence[LocalProblem], settings: Settings) -> str:
     """Why the accounted numbers are not proven, or nothing."""
     if settings.calibration != "certified":
         return "the noise follows the paper's calibration, whose sensitivity is not a proven bound."
-    if doubts := [a.objective.doubt for a in problem.agents if a.objective.doubt]:
+    if doubts := [a.objective.doubt for a in agents if a.objective.doubt]:
         return doubts[0]
-    exact_sets = all(a.feasible_set.closed_form for a in problem.agents)
+    exact_sets = all(a.feasible_set.closed_form for a in agents)
     if settings.perturbation != "objective" and not exact_sets:
         return (
             "noise on the output hides the exact projection, but a solver's projection has an "

@@ -84,6 +84,12 @@ class Result:
             "seed": self.seed if self.seed is not None else "system entropy",
         }
 
+    @property
+    def noise_source(self) -> str:
+        if self.privacy.secure:
+            return "operating system, exact (secure)"
+        return "system entropy" if self.seed is None else f"seed {self.seed}"
+
     def to_dict(self) -> dict[str, Any]:
         """Everything but the arrays."""
         return {
@@ -93,7 +99,7 @@ class Result:
             "settings": self.settings.to_dict(),
             "agents": list(self.names),
             "seed": self.seed,
-            "noise_source": "system entropy" if self.seed is None else f"seed {self.seed}",
+            "noise_source": self.noise_source,
             "versions": self.versions,
         }
 

@@ -7,7 +7,8 @@ computed from private data looks good would itself release that number.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.agent import Agent, Broadcast, Reply, agent_key
+from tacit.agent import NOISE, Agent, Broadcast, Reply, agent_key, digest_of, start_point
 from tacit.algorithm import Holders, average_over_holders, dual_step, server_step
 from tacit.checkpoint import STATE, Checkpoint, data_digest
-from tacit.errors import InvalidInput, count
+from tacit.errors import InvalidInput, choice, count
 from tacit.fleet import Fleet, State
+from tacit.ledger import Ledger
 from tacit.privacy import privacy_statement
 from tacit.problem import LocalProblem, Problem, objective_value
 from tacit.result import TRACE, Result, versions
@@ -74,23 +76,32 @@ def solve(
     settings: Settings,
     *,
     seed: int | None = None,
-    run: str = "run",
+    run: str | None = None,
     evaluate_every: int = 1,
     callback: Callable[[Progress], None] | None = None,
     checkpoint: str | Path | None = None,
     batch: bool | None = None,
     workers: int | None = None,
+    noise: str | None = None,
+    ledgers: Mapping[str, Ledger] | str | Path | None = None,
+    block: int = 1,
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
 
     seed            noise from this seed (research); None takes it from the operating system
-    run             a name; noise differs between runs of one seed
+    run             a name; noise differs between runs of one seed. Default "run"; with ledgers a
+                    fresh one
     evaluate_every  trace row (and callback) every so many rounds, and after the last
     checkpoint      file to save the state to at each evaluation, and to continue from if it is
                     there; the continued run is bit for bit the uninterrupted one. It holds the
                     noise key: guard it like the data, and remove it when the result is safe.
     batch           run all agents as one program; default: if all sets are of closed form
     workers         agents at work at the same time, if not batched; default: one per core
+    noise           "seeded", or "secure": exact discrete noise from the operating system, the
+                    default with ledgers. Without ledgers such a run cannot be continued.
+    ledgers         the agents' ledgers by name, or a folder with NAME.db for every agent: each
+                    agent pays there before it answers, and refuses beyond its budget
+    block           rounds to pay for at a time (see ``Agent``)
 
     Guarantee: the statement in ``Result.privacy`` covers every reply and so every solution in the
     result. The trace's ``objective`` and ``noise`` are computed from private data and noise for
@@ -105,20 +116,41 @@ def solve(
     if checkpoint is not None and not Path(checkpoint).resolve().parent.is_dir():
         raise InvalidInput(f"Expected an existing folder for the checkpoint {checkpoint}.")
     settings = settings.complete(problem)
+    if ledgers is not None and not isinstance(ledgers, Mapping):
+        ledgers = open_ledgers(ledgers, problem.names)
+    noise = choice("noise", noise or ("seeded" if ledgers is None else "secure"), NOISE)
+    if noise == "secure" and seed is not None:
+        raise InvalidInput(
+            f"Expected no seed for secure noise, got seed={seed!r}. For a seeded run with ledgers "
+            "give noise='seeded'. Nothing was released."
+        )
+    if noise == "secure" and ledgers is None and checkpoint is not None:
+        raise InvalidInput(
+            "Expected no checkpoint for secure noise without ledgers: a continued run would "
+            "release other noise for the same round. Nothing was released."
+        )
     key, done, trace = root_key(seed), 0, []
     state: dict[str, list[Vector]] = {}
     if checkpoint is not None and Path(checkpoint).exists():
         saved = Checkpoint.load(checkpoint)
+        run = saved.run if run is None else run
         saved.check(settings.to_dict(), run, seed, problem)
         key, done, trace, state = saved.key, saved.round, saved.trace.tolist(), saved.state
+    if run is None:
+        run = "run" if ledgers is None else f"run-{secrets.token_hex(6)}"
     digest = data_digest(problem, key) if checkpoint is not None else ""
+    alone = noise == "secure" or ledgers is not None
     if batch is None:
-        batch = all(a.feasible_set.closed_form for a in problem.agents)
+        batch = not alone and all(a.feasible_set.closed_form for a in problem.agents)
+    if batch and alone:
+        raise InvalidInput("Expected batch=False with ledgers or secure noise, got batch=True.")
     root = jax.random.wrap_key_data(jnp.asarray(key))
     worker: _Batched | _OneByOne = (
         _Batched(problem, settings, root, run)
         if batch
-        else _OneByOne(problem, settings, root, run, workers)
+        else _OneByOne(
+            problem, settings, root, run, workers, ledgers=ledgers or {}, noise=noise, block=block
+        )
     )
     if state:
         worker.restore(state, done)
@@ -133,14 +165,14 @@ def solve(
         save()  # the key is on disk before anything is released
     while done < settings.rounds:
         first, done = done + 1, min(done + evaluate_every, settings.rounds)
-        w, residual, noise = worker.advance(first, done)
-        trace.append([done, *worker.evaluate(residual, noise)])
+        w, *numbers = worker.advance(first, done)
+        trace.append([done, *worker.evaluate(*numbers)])
         if callback is not None:
             state = worker.state()
             row = dict(zip(TRACE, trace[-1], strict=True))
             callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
         save()
-    return result_of(problem, settings, worker.state(), trace, seed)
+    return result_of(problem, settings, worker.state(), trace, seed, secure=noise == "secure")
 
 
 def result_of(
@@ -149,6 +181,7 @@ def result_of(
     state: dict[str, list[Vector]],
     trace: Any,
     seed: int | None,
+    secure: bool = False,
 ) -> Result:
     holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, np.float64)
     ergodic = np.concatenate(state["total"]).astype(np.float64)
@@ -160,11 +193,16 @@ def result_of(
         local=tuple(state["average"]),
         trace=dict(zip(TRACE, columns, strict=True)),
         settings=settings,
-        privacy=privacy_statement(problem, settings, seeded=seed is not None),
+        privacy=privacy_statement(problem, settings, seed is not None, secure),
         names=problem.names,
         seed=seed,
         versions=versions(),
     )
+
+
+def open_ledgers(folder: str | Path, names: Sequence[str]) -> dict[str, Ledger]:
+    """The ledger NAME.db of every agent in a folder."""
+    return {name: Ledger(Path(folder) / f"{name}.db") for name in names}
 
 
 def root_key(seed: int | None) -> Vector:
@@ -211,13 +249,35 @@ class _OneByOne:
     """Server and agents that exchange messages, one agent after another."""
 
     def __init__(
-        self, problem: Problem, settings: Settings, key: Any, run: str, workers: int = 1
+        self,
+        problem: Problem,
+        settings: Settings,
+        key: Any,
+        run: str,
+        workers: int = 1,
+        *,
+        ledgers: Mapping[str, Ledger],
+        noise: str,
+        block: int,
     ) -> None:
         self.problem, self.settings, self.run = problem, settings, run
+        if missing := sorted(set(problem.names) - set(ledgers)) if ledgers else []:
+            raise InvalidInput(f"Expected a ledger for agent {missing[0]!r}, got none.")
         self.agents = [
-            Agent(a, name, settings, agent_key(key, run, i), run, problem.size)
+            Agent(
+                a,
+                name,
+                settings,
+                agent_key(key, run, i),
+                run,
+                problem.size,
+                ledger=ledgers.get(name),
+                noise=noise,
+                block=block,
+            )
             for i, (name, a) in enumerate(zip(problem.names, problem.agents, strict=True))
         ]
+        self.last: dict[str, str] = {}
         self.engine = InProcess(self.agents, workers)
         couplings = [np.asarray(a.coupling) for a in problem.agents]
         self.shared = [np.flatnonzero(c >= 0) for c in couplings]
@@ -225,13 +285,14 @@ class _OneByOne:
         self.index = np.concatenate(held)
         self.holders = Holders.of(held, problem.size, problem.dtype)
         self.total = [np.zeros(a.dimension, problem.dtype) for a in problem.agents]
-        self._meet()
+        starts = [start_point(a) for a in problem.agents]
+        self._meet(starts, [np.zeros_like(z) for z in starts])
 
-    def _meet(self) -> None:
+    def _meet(self, averages: list[Vector], duals: list[Vector]) -> None:
         """The server's own copies of what agents hold (line 2); later it only gets replies."""
-        pairs = list(zip(self.agents, self.shared, strict=True))
-        self.z = np.concatenate([np.asarray(a.average)[s] for a, s in pairs])
-        self.λ = np.concatenate([np.asarray(a.dual)[s] for a, s in pairs])
+        pairs = list(zip(averages, duals, self.shared, strict=True))
+        self.z = np.concatenate([np.asarray(z)[s] for z, _, s in pairs])
+        self.λ = np.concatenate([np.asarray(λ)[s] for _, λ, s in pairs])
 
     def advance(self, first: int, last: int) -> tuple[Vector, float, float]:
         for t, weight in zip(
@@ -239,7 +300,12 @@ class _OneByOne:
         ):
             ρ = self.z.dtype.type(self.settings.schedule(t, t)[0][0])
             w = server_step(self.z, self.λ, ρ, self.holders)
-            replies = self.engine.exchange(Broadcast(self.run, t, w))
+            replies = self.engine.exchange(Broadcast(self.run, t, w, self.last))
+            self.last = {
+                a.name: digest_of(r.run, r.round, r.primal)
+                for a, r in zip(self.agents, replies, strict=True)
+                if a.ledger is not None
+            }
             self.z = np.concatenate([r.primal for r in replies])
             self.λ = dual_step(self.λ, ρ, w[self.index], self.z)
             self.total = [
@@ -260,12 +326,21 @@ class _OneByOne:
         return sum(objectives), residual, noise, max(violations)
 
     def state(self) -> dict[str, list[Vector]]:
-        state = {n: [np.asarray(getattr(a, n)) for a in self.agents] for n in STATE if n != "total"}
+        names = ("point", "average", "dual")
+        state = {n: [np.asarray(getattr(a, n)) for a in self.agents] for n in names}
+        ends = np.cumsum([len(s) for s in self.shared])[:-1]
+        for dual, s, λ in zip(state["dual"], self.shared, np.split(self.λ, ends), strict=True):
+            if not np.array_equal(dual[s], λ):  # the agent is ahead: its ledger knew this round
+                dual[s] = λ
         return {**state, "total": list(self.total)}
 
     def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
         for p, agent in enumerate(self.agents):
             point, average, dual = (state[name][p] for name in ("point", "average", "dual"))
-            agent.restore(point, average, dual, rounds_done)
+            if agent.ledger is None:  # else the ledger knows where the agent is
+                agent.restore(point, average, dual, rounds_done)
+            elif rounds_done:
+                shared = np.asarray(average)[self.shared[p]]
+                self.last[agent.name] = digest_of(self.run, rounds_done, shared)
         self.total = list(state["total"])
-        self._meet()
+        self._meet(state["average"], state["dual"])

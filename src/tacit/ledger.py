@@ -1,0 +1,462 @@
+"""A durable privacy ledger: what one agent may spend, has spent, and has answered.
+
+One SQLite file per agent, in WAL mode with full synchronisation: an entry is on the disk before
+``charge`` or a durable ``answer`` returns. Entries are only ever added, and each holds a hash over
+itself and the one before, so that a changed, removed or reordered entry shows.
+
+    kind     what it says
+    budget   the agent's own total (epsilon, delta), from now on
+    run      the terms of a run: mechanism, rounds, local updates, slack, size of the vectors
+    charge   rounds first..last of a run are paid for
+    answer   round ``first`` was answered: digest of the request, and the reply
+
+Spending is composed over all charges of all runs (``accounting``), whatever was answered. Whoever
+can write the file can forge all of it, hashes included; what the hashes give is that nobody who
+remembers an earlier head (``head``), such as a server the digest of the last reply, can be shown
+another past.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tacit.accounting import Guarantee, delta_of, epsilon_of
+from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, positive, probability
+from tacit.mechanisms import Laplace, Mechanism, mechanism_from
+
+APPLICATION = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
+VERSION = 1
+COLUMNS = "serial, time, kind, run, first, last, digest, event, reply, state, chain"
+SCHEMA = """
+CREATE TABLE entries (
+    serial INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, digest TEXT NOT NULL, event TEXT NOT NULL,
+    reply BLOB, state BLOB, chain BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX one_answer ON entries (run, first) WHERE kind = 'answer';
+CREATE UNIQUE INDEX one_run ON entries (run) WHERE kind = 'run';
+"""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an agent agrees to at the start of a run."""
+
+    mechanism: Mechanism
+    rounds: int
+    local_updates: int
+    slack: float  # of one update, in total variation (secure noise)
+    noise: str  # "secure" or "seeded"
+    settings: str  # digest of all that is public in the run
+
+    def to_json(self) -> str:
+        return _canonical({**asdict(self), "mechanism": self.mechanism.to_dict()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Terms:
+        data = json.loads(text)
+        return cls(**{**data, "mechanism": mechanism_from(data["mechanism"])})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A stored reply. ``state`` is the agent's own and stays there."""
+
+    round: int
+    request: str
+    reply: bytes
+    state: bytes
+
+
+class Spend:
+    """Charges so far, merged: as many numbers as there are different mechanisms and slacks."""
+
+    def __init__(self, updates: Counter[tuple[Mechanism, float]] | None = None) -> None:
+        self.updates = updates or Counter()
+
+    def plus(self, terms: Terms, updates: int) -> Spend:
+        return Spend(self.updates + Counter({(terms.mechanism, terms.slack): updates}))
+
+    @property
+    def parts(self) -> list[tuple[Mechanism, int]]:
+        return [(mechanism, n) for (mechanism, _), n in self.updates.items()]
+
+    @property
+    def slack(self) -> float:
+        return math.fsum(slack * n for (_, slack), n in self.updates.items())
+
+    @property
+    def slow(self) -> bool:
+        """Whether the exact total takes more than a formula."""
+        return any(isinstance(mechanism, Laplace) for mechanism, _ in self.parts)
+
+    def within(self, budget: Guarantee) -> bool:
+        if not self.updates or budget.delta == 0:
+            return self.epsilon(budget.delta) <= budget.epsilon
+        return delta_of(self.parts, budget.epsilon, self.slack) <= budget.delta
+
+    def epsilon(self, delta: float) -> float:
+        if not self.updates:
+            return 0.0
+        if delta == 0 and not all(isinstance(m, Laplace) for m, _ in self.parts):
+            return math.inf
+        return epsilon_of(self.parts, delta, self.slack)
+
+
+class Ledger:
+    """An open ledger. Several processes may have the same one open."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Open an existing ledger and check all of it; ``Ledger.create`` makes a new one."""
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise InvalidInput(
+                f"Expected a ledger at {path}, found none. Make one with: tacit ledger budget "
+                f"{path} --total-epsilon E --total-delta D. Nothing was released."
+            )
+        self._lock = threading.RLock()
+        self._seen, self._head, self._spend = 0, bytes(32), Spend()
+        self._budget: Guarantee | None = None
+        self._terms: dict[str, Terms] = {}
+        self._most: tuple[Any, int] = None, 0
+        with self._reading():
+            self._db = sqlite3.connect(
+                self.path, timeout=60, isolation_level=None, check_same_thread=False
+            )
+            found = [self._value(f"PRAGMA {name}") for name in ("application_id", "user_version")]
+            if found != [APPLICATION, VERSION]:
+                raise CorruptFile(
+                    f"Expected a ledger of schema {VERSION} in {path}, found another or a damaged "
+                    "file. Nothing was released; restore it from a backup, do not start afresh."
+                )
+            if self._value("PRAGMA integrity_check") != "ok":
+                raise sqlite3.DatabaseError("the file is damaged")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._catch_up()
+        if self._budget is None:
+            raise CorruptFile(f"Expected a budget in the ledger {path}, found none.")
+
+    @classmethod
+    def create(cls, path: str | Path, total_epsilon: float, total_delta: float) -> Ledger:
+        """A new ledger with a budget. An existing file is never touched."""
+        budget = _budget(total_epsilon, total_delta)
+        path = Path(path)
+        if path.exists():
+            raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
+        # made beside its place and moved there whole, so that no half of a ledger is ever found
+        fresh = path.with_name(path.name + ".new")
+        fresh.unlink(missing_ok=True)
+        try:
+            fresh.touch(mode=0o600)
+            db = sqlite3.connect(fresh, isolation_level=None)
+            db.execute("PRAGMA synchronous = FULL")
+            db.executescript(f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION};")
+            db.execute(f"PRAGMA user_version = {VERSION}")
+            row = _sealed(bytes(32), 1, "budget", event=_canonical(asdict(budget)))
+            db.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({_marks(row)})", row)
+            db.execute("COMMIT")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.close()
+            fresh.rename(path)
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerFailure(f"Expected to write a ledger at {path}: {error}.") from None
+        return cls(path)
+
+    # --- what is in it --------------------------------------------------------------------
+
+    @property
+    def budget(self) -> Guarantee:
+        self.refresh()
+        assert self._budget is not None
+        return self._budget
+
+    @property
+    def spent(self) -> Guarantee:
+        """The total of all charges, at the budget's delta."""
+        budget = self.budget
+        return Guarantee(self._spend.epsilon(budget.delta), budget.delta)
+
+    @property
+    def head(self) -> str:
+        """The hash of the last entry: of the whole past."""
+        self.refresh()
+        return self._head.hex()
+
+    def terms(self, run: str) -> Terms | None:
+        self.refresh()
+        return self._terms.get(run)
+
+    def charged(self, run: str) -> list[tuple[int, int]]:
+        """The blocks of rounds that were paid for."""
+        query = "SELECT first, last FROM entries WHERE kind = 'charge' AND run = ? ORDER BY serial"
+        with self._reading():
+            return [tuple(row) for row in self._db.execute(query, (run,))]
+
+    def answer(self, run: str, round: int | None = None) -> Answer | None:
+        """The stored answer to a round; by default to the last."""
+        which = "AND first = ?" if round is not None else ""
+        query = (
+            "SELECT first, digest, reply, state FROM entries WHERE kind = 'answer' AND run = ? "
+            f"{which} ORDER BY first DESC LIMIT 1"
+        )
+        with self._reading():
+            row = self._db.execute(query, (run,) if round is None else (run, round)).fetchone()
+        return Answer(*row) if row else None
+
+    def runs(self) -> list[dict[str, Any]]:
+        """A summary of every run, in the order they began."""
+        self.refresh()
+        query = (
+            "SELECT MIN(time), MAX(time), SUM((kind = 'charge') * (last - first + 1)), "
+            "SUM(kind = 'answer') FROM entries WHERE run = ?"
+        )
+        rows = []
+        for run, terms in self._terms.items():
+            with self._reading():
+                began, last, rounds, answers = self._db.execute(query, (run,)).fetchone()
+            alone = Spend().plus(terms, rounds * terms.local_updates)
+            rows.append(
+                {
+                    "run": run,
+                    "began": began,
+                    "last": last,
+                    "mechanism": terms.mechanism.to_dict(),
+                    "noise": terms.noise,
+                    "local_updates": terms.local_updates,
+                    "rounds_agreed": terms.rounds,
+                    "rounds_charged": rounds,
+                    "rounds_answered": answers,
+                    "epsilon": alone.epsilon(self.budget.delta) if rounds else 0.0,
+                }
+            )
+        return rows
+
+    # --- what is added --------------------------------------------------------------------
+
+    def set_budget(self, total_epsilon: float, total_delta: float) -> None:
+        """Another budget from now on. What was spent stays spent."""
+        budget = _budget(total_epsilon, total_delta)
+        with self._writing():
+            self._add("budget", event=_canonical(asdict(budget)))
+
+    def begin(self, run: str, terms: Terms) -> None:
+        """Agree to a run, once; refused if all of it would not fit the budget. Costs nothing."""
+        with self._writing():
+            if (known := self._terms.get(run)) is not None:
+                if known != terms:
+                    raise Refused(
+                        f"Run {run!r} was agreed on other terms; nothing was charged. A run's "
+                        "settings, data size and noise cannot change."
+                    )
+                return
+            self._check(run, terms, terms.rounds)
+            self._add("run", run, event=terms.to_json())
+
+    def charge(self, run: str, first: int, last: int) -> None:
+        """Pay for rounds first..last of a run, durably, or refuse.
+
+        Guarantee: when this returns, the entry is on the disk, and all charges together are within
+        the budget. If it raises, nothing was charged, or (a failing disk) it may have been.
+        """
+        with self._writing():
+            terms = self._terms.get(run)
+            if terms is None:
+                raise Refused(f"Run {run!r} was not agreed; nothing was charged.")
+            if not 1 <= first <= last <= terms.rounds:
+                raise Refused(
+                    f"Expected rounds between 1 and {terms.rounds} of run {run!r}, got "
+                    f"{first} to {last}; nothing was charged."
+                )
+            self._check(run, terms, last - first + 1)
+            self._add("charge", run, first, last)
+
+    def store(
+        self, run: str, round: int, request: str, reply: bytes, state: bytes, durable: bool = True
+    ) -> bool:
+        """Keep an answer before it is released; False if the round has one already.
+
+        Not ``durable``: it survives the end of this process, not a failure of power.
+        """
+        with self._writing(durable):
+            if self.answer(run, round) is not None:
+                return False
+            self._add("answer", run, round, round, request, reply=reply, state=state)
+        return True
+
+    def backup(self, path: str | Path) -> None:
+        """A copy of the ledger as it is now, while it may be in use."""
+        if Path(path).exists():
+            raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
+        with self._reading():
+            copy = sqlite3.connect(path)
+            self._db.backup(copy)
+            copy.close()
+
+    def refresh(self) -> None:
+        """Read what other processes have added."""
+        with self._reading():
+            self._catch_up()
+
+    def close(self) -> None:
+        self._db.close()
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _check(self, run: str, terms: Terms, rounds: int) -> None:
+        """Refuse if so many more rounds would not fit the budget."""
+        budget, spend = self._budget, self._spend
+        assert budget is not None
+        after = spend.plus(terms, rounds * terms.local_updates)
+        if after.slow:  # find once how many updates fit, then only compare
+            mine = terms.mechanism, terms.slack
+            about = budget, terms, {k: n for k, n in spend.updates.items() if k != mine}
+            if self._most[0] != about or after.updates[mine] > self._most[1]:
+                self._most = about, _most(spend, terms, budget)
+            fits = after.updates[mine] <= self._most[1]
+        else:
+            fits = after.within(budget)
+        if not fits:
+            raise Refused(
+                f"Run {run!r} would bring the total to epsilon {after.epsilon(budget.delta):.4g} "
+                f"at delta {budget.delta:g}, beyond the budget of {budget.epsilon:g} (spent: "
+                f"{spend.epsilon(budget.delta):.4g}). Nothing was charged, computed or released."
+            )
+
+    def _add(
+        self,
+        kind: str,
+        run: str = "",
+        first: int = 0,
+        last: int = 0,
+        digest: str = "",
+        event: str = "{}",
+        reply: bytes | None = None,
+        state: bytes | None = None,
+    ) -> None:
+        row = _sealed(
+            self._head, self._seen + 1, kind, run, first, last, digest, event, reply, state
+        )
+        self._db.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({_marks(row)})", row)
+        self._apply(row)
+
+    def _apply(self, row: tuple[Any, ...]) -> None:
+        serial, _, kind, run, first, last, _, event, *_, chain = row
+        self._seen, self._head = serial, chain
+        if kind == "budget":
+            self._budget = Guarantee(**json.loads(event))
+        elif kind == "run":
+            self._terms[run] = Terms.from_json(event)
+        elif kind == "charge":
+            terms = self._terms[run]
+            self._spend = self._spend.plus(terms, (last - first + 1) * terms.local_updates)
+
+    def _catch_up(self) -> None:
+        """Read and check entries that were not seen yet."""
+        query = f"SELECT {COLUMNS} FROM entries WHERE serial > ? ORDER BY serial"
+        for row in self._db.execute(query, (self._seen,)):
+            serial, time, *middle = row
+            expected = _sealed(self._head, serial, *middle[:-1], time=time)
+            if serial != self._seen + 1 or expected != row:
+                raise CorruptFile(
+                    f"Entry {serial} of the ledger {self.path} was changed, or one before it "
+                    "removed. Nothing was released; restore it from a backup."
+                )
+            self._apply(row)
+
+    def _value(self, query: str) -> Any:
+        return self._db.execute(query).fetchone()[0]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.OperationalError as error:
+                raise LedgerFailure(
+                    f"Expected to read the ledger {self.path}: {error}. Nothing was released."
+                ) from None
+            except (sqlite3.Error, json.JSONDecodeError, KeyError, TypeError) as error:
+                raise CorruptFile(
+                    f"Expected a sound ledger in {self.path}: {error}. Nothing was released; "
+                    "restore it from a backup, do not start afresh."
+                ) from None
+
+    @contextmanager
+    def _writing(self, durable: bool = True) -> Iterator[None]:
+        """One transaction, alone with the file: what others added is read first."""
+        with self._lock:
+            kept = self._seen, self._head, self._spend, self._budget, dict(self._terms)
+            try:
+                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._db.execute("BEGIN IMMEDIATE")
+                self._catch_up()
+                yield
+                self._db.execute("COMMIT")
+            except BaseException as error:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                self._seen, self._head, self._spend, self._budget, self._terms = kept
+                if isinstance(error, sqlite3.Error):
+                    raise LedgerFailure(
+                        f"Expected to write the ledger {self.path}: {error}. Nothing was released."
+                    ) from None
+                raise
+
+
+def _most(spend: Spend, terms: Terms, budget: Guarantee) -> int:
+    """The largest number of updates on these terms, up to a whole run more, that fits."""
+    before = spend.updates[terms.mechanism, terms.slack]
+    low, high = 0, terms.rounds * terms.local_updates
+    if spend.plus(terms, high).within(budget):
+        return before + high
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = spend.plus(terms, middle).within(budget)
+        low, high = (middle, high) if fits else (low, middle)
+    return before + low
+
+
+def _budget(total_epsilon: float, total_delta: float) -> Guarantee:
+    delta = 0.0 if total_delta == 0 else probability("total_delta", total_delta)
+    return Guarantee(positive("total_epsilon", total_epsilon), delta)
+
+
+def _sealed(
+    head: bytes,
+    serial: int,
+    kind: str,
+    run: str = "",
+    first: int = 0,
+    last: int = 0,
+    digest: str = "",
+    event: str = "{}",
+    reply: bytes | None = None,
+    state: bytes | None = None,
+    *,
+    time: str | None = None,
+) -> tuple[Any, ...]:
+    """A row with its hash, over the row before and everything in this one."""
+    time = time or datetime.now(UTC).isoformat(timespec="milliseconds")
+    blobs = [hashlib.sha256(b).hexdigest() if b is not None else None for b in (reply, state)]
+    said = _canonical([serial, time, kind, run, first, last, digest, event, *blobs])
+    chain = hashlib.sha256(head + said.encode()).digest()
+    return serial, time, kind, run, first, last, digest, event, reply, state, chain
+
+
+def _canonical(data: Any) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def _marks(row: tuple[Any, ...]) -> str:
+    return ", ".join("?" * len(row))
