@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 PASSES = 6  # over the records
 SURE = 0.95  # labels of this probability are taken as known
 FIRST = 0.1  # without noise, the deviation assumed at first
-STAGE = 10.0  # and how much smaller it is in every further search
+STAGES = 5  # and the number of searches until it is that of the rounding
 PART = 0.03  # of the prior's deviation, by which images are moved between searches
 LEAST = 1e-4  # variance of a direction of images, as a share of the largest
 NEGLIGIBLE = 0.01  # directions in which messages say less than this about an image are left out
@@ -127,9 +127,7 @@ def recover(heard: Gradients, records: int, prior: Prior) -> tuple[Array, Array]
     )
     within = (basis.T @ prior.axes) * prior.variances @ (basis.T @ prior.axes).T
     reduced = Prior(prior.means @ basis, *_spectrum(within), prior.constant)
-    stages = [heard.deviation]
-    while heard.exact and stages[0] < FIRST:
-        stages.insert(0, STAGE * stages[0])
+    stages = np.geomspace(FIRST, heard.deviation, STAGES) if heard.exact else [heard.deviation]
     images, chances = _mean_field(lifted, records, reduced, stages[0])
     labels = _labels(chances)
     if chances.max(axis=1).min() > SURE:
