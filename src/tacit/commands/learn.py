@@ -30,11 +30,8 @@ def add_learn(add: Add) -> None:
         "  tacit learn attack digits --records 4 --total-epsilons 100 10 1\n"
         "  tacit learn download --data DIR",
     )
-    learn.add_argument(
-        "data_set",
-        metavar="DATA",
-        help="digits, mnist, femnist, a CSV or Parquet file; attack; download",
-    )
+    kinds = "digits, mnist, femnist, a CSV or Parquet file; attack; download"
+    learn.add_argument("data_set", metavar="DATA", help=kinds)
     learn.add_argument("attacked", nargs="?", metavar="digits|mnist", help="with attack: the data")
     learn.add_argument("--data", help="folder with the files of mnist or femnist")
     learn.add_argument("--target", help="column with the labels of a table")
@@ -62,13 +59,8 @@ def add_learn(add: Add) -> None:
     learn.add_argument("--seed", type=int, help="noise from a seed, for research")
     learn.add_argument("--out", help="folder (default: the data's name + -model or -attack)")
     learn.add_argument("--records", type=int, default=4, help="attack: of each agent; default: 4")
-    learn.add_argument(
-        "--total-epsilons",
-        type=float,
-        nargs="+",
-        metavar="EPSILON",
-        help="attack: budgets to try; default: 100 10 1",
-    )
+    tried = "attack: budgets to try; default: 100 10 1"
+    learn.add_argument("--total-epsilons", type=float, nargs="+", metavar="EPSILON", help=tried)
     learn.add_argument("--seeds", type=int, default=3, help="attack: runs of each; default: 3")
     learn.set_defaults(parser=learn)
 
@@ -177,8 +169,10 @@ def _attack(options: argparse.Namespace) -> int:
     if not 1 <= options.records <= 8:
         raise InvalidInput(f"Expected 1 to 8 records of each agent, got {options.records}.")
     count("seeds", options.seeds)
-    single = None if options.total_epsilon is None else [options.total_epsilon]
-    budgets = options.total_epsilons or single or [100.0, 10.0, 1.0]
+    budgets = options.total_epsilons or [100.0, 10.0, 1.0]
+    if options.total_epsilon is not None:
+        _refuse(options, ("total_epsilons",), "without --total-epsilon")
+        budgets = [options.total_epsilon]
     folder = Path(options.out or f"{options.attacked}-attack")
     claim_folder(folder, "")
     train, test = _load(options, options.attacked)

@@ -37,6 +37,7 @@ SURE = 0.95  # labels of this probability are taken as known
 FIRST = 0.1  # without noise, the deviation assumed at first
 STAGES = 5  # and the number of searches until it is that of the rounding
 PART = 0.03  # of the prior's deviation, by which images are moved between searches
+WHOLE = 0.9  # share of columns without gaps, above which the others are left out
 LEAST = 1e-4  # variance of a direction of images, as a share of the largest
 NEGLIGIBLE = 0.01  # directions in which messages say less than this about an image are left out
 
@@ -46,12 +47,12 @@ class Gradients:
     """Noisy sums of the records' gradients, and the points Z they were taken at.
 
     Both are matrices: one row per feature, the constant of the intercept last; one column per
-    round and class. A column with a coordinate at the box is not heard, and 0 in ``sums``.
+    round and class. A coordinate at the box is not heard, and 0 in ``sums``.
     """
 
     points: Array
     sums: Array
-    heard: Array  # 1 for a column that is heard, 0 for one that is not
+    heard: Array  # 1 for an entry that is heard, 0 for one that is not
     classes: int
     deviation: float  # of noise and rounding together, of one entry
     exact: bool  # rounding only
@@ -100,15 +101,14 @@ def gradients(
         c = 1 / η + ρ
         points.append(z)
         sums.append(N * (z / η + ρ * w + λ - c * reply))
-        heard.append(((lower < reply) & (reply < upper)).reshape(-1, classes).all(axis=0))
+        heard.append(((lower < reply) & (reply < upper)).astype(np.float64))
         largest = max(largest, N * c * float(np.sqrt(np.mean(reply**2))))
         λ = λ + ρ * (w - reply)
         z = reply
     noise = N * float(np.sqrt(settings.mechanism.variance(certified_sensitivity(agent, settings))))
     deviation = float(np.hypot(noise, np.finfo(dtype).eps * largest))
-    seen = np.concatenate(heard).astype(np.float64)
-    table = _columns(sums, classes) * seen
-    return Gradients(_columns(points, classes), table, seen, classes, deviation, noise == 0)
+    at, table, seen = (_columns(rows, classes) for rows in (points, sums, heard))
+    return Gradients(at, table * seen, seen, classes, deviation, noise == 0)
 
 
 def _columns(rows: list[Array], classes: int) -> Array:
@@ -119,11 +119,18 @@ def _columns(rows: list[Array], classes: int) -> Array:
 
 def recover(heard: Gradients, records: int, prior: Prior) -> tuple[Array, Array]:
     """The images (posterior means, or the most likely where labels are sure) and labels."""
-    basis, rest = _basis(heard, records, prior)
+    whole = heard.heard.all(axis=0)
+    if whole.mean() > WHOLE:  # do without the few columns that have gaps
+        heard = replace(heard, sums=heard.sums * whole)
+        basis, rest = _basis(heard, records, prior)
+        gaps = np.tile(whole.astype(np.float64), (basis.shape[1] + 1, 1))
+    else:
+        basis, rest, gaps = np.eye(len(prior.axes)), np.zeros_like(prior.means), heard.heard
     lifted = replace(
         heard,
         points=np.vstack([basis.T @ heard.points[:-1], heard.points[-1:]]),
         sums=np.vstack([basis.T @ heard.sums[:-1], heard.sums[-1:]]),
+        heard=gaps,
     )
     within = (basis.T @ prior.axes) * prior.variances @ (basis.T @ prior.axes).T
     reduced = Prior(prior.means @ basis, *_spectrum(within), prior.constant)
@@ -151,7 +158,8 @@ def _basis(heard: Gradients, records: int, prior: Prior) -> tuple[Array, Array]:
     if heard.exact:
         span = np.linalg.svd(heard.sums[:-1], full_matrices=False)[0][:, :records]
         return span, np.zeros_like(prior.means)
-    information = 2 * heard.heard.size / heard.classes / heard.deviation**2  # ‖softmax − e_y‖² ≤ 2
+    rounds = heard.sums.shape[1] / heard.classes
+    information = 2 * rounds / heard.deviation**2  # ‖softmax − e_y‖² ≤ 2
     open_ = prior.variances * information > NEGLIGIBLE
     basis = np.linalg.qr(np.hstack([prior.means.T, prior.axes[:, open_]]))[0]
     return basis, prior.means - (prior.means @ basis) @ basis.T
@@ -182,7 +190,8 @@ def _mean_field(
     x is normal with precision S⁻¹ + a, a = ‖r‖²/s², and the evidence of class k has closed form.
     """
     K, μ, U, v = heard.classes, prior.means, prior.axes, prior.variances
-    own = np.tile(np.eye(K), heard.heard.size // K)
+    own = np.tile(np.eye(K), heard.sums.shape[1] // K)
+    share = heard.heard.mean(axis=0)  # gaps are taken as spread evenly over a column
     known = _with_constant(μ, prior)
     images = np.repeat(μ[None], records, axis=0)
     chances = np.full((records, K), 1 / K)
@@ -190,10 +199,10 @@ def _mean_field(
     total = np.zeros_like(heard.sums)
     for _ in range(PASSES):
         for i in range(records):
-            rest = heard.sums - total + parts[i]
+            rest = heard.heard * (heard.sums - total + parts[i])
             for _ in range(2):  # the second with the slopes at the first's image
-                slopes = (_shares(_with_constant(images[i], prior), heard) - own) * heard.heard
-                a = (slopes**2).sum(axis=1, keepdims=True) / deviation**2
+                slopes = _shares(_with_constant(images[i], prior), heard) - own
+                a = (slopes**2 @ share)[:, None] / deviation**2
                 b = slopes @ rest.T / deviation**2
                 pull = (b[:, :-1] - a * μ) @ U
                 images[i] = μ + (pull * (v / (1 + a * v))) @ U.T
@@ -230,7 +239,7 @@ def _least_squares(
 ) -> Array:
     """The most likely images for known labels: least squares in units of noise and prior."""
     K, scale = heard.classes, np.sqrt(prior.variances)
-    own = np.tile(np.eye(K)[labels], heard.heard.size // K)
+    own = np.tile(np.eye(K)[labels], heard.sums.shape[1] // K)
     shape = images.shape
     at = (((images - prior.means[labels]) @ prior.axes) / scale).ravel()
 
@@ -241,9 +250,9 @@ def _least_squares(
     def value(u: Array) -> tuple[float, Array]:
         x = _with_constant(image(u), prior)
         shares = _shares(x, heard)
-        slopes = (shares - own) * heard.heard
-        wrong = (x.T @ slopes - heard.sums) / deviation
-        back = (x @ wrong * heard.heard / deviation).reshape(len(x), -1, K)
+        slopes = shares - own
+        wrong = heard.heard * (x.T @ slopes - heard.sums) / deviation
+        back = (x @ wrong / deviation).reshape(len(x), -1, K)
         p = shares.reshape(back.shape)
         back = (p * (back - (p * back).sum(axis=2, keepdims=True))).reshape(len(x), -1)
         slope = slopes @ wrong.T / deviation + back @ heard.points.T
