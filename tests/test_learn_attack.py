@@ -32,7 +32,7 @@ def prior(digits):
 
 @pytest.fixture(scope="module")
 def found(digits):
-    return attack(*digits, [100.0, 10.0, 1.0], records=4, agents=6, rounds=30, seeds=3)
+    return attack(*digits, [100.0, 10.0, 1.0], records=4, agents=5, rounds=30, seeds=2)
 
 
 def test_without_noise_every_image_and_label_is_found(found):
@@ -50,10 +50,10 @@ def test_with_noise_less_is_found_and_at_epsilon_1_no_more_than_by_a_guess(found
     assert 1000 * scores["no privacy"].error < errors[0] < errors[1] < errors[2] + 0.005
     assert scores["epsilon 100"].label_accuracy > 0.9
     assert errors[2] > 0.97 * found.guess_error
-    assert scores["epsilon 1"].correlation < 0.2
-    # 72 labels: four deviations of their share
+    assert scores["epsilon 1"].correlation < 0.25
+    # 40 labels: four deviations of their share
     chance = found.guess_label_accuracy
-    assert scores["epsilon 1"].label_accuracy < chance + 4 * np.sqrt(chance * (1 - chance) / 72)
+    assert scores["epsilon 1"].label_accuracy < chance + 4 * np.sqrt(chance * (1 - chance) / 40)
 
 
 def test_every_budget_has_its_statement(found):
@@ -177,7 +177,7 @@ def test_what_the_attack_cannot_read(digits):
 
 def test_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    words = "learn attack digits --records 2 --agents 3 --rounds 20 --seeds 1"
+    words = "learn attack digits --records 2 --agents 3 --rounds 10 --seeds 1"
     assert main([*words.split(), "--total-epsilons", "10", "1"]) == 0
     out, err = capsys.readouterr()
     text = " ".join(out.split())

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from threadpoolctl import threadpool_limits
 
 from tacit.errors import InvalidInput, count, positive
 from tacit.learn.constraints import Box
@@ -103,11 +102,12 @@ class Attack:
         shown = min(SHOWN, len(self.images))
         rows: list[tuple[str, Array, Array | None]] = [("true", self.images, self.labels)]
         rows += [
-            (f"{name}\nerror {100 * one.error:.2g} %", one.images, one.labels)
+            (f"{name}\n{_words(one.error, one.label_accuracy)}", one.images, one.labels)
             for name, one in self.found.items()
         ]
         guess = np.tile(self.guess, (shown, 1))
-        rows.append((f"guess without\nmessages: {100 * self.guess_error:.2g} %", guess, None))
+        words = _words(self.guess_error, self.guess_label_accuracy)
+        rows.append((f"no messages\n{words}", guess, None))
         figure = Figure(figsize=(1.1 * shown + 1.6, 1.22 * len(rows)), layout="constrained")
         axes = figure.subplots(len(rows), shown, squeeze=False)
         for row, (name, images, labels) in zip(axes, rows, strict=True):
@@ -121,6 +121,10 @@ class Attack:
                     )
             row[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
         return figure
+
+
+def _words(error: float, labels: float) -> str:
+    return f"error {100 * error:.2g} %\nlabels {100 * labels:.0f} %"
 
 
 def attack(
@@ -240,8 +244,7 @@ def _records_of(
     images, classes = np.empty_like(rows), np.empty_like(labels)
     for p, agent in enumerate(problem.agents):
         seen = gradients(agent, settings, heard.consensus, heard.replies[:, p], len(prior.means))
-        with threadpool_limits(1):  # many small products: threads would only wait for each other
-            x, y = recover(seen, records, prior)
+        x, y = recover(seen, records, prior)
         mine = slice(p * records, (p + 1) * records)
         distance = ((rows[mine, None] - x[None]) ** 2).sum(axis=2)
         images[mine] = x[linear_sum_assignment(distance)[1]]

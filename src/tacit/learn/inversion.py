@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment, minimize
 from scipy.special import softmax
+from threadpoolctl import threadpool_limits
 
 from tacit.agent import certified_sensitivity, start_point
 from tacit.errors import InvalidInput
@@ -119,6 +120,11 @@ def _columns(rows: list[Array], classes: int) -> Array:
 
 def recover(heard: Gradients, records: int, prior: Prior) -> tuple[Array, Array]:
     """The images (posterior means, or the most likely where labels are sure) and labels."""
+    with threadpool_limits(1):  # many small products: threads would only wait for each other
+        return _recover(heard, records, prior)
+
+
+def _recover(heard: Gradients, records: int, prior: Prior) -> tuple[Array, Array]:
     whole = heard.heard.all(axis=0)
     if whole.mean() > WHOLE:  # do without the few columns that have gaps
         heard = replace(heard, sums=heard.sums * whole)
