@@ -11,9 +11,11 @@ from typing import Any
 
 from tacit.accounting import rounded_up
 from tacit.console import claim_folder, print_table, progress_bar
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, count
 
 Add = Callable[..., Any]
+ATTACK = ("records", "total_epsilons", "seeds")  # options of the attack only
+FIT = ("target", "agent_column", "range", "split", "no_noise", "local_updates", "seed")
 
 
 def add_learn(add: Add) -> None:
@@ -25,11 +27,12 @@ def add_learn(add: Add) -> None:
         "  tacit learn mnist --data DIR --agents 10 --total-epsilon 1 --total-delta 1e-5\n"
         "  tacit learn churn.csv --target churn --agent-column hospital --total-epsilon 1 "
         "--total-delta 1e-5\n"
+        "  tacit learn attack digits --records 4 --total-epsilons 100 10 1\n"
         "  tacit learn download --data DIR",
     )
-    learn.add_argument(
-        "data_set", metavar="DATA", help="digits, mnist, femnist, a CSV or Parquet file; download"
-    )
+    kinds = "digits, mnist, femnist, a CSV or Parquet file; attack; download"
+    learn.add_argument("data_set", metavar="DATA", help=kinds)
+    learn.add_argument("attacked", nargs="?", metavar="digits|mnist", help="with attack: the data")
     learn.add_argument("--data", help="folder with the files of mnist or femnist")
     learn.add_argument("--target", help="column with the labels of a table")
     learn.add_argument("--agent-column", help="column that says whose record it is")
@@ -54,7 +57,12 @@ def add_learn(add: Add) -> None:
     learn.add_argument("--bound", type=float, help="of every coefficient (a box)")
     learn.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
     learn.add_argument("--seed", type=int, help="noise from a seed, for research")
-    learn.add_argument("--out", help="result folder (default: the data's name + -model)")
+    learn.add_argument("--out", help="folder (default: the data's name + -model or -attack)")
+    learn.add_argument("--records", type=int, default=4, help="attack: of each agent; default: 4")
+    tried = "attack: budgets to try; default: 100 10 1"
+    learn.add_argument("--total-epsilons", type=float, nargs="+", metavar="EPSILON", help=tried)
+    learn.add_argument("--seeds", type=int, default=3, help="attack: runs of each; default: 3")
+    learn.set_defaults(parser=learn)
 
 
 @contextlib.contextmanager
@@ -79,13 +87,16 @@ def on_device(name: str | None) -> Iterator[None]:
 def _learn(options: argparse.Namespace) -> int:
     if options.data_set == "download":
         return _download(options)
+    if options.data_set == "attack":
+        return _attack(options)
+    _refuse(options, ("attacked", *ATTACK), "with attack only")
     if (options.total_epsilon is None) == (not options.no_noise):
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
     from tacit.learn import Box, PrivateLogisticRegression
 
     folder = Path(options.out or f"{Path(options.data_set).stem}-model")
     claim_folder(folder, "")
-    train, test = _load(options)
+    train, test = _load(options, options.data_set)
     agents = _agents(options, train)
     model = PrivateLogisticRegression(
         options.total_epsilon,
@@ -142,13 +153,68 @@ def _learn(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load(options: argparse.Namespace) -> tuple[Any, Any]:
+def _refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if value != options.parser.get_default(name):
+            raise InvalidInput(f"Expected {name} {why}, got {name}={value!r}. Nothing was started.")
+
+
+def _attack(options: argparse.Namespace) -> int:
+    from tacit.learn.attack import attack
+
+    _refuse(options, FIT, "without attack only")
+    if options.attacked not in ("digits", "mnist"):
+        raise InvalidInput(f"Expected attack digits or attack mnist, got {options.attacked!r}.")
+    if not 1 <= options.records <= 8:
+        raise InvalidInput(f"Expected 1 to 8 records of each agent, got {options.records}.")
+    count("seeds", options.seeds)
+    budgets = options.total_epsilons or [100.0, 10.0, 1.0]
+    if options.total_epsilon is not None:
+        _refuse(options, ("total_epsilons",), "without --total-epsilon")
+        budgets = [options.total_epsilon]
+    folder = Path(options.out or f"{options.attacked}-attack")
+    claim_folder(folder, "")
+    train, test = _load(options, options.attacked)
+    with on_device(options.device), progress_bar("runs") as bar:
+        task = bar.add_task("attack", total=1 + options.seeds * len(budgets))
+        found = attack(
+            train,
+            test,
+            budgets,
+            options.total_delta,
+            records=options.records,
+            agents=10 if options.agents is None else options.agents,
+            rounds=50 if options.rounds is None else options.rounds,
+            seeds=options.seeds,
+            feature_norm=options.feature_norm,
+            bound=options.bound,
+            mechanism=options.mechanism,
+            progress=lambda: bar.advance(task),
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    found.plot().savefig(folder / "attack.png", dpi=130)
+    if options.json:
+        print(json.dumps({**found.to_dict(), "seeds": options.seeds, "folder": str(folder)}))
+        return 0
+    print_table(
+        f"{options.attacked}: {len(found.labels)} images of agents with {options.records} each",
+        ("", "error", "correlation", "labels found"),
+        found.table(),
+    )
+    for name, one in found.found.items():
+        print(f"{name}: {one.privacy.words}")
+    print("Every statement is about one run. Budgets of several runs on the same data add up.")
+    print(f"files: {folder}")
+    return 0
+
+
+def _load(options: argparse.Namespace, name: str) -> tuple[Any, Any]:
     """Training and test data."""
     import numpy as np
 
     from tacit.learn import load_digits, load_leaf, load_mnist, load_table
 
-    name = options.data_set
     if name in ("mnist", "femnist") and options.data is None:
         raise InvalidInput(f"Expected --data, the folder with the files of {name}.")
     if name == "digits":
