@@ -35,7 +35,7 @@ LAYERS = [
     ["theory", "job", "demo", "experiments.folder"],
     ["experiments.power", "experiments.learning"],
     ["console"],
-    ["commands.power", "commands.learn"],
+    ["commands.power", "commands.learn", "commands.ledger"],
     ["commands.reproduce"],
     ["cli"],
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 
 from tacit.accounting import rounded_up
 from tacit.commands.learn import add_learn
+from tacit.commands.ledger import add_ledger
 from tacit.commands.power import add_power
 from tacit.commands.reproduce import add_reproduce
 from tacit.console import claim_folder, print_result, print_table, run_with_progress
@@ -92,6 +94,17 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("job", nargs="?", help="job file (TOML)")
     solve.add_argument("--out", help="result folder (default: the job's name + -result)")
     solve.add_argument("--resume", metavar="DIR", help="go on with an interrupted run in DIR")
+    solve.add_argument(
+        "--noise",
+        choices=("seeded", "secure"),
+        help="secure: exact discrete noise from the operating system (default with --ledgers)",
+    )
+    solve.add_argument(
+        "--ledgers",
+        metavar="DIR",
+        help="folder with AGENT.db: every agent pays there before it answers",
+    )
+    solve.add_argument("--block", type=int, help="rounds to pay for at a time (default: 1)")
 
     show = add("show", _show, "Print a result folder and draw its plot again.", "tacit show result")
     show.add_argument("folder", help="result folder")
@@ -108,6 +121,8 @@ def _parser() -> argparse.ArgumentParser:
         "power", help="Private distributed control of power flow: solve, bound, attack."
     )
     add_power(partial(add, to=power.add_subparsers(metavar="COMMAND", required=True)))
+    ledger = commands.add_parser("ledger", help="An agent's privacy ledger: show, budget, backup.")
+    add_ledger(partial(add, to=ledger.add_subparsers(metavar="COMMAND", required=True)))
     add_learn(add)
     add_reproduce(add)
     return parser
@@ -221,8 +236,11 @@ def _solve(options: argparse.Namespace) -> int:
     if (options.job is None) == (options.resume is None):
         raise InvalidInput("Expected either a job file or --resume DIR, one of the two.")
     if options.resume is not None:
-        if options.out is not None:
-            raise InvalidInput("Expected --resume without --out: the run goes on in its folder.")
+        for name in ("out", "noise", "ledgers", "block"):
+            if getattr(options, name) is not None:
+                raise InvalidInput(
+                    f"Expected --resume without --{name}: the run goes on as it began."
+                )
         folder = Path(options.resume)
         note = folder / "job.json"
         if (folder / "power.json").is_file():
@@ -234,16 +252,24 @@ def _solve(options: argparse.Namespace) -> int:
                 f"Expected an interrupted run in {folder}, found no checkpoint there."
             )
         try:
-            job_file = Path(json.loads(note.read_text())["job"])
+            about = json.loads(note.read_text())
+            job_file = Path(about["job"])
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFile(f"Expected the job's path in {note}: {error!r}.") from None
     else:
         job_file = Path(options.job)
         folder = Path(options.out) if options.out else Path(f"{job_file.stem}-result")
         claim_folder(folder, f"tacit solve --resume {folder}")
+        about = {"job": str(job_file.resolve()), "run": job_file.stem}
+        if options.ledgers is not None:
+            about["ledgers"] = str(Path(options.ledgers).resolve())
+            about["run"] += f"-{secrets.token_hex(6)}"  # every run is another one to a ledger
+        about |= {n: getattr(options, n) for n in ("noise", "block") if getattr(options, n)}
     job = load_job(job_file)
+    paying = {name: about[name] for name in ("noise", "ledgers", "block") if name in about}
+    resumable = paying.get("noise") != "secure" or "ledgers" in paying
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "job.json").write_text(json.dumps({"job": str(job_file.resolve())}))
+    (folder / "job.json").write_text(json.dumps(about))
     if job_file.resolve() != (folder / "job.toml").resolve():
         shutil.copyfile(job_file, folder / "job.toml")
     result = run_with_progress(
@@ -251,13 +277,14 @@ def _solve(options: argparse.Namespace) -> int:
         job.problem,
         job.settings,
         seed=job.seed,
-        run=str(job_file.stem),
+        run=about.get("run", job_file.stem),
         evaluate_every=job.evaluate_every,
-        checkpoint=folder / "checkpoint.npz",
-        resume=f"tacit solve --resume {folder}",
+        checkpoint=folder / "checkpoint.npz" if resumable else None,
+        resume=f"tacit solve --resume {folder}" if resumable else "",
+        **paying,
     )
     result.save(folder)
-    (folder / "checkpoint.npz").unlink()
+    (folder / "checkpoint.npz").unlink(missing_ok=True)
     print_result(result, folder, options.json)
     return 0
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shlex
 import sqlite3
 import threading
 from collections import Counter
@@ -123,7 +124,7 @@ class Ledger:
         if not self.path.is_file():
             raise InvalidInput(
                 f"Expected a ledger at {path}, found none. Make one with: tacit ledger budget "
-                f"{path} --total-epsilon E --total-delta D. Nothing was released."
+                f"{shlex.quote(str(path))} --total-epsilon E --total-delta D. Nothing was released."
             )
         self._lock = threading.RLock()
         self._seen, self._head, self._spend = 0, bytes(32), Spend()

@@ -65,10 +65,7 @@ class PrivacyStatement:
                 "and never used again, under the same run name, on other data or settings."
             )
         if self.secure:
-            text += (
-                " The noise is discrete, exact and from the operating system's generator: the "
-                "statement also covers the low-order bits of the messages."
-            )
+            text += " The noise is discrete, exact and from the operating system's generator."
         return text
 
     def to_dict(self) -> dict[str, Any]:

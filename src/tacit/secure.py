@@ -14,10 +14,10 @@ Proof. Rounding moves each coordinate by at most γ/2, so neighbouring φ_γ dif
 mechanism of multiplier m, post-processed; as φ_γ lies on the grid, it adds the rounded noise R.
 And X is close to R. Gaussian: P[R = k] is the integral of the density over [k−½, k+½], P[X = k]
 its value at k up to a factor that is 1 but for 1e-32; they differ by at most sup|density''|/24
-there, which sums to (4φ(1)/s² + O(1/s³))/24 < 1/24s², twice the total variation. Laplace: with h = 1/2s
-masses are tanh(h)e^{−2h|k|} (X) against sinh(h)e^{−2h|k|} for k ≠ 0 (R), so that the total
-variation is the excess at zero, tanh h − 1 + e^{−h} ≤ h²/2 = 1/8s². The laws of ``discrete``
-add 1e-32. ∎
+there, which sums to (4φ(1)/s² + O(1/s³))/24 < 1/24s², twice the total variation. Laplace: with
+h = 1/2s masses are tanh(h)e^{−2h|k|} (X) against sinh(h)e^{−2h|k|} for k ≠ 0 (R), so that the
+total variation is the excess at zero, tanh h − 1 + e^{−h} ≤ h²/2 = 1/8s². The laws of
+``discrete`` add 1e-32. ∎
 
 A slack τ in total variation turns (ε, δ) into (ε, δ + (1 + e^ε)τ). ``secure_noise`` makes up for it
 with a little more noise, so that a run's total at its δ is the one without slack. For pure ε

@@ -202,6 +202,9 @@ def result_of(
 
 def open_ledgers(folder: str | Path, names: Sequence[str]) -> dict[str, Ledger]:
     """The ledger NAME.db of every agent in a folder."""
+    for name in names:
+        if Path(name).name != name:
+            raise InvalidInput(f"Expected an agent's name that can name a file, got {name!r}.")
     return {name: Ledger(Path(folder) / f"{name}.db") for name in names}
 
 

@@ -1,0 +1,111 @@
+"""The command ``tacit ledger``: what an agent may spend and has spent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tacit.accounting import rounded_up
+from tacit.console import print_table
+from tacit.ledger import Ledger
+
+Add = Callable[..., Any]
+
+
+def add_ledger(add: Add) -> None:
+    show = add(
+        "show",
+        _show,
+        "What an agent has spent, on which runs, and what is left. Checks the whole ledger.",
+        "tacit ledger show agent.db",
+    )
+    show.add_argument("ledger", help="the agent's ledger")
+    budget = add(
+        "budget",
+        _budget,
+        "Set an agent's total budget; makes the ledger if there is none.",
+        "tacit ledger budget agent.db --total-epsilon 4 --total-delta 1e-5",
+    )
+    budget.add_argument("ledger", help="the agent's ledger")
+    budget.add_argument("--total-epsilon", type=float, required=True)
+    budget.add_argument("--total-delta", type=float, required=True, help="0: pure epsilon")
+    backup = add(
+        "backup",
+        _backup,
+        "Copy a ledger, also while it is in use.",
+        "tacit ledger backup agent.db copy.db",
+    )
+    backup.add_argument("ledger", help="the agent's ledger")
+    backup.add_argument("copy", help="a file that is not there yet")
+
+
+def _show(options: argparse.Namespace) -> int:
+    _print(Ledger(options.ledger), options.json)
+    return 0
+
+
+def _budget(options: argparse.Namespace) -> int:
+    wanted = options.total_epsilon, options.total_delta
+    if Path(options.ledger).exists():
+        ledger = Ledger(options.ledger)
+        ledger.set_budget(*wanted)
+    else:
+        ledger = Ledger.create(options.ledger, *wanted)
+    _print(ledger, options.json)
+    return 0
+
+
+def _backup(options: argparse.Namespace) -> int:
+    Ledger(options.ledger).backup(options.copy)
+    copy = Ledger(options.copy)
+    if options.json:
+        print(json.dumps({"copy": options.copy, "head": copy.head}))
+    else:
+        print(f"{options.copy}: entries up to {copy.head[:16]}...")
+    return 0
+
+
+def _print(ledger: Ledger, as_json: bool) -> None:
+    budget, spent, runs = ledger.budget, ledger.spent, ledger.runs()
+    if as_json:
+        document = {
+            "ledger": str(ledger.path),
+            "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
+            "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+            "runs": runs,
+            "head": ledger.head,
+        }
+        print(json.dumps(document))
+        return
+    left = max(0.0, budget.epsilon - spent.epsilon)
+    print_table(
+        f"{ledger.path} (delta {budget.delta:g})",
+        ("", "epsilon"),
+        [
+            ("budget", f"{budget.epsilon:g}"),
+            ("spent, all runs together", rounded_up(spent.epsilon, 4)),
+            ("left (runs together cost less than their sum)", f"{left:.4g}"),
+        ],
+    )
+    if runs:
+        print_table(
+            "runs, each by itself",
+            ("run", "began", "mechanism", "noise", "rounds paid", "of", "answered", "epsilon"),
+            [
+                (
+                    r["run"],
+                    r["began"][:16].replace("T", " "),
+                    f"{r['mechanism']['kind']} {r['mechanism']['noise_multiplier']:.4g}",
+                    r["noise"],
+                    str(r["rounds_charged"]),
+                    str(r["rounds_agreed"]),
+                    str(r["rounds_answered"]),
+                    rounded_up(r["epsilon"], 4),
+                )
+                for r in runs
+            ],
+        )
+    print(f"all entries are sound; the last has the hash {ledger.head[:16]}...")
