@@ -103,9 +103,12 @@ class Spend:
         return any(isinstance(mechanism, Laplace) for mechanism, _ in self.parts)
 
     def within(self, budget: Guarantee) -> bool:
-        if not self.updates or budget.delta == 0:
-            return self.epsilon(budget.delta) <= budget.epsilon
-        return delta_of(self.parts, budget.epsilon, self.slack) <= budget.delta
+        if self.updates and budget.delta > 0:  # one formula; with slack it may be too strict
+            if delta_of(self.parts, budget.epsilon, self.slack) <= budget.delta:
+                return True
+            if self.slack == 0:
+                return False
+        return self.epsilon(budget.delta) <= budget.epsilon
 
     def epsilon(self, delta: float) -> float:
         if not self.updates:
