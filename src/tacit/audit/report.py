@@ -1,0 +1,160 @@
+"""An audit: a claimed epsilon beside what an adversary shows it to be at least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from tacit.accounting import Guarantee, exact, rounded_up
+from tacit.audit.bounds import Bounds, Rates, lower_bounds, trials_of
+from tacit.audit.trials import BLACK, WHITE, run_trials
+from tacit.audit.worlds import Worlds
+from tacit.errors import probability
+from tacit.settings import Settings
+from tacit.solve import root_key
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LIMITS = "An audit can refute a claim. It can never prove one."
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the trials say about one claim. All four bounds hold together with the confidence."""
+
+    name: str
+    canary: str
+    settings: Settings
+    claim: Guarantee
+    white: Bounds  # the adversary sees every local update
+    black: Bounds  # it sees the last model only
+    trials: int  # in each world
+    confidence: float
+    seed: int | None
+
+    @property
+    def violated(self) -> bool:
+        return max(bound for _, bound, _ in self._bounds()) > self.claim.epsilon
+
+    @property
+    def verdict(self) -> str:
+        if not self.violated:
+            return "consistent with the claim"
+        view, bound, rates = max(self._bounds(), key=lambda found: found[1])
+        return (
+            f"VIOLATED: epsilon is at least {bound:.3g} at delta {self.claim.delta:g}, and not "
+            f"{rounded_up(self.claim.epsilon, 3)}, at {100 * self.confidence:g} % confidence "
+            f"({view}, {rates.attack})"
+        )
+
+    def _bounds(self) -> list[tuple[str, float, Rates]]:
+        return [
+            (f"{view} box, {name}", bound, rates)
+            for view, found in (("white", self.white), ("black", self.black))
+            for name, bound, rates in (
+                ("distribution-free", found.free, found.free_rates),
+                (f"{self.settings.mechanism.name} curve", found.curve, found.curve_rates),
+            )
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.name,
+            "canary": self.canary,
+            "settings": self.settings.to_dict(),
+            "claim": {"epsilon": self.claim.epsilon, "delta": self.claim.delta},
+            "bounds": [
+                {
+                    "bound": name,
+                    "epsilon": bound,
+                    "attack": rates.attack,
+                    "errors": list(rates.errors),
+                    "confirming_trials": list(rates.trials),
+                }
+                for name, bound, rates in self._bounds()
+            ],
+            "violated": self.violated,
+            "verdict": self.verdict,
+            "trials": self.trials,
+            "confidence": self.confidence,
+            "seed": self.seed,
+        }
+
+
+def audit(
+    worlds: Worlds,
+    settings: Settings,
+    *,
+    trials: int = 20_000,
+    confidence: float = 0.99,
+    claim: Guarantee | None = None,
+    seed: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Audit:
+    """Run ``trials`` trials in each world, let the adversary guess, and bound ε from below.
+
+    ``claim`` is by default what Tacit states for the settings: their exact composition. ``progress``
+    is told the trials that were just done.
+
+    Guarantee: if the claim is true, the audit says "VIOLATED" with probability at most
+    1 − ``confidence``, whatever the attacks do. A claim given as (ε, δ) alone must also hold with
+    the trade-off curve of its mechanism, as composed noise of that kind does. The other way round
+    nothing is promised: a violation that these worlds and attacks do not show is not found.
+    """
+    trials = trials_of(trials)
+    confidence = probability("confidence", confidence)
+    settings = worlds.scheduled(settings)
+    claim = claim or exact(settings.mechanism, settings.updates, settings.delta)
+    root = jax.random.wrap_key_data(jnp.asarray(root_key(seed)))
+    without, with_canary = run_trials(worlds, settings, trials, root, progress)
+
+    def bounds(rows: slice, names: Sequence[str]) -> Bounds:
+        found = lower_bounds(
+            without[rows],
+            with_canary[rows],
+            names,
+            settings.mechanism,
+            settings.updates,
+            claim.delta,
+            1 - (1 - confidence) / 2,  # the two forms share the risk
+        )
+        return replace(found, confidence=confidence)
+
+    return Audit(
+        worlds.name,
+        worlds.canary,
+        settings,
+        claim,
+        bounds(slice(0, len(WHITE)), WHITE),
+        bounds(slice(len(WHITE), None), BLACK),
+        trials,
+        confidence,
+        seed,
+    )
+
+
+def plot(audits: Sequence[Audit]) -> Figure:
+    """Claimed ε and lower bounds, one group of bars per audit."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    first = audits[0]
+    labels = [name for name, _, _ in first._bounds()]
+    for i, label in enumerate(labels):
+        heights = [a._bounds()[i][1] for a in audits]
+        places = [k + 0.18 * (i - 1.5) for k in range(len(audits))]
+        axes.bar(places, heights, width=0.17, label=label)
+    for k, one in enumerate(audits):
+        axes.hlines(one.claim.epsilon, k - 0.42, k + 0.42, color="black", label="claim" * (k == 0))
+    axes.set_xticks(range(len(audits)), [f"{a.claim.epsilon:.3g}" for a in audits])
+    axes.set(xlabel="claimed epsilon", ylabel=f"lower bound at delta {first.claim.delta:g}")
+    axes.set_title(f"{first.name}: {first.trials} trials in each world")
+    axes.legend()
+    return figure

@@ -1,0 +1,145 @@
+"""Neighbouring data on which the privacy statement is as tight as it can be.
+
+An audit compares two worlds: one agent's data without and with a *canary*, the change that the
+statement hides. The worse the canary, the more an audit can find.
+
+    records     the canary is as long as a record may be, the agent's others are short, and the box
+                is so small that every slope is close to its bound; it is out of the sums in world 0
+    zones       both demands of one bus move by the whole of beta: that is the bound itself
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from tacit.errors import InvalidInput
+from tacit.learn.data import Dataset
+from tacit.losses import SoftmaxRegression
+from tacit.mechanisms import Mechanism, Noiseless
+from tacit.objectives import store
+from tacit.problem import LocalProblem
+from tacit.residual import Residual
+from tacit.sets import Box
+from tacit.settings import Settings
+
+Vector = np.ndarray[Any, Any]
+OTHERS = 4  # records of the agent besides the canary
+SMALL = 0.1  # largest difference of two scores in the box
+SHORT = 0.01  # how far a zone's step goes along one deviation of the noise, in per unit
+ROOM = 8.0  # half the box, in deviations of the noise that all updates together add
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """One agent's problem without and with the canary, and public schedules to audit it with."""
+
+    name: str
+    canary: str  # in words
+    without: LocalProblem
+    with_canary: LocalProblem
+    schedules: Callable[[Mechanism, int], tuple[float, float]]  # noise, updates: penalty, step
+
+    def __post_init__(self) -> None:
+        pair = self.without, self.with_canary
+        if pair[0].objective.neighbours != pair[1].objective.neighbours or (
+            not np.array_equal(np.asarray(pair[0].coupling), np.asarray(pair[1].coupling))
+        ):
+            raise InvalidInput("Expected two worlds that differ in the agent's data only.")
+
+    @property
+    def problems(self) -> tuple[LocalProblem, LocalProblem]:
+        return self.without, self.with_canary
+
+    def scheduled(self, settings: Settings) -> Settings:
+        """The settings with schedules, where they were left out."""
+        penalty, step = self.schedules(settings.mechanism, settings.updates)
+        return replace(
+            settings,
+            penalty=settings.penalty or penalty,
+            step_size=settings.step_size or step,
+        )
+
+
+def deviation(problem: LocalProblem, mechanism: Mechanism) -> float:
+    """The standard deviation of the noise on one entry, from public numbers."""
+    if isinstance(mechanism, Noiseless):
+        raise InvalidInput("Expected a mechanism with noise to audit, got none. Nothing was run.")
+    Δ = problem.objective.sensitivity(mechanism.norm, problem.feasible_set)
+    return math.sqrt(float(mechanism.variance(Δ)))
+
+
+def record_worlds(data: Dataset, name: str) -> Worlds:
+    """Softmax regression on labelled records: is the canary one of them?
+
+    The canary is the longest record, scaled to the public norm 1, and the others are the agent's
+    shortest. All that noise depends on is public, so what the others are must not matter; where
+    noise depends on the agent's own data, it is then most visible.
+    """
+    lengths = np.linalg.norm(data.features.astype(np.float64), axis=1)
+    order = np.argsort(lengths)
+    order = order[lengths[order] > 0]
+    if len(order) <= OTHERS:
+        raise InvalidInput(f"Expected more than {OTHERS} records to audit, got {len(order)}.")
+    rows = np.concatenate([order[:OTHERS], order[-1:]])
+    features = data.features[rows].astype(np.float64) / lengths[order[-1]]
+    labels, size = data.labels[rows], data.features.shape[1]
+    bound = SMALL / (2 * math.sqrt(size))  # |x'z_i − x'z_j| ≤ 2‖x‖₁·bound ≤ 2√size·bound
+    feasible_set = Box(-bound, bound, size=size * data.classes)
+
+    def problem(features: Vector) -> LocalProblem:
+        objective = SoftmaxRegression(
+            features,
+            labels,
+            data.classes,
+            feature_norm=1.0,
+            normaliser=len(data),
+            neighbours="zero-out",
+            record_bound=len(rows),
+        )
+        return LocalProblem(objective, feasible_set, name=name)
+
+    with_canary = problem(features)
+    without = problem(np.concatenate([features[:-1], np.zeros((1, size))]))
+
+    def schedules(mechanism: Mechanism, updates: int) -> tuple[float, float]:
+        """Steps so short that the box is never reached: no message is then less than it could be."""
+        largest = 1.5 * deviation(without, mechanism) * math.sqrt(updates)
+        step = bound / (ROOM * largest)
+        return 0.2 / step, step
+
+    canary = f"record {order[-1]}, the longest, out of the sums or in them"
+    return Worlds(name, canary, without, with_canary, schedules)
+
+
+def zone_worlds(case: str, zones: int = 3, beta: float = 0.01) -> Worlds:
+    """A zone of a power grid: did both demands of a bus move by beta?"""
+    from tacit.power import build
+
+    built = build(case, zones, beta=beta)
+    agent = max(built.agents, key=lambda a: a.objective.statistic_size)
+    bus = built.networks[built.agents.index(agent)].buses[0]
+    f = agent.objective
+    assert isinstance(f, Residual)
+    changed = moved(f, beta * (np.asarray(f.groups) == 0))
+    with_canary = LocalProblem(changed, agent.feasible_set, agent.coupling, agent.name)
+
+    def schedules(mechanism: Mechanism, updates: int) -> tuple[float, float]:
+        """Steps so short that the answer of the solver is nearly linear in the noise."""
+        step = SHORT / deviation(agent, mechanism)
+        return 0.2 / step, step
+
+    canary = f"both demands of bus {bus} up by {beta:g} per unit, or not"
+    return Worlds(case, canary, agent, with_canary, schedules)
+
+
+def moved(objective: Residual, change: Vector) -> Residual:
+    """The same objective with its data moved by ``change``."""
+    copy: Residual = jax.tree.map(lambda leaf: leaf, objective)
+    store(copy, data=np.asarray(objective.data) + change)
+    return copy
