@@ -75,7 +75,7 @@ def stage_of(worlds: Worlds, settings: Settings) -> Stage:
     holders = Holders.of([np.arange(n)] * 2, n, dtype)
     start = agent.start_point(problem)
     stage = Stage(
-        start, problem.coupled, holders, np.arange(1, settings.rounds + 1), ρ, η, None, None, slice(None)
+        start, problem.coupled, holders, np.arange(1, settings.rounds + 1), ρ, η, None, None, np.arange(n)
     )
     f = problem.objective
     c = 1 / η[0] + ρ[0] * problem.coupled
@@ -83,7 +83,8 @@ def stage_of(worlds: Worlds, settings: Settings) -> Stage:
         response = _response(problem, settings, stage)
         seen = response * problem.coupled[:, None]
         decode, decode_last = (np.linalg.pinv(x, rcond=FAINT) for x in (response, seen))
-        return stage._replace(decode=decode, decode_last=decode_last)
+        entries = np.arange(f.statistic_size)
+        return stage._replace(decode=decode, decode_last=decode_last, telling=entries)
     weight = c if problem.feasible_set.separable else np.sqrt(c)
     return stage._replace(decode=weight, decode_last=weight * problem.coupled)
 
