@@ -136,7 +136,7 @@ def observe(
         silent_λ = algorithm.dual_step(silent_λ, ρ, w, stage.start * stage.coupled)
         return (z, average, λ, silent_λ), (likelihood, magnitude, told)
 
-    zero = np.zeros_like(stage.start)
+    zero = 0 * stage.start
     state: Any = (stage.start, stage.start, zero, zero)
     items = (stage.rounds, stage.ρ, stage.η)
     if host:

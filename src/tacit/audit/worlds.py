@@ -123,10 +123,12 @@ def zone_worlds(case: str, zones: int = 3, beta: float = 0.01) -> Worlds:
 
     built = build(case, zones, beta=beta)
     agent = max(built.agents, key=lambda a: a.objective.statistic_size)
-    bus = built.networks[built.agents.index(agent)].buses[0]
+    buses = built.networks[built.agents.index(agent)].buses
+    ends = built.grid.line.loc[built.cut_lines, ["from_bus", "to_bus"]].to_numpy()
+    at = next(i for i, bus in enumerate(buses) if bus in ends)  # of which messages tell most
     f = agent.objective
     assert isinstance(f, Residual)
-    changed = moved(f, beta * (np.asarray(f.groups) == 0))
+    changed = moved(f, beta * (np.asarray(f.groups) == at))
     with_canary = LocalProblem(changed, agent.feasible_set, agent.coupling, agent.name)
 
     def schedules(mechanism: Mechanism, updates: int) -> tuple[float, float]:
@@ -134,7 +136,7 @@ def zone_worlds(case: str, zones: int = 3, beta: float = 0.01) -> Worlds:
         step = SHORT / deviation(agent, mechanism)
         return 0.2 / step, step
 
-    canary = f"both demands of bus {bus} up by {beta:g} per unit, or not"
+    canary = f"both demands of bus {buses[at]} up by {beta:g} per unit, or not"
     return Worlds(case, canary, agent, with_canary, schedules)
 
 
