@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tacit.accounting import rounded_up
+from tacit.commands.audit import add_audit
 from tacit.commands.learn import add_learn
 from tacit.commands.power import add_power
 from tacit.commands.reproduce import add_reproduce
@@ -110,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     add_power(partial(add, to=power.add_subparsers(metavar="COMMAND", required=True)))
     add_learn(add)
     add_reproduce(add)
+    add_audit(add)
     return parser
 
 

@@ -5,7 +5,7 @@ bounds.py    error rates to lower bounds on ε        report.py    the audit and
 """
 
 from tacit.audit.bounds import Bounds, curve_epsilon, free_epsilon, lower_bounds, upper_bound
-from tacit.audit.report import LIMITS, Audit, audit, plot
+from tacit.audit.report import LIMITS, Audit, audit, paper_claim, plot
 from tacit.audit.worlds import Worlds, record_worlds, zone_worlds
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "curve_epsilon",
     "free_epsilon",
     "lower_bounds",
+    "paper_claim",
     "plot",
     "record_worlds",
     "upper_bound",

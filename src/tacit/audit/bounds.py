@@ -138,9 +138,8 @@ def lower_bounds(
     def confirmed(gain: Callable[[Any, Any], Any], balanced: bool) -> Rates:
         best, at, threshold = -1.0, 0, math.inf
         for i, (thresholds, wrong) in enumerate(tried):
-            rates = [(w + 0.5) / (n + 1) for w, n in zip(wrong, first, strict=True)]
-            a, b = (upper_bound(r * m, m, level) for r, m in zip(rates, later, strict=True))
-            k = int(np.argmin(abs(rates[0] - rates[1])) if balanced else np.argmax(gain(a, b)))
+            a, b = (upper_bound(w, n, level) for w, n in zip(wrong, first, strict=True))
+            k = int(np.argmin(abs(a - b)) if balanced else np.argmax(gain(a, b)))
             if (gained := float(gain(a[k], b[k]))) > best:
                 best, at, threshold = gained, i, float(thresholds[k])
         errors = (

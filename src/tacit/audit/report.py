@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from tacit.accounting import Guarantee, exact, rounded_up
+from tacit.accounting import Guarantee, exact, paper, rounded_up
 from tacit.audit.bounds import Bounds, Rates, lower_bounds, trials_of
 from tacit.audit.trials import BLACK, WHITE, run_trials
 from tacit.audit.worlds import Worlds
-from tacit.errors import probability
+from tacit.errors import count, positive, probability
+from tacit.mechanisms import per_update
 from tacit.settings import Settings
 from tacit.solve import root_key
 
@@ -38,29 +39,41 @@ class Audit:
     seed: int | None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The four bounds, in the order of ``epsilons``."""
+        curve = f"{self.settings.mechanism.name} curve"
+        return tuple(
+            f"{view} box, {kind}"
+            for view in ("white", "black")
+            for kind in ("distribution-free", curve)
+        )
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        return self.white.free, self.white.curve, self.black.free, self.black.curve
+
+    @property
+    def rates(self) -> tuple[Rates, ...]:
+        forms = (self.white, self.black)
+        return tuple(r for form in forms for r in (form.free_rates, form.curve_rates))
+
+    @property
     def violated(self) -> bool:
-        return max(bound for _, bound, _ in self._bounds()) > self.claim.epsilon
+        return max(self.epsilons) > self.claim.epsilon
 
     @property
     def verdict(self) -> str:
+        """In words. Of several bounds above the claim, one that assumes nothing, if there is."""
         if not self.violated:
             return "consistent with the claim"
-        view, bound, rates = max(self._bounds(), key=lambda found: found[1])
+        free = (self.white.free, self.black.free)
+        above = free if max(free) > self.claim.epsilon else self.epsilons
+        at = self.epsilons.index(max(above))
         return (
-            f"VIOLATED: epsilon is at least {bound:.3g} at delta {self.claim.delta:g}, and not "
-            f"{rounded_up(self.claim.epsilon, 3)}, at {100 * self.confidence:g} % confidence "
-            f"({view}, {rates.attack})"
+            f"VIOLATED: epsilon is at least {self.epsilons[at]:.3g} at delta {self.claim.delta:g}, "
+            f"and not {rounded_up(self.claim.epsilon, 3)}, at {100 * self.confidence:g} % "
+            f"confidence ({self.names[at]}; attack: {self.rates[at].attack})"
         )
-
-    def _bounds(self) -> list[tuple[str, float, Rates]]:
-        return [
-            (f"{view} box, {name}", bound, rates)
-            for view, found in (("white", self.white), ("black", self.black))
-            for name, bound, rates in (
-                ("distribution-free", found.free, found.free_rates),
-                (f"{self.settings.mechanism.name} curve", found.curve, found.curve_rates),
-            )
-        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -77,7 +90,7 @@ class Audit:
                     "errors": list(rates.errors),
                     "confirming_trials": list(rates.trials),
                 }
-                for name, bound, rates in self._bounds()
+                for name, bound, rates in zip(self.names, self.epsilons, self.rates, strict=True)
             ],
             "violated": self.violated,
             "verdict": self.verdict,
@@ -99,8 +112,8 @@ def audit(
 ) -> Audit:
     """Run ``trials`` trials in each world, let the adversary guess, and bound ε from below.
 
-    ``claim`` is by default what Tacit states for the settings: their exact composition. ``progress``
-    is told the trials that were just done.
+    ``claim`` is by default what Tacit states for the settings: their exact composition.
+    ``progress`` is told the number of trials just done.
 
     Guarantee: if the claim is true, the audit says "VIOLATED" with probability at most
     1 − ``confidence``, whatever the attacks do. A claim given as (ε, δ) alone must also hold with
@@ -139,6 +152,30 @@ def audit(
     )
 
 
+def paper_claim(
+    total_epsilon: float,
+    total_delta: float,
+    rounds: int,
+    local_updates: int,
+    mechanism: str = "gaussian",
+    **others: Any,
+) -> tuple[Settings, Guarantee]:
+    """What the paper would run for a total budget, and what it would then claim (Section 4).
+
+    Its noise for one update, its sensitivities, and its composition theorem (Laplace: the sum).
+    Guarantee: none; see ``docs/privacy.md``.
+    """
+    total = positive("total_epsilon", total_epsilon)
+    updates = count("rounds", rounds) * count("local_updates", local_updates)
+    if mechanism == "laplace":
+        one, delta = total / updates, 0.0
+    else:
+        one, delta = total / paper(1.0, total_delta, updates).epsilon, total_delta
+    noise = per_update(mechanism, one, delta, "paper")
+    settings = Settings(rounds, local_updates, noise, delta, calibration="paper", **others)
+    return settings, Guarantee(total, delta)
+
+
 def plot(audits: Sequence[Audit]) -> Figure:
     """Claimed ε and lower bounds, one group of bars per audit."""
     from matplotlib.figure import Figure
@@ -146,9 +183,8 @@ def plot(audits: Sequence[Audit]) -> Figure:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     first = audits[0]
-    labels = [name for name, _, _ in first._bounds()]
-    for i, label in enumerate(labels):
-        heights = [a._bounds()[i][1] for a in audits]
+    for i, label in enumerate(first.names):
+        heights = [a.epsilons[i] for a in audits]
         places = [k + 0.18 * (i - 1.5) for k in range(len(audits))]
         axes.bar(places, heights, width=0.17, label=label)
     for k, one in enumerate(audits):

@@ -18,6 +18,7 @@ Any score is sound. A poor one only finds less.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -75,7 +76,15 @@ def stage_of(worlds: Worlds, settings: Settings) -> Stage:
     holders = Holders.of([np.arange(n)] * 2, n, dtype)
     start = agent.start_point(problem)
     stage = Stage(
-        start, problem.coupled, holders, np.arange(1, settings.rounds + 1), ρ, η, None, None, np.arange(n)
+        start,
+        problem.coupled,
+        holders,
+        np.arange(1, settings.rounds + 1),
+        ρ,
+        η,
+        None,
+        None,
+        np.arange(n),
     )
     f = problem.objective
     c = 1 / η[0] + ρ[0] * problem.coupled
@@ -122,7 +131,7 @@ def observe(
         now = Round(t, w, λ, ρ, η)
         z, average, path = _local_points(z, now, local, rule)
         likelihood, magnitude, told = 0.0, 0.0, []
-        for e, (before, after) in enumerate(zip(path[:-1], path[1:], strict=True)):
+        for e, (before, after) in enumerate(pairwise(path)):
             if opening is not None and e == 0 and t == 1:
                 without = opening
             else:

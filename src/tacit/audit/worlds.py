@@ -108,7 +108,7 @@ def record_worlds(data: Dataset, name: str) -> Worlds:
     without = problem(np.concatenate([features[:-1], np.zeros((1, size))]))
 
     def schedules(mechanism: Mechanism, updates: int) -> tuple[float, float]:
-        """Steps so short that the box is never reached: no message is then less than it could be."""
+        """Steps so short that the box is never reached: clipping would hide noise and canary."""
         largest = 1.5 * deviation(without, mechanism) * math.sqrt(updates)
         step = bound / (ROOM * largest)
         return 0.2 / step, step
