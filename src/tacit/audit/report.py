@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LIMITS = "An audit can refute a claim. It can never prove one."
+
+
+def rounded_down(bound: float) -> str:
+    """A lower bound as text that is never larger, to three decimals."""
+    return f"{math.floor(1000 * bound) / 1000:.3f}"
 
 
 @dataclass(frozen=True)
@@ -70,9 +76,10 @@ class Audit:
         above = free if max(free) > self.claim.epsilon else self.epsilons
         at = self.epsilons.index(max(above))
         return (
-            f"VIOLATED: epsilon is at least {self.epsilons[at]:.3g} at delta {self.claim.delta:g}, "
-            f"and not {rounded_up(self.claim.epsilon, 3)}, at {100 * self.confidence:g} % "
-            f"confidence ({self.names[at]}; attack: {self.rates[at].attack})"
+            f"VIOLATED: epsilon is at least {rounded_down(self.epsilons[at])} at delta "
+            f"{self.claim.delta:g}, and not {rounded_up(self.claim.epsilon, 3)}, at "
+            f"{100 * self.confidence:g} % confidence ({self.names[at]}; attack: "
+            f"{self.rates[at].attack})"
         )
 
     def to_dict(self) -> dict[str, Any]:

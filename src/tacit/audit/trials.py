@@ -188,11 +188,12 @@ def scores(seen: Seen, finals: tuple[Array, Array], stage: Stage) -> Array:
     """One number per attack, in the order of WHITE and BLACK."""
     xp: Any = np if isinstance(seen.last, np.ndarray) else jnp
 
-    def smallest(vectors: list[Array]) -> Array:
-        return xp.log(xp.concatenate([(v * v).sum(axis=-1) for v in vectors]).min() + TINY)
+    def smallest(vectors: Array) -> Array:
+        return xp.log((vectors * vectors).sum(axis=-1).min(initial=xp.inf) + TINY)
 
-    def differences(noise: Array) -> list[Array]:
-        return [noise[lag:] - noise[:-lag] for lag in range(1, len(noise))] or [noise]
+    def differences(noise: Array) -> Array:
+        """Between neighbours in the order of one entry: where noise is repeated, they are two."""
+        return xp.diff(noise[xp.argsort(noise[:, 0])], axis=0) if len(noise) > 1 else noise
 
     first, second = seen.told
     last = [_decoded(seen.last - final, stage.decode_last) for final in finals]
@@ -200,7 +201,7 @@ def scores(seen: Seen, finals: tuple[Array, Array], stage: Stage) -> Array:
         [
             seen.likelihood,
             xp.log(seen.magnitude + TINY),
-            smallest([first]) - smallest([second]),
+            smallest(first) - smallest(second),
             smallest(differences(first)) - smallest(differences(second)),
             _likelihood(last[0], last[1], 2),
             xp.log((last[0] ** 2 + last[1] ** 2).sum() + TINY),

@@ -4,7 +4,7 @@ An audit compares two worlds: one agent's data without and with a *canary*, the 
 statement hides. The worse the canary, the more an audit can find.
 
     records     the canary is as long as a record may be, the agent's others are short, and the box
-                is so small that every slope is close to its bound; it is out of the sums in world 0
+                is so small that every slope is close to its bound
     zones       both demands of one bus move by the whole of beta: that is the bound itself
 """
 
@@ -77,35 +77,36 @@ def deviation(problem: LocalProblem, mechanism: Mechanism) -> float:
 def record_worlds(data: Dataset, name: str) -> Worlds:
     """Softmax regression on labelled records: is the canary one of them?
 
-    The canary is the longest record, scaled to the public norm 1, and the others are the agent's
-    shortest. All that noise depends on is public, so what the others are must not matter; where
-    noise depends on the agent's own data, it is then most visible.
+    The canary has its whole length, 1 in both norms, in the first feature, so that it reaches the
+    sensitivity for Laplace and for Gaussian noise. The agent's other records are the shortest of
+    the data: what they are must not matter, and where noise depends on the agent's own data it is
+    then most visible.
     """
     lengths = np.linalg.norm(data.features.astype(np.float64), axis=1)
     order = np.argsort(lengths)
     order = order[lengths[order] > 0]
-    if len(order) <= OTHERS:
-        raise InvalidInput(f"Expected more than {OTHERS} records to audit, got {len(order)}.")
-    rows = np.concatenate([order[:OTHERS], order[-1:]])
-    features = data.features[rows].astype(np.float64) / lengths[order[-1]]
-    labels, size = data.labels[rows], data.features.shape[1]
-    bound = SMALL / (2 * math.sqrt(size))  # |x'z_i − x'z_j| ≤ 2‖x‖₁·bound ≤ 2√size·bound
+    if len(order) < OTHERS:
+        raise InvalidInput(f"Expected at least {OTHERS} records to audit, got {len(order)}.")
+    size = data.features.shape[1]
+    others = data.features[order[:OTHERS]].astype(np.float64) / lengths.max()
+    labels = np.append(data.labels[order[:OTHERS]], 0)
+    bound = SMALL / 2  # |x'z_i − x'z_j| ≤ 2‖x‖₁·bound
     feasible_set = Box(-bound, bound, size=size * data.classes)
 
-    def problem(features: Vector) -> LocalProblem:
+    def problem(canary: float) -> LocalProblem:
         objective = SoftmaxRegression(
-            features,
+            np.concatenate([others, canary * np.eye(1, size)]),
             labels,
             data.classes,
             feature_norm=1.0,
+            feature_norm_1=1.0,
             normaliser=len(data),
             neighbours="zero-out",
-            record_bound=len(rows),
+            record_bound=OTHERS + 1,
         )
         return LocalProblem(objective, feasible_set, name=name)
 
-    with_canary = problem(features)
-    without = problem(np.concatenate([features[:-1], np.zeros((1, size))]))
+    without, with_canary = problem(0.0), problem(1.0)
 
     def schedules(mechanism: Mechanism, updates: int) -> tuple[float, float]:
         """Steps so short that the box is never reached: clipping would hide noise and canary."""
@@ -113,7 +114,7 @@ def record_worlds(data: Dataset, name: str) -> Worlds:
         step = bound / (ROOM * largest)
         return 0.2 / step, step
 
-    canary = f"record {order[-1]}, the longest, out of the sums or in them"
+    canary = "a record of length 1 in the first feature, out of the sums or in them"
     return Worlds(name, canary, without, with_canary, schedules)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -55,6 +54,7 @@ def add_audit(add: Add) -> None:
 def _audit(options: argparse.Namespace) -> int:
     from tacit.audit import LIMITS, Audit, audit, paper_claim, plot
     from tacit.audit.bounds import trials_of
+    from tacit.audit.report import rounded_down
     from tacit.settings import Settings
 
     given = (options.rounds, options.local_updates, options.trials)
@@ -103,7 +103,7 @@ def _audit(options: argparse.Namespace) -> int:
         [
             (
                 rounded_up(one.claim.epsilon, 4),
-                *(_rounded_down(bound) for bound in one.epsilons),
+                *(rounded_down(bound) for bound in one.epsilons),
                 "VIOLATED" if one.violated else "consistent",
             )
             for one in found
@@ -123,10 +123,6 @@ def _audit(options: argparse.Namespace) -> int:
     if options.plot is not None:
         print(f"plot: {options.plot}")
     return int(violated)
-
-
-def _rounded_down(bound: float) -> str:
-    return f"{math.floor(1000 * bound) / 1000:.3f}"
 
 
 def _worlds(options: argparse.Namespace) -> Any:
