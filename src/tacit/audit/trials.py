@@ -242,8 +242,8 @@ def run_trials(
     finals = (np.asarray(quiet[0].last), np.asarray(quiet[1].last))
     size = np.abs(np.asarray(quiet[1].told[0])).sum(axis=0)
     stage = stage._replace(telling=np.argsort(-size)[:TELLING])
-    every = jax.random.split(root, (2, trials))
-    keys = jax.jit(jax.vmap(jax.vmap(lambda k: agent.agent_key(k, RUN, 0))))(every)
+    every = jax.random.split(root, 2 * trials)
+    keys = jax.vmap(lambda k: agent.agent_key(k, RUN, 0))(every).reshape(2, trials)
     if host:
         opening = _opening(guesses, stage, rule)
     else:
@@ -254,7 +254,7 @@ def run_trials(
             )
         )
     found: list[Array] = []
-    batch = 1 if host else max(1, BATCH // (stage.start.size * settings.updates))
+    batch = 1 if host else min(trials, max(1, BATCH // (stage.start.size * settings.updates)))
     for mine, side in zip(keys, sides, strict=True):
         rows = []
         for at in range(0, trials, batch):
@@ -262,7 +262,8 @@ def run_trials(
                 seen = look(side._replace(key=mine[at]), stage, opening)
                 rows.append(scores(seen, finals, stage)[None])
             else:
-                rows.append(np.asarray(run(mine[at : at + batch], side)))
+                begin = min(at, trials - batch)  # all batches of one size: compiled once
+                rows.append(np.asarray(run(mine[begin : begin + batch], side))[at - begin :])
             progress(len(rows[-1]))
         found.append(np.concatenate(rows).T)
     return found[0], found[1]
