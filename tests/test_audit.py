@@ -30,6 +30,7 @@ from tacit.learn.data import Dataset
 from tacit.losses import LeastSquares
 from tacit.mechanisms import Gaussian, Laplace, Noiseless, per_update
 from tacit.problem import LocalProblem
+from tacit.residual import Residual
 from tacit.sets import Box
 from tacit.settings import Settings
 
@@ -62,6 +63,16 @@ def moved_worlds(normaliser):
         for target in (0.0, 1.0)
     ]
     return Worlds("moved", "a target moves", *worlds, lambda noise, updates: (1.0, 0.01))
+
+
+def residual_worlds():
+    """A datum of ‖Az + d‖² moves, in a box: the noise goes on the residual."""
+    A = np.random.default_rng(0).normal(size=(2, 4))
+    worlds = [
+        LocalProblem(Residual(A, [0.1 + moved, 0.2], 0.01), Box(-1, 1, size=4))
+        for moved in (0.0, 0.01)
+    ]
+    return Worlds("residual", "a datum moves", *worlds, lambda noise, updates: (1.0, 0.01))
 
 
 def run(settings=None, trials=20_000, seed=0, worlds=None, **options):
@@ -197,6 +208,11 @@ def test_one_laplace_update_needs_no_curve():
     found = run(Settings(1, 1, Laplace(1.0), 0.0), worlds=moved_worlds(1.0))
     assert not found.violated and found.claim.delta == 0
     assert found.white.free > 0.85
+
+
+def test_noise_on_a_residual_is_seen_through_its_matrix():
+    found = run(Settings.for_budget(4.0, DELTA, 2, 2), 4_000, worlds=residual_worlds())
+    assert not found.violated and found.white.curve > 0.6 * 4.0
 
 
 def test_a_round_is_watched_update_by_update():

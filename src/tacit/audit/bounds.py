@@ -40,13 +40,12 @@ class Rates:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Two lower bounds on ε at the δ of the claim; both hold together with the confidence."""
+    """Two lower bounds on ε at the δ of the claim, which hold together."""
 
     free: float  # whatever the noise is
     curve: float  # through the trade-off curve of the mechanism's family
     free_rates: Rates
     curve_rates: Rates
-    confidence: float
 
 
 def upper_bound(errors: Any, trials: Any, confidence: float) -> Any:
@@ -120,9 +119,9 @@ def lower_bounds(
     threshold are chosen on the first fifth of the trials and confirmed on the others, so that
     choosing costs no confidence. The four error rates (two for each bound) share the risk equally.
 
-    Guarantee: for any scores of independent trials, the true ε at ``delta`` is below ``free`` with
-    probability at most 1 − ``confidence``, and so is that of either bound being wrong, if what
-    ``curve_epsilon`` assumes is true. NaN counts as the adversary's error.
+    Guarantee: for any scores of independent trials, the probability that one of the two bounds is
+    above the true ε at ``delta`` is at most 1 − ``confidence``; for ``curve`` under the assumption
+    of ``curve_epsilon``. NaN counts as the adversary's error.
     """
     probability("confidence", confidence)
     scores = [_both_sides(np.asarray(s, np.float64)) for s in (without, with_canary)]
@@ -156,7 +155,6 @@ def lower_bounds(
         curve_epsilon(mechanism, updates, delta, curve.false_positive, curve.false_negative),
         free,
         curve,
-        confidence,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -122,10 +122,11 @@ def audit(
     ``claim`` is by default what Tacit states for the settings: their exact composition.
     ``progress`` is told the number of trials just done.
 
-    Guarantee: if the claim is true, the audit says "VIOLATED" with probability at most
-    1 − ``confidence``, whatever the attacks do. A claim given as (ε, δ) alone must also hold with
-    the trade-off curve of its mechanism, as composed noise of that kind does. The other way round
-    nothing is promised: a violation that these worlds and attacks do not show is not found.
+    Guarantee: if the worlds are neighbours and the claim is true, the audit says "VIOLATED" with
+    probability at most 1 − ``confidence``, whatever the attacks do. Tacit's own claims are whole
+    trade-off curves. A claim of a single (ε, δ) is also held against the curve of its mechanism,
+    which assumes that what is seen is noise of that kind. The other way round nothing is promised:
+    what these worlds and attacks do not show is not found.
     """
     trials = trials_of(trials)
     confidence = probability("confidence", confidence)
@@ -135,7 +136,7 @@ def audit(
     without, with_canary = run_trials(worlds, settings, trials, root, progress)
 
     def bounds(rows: slice, names: Sequence[str]) -> Bounds:
-        found = lower_bounds(
+        return lower_bounds(
             without[rows],
             with_canary[rows],
             names,
@@ -144,7 +145,6 @@ def audit(
             claim.delta,
             1 - (1 - confidence) / 2,  # the two forms share the risk
         )
-        return replace(found, confidence=confidence)
 
     return Audit(
         worlds.name,

@@ -70,32 +70,30 @@ Opening = tuple[Array, Array] | None  # the first update without noise in both w
 
 
 def stage_of(worlds: Worlds, settings: Settings) -> Stage:
+    """The public side, and how the adversary reads noise off a point.
+
+    While the projection does nothing, a point moves by ξ/c. Noise on a residual reaches it through
+    a matrix, and often a solver: that answer is measured once and inverted.
+    """
     problem = worlds.without
     n, dtype = problem.dimension, problem.dtype
     ρ, η = (x.astype(dtype) for x in settings.schedule(1, settings.rounds))
     holders = Holders.of([np.arange(n)] * 2, n, dtype)
     start = agent.start_point(problem)
-    stage = Stage(
-        start,
-        problem.coupled,
-        holders,
-        np.arange(1, settings.rounds + 1),
-        ρ,
-        η,
-        None,
-        None,
-        np.arange(n),
-    )
-    f = problem.objective
+    rounds = np.arange(1, settings.rounds + 1)
     c = 1 / η[0] + ρ[0] * problem.coupled
-    if settings.perturbation == "objective" and isinstance(f, Residual):
+    weight = c if problem.feasible_set.separable else np.sqrt(c)  # as noise on the output has it
+    last = weight * problem.coupled
+    stage = Stage(start, problem.coupled, holders, rounds, ρ, η, weight, last, np.arange(n))
+    f = problem.objective
+    on_residual = isinstance(f, Residual) and f.noise_on == "residual"
+    if on_residual and settings.perturbation == "objective":
         response = _response(problem, settings, stage)
         seen = response * problem.coupled[:, None]
         decode, decode_last = (np.linalg.pinv(x, rcond=FAINT) for x in (response, seen))
         entries = np.arange(f.statistic_size)
         return stage._replace(decode=decode, decode_last=decode_last, telling=entries)
-    weight = c if problem.feasible_set.separable else np.sqrt(c)
-    return stage._replace(decode=weight, decode_last=weight * problem.coupled)
+    return stage
 
 
 def _response(problem: LocalProblem, settings: Settings, stage: Stage) -> Array:

@@ -99,7 +99,7 @@ def _audit(options: argparse.Namespace) -> int:
     first = found[0]
     print_table(
         f"{first.name}: {trials} trials in each world",
-        ("claimed", "white, free", "white, curve", "black, free", "black, curve", "verdict"),
+        ("claim", "white, free", "white, curve", "black, free", "black, curve", "verdict"),
         [
             (
                 rounded_up(one.claim.epsilon, 4),
