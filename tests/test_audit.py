@@ -188,7 +188,6 @@ def test_correct_code_is_consistent_and_the_bound_is_near(epsilon):
     [
         ("laplace", "objective"),
         ("gaussian", "output"),
-        ("laplace", "output"),
         ("gaussian", "projected-output"),
         ("laplace", "projected-output"),
     ],
@@ -226,18 +225,20 @@ def test_a_round_is_watched_update_by_update():
     z = np.zeros(problem.dimension)
     now = algorithm.Round(1, z, z, ρ, η)
     path = [z]
+    update, points = (
+        jax.jit(f, static_argnames="rule") for f in (algorithm.local_update, _local_points)
+    )
     for e in range(4):
-        path.append(algorithm.local_update(path[-1], e, now, local, rule)[0])
-    last, average, seen = _local_points(z, now, local, rule)
+        path.append(update(path[-1], e, now, local, rule=rule)[0])
+    last, average, seen = points(z, now, local, rule=rule)
     np.testing.assert_allclose(seen, path, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(average, np.mean(path[1:], axis=0), rtol=1e-9)
     np.testing.assert_array_equal(last, seen[-1])
 
 
 def test_the_same_seed_gives_the_same_audit():
-    settings, worlds = Settings.for_budget(4.0, DELTA, 1), moved_worlds(1.0)
-    first, again = (run(settings, 1000, 5, worlds).to_dict() for _ in range(2))
-    assert first == again
+    again = run(Settings.for_budget(4.0, DELTA, 3, 2))
+    assert again.to_dict() == correct(4.0).to_dict()
 
 
 # --- broken code ----------------------------------------------------------------------------
@@ -282,20 +283,12 @@ def key_reused_across_rounds(patch):
     patch.setattr(algorithm, "_sample", sample)
 
 
-def key_reused_across_updates(patch):
-    def sample(key, t, e, size, Δ, dtype, mechanism):
-        return mechanism.sample(jax.random.fold_in(key, t), (size,), Δ, dtype)
-
-    patch.setattr(algorithm, "_sample", sample)
-
-
 MUTANTS = {
     variance_as_deviation: "likelihood",
     noise_halved: "likelihood",
     sensitivity_from_own_data: "magnitude",
     update_without_noise: "single update",
     key_reused_across_rounds: "repetition",
-    key_reused_across_updates: "repetition",
 }
 
 
@@ -328,22 +321,12 @@ def flipped_dual(patch):
         patch.setattr(module, "dual_step", lambda λ, ρ, w, z: right(λ, -ρ, w, z))
 
 
-def noise_doubled(patch):
-    right = algorithm.draw
-    patch.setattr(algorithm, "draw", lambda *given: right(*given) * 2)
-
-
-@pytest.mark.parametrize("change", [flipped_dual, noise_doubled], ids=lambda m: m.__name__)
-def test_errors_that_are_not_about_privacy_are_not_flagged(change, monkeypatch):
-    right = correct(2.0)
-    change(monkeypatch)
+def test_a_flipped_dual_is_no_privacy_error_and_not_flagged(monkeypatch):
+    flipped_dual(monkeypatch)
     found = run(Settings.for_budget(2.0, DELTA, 3, 2))
     assert not found.violated
-    if change is flipped_dual:
-        assert found.white.curve >= 0.6 * 2.0  # seen just as well
-        assert found.black != right.black  # and it did change the run
-    else:
-        assert found.white.curve < 0.7 * right.white.curve
+    assert found.white.curve >= 0.6 * 2.0  # seen just as well
+    assert found.black != correct(2.0).black  # and it did change the run
 
 
 # --- the paper's claims ---------------------------------------------------------------------
@@ -386,8 +369,8 @@ def test_a_zone_is_consistent_and_seen_through_its_solver(zone):
     found = run(Settings.for_budget(4.0, DELTA, 1), 1_500, worlds=zone)
     assert not found.violated
     assert found.white.curve > 0.5 * 4.0 and found.black.curve > 0.4 * 4.0
-    later = run(Settings.for_budget(8.0, DELTA, 2, 2), 150, worlds=zone)
-    assert not later.violated and later.white.curve > 0.3 * 8.0
+    later = run(Settings.for_budget(20.0, DELTA, 2, 2), 100, worlds=zone)
+    assert not later.violated and later.white.curve > 0.4 * 20.0
 
 
 def test_a_zone_with_half_the_noise_is_caught(zone, monkeypatch):
@@ -420,7 +403,7 @@ def test_the_command_on_digits(tmp_path, capsys):
 
 
 def test_a_violation_is_an_exit_status_and_words(capsys):
-    words = "audit digits --calibration paper --trials 300 --rounds 1 --seed 1"
+    words = "audit digits --calibration paper --mechanism laplace --trials 300 --rounds 1 --seed 1"
     assert main(words.split()) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
@@ -453,7 +436,9 @@ def test_the_command_on_mnist_files(tmp_path, capsys):
         ("audit digits --total-delta 0", "0 < delta < 1"),
         ("audit digits --total-epsilons 1 --confidence 1.5 --trials 100", "0 < confidence < 1"),
         ("audit digits --seed -1 --trials 100", "seed=-1"),
+        ("audit digits --total-epsilons", "expected at least one argument"),
         ("audit digits --plot no/such/folder/a.png", "existing folder"),
+        ("audit digits --plot a.xyz", ".png"),
     ],
 )
 def test_bad_input_gets_one_line(words, said, refused):

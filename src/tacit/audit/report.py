@@ -14,8 +14,8 @@ from tacit.accounting import Guarantee, exact, paper, rounded_up
 from tacit.audit.bounds import Bounds, Rates, lower_bounds, trials_of
 from tacit.audit.trials import BLACK, WHITE, run_trials
 from tacit.audit.worlds import Worlds
-from tacit.errors import count, positive, probability
-from tacit.mechanisms import per_update
+from tacit.errors import InvalidInput, count, positive, probability
+from tacit.mechanisms import Noiseless, per_update
 from tacit.settings import Settings
 from tacit.solve import root_key
 
@@ -130,6 +130,8 @@ def audit(
     """
     trials = trials_of(trials)
     confidence = probability("confidence", confidence)
+    if isinstance(settings.mechanism, Noiseless):
+        raise InvalidInput("Expected a mechanism with noise to audit, got none. Nothing was run.")
     settings = worlds.scheduled(settings)
     claim = claim or exact(settings.mechanism, settings.updates, settings.delta)
     root = jax.random.wrap_key_data(jnp.asarray(root_key(seed)))

@@ -14,7 +14,8 @@ from tacit.console import print_table, progress_bar
 from tacit.errors import InvalidInput
 
 Add = Callable[..., Any]
-# Rounds, local updates and trials: half a minute on one core for each epsilon.
+PICTURES = (".png", ".pdf", ".svg")
+# Rounds, local updates and trials: about half a minute on one core for each epsilon.
 EFFORT = {"digits": (4, 2, 20_000), "mnist": (2, 2, 5_000), "case14": (2, 1, 4_000)}
 
 
@@ -47,7 +48,7 @@ def add_audit(add: Add) -> None:
     audit.add_argument("--local-updates", type=int, help="default: by application")
     audit.add_argument("--trials", type=int, help="in each of the two worlds; default: likewise")
     audit.add_argument("--confidence", type=float, default=0.99)
-    audit.add_argument("--seed", type=int, help="noise from a seed")
+    audit.add_argument("--seed", type=int, help="noise from this seed, then the next, ...")
     audit.add_argument("--plot", metavar="FILE", help="draw claims and bounds into FILE")
 
 
@@ -63,8 +64,13 @@ def _audit(options: argparse.Namespace) -> int:
         for usual, chosen in zip(EFFORT[options.application], given, strict=True)
     )
     trials_of(trials)
-    if options.plot is not None and not Path(options.plot).resolve().parent.is_dir():
-        raise InvalidInput(f"Expected an existing folder for --plot {options.plot}.")
+    if options.plot is not None:
+        file = Path(options.plot).resolve()
+        if file.suffix not in PICTURES or file.is_dir() or not file.parent.is_dir():
+            raise InvalidInput(
+                f"Expected --plot to name a {', '.join(PICTURES)} file in an existing folder, got "
+                f"{options.plot!r}. Nothing was run."
+            )
     chosen: list[tuple[Settings, Guarantee | None]] = []
     for epsilon in options.total_epsilons:
         common = (epsilon, options.total_delta, rounds, updates, options.mechanism)
@@ -76,8 +82,9 @@ def _audit(options: argparse.Namespace) -> int:
     worlds = _worlds(options)
     found: list[Audit] = []
     with progress_bar("trials") as bar:
-        for (settings, claim), epsilon in zip(chosen, options.total_epsilons, strict=True):
-            task = bar.add_task(f"epsilon {epsilon:g}", total=2 * trials)
+        for k, (settings, claim) in enumerate(chosen):
+            label = f"epsilon {options.total_epsilons[k]:g}"
+            task = bar.add_task(label, total=2 * trials)
             found.append(
                 audit(
                     worlds,
@@ -85,7 +92,7 @@ def _audit(options: argparse.Namespace) -> int:
                     trials=trials,
                     confidence=options.confidence,
                     claim=claim,
-                    seed=options.seed,
+                    seed=None if options.seed is None else options.seed + k,
                     progress=partial(bar.advance, task),
                 )
             )
