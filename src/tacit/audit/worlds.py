@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from tacit.errors import InvalidInput
-from tacit.learn.data import Dataset
 from tacit.losses import SoftmaxRegression
 from tacit.mechanisms import Mechanism
 from tacit.objectives import store
@@ -27,6 +26,9 @@ from tacit.problem import LocalProblem
 from tacit.residual import Residual
 from tacit.sets import Box
 from tacit.settings import Settings
+
+if TYPE_CHECKING:
+    from tacit.learn.data import Dataset
 
 Vector = np.ndarray[Any, Any]
 OTHERS = 4  # records of the agent besides the canary
