@@ -18,7 +18,6 @@ Any score is sound. A poor one only finds less.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -120,28 +119,43 @@ def observe(
     """One run of ``local``; ``guesses`` are the two worlds without noise."""
     host, norm = local.W is not None and not local.W.closed_form, local.mechanism.norm
 
+    joined: Any = np.concatenate if host else jnp.concatenate
+    stacked: Any = np.stack if host else jnp.stack
+
+    def without_noise(world: int, before: Array, now: Round) -> Array:
+        def update(z: Array, e: Array) -> Array:
+            return algorithm.local_update(z, e, now, guesses[world], rule)[0]
+
+        updates = np.arange(rule.local_updates)
+        if not host:
+            return jax.vmap(update)(before, updates)
+        known = opening if now.t == 1 else None  # the first update of a run starts where all do
+        points = [
+            known[world] if known is not None and e == 0 else update(z, e)
+            for e, z in zip(updates, before, strict=True)
+        ]
+        return np.stack(points)
+
     def one_round(state: tuple[Array, ...], item: tuple[Array, ...]) -> tuple[Any, Any]:
         z, average, λ, silent_λ = state
         t, ρ, η = item
-        joined = np.concatenate if host else jnp.concatenate
         pair = joined([average * stage.coupled, stage.start * stage.coupled])
         w = algorithm.server_step(pair, joined([λ, silent_λ]), ρ, stage.holders) * stage.coupled
         now = Round(t, w, λ, ρ, η)
         z, average, path = _local_points(z, now, local, rule)
-        likelihood, magnitude, told = 0.0, 0.0, []
-        for e, (before, after) in enumerate(pairwise(path)):
-            if opening is not None and e == 0 and t == 1:
-                without = opening
-            else:
-                without = tuple(algorithm.local_update(before, e, now, g, rule)[0] for g in guesses)
-            first, second = (_decoded(after - point, stage.decode) for point in without)
-            likelihood = likelihood + _likelihood(first, second, norm)
-            magnitude = magnitude + (first * first + second * second).sum()
-            told.append((first[stage.telling], second[stage.telling]))
+        before, after = stacked(path[:-1]), stacked(path[1:])
+        first, second = (
+            _decoded(after - without_noise(world, before, now), stage.decode) for world in (0, 1)
+        )
+        found = (
+            _likelihood(first, second, norm),
+            (first * first + second * second).sum(),
+            (first[:, stage.telling], second[:, stage.telling]),
+        )
         shared = average * stage.coupled
         λ = algorithm.dual_step(λ, ρ, w, shared)
         silent_λ = algorithm.dual_step(silent_λ, ρ, w, stage.start * stage.coupled)
-        return (z, average, λ, silent_λ), (likelihood, magnitude, told)
+        return (z, average, λ, silent_λ), found
 
     zero = 0 * stage.start
     state: Any = (stage.start, stage.start, zero, zero)
@@ -155,13 +169,12 @@ def observe(
     else:
         state, found = jax.lax.scan(one_round, state, items)
     likelihood, magnitude, told = found
-    joined = np.concatenate if host else jnp.concatenate
-    first, second = (joined([pair[world] for pair in told]) for world in (0, 1))
+    first, second = (noise.reshape(-1, noise.shape[-1]) for noise in told)
     return Seen(likelihood.sum(), magnitude.sum(), (first, second), state[1] * stage.coupled)
 
 
 def _decoded(difference: Array, decode: Array) -> Array:
-    return decode @ difference if decode.ndim == 2 else decode * difference
+    return difference @ decode.T if decode.ndim == 2 else decode * difference
 
 
 def _local_points(
