@@ -6,6 +6,7 @@ import argparse
 import json
 import secrets
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tacit.accounting import rounded_up
+from tacit.commands.audit import add_audit
 from tacit.commands.learn import add_learn
 from tacit.commands.ledger import add_ledger
 from tacit.commands.power import add_power
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tacit: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: leave in order
         print("tacit: interrupted", file=sys.stderr)
         return 130
 
@@ -125,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     add_ledger(partial(add, to=ledger.add_subparsers(metavar="COMMAND", required=True)))
     add_learn(add)
     add_reproduce(add)
+    add_audit(add)
     return parser
 
 

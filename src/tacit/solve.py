@@ -149,7 +149,7 @@ def solve(
         _Batched(problem, settings, root, run)
         if batch
         else _OneByOne(
-            problem, settings, root, run, workers, ledgers=ledgers or {}, noise=noise, block=block
+            problem, settings, root, run, workers, ledgers=ledgers, noise=noise, block=block
         )
     )
     if state:
@@ -259,12 +259,12 @@ class _OneByOne:
         run: str,
         workers: int = 1,
         *,
-        ledgers: Mapping[str, Ledger],
-        noise: str,
-        block: int,
+        ledgers: Mapping[str, Ledger] | None = None,
+        noise: str = "seeded",
+        block: int = 1,
     ) -> None:
         self.problem, self.settings, self.run = problem, settings, run
-        if missing := sorted(set(problem.names) - set(ledgers)) if ledgers else []:
+        if ledgers is not None and (missing := sorted(set(problem.names) - set(ledgers))):
             raise InvalidInput(f"Expected a ledger for agent {missing[0]!r}, got none.")
         self.agents = [
             Agent(
@@ -274,7 +274,7 @@ class _OneByOne:
                 agent_key(key, run, i),
                 run,
                 problem.size,
-                ledger=ledgers.get(name),
+                ledger=ledgers[name] if ledgers is not None else None,
                 noise=noise,
                 block=block,
             )

@@ -1,0 +1,184 @@
+"""From how often an adversary is wrong to a lower bound on epsilon.
+
+    world 0        the canary is not in the data       world 1    it is
+    a              false positive rate: the adversary says 1 in world 0
+    b              false negative rate: the adversary says 0 in world 1
+
+(ε, δ)-privacy forces 1 − b ≤ e^ε a + δ and 1 − a ≤ e^ε b + δ for every adversary (Kairouz, Oh and
+Viswanath, 2015). Clopper-Pearson gives upper bounds of a and b, and these a lower bound on ε.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv, ndtri
+
+from tacit.accounting import exact, gaussian_epsilon
+from tacit.errors import InvalidInput, count, probability
+from tacit.mechanisms import Gaussian, Laplace, Mechanism
+
+Vector = np.ndarray[Any, Any]
+CHOOSING = 0.2  # the share of the trials on which attack and threshold are chosen
+THRESHOLDS = 200  # tried for each attack
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Upper bounds of the adversary's two error rates, with the counts they come from."""
+
+    false_positive: float
+    false_negative: float
+    errors: tuple[int, int]  # of each kind, in the trials that confirm
+    trials: tuple[int, int]
+    attack: str  # the adversary that was chosen, on other trials
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Two lower bounds on ε at the δ of the claim, which hold together."""
+
+    free: float  # whatever the noise is
+    curve: float  # through the trade-off curve of the mechanism's family
+    free_rates: Rates
+    curve_rates: Rates
+
+
+def upper_bound(errors: Any, trials: Any, confidence: float) -> Any:
+    """Clopper and Pearson (1934): a rate is below this with probability ≥ ``confidence``."""
+    errors = np.minimum(errors, trials)
+    inner = betaincinv(errors + 1.0, np.maximum(trials - errors, 1e-9), confidence)
+    return np.where(errors >= trials, 1.0, inner)
+
+
+def free_epsilon(a: Any, b: Any, delta: float) -> Any:
+    """The least ε ≥ 0 that allows error rates a and b at ``delta``; no other assumption."""
+    gains = [np.log(np.maximum(1 - delta - y, 1e-300) / x) for x, y in ((a, b), (b, a))]
+    return np.maximum(np.maximum(*gains), 0.0)
+
+
+def shift(a: Any, b: Any) -> Any:
+    """μ ≥ 0 such that telling N(0, 1) from N(μ, 1) has error rates a and b (Dong et al., 2022)."""
+    return np.maximum(ndtri(1 - np.asarray(a)) - ndtri(b), 0.0)
+
+
+def curve_epsilon(mechanism: Mechanism, updates: int, delta: float, a: float, b: float) -> float:
+    """The least ε at ``delta`` of ``updates`` uses of this kind of noise that allows a and b.
+
+    Gaussian: μ of ``shift``, then the exact ε of μ. Laplace: bisection over the noise multiplier,
+    for which the rates must satisfy 1 − b ≤ e^ε a + δ(ε) for all ε.
+
+    Assumes that what is seen has the trade-off curve of the family, with noise of unknown size. As
+    a test of Tacit's own claim it assumes nothing: that claim is the whole curve.
+    """
+    if isinstance(mechanism, Gaussian):
+        μ = float(shift(a, b))
+        return gaussian_epsilon(μ, delta) if μ > 0 else 0.0
+    if not isinstance(mechanism, Laplace):
+        raise InvalidInput(f"Expected gaussian or laplace noise to audit, got {mechanism.name}.")
+    a, b = min(a, b), max(a, b)  # the curve of Laplace noise is symmetric
+    if a + b >= 1:
+        return 0.0
+    grid = np.linspace(0.0, math.log((1 - b) / a), 50)
+    needed = np.maximum(1 - b - np.exp(grid) * a, 1 - a - np.exp(grid) * b)
+    low, high = 0.0, 2.0 / updates
+    while (needed > _laplace_deltas(high, updates, grid)).any():
+        low, high = high, 2 * high
+    for _ in range(12):
+        middle = (low + high) / 2
+        enough = (needed <= _laplace_deltas(middle, updates, grid)).all()
+        low, high = (low, middle) if enough else (middle, high)
+    return exact(Laplace(1 / low), updates, delta).epsilon if low > 0 else 0.0
+
+
+def _laplace_deltas(epsilon: float, updates: int, grid: Vector) -> Vector:
+    """δ at every ε of the grid, for updates of ``epsilon`` each; rounded up."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    cell = epsilon / max(64, 1000 / updates)
+    one = pld.from_laplace_mechanism(1 / epsilon, value_discretization_interval=cell)
+    return np.asarray(one.self_compose(updates).get_delta_for_epsilon(grid)) + 1e-9
+
+
+def lower_bounds(
+    without: Sequence[Vector],
+    with_canary: Sequence[Vector],
+    attacks: Sequence[str],
+    mechanism: Mechanism,
+    updates: int,
+    delta: float,
+    confidence: float = 0.99,
+) -> Bounds:
+    """Lower bounds on ε from the scores of several attacks, one row each, in the two worlds.
+
+    An adversary says "world 1" where a score is above (or below) a threshold. Attack, side and
+    threshold are chosen on the first fifth of the trials and confirmed on the others, so that
+    choosing costs no confidence. The four error rates (two for each bound) share the risk equally.
+
+    Guarantee: for any scores of independent trials, the probability that one of the two bounds is
+    above the true ε at ``delta`` is at most 1 − ``confidence``; for ``curve`` under the assumption
+    of ``curve_epsilon``. NaN counts as the adversary's error.
+    """
+    probability("confidence", confidence)
+    scores = [_both_sides(np.asarray(s, np.float64)) for s in (without, with_canary)]
+    sizes = [s.shape[1] for s in scores]
+    first = [int(CHOOSING * n) for n in sizes]
+    if min(first) < 20:
+        raise InvalidInput(f"Expected at least 100 trials in each world, got {min(sizes)}.")
+    later = [n - k for n, k in zip(sizes, first, strict=True)]
+    level = 1 - (1 - confidence) / 4
+    names = [*attacks, *attacks]
+    tried = [_tried(s0[: first[0]], s1[: first[1]]) for s0, s1 in zip(*scores, strict=True)]
+
+    def confirmed(gain: Callable[[Any, Any], Any], balanced: bool) -> Rates:
+        best, at, threshold = -1.0, 0, math.inf
+        for i, (thresholds, wrong) in enumerate(tried):
+            a, b = (upper_bound(w, n, level) for w, n in zip(wrong, first, strict=True))
+            k = int(np.argmin(abs(a - b)) if balanced else np.argmax(gain(a, b)))
+            if (gained := float(gain(a[k], b[k]))) > best:
+                best, at, threshold = gained, i, float(thresholds[k])
+        errors = (
+            int(np.sum(~(scores[0][at, first[0] :] < threshold))),
+            int(np.sum(~(scores[1][at, first[1] :] >= threshold))),
+        )
+        a, b = (float(upper_bound(e, m, level)) for e, m in zip(errors, later, strict=True))
+        return Rates(a, b, errors, (later[0], later[1]), names[at])
+
+    free = confirmed(lambda a, b: free_epsilon(a, b, delta), balanced=False)
+    curve = confirmed(shift, balanced=True)  # equal rates are known best
+    return Bounds(
+        float(free_epsilon(free.false_positive, free.false_negative, delta)),
+        curve_epsilon(mechanism, updates, delta, curve.false_positive, curve.false_negative),
+        free,
+        curve,
+    )
+
+
+def trials_of(trials: int) -> int:
+    """A number of trials that is large enough, or an error."""
+    if count("trials", trials) < 100:
+        raise InvalidInput(f"Expected at least 100 trials in each world, got {trials}.")
+    return trials
+
+
+def _both_sides(scores: Vector) -> Vector:
+    return np.concatenate([scores, -scores])
+
+
+def _tried(s0: Vector, s1: Vector) -> tuple[Vector, tuple[Vector, Vector]]:
+    """Thresholds between the scores seen, and the errors that each would have made."""
+    seen = np.unique(np.concatenate([s0, s1]))
+    seen = seen[np.isfinite(seen)]
+    if len(seen) < 2:
+        return np.array([0.0]), (np.array([len(s0)]), np.array([len(s1)]))
+    between = (seen[1:] + seen[:-1]) / 2
+    false_positives = len(s0) - np.searchsorted(np.sort(s0), between)
+    false_negatives = np.searchsorted(np.sort(s1), between)
+    total = false_positives / len(s0) + false_negatives / len(s1)
+    places = np.linspace(0, len(between) - 1, THRESHOLDS).astype(int)
+    at = np.unique([*places, int(np.argmin(total))])
+    return between[at], (false_positives[at], false_negatives[at])

@@ -1,0 +1,205 @@
+"""An audit: a claimed epsilon beside what an adversary shows it to be at least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from tacit.accounting import Guarantee, exact, paper, rounded_up
+from tacit.audit.bounds import Bounds, Rates, lower_bounds, trials_of
+from tacit.audit.trials import BLACK, WHITE, run_trials
+from tacit.audit.worlds import Worlds
+from tacit.errors import InvalidInput, count, positive, probability
+from tacit.mechanisms import Noiseless, per_update
+from tacit.settings import Settings
+from tacit.solve import root_key
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LIMITS = "An audit can refute a claim. It can never prove one."
+
+
+def rounded_down(bound: float) -> str:
+    """A lower bound as text that is never larger, to three decimals."""
+    return f"{math.floor(1000 * bound) / 1000:.3f}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the trials say about one claim. All four bounds hold together with the confidence."""
+
+    name: str
+    canary: str
+    settings: Settings
+    claim: Guarantee
+    white: Bounds  # the adversary sees every local update
+    black: Bounds  # it sees the last model only
+    trials: int  # in each world
+    confidence: float
+    seed: int | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The four bounds, in the order of ``epsilons``."""
+        curve = f"{self.settings.mechanism.name} curve"
+        return tuple(
+            f"{view} box, {kind}"
+            for view in ("white", "black")
+            for kind in ("distribution-free", curve)
+        )
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        return self.white.free, self.white.curve, self.black.free, self.black.curve
+
+    @property
+    def rates(self) -> tuple[Rates, ...]:
+        forms = (self.white, self.black)
+        return tuple(r for form in forms for r in (form.free_rates, form.curve_rates))
+
+    @property
+    def violated(self) -> bool:
+        return max(self.epsilons) > self.claim.epsilon
+
+    @property
+    def verdict(self) -> str:
+        """In words. Of several bounds above the claim, one that assumes nothing, if there is."""
+        if not self.violated:
+            return "consistent with the claim"
+        free = (self.white.free, self.black.free)
+        above = free if max(free) > self.claim.epsilon else self.epsilons
+        at = self.epsilons.index(max(above))
+        return (
+            f"VIOLATED: epsilon is at least {rounded_down(self.epsilons[at])} at delta "
+            f"{self.claim.delta:g}, and not {rounded_up(self.claim.epsilon, 3)}, at "
+            f"{100 * self.confidence:g} % confidence ({self.names[at]}; attack: "
+            f"{self.rates[at].attack})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.name,
+            "canary": self.canary,
+            "settings": self.settings.to_dict(),
+            "claim": {"epsilon": self.claim.epsilon, "delta": self.claim.delta},
+            "bounds": [
+                {
+                    "bound": name,
+                    "epsilon": bound,
+                    "attack": rates.attack,
+                    "errors": list(rates.errors),
+                    "confirming_trials": list(rates.trials),
+                }
+                for name, bound, rates in zip(self.names, self.epsilons, self.rates, strict=True)
+            ],
+            "violated": self.violated,
+            "verdict": self.verdict,
+            "trials": self.trials,
+            "confidence": self.confidence,
+            "seed": self.seed,
+        }
+
+
+def audit(
+    worlds: Worlds,
+    settings: Settings,
+    *,
+    trials: int = 20_000,
+    confidence: float = 0.99,
+    claim: Guarantee | None = None,
+    seed: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Audit:
+    """Run ``trials`` trials in each world, let the adversary guess, and bound ε from below.
+
+    ``claim`` is by default what Tacit states for the settings: their exact composition.
+    ``progress`` is told the number of trials just done.
+
+    Guarantee: if the worlds are neighbours and the claim is true, the audit says "VIOLATED" with
+    probability at most 1 − ``confidence``, whatever the attacks do. Tacit's own claims are whole
+    trade-off curves. A claim of a single (ε, δ) is also held against the curve of its mechanism,
+    which assumes that what is seen is noise of that kind. The other way round nothing is promised:
+    what these worlds and attacks do not show is not found.
+    """
+    trials = trials_of(trials)
+    confidence = probability("confidence", confidence)
+    if isinstance(settings.mechanism, Noiseless):
+        raise InvalidInput("Expected a mechanism with noise to audit, got none. Nothing was run.")
+    settings = worlds.scheduled(settings)
+    claim = claim or exact(settings.mechanism, settings.updates, settings.delta)
+    root = jax.random.wrap_key_data(jnp.asarray(root_key(seed)))
+    without, with_canary = run_trials(worlds, settings, trials, root, progress)
+
+    def bounds(rows: slice, names: Sequence[str]) -> Bounds:
+        return lower_bounds(
+            without[rows],
+            with_canary[rows],
+            names,
+            settings.mechanism,
+            settings.updates,
+            claim.delta,
+            1 - (1 - confidence) / 2,  # the two forms share the risk
+        )
+
+    return Audit(
+        worlds.name,
+        worlds.canary,
+        settings,
+        claim,
+        bounds(slice(0, len(WHITE)), WHITE),
+        bounds(slice(len(WHITE), None), BLACK),
+        trials,
+        confidence,
+        seed,
+    )
+
+
+def paper_claim(
+    total_epsilon: float,
+    total_delta: float,
+    rounds: int,
+    local_updates: int,
+    mechanism: str = "gaussian",
+    **others: Any,
+) -> tuple[Settings, Guarantee]:
+    """What the paper would run for a total budget, and what it would then claim (Section 4).
+
+    Its noise for one update, its sensitivities, and its composition theorem (Laplace: the sum).
+    Guarantee: none; see ``docs/privacy.md``.
+    """
+    total = positive("total_epsilon", total_epsilon)
+    updates = count("rounds", rounds) * count("local_updates", local_updates)
+    if mechanism == "laplace":
+        one, delta = total / updates, 0.0
+    else:
+        one, delta = total / paper(1.0, total_delta, updates).epsilon, total_delta
+    noise = per_update(mechanism, one, delta, "paper")
+    settings = Settings(rounds, local_updates, noise, delta, calibration="paper", **others)
+    return settings, Guarantee(total, delta)
+
+
+def plot(audits: Sequence[Audit]) -> Figure:
+    """Claimed ε and lower bounds, one group of bars per audit."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    first = audits[0]
+    for i, label in enumerate(first.names):
+        heights = [a.epsilons[i] for a in audits]
+        places = [k + 0.18 * (i - 1.5) for k in range(len(audits))]
+        axes.bar(places, heights, width=0.17, label=label)
+    for k, one in enumerate(audits):
+        axes.hlines(one.claim.epsilon, k - 0.42, k + 0.42, color="black", label="claim" * (k == 0))
+    axes.set_xticks(range(len(audits)), [f"{a.claim.epsilon:.3g}" for a in audits])
+    axes.set(xlabel="claimed epsilon", ylabel=f"lower bound at delta {first.claim.delta:g}")
+    axes.set_title(f"{first.name}: {first.trials} trials in each world")
+    axes.legend()
+    return figure
