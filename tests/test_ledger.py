@@ -23,8 +23,9 @@ from tacit.ledger import Ledger, Terms
 from tacit.mechanisms import Gaussian, Laplace, Noiseless
 
 
-def terms(mechanism=None, rounds=50, local_updates=2, slack=0.0, noise="secure"):
-    return Terms(mechanism or Gaussian(40.0), rounds, local_updates, slack, noise, "digest")
+def terms(mechanism=None, rounds=50, local_updates=2, slack=0.0, hides="one record"):
+    mechanism = mechanism or Gaussian(40.0)
+    return Terms(mechanism, rounds, local_updates, slack, "secure", hides, "digest")
 
 
 @pytest.fixture
@@ -121,6 +122,12 @@ def test_charges_outside_the_agreement_are_refused(ledger):
     with pytest.raises(Refused, match="other terms"):
         ledger.begin("r", terms(rounds=11))
     assert ledger.spent.epsilon == 0
+
+
+def test_runs_that_hide_different_things_do_not_share_a_ledger(ledger):
+    ledger.begin("r", terms())
+    with pytest.raises(Refused, match="cannot be added"):
+        ledger.begin("s", terms(hides="one bus"))
 
 
 def test_budget_can_change_and_what_is_spent_stays(ledger):

@@ -8,6 +8,7 @@ and every answer comes with an (epsilon, delta) statement that is true.
     privacy          Gaussian, Laplace, Noiseless; Settings.for_budget(total_epsilon, total_delta)
     run              solve(problem, settings) -> Result
                      solve_many(problem, [settings], [seed]) -> [Result], all at once
+    trust            Ledger, Agent: pay before you answer; noise="secure"
 
 Importing Tacit switches JAX to 64-bit floats (``jax_enable_x64``): projections and accounting
 need them. Arrays that are float32 stay float32.
@@ -17,16 +18,19 @@ import jax
 
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
+from tacit.agent import Agent, Broadcast, Reply  # noqa: E402
 from tacit.conic import Cone, ConeSet, Conic, Polyhedron  # noqa: E402
 from tacit.cvxpyset import from_cvxpy  # noqa: E402
 from tacit.errors import (  # noqa: E402
     CorruptFile,
     InvalidInput,
     InvalidSet,
+    LedgerFailure,
     Refused,
     SolverFailure,
     TacitError,
 )
+from tacit.ledger import Ledger  # noqa: E402
 from tacit.losses import (  # noqa: E402
     Hinge,
     Huber,
@@ -67,8 +71,10 @@ from tacit.solve import Progress, solve  # noqa: E402
 from tacit.sweep import solve_many  # noqa: E402
 
 __all__ = [
+    "Agent",
     "Ball",
     "Box",
+    "Broadcast",
     "Cone",
     "ConeSet",
     "Conic",
@@ -89,6 +95,8 @@ __all__ = [
     "L1Ball",
     "Laplace",
     "LeastSquares",
+    "Ledger",
+    "LedgerFailure",
     "LocalProblem",
     "LogisticRegression",
     "Mechanism",
@@ -103,6 +111,7 @@ __all__ = [
     "Progress",
     "Quantile",
     "Refused",
+    "Reply",
     "Residual",
     "Result",
     "Settings",

@@ -297,6 +297,7 @@ class Agent:
             settings.local_updates,
             secure.slack if secure else 0.0,
             self.noise_kind,
+            problem.objective.neighbours,
             hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
         )
         ledger.begin(self.run, terms)

@@ -59,6 +59,7 @@ class Terms:
     local_updates: int
     slack: float  # of one update, in total variation (secure noise)
     noise: str  # "secure" or "seeded"
+    neighbours: str  # what is hidden; totals make sense only if it is the same in all runs
     settings: str  # digest of all that is public in the run
 
     def to_json(self) -> str:
@@ -237,6 +238,7 @@ class Ledger:
                     "last": last,
                     "mechanism": terms.mechanism.to_dict(),
                     "noise": terms.noise,
+                    "neighbours": terms.neighbours,
                     "local_updates": terms.local_updates,
                     "rounds_agreed": terms.rounds,
                     "rounds_charged": rounds,
@@ -264,6 +266,13 @@ class Ledger:
                         "settings, data size and noise cannot change."
                     )
                 return
+            for other in self._terms.values():
+                if other.neighbours != terms.neighbours:
+                    raise Refused(
+                        f"This ledger counts what is spent on hiding {other.neighbours!r}; run "
+                        f"{run!r} hides {terms.neighbours!r}, which cannot be added to it. Nothing "
+                        "was charged; use another ledger."
+                    )
             self._check(run, terms, terms.rounds)
             self._add("run", run, event=terms.to_json())
 
@@ -303,6 +312,7 @@ class Ledger:
         if Path(path).exists():
             raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
         with self._reading():
+            Path(path).touch(mode=0o600)
             copy = sqlite3.connect(path)
             self._db.backup(copy)
             copy.close()

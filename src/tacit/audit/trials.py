@@ -27,7 +27,7 @@ import numpy as np
 from tacit import agent, algorithm
 from tacit.algorithm import Holders, Local, Round, Rule
 from tacit.audit.worlds import Worlds, moved
-from tacit.mechanisms import Noiseless
+from tacit.mechanisms import Mechanism, Noiseless
 from tacit.problem import LocalProblem
 from tacit.residual import Residual
 from tacit.settings import Settings
@@ -117,6 +117,7 @@ def observe(
     local: Local, guesses: tuple[Local, Local], stage: Stage, rule: Rule, opening: Opening = None
 ) -> Seen:
     """One run of ``local``; ``guesses`` are the two worlds without noise."""
+    assert isinstance(local.mechanism, Mechanism)
     host, norm = local.W is not None and not local.W.closed_form, local.mechanism.norm
 
     joined: Any = np.concatenate if host else jnp.concatenate

@@ -75,6 +75,7 @@ def _print(ledger: Ledger, as_json: bool) -> None:
             "ledger": str(ledger.path),
             "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
             "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+            "hides": runs[0]["neighbours"] if runs else None,
             "runs": runs,
             "head": ledger.head,
         }
@@ -91,6 +92,7 @@ def _print(ledger: Ledger, as_json: bool) -> None:
         ],
     )
     if runs:
+        print(f"for {runs[0]['neighbours']}")
         print_table(
             "runs, each by itself",
             ("run", "began", "mechanism", "noise", "rounds paid", "of", "answered", "epsilon"),
