@@ -53,6 +53,7 @@ def _budget(options: argparse.Namespace) -> int:
         ledger = Ledger(options.ledger)
         ledger.set_budget(*wanted)
     else:
+        Path(options.ledger).parent.mkdir(parents=True, exist_ok=True)
         ledger = Ledger.create(options.ledger, *wanted)
     _print(ledger, options.json)
     return 0
