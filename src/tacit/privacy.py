@@ -20,6 +20,7 @@ class PrivacyStatement:
     ``neighbours`` pairs each change that is hidden with the agents whose data it is about.
     ``uncertified`` says why nothing is promised, and is empty if the statement is certified.
     ``seeded``: whoever knows the seed can subtract the noise.
+    ``assumed``: sentences about what is taken for public, beyond sets and bounds.
     """
 
     epsilon: float
@@ -29,6 +30,7 @@ class PrivacyStatement:
     neighbours: tuple[tuple[str, tuple[str, ...]], ...]
     seeded: bool
     uncertified: str = ""
+    assumed: str = ""
 
     @property
     def certified(self) -> bool:
@@ -57,6 +59,8 @@ class PrivacyStatement:
             "messages, the server and the other agents included. The solutions are covered; the "
             "objective and noise columns of the trace are not, and must not be published."
         )
+        if self.assumed:
+            text += f" {self.assumed}"
         if self.seeded:
             text += (
                 " The noise came from a seed: the statement holds only while the seed is secret "
@@ -74,6 +78,7 @@ class PrivacyStatement:
             "updates": self.updates,
             "neighbours": [{"change": c, "agents": list(names)} for c, names in self.neighbours],
             "seeded": self.seeded,
+            "assumed": self.assumed,
             "statement": self.words,
         }
 
@@ -88,6 +93,7 @@ class PrivacyStatement:
                 tuple((n["change"], tuple(n["agents"])) for n in data["neighbours"]),
                 data["seeded"],
                 data["uncertified"],
+                data.get("assumed", ""),
             )
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None

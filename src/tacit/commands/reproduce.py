@@ -30,7 +30,9 @@ def add_reproduce(add: Add) -> None:
     reproduce.add_argument("--out", help="folder (default: reproduce-FIGURE)")
     reproduce.add_argument("--seeds", type=int, help="runs of every curve (default: 10 or 5)")
     reproduce.add_argument("--rounds", type=int, help="default: the paper's")
-    reproduce.add_argument("--data", help="folder with the data (mnist, femnist, hyper, hyper-femnist)")
+    reproduce.add_argument(
+        "--data", help="folder with the data (mnist, femnist, hyper, hyper-femnist)"
+    )
     reproduce.add_argument(
         "--device", choices=("cpu", "gpu"), help="default: a GPU if there is one"
     )
