@@ -237,27 +237,22 @@ def test_unconstrained_models_reach_the_optimum():
     """Coefficients that a narrow default box would cut off: near scikit-learn's objective."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (3000, 20))
-    y = (X @ rng.normal(size=20) + 0.3 * rng.normal(size=3000) > 0).astype(int)
-    ours = PrivateLogisticRegression(None, feature_norm=4.5, rounds=600).fit(X, y)
+    y = (X @ rng.normal(size=20) + 0.4 * rng.logistic(size=3000) > 0).astype(int)
+    ours = PrivateLogisticRegression(None, feature_norm=4.5).fit(X, y)
     theirs = LogisticRegression(C=1e6, max_iter=1000).fit(X, y)
     loss, best = (
         np.mean(np.logaddexp(0, np.where(y, -1, 1) * m.decision_function(X)))
         for m in (ours, theirs)
     )
-    assert np.abs(ours.coef_).max() > 8 / 4.5 and loss < best + 0.05
+    assert np.abs(ours.coef_).max() > 8 / 4.5 and loss < best + 0.04
 
 
 def test_rows_of_any_size_keep_their_direction(rng):
     X = rng.normal(size=(5, 3))
-    for scale in (1e300, 1e-300):
-        rows = scaled_down(X * scale, 2.0)
-        np.testing.assert_allclose(
-            rows / np.linalg.norm(rows / scale.__class__(1), axis=1, keepdims=True)
-            if scale > 1
-            else rows / scale,
-            X / np.linalg.norm(X, axis=1, keepdims=True) if scale > 1 else X,
-        )
-    np.testing.assert_allclose(np.linalg.norm(scaled_down(X * 1e300, 2.0), axis=1), 2.0)
+    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
+    for scale in (10.0, 1e150, 1e300):
+        np.testing.assert_allclose(scaled_down(X * scale, 2.0), 2 * directions)
+    np.testing.assert_array_equal(scaled_down(X * 1e-300, 2.0), X * 1e-300)
 
 
 def test_noise_in_single_precision_is_never_below_what_is_certified():
@@ -269,7 +264,7 @@ def test_noise_in_single_precision_is_never_below_what_is_certified():
         agent = tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, size=2))
         side = local_side(agent, settings, None, np.dtype(np.float32))
         exact = f.sensitivity(2, agent.feasible_set)
-        assert exact <= float(side.sensitivity) < exact * (1 + 1e-6)
+        assert exact <= float(side.Δ) < exact * (1 + 1e-6)
 
 
 RANGES = {"age": (20, 80), "*": (0.0, 10.0)}
@@ -490,7 +485,10 @@ def test_command_on_a_table(tmp_path, rng, refused):
         (f"{base} {ranges} --rounds 0 --out r", "rounds >= 1"),
         (f"{base} {ranges} --classes no,never --out r", "got 'yes'"),
         (f"{base} {ranges} --alpha 2 --out r", "--split dirichlet only"),
-        ("learn t.csv --target fee --total-epsilon 1 --drop churn --drop hospital", "fractions"),
+        (
+            "learn t.csv --target fee --total-epsilon 1 --drop churn --drop hospital --out r",
+            "fractions",
+        ),
         ("learn few.csv --target y --agents 1 --range *=0:1 --total-epsilon 1", "1 class: '1'"),
         ("learn few.csv --target y --range *=0:1 --total-epsilon 1", "1 to 2 agents, got 10"),
         ("learn one.csv --target y --agent-column a --range *=0:1 --total-epsilon 1", "0 sample"),

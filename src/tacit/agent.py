@@ -90,7 +90,7 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     """What this agent brings to every round, computing in ``dtype``."""
     exact = certified_sensitivity(problem, settings)
     Δ = dtype.type(exact)
-    if exact > Δ:  # never less noise than was certified
+    if float(Δ) < exact:  # never less noise than was certified
         Δ = np.nextafter(Δ, dtype.type(math.inf))
     coupled = problem.coupled.astype(dtype)
     return Local(problem.objective, problem.feasible_set, coupled, Δ, settings.mechanism, key)

@@ -138,7 +138,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     def decision_function(self, X: Any) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        scores: Array = self._rows(X) @ self._weights().astype(X.dtype)
+        scores: Array = self._rows(X) @ self._weights()
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Array:
