@@ -144,7 +144,7 @@ def test_tables(tmp_path, rng):
     with pytest.raises(InvalidInput, match="numbers in column 'hospital'"):
         load_table(tmp_path / "t.csv", "churn")
     (tmp_path / "gap.csv").write_text("a,y\n1,0\n,1\n")
-    with pytest.raises(InvalidInput, match="missing values .*, found one in row 2, 'a'"):
+    with pytest.raises(InvalidInput, match=r"missing values .*, found one in row 2, 'a'"):
         load_table(tmp_path / "gap.csv", "y")
     assert load_table(tmp_path / "t.csv", "churn", drop=["hospital"]).columns == ("age", "fee")
     (tmp_path / "whole.csv").write_text("a,y\n1,0.0\n2,1.0\n")

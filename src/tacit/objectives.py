@@ -178,7 +178,7 @@ class Records(Objective):
             normaliser=positive("normaliser", self.normaliser),
             neighbours=RELATIONS[choice("neighbours", self.neighbours, tuple(RELATIONS))],
             record_bound=optional_positive("record_bound", self.record_bound),
-            present=jnp.ones(records, bool),
+            present=jnp.asarray(np.ones(records, bool)),
         )
         if self.most_records < records:
             raise InvalidInput(
