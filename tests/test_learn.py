@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import cvxpy as cp
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -336,6 +337,17 @@ def test_models_that_cannot_be_saved_or_read(tmp_path, rng):
             load_model(tmp_path)
 
 
+def test_a_second_fit_compiles_nothing(rng, caplog):
+    X, y = rng.normal(size=(41, 2)), np.arange(41) % 2
+    seen = []
+    for seed in range(2):
+        model = PrivateLogisticRegression(1.0, rounds=3, random_state=seed)
+        with jax.log_compiles():
+            model.fit(X, y, agents=np.arange(41) % 3)
+        seen.append(caplog.text.count("Compiling"))
+    assert 0 < seen[0] == seen[1]
+
+
 def test_all_names_are_listed():
     assert set(tacit.learn.__all__) <= set(dir(tacit.learn))
     assert all(hasattr(tacit.learn, name) for name in tacit.learn.__all__)
@@ -441,6 +453,8 @@ def test_command_on_digits(tmp_path):
     test = load_digits("test")
     guesses = load_model(tmp_path / "digits-model").predict(test.features)
     assert np.mean(guesses != test.labels.astype(str)) == pytest.approx(document["test_error"])
+    open_run = run("learn digits --no-noise --rounds 2 --out open", folder=tmp_path).stdout
+    assert "Not private" in open_run and "delta" not in open_run
     again = run("learn digits --total-epsilon 1", folder=tmp_path, check=False)
     assert again.returncode == 2 and "budget is spent" in again.stderr
 

@@ -175,15 +175,17 @@ def _learn(options: argparse.Namespace) -> int:
         "classes": model.classes_.tolist(),
         "folder": str(folder),
     }
-    if options.json:
-        print(json.dumps(document))
-        return 0
     spent = [("noise", "none")]
-    if document["epsilon"] is not None:
+    if document["epsilon"] is None:
+        document["delta"] = None
+    else:
         spent = [
             ("total epsilon", rounded_up(document["epsilon"], 4)),
             ("total delta", f"{document['delta']:g}"),
         ]
+    if options.json:
+        print(json.dumps(document))
+        return 0
     print_table(
         f"{len(result.names)} agents, {len(train)} records, {len(model.classes_)} classes",
         ("", ""),
