@@ -7,23 +7,31 @@ import sys
 from pathlib import Path
 
 import cvxpy as cp
+import jax
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, make_blobs
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import tacit
-from tacit.errors import InvalidInput
+from tacit.agent import local_side
+from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn import (
     Ball,
     Box,
     Budget,
     Convex,
     PrivateLogisticRegression,
+    PublicRange,
     Sign,
     load_digits,
+    load_model,
     plan,
+    save_model,
     split,
 )
 from tacit.learn.estimator import SHARE, scaled_down
@@ -35,9 +43,11 @@ GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}
 
 CHECKS = [  # all but one, which needs a setting of SciPy's
     (estimator, check)
-    for estimator, check in estimator_checks_generator(
-        PrivateLogisticRegression(**GENEROUS, rounds=60)
+    for kind in (
+        PrivateLogisticRegression(**GENEROUS, rounds=60),
+        PublicRange({"*": (-10, 10)}),
     )
+    for estimator, check in estimator_checks_generator(kind)
     if "array_api" not in str(check)
 ]
 
@@ -141,18 +151,21 @@ def test_classes_are_public(rng):
     rare = y.copy()
     rare[0] = 7
     assert given.fit(X, rare).coef_.shape == given.fit(X, y).coef_.shape == (3, 3)
-    assert given.classes_.tolist() == [0, 1, 7] and "labels that occur" not in given.privacy_.words
+    assert given.classes_.tolist() == [0, 1, 7] and "list of classes" in given.privacy_.words
     taken = PrivateLogisticRegression(1.0, rounds=2, random_state=0).fit(X, y)
-    assert "the labels that occur too" in taken.privacy_.words  # fixed, says the statement
-    with pytest.raises(InvalidInput, match="got"):
-        PrivateLogisticRegression(1.0, classes=[0, 2]).fit(X, y)
+    assert "public: the numbers of records, the labels that occur" in taken.privacy_.words
+    for wrong, words in (([0, 2], r"labels of \[0, 2\], got 1\."), ([0, None], "of one type")):
+        with pytest.raises(InvalidInput, match=words):
+            PrivateLogisticRegression(1.0, classes=wrong).fit(X, y)
+    with pytest.raises(InvalidInput, match="1 class: 'a'"):
+        PrivateLogisticRegression(1.0).fit(X, ["a"] * 60)
 
 
 def test_sizes_are_fixed_in_the_statement_and_one_record_moves_the_sum_by_no_more(rng):
     """Zero-out neighbours: the same normaliser, one record's features at zero."""
     X, y = rng.normal(size=(50, 4)), rng.integers(0, 3, 50)
     model = PrivateLogisticRegression(1.0, rounds=2, random_state=0).fit(X, y)
-    assert "with all sizes fixed" in model.privacy_.words
+    assert "(numbers of records stay)" in model.privacy_.words
     rows, owner = model._rows(X), np.zeros(50, int)
     problem = model._problem(X, y, np.array(["a"]), owner)
     f, W = problem.agents[0].objective, problem.agents[0].feasible_set
@@ -182,6 +195,15 @@ def test_bad_input(rng):
         ({"total_delta": 2.0}, "delta"),
         ({"feature_norm": 0.0}, "feature_norm > 0"),
         ({"rounds": -3}, "rounds"),
+        ({"rounds": 0}, "rounds >= 1"),
+        ({"local_updates": 0}, "local_updates >= 1"),
+        ({"rounds": 0, "total_epsilon": None}, "rounds >= 1"),
+        ({"local_updates": 0, "total_epsilon": None}, "local_updates >= 1"),
+        ({"constraint": "box"}, "such as Box"),
+        ({"constraint": Box}, "such as Box"),
+        ({"constraint": Sign({"age": 1}, 1.0)}, "got 1 of 'age'"),
+        ({"constraint": Sign([1, 1], 1.0)}, "signs by feature"),
+        ({"random_state": "now"}, "random_state"),
         ({"neighbours": "all"}, "neighbours"),
         ({"constraint": Box(-1.0)}, "bound > 0"),
     ):
@@ -189,6 +211,149 @@ def test_bad_input(rng):
             PrivateLogisticRegression(**wrong).fit(X, y)
     with pytest.raises(InvalidInput, match="one agent per record, 20 in all"):
         PrivateLogisticRegression().fit(X, y, agents=[0, 1])
+    for nobody in (None, np.nan, "", pd.NA):
+        agents = np.array(["east"] * 20, object)
+        agents[3] = nobody
+        with pytest.raises(InvalidInput, match="none in row 4"):
+            PrivateLogisticRegression().fit(X, y, agents=agents)
+
+
+def test_the_statement_reads_well_and_names_its_assumptions(rng):
+    X, y = rng.normal(size=(50, 2)), np.arange(50) % 2
+    fits = {"rounds": 2, "random_state": np.random.RandomState(0)}  # as scikit-learn allows
+    model = PrivateLogisticRegression(1.0, 0.01, classes=[0, 1], **fits).fit(X, y)
+    words = model.privacy_.words
+    assert words.startswith(
+        "For taking one record out of the sums or putting it back (numbers of records stay) in one "
+        "agent's data, all messages of the run together"
+    )
+    assert "(a scaler fitted on private data is not covered)" in words
+    assert "1/50 or more" not in words
+    large = PrivateLogisticRegression(1.0, 0.02, classes=[0, 1], **fits).fit(X, y)
+    assert "1/50 or more would allow publishing a whole record" in large.privacy_.words
+    assert large.result_.seed != model.result_.seed
+    again = tacit.privacy.PrivacyStatement.from_dict(large.privacy_.to_dict())
+    assert again == large.privacy_
+
+
+def test_unconstrained_models_reach_the_optimum():
+    """Coefficients that a narrow default box would cut off: near scikit-learn's objective."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 20))
+    y = (X @ rng.normal(size=20) + 0.4 * rng.logistic(size=3000) > 0).astype(int)
+    ours = PrivateLogisticRegression(None, feature_norm=4.5).fit(X, y)
+    theirs = LogisticRegression(C=1e6, max_iter=1000).fit(X, y)
+    loss, best = (
+        np.mean(np.logaddexp(0, np.where(y, -1, 1) * m.decision_function(X)))
+        for m in (ours, theirs)
+    )
+    assert np.abs(ours.coef_).max() > 8 / 4.5 and loss < best + 0.04
+
+
+def test_rows_of_any_size_keep_their_direction(rng):
+    X = rng.normal(size=(5, 3))
+    directions = X / np.linalg.norm(X, axis=1, keepdims=True)
+    for scale in (10.0, 1e150, 1e300):
+        np.testing.assert_allclose(scaled_down(X * scale, 2.0), 2 * directions)
+    np.testing.assert_array_equal(scaled_down(X * 1e-300, 2.0), X * 1e-300)
+
+
+def test_noise_in_single_precision_is_never_below_what_is_certified():
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=2)
+    for normaliser in range(3, 40):
+        f = tacit.LogisticRegression(
+            np.ones((2, 2), np.float32), [0, 1], feature_norm=1.0, normaliser=normaliser
+        )
+        agent = tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, size=2))
+        side = local_side(agent, settings, None, np.dtype(np.float32))
+        exact = f.sensitivity(2, agent.feasible_set)
+        assert exact <= float(side.Δ) < exact * (1 + 1e-6)
+
+
+RANGES = {"age": (20, 80), "*": (0.0, 10.0)}
+
+
+def clinic(rng, records=300):
+    table = pd.DataFrame({"age": rng.uniform(10, 90, records), "fee": rng.uniform(0, 10, records)})
+    return table, np.where(table["age"] / 60 + table["fee"] / 10 > 1.3, "yes", "no")
+
+
+def test_public_ranges(rng):
+    table, _ = clinic(rng)
+    mapped = PublicRange(RANGES).fit_transform(table)
+    by_hand = [np.clip((table["age"] - 50) / 30, -1, 1), table["fee"] / 5 - 1]
+    np.testing.assert_allclose(mapped, np.transpose(by_hand), atol=1e-12)
+    other = PublicRange(RANGES).fit(table[:2])  # nothing is read off the data
+    np.testing.assert_array_equal(other.transform(table), mapped)
+    same = PublicRange({0: (20, 80), 1: (0, 10)}).fit_transform(table.to_numpy(np.float32))
+    assert same.dtype == np.float32
+    np.testing.assert_allclose(same, mapped, atol=1e-6)
+    assert np.abs(PublicRange({"*": (-1, 1)}).fit_transform([[1e308, -0.25]])).tolist() == [
+        [1, 0.25]
+    ]
+    for wrong, words in (
+        ({"age": (20, 80)}, "none of 'fee' .1 of 2 have none"),
+        ({"size": (0, 1), "*": (0, 1)}, "columns age, fee, got one of 'size'"),
+        ({"*": (1, 1)}, r"low < high of '\*'"),
+        ({"*": (0, np.inf)}, "low < high"),
+        ([(0, 1)], "by column"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            PublicRange(wrong).fit(table)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("with_ranges", [True, False])
+def test_a_saved_model_predicts_the_same(tmp_path, rng, classes, with_ranges):
+    table, y = clinic(rng)
+    if classes == 3:
+        y = np.arange(300) % 3
+    model = PrivateLogisticRegression(4.0, rounds=5, random_state=0, feature_norm=1.5)
+    if with_ranges:
+        model = make_pipeline(PublicRange(RANGES), model)
+    save_model(model.fit(table, y), tmp_path)
+    again = load_model(tmp_path)
+    assert (again.predict(table) == model.predict(table)).all()
+    np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
+    last, ours = (m[-1] if with_ranges else m for m in (again, model))
+    assert last.privacy_ == ours.privacy_ and (last.classes_ == ours.classes_).all()
+    written = json.loads((tmp_path / "model.json").read_text())
+    assert written["scores"][-1]["coefficients"]["fee"] == ours.coef_[-1, 1]
+    assert "objective" not in json.dumps({**written, "privacy": None})
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(table[["fee", "age"]])
+
+
+def test_models_that_cannot_be_saved_or_read(tmp_path, rng):
+    X, y = rng.normal(size=(20, 2)), np.arange(20) % 2
+    with pytest.raises(InvalidInput, match="Nothing was saved"):
+        save_model(make_pipeline(StandardScaler(), PrivateLogisticRegression()), tmp_path)
+    with pytest.raises(CorruptFile, match="model that tacit saved"):
+        load_model(tmp_path)
+    save_model(PrivateLogisticRegression(None, rounds=2).fit(X, y), tmp_path)
+    assert load_model(tmp_path).privacy_.epsilon == np.inf
+    text = (tmp_path / "model.json").read_text()
+    for old, new in (('"format": 1', '"format": 2'), ('"x1"', '"x7"'), ('"scores"', '"s"')):
+        (tmp_path / "model.json").write_text(text.replace(old, new, 1))
+        with pytest.raises(CorruptFile, match="model that tacit saved"):
+            load_model(tmp_path)
+
+
+def test_a_second_fit_compiles_nothing(rng, caplog):
+    X, y = rng.normal(size=(41, 2)), np.arange(41) % 2
+    seen = []
+    for seed in range(2):
+        model = PrivateLogisticRegression(1.0, rounds=3, random_state=seed)
+        with jax.log_compiles():
+            model.fit(X, y, agents=np.arange(41) % 3)
+        seen.append(caplog.text.count("Compiling"))
+    assert 0 < seen[0] == seen[1]
+
+
+def test_all_names_are_listed():
+    assert set(tacit.learn.__all__) <= set(dir(tacit.learn))
+    assert all(hasattr(tacit.learn, name) for name in tacit.learn.__all__)
+    assert not hasattr(tacit.learn, "LogisticRegression")
 
 
 def problem_of(records, agents, classes=10, features=20, B=1.0):
@@ -286,6 +451,12 @@ def test_command_on_digits(tmp_path):
     wanted = "test_error train_objective epsilon delta rounds local_updates seed"
     assert set(wanted.split()) <= set(document)
     assert document["test_error"] < 0.3 and document["epsilon"] <= 4 and document["seed"] == 1
+    assert document["classes"] == list("0123456789")
+    test = load_digits("test")
+    guesses = load_model(tmp_path / "digits-model").predict(test.features)
+    assert np.mean(guesses != test.labels.astype(str)) == pytest.approx(document["test_error"])
+    open_run = run("learn digits --no-noise --rounds 2 --out open", folder=tmp_path).stdout
+    assert "Not private" in open_run and "delta" not in open_run
     again = run("learn digits --total-epsilon 1", folder=tmp_path, check=False)
     assert again.returncode == 2 and "budget is spent" in again.stderr
 
@@ -297,19 +468,53 @@ def test_command_on_a_table(tmp_path, rng, refused):
         churn = "yes" if age / 60 + fee / 10 > 1.3 else "no"
         rows.append(f"{age:.1f},{fee:.2f},{churn},{rng.choice(['east', 'west', 'south'])}")
     (tmp_path / "t.csv").write_text("\n".join(rows))
+    (tmp_path / "few.csv").write_text("x,y\n0.1,1\n0.2,1\n0.3,1\n")
+    (tmp_path / "one.csv").write_text("x,y,a\n0.1,1,east\n")
     ranges = "--range age=20:80 --range fee=0:10"
     base = "learn t.csv --target churn --agent-column hospital --total-epsilon 4 --seed 2"
-    done = run(f"{base} {ranges} --feature-norm 1.5", folder=tmp_path)
-    assert "3 agents, 480 records, 2 classes" in done.stdout and "t-model" in done.stdout
+    done = run(f"{base} {ranges} --feature-norm 1.5 --classes no,yes,maybe", folder=tmp_path)
+    assert "3 agents, 480 records, 3 classes" in done.stdout and "t-model" in done.stdout
+    assert "objective (not covered: keep secret)" in done.stdout
+    found = json.loads(run("predict t-model t.csv --json", folder=tmp_path).stdout)
+    table = pd.read_csv(tmp_path / "t.csv")
+    model = load_model(tmp_path / "t-model")
+    assert found["predictions"] == model.predict(table[["age", "fee"]]).tolist()
+    assert found["classes"] == ["maybe", "no", "yes"] and len(found["probabilities"]) == 600
+    assert np.mean(np.array(found["predictions"]) == table["churn"]) > 0.75
+    run("predict t-model t.csv --out p.csv", folder=tmp_path)
+    written = pd.read_csv(tmp_path / "p.csv")
+    assert written["prediction"].tolist() == found["predictions"]
+    assert list(written)[1:] == [f"probability of {c}" for c in found["classes"]]
     assert float(done.stdout.split("120 records; not covered)")[1].split("│")[1].split("%")[0]) < 25
     for wrong, words in (
         ("learn t.csv --total-epsilon 1 --out r", "--target"),
         ("learn absent.csv --total-epsilon 1", "got 'absent.csv'"),
         ("learn t.csv --target churn", "one of --total-epsilon"),
         ("learn mnist --total-epsilon 1", "--data"),
-        (f"{base} --range age=80:20 --out r", "LOW < HIGH"),
-        (f"{base} --range size=1:2 --out r", "got 'size=1:2'"),
+        (f"{base} --out r", "none of 'age' (2 of 2 have none)"),
+        (f"{base} --range age=20 --range fee=0:1 --out r", "COLUMN=LOW:HIGH, got 'age=20'"),
+        (f"{base} --range age=80:20 --range fee=0:1 --out r", "low < high of 'age'"),
+        (f"{base} {ranges} --range size=1:2 --out r", "got one of 'size'"),
+        (f"{base} {ranges} --drop size --out r", "a column 'size'"),
+        (f"{base} {ranges} --agents 4 --out r", "--agent-column without --agents"),
+        (f"{base} {ranges} --split iid --out r", "--agent-column without --agents"),
+        (f"{base} {ranges} --rounds 0 --out r", "rounds >= 1"),
+        (f"{base} {ranges} --classes no,never --out r", "got 'yes'"),
+        (f"{base} {ranges} --alpha 2 --out r", "--split dirichlet only"),
+        (
+            "learn t.csv --target fee --total-epsilon 1 --drop churn --drop hospital --out r",
+            "fractions",
+        ),
+        ("learn few.csv --target y --agents 1 --range *=0:1 --total-epsilon 1", "1 class: '1'"),
+        ("learn few.csv --target y --range *=0:1 --total-epsilon 1", "1 to 2 agents, got 10"),
+        ("learn one.csv --target y --agent-column a --range *=0:1 --total-epsilon 1", "0 sample"),
+        ("learn digits --total-epsilon 1 --agents 0", "agents >= 1"),
+        ("learn digits --total-epsilon 1 --target churn", "for a table only"),
+        ("learn digits --total-epsilon 1 --test-share 0.5", "for a table only"),
+        ("learn digits --total-epsilon 1 --split group --agents 3", "one per group"),
         ("learn digits --total-epsilon 1 --split group", "agent-column"),
+        ("predict absent t.csv", "model that tacit saved"),
+        ("predict t-model few.csv", "got no 'age' (2 of 2"),
         ("learn digits --total-epsilon 1 --device gpu", "a gpu that JAX can use"),
         ("reproduce mnist", "--data"),
         ("reproduce mnist --case case14", "no --case"),

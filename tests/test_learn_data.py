@@ -144,8 +144,23 @@ def test_tables(tmp_path, rng):
     with pytest.raises(InvalidInput, match="numbers in column 'hospital'"):
         load_table(tmp_path / "t.csv", "churn")
     (tmp_path / "gap.csv").write_text("a,y\n1,0\n,1\n")
-    with pytest.raises(InvalidInput, match="found one in row 2"):
+    with pytest.raises(InvalidInput, match=r"missing values .*, found one in row 2, 'a'"):
         load_table(tmp_path / "gap.csv", "y")
+    assert load_table(tmp_path / "t.csv", "churn", drop=["hospital"]).columns == ("age", "fee")
+    (tmp_path / "whole.csv").write_text("a,y\n1,0.0\n2,1.0\n")
+    assert load_table(tmp_path / "whole.csv", "y").names == ("0", "1")
+    for text, more, words in (
+        ("a,y\n", {}, "no records"),
+        ("a,y\n1,0\ninf,1\n", {}, "infinite values .* row 2"),
+        ("a,y\n1,0\n2,\n", {}, "missing values .* row 2, 'y'"),
+        ("a,y,h\n1,0,east\n2,1,\n", {"agent_column": "h"}, "missing values .* row 2, 'h'"),
+        ("a,y\n1,0.5\n2,1\n", {}, "fractions such as 0.5"),
+        ("a,y\n1,0\n2,1\n", {"drop": ["b"]}, "a column 'b'"),
+        ("a,y\n1,0\n2,1\n", {"drop": ["y"]}, "one use of the column 'y'"),
+    ):
+        (tmp_path / "bad.csv").write_text(text)
+        with pytest.raises(InvalidInput, match=words):
+            load_table(tmp_path / "bad.csv", "y", **more)
     with pytest.raises(CorruptFile, match="CSV or Parquet"):
         load_table(tmp_path / "absent.csv", "y")
 

@@ -108,7 +108,10 @@ def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
 
 def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any) -> Local:
     """What this agent brings to every round, computing in ``dtype``."""
-    Δ = dtype.type(certified_sensitivity(problem, settings))
+    exact = certified_sensitivity(problem, settings)
+    Δ = dtype.type(exact)
+    if float(Δ) < exact:  # never less noise than was certified
+        Δ = np.nextafter(Δ, dtype.type(math.inf))
     coupled = problem.coupled.astype(dtype)
     return Local(problem.objective, problem.feasible_set, coupled, Δ, settings.mechanism, key)
 

@@ -89,7 +89,10 @@ def print_result(
         f"{len(result.names)} agents, {last['round']} rounds",
         ("", ""),
         [
-            ("objective at the agents' points (private)", f"{last['objective']:.6g}"),
+            (
+                "objective at the agents' points (not covered: keep secret)",
+                f"{last['objective']:.6g}",
+            ),
             ("consensus residual", f"{last['residual']:.3g}"),
             ("largest violation", f"{last['violation']:.3g}"),
             *spent,

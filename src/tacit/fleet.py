@@ -80,10 +80,7 @@ class Fleet:
             _stack([(i, problem.agents[i]) for i in group], settings, root, run, self.dtype)
             for group in self.members
         )
-        self._first = tuple(
-            _each(lambda b: b.local.W.project(jnp.zeros_like(b.local.coupled)), b)
-            for b in self.buckets
-        )
+        self._first = _first_points(self.buckets)
         if lanes:
             self.buckets = tuple(
                 _laned(bucket, group, lanes, run)
@@ -114,8 +111,8 @@ class Fleet:
         if not self.lanes:
             ρ, η = ρ[0], η[0]
         rounds = (
-            jnp.arange(first, last + 1),
-            *(jnp.asarray(x, self.dtype) for x in (ρ, η, weights)),
+            jnp.asarray(np.arange(first, last + 1)),
+            *(jnp.asarray(np.asarray(x, self.dtype)) for x in (ρ, η, weights)),
         )
         advance = _compiled(bool(self.lanes), jax.default_backend())
         state, w, residual, noise = advance(
@@ -200,10 +197,26 @@ def _stack(
         return Bucket(sides[0], jnp.asarray(agents[0][1].coupling))
     longest = max(side.f.sample_count for side in sides)
     sides = [side._replace(f=side.f.pad(longest)) for side in sides]
-    # compiled, so that stacking makes one copy of the data and no temporary ones
-    stack = jax.jit(lambda *leaves: jnp.stack(leaves))
     couplings = jnp.asarray(np.stack([np.asarray(p.coupling) for _, p in agents]))
-    return Bucket(jax.tree.map(stack, *sides), couplings)
+    return Bucket(_stacked(*sides), couplings)
+
+
+@jax.jit
+def _first_points(buckets: tuple[Bucket, ...]) -> tuple[Array, ...]:
+    """z^1 of every agent, the feasible point nearest to the origin."""
+
+    def point(b: Bucket) -> Array:
+        assert b.local.W is not None
+        return b.local.W.project(jnp.zeros_like(b.local.coupled))
+
+    return tuple(_each(point, b) for b in buckets)
+
+
+@jax.jit
+def _stacked(*sides: Local) -> Local:
+    """Compiled, so that stacking makes one copy of the data and no temporary ones."""
+    stacked: Local = jax.tree.map(lambda *leaves: jnp.stack(leaves), *sides)
+    return stacked
 
 
 def _laned(

@@ -34,7 +34,7 @@ Array = Any  # NumPy or JAX arrays come in, JAX arrays go out
 BLOCK = 2000  # records of a block: about 6 MB for 784 float32 features
 RELATIONS = {
     "add-remove": "adding or removing one record",
-    "zero-out": "taking one record out of the sums or putting it back, with all sizes fixed",
+    "zero-out": "taking one record out of the sums or putting it back (numbers of records stay)",
     "replace": "replacing one record",
 }
 
@@ -178,7 +178,7 @@ class Records(Objective):
             normaliser=positive("normaliser", self.normaliser),
             neighbours=RELATIONS[choice("neighbours", self.neighbours, tuple(RELATIONS))],
             record_bound=optional_positive("record_bound", self.record_bound),
-            present=jnp.ones(records, bool),
+            present=jnp.asarray(np.ones(records, bool)),
         )
         if self.most_records < records:
             raise InvalidInput(

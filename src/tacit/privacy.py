@@ -21,6 +21,7 @@ class PrivacyStatement:
     ``neighbours`` pairs each change that is hidden with the agents whose data it is about.
     ``uncertified`` says why nothing is promised, and is empty if the statement is certified.
     ``seeded``: whoever knows the seed can subtract the noise.
+    ``assumed``: sentences about what is taken for public, beyond sets and bounds.
     """
 
     epsilon: float
@@ -31,6 +32,7 @@ class PrivacyStatement:
     seeded: bool
     uncertified: str = ""
     secure: bool = False  # exact discrete noise from the operating system (``secure.py``)
+    assumed: str = ""
 
     @property
     def certified(self) -> bool:
@@ -59,6 +61,8 @@ class PrivacyStatement:
             "messages, the server and the other agents included. The solutions are covered; the "
             "objective and noise columns of the trace are not, and must not be published."
         )
+        if self.assumed:
+            text += f" {self.assumed}"
         if self.seeded:
             text += (
                 " The noise came from a seed: the statement holds only while the seed is secret "
@@ -79,6 +83,7 @@ class PrivacyStatement:
             "neighbours": [{"change": c, "agents": list(names)} for c, names in self.neighbours],
             "seeded": self.seeded,
             "secure": self.secure,
+            "assumed": self.assumed,
             "statement": self.words,
         }
 
@@ -94,6 +99,7 @@ class PrivacyStatement:
                 data["seeded"],
                 data["uncertified"],
                 data.get("secure", False),
+                data.get("assumed", ""),
             )
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None

@@ -162,9 +162,9 @@ class Result:
         figure = Figure(figsize=(10, 6.5), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True)
         titles = {
-            "objective": "objective  Σ f_p(z_p)  (private)",
+            "objective": "objective  Σ f_p(z_p)  (not covered)",
             "residual": "consensus residual  ‖Aw − z‖",
-            "noise": "noise magnitude  Σ|ξ| of a round  (private)",
+            "noise": "noise magnitude  Σ|ξ| of a round  (not covered)",
             "violation": "largest constraint violation",
         }
         rounds = self.trace["round"]

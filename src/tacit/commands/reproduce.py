@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tacit.commands.learn import on_device
+from tacit.commands.learndata import on_device
 from tacit.console import print_table, progress_bar
 from tacit.errors import InvalidInput
 

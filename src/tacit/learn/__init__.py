@@ -1,5 +1,6 @@
 """Federated, constrained, private classification (Section 6.2)."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tacit.learn.constraints import Ball, Box, Budget, Convex, Sign
@@ -8,7 +9,15 @@ from tacit.learn.plan import plan
 
 if TYPE_CHECKING:
     from tacit.learn.estimator import PrivateLogisticRegression
+    from tacit.learn.model import load_model, save_model
+    from tacit.learn.ranges import PublicRange
 
+LAZY = {  # these need scikit-learn; the rest does not
+    "PrivateLogisticRegression": "estimator",
+    "PublicRange": "ranges",
+    "load_model": "model",
+    "save_model": "model",
+}
 __all__ = [
     "Ball",
     "Box",
@@ -16,20 +25,24 @@ __all__ = [
     "Convex",
     "Dataset",
     "PrivateLogisticRegression",
+    "PublicRange",
     "Sign",
     "load_digits",
     "load_leaf",
     "load_mnist",
+    "load_model",
     "load_table",
     "plan",
+    "save_model",
     "split",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The estimator needs scikit-learn; the rest does not."""
-    if name != "PrivateLogisticRegression":
-        raise AttributeError(name)
-    from tacit.learn.estimator import PrivateLogisticRegression
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"tacit.learn.{LAZY[name]}"), name)
 
-    return PrivateLogisticRegression
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY})

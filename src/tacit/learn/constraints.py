@@ -63,12 +63,15 @@ class Sign:
         bound = positive("bound", self.bound)
         if outputs != 1:
             raise InvalidInput("Expected two classes for sign constraints, got more.")
+        if not isinstance(self.signs, Mapping):
+            raise InvalidInput(f"Expected signs by feature, such as {{0: 1}}, got {self.signs!r}.")
         lower, upper = np.full(features, -bound), np.full(features, bound)
         for feature, sign in self.signs.items():
-            if not 0 <= feature < features or sign not in (-1, 1):
+            number = isinstance(feature, int | np.integer)
+            if not number or not 0 <= feature < features or sign not in (-1, 1):
                 raise InvalidInput(
-                    f"Expected signs +1 or -1 of features 0 to {features - 1}, got {sign} of "
-                    f"{feature}."
+                    f"Expected signs +1 or -1 of features 0 to {features - 1}, got {sign!r} of "
+                    f"{feature!r}."
                 )
             (lower if sign > 0 else upper)[feature] = 0.0
         return _with_intercept(sets.Box(lower, upper), outputs, intercept)
@@ -76,7 +79,12 @@ class Sign:
 
 @dataclass(frozen=True)
 class Convex:
-    """Any CVXPY constraints: a function of the variable (features × outputs) that returns them."""
+    """Any CVXPY constraints: a function of the variable that returns them.
+
+    The variable is features × classes; for two classes features × 1, the score of the second
+    against the first. A lambda cannot be pickled: where that matters (``n_jobs``), give a function
+    of a module.
+    """
 
     constraints: Callable[[Any], list[Any]]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -114,8 +114,44 @@ def load_leaf(folder: str | Path, classes: int = 62, *, invert: bool = True) -> 
     return Dataset(features, found, tuple(map(str, range(classes))), np.array(groups))
 
 
-def load_table(path: str | Path, target: str, agent_column: str | None = None) -> Dataset:
-    """A CSV or Parquet table: numeric columns are features, ``target`` has the labels."""
+def load_table(
+    path: str | Path, target: str, agent_column: str | None = None, drop: Sequence[str] = ()
+) -> Dataset:
+    """A CSV or Parquet table: ``target`` has the labels; all other columns must be numbers.
+
+    ``agent_column`` says whose record it is; the columns in ``drop`` are not used.
+    """
+    table = read_table(path)
+    given = [c for c in (target, agent_column, *drop) if c is not None]
+    for column in given:
+        if column not in table:
+            raise InvalidInput(
+                f"Expected a column {column!r} in {path}, got {', '.join(map(str, table))}."
+            )
+        if given.count(column) > 1:
+            raise InvalidInput(f"Expected one use of the column {column!r} of {path}, got more.")
+    for column in given[: 1 if agent_column is None else 2]:
+        if (row := first_missing(table[column].to_numpy())) is not None:
+            raise InvalidInput(
+                f"Expected no missing values in {path}, found one in row {row + 1}, {column!r}."
+            )
+    values = table[target]
+    if values.dtype.kind == "f":
+        if (values % 1 != 0).any():
+            raise InvalidInput(
+                f"Expected labels in column {target!r} of {path}, got fractions such as "
+                f"{values[values % 1 != 0].iloc[0]:g}: a classifier needs classes."
+            )
+        values = values.astype(np.int64)
+    names, labels = np.unique(values.astype(str), return_inverse=True)
+    rest = table.drop(columns=given)
+    features = numbers_of(rest, path)
+    groups = None if agent_column is None else table[agent_column].astype(str).to_numpy()
+    return Dataset(features, labels, tuple(names.tolist()), groups, tuple(map(str, rest.columns)))
+
+
+def read_table(path: str | Path) -> Any:
+    """The data frame in a CSV or Parquet file."""
     try:
         import pandas as pd
     except ImportError:
@@ -125,22 +161,33 @@ def load_table(path: str | Path, target: str, agent_column: str | None = None) -
         table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (OSError, ValueError, UnicodeDecodeError) as error:
         raise CorruptFile(f"Expected a CSV or Parquet table in {path}: {error}.") from None
-    for column in (target, agent_column):
-        if column is not None and column not in table:
+    if not len(table):
+        raise InvalidInput(f"Expected records in {path}, got no records.")
+    return table
+
+
+def numbers_of(table: Any, path: str | Path) -> Array:
+    """The columns of a data frame as numbers, or one line about the first that is none."""
+    for column in table:
+        if table[column].dtype.kind not in "biuf":
             raise InvalidInput(
-                f"Expected a column {column!r} in {path}, got {', '.join(map(str, table))}."
+                f"Expected numbers in column {str(column)!r} of {path}; encode or drop it."
             )
-    names, labels = np.unique(table[target].astype(str), return_inverse=True)
-    rest = table.drop(columns=[c for c in (target, agent_column) if c is not None])
-    text = [str(c) for c in rest if not pd.api.types.is_numeric_dtype(rest[c])]
-    if text:
-        raise InvalidInput(f"Expected numbers in column {text[0]!r} of {path}; encode or drop it.")
-    features = rest.to_numpy(np.float64)
-    if not np.isfinite(features).all() or table[target].isna().any():
-        row = int(np.flatnonzero(~np.isfinite(features).all(axis=1) | table[target].isna())[0])
-        raise InvalidInput(f"Expected no missing values in {path}, found one in row {row + 1}.")
-    groups = None if agent_column is None else table[agent_column].astype(str).to_numpy()
-    return Dataset(features, labels, tuple(names.tolist()), groups, tuple(map(str, rest.columns)))
+    values: Array = table.to_numpy(np.float64)
+    for fault, bad in (("missing", np.isnan(values)), ("infinite", np.isinf(values))):
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise InvalidInput(
+                f"Expected no {fault} values in {path}, found one in row {row + 1}, "
+                f"{str(table.columns[column])!r}."
+            )
+    return values
+
+
+def first_missing(values: Array) -> int | None:
+    """The position of the first label that is empty, None or not a number."""
+    missing = [str(v).strip() in ("", "None", "nan", "<NA>", "NaT") for v in values.tolist()]
+    return missing.index(True) if any(missing) else None
 
 
 def split(

@@ -9,18 +9,20 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.errors import InvalidInput, choice, positive
+from tacit.errors import InvalidInput, choice, count, positive
 from tacit.learn.constraints import Box, Constraint
+from tacit.learn.data import first_missing
 from tacit.learn.plan import plan, without_noise
 from tacit.losses import LogisticRegression, SoftmaxRegression
 from tacit.problem import LocalProblem, Problem
 from tacit.solve import solve
 
 Array = np.ndarray[Any, Any]
-WIDE = 8.0  # the box of an unconstrained model, in units of 1/feature_norm
+WIDE = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
 SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
 
 
@@ -31,17 +33,24 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     Rows are scaled down to ``feature_norm``, in ``predict`` too, and the model is of those rows.
 
     Guarantee: ``privacy_`` states it, for ``neighbours``: one record taken out of the sums or put
-    back ("zero-out"), or replaced. The numbers of records, of each agent and in all, are public,
-    and so is the list of classes: give it as ``classes``, or the labels that occur are taken, and
-    the statement is for neighbours with the same ones. ``coef_`` and ``intercept_`` are covered;
-    ``score`` on private records is not.
+    back ("zero-out"), or replaced. It is about the rows given to ``fit``: whatever prepared them
+    must have used public numbers only, as ``PublicRange`` does (a scaler fitted on private data
+    does not). The numbers of records, of each agent and in all, are public, and so is the list of
+    classes: give it as ``classes``, or the labels that occur are taken, and the statement is for
+    neighbours with the same ones. ``coef_`` and ``intercept_`` are covered; ``score`` on private
+    records is not, nor is ``result_.trace``, which a pickle of the estimator holds too:
+    ``save_model`` writes what may be published.
+
+    Every fit spends ``total_epsilon`` again. ``GridSearchCV`` and ``cross_val_score`` fit many
+    times, and choose by scores that are not covered; with an integer ``random_state`` all those
+    fits share their noise, which voids the statement. Search on public data.
 
     total_epsilon   of the whole fit; None: no noise, not private
     constraint      of the coefficients (``tacit.learn.constraints``); by default a wide box
     classes         the public list of labels
     rounds, local_updates   by default chosen by ``tacit.learn.plan``
     calibration     "paper": the paper's data-dependent sensitivity, not differentially private
-    random_state    a seed for the noise, for research
+    random_state    a seed for the noise, for research; None takes noise from the operating system
     """
 
     def __init__(
@@ -58,7 +67,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         rounds: int | None = None,
         local_updates: int | None = None,
         calibration: str = "certified",
-        random_state: int | None = None,
+        random_state: Any = None,
     ) -> None:
         self.total_epsilon = total_epsilon
         self.total_delta = total_delta
@@ -88,18 +97,23 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
         check_classification_targets(y)
         choice("neighbours", self.neighbours, ("zero-out", "replace"))
+        positive("feature_norm", self.feature_norm)
+        for name in ("rounds", "local_updates"):
+            if getattr(self, name) is not None:
+                count(name, getattr(self, name))
         self.classes_, labels = np.unique(y, return_inverse=True)
         if self.classes is not None:
             self.classes_, labels = _public_classes(self.classes, y)
         if len(self.classes_) < 2:
             raise InvalidInput(
-                f"Expected two or more classes, got 1 class: {self.classes_[0]!r}. Nothing was fit."
+                f"Expected two or more classes, got 1 class: {self.classes_.tolist()[0]!r}. "
+                "Nothing was fit."
             )
         names, owner = _owners(agents, len(y))
         problem = self._problem(X, labels, names, owner)
         outputs = len(self.classes_)
         if self.total_epsilon is None:
-            settings = without_noise(problem, outputs, self.rounds or 300, self.local_updates or 5)
+            settings = without_noise(problem, outputs, self.rounds, self.local_updates)
         else:
             settings = plan(
                 problem,
@@ -111,16 +125,13 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
                 mechanism=self.mechanism,
                 calibration=self.calibration,
             )
-        seed = None if self.random_state is None else int(self.random_state)
         every = settings.rounds if progress is None else max(1, settings.rounds // 20)
         tell = None if progress is None else lambda now: progress(now.round, settings.rounds)
-        found = solve(problem, settings, seed=seed, evaluate_every=every, callback=tell)
-        if self.classes is None:  # they were read off the labels: neighbours must have the same
-            words = tuple(
-                (f"{c}, the labels that occur too", n) for c, n in found.privacy.neighbours
-            )
-            found = replace(found, privacy=replace(found.privacy, neighbours=words))
-        self.result_, self.privacy_ = found, found.privacy
+        found = solve(
+            problem, settings, seed=_seed(self.random_state), evaluate_every=every, callback=tell
+        )
+        self.privacy_ = replace(found.privacy, assumed=self._assumed(len(y), found.privacy.delta))
+        self.result_ = replace(found, privacy=self.privacy_)
         self._keep(self.result_.solution)
         return self
 
@@ -144,12 +155,33 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         shares: Array = powers / powers.sum(axis=1, keepdims=True)
         return shares
 
+    def _assumed(self, records: int, delta: float) -> str:
+        """What the statement takes for public, and where its delta says little."""
+        classes = "the list of classes"
+        if self.classes is None:  # they were read off the labels: neighbours must have the same
+            classes = "the labels that occur (give classes)"
+        words = (
+            f"Taken for public: the numbers of records, {classes}, and every number with which the "
+            "rows given to fit were prepared (a scaler fitted on private data is not covered)."
+        )
+        if delta * records >= 1:
+            words += (
+                f" A delta of 1/{records} or more would allow publishing a whole record of the "
+                f"{records}: choose a smaller one."
+            )
+        return words
+
     def _problem(self, X: Array, labels: Array, names: Array, owner: Array) -> Problem:
         rows, features = self._rows(X), X.shape[1]
         classes = len(self.classes_)
         outputs = 1 if classes == 2 else classes
-        wide = WIDE / positive("feature_norm", self.feature_norm)
+        wide = WIDE / self.feature_norm
         constraint = Box(wide) if self.constraint is None else self.constraint
+        if not callable(constraint) or isinstance(constraint, type):
+            raise InvalidInput(
+                f"Expected a constraint such as Box(0.1), got constraint={constraint!r}. "
+                "Nothing was fit."
+            )
         intercept = wide / SHARE if self.fit_intercept else 0.0
         feasible_set = constraint(features, outputs, intercept)
         counts = np.bincount(owner)
@@ -170,17 +202,22 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             agents.append(LocalProblem(loss, feasible_set, name=str(name)))
         return Problem(agents)
 
+    @property
+    def longest_row(self) -> float:
+        """Longer rows are scaled down to this; the constant of the intercept takes the rest."""
+        return self.feature_norm * (math.sqrt(1 - SHARE**2) if self.fit_intercept else 1.0)
+
     def _rows(self, X: Array) -> Array:
         """Rows no longer than the norm, with a constant for the intercept within it."""
+        rows = scaled_down(X, self.longest_row)
         if not self.fit_intercept:
-            return scaled_down(X, self.feature_norm)
-        room = self.feature_norm * math.sqrt(1 - SHARE**2)
+            return rows
         constant = np.full((len(X), 1), SHARE * self.feature_norm, X.dtype)
-        return np.hstack([scaled_down(X, room), constant])
+        return np.hstack([rows, constant])
 
     def _keep(self, solution: Array) -> None:
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        matrix = solution.reshape(-1, outputs)
+        matrix = solution.reshape(-1, outputs).astype(np.float64)
         self.coef_ = matrix[: self.n_features_in_].T.copy()
         self.intercept_ = np.zeros(outputs)
         if self.fit_intercept:
@@ -195,19 +232,41 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
 
 def _public_classes(classes: Any, y: Array) -> tuple[Array, Array]:
-    known = np.unique(np.asarray(classes))
+    try:
+        known = np.unique(np.asarray(classes))
+    except TypeError:  # None, or strings among numbers
+        raise InvalidInput(
+            f"Expected classes of one type, got classes={classes!r}. Nothing was fit."
+        ) from None
     if not np.isin(y, known).all():
-        odd = y[~np.isin(y, known)][0]
+        odd = y[~np.isin(y, known)].tolist()[0]
         raise InvalidInput(f"Expected labels of {known.tolist()}, got {odd!r}. Nothing was fit.")
     return known, np.searchsorted(known, y)
 
 
 def scaled_down(X: Array, norm: float) -> Array:
     """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
-    length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    with np.errstate(over="ignore"):
+        length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
     factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
     rows: Array = X * factor[:, None].astype(X.dtype)
+    for i in np.flatnonzero(np.isinf(length)):  # the square is too large a number
+        row = X[i] / np.abs(X[i]).max()
+        rows[i] = row * (norm / np.linalg.norm(row))
     return rows
+
+
+def _seed(random_state: Any) -> int | None:
+    """None, a seed, or one drawn from NumPy's RandomState, as scikit-learn takes them."""
+    if random_state is None or isinstance(random_state, int | np.integer):
+        return random_state if random_state is None else int(random_state)
+    try:
+        return int(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
+    except ValueError:
+        raise InvalidInput(
+            f"Expected random_state as a whole number, RandomState or None, got {random_state!r}. "
+            "Nothing was fit."
+        ) from None
 
 
 def _owners(agents: Any, records: int) -> tuple[Array, Array]:
@@ -218,6 +277,10 @@ def _owners(agents: Any, records: int) -> tuple[Array, Array]:
         raise InvalidInput(
             f"Expected one agent per record, {records} in all, got shape {labels.shape}. "
             "Nothing was fit."
+        )
+    if (row := first_missing(labels)) is not None:
+        raise InvalidInput(
+            f"Expected an agent of every record, got none in row {row + 1}. Nothing was fit."
         )
     names, owner = np.unique(labels, return_inverse=True)
     return names, owner

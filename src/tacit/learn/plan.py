@@ -24,6 +24,7 @@ import dataclasses
 import math
 from typing import Any
 
+from tacit.errors import count
 from tacit.mechanisms import Noiseless
 from tacit.problem import Problem
 from tacit.schedules import ConstantPenalty, SmoothStep
@@ -35,6 +36,7 @@ STEP = 2.0  # first step, in units of 1/L₀
 LARGEST = 8.0  # the same, where more updates would be needed
 UPDATES = (50, 1000)  # least and most
 LOCAL = 5  # local updates of a round
+NOISELESS = 300  # rounds without noise
 
 
 def plan(
@@ -57,10 +59,11 @@ def plan(
     f: Any = largest.objective
     B = f.feature_bound(2)
     curvature = (0.25 if classes == 2 else 1 / classes) * B**2 * f.most_records / f.normaliser
-    E = local_updates or LOCAL
+    E = LOCAL if local_updates is None else local_updates
 
     def budget(updates_wanted: int) -> Settings:
-        T = rounds or max(1, math.ceil(updates_wanted / E))
+        T = max(1, math.ceil(updates_wanted / count("local_updates", E)))
+        T = T if rounds is None else rounds
         return Settings.for_budget(total_epsilon, total_delta, T, E, mechanism, **others)
 
     def path(settings: Settings) -> float:
@@ -87,9 +90,13 @@ def with_schedules(settings: Settings, step: float) -> Settings:
     )
 
 
-def without_noise(problem: Problem, classes: int, rounds: int, local_updates: int) -> Settings:
+def without_noise(
+    problem: Problem, classes: int, rounds: int | None, local_updates: int | None
+) -> Settings:
     """Settings of a run that is not private: the same schedules with the longest path."""
     f: Any = problem.agents[0].objective
     share = max(a.objective.most_records for a in problem.agents) / f.normaliser  # type: ignore[attr-defined]
     curvature = (0.25 if classes == 2 else 1 / classes) * f.feature_bound(2) ** 2 * share
-    return with_schedules(Settings(rounds, local_updates, Noiseless()), STEP / curvature)
+    T = NOISELESS if rounds is None else rounds
+    E = LOCAL if local_updates is None else local_updates
+    return with_schedules(Settings(T, E, Noiseless()), STEP / curvature)

@@ -1,0 +1,59 @@
+"""Columns brought to one scale by public numbers, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit.errors import InvalidInput
+
+Array = np.ndarray[Any, Any]
+
+
+class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Maps every column from a public range to [−1, 1] and clips what is outside.
+
+    ``ranges`` has a pair (low, high) for each column, by name or by position; "*" is for all
+    others. (−1, 1) leaves numbers of that size as they are.
+
+    Guarantee: no number is taken from the data, and each row is mapped by itself. So neighbours
+    stay neighbours, and the statement of a model fitted on the mapped rows is one about the rows
+    that were given here. That the ranges are public is your claim.
+    """
+
+    def __init__(self, ranges: Mapping[Any, tuple[float, float]]) -> None:
+        self.ranges = ranges
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check that every column has a range. Nothing is learnt."""
+        validate_data(self, X, dtype=[np.float64, np.float32])
+        names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
+        if not isinstance(self.ranges, Mapping):
+            raise InvalidInput(f"Expected ranges by column, got ranges={self.ranges!r}.")
+        for name, pair in self.ranges.items():
+            if name != "*" and name not in names:
+                shown = ", ".join(map(str, names[:20]))
+                raise InvalidInput(f"Expected ranges of the columns {shown}, got one of {name!r}.")
+            if not (len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf):
+                raise InvalidInput(f"Expected a range low < high of {name!r}, got {tuple(pair)}.")
+        bare = [name for name in names if name not in self.ranges]
+        if bare and "*" not in self.ranges:
+            raise InvalidInput(
+                f"Expected a public range of every column, got none of {bare[0]!r} "
+                f"({len(bare)} of {len(names)} have none)."
+            )
+        pairs = [self.ranges.get(name, self.ranges.get("*")) for name in names]
+        self.low_, self.high_ = np.array(pairs, np.float64).T
+        return self
+
+    def transform(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        inside = np.clip(X, self.low_, self.high_)
+        mapped: Array = 2 * (inside - self.low_) / (self.high_ - self.low_) - 1
+        return mapped.astype(X.dtype, copy=False)
