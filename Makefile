@@ -8,6 +8,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 export MPLBACKEND := Agg
+# tests compile many programs more than once, in several processes
+test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/jax
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
 export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: demo test bench docs lint clean
