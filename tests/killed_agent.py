@@ -124,8 +124,9 @@ def run(folder, kills, seed, block=1, fixed=True):
             if not killing:
                 wait = 0.5 * wait + 0.8 * (time.perf_counter() - start)
         book = Ledger(path)
-        paid = sum(last - first + 1 for first, last in book.charged("run"))
-        short += paid < len(answers)
+        blocks = book.charged("run")
+        paid = sum(last - first + 1 for first, last in blocks)
+        short += not all(any(a <= t <= b for a, b in blocks) for t in answers)
         stored = book.answer("run")
         between += paid > (stored.round if stored else 0)
         book.close()

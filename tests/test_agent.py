@@ -5,6 +5,7 @@ import logging
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.accounting import epsilon_of
 from tacit.agent import Agent, Broadcast, digest_of
 from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure
 from tacit.ledger import Ledger
@@ -183,16 +185,44 @@ def test_a_failing_disk_releases_nothing(ledger, monkeypatch, failing):
     assert len(ledger.charged("june")) == 2  # the payment that was made is used
 
 
-def test_a_failed_computation_releases_nothing_and_may_be_repeated(ledger, monkeypatch):
+@pytest.mark.parametrize("failure", ["nan", "solver", "other"])
+def test_a_failed_computation_releases_nothing_and_is_paid_for_again(ledger, monkeypatch, failure):
+    """That it failed shows, and depends on the data: it is counted as a release."""
     agent = make(ledger)
+    kinds = {"solver": SolverFailure("no"), "other": ZeroDivisionError()}
+
+    def compute(*arguments, **others):
+        if failure != "nan":
+            raise kinds[failure]
+        return np.full(SIZE, np.nan), np.full(SIZE, np.nan), 0.0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent, "_round", compute)
+        with pytest.raises(ZeroDivisionError if failure == "other" else SolverFailure):
+            ask(agent, 1)
+    assert ledger.answer("june") is None
+    agent = make(Ledger(ledger.path))  # a restart does not forget it
+    ask(agent, 1)
+    assert ledger.charged("june") == [(1, 1), (1, 1)]
+
+
+def test_a_seeded_agent_does_not_repeat_a_failed_round(ledger, monkeypatch):
+    agent = make(ledger, noise="seeded")
     with monkeypatch.context() as patch:
         point = np.full(SIZE, np.nan)
         patch.setattr(agent, "_round", lambda *a, **k: (point, point, 0.0))
         with pytest.raises(SolverFailure, match="not finite"):
             ask(agent, 1)
-    assert ledger.answer("june") is None
-    ask(agent, 1)
-    assert ledger.charged("june") == [(1, 1)]
+    with pytest.raises(Refused, match="would repeat the noise"):
+        ask(agent, 1)
+
+
+def test_a_huge_consensus_does_no_harm(ledger):
+    agent = make(ledger)
+    with pytest.raises(SolverFailure, match="not finite"), np.errstate(over="ignore"):
+        ask(agent, 1, w=np.full(SIZE, 1.7e308))
+        ask(agent, 2, w=np.full(SIZE, 1.7e308))
+    assert ledger.answer("june") is None or ledger.answer("june").round == 1
 
 
 def test_an_old_copy_of_the_ledger_is_noticed(ledger, tmp_path):
@@ -227,17 +257,135 @@ def test_blocks_pay_ahead_and_a_restart_pays_again(ledger):
     assert len(ledger.charged("june")) == 2
 
 
-def test_rounds_paid_twice_get_other_noise(tmp_path):
-    """Seeded noise: the second block must not repeat the noise of rounds it pays for again."""
-    primal = []
-    for attempt in range(2):
-        ledger = Ledger.create(tmp_path / f"{attempt}.db", 3.0, 1e-5)
-        agent = make(ledger, noise="seeded", block=4)
-        ask(agent, 1)
-        if attempt:
-            agent = make(Ledger(ledger.path), noise="seeded", block=4)
-        primal.append(ask(agent, 2).primal)
-    assert not np.array_equal(*primal)
+def test_an_unfinished_block_counts_as_spent(ledger):
+    """Paid for and not answered, as far as the ledger knows: a power failure may have taken it."""
+    agent = make(ledger, block=3)
+    for t in (1, 2, 3):
+        ask(agent, t)
+    ledger.charge("june", 4, 6)  # the agent of before stopped here
+    again = make(Ledger(ledger.path), block=3)
+    ask(again, 4)
+    assert ledger.charged("june") == [(1, 3), (4, 6), (4, 6)]
+
+
+def test_blocks_need_secure_noise(ledger):
+    with pytest.raises(InvalidInput, match="paid for again needs other noise"):
+        make(ledger, noise="seeded", block=2)
+    with pytest.raises(InvalidInput, match="block >= 1"):
+        make(ledger, block=0)
+
+
+@pytest.mark.parametrize("noise", ["secure", "seeded"])
+def test_the_ledger_shows_the_whole_cost_of_a_run(tmp_path, noise):
+    ledger = Ledger.create(tmp_path / "a.db", 1.5, 1e-5)
+    agent = make(ledger, noise=noise)
+    for t in range(1, ROUNDS + 1):
+        ask(agent, t)
+    slack = agent._secure.slack if noise == "secure" else 0.0
+    mechanism = agent._secure.mechanism if noise == "secure" else agent.settings.mechanism
+    assert (slack > 0) == (noise == "secure")
+    updates = 2 * ROUNDS
+    assert ledger.spent.epsilon == epsilon_of([(mechanism, updates)], 1e-5, slack * updates)
+    assert 0.999 <= ledger.spent.epsilon <= 1.0
+    assert ledger._spend.slack == pytest.approx(slack * updates, rel=1e-12)
+
+
+def test_what_is_durable(ledger):
+    """Charges are synchronised with the disk, answers too unless they come in blocks."""
+    said = []
+    ledger._db.set_trace_callback(said.append)
+    ask(make(ledger), 1)
+    modes = [s.split("= ")[1] for s in said if "PRAGMA synchronous" in s]
+    assert modes == ["FULL"] * 3  # run, charge, answer
+    other = Ledger.create(ledger.path.with_name("b.db"), 3.0, 1e-5)
+    said.clear()
+    other._db.set_trace_callback(said.append)
+    agent = make(other, block=4)
+    for t in (1, 2):
+        ask(agent, t)
+    modes = [s.split("= ")[1] for s in said if "PRAGMA synchronous" in s]
+    assert modes == ["FULL", "FULL", "NORMAL", "NORMAL"]  # run, charge; two answers
+
+
+def test_every_update_of_a_round_has_noise_of_its_own(ledger, monkeypatch):
+    agent = make(ledger)
+    seen = []
+    compute = agent._round
+
+    def watch(point, now, local, rule):
+        seen.append(np.array(local.mechanism.values))
+        return compute(point, now, local, rule=rule)
+
+    monkeypatch.setattr(agent, "_round", watch)
+    for t in (1, 2):
+        ask(agent, t)
+    drawn = np.concatenate(seen)
+    assert drawn.shape == (4, SIZE)
+    assert len(np.unique(drawn)) == drawn.size
+
+
+def test_two_threads_get_one_answer():
+    agent, found = make(), []
+
+    def question(w):
+        try:
+            found.append(ask(agent, 1, w=w))
+        except Refused as refusal:
+            found.append(refusal)
+
+    threads = [threading.Thread(target=question, args=(np.full(SIZE, 0.1 * i),)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(not isinstance(f, Refused) for f in found) == 1 and len(found) == 6
+
+
+def test_grids_that_hide_other_demands_do_not_share_a_ledger(ledger):
+    def grid(beta):
+        f = tacit.Residual(np.eye(4), np.ones(4), beta=beta, groups=(0, 0, 1, 1))
+        return tacit.LocalProblem(f, tacit.Box(-1, 1, size=4), name="zone")
+
+    some, every = grid((1.0, 0.0, 1.0, 0.0)), grid((1.0, 1.0, 1.0, 1.0))
+    assert some.objective.neighbours == every.objective.neighbours
+    settings = tacit.Settings.for_budget(0.5, 1e-5, 3, penalty=1.0, step_size=0.1)
+    Agent(some, "zone", settings, None, "a", 4, ledger=ledger)
+    with pytest.raises(Refused, match="cannot be added"):
+        Agent(every, "zone", settings, None, "b", 4, ledger=ledger)
+
+
+def test_a_run_stopped_before_its_first_evaluation_goes_on(tmp_path):
+    folder = tmp_path / "ledgers"
+    folder.mkdir()
+    names = ("a", "b")
+    for name in names:
+        Ledger.create(folder / f"{name}.db", 1.5, 1e-5)
+    pair = [
+        tacit.LocalProblem(problem(120).objective, tacit.Box(-1, 1, size=SIZE), name=name)
+        for name in names
+    ]
+    chosen, file = settings(rounds=12), tmp_path / "checkpoint.npz"
+
+    class Stop(Exception):
+        pass
+
+    store, calls = Ledger.store, []
+
+    def stopping(self, *arguments):
+        calls.append(arguments)
+        if len(calls) == 12:  # in round 6; the second agent's answer is not kept
+            raise Stop
+        return store(self, *arguments)
+
+    options = {"ledgers": folder, "checkpoint": file, "evaluate_every": 10, "workers": 1}
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(Ledger, "store", stopping)
+        tacit.solve(pair, chosen, **options)
+    result = tacit.solve(pair, chosen, **options)
+    assert result.trace["round"].tolist() == [10, 12]
+    for name in names:
+        (run,) = Ledger(folder / f"{name}.db").runs()
+        assert (run["rounds_charged"], run["rounds_answered"]) == (12, 12)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Discrete noise: the exact mass function, OpenDP's samples, and every branch of the tables."""
 
+import math
 import os
 from decimal import Decimal
 
@@ -83,20 +84,40 @@ def test_wide_laws_are_sums_of_tables(name, scale, law):
 
 
 def masses_of(table):
-    """The exact masses of a table, from its 128-bit thresholds."""
-    thresholds = [int(h) << 64 | int(m) for h, m in zip(table.high, table.low, strict=True)]
-    steps = np.diff(np.array([0, *thresholds, 2**128], dtype=object))
+    """The exact masses of a table, from its 256-bit thresholds."""
+    thresholds = [int(h) << 192 | m for h, m in zip(table.high, table.low, strict=True)]
+    steps = np.diff(np.array([0, *thresholds, 2**256], dtype=object))
     return {table.first + i: int(step) for i, step in enumerate(steps)}
 
 
-def test_table_is_exact_to_128_bits():
+def test_tables_are_exact_far_into_the_tail():
     (table,) = discrete.gaussian(Decimal("7.3")).tables
     masses = masses_of(table)
-    assert sum(masses.values()) == 2**128 and min(masses) == -max(masses)
-    for k in (0, 1, 5, 20):
+    assert sum(masses.values()) == 2**256 and min(masses) == -max(masses)
+    for k in (0, 1, 5, 20, 35):  # 13 scales
         ratio = Decimal(masses[k]) / Decimal(masses[0])
         exact = (-Decimal(k * k) / (2 * Decimal("7.3"))).exp()
-        assert abs(ratio / exact - 1) < Decimal(2) ** -100 / exact
+        assert abs(ratio / exact - 1) < Decimal("1e-24")
+
+
+def test_digits_of_laplace_have_the_wide_law(monkeypatch):
+    """A narrow radix, so that all masses can be computed: every digit counts."""
+    monkeypatch.setattr(discrete, "RADIX", (8, 8))
+    monkeypatch.setattr(discrete, "WIDEST", (32, 6))
+    scale = Decimal("211.7")
+    law = discrete.laplace.__wrapped__(scale)
+    digits = [masses_of(table) for table in law.tables]
+    assert len(digits) == 3 and law.one_sided
+    whole = Decimal(2) ** 256
+
+    def mass(k):
+        parts = [k % 8, k // 8 % 8, k // 64]
+        shares = [Decimal(d[p]) / whole for d, p in zip(digits, parts, strict=True)]
+        return math.prod(shares, start=Decimal(1))
+
+    for k in (0, 1, 7, 8, 63, 64, 500, 3000):
+        assert abs(mass(k) / mass(0) / (-k / scale).exp() - 1) < Decimal("1e-20")
+    assert sum(mass(k) for k in range(0, 64 * len(digits[2]), 1)) == pytest.approx(Decimal(1))
 
 
 def test_sum_of_two_gaussian_tables_has_the_wide_law(monkeypatch):
@@ -122,10 +143,10 @@ def bytes_from(chunks, monkeypatch):
 
 
 def test_undecided_bits_are_followed_by_more(monkeypatch):
-    table = discrete.Table(0, np.array([5, 5, 9], np.uint64), np.array([10, 20, 0], np.uint64))
+    table = discrete.Table(0, np.array([5, 5, 9], np.uint64), (10, 20, 0))
     word = lambda x: int(x).to_bytes(8, "little")  # noqa: E731
     for rest, outcome in ((9, 0), (10, 1), (19, 1), (20, 2)):
-        bytes_from([word(5), word(rest)], monkeypatch)
+        bytes_from([word(5), rest.to_bytes(24, "little")], monkeypatch)
         assert discrete._draw(table, 1) == outcome
     for first, outcome in ((4, 0), (6, 2), (10, 3)):
         bytes_from([word(first)], monkeypatch)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from tacit.accounting import compose, exact
+from tacit.accounting import compose, epsilon_of, exact
 from tacit.cli import main
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused
 from tacit.ledger import Ledger, Terms
@@ -140,6 +140,83 @@ def test_budget_can_change_and_what_is_spent_stays(ledger):
         ledger.charge("r", 1, 1)
     ledger.set_budget(5.0, 1e-5)
     ledger.charge("r", 1, 1)
+
+
+def test_slack_decides_at_the_edge(tmp_path):
+    """A budget between the cost without and with slack refuses the run."""
+    mechanism, slack = Gaussian(40.0), 1e-9
+    plain = epsilon_of([(mechanism, 100)], 1e-5)
+    with_slack = epsilon_of([(mechanism, 100)], 1e-5, 100 * slack)
+    assert plain < with_slack
+    tight = Ledger.create(tmp_path / "a.db", (plain + with_slack) / 2, 1e-5)
+    tight.begin("exact", terms(mechanism))
+    with pytest.raises(Refused):
+        tight.begin("discrete", terms(mechanism, slack=slack))
+    wide = Ledger.create(tmp_path / "b.db", with_slack * (1 + 1e-6), 1e-5)
+    wide.begin("discrete", terms(mechanism, slack=slack))
+    wide.charge("discrete", 1, 50)
+    assert wide.spent.epsilon == pytest.approx(with_slack, rel=1e-12)
+
+
+def test_laplace_charges_notice_other_runs_and_budgets(tmp_path):
+    """How many updates fit is remembered; what else is spent must not be forgotten with it."""
+    laplace, gaussian = Laplace(60.0), Gaussian(40.0)
+    budget = exact(laplace, 2 * 12, 1e-5).epsilon * (1 + 1e-9)
+    ledger = Ledger.create(tmp_path / "a.db", budget, 1e-5)
+    ledger.begin("l", terms(laplace, rounds=12))
+    ledger.begin("g", terms(gaussian, rounds=2))
+    ledger.charge("l", 1, 6)
+    ledger.charge("g", 1, 2)
+    with pytest.raises(Refused):
+        ledger.charge("l", 7, 12)
+    assert ledger.spent.epsilon <= budget
+    ledger.set_budget(ledger.spent.epsilon * (1 + 1e-9), 1e-5)
+    with pytest.raises(Refused):
+        ledger.charge("l", 7, 7)
+
+
+def test_memory_follows_the_disk_when_a_commit_fails(ledger):
+    ledger.begin("r", terms())
+    before = ledger.head, ledger.spent
+
+    class Failing:
+        def __init__(self, db):
+            self._db = db
+
+        def execute(self, statement, *arguments):
+            if statement == "COMMIT":
+                raise sqlite3.OperationalError("disk I/O error")
+            return self._db.execute(statement, *arguments)
+
+        @property
+        def in_transaction(self):
+            return self._db.in_transaction
+
+    real = ledger._db
+    ledger._db = Failing(real)
+    with pytest.raises(LedgerFailure, match="disk I/O"):
+        ledger.charge("r", 1, 5)
+    ledger._db = real
+    assert (ledger.head, ledger.spent) == before
+    ledger.charge("r", 1, 1)
+    assert ledger.spent == exact(Gaussian(40.0), 2, 1e-5)
+
+
+def test_a_ledger_made_meanwhile_is_not_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+    connect = sqlite3.connect
+
+    def slow(file, *arguments, **others):
+        if str(file).endswith(".new") and not path.exists():
+            monkeypatch.setattr(sqlite3, "connect", connect)
+            filled(path)
+        return connect(file, *arguments, **others)
+
+    monkeypatch.setattr(sqlite3, "connect", slow)
+    with pytest.raises(LedgerFailure, match="Expected to write"):
+        Ledger.create(path, 9.0, 1e-5)
+    assert Ledger(path).spent.epsilon > 0
+    assert sorted(p.suffix for p in tmp_path.iterdir() if p.suffix == ".new") == []
 
 
 @pytest.mark.parametrize("bad", [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 1.0), (1, -1e-5)])
@@ -344,7 +421,7 @@ def test_commands_refuse(tmp_path, capsys):
     assert not Path(missing).exists()
     (tmp_path / "text.db").write_text("hello")
     assert main(["ledger", "show", str(tmp_path / "text.db")]) == 1
-    assert "do not start afresh" in capsys.readouterr().err
+    assert "Do not start afresh" in capsys.readouterr().err
 
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hospitals.toml"

@@ -46,6 +46,7 @@ Parts = Sequence[tuple[Mechanism, int]]
 
 GRID = 64, 1000  # cells of the privacy loss grid per Laplace epsilon: many updates, one update
 CELLS = 2_000_000  # a coarser grid beyond that: still a bound, only looser
+RATIO = 320.0  # of discrete noise: epsilon lost per slack, see secure.py
 MARGIN = 2e-11  # more than the rounding of the library's Fourier transforms, in delta
 
 
@@ -112,20 +113,23 @@ def compose(parts: Parts, delta: float) -> Guarantee:
 def epsilon_of(parts: Parts, delta: float, slack: float = 0.0) -> float:
     """The smallest epsilon at ``delta`` of mechanisms in sequence, rounded up.
 
-    With noise whose law is ``slack`` away in total variation (all updates together), the total
-    is (epsilon, delta + (1 + e^epsilon) slack). A pure epsilon (``delta = 0``) has no slack.
+    ``slack``: of discrete noise, all updates together (the guarantee in ``secure.py``). A pure
+    epsilon (``delta = 0``) has none.
     """
     epsilon = _epsilon_of(parts, delta)
     if slack == 0 or delta == 0:
         return epsilon
-    start, allowance = epsilon, 2.0
     while math.isfinite(epsilon):
-        room = delta - allowance * slack * (1 + math.exp(min(start, 700.0)))
-        epsilon = _epsilon_of(parts, room) if room > 0 else math.inf
-        if 1 + math.exp(min(epsilon, 700.0)) <= allowance * (1 + math.exp(min(start, 700.0))):
-            break
-        allowance *= 2
+        room = delta - _lost(slack, epsilon + 0.1)
+        larger = _epsilon_of(parts, room) if room > 0 else math.inf
+        if larger <= epsilon + 0.1:
+            return larger + RATIO * slack
+        epsilon = larger
     return epsilon
+
+
+def _lost(slack: float, epsilon: float) -> float:
+    return slack * (1 + math.exp(min(epsilon, 700.0) - 42))
 
 
 def _epsilon_of(parts: Parts, delta: float) -> float:
@@ -146,10 +150,11 @@ def _epsilon_of(parts: Parts, delta: float) -> float:
 def delta_of(parts: Parts, epsilon: float, slack: float = 0.0) -> float:
     """The smallest delta at ``epsilon`` of mechanisms in sequence, rounded up."""
     epsilon = non_negative("epsilon", epsilon)
-    delta = _delta_of(parts, epsilon)
-    if slack == 0 or delta == 0:
-        return delta
-    return min(1.0, delta + slack * (1 + math.exp(min(epsilon, 700.0))))
+    if slack == 0:
+        return _delta_of(parts, epsilon)
+    if (before := epsilon - RATIO * slack) < 0:
+        return 1.0
+    return min(1.0, _delta_of(parts, before) + _lost(slack, before))
 
 
 def _delta_of(parts: Parts, epsilon: float) -> float:

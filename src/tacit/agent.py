@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import math
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -148,6 +149,12 @@ class Agent:
         self.problem, self.name, self.settings, self.run = problem, name, settings, run
         self.ledger, self._block = ledger, count("block", block)
         self.noise_kind = choice("noise", noise or ("secure" if ledger else "seeded"), NOISE)
+        if self.noise_kind == "seeded" and self._block > 1:
+            raise InvalidInput(
+                f"Expected secure noise for blocks, got noise='seeded' and block={block}: a round "
+                "that is paid for again needs other noise. Nothing was released."
+            )
+        self._lock = threading.Lock()
         self._size = size
         self._coupling = np.asarray(problem.coupling)
         self._held = np.flatnonzero(self._coupling >= 0)
@@ -174,8 +181,13 @@ class Agent:
         """Lines 15-23 of Algorithm 1 for one round.
 
         Guarantee: a reply that leaves was paid for and kept first (with a ledger); a round is never
-        answered twice with different noise; a refusal spends and reveals nothing.
+        answered twice with different noise; a refusal spends and reveals nothing. A computation
+        that fails shows that it did: the round must be paid for again.
         """
+        with self._lock:
+            return self._respond(broadcast)
+
+    def _respond(self, broadcast: Broadcast) -> Reply:
         try:
             t, w = self._accept(broadcast)
             if t <= self.rounds_done:
@@ -192,13 +204,18 @@ class Agent:
             now = Round(t, local_w, self.dual, ρ, η)
             point, average, noise = self._round(self.point, now, self._noisy(), rule=self._rule)
             point, average = np.asarray(point), np.asarray(average)
-            if not np.isfinite(average).all():
+            dual = dual_step(self.dual, ρ, local_w, average * self._coupled)
+            if not (np.isfinite(average).all() and np.isfinite(dual).all()):
                 raise SolverFailure("the local point is not finite.")
-        except SolverFailure as failure:
+        except Exception as failure:
+            self._paid = t - 1
+            if self.ledger is not None:
+                self.ledger.fail(self.run, t)
+            if not isinstance(failure, SolverFailure):
+                raise
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
             ) from failure
-        dual = dual_step(self.dual, ρ, local_w, average * self._coupled)
         request = digest_of(self.run, t, w)
         if self.ledger is not None:
             state = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
@@ -300,7 +317,7 @@ class Agent:
             settings.local_updates,
             secure.slack if secure else 0.0,
             self.noise_kind,
-            problem.objective.neighbours,
+            problem.objective.relation,
             hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
         )
         ledger.begin(self.run, terms)
@@ -318,20 +335,21 @@ class Agent:
         self._paid = self.rounds_done
         charged = self.ledger.charged(self.run)
         # a single round that was paid for and has no durable answer was not released either
-        if self._block == 1 and charged and charged[-1][0] == self.rounds_done + 1:
-            self._paid = charged[-1][1]
+        t = self.rounds_done + 1
+        if self._block == 1 and charged.count((t, t)) > self.ledger.failures(self.run, t):
+            self._paid = t
 
     def _pay(self, t: int) -> None:
         if self.ledger is None or t <= self._paid:
             return
+        if self.noise_kind == "seeded" and self.ledger.failures(self.run, t):
+            raise Refused(
+                f"Agent {self.name!r} failed in round {t}, and its seed would repeat the noise. "
+                "Nothing was computed."
+            )
         last = min(t + self._block - 1, self.settings.rounds)
         self.ledger.charge(self.run, t, last)
         self._paid = last
-        if self.noise_kind == "seeded":  # rounds that are paid for again get other noise
-            times = sum(first <= t <= last for first, last in self.ledger.charged(self.run))
-            if times > 1:
-                key = jax.random.fold_in(self._local.key, times)
-                self._local = self._local._replace(key=key)
 
     def _secure_noise(self) -> SecureNoise:
         settings = self.settings

@@ -9,6 +9,7 @@ itself and the one before, so that a changed, removed or reordered entry shows.
     run      the terms of a run: mechanism, rounds, local updates, slack, size of the vectors
     charge   rounds first..last of a run are paid for
     answer   round ``first`` was answered: digest of the request, and the reply
+    failed   the computation of round ``first`` failed after it was paid for
 
 Spending is composed over all charges of all runs (``accounting``), whatever was answered. Whoever
 can write the file can forge all of it, hashes included; what the hashes give is that nobody who
@@ -21,6 +22,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import secrets
 import shlex
 import sqlite3
 import threading
@@ -39,6 +42,7 @@ from tacit.mechanisms import Laplace, Mechanism, mechanism_from
 APPLICATION = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
 VERSION = 1
 COLUMNS = "serial, time, kind, run, first, last, digest, event, reply, state, chain"
+RESTORE = "Do not start afresh: restore a backup, and lower its budget by what was spent since."
 SCHEMA = """
 CREATE TABLE entries (
     serial INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
@@ -143,11 +147,14 @@ class Ledger:
             if found != [APPLICATION, VERSION]:
                 raise CorruptFile(
                     f"Expected a ledger of schema {VERSION} in {path}, found another or a damaged "
-                    "file. Nothing was released; restore it from a backup, do not start afresh."
+                    f"file. Nothing was released. {RESTORE}"
                 )
             if self._value("PRAGMA integrity_check") != "ok":
                 raise sqlite3.DatabaseError("the file is damaged")
             self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
+            if self._value("PRAGMA journal_mode") != "wal":
+                raise sqlite3.DatabaseError("it is not in WAL mode")
             self._catch_up()
         if self._budget is None:
             raise CorruptFile(f"Expected a budget in the ledger {path}, found none.")
@@ -159,9 +166,9 @@ class Ledger:
         path = Path(path)
         if path.exists():
             raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
-        # made beside its place and moved there whole, so that no half of a ledger is ever found
-        fresh = path.with_name(path.name + ".new")
-        fresh.unlink(missing_ok=True)
+        # made beside its place and linked there whole: no half of a ledger is ever found, and none
+        # that is there is replaced
+        fresh = path.with_name(f"{path.name}.{secrets.token_hex(6)}.new")
         try:
             fresh.touch(mode=0o600)
             db = sqlite3.connect(fresh, isolation_level=None)
@@ -173,9 +180,11 @@ class Ledger:
             db.execute("COMMIT")
             db.execute("PRAGMA journal_mode = WAL")
             db.close()
-            fresh.rename(path)
+            os.link(fresh, path)
         except (sqlite3.Error, OSError) as error:
             raise LedgerFailure(f"Expected to write a ledger at {path}: {error}.") from None
+        finally:
+            fresh.unlink(missing_ok=True)
         return cls(path)
 
     # --- what is in it --------------------------------------------------------------------
@@ -218,6 +227,12 @@ class Ledger:
         with self._reading():
             row = self._db.execute(query, (run,) if round is None else (run, round)).fetchone()
         return Answer(*row) if row else None
+
+    def failures(self, run: str, round: int) -> int:
+        """How often the computation of a round has failed."""
+        query = "SELECT COUNT(*) FROM entries WHERE kind = 'failed' AND run = ? AND first = ?"
+        with self._reading():
+            return int(self._db.execute(query, (run, round)).fetchone()[0])
 
     def runs(self) -> list[dict[str, Any]]:
         """A summary of every run, in the order they began."""
@@ -307,6 +322,11 @@ class Ledger:
             self._add("answer", run, round, round, request, reply=reply, state=state)
         return True
 
+    def fail(self, run: str, round: int) -> None:
+        """Note that a computation failed, before that shows: its payment is used up."""
+        with self._writing():
+            self._add("failed", run, round, round)
+
     def backup(self, path: str | Path) -> None:
         """A copy of the ledger as it is now, while it may be in use."""
         if Path(path).exists():
@@ -384,7 +404,7 @@ class Ledger:
             if serial != self._seen + 1 or expected != row:
                 raise CorruptFile(
                     f"Entry {serial} of the ledger {self.path} was changed, or one before it "
-                    "removed. Nothing was released; restore it from a backup."
+                    f"removed. Nothing was released. {RESTORE}"
                 )
             self._apply(row)
 
@@ -402,8 +422,8 @@ class Ledger:
                 ) from None
             except (sqlite3.Error, json.JSONDecodeError, KeyError, TypeError) as error:
                 raise CorruptFile(
-                    f"Expected a sound ledger in {self.path}: {error}. Nothing was released; "
-                    "restore it from a backup, do not start afresh."
+                    f"Expected a sound ledger in {self.path}: {error}. Nothing was released. "
+                    f"{RESTORE}"
                 ) from None
 
     @contextmanager

@@ -57,6 +57,12 @@ class Objective(ABC):
     doubt: str = ""  # why the sensitivity is no proven bound, where it is not
 
     @property
+    def relation(self) -> str:
+        """``neighbours`` with all that decides which data are neighbours: totals may be added up
+        where it is the same."""
+        return self.neighbours
+
+    @property
     @abstractmethod
     def dimension(self) -> int:
         """The length of z."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -128,6 +129,11 @@ class Residual(Objective):
             else f"{self.beta:g}"
         )
         return f"{what} moving by at most {by}{self.unit and ' ' + self.unit}"
+
+    @property
+    def relation(self) -> str:
+        exact = repr((self.beta, self.moved, self.groups, self.matrix.shape[-2]))
+        return f"{self.neighbours} ({hashlib.sha256(exact.encode()).hexdigest()[:12]})"
 
     @property
     def dimension(self) -> int:

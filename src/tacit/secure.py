@@ -7,22 +7,29 @@ of two, and receives γ·X with X discrete on the whole numbers, so that the sum
     φ_γ + γX,   φ_γ = γ·round(φ/γ),   X of scale s = m(Δ + γ n^{1/p})/γ
 
 Guarantee: for p = 1 (Laplace) or 2 (Gaussian), noise multiplier m, sensitivity Δ in the p-norm and
-n coordinates, one update is as private as the continuous mechanism of multiplier m, but for a slack
-in total variation of at most n/40s² (Gaussian) or n/7s² (Laplace), s ≥ 2²⁸ or 2⁴⁰.
+n coordinates, updates that the continuous mechanisms of multiplier m make (ε, δ)-private are
+
+    (ε + 320 τ, δ + (1 + e^{ε−42}) τ)-private,    τ = Σ n/40s² (Gaussian) or Σ n/7s² (Laplace)
+
+over all updates, the *slack*; s ≥ 2²⁸ (Gaussian) or 2⁴⁰ (Laplace).
 Proof. Rounding moves each coordinate by at most γ/2, so neighbouring φ_γ differ by at most
 Δ + γn^{1/p}. Adding continuous noise of scale γs and rounding to the grid is the continuous
 mechanism of multiplier m, post-processed; as φ_γ lies on the grid, it adds the rounded noise R.
-And X is close to R. Gaussian: P[R = k] is the integral of the density over [k−½, k+½], P[X = k]
-its value at k up to a factor that is 1 but for 1e-32; they differ by at most sup|density''|/24
-there, which sums to (4φ(1)/s² + O(1/s³))/24 < 1/24s², twice the total variation. Laplace: with
-h = 1/2s masses are tanh(h)e^{−2h|k|} (X) against sinh(h)e^{−2h|k|} for k ≠ 0 (R), so that the
-total variation is the excess at zero, tanh h − 1 + e^{−h} ≤ h²/2 = 1/8s². The laws of
-``discrete`` add 1e-32. ∎
+X is close to R. (1) In total variation. Gaussian: P[R = k] is the integral of the density over
+[k−½, k+½], P[X = k] its value at k up to a factor 1 ± 1e-24; they differ by at most
+sup|density''|/24 there, which sums to (4φ(1)/s² + O(1/s³))/24 < 1/24s², twice the total variation.
+Laplace: with h = 1/2s masses are tanh(h)e^{−2h|k|} (X) against sinh(h)e^{−2h|k|} for k ≠ 0 (R), so
+that the total variation is the excess of X at zero, tanh h − 1 + e^{−h} ≤ h²/2 = 1/8s².
+(2) In ratio, P[R = k] ≤ e^κ P[X = k]. Gaussian, |k| ≤ 13s: the second-order term of the integral is
+(k²/s² − 1)/24s², so κ = 8/s²; beyond, R has a mass of 2e-38. Laplace: cosh h ≤ e^{h²/2} for k ≠ 0,
+and less than 1 at zero, so κ = 1/8s²; up to 100s, beyond which R has a mass of 1e-43.
+For N coordinates in all, Pr[X-run on D ∈ S] ≤ Pr[R-run on D ∈ S] + Nτ₁ ≤
+e^ε Pr[R-run on D' ∈ S] + δ + Nτ₁ ≤ e^{ε+Nκ} Pr[X-run on D' ∈ S] + δ + Nτ₁ + e^ε N·(mass beyond),
+and 320τ ≥ Nκ, τ ≥ Nτ₁, e^{ε−42}τ ≥ e^ε N·(mass beyond) for these s. ∎
 
-A slack τ in total variation turns (ε, δ) into (ε, δ + (1 + e^ε)τ). ``secure_noise`` makes up for it
-with a little more noise, so that a run's total at its δ is the one without slack. For pure ε
-(δ = 0) discrete Laplace noise needs no comparison: its own ratio of masses is at most
-e^{1/m}; what remains is 1e-32 a coordinate, less than any generator's own security.
+``secure_noise`` makes up for the slack with a little more noise, so that a run's total at its δ is
+the one without. For pure ε (δ = 0) discrete Laplace noise needs no comparison: its own ratio of
+masses is at most e^{1/m}, up to where tables end.
 """
 
 from __future__ import annotations
@@ -106,18 +113,17 @@ def secure_noise(
 ) -> SecureNoise:
     """Secure noise whose ``updates`` cost no more, at ``delta``, than those of ``mechanism``."""
     noise = SecureNoise(mechanism, float(sensitivity), int(size))  # type: ignore[arg-type]
-    if delta == 0 or isinstance(mechanism, Laplace):  # no slack, or far below the accountant's own
+    if delta == 0:
         return noise
-    if not 4 * noise.slack * updates < delta:
-        raise InvalidInput(
-            f"Expected delta above {4 * noise.slack * updates:.2g} for {updates} updates of {size} "
-            f"coordinates of secure noise, got delta={delta!r}. {NOT_DONE}"
-        )
-    target, more = epsilon_of([(mechanism, updates)], delta), 1e-12
-    assert isinstance(mechanism, Gaussian)
-    while True:
-        wider = Gaussian(mechanism.noise_multiplier * (1 + more))
-        noise = SecureNoise(wider, noise.sensitivity, noise.size)
-        if epsilon_of([(wider, updates)], delta, noise.slack * updates) <= target:
-            return noise
-        more *= 2
+    target, more = epsilon_of([(mechanism, updates)], delta), 1e-10
+    while more < 1e-3:
+        wider = type(noise.mechanism)(noise.mechanism.noise_multiplier * (1 + more))
+        wide = SecureNoise(wider, noise.sensitivity, noise.size)
+        if epsilon_of([(wider, updates)], delta, wide.slack * updates) <= target:
+            return wide
+        more *= 10
+    raise InvalidInput(
+        f"Expected a larger delta or a smaller epsilon for {updates} updates of {size} coordinates "
+        f"of secure noise (slack {noise.slack * updates:.2g}), got epsilon {target:.4g}, "
+        f"delta={delta!r}. {NOT_DONE}"
+    )

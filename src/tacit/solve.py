@@ -161,7 +161,7 @@ def solve(
                 done, settings.to_dict(), run, seed, key, digest, worker.state(), np.array(trace)
             ).save(checkpoint)
 
-    if not done:
+    if not state and not done:
         save()  # the key is on disk before anything is released
     while done < settings.rounds:
         first, done = done + 1, min(done + evaluate_every, settings.rounds)
@@ -330,11 +330,14 @@ class _OneByOne:
 
     def state(self) -> dict[str, list[Vector]]:
         names = ("point", "average", "dual")
-        state = {n: [np.asarray(getattr(a, n)) for a in self.agents] for n in names}
+        state = {n: [np.array(getattr(a, n)) for a in self.agents] for n in names}
+        # what the server knows is of its own round; an agent with a ledger may be ahead of it
         ends = np.cumsum([len(s) for s in self.shared])[:-1]
-        for dual, s, λ in zip(state["dual"], self.shared, np.split(self.λ, ends), strict=True):
-            if not np.array_equal(dual[s], λ):  # the agent is ahead: its ledger knew this round
-                dual[s] = λ
+        for name, known in (("average", self.z), ("dual", self.λ)):
+            for values, s, part in zip(
+                state[name], self.shared, np.split(known, ends), strict=True
+            ):
+                values[s] = part
         return {**state, "total": list(self.total)}
 
     def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
