@@ -10,9 +10,10 @@ import time
 
 import numpy as np
 
-from tacit.ledger import COLUMNS, SCHEMA, Ledger, Terms, _sealed
+from tacit.ledger import INSERT, SCHEMA, Entry, Ledger
 from tacit.mechanisms import Gaussian, Laplace
 from tacit.secure import SecureNoise
+from tacit.spend import Terms
 
 CHARGES = 300
 REPEATS = 5
@@ -29,11 +30,10 @@ def raw(path):
 
 
 def raw_insert(db, serial):
-    row = _sealed(bytes(32), serial, "charge", "run", serial, serial)
-    insert = f"INSERT INTO entries ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    row = Entry(serial, "2026-01-01T00:00:00.000+00:00", "charge", "run", serial, serial)
     start = time.perf_counter()
     db.execute("BEGIN IMMEDIATE")
-    db.execute(insert, row)
+    db.execute(INSERT, row)
     db.execute("COMMIT")
     return time.perf_counter() - start
 

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from tacit.accounting import compose, epsilon_of, exact
 from tacit.cli import main
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused
-from tacit.ledger import Ledger, Terms
+from tacit.ledger import Ledger
 from tacit.mechanisms import Gaussian, Laplace, Noiseless
+from tacit.spend import Terms
 
 
 def terms(mechanism=None, rounds=50, local_updates=2, slack=0.0, hides="one record"):

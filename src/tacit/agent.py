@@ -23,13 +23,14 @@ import numpy as np
 
 from tacit.algorithm import Local, Round, dual_step, local_round
 from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
-from tacit.ledger import Ledger, Terms
+from tacit.ledger import Ledger
 from tacit.mechanisms import Noiseless
 from tacit.privacy import doubt
 from tacit.problem import LocalProblem
 from tacit.secure import SecureNoise, secure_noise
 from tacit.sets import Box
 from tacit.settings import Settings
+from tacit.spend import Terms
 
 Array = Any
 NOISE = ("seeded", "secure")

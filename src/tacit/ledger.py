@@ -21,27 +21,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import secrets
 import shlex
 import sqlite3
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tacit.accounting import Guarantee, delta_of, epsilon_of
+from tacit.accounting import Guarantee
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, positive, probability
-from tacit.mechanisms import Laplace, Mechanism, mechanism_from
+from tacit.spend import Spend, Terms, canonical, most_updates
 
 APPLICATION = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
 VERSION = 1
-COLUMNS = "serial, time, kind, run, first, last, digest, event, reply, state, chain"
 RESTORE = "Do not start afresh: restore a backup, and lower its budget by what was spent since."
 SCHEMA = """
 CREATE TABLE entries (
@@ -54,25 +51,31 @@ CREATE UNIQUE INDEX one_run ON entries (run) WHERE kind = 'run';
 """
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What an agent agrees to at the start of a run."""
+class Entry(NamedTuple):
+    """A row. ``chain`` is a hash over the row before and everything in this one."""
 
-    mechanism: Mechanism
-    rounds: int
-    local_updates: int
-    slack: float  # of one update, in total variation (secure noise)
-    noise: str  # "secure" or "seeded"
-    neighbours: str  # what is hidden; totals make sense only if it is the same in all runs
-    settings: str  # digest of all that is public in the run
+    serial: int = 0
+    time: str = ""
+    kind: str = ""
+    run: str = ""
+    first: int = 0
+    last: int = 0
+    digest: str = ""
+    event: str = "{}"
+    reply: bytes | None = None
+    state: bytes | None = None
+    chain: bytes = bytes(32)
 
-    def to_json(self) -> str:
-        return _canonical({**asdict(self), "mechanism": self.mechanism.to_dict()})
+    def sealed(self, head: bytes) -> Entry:
+        """With the hash that follows ``head``."""
+        *plain, reply, state, _ = self
+        blobs = [hashlib.sha256(b).hexdigest() if b is not None else None for b in (reply, state)]
+        said = canonical([*plain, *blobs])
+        return self._replace(chain=hashlib.sha256(head + said.encode()).digest())
 
-    @classmethod
-    def from_json(cls, text: str) -> Terms:
-        data = json.loads(text)
-        return cls(**{**data, "mechanism": mechanism_from(data["mechanism"])})
+
+COLUMNS = ", ".join(Entry._fields)
+INSERT = f"INSERT INTO entries ({COLUMNS}) VALUES ({', '.join('?' * len(Entry._fields))})"
 
 
 @dataclass(frozen=True)
@@ -83,44 +86,6 @@ class Answer:
     request: str
     reply: bytes
     state: bytes
-
-
-class Spend:
-    """Charges so far, merged: as many numbers as there are different mechanisms and slacks."""
-
-    def __init__(self, updates: Counter[tuple[Mechanism, float]] | None = None) -> None:
-        self.updates = updates or Counter()
-
-    def plus(self, terms: Terms, updates: int) -> Spend:
-        return Spend(self.updates + Counter({(terms.mechanism, terms.slack): updates}))
-
-    @property
-    def parts(self) -> list[tuple[Mechanism, int]]:
-        return [(mechanism, n) for (mechanism, _), n in self.updates.items()]
-
-    @property
-    def slack(self) -> float:
-        return math.fsum(slack * n for (_, slack), n in self.updates.items())
-
-    @property
-    def slow(self) -> bool:
-        """Whether the exact total takes more than a formula."""
-        return any(isinstance(mechanism, Laplace) for mechanism, _ in self.parts)
-
-    def within(self, budget: Guarantee) -> bool:
-        if self.updates and budget.delta > 0:  # one formula; with slack it may be too strict
-            if delta_of(self.parts, budget.epsilon, self.slack) <= budget.delta:
-                return True
-            if self.slack == 0:
-                return False
-        return self.epsilon(budget.delta) <= budget.epsilon
-
-    def epsilon(self, delta: float) -> float:
-        if not self.updates:
-            return 0.0
-        if delta == 0 and not all(isinstance(m, Laplace) for m, _ in self.parts):
-            return math.inf
-        return epsilon_of(self.parts, delta, self.slack)
 
 
 class Ledger:
@@ -175,8 +140,8 @@ class Ledger:
             db.execute("PRAGMA synchronous = FULL")
             db.executescript(f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION};")
             db.execute(f"PRAGMA user_version = {VERSION}")
-            row = _sealed(bytes(32), 1, "budget", event=_canonical(asdict(budget)))
-            db.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({_marks(row)})", row)
+            first = Entry(1, _now(), "budget", event=canonical(asdict(budget)))
+            db.execute(INSERT, first.sealed(bytes(32)))
             db.execute("COMMIT")
             db.execute("PRAGMA journal_mode = WAL")
             db.close()
@@ -269,7 +234,7 @@ class Ledger:
         """Another budget from now on. What was spent stays spent."""
         budget = _budget(total_epsilon, total_delta)
         with self._writing():
-            self._add("budget", event=_canonical(asdict(budget)))
+            self._add("budget", event=canonical(asdict(budget)))
 
     def begin(self, run: str, terms: Terms) -> None:
         """Agree to a run, once; refused if all of it would not fit the budget. Costs nothing."""
@@ -356,7 +321,7 @@ class Ledger:
             mine = terms.mechanism, terms.slack
             about = budget, terms, {k: n for k, n in spend.updates.items() if k != mine}
             if self._most[0] != about or after.updates[mine] > self._most[1]:
-                self._most = about, _most(spend, terms, budget)
+                self._most = about, most_updates(spend, terms, budget)
             fits = after.updates[mine] <= self._most[1]
         else:
             fits = after.within(budget)
@@ -367,43 +332,29 @@ class Ledger:
                 f"{spend.epsilon(budget.delta):.4g}). Nothing was charged, computed or released."
             )
 
-    def _add(
-        self,
-        kind: str,
-        run: str = "",
-        first: int = 0,
-        last: int = 0,
-        digest: str = "",
-        event: str = "{}",
-        reply: bytes | None = None,
-        state: bytes | None = None,
-    ) -> None:
-        row = _sealed(
-            self._head, self._seen + 1, kind, run, first, last, digest, event, reply, state
-        )
-        self._db.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({_marks(row)})", row)
+    def _add(self, kind: str, *values: Any, **others: Any) -> None:
+        """An entry after the last: of a kind, then run, first, last, digest as far as given."""
+        row = Entry(self._seen + 1, _now(), kind, *values, **others).sealed(self._head)
+        self._db.execute(INSERT, row)
         self._apply(row)
 
-    def _apply(self, row: tuple[Any, ...]) -> None:
-        serial, _, kind, run, first, last, _, event, *_, chain = row
-        self._seen, self._head = serial, chain
-        if kind == "budget":
-            self._budget = Guarantee(**json.loads(event))
-        elif kind == "run":
-            self._terms[run] = Terms.from_json(event)
-        elif kind == "charge":
-            terms = self._terms[run]
-            self._spend = self._spend.plus(terms, (last - first + 1) * terms.local_updates)
+    def _apply(self, row: Entry) -> None:
+        self._seen, self._head = row.serial, row.chain
+        if row.kind == "budget":
+            self._budget = Guarantee(**json.loads(row.event))
+        elif row.kind == "run":
+            self._terms[row.run] = Terms.from_json(row.event)
+        elif row.kind == "charge":
+            terms = self._terms[row.run]
+            self._spend = self._spend.plus(terms, (row.last - row.first + 1) * terms.local_updates)
 
     def _catch_up(self) -> None:
         """Read and check entries that were not seen yet."""
         query = f"SELECT {COLUMNS} FROM entries WHERE serial > ? ORDER BY serial"
-        for row in self._db.execute(query, (self._seen,)):
-            serial, time, *middle = row
-            expected = _sealed(self._head, serial, *middle[:-1], time=time)
-            if serial != self._seen + 1 or expected != row:
+        for row in map(Entry._make, self._db.execute(query, (self._seen,))):
+            if row.serial != self._seen + 1 or row.sealed(self._head) != row:
                 raise CorruptFile(
-                    f"Entry {serial} of the ledger {self.path} was changed, or one before it "
+                    f"Entry {row.serial} of the ledger {self.path} was changed, or one before it "
                     f"removed. Nothing was released. {RESTORE}"
                 )
             self._apply(row)
@@ -448,49 +399,10 @@ class Ledger:
                 raise
 
 
-def _most(spend: Spend, terms: Terms, budget: Guarantee) -> int:
-    """The largest number of updates on these terms, up to a whole run more, that fits."""
-    before = spend.updates[terms.mechanism, terms.slack]
-    low, high = 0, terms.rounds * terms.local_updates
-    if spend.plus(terms, high).within(budget):
-        return before + high
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = spend.plus(terms, middle).within(budget)
-        low, high = (middle, high) if fits else (low, middle)
-    return before + low
-
-
 def _budget(total_epsilon: float, total_delta: float) -> Guarantee:
     delta = 0.0 if total_delta == 0 else probability("total_delta", total_delta)
     return Guarantee(positive("total_epsilon", total_epsilon), delta)
 
 
-def _sealed(
-    head: bytes,
-    serial: int,
-    kind: str,
-    run: str = "",
-    first: int = 0,
-    last: int = 0,
-    digest: str = "",
-    event: str = "{}",
-    reply: bytes | None = None,
-    state: bytes | None = None,
-    *,
-    time: str | None = None,
-) -> tuple[Any, ...]:
-    """A row with its hash, over the row before and everything in this one."""
-    time = time or datetime.now(UTC).isoformat(timespec="milliseconds")
-    blobs = [hashlib.sha256(b).hexdigest() if b is not None else None for b in (reply, state)]
-    said = _canonical([serial, time, kind, run, first, last, digest, event, *blobs])
-    chain = hashlib.sha256(head + said.encode()).digest()
-    return serial, time, kind, run, first, last, digest, event, reply, state, chain
-
-
-def _canonical(data: Any) -> str:
-    return json.dumps(data, sort_keys=True, separators=(",", ":"))
-
-
-def _marks(row: tuple[Any, ...]) -> str:
-    return ", ".join("?" * len(row))
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
