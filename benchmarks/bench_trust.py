@@ -20,7 +20,7 @@ REPEATS = 5
 
 
 def terms(mechanism, rounds=10_000_000):
-    return Terms(mechanism, rounds, 1, 1e-19, "secure", "one record", "d" * 64)
+    return Terms("a", mechanism, rounds, 1, 1e-19, "secure", "one record", "d" * 64)
 
 
 def raw(path):

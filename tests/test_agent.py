@@ -100,7 +100,7 @@ def hostile(w):
         ("another request for an answered round", {"round": 3, "consensus": w + 1}, "another req"),
         ("an older round", {"round": 1, "consensus": w}, "another request"),
         ("a later round", {"round": 5}, "expects round 4"),
-        ("beyond the agreed rounds", {"round": ROUNDS + 1}, "expects round"),
+        ("beyond the agreed rounds", {"round": ROUNDS + 1}, "old copy"),
         ("round 0", {"round": 0}, "expects round"),
         ("a negative round", {"round": -3}, "expects round"),
         ("a round of text", {"round": "4"}, "expects round"),
@@ -349,7 +349,9 @@ def test_grids_that_hide_other_demands_do_not_share_a_ledger(ledger):
     some, every = grid((1.0, 0.0, 1.0, 0.0)), grid((1.0, 1.0, 1.0, 1.0))
     assert some.objective.neighbours == every.objective.neighbours
     settings = tacit.Settings.for_budget(0.5, 1e-5, 3, penalty=1.0, step_size=0.1)
-    Agent(some, "zone", settings, None, "a", 4, ledger=ledger)
+    first = Agent(some, "zone", settings, None, "a", 4, ledger=ledger)
+    Agent(every, "zone", settings, None, "unused", 4, ledger=ledger)  # no charge, no matter
+    first.respond(Broadcast("a", 1, np.zeros(4)))
     with pytest.raises(Refused, match="cannot be added"):
         Agent(every, "zone", settings, None, "b", 4, ledger=ledger)
 
@@ -406,6 +408,42 @@ def test_only_certified_runs_are_paid_for(ledger):
             problem(), "clinic", paper, jax.random.key(0), "r", SIZE, ledger=ledger, noise="seeded"
         )
     assert ledger.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"settings": tacit.Settings.for_budget(0.3, 1e-5, 10)}, "penalty and a step size"),
+        ({"key": None, "noise": "seeded"}, "Expected a key"),
+        ({"size": -1}, "size >= 1"),
+        ({"size": SIZE - 1}, f"to be {SIZE}"),
+        ({"size": SIZE + 2}, f"to be {SIZE}"),
+    ],
+)
+def test_arguments_of_an_agent_are_checked_first(ledger, change, words):
+    arguments = {"settings": settings(), "key": jax.random.key(0), "size": SIZE, **change}
+    with pytest.raises(InvalidInput, match=words):
+        Agent(problem(), "clinic", run="june", ledger=ledger, **arguments)
+    assert ledger.runs() == []
+
+
+def test_a_ledger_belongs_to_one_agent(ledger):
+    ask(make(ledger), 1)
+    with pytest.raises(Refused, match="ledger of agent 'clinic'"):
+        Agent(problem(), "other", settings(), None, "july", SIZE, ledger=ledger)
+
+
+def test_refusals_are_logged_once(ledger, caplog):
+    agent = make(ledger)
+    ask(agent, 1)
+    with caplog.at_level(logging.WARNING), pytest.raises(Refused):
+        ask(agent, 1, w=np.ones(SIZE))
+    assert len(caplog.records) == 1
+    ledger.set_budget(0.1, 1e-5)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING), pytest.raises(Refused, match="Agent 'clinic'"):
+        make(ledger, run="july")
+    assert len(caplog.records) == 1
 
 
 def test_solve_needs_a_ledger_for_everyone(ledger):

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from tacit.accounting import compose, epsilon_of, exact
+from tacit.accounting import calibrate, compose, epsilon_of, exact
 from tacit.cli import main
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused
 from tacit.ledger import Ledger
@@ -26,7 +26,7 @@ from tacit.spend import Terms
 
 def terms(mechanism=None, rounds=50, local_updates=2, slack=0.0, hides="one record"):
     mechanism = mechanism or Gaussian(40.0)
-    return Terms(mechanism, rounds, local_updates, slack, "secure", hides, "digest")
+    return Terms("a", mechanism, rounds, local_updates, slack, "secure", hides, "digest")
 
 
 @pytest.fixture
@@ -96,7 +96,9 @@ def test_the_last_charge_that_fits_is_taken_and_the_next_refused(tmp_path, mecha
     for t in range(1, 13):
         ledger.charge("r", t, t)
     before = ledger.head
-    with pytest.raises(Refused, match=r"beyond the budget of .* Nothing was charged"):
+    with pytest.raises(
+        Refused, match=r"beyond the budget of .*12 rounds of this run are paid.* Nothing"
+    ):
         ledger.charge("r", 12, 12)
     assert ledger.head == before
     assert ledger.spent.epsilon <= ledger.budget.epsilon
@@ -108,8 +110,11 @@ def test_pure_budgets_and_noiseless_runs(tmp_path):
     ledger.charge("l", 1, 20)
     assert ledger.spent.epsilon == pytest.approx(0.4)
     for mechanism in (Gaussian(1e6), Noiseless()):
-        with pytest.raises(Refused, match="epsilon inf"):
+        with pytest.raises(Refused, match="delta 0 cannot pay"):
             ledger.begin("g", terms(mechanism))
+    other = Ledger.create(tmp_path / "b.db", 1.0, 1e-5)
+    with pytest.raises(Refused, match="epsilon inf"):
+        other.begin("n", terms(Noiseless()))
 
 
 def test_charges_outside_the_agreement_are_refused(ledger):
@@ -127,8 +132,11 @@ def test_charges_outside_the_agreement_are_refused(ledger):
 
 def test_runs_that_hide_different_things_do_not_share_a_ledger(ledger):
     ledger.begin("r", terms())
-    with pytest.raises(Refused, match="cannot be added"):
-        ledger.begin("s", terms(hides="one bus"))
+    ledger.begin("s", terms(hides="one bus"))
+    ledger.charge("r", 1, 1)
+    for act in (lambda: ledger.charge("s", 1, 1), lambda: ledger.begin("t", terms(hides="a bus"))):
+        with pytest.raises(Refused, match="cannot be added"):
+            act()
 
 
 def test_budget_can_change_and_what_is_spent_stays(ledger):
@@ -225,6 +233,31 @@ def test_bad_budgets_are_refused(tmp_path, bad):
     with pytest.raises(InvalidInput):
         Ledger.create(tmp_path / "a.db", *bad)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_largest_further_run_fits(ledger):
+    assert ledger.left == pytest.approx(2.0, rel=1e-4)
+    ledger.begin("r", terms())
+    ledger.charge("r", 1, 50)
+    left = ledger.left
+    assert ledger.budget.epsilon - ledger.spent.epsilon < left < ledger.budget.epsilon
+    fitting = calibrate("gaussian", left, 1e-5, 10)
+    ledger.begin("s", terms(fitting, rounds=5))
+    with pytest.raises(Refused):
+        ledger.begin("t", terms(calibrate("gaussian", 1.01 * left, 1e-5, 10), rounds=5))
+
+
+def test_a_remembered_hash_shows_removed_entries(ledger, tmp_path, capsys):
+    ledger.begin("r", terms())
+    ledger.backup(tmp_path / "old.db")
+    ledger.charge("r", 1, 1)
+    remembered = ledger.head
+    ledger.charge("r", 2, 2)
+    assert ledger.holds(remembered) and ledger.holds(remembered[:16])
+    assert not Ledger(tmp_path / "old.db").holds(remembered) and not ledger.holds("")
+    assert main(["ledger", "show", str(ledger.path), "--expect", remembered[:16]]) == 0
+    assert main(["ledger", "show", str(tmp_path / "old.db"), "--expect", remembered[:16]]) == 1
+    assert "old copy" in capsys.readouterr().err
 
 
 def test_one_answer_a_round(ledger):
@@ -461,4 +494,6 @@ def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
     )
     assert "beyond the budget of 1.2" in capsys.readouterr().err
     assert main(["solve", "--resume", str(out), "--noise", "secure"]) == 2
+    for wrong in (["--block", "0", "--ledgers", str(folder)], ["--block", "3"]):
+        assert main(["solve", str(EXAMPLE), "--out", str(tmp_path / "c"), *wrong]) == 2
     shutil.rmtree(out)

@@ -14,8 +14,11 @@ Importing Tacit switches JAX to 64-bit floats (``jax_enable_x64``): projections 
 need them. Arrays that are float32 stay float32.
 """
 
+import logging
+
 import jax
 
+logging.getLogger("tacit").addHandler(logging.NullHandler())
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
 from tacit.agent import Agent, Broadcast, Reply  # noqa: E402

@@ -14,7 +14,8 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,6 +119,16 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     return Local(problem.objective, problem.feasible_set, coupled, Δ, settings.mechanism, key)
 
 
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Refusals go to the log, once."""
+    try:
+        yield
+    except Refused as refusal:
+        log.warning("%s", refusal)
+        raise
+
+
 class Agent:
     """One party of a run, with its data, its dual and its last local point.
 
@@ -129,6 +140,8 @@ class Agent:
             where the ledger says.
     noise   "seeded" from ``key``, or "secure" (the default with a ledger): exact discrete noise
             from the operating system
+    key     of seeded noise (``agent_key``); None for secure noise
+    size    number of global coordinates, the length of the consensus
     block   rounds paid for at a time. With 1, an answer is durable before it is released, and
             nothing is lost in a crash. With more, there is one synchronisation with the disk in so
             many rounds; whoever restarts within a block pays for the rest of it again.
@@ -155,6 +168,7 @@ class Agent:
                 f"Expected secure noise for blocks, got noise='seeded' and block={block}: a round "
                 "that is paid for again needs other noise. Nothing was released."
             )
+        self._check_arguments(key, size)
         self._lock = threading.Lock()
         self._size = size
         self._coupling = np.asarray(problem.coupling)
@@ -176,7 +190,8 @@ class Agent:
         self._paid = 0  # rounds up to this one are paid for
         self._last: tuple[str, Array] | None = None  # request and average of the last round
         if ledger is not None:
-            self._agree(ledger)
+            with _logged():
+                self._agree(ledger)
 
     def respond(self, broadcast: Broadcast) -> Reply:
         """Lines 15-23 of Algorithm 1 for one round.
@@ -185,19 +200,15 @@ class Agent:
         answered twice with different noise; a refusal spends and reveals nothing. A computation
         that fails shows that it did: the round must be paid for again.
         """
-        with self._lock:
+        with self._lock, _logged():
             return self._respond(broadcast)
 
     def _respond(self, broadcast: Broadcast) -> Reply:
-        try:
-            t, w = self._accept(broadcast)
-            if t <= self.rounds_done:
-                return self._again(t, w)
-            self._check_past(broadcast)
-            self._pay(t)
-        except Refused as refusal:
-            log.warning("%s", refusal)
-            raise
+        t, w = self._accept(broadcast)
+        if t <= self.rounds_done:
+            return self._again(t, w)
+        self._check_past(broadcast)
+        self._pay(t)
         (ρ,), (η,) = self.settings.schedule(t, t)
         ρ, η = self.point.dtype.type(ρ), self.point.dtype.type(η)
         local_w = (w[self._coupling] * self._coupled).astype(self.point.dtype)
@@ -228,6 +239,21 @@ class Agent:
         self.rounds_done, self._last = t, (request, average)
         return Reply(self.run, t, average[self._held])
 
+    def _check_arguments(self, key: Array, size: int) -> None:
+        if self.settings.penalty is None or self.settings.step_size is None:
+            raise InvalidInput(
+                "Expected settings with a penalty and a step size: all agents must have the same. "
+                "Settings.complete(problem) chooses them. Nothing was released."
+            )
+        if self.noise_kind == "seeded" and key is None:
+            raise InvalidInput("Expected a key (jax.random.key) for seeded noise, got none.")
+        held = 1 + int(np.asarray(self.problem.coupling).max(initial=-1))
+        if count("size", size) < held or (self.problem.holds_everything and size != held):
+            raise InvalidInput(
+                f"Expected size, the number of global coordinates, to be {held} as agent "
+                f"{self.name!r} holds them, got {size}. Nothing was released."
+            )
+
     # --- refusing -------------------------------------------------------------------------
 
     def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
@@ -240,9 +266,11 @@ class Agent:
         t = broadcast.round
         whole = isinstance(t, int | np.integer) and not isinstance(t, bool)
         if not whole or not 1 <= t <= min(self.rounds_done + 1, T):
+            after = f"round {self.rounds_done + 1} of {T}" if self.rounds_done < T else "no more"
+            old = " If the server is right, the ledger is an old copy." if self.ledger else ""
             raise Refused(
-                f"Agent {name!r} expects round {self.rounds_done + 1} of {T}, got round {t!r}. "
-                "Nothing was computed."
+                f"Agent {name!r} has answered {self.rounds_done} rounds and expects {after}, got "
+                f"round {t!r}. Nothing was computed.{old}"
             )
         try:
             w = np.asarray(broadcast.consensus)
@@ -257,8 +285,9 @@ class Agent:
             ) from None
         if w.shape != (self._size,) or not np.isfinite(w).all():
             raise Refused(
-                f"Agent {name!r} expects a finite consensus of shape ({self._size},), "
-                f"got shape {w.shape}. Nothing was computed."
+                f"Agent {name!r} expects a finite consensus of shape ({self._size},), got shape "
+                f"{w.shape}{', not all finite' if w.shape == (self._size,) else ''}. Nothing was "
+                "computed."
             )
         return int(t), w
 
@@ -271,12 +300,10 @@ class Agent:
         elif self._last is not None and t == self.rounds_done:
             request, average = self._last
         if average is None or request != digest_of(self.run, t, w):
-            refusal = Refused(
+            raise Refused(
                 f"Agent {self.name!r} has answered round {t} and is at round {self.rounds_done}; "
                 "this is another request for it. Nothing was computed."
             )
-            log.warning("%s", refusal)
-            raise refusal
         self.average = average
         return Reply(self.run, t, average[self._held])
 
@@ -313,6 +340,7 @@ class Agent:
         secure = self._secure
         public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), self._block]
         terms = Terms(
+            self.name,
             secure.mechanism if secure else settings.mechanism,
             settings.rounds,
             settings.local_updates,

@@ -21,7 +21,7 @@ from tacit.commands.ledger import add_ledger
 from tacit.commands.power import add_power
 from tacit.commands.reproduce import add_reproduce
 from tacit.console import claim_folder, print_result, print_table, run_with_progress
-from tacit.errors import CorruptFile, InvalidInput, TacitError
+from tacit.errors import CorruptFile, InvalidInput, TacitError, count
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -268,7 +268,12 @@ def _solve(options: argparse.Namespace) -> int:
         if options.ledgers is not None:
             about["ledgers"] = str(Path(options.ledgers).resolve())
             about["run"] += f"-{secrets.token_hex(6)}"  # every run is another one to a ledger
-        about |= {n: getattr(options, n) for n in ("noise", "block") if getattr(options, n)}
+        if options.block is not None and options.ledgers is None:
+            raise InvalidInput("Expected --ledgers beside --block. Nothing was started.")
+        if options.block is not None:
+            about["block"] = count("block", options.block)
+        if options.noise is not None:
+            about["noise"] = options.noise
     job = load_job(job_file)
     paying = {name: about[name] for name in ("noise", "ledgers", "block") if name in about}
     resumable = paying.get("noise") != "secure" or "ledgers" in paying

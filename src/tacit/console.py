@@ -47,6 +47,9 @@ def run_with_progress(
             bar.stop()
             if resume:
                 print(f"tacit: go on with: {resume}", file=sys.stderr)
+            elif options.get("noise") == "secure":
+                lost = "secure noise without ledgers cannot be continued; what was sent is spent"
+                print(f"tacit: {lost}", file=sys.stderr)
             raise
 
 

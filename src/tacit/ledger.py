@@ -33,8 +33,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.accounting import Guarantee
+from tacit.accounting import Guarantee, rounded_up
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, positive, probability
+from tacit.mechanisms import Laplace
 from tacit.spend import Spend, Terms, canonical, most_updates
 
 APPLICATION = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
@@ -103,6 +104,7 @@ class Ledger:
         self._seen, self._head, self._spend = 0, bytes(32), Spend()
         self._budget: Guarantee | None = None
         self._terms: dict[str, Terms] = {}
+        self._first: Terms | None = None  # of the first run that was charged
         self._most: tuple[Any, int] = None, 0
         with self._reading():
             self._db = sqlite3.connect(
@@ -171,6 +173,19 @@ class Ledger:
         """The hash of the last entry: of the whole past."""
         self.refresh()
         return self._head.hex()
+
+    @property
+    def left(self) -> float | None:
+        """The epsilon of the largest further Gaussian run that fits; None where not a formula."""
+        budget = self.budget
+        return self._spend.room(budget)
+
+    def holds(self, head: str) -> bool:
+        """Whether an entry with this hash (or its beginning) is in the past of the ledger."""
+        query = "SELECT COUNT(*) FROM entries WHERE substr(lower(hex(chain)), 1, ?) = ?"
+        with self._reading():
+            found = self._db.execute(query, (len(head), head.lower())).fetchone()[0]
+        return len(head) >= 8 and found > 0
 
     def terms(self, run: str) -> Terms | None:
         self.refresh()
@@ -246,13 +261,6 @@ class Ledger:
                         "settings, data size and noise cannot change."
                     )
                 return
-            for other in self._terms.values():
-                if other.neighbours != terms.neighbours:
-                    raise Refused(
-                        f"This ledger counts what is spent on hiding {other.neighbours!r}; run "
-                        f"{run!r} hides {terms.neighbours!r}, which cannot be added to it. Nothing "
-                        "was charged; use another ledger."
-                    )
             self._check(run, terms, terms.rounds)
             self._add("run", run, event=terms.to_json())
 
@@ -310,12 +318,32 @@ class Ledger:
     def close(self) -> None:
         self._db.close()
 
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r}, budget {self._budget}, {self._seen} entries)"
+
     # --- inside ---------------------------------------------------------------------------
 
     def _check(self, run: str, terms: Terms, rounds: int) -> None:
         """Refuse if so many more rounds would not fit the budget."""
         budget, spend = self._budget, self._spend
         assert budget is not None
+        if (first := self._first) is not None and first.agent != terms.agent:
+            raise Refused(
+                f"This is the ledger of agent {first.agent!r}; agent {terms.agent!r} cannot pay "
+                "from it. Nothing was charged."
+            )
+        if first is not None and first.neighbours != terms.neighbours:
+            raise Refused(
+                f"This ledger counts what is spent on hiding {first.neighbours!r}; run {run!r} "
+                f"hides {terms.neighbours!r}, which cannot be added to it. Nothing was charged; "
+                "use another ledger."
+            )
         after = spend.plus(terms, rounds * terms.local_updates)
         if after.slow:  # find once how many updates fit, then only compare
             mine = terms.mechanism, terms.slack
@@ -325,12 +353,21 @@ class Ledger:
             fits = after.updates[mine] <= self._most[1]
         else:
             fits = after.within(budget)
-        if not fits:
+        if fits:
+            return
+        if budget.delta == 0 and not isinstance(terms.mechanism, Laplace):
             raise Refused(
-                f"Run {run!r} would bring the total to epsilon {after.epsilon(budget.delta):.4g} "
-                f"at delta {budget.delta:g}, beyond the budget of {budget.epsilon:g} (spent: "
-                f"{spend.epsilon(budget.delta):.4g}). Nothing was charged, computed or released."
+                f"Run {run!r} has {terms.mechanism.name} noise, which a budget of delta 0 cannot "
+                "pay for. Nothing was charged."
             )
+        paid = sum(last - first + 1 for first, last in self.charged(run))
+        raise Refused(
+            f"Agent {terms.agent!r}: {rounds} more rounds of run {run!r} would bring its total to "
+            f"epsilon {rounded_up(after.epsilon(budget.delta), 6)} at delta {budget.delta:g}, "
+            f"beyond the budget of {budget.epsilon:g} (spent: "
+            f"{rounded_up(spend.epsilon(budget.delta), 6)}; {paid} rounds of this run are paid). "
+            "Nothing was charged for these rounds, and nothing of them computed or released."
+        )
 
     def _add(self, kind: str, *values: Any, **others: Any) -> None:
         """An entry after the last: of a kind, then run, first, last, digest as far as given."""
@@ -346,6 +383,7 @@ class Ledger:
             self._terms[row.run] = Terms.from_json(row.event)
         elif row.kind == "charge":
             terms = self._terms[row.run]
+            self._first = self._first or terms
             self._spend = self._spend.plus(terms, (row.last - row.first + 1) * terms.local_updates)
 
     def _catch_up(self) -> None:
@@ -381,7 +419,7 @@ class Ledger:
     def _writing(self, durable: bool = True) -> Iterator[None]:
         """One transaction, alone with the file: what others added is read first."""
         with self._lock:
-            kept = self._seen, self._head, self._spend, self._budget, dict(self._terms)
+            kept = self._seen, self._head, self._spend, self._budget, self._first, dict(self._terms)
             try:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._db.execute("BEGIN IMMEDIATE")
@@ -391,7 +429,7 @@ class Ledger:
             except BaseException as error:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
-                self._seen, self._head, self._spend, self._budget, self._terms = kept
+                self._seen, self._head, self._spend, self._budget, self._first, self._terms = kept
                 if isinstance(error, sqlite3.Error):
                     raise LedgerFailure(
                         f"Expected to write the ledger {self.path}: {error}. Nothing was released."

@@ -83,7 +83,7 @@ def solve(
     batch: bool | None = None,
     workers: int | None = None,
     noise: str | None = None,
-    ledgers: Mapping[str, Ledger] | str | Path | None = None,
+    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None = None,
     block: int = 1,
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
@@ -116,7 +116,7 @@ def solve(
     if checkpoint is not None and not Path(checkpoint).resolve().parent.is_dir():
         raise InvalidInput(f"Expected an existing folder for the checkpoint {checkpoint}.")
     settings = settings.complete(problem)
-    if ledgers is not None and not isinstance(ledgers, Mapping):
+    if ledgers is not None:
         ledgers = open_ledgers(ledgers, problem.names)
     noise = choice("noise", noise or ("seeded" if ledgers is None else "secure"), NOISE)
     if noise == "secure" and seed is not None:
@@ -200,8 +200,13 @@ def result_of(
     )
 
 
-def open_ledgers(folder: str | Path, names: Sequence[str]) -> dict[str, Ledger]:
-    """The ledger NAME.db of every agent in a folder."""
+def open_ledgers(
+    ledgers: Mapping[str, Ledger | str | Path] | str | Path, names: Sequence[str]
+) -> dict[str, Ledger]:
+    """Ledgers or files by name, or those NAME.db in a folder."""
+    if isinstance(ledgers, Mapping):
+        return {n: v if isinstance(v, Ledger) else Ledger(v) for n, v in ledgers.items()}
+    folder = ledgers
     for name in names:
         if Path(name).name != name:
             raise InvalidInput(f"Expected an agent's name that can name a file, got {name!r}.")

@@ -8,14 +8,15 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit.accounting import Guarantee, delta_of, epsilon_of
-from tacit.mechanisms import Laplace, Mechanism, mechanism_from
+from tacit.accounting import Guarantee, delta_of, epsilon_of, gaussian_epsilon
+from tacit.mechanisms import Gaussian, Laplace, Mechanism, mechanism_from
 
 
 @dataclass(frozen=True)
 class Terms:
     """What an agent agrees to at the start of a run."""
 
+    agent: str
     mechanism: Mechanism
     rounds: int
     local_updates: int
@@ -62,6 +63,18 @@ class Spend:
             if self.slack == 0:
                 return False
         return self.epsilon(budget.delta) <= budget.epsilon
+
+    def room(self, budget: Guarantee) -> float | None:
+        """The epsilon, at the budget's delta, of the largest further Gaussian run that fits.
+
+        None where that takes more than a formula.
+        """
+        if self.slow or budget.delta == 0:
+            return None
+        square = sum(n / m.noise_multiplier**2 for m, n in self.parts if isinstance(m, Gaussian))
+        most = Gaussian.analytic(budget.epsilon, budget.delta).noise_multiplier ** -2
+        left = math.sqrt(max(0.0, most - square)) * (1 - 1e-6)
+        return gaussian_epsilon(left, budget.delta) if left > 0 else 0.0
 
     def epsilon(self, delta: float) -> float:
         if not self.updates:

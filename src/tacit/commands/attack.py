@@ -12,7 +12,17 @@ from tacit.console import claim_folder, print_table, progress_bar
 from tacit.errors import InvalidInput, count
 
 OPTIONS = ("records", "total_epsilons", "seeds")  # of the attack only
-FIT = ("target", "agent_column", "range", "split", "no_noise", "local_updates", "seed")
+FIT = (
+    "target",
+    "agent_column",
+    "range",
+    "split",
+    "no_noise",
+    "local_updates",
+    "seed",
+    "noise",
+    "ledgers",
+)
 
 
 def add_attack(learn: Any) -> None:

@@ -89,6 +89,12 @@ def add_learn(add: Add) -> None:
     learn.add_argument("--bound", type=float, help="of every coefficient (a box)")
     learn.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
     learn.add_argument("--seed", type=int, help="noise from a seed, for research")
+    learn.add_argument(
+        "--noise",
+        choices=("seeded", "secure"),
+        help="as in tacit solve (default with --ledgers: secure)",
+    )
+    learn.add_argument("--ledgers", metavar="DIR", help="folder with AGENT.db for every agent")
     learn.add_argument("--out", help="folder (default: the data's name + -model or -attack)")
     learn.set_defaults(parser=learn)
     predict = add(
@@ -132,6 +138,8 @@ def _learn(options: argparse.Namespace) -> int:
         rounds=options.rounds,
         local_updates=options.local_updates,
         random_state=options.seed,
+        noise=options.noise,
+        ledgers=options.ledgers,
     )
     labels, test_labels = (np.array(part.names)[part.labels] for part in (train, test))
     with one_line(), on_device(options.device), progress_bar("rounds") as bar:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tacit.accounting import rounded_up
 from tacit.console import print_table
+from tacit.errors import CorruptFile
 from tacit.ledger import Ledger
 
 Add = Callable[..., Any]
@@ -23,6 +24,11 @@ def add_ledger(add: Add) -> None:
         "tacit ledger show agent.db",
     )
     show.add_argument("ledger", help="the agent's ledger")
+    show.add_argument(
+        "--expect",
+        metavar="HASH",
+        help="a hash shown before: fail if it is not in the ledger's past",
+    )
     budget = add(
         "budget",
         _budget,
@@ -43,7 +49,13 @@ def add_ledger(add: Add) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    _print(Ledger(options.ledger), options.json)
+    ledger = Ledger(options.ledger)
+    if options.expect is not None and not ledger.holds(options.expect):
+        raise CorruptFile(
+            f"Expected an entry with the hash {options.expect} in {options.ledger}, found none: "
+            "it is an old copy, or entries were removed."
+        )
+    _print(ledger, options.json)
     return 0
 
 
@@ -76,35 +88,38 @@ def _print(ledger: Ledger, as_json: bool) -> None:
             "ledger": str(ledger.path),
             "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
             "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+            "left": ledger.left,
             "hides": runs[0]["neighbours"] if runs else None,
             "runs": runs,
             "head": ledger.head,
         }
         print(json.dumps(document))
         return
-    left = max(0.0, budget.epsilon - spent.epsilon)
+    left = ledger.left
     print_table(
         f"{ledger.path} (delta {budget.delta:g})",
         ("", "epsilon"),
         [
             ("budget", f"{budget.epsilon:g}"),
             ("spent, all runs together", rounded_up(spent.epsilon, 4)),
-            ("left (runs together cost less than their sum)", f"{left:.4g}"),
+            *(
+                [("largest further Gaussian run that fits", f"{left:.4g}")]
+                if left is not None
+                else []
+            ),
         ],
     )
     if runs:
         print(f"for {runs[0]['neighbours']}")
         print_table(
             "runs, each by itself",
-            ("run", "began", "mechanism", "noise", "rounds paid", "of", "answered", "epsilon"),
+            ("run", "began", "noise", "rounds paid", "answered", "epsilon"),
             [
                 (
                     r["run"],
-                    r["began"][:16].replace("T", " "),
-                    f"{r['mechanism']['kind']} {r['mechanism']['noise_multiplier']:.4g}",
-                    r["noise"],
-                    str(r["rounds_charged"]),
-                    str(r["rounds_agreed"]),
+                    r["began"][:10],
+                    f"{r['mechanism']['kind']}, {r['noise']}",
+                    f"{r['rounds_charged']} of {r['rounds_agreed']}",
                     str(r["rounds_answered"]),
                     rounded_up(r["epsilon"], 4),
                 )

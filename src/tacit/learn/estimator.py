@@ -51,6 +51,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     rounds, local_updates   by default chosen by ``tacit.learn.plan``
     calibration     "paper": the paper's data-dependent sensitivity, not differentially private
     random_state    a seed for the noise, for research; None takes noise from the operating system
+    noise, ledgers  as in ``tacit.solve``: "secure" noise, and each agent's ledger
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         local_updates: int | None = None,
         calibration: str = "certified",
         random_state: Any = None,
+        noise: str | None = None,
+        ledgers: Any = None,
     ) -> None:
         self.total_epsilon = total_epsilon
         self.total_delta = total_delta
@@ -81,6 +84,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.local_updates = local_updates
         self.calibration = calibration
         self.random_state = random_state
+        self.noise = noise
+        self.ledgers = ledgers
 
     def fit(
         self,
@@ -128,7 +133,13 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         every = settings.rounds if progress is None else max(1, settings.rounds // 20)
         tell = None if progress is None else lambda now: progress(now.round, settings.rounds)
         found = solve(
-            problem, settings, seed=_seed(self.random_state), evaluate_every=every, callback=tell
+            problem,
+            settings,
+            seed=_seed(self.random_state),
+            evaluate_every=every,
+            callback=tell,
+            noise=self.noise,
+            ledgers=self.ledgers,
         )
         self.privacy_ = replace(found.privacy, assumed=self._assumed(len(y), found.privacy.delta))
         self.result_ = replace(found, privacy=self.privacy_)
