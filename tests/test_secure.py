@@ -108,6 +108,21 @@ def test_ratio_is_bounded_by_320_times_the_slack(name, s):
     assert log_ratio(name, s) > 0
 
 
+@pytest.mark.parametrize(
+    ("noise", "beyond"),
+    [
+        (SecureNoise(Gaussian(1.0), 1.0, 1), 2 * stats.norm.sf(13)),
+        (SecureNoise(Gaussian(1.999), 1.0, 1), 2 * stats.norm.sf(13)),
+        (SecureNoise(Gaussian(1e6), 1.0, 10**6), 2 * stats.norm.sf(13)),
+        (SecureNoise(Laplace(1.999), 1.0, 1), math.exp(-105)),
+        (SecureNoise(Laplace(1e6), 1.0, 10**8), math.exp(-105)),
+    ],
+)
+def test_slack_covers_the_end_of_the_tables(noise, beyond):
+    assert math.exp(-42) * noise.slack >= noise.size * beyond
+    assert noise.slack >= noise.size / (SLACK[noise.mechanism.name] * float(noise.scale) ** 2)
+
+
 def test_slack_costs_epsilon_and_delta():
     parts = [(Gaussian(20.0), 100)]
     plain = epsilon_of(parts, 1e-5)

@@ -15,8 +15,8 @@ of narrow ones, so that tables stay in the processor's cache:
                Poisson summation over the line A + K·B = k).
     Laplace    |X| = A + K·B for the digit A = |X| mod K: exact, A and B are independent.
 
-Guarantee: masses up to 13 scales (Gaussian) or 100 scales (Laplace) have a relative error below
-1e-24; beyond, where the laws have 2e-38 and 1e-43, tables end. All random bits come from
+Guarantee: masses up to 13 scales (Gaussian) or 105 scales (Laplace) have a relative error below
+1e-24; beyond, where the laws have 2e-38 and 3e-46, tables end. All random bits come from
 ``random_bytes``, the generator of the operating system.
 """
 

@@ -22,10 +22,11 @@ Laplace: with h = 1/2s masses are tanh(h)e^{−2h|k|} (X) against sinh(h)e^{−2
 that the total variation is the excess of X at zero, tanh h − 1 + e^{−h} ≤ h²/2 = 1/8s².
 (2) In ratio, P[R = k] ≤ e^κ P[X = k]. Gaussian, |k| ≤ 13s: the second-order term of the integral is
 (k²/s² − 1)/24s², so κ = 8/s²; beyond, R has a mass of 2e-38. Laplace: cosh h ≤ e^{h²/2} for k ≠ 0,
-and less than 1 at zero, so κ = 1/8s²; up to 100s, beyond which R has a mass of 1e-43.
+and less than 1 at zero, so κ = 1/8s²; up to 105s, beyond which R has a mass of 3e-46.
 For N coordinates in all, Pr[X-run on D ∈ S] ≤ Pr[R-run on D ∈ S] + Nτ₁ ≤
 e^ε Pr[R-run on D' ∈ S] + δ + Nτ₁ ≤ e^{ε+Nκ} Pr[X-run on D' ∈ S] + δ + Nτ₁ + e^ε N·(mass beyond),
-and 320τ ≥ Nκ, τ ≥ Nτ₁, e^{ε−42}τ ≥ e^ε N·(mass beyond) for these s. ∎
+and 320τ ≥ Nκ, τ ≥ Nτ₁, e^{ε−42}τ ≥ e^ε N·(mass beyond) for s ≤ 2²⁹ (Gaussian) or 2⁴¹ (Laplace);
+for a larger s, τ is taken as for these. ∎
 
 ``secure_noise`` makes up for the slack with a little more noise, so that a run's total at its δ is
 the one without. For pure ε (δ = 0) discrete Laplace noise needs no comparison: its own ratio of
@@ -93,7 +94,8 @@ class SecureNoise:
     @property
     def slack(self) -> float:
         """Distance of one update's noise from a rounding of the continuous law."""
-        return self.size / (SLACK[self.mechanism.name] * float(self.scale) ** 2)
+        name = self.mechanism.name
+        return self.size / (SLACK[name] * min(float(self.scale), 2.0 ** (FINE[name] + 1)) ** 2)
 
     def event(self, updates: int) -> Any:
         """The ``dp_accounting`` event; ``updates`` times ``slack`` comes on top."""
