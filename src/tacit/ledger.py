@@ -1,20 +1,21 @@
 """A durable privacy ledger: what one agent may spend, has spent, and has answered.
 
 One SQLite file per agent, in WAL mode with full synchronisation: an entry is on the disk before
-``charge`` or a durable ``answer`` returns. Entries are only ever added, and each holds a hash over
-itself and the one before, so that a changed, removed or reordered entry shows.
+``charge`` or a durable ``store`` returns. Entries are only ever added, and each holds a hash over
+itself and the one before, so that a changed, removed or reordered entry shows, unless it was the
+last.
 
     kind     what it says
     budget   the agent's own total (epsilon, delta), from now on
-    run      the terms of a run: mechanism, rounds, local updates, slack, size of the vectors
+    run      the terms of a run: agent, mechanism, rounds, local updates, slack, what it hides
     charge   rounds first..last of a run are paid for
     answer   round ``first`` was answered: digest of the request, and the reply
     failed   the computation of round ``first`` failed after it was paid for
 
 Spending is composed over all charges of all runs (``accounting``), whatever was answered. Whoever
-can write the file can forge all of it, hashes included; what the hashes give is that nobody who
-remembers an earlier head (``head``), such as a server the digest of the last reply, can be shown
-another past.
+can write the file can forge all of it, hashes included, or take the last entries away. Whoever
+remembers an earlier ``head`` notices (``holds``), and so does a run in progress, as the server knows
+the digest of the last reply.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Terms:
     mechanism: Mechanism
     rounds: int
     local_updates: int
-    slack: float  # of one update, in total variation (secure noise)
+    slack: float  # of one update of secure noise, see secure.py
     noise: str  # "secure" or "seeded"
     neighbours: str  # what is hidden; totals make sense only if it is the same in all runs
     settings: str  # digest of all that is public in the run
