@@ -14,8 +14,8 @@ last.
 
 Spending is composed over all charges of all runs (``accounting``), whatever was answered. Whoever
 can write the file can forge all of it, hashes included, or take the last entries away. Whoever
-remembers an earlier ``head`` notices (``holds``), and so does a run in progress, as the server knows
-the digest of the last reply.
+remembers an earlier ``head`` notices (``holds``), and so does a run in progress, as the server
+knows the digest of the last reply.
 """
 
 from __future__ import annotations
