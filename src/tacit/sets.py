@@ -7,6 +7,10 @@ Every set offers ``project``, the only place where a constraint enters an update
 The sets in this file project in closed form with JAX: they can be compiled, stacked and vmapped,
 and the result has the dtype of the point. Sets that need a cone solver are in ``conic.py``.
 
+Guarantee: ``violation(project(v, c))`` is at most ``tolerance(dtype)``, a few units in the last
+place of the set's own numbers, for every finite point v and all positive weights c, in float32 and
+float64: see ``projections.py``. ``violation`` is computed in float64, on its own.
+
 A set is public. Its ``diameter`` and ``radius`` enter certified sensitivities, so a set must never
 be built from private data.
 """
@@ -16,6 +20,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 import jax
@@ -26,7 +31,7 @@ from jax.typing import ArrayLike
 
 from tacit import errors
 from tacit.errors import NOT_DONE, InvalidInput, InvalidSet
-from tacit.projections import onto_ball, onto_cut, onto_simplex
+from tacit.projections import length, onto_ball, onto_cut, onto_simplex, total
 from tacit.pytree import pytree, static
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -81,6 +86,22 @@ class FeasibleSet(ABC):
     def radius(self, norm: float) -> float:
         """Largest ‖z‖₂ (norm 2) or ‖z‖_∞ (norm ``math.inf``) over W, or a bound above it."""
 
+    def reach(self, norm: float) -> float:
+        """``radius``, and a millionth more for rounding: what sensitivities are proven for.
+
+        An agent computes at no point that is longer.
+        """
+        return self.radius(norm) * (1 + 2.0**-20)
+
+    @property
+    def magnitude(self) -> float:
+        """The size of the largest number in a constraint at points of W, or a bound above it."""
+        return self.radius(math.inf)
+
+    def tolerance(self, dtype: Any) -> float:
+        """The largest violation that rounding to ``dtype`` leaves: a few units of ``magnitude``."""
+        return (8 + 2 * math.sqrt(self.dimension)) * float(np.finfo(dtype).eps) * self.magnitude
+
 
 @pytree
 class Box(FeasibleSet):
@@ -106,11 +127,10 @@ class Box(FeasibleSet):
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, _ = _point_and_weight(point, weight, self.dimension)
-        return jnp.clip(v, *_cast(v, self.lower, self.upper))
+        return jnp.clip(v, *_inwards(v.dtype, self.lower, self.upper))
 
     def violation(self, point: ArrayLike) -> Array:
-        z = _vector(point, self.dimension)
-        return _outside(z, *_cast(z, self.lower, self.upper))
+        return _outside(_wide(point, self.dimension), self.lower, self.upper)
 
     @property
     def diameter(self) -> float:
@@ -146,13 +166,11 @@ class Ball(FeasibleSet):
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = _point_and_weight(point, weight, self.dimension)
-        z: Array = onto_ball(v, c, *_cast(v, self.center, self.extent))
-        return z
+        return onto_ball(v, c, self.center, self.extent).astype(v.dtype)
 
     def violation(self, point: ArrayLike) -> Array:
-        z = _vector(point, self.dimension)
-        center, extent = _cast(z, self.center, self.extent)
-        return jnp.maximum(jnp.sqrt(jnp.sum((z - center) ** 2)) - extent, 0)
+        z = _wide(point, self.dimension)
+        return jnp.maximum(length(z - jnp.asarray(self.center)) - jnp.asarray(self.extent), 0)
 
     @property
     def diameter(self) -> float:
@@ -160,6 +178,10 @@ class Ball(FeasibleSet):
 
     def radius(self, norm: float) -> float:
         return _norm(self.center, norm) + float(np.asarray(self.extent))
+
+    @property
+    def magnitude(self) -> float:
+        return self.radius(2)
 
 
 @pytree
@@ -181,15 +203,14 @@ class L1Ball(FeasibleSet):
         # The signs of z − center are those of v − center; the absolute values are those of v
         # projected onto {y ≥ 0 : Σ y = radius}.
         v, c = _point_and_weight(point, weight, self.dimension)
-        center, extent = _cast(v, self.center, self.extent)
-        distance = jnp.abs(v - center)
-        z = center + jnp.sign(v - center) * onto_simplex(distance, c, extent)
-        return jnp.where(jnp.sum(distance) <= extent, v, z)
+        center, extent = jnp.asarray(self.center), jnp.asarray(self.extent)
+        apart = v.astype(jnp.float64) - center
+        z = center + jnp.sign(apart) * onto_simplex(jnp.abs(apart), c, extent)
+        return jnp.where(total(jnp.abs(apart)) <= extent, v, z.astype(v.dtype))
 
     def violation(self, point: ArrayLike) -> Array:
-        z = _vector(point, self.dimension)
-        center, extent = _cast(z, self.center, self.extent)
-        return jnp.maximum(jnp.sum(jnp.abs(z - center)) - extent, 0)
+        z = _wide(point, self.dimension)
+        return jnp.maximum(total(jnp.abs(z - jnp.asarray(self.center))) - self.extent, 0)
 
     @property
     def diameter(self) -> float:
@@ -200,6 +221,10 @@ class L1Ball(FeasibleSet):
         vertex = np.abs(np.asarray(self.center))
         vertex[np.argmax(vertex)] += np.asarray(self.extent)
         return _norm(vertex, norm)
+
+    @property
+    def magnitude(self) -> float:
+        return float(np.abs(self.center).sum() + np.asarray(self.extent))
 
 
 @pytree
@@ -219,12 +244,11 @@ class Simplex(FeasibleSet):
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = _point_and_weight(point, weight, self.dimension)
-        return onto_simplex(v, c, *_cast(v, self.total))
+        return onto_simplex(v, c, jnp.asarray(self.total)).astype(v.dtype)
 
     def violation(self, point: ArrayLike) -> Array:
-        z = _vector(point, self.dimension)
-        (total,) = _cast(z, self.total)
-        return jnp.maximum(jnp.abs(jnp.sum(z) - total), jnp.max(-z))
+        z = _wide(point, self.dimension)
+        return jnp.maximum(jnp.abs(total(z) - jnp.asarray(self.total)), jnp.max(-z))
 
     @property
     def diameter(self) -> float:
@@ -247,10 +271,11 @@ class HalfSpace(FeasibleSet):
     offset: ArrayLike
     lower: ArrayLike = -math.inf
     upper: ArrayLike = math.inf
+    around: Box = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _store(self, **_cut_box(self.normal, self.offset, self.lower, self.upper))
-        _smallest_box(self, -math.inf)
+        _store(self, around=_smallest_box(self, -math.inf))
 
     @property
     def dimension(self) -> int:
@@ -258,21 +283,27 @@ class HalfSpace(FeasibleSet):
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = _point_and_weight(point, weight, self.dimension)
-        a, b, lower, upper = _cast(v, self.normal, self.offset, self.lower, self.upper)
-        in_box = jnp.clip(v, lower, upper)
-        return jnp.where(jnp.sum(a * in_box) <= b, in_box, onto_cut(v, c, a, b, lower, upper))
+        lower, upper = jnp.asarray(self.around.lower), jnp.asarray(self.around.upper)
+        in_box = jnp.clip(v.astype(jnp.float64), lower, upper)
+        cut = onto_cut(v, c, self.normal, self.offset, lower, upper)
+        z = jnp.where(total(jnp.asarray(self.normal) * in_box) <= self.offset, in_box, cut)
+        return self.around.project(z.astype(v.dtype))
 
     def violation(self, point: ArrayLike) -> Array:
-        z = _vector(point, self.dimension)
-        a, b, lower, upper = _cast(z, self.normal, self.offset, self.lower, self.upper)
-        return jnp.maximum(jnp.sum(a * z) - b, _outside(z, lower, upper))
+        z = _wide(point, self.dimension)
+        beyond = total(jnp.asarray(self.normal) * z) - jnp.asarray(self.offset)
+        return jnp.maximum(beyond, _outside(z, self.lower, self.upper))
 
     @property
     def diameter(self) -> float:
-        return _smallest_box(self, -math.inf).diameter
+        return self.around.diameter
 
     def radius(self, norm: float) -> float:
-        return _smallest_box(self, -math.inf).radius(norm)
+        return self.around.radius(norm)
+
+    @property
+    def magnitude(self) -> float:
+        return _largest_terms(self)
 
 
 @pytree
@@ -287,10 +318,11 @@ class Hyperplane(FeasibleSet):
     offset: ArrayLike
     lower: ArrayLike = -math.inf
     upper: ArrayLike = math.inf
+    around: Box = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _store(self, **_cut_box(self.normal, self.offset, self.lower, self.upper))
-        _smallest_box(self, float(np.asarray(self.offset)))
+        _store(self, around=_smallest_box(self, float(np.asarray(self.offset))))
 
     @property
     def dimension(self) -> int:
@@ -298,21 +330,24 @@ class Hyperplane(FeasibleSet):
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = _point_and_weight(point, weight, self.dimension)
-        a, b, lower, upper = _cast(v, self.normal, self.offset, self.lower, self.upper)
-        z: Array = onto_cut(v, c, a, b, lower, upper)
-        return z
+        z = onto_cut(v, c, self.normal, self.offset, self.around.lower, self.around.upper)
+        return self.around.project(z.astype(v.dtype))
 
     def violation(self, point: ArrayLike) -> Array:
-        z = _vector(point, self.dimension)
-        a, b, lower, upper = _cast(z, self.normal, self.offset, self.lower, self.upper)
-        return jnp.maximum(jnp.abs(jnp.sum(a * z) - b), _outside(z, lower, upper))
+        z = _wide(point, self.dimension)
+        apart = jnp.abs(total(jnp.asarray(self.normal) * z) - jnp.asarray(self.offset))
+        return jnp.maximum(apart, _outside(z, self.lower, self.upper))
 
     @property
     def diameter(self) -> float:
-        return _smallest_box(self, float(np.asarray(self.offset))).diameter
+        return self.around.diameter
 
     def radius(self, norm: float) -> float:
-        return _smallest_box(self, float(np.asarray(self.offset))).radius(norm)
+        return self.around.radius(norm)
+
+    @property
+    def magnitude(self) -> float:
+        return _largest_terms(self)
 
 
 @pytree
@@ -363,6 +398,13 @@ class Product(FeasibleSet):
 
     def radius(self, norm: float) -> float:
         return _norm([part.radius(norm) for part in self.sets], norm)
+
+    @property
+    def magnitude(self) -> float:
+        return max(part.magnitude for part in self.sets)
+
+    def tolerance(self, dtype: Any) -> float:
+        return max(part.tolerance(dtype) for part in self.sets)
 
 
 def bounds(lower: Any, upper: Any, size: int | None) -> tuple[Vector, Vector]:
@@ -426,6 +468,14 @@ def _smallest_box(cut: HalfSpace | Hyperplane, least: float) -> Box:
     return Box(tight_lower, tight_upper)
 
 
+def _largest_terms(cut: HalfSpace | Hyperplane) -> float:
+    """Σ|a_i| sup|z_i| + |b|, or the largest coordinate if that is larger."""
+    largest = np.maximum(np.abs(cut.around.lower), np.abs(cut.around.upper))
+    a = np.abs(np.asarray(cut.normal))
+    terms = float(np.where(a > 0, a * largest, 0).sum()) + abs(float(np.asarray(cut.offset)))
+    return max(terms, cut.around.radius(math.inf))
+
+
 def _sum_of_others(terms: Vector) -> Vector:
     """Σ_{j≠i} terms_j for every i, where terms may hold infinities of one sign."""
     infinite = np.isinf(terms)
@@ -436,9 +486,9 @@ def _sum_of_others(terms: Vector) -> Vector:
 
 
 def _point_and_weight(point: ArrayLike, weight: ArrayLike | None, size: int) -> tuple[Array, Array]:
-    """The point and its weights in one dtype; a common weight of all coordinates becomes 1."""
+    """The point and, as float64, its weights; a common weight of all coordinates becomes 1."""
     v = _vector(point, size)
-    c = jnp.asarray(1 if weight is None else weight, v.dtype)
+    c = jnp.asarray(1 if weight is None else weight, jnp.float64)
     if c.shape not in ((), (size,)):
         raise InvalidInput(f"Expected a weight of shape ({size},), got {c.shape}. {NOT_DONE}")
     if not isinstance(c, jax.core.Tracer) and not bool(jnp.all((c > 0) & jnp.isfinite(c))):
@@ -453,12 +503,25 @@ def _vector(point: ArrayLike, size: int) -> Array:
     return z if jnp.issubdtype(z.dtype, jnp.floating) else z.astype(jnp.float64)
 
 
-def _cast(like: Array, *values: ArrayLike) -> list[Array]:
-    return [jnp.asarray(value, like.dtype) for value in values]
+def _wide(point: ArrayLike, size: int) -> Array:
+    return _vector(point, size).astype(jnp.float64)
 
 
-def _outside(z: Array, lower: Array, upper: Array) -> Array:
-    return jnp.maximum(jnp.max(jnp.maximum(lower - z, z - upper)), 0)
+def _inwards(dtype: Any, lower: ArrayLike, upper: ArrayLike) -> tuple[Array, Array]:
+    """The bounds in ``dtype``, rounded to the inside; the nearest numbers if none lies between."""
+    exact = jnp.asarray(lower), jnp.asarray(upper)
+    if dtype == jnp.float64:
+        return exact
+    near = [x.astype(dtype) for x in exact]
+    too_low, too_high = near[0] < exact[0], near[1] > exact[1]
+    low = jnp.where(too_low, jnp.nextafter(near[0], jnp.inf), near[0])
+    high = jnp.where(too_high, jnp.nextafter(near[1], -jnp.inf), near[1])
+    return jnp.where(low > high, near[0], low), jnp.where(low > high, near[0], high)
+
+
+def _outside(z: Array, lower: ArrayLike, upper: ArrayLike) -> Array:
+    beyond = jnp.maximum(jnp.asarray(lower) - z, z - jnp.asarray(upper))
+    return jnp.maximum(jnp.max(beyond), 0)
 
 
 def _norm(vector: ArrayLike | Sequence[float], norm: float) -> float:
@@ -489,5 +552,5 @@ def _center(center: Any, size: int | None) -> Vector:
 
 def _store(value: Any, **fields: object) -> None:
     """Set fields of a frozen dataclass while it is being made."""
-    for name, field in fields.items():
-        object.__setattr__(value, name, field)
+    for name, content in fields.items():
+        object.__setattr__(value, name, content)
