@@ -9,9 +9,10 @@ from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, objective_of, problem
 from scipy import stats
 
 import tacit
-from tacit.agent import Agent, Broadcast, Reply, agent_key
+from tacit.agent import Agent, Broadcast, Reply, agent_key, certified_sensitivity
 from tacit.algorithm import (
     Holders,
+    Limits,
     Local,
     Round,
     Rule,
@@ -22,11 +23,12 @@ from tacit.algorithm import (
 )
 
 NO_NOISE = (0.0, tacit.Noiseless())
+NO_LIMITS = Limits(np.inf, np.inf, np.inf)
 NOISELESS = Rule(1, "objective", "certified", False)
 
 
 def update(f, W, z, w, λ, ρ, η, coupled, rule=NOISELESS, noise=NO_NOISE, seed=0):
-    local = Local(f, W, coupled, *noise, jax.random.key(seed))
+    local = Local(f, W, coupled, *noise, jax.random.key(seed), NO_LIMITS)
     return local_update(z, 0, Round(1, w, λ, ρ, η), local, rule)[0]
 
 
@@ -253,7 +255,7 @@ def test_local_round_averages_and_returns_the_last_point(objective, rng):
     W = set_of("ball", f.dimension)
     rule = Rule(3, "objective", "certified", False)
     z = w = λ = jnp.zeros(f.dimension)
-    local = Local(f, W, jnp.ones(f.dimension), 0.0, tacit.Noiseless(), jax.random.key(0))
+    local = Local(f, W, jnp.ones(f.dimension), *NO_NOISE, jax.random.key(0), NO_LIMITS)
     now = Round(1, w, λ, 1.0, 0.3)
     last, average, noise = local_round(z, now, local, rule)
     points = []
@@ -276,7 +278,7 @@ def test_released_points_carry_noise_of_the_certified_scale(perturbation, law, r
     n, records, ρ, η = 20_000, 3, 2.0, 0.5
     X = rng.normal(size=(records, n))
     f = tacit.LogisticRegression(X, [0, 1, 1], feature_norm=1.0, normaliser=50.0)
-    W = tacit.Box(-1e6, 1e6, size=n)
+    W = tacit.Box(-100.0, 100.0, size=n)
     mechanism = {"gaussian": tacit.Gaussian(3.0), "laplace": tacit.Laplace(3.0)}[law]
     schedules = {
         "penalty": tacit.ConstantPenalty(ρ),
@@ -289,7 +291,8 @@ def test_released_points_carry_noise_of_the_certified_scale(perturbation, law, r
     difference = noisy.solution - plain.solution
     c = 1 / η + ρ
     ξ = -c * difference if perturbation == "objective" else difference
-    Δ = f.sensitivity(mechanism.norm, W) / (1 if perturbation == "objective" else c)
+    settings = tacit.Settings(1, 1, mechanism, **schedules)
+    Δ = certified_sensitivity(part, settings) / (1 if perturbation == "objective" else c)
     shape = {"gaussian": stats.norm, "laplace": stats.laplace}[law]
     assert stats.kstest(ξ, shape(scale=3.0 * Δ).cdf).pvalue > 1e-3
     for wrong in (1.1, 1 / 1.1, 3.0):  # 3.0: the variance used as a standard deviation

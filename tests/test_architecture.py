@@ -10,10 +10,11 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree", "polish", "projections", "draws", "discrete"],
+    ["errors", "pytree", "polish", "projections", "rounding", "draws", "discrete"],
     ["sets", "coneprogram"],
     ["conic", "objectives"],
-    ["persample", "residual", "losses", "cvxpyset"],
+    ["persample", "residual", "linearmodel", "cvxpyset"],
+    ["losses"],
     ["mechanisms", "schedules", "problem"],
     ["accounting", "algorithm"],
     ["settings", "secure", "spend"],

@@ -238,7 +238,7 @@ BOX, BALL = Box(-0.5, 0.5, FEATURES), Ball(0.0, 1.0, FEATURES)
 def test_add_remove_bound_is_attained(name: str, norm: int, W: Any) -> None:
     f, g = pair(name, "add-remove", (B * unit, -Y), None)
     z = np.zeros(FEATURES) if name == "hinge" else corner
-    assert change(f, g, z, norm) == pytest.approx(f.sensitivity(norm, W), rel=1e-9)
+    assert change(f, g, z, norm) == pytest.approx(f.sensitivity(norm, W), rel=1e-5)
 
 
 @pytest.mark.parametrize("W", [BOX, BALL])
@@ -252,7 +252,7 @@ def test_least_squares_replace_bound_is_attained(targets: float, norm: int, W: A
     q = 2 * B / (targets + math.hypot(targets, math.sqrt(8) * B))
     tilt = [B * (math.sqrt(1 - q**2) * unit + sign * q * balanced) for sign in (1, -1)]
     f, g = build(tilt[0], -targets), build(tilt[1], targets)
-    assert change(f, g, balanced, norm) == pytest.approx(f.sensitivity(norm, W), rel=1e-9)
+    assert change(f, g, balanced, norm) == pytest.approx(f.sensitivity(norm, W), rel=1e-5)
     assert f.sensitivity(norm, W) < 2 * sample(
         "least-squares", [tilt[0]], [0.0], neighbours="add-remove"
     ).sensitivity(norm, W)
@@ -277,7 +277,7 @@ def test_least_squares_replace_with_sparse_features() -> None:
 def test_replace_bound_is_attained(name: str, norm: int) -> None:
     sign = -1 if name == "quantile" else 1  # quantile: the steep side at z = 0 needs y < 0
     f, g = pair(name, "replace", (B * unit, sign * Y), (-B * unit, sign * Y))
-    assert change(f, g, 0 * ones, norm) == pytest.approx(f.sensitivity(norm, BOX), rel=1e-9)
+    assert change(f, g, 0 * ones, norm) == pytest.approx(f.sensitivity(norm, BOX), rel=1e-5)
 
 
 @pytest.mark.parametrize("length", [1e-3, 1.33, 300.0])
@@ -325,11 +325,11 @@ def test_softmax_bound_is_attained_on_a_box(c: float, K: int, factor: float) -> 
             size = float(np.linalg.norm(f.gradient(jnp.asarray(Z.ravel())), norm))
             reached[norm] = max(reached[norm], size)
     for norm in (1, 2):
-        assert reached[norm] == pytest.approx(f.sensitivity(norm, W), rel=1e-9)
+        assert reached[norm] == pytest.approx(f.sensitivity(norm, W), rel=1e-5)
 
 
 def test_softmax_bound_on_a_ball() -> None:
-    for K, slack in ((2, 1 + 1e-9), (10, 1.1)):
+    for K, slack in ((2, 1 + 1e-5), (10, 1.1)):
         f = softmax_record(B * unit, 0, K)
         own, low = (a.ravel()[:, None] for a in np.mgrid[-2:0:21j, -1:0.5:16j])
         scores = np.concatenate([  # few or many of the other classes have the highest score, 1
@@ -368,8 +368,8 @@ def test_bounds_on_unbounded_sets() -> None:
     assert sample("least-squares", X, y).sensitivity(2, everything) == math.inf
     options = {"neighbours": "replace"}
     assert sample("least-squares", X, y, **options).sensitivity(1, everything) == math.inf
-    assert sample("huber", X, y, **options).sensitivity(2, everything) == 2 * 0.8 * B / N
-    assert sample("logistic", X, y).sensitivity(2, everything) == B / N
+    assert sample("huber", X, y, **options).sensitivity(2, everything) == pytest.approx(1.6 * B / N)
+    assert sample("logistic", X, y).sensitivity(2, everything) == pytest.approx(B / N)
     wide = Box(-math.inf, math.inf, FEATURES * CLASSES)
     assert sample("softmax", X, y).sensitivity(2, wide) == pytest.approx(math.sqrt(2) * B / N)
     assert sample("softmax", X, y).sensitivity(1, wide) == pytest.approx(2 * 2 * B / N)
@@ -439,19 +439,22 @@ def test_residual_neighbours_never_exceed_the_bound(
         assert moved_gradient <= f.gradient_sensitivity(norm, W) * (1 + 1e-9)
 
 
+ROUNDING = 2e-4  # what the rounding of numbers up to 2³⁷β adds
+
+
 def test_residual_bounds_are_attained() -> None:
     W, A = Ball(0.0, 1.0, 2), np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 1.0]])
     one = Residual(A, np.zeros(3), 0.01)
-    assert (one.sensitivity(1, W), one.sensitivity(2, W)) == (0.02, 0.02)
-    assert one.gradient_sensitivity(1, W) == pytest.approx(0.02 * 7)
-    assert one.gradient_sensitivity(2, W) == pytest.approx(0.02 * 5)
+    assert one.sensitivity(1, W) == one.sensitivity(2, W) == pytest.approx(0.02, rel=ROUNDING)
+    assert one.gradient_sensitivity(1, W) == pytest.approx(0.02 * 7, rel=ROUNDING)
+    assert one.gradient_sensitivity(2, W) == pytest.approx(0.02 * 5, rel=ROUNDING)
     assert one.neighbours == "one datum moving by at most 0.01"
     two = Residual(A, np.zeros(3), [0.1, 0.3, 0.4], 2)
-    assert two.sensitivity(1, W) == pytest.approx(1.4)
-    assert two.sensitivity(2, W) == pytest.approx(1.0)
+    assert two.sensitivity(1, W) == pytest.approx(1.4, rel=ROUNDING)
+    assert two.sensitivity(2, W) == pytest.approx(1.0, rel=ROUNDING)
     assert two.neighbours == "up to 2 data, each moving by at most its own bound, 0.4 or less"
     orthogonal = Residual(np.eye(4), np.zeros(4), 1.0, 4, noise_on="gradient")
-    assert orthogonal.sensitivity(2, Ball(0.0, 1.0, 4)) == pytest.approx(4.0)  # not 2·4
+    assert orthogonal.sensitivity(2, Ball(0.0, 1.0, 4)) == pytest.approx(4.0, rel=1e-3)  # not 2·4
     assert orthogonal.statistic_size == orthogonal.dimension == 4
 
 
@@ -460,11 +463,11 @@ def test_residual_groups_move_together() -> None:
     A = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [5.0, 0.0, 0.0], [0.0, 0.1, 0.0]])
     W, options = Ball(0.0, 1.0, 3), {"groups": [0, 0, 1, 1]}
     f = Residual(A, np.zeros(4), [0.3, 0.4, 0.01, 0.01], **options)
-    assert f.sensitivity(1, W) == pytest.approx(2 * 0.7)
-    assert f.sensitivity(2, W) == pytest.approx(2 * 0.5)
+    assert f.sensitivity(1, W) == pytest.approx(2 * 0.7, rel=ROUNDING)
+    assert f.sensitivity(2, W) == pytest.approx(2 * 0.5, rel=ROUNDING)
     both = 0.3 * A[0] + 0.4 * A[1]
-    assert f.gradient_sensitivity(2, W) == pytest.approx(2 * np.linalg.norm(both))
-    assert f.gradient_sensitivity(1, W) == pytest.approx(2 * np.abs(both).sum())
+    assert f.gradient_sensitivity(2, W) == pytest.approx(2 * np.linalg.norm(both), rel=1e-3)
+    assert f.gradient_sensitivity(1, W) == pytest.approx(2 * np.abs(both).sum(), rel=1e-3)
     assert "the data of one group, each moving by at most its own bound" in f.neighbours
     for wrong in ([0, 0, 1], [0.5] * 4):
         with pytest.raises(InvalidInput, match="groups as 4 whole numbers"):
@@ -515,7 +518,7 @@ def test_per_sample_clipping(clip_norm: int) -> None:
     expected = {1: 0.7 / 300 * (1 if clip_norm == 1 else 2), 2: 0.7 / 300}
     assert all(f.sensitivity(n, W) == pytest.approx(expected[n]) for n in (1, 2))
     replace = PerSample(pinball, (X, y), clip=0.7, neighbours="replace", **options)
-    assert replace.sensitivity(2, W) == 2 * f.sensitivity(2, W)
+    assert replace.sensitivity(2, W) == pytest.approx(2 * f.sensitivity(2, W))
 
 
 def test_per_sample_bound_survives_broken_records() -> None:
@@ -543,10 +546,14 @@ def test_per_sample_memory_does_not_grow_as_records_times_size() -> None:
 
 def test_rows_are_scaled_to_their_bounds_and_short_ones_kept() -> None:
     X = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [1.0, 1.0]])
-    f = Quantile(X, np.zeros(4), level=0.5, feature_norm=2.0, feature_norm_1=1.5, normaliser=4)
+    options = {"level": 0.5, "feature_norm": 2.0, "feature_norm_1": 1.5, "normaliser": 4}
+    f = Quantile(X, np.zeros(4), neighbours="replace", **options)
     expected = np.array([[3 * 1.5 / 7, 4 * 1.5 / 7], [0.3, 0.4], [0, 0], [0.75, 0.75]])
-    np.testing.assert_allclose(f.features, expected.T, rtol=1e-15)
+    np.testing.assert_allclose(f.features, expected.T, rtol=2e-15)
     np.testing.assert_array_equal(f.features[:, 1], X[1])
+    cut = Quantile(X, np.zeros(4), **options)  # where scores must be exact: multiples of 2⁻²⁵
+    np.testing.assert_allclose(cut.features, expected.T, atol=2.0**-25)
+    assert (np.asarray(cut.features) * 2.0**25 % 1 == 0).all()
     g = LeastSquares(X, [9.0, -9, 1, 0], target_bound=Y, feature_norm=9.0, normaliser=4)
     np.testing.assert_allclose(g.targets, [Y, -Y, 1, 0], rtol=1e-15)
 
@@ -604,7 +611,7 @@ def test_float32_stays_float32(name: str) -> None:
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_float32_data_are_never_copied_to_float64(name: str, dtype: Any) -> None:
     X, y = (a.astype(np.float32) for a in records(0, rows=77))
-    f = sample(name, X, y, normaliser=77)
+    f = sample(name, X, y, normaliser=77, neighbours="replace")
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), f, f)
     gradient = jax.vmap(lambda f, z: f.gradient(z), (0, None))
     program = str(jax.make_jaxpr(gradient)(stacked, jnp.zeros(f.dimension, dtype)))
@@ -708,17 +715,29 @@ def test_float32_per_sample_sums_do_not_round_away_a_record():
 
 
 def test_rounding_a_moved_target_is_covered():
-    X = np.ones((1, 1), np.float32)
-    beta = 1e-4
+    beta = 1e-12
     common = {"feature_norm": 1.0, "target_bound": 3000.0, "normaliser": 1.0}
     box = Box(-1.0, 1.0, size=1)
     worst = 0.0
     for y in np.linspace(2000, 2001, 200):
-        pair = [LeastSquares(X, [v], neighbours=("move", beta), **common) for v in (y, y + beta)]
-        difference = [float(f.statistic(jnp.zeros(1, jnp.float32))[0]) for f in pair]
+        targets = (y, y + beta)
+        pair = [LeastSquares([[1.0]], [v], neighbours=("move", beta), **common) for v in targets]
+        difference = [float(f.statistic(jnp.zeros(1))[0]) for f in pair]
         worst = max(worst, abs(difference[0] - difference[1]))
         assert worst <= pair[0].sensitivity(2, box)
-    assert worst > beta  # float32 alone would break the bound beta
+    assert worst > beta  # the bound for exact arithmetic would be broken
+
+
+def test_a_moved_target_is_refused_in_float32():
+    with pytest.raises(InvalidInput, match="float64 features where one target moves"):
+        LeastSquares(
+            np.ones((1, 1), np.float32),
+            [1.0],
+            neighbours=("move", 0.1),
+            feature_norm=1.0,
+            target_bound=1.0,
+            normaliser=1.0,
+        )
 
 
 @pytest.mark.parametrize(

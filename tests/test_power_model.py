@@ -59,7 +59,7 @@ def test_an_update_is_that_of_the_appendix_with_its_slack_variables(case14):
             cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-10
         )
         noise = (0.0, tacit.Noiseless(), jax.random.key(0))
-        local = Local(agent.objective, agent.feasible_set, shared.astype(float), *noise)
+        local = Local(agent.objective, agent.feasible_set, shared.astype(float), *noise, NO_LIMITS)
         rule = Rule(1, "objective", "certified", False)
         got, _ = local_update(z_e, 0, Round(1, w, λ, ρ, η), local, rule)
         assert got == pytest.approx(net.image @ x.value, abs=2e-5)
@@ -172,7 +172,7 @@ def test_output_noise_covers_the_output_s_sensitivity(case14):
         results = []
         for data in (agent.objective.data, agent.objective.data + moved):
             f = tacit.Residual(net.balance, data, 0.01, slack=True)
-            local = Local(f, agent.feasible_set, shared, *noise)
+            local = Local(f, agent.feasible_set, shared, *noise, NO_LIMITS)
             results.append(local_update(z, 0, now, local, rule)[0])
         worst = max(worst, np.linalg.norm((results[0] - results[1]) / shape))
     assert 0.05 * Δ < worst <= Δ + 1e-4  # up to the solver's error

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit.algorithm import Local, Round, dual_step, local_round
+from tacit.algorithm import Limits, Local, Round, admitted, dual_step, local_round
 from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
 from tacit.ledger import Ledger
 from tacit.mechanisms import Noiseless
@@ -87,8 +87,9 @@ def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
     """Δ of what receives the noise: the statistic (objective) or, shaped later, the gradient.
 
     Plain output noise leaves the set, and the next gradient is taken there, so Δ must then hold
-    at every point. For L1 noise on the output of a set that is not separable, the bound in
-    ``output_noise_shape`` is in terms of Δ_2.
+    at every point; its rounding is bounded up to ``farthest``, beyond which a round fails. For L1
+    noise on the output of a set that is not separable, the bound in ``output_noise_shape`` is in
+    terms of Δ_2.
     """
     mechanism, feasible_set = settings.mechanism, problem.feasible_set
     if isinstance(mechanism, Noiseless) or settings.calibration != "certified":
@@ -106,7 +107,27 @@ def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
             f"perturbation='output'; that of {type(problem.objective).__name__} is bounded only "
             "inside the feasible set. Use 'objective' or 'projected-output'. Nothing was released."
         )
-    return Δ
+    if problem.objective.everywhere:
+        return Δ
+    most = farthest(problem)
+    return problem.objective.output_sensitivity(norm, Box(-most, most, size=problem.dimension))
+
+
+def farthest(problem: LocalProblem) -> float:
+    """The largest coordinate of a point outside of the set at which an agent computes."""
+    return 2.0**10 * (1 + problem.feasible_set.reach(math.inf))
+
+
+def limits(problem: LocalProblem, settings: Settings, dtype: Any) -> Limits:
+    """Where this agent computes and what it releases: see ``algorithm.admitted``."""
+    f, W = problem.objective, problem.feasible_set
+    violation, two, infinity = W.tolerance(dtype), math.inf, math.inf
+    if settings.perturbation == "output":
+        violation = math.inf
+        infinity = math.inf if f.everywhere else farthest(problem)
+    elif not f.everywhere:
+        two, infinity = W.reach(2), W.reach(math.inf)
+    return Limits(*map(np.float64, (violation, two, infinity)))
 
 
 def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any) -> Local:
@@ -116,7 +137,34 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     if float(Δ) < exact:  # never less noise than was certified
         Δ = np.nextafter(Δ, dtype.type(math.inf))
     coupled = problem.coupled.astype(dtype)
-    return Local(problem.objective, problem.feasible_set, coupled, Δ, settings.mechanism, key)
+    f, W = problem.objective, problem.feasible_set
+    return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))
+
+
+def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:
+    """ρ^t and η^t in ``dtype``; refused if their numbers or 1/η + ρ are too large or small for it.
+
+    Also where numbers of 64 bits are needed and JAX was told to do without: in 32 bits no claim
+    about rounding holds.
+    """
+    if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
+        raise InvalidInput(
+            "Expected jax_enable_x64, which importing tacit switches on, to stay on; it was "
+            "switched off. Nothing was computed."
+        )
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        ρ, η = (np.asarray(x).astype(dtype) for x in settings.schedule(first, last))
+        least, most = np.finfo(dtype).tiny, np.sqrt(np.finfo(dtype).max)
+        sizes = np.stack([ρ, η, 1 / η, 1 / η + ρ])
+    usable = ((sizes > least) & (sizes < most)).all(axis=0)
+    if not usable.all():
+        k = int(np.argmin(usable))
+        raise InvalidInput(
+            f"Expected penalties and step sizes that {np.dtype(dtype)} can hold, with their "
+            f"inverses, got penalty {ρ[k]:g} and step size {η[k]:g} in round {first + k}. Nothing "
+            "was computed."
+        )
+    return ρ, η
 
 
 @contextmanager
@@ -208,9 +256,8 @@ class Agent:
         if t <= self.rounds_done:
             return self._again(t, w)
         self._check_past(broadcast)
+        ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
         self._pay(t)
-        (ρ,), (η,) = self.settings.schedule(t, t)
-        ρ, η = self.point.dtype.type(ρ), self.point.dtype.type(η)
         local_w = (w[self._coupling] * self._coupled).astype(self.point.dtype)
         try:
             now = Round(t, local_w, self.dual, ρ, η)
@@ -218,7 +265,7 @@ class Agent:
             point, average = np.asarray(point), np.asarray(average)
             dual = dual_step(self.dual, ρ, local_w, average * self._coupled)
             if not (np.isfinite(average).all() and np.isfinite(dual).all()):
-                raise SolverFailure("the local point is not finite.")
+                raise SolverFailure("the local point is not finite, or outside of the set.")
         except Exception as failure:
             self._paid = t - 1
             if self.ledger is not None:
@@ -406,4 +453,11 @@ class Agent:
                     f"Expected a {name} of shape {self.point.shape}, got {np.shape(value)}."
                 )
             setattr(self, name, np.asarray(value, self.point.dtype))
+        for name, z in (("point", self.point), ("average", self.average)):
+            admissible = admitted(z, self._local)
+            if not np.isfinite(np.asarray(admissible)).all() or not np.isfinite(self.dual).all():
+                raise InvalidInput(
+                    f"Expected a {name} within the feasible set of agent {self.name!r} to go on "
+                    "from, got one outside. Nothing was computed."
+                )
         self.rounds_done = rounds_done

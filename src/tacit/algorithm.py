@@ -17,8 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.errors import SolverFailure
 from tacit.mechanisms import Mechanism
 from tacit.objectives import Objective
+from tacit.projections import length
 from tacit.sets import FeasibleSet
 
 Array = Any  # a NumPy or JAX array: the functions below only use operators that both have
@@ -38,8 +40,19 @@ class Rule(NamedTuple):
 class Drawn(NamedTuple):
     """Noise that was drawn outside, for the E updates of a round, on a grid (``secure.py``)."""
 
-    values: Array  # (E, size of the statistic), multiples of the spacing
+    values: Array  # (E, size of the statistic): whole numbers, in units of the spacing
     spacing: Array
+
+
+class Limits(NamedTuple):
+    """What a point must satisfy before a gradient is taken there, and before it is released.
+
+    Public. The norms are those for which the sensitivity of f is proven.
+    """
+
+    violation: Array
+    two: Array
+    infinity: Array
 
 
 class Local(NamedTuple):
@@ -51,6 +64,7 @@ class Local(NamedTuple):
     Δ: Array  # certified sensitivity of what receives the noise
     mechanism: Mechanism | Drawn
     key: Array  # of this agent in this run; not used with drawn noise
+    limits: Limits
 
 
 class Round(NamedTuple):
@@ -179,22 +193,24 @@ def proximal_target(
     c = 1.0 / η + ρ * local.coupled
     ξ = draw(z, c, e, now, local, rule)
     φ = local.f.statistic(z)
-    gradient = local.f.lift(noisy(φ, ξ, local) if rule.perturbation == "objective" else φ)
+    private = local.f.lift(noisy(φ, ξ, local) if rule.perturbation == "objective" else φ)
+    gradient = private.astype(z.dtype) + local.f.public_gradient(z)
     v = (z / η + local.coupled * (ρ * w + λ) - gradient) / c
     if slacks := local.f.slack_size:
         joined = np.concatenate if isinstance(z, np.ndarray) else jnp.concatenate
         v = joined([v, local.f.slack_of(z)])
         c = joined([c, np.ones(slacks, c.dtype) / η])
-    return v, c, ξ, abs(ξ).sum().astype(z.dtype)
+    spacing = local.mechanism.spacing if isinstance(local.mechanism, Drawn) else 1.0
+    return v, c, ξ, (abs(ξ).sum() * spacing).astype(z.dtype)
 
 
 def noisy(φ: Array, ξ: Array, local: Local) -> Array:
-    """φ + ξ. With drawn noise, φ is first rounded to its grid, and the sum is exact."""
+    """φ + ξ in float64. With drawn noise φ is rounded to its grid, and whole numbers are added."""
     if not isinstance(local.mechanism, Drawn):
         return φ + ξ
     spacing = local.mechanism.spacing
-    on_grid = (φ.astype(np.float64) / spacing).round() * spacing
-    return (on_grid + ξ).astype(φ.dtype)
+    on_grid = (φ / spacing).round().clip(-(2.0**61), 2.0**61).astype(np.int64)
+    return (on_grid + ξ).astype(np.float64) * spacing
 
 
 _compiled_target = jax.jit(proximal_target, static_argnames="rule")
@@ -204,12 +220,14 @@ def local_update(z: Array, e: Array, now: Round, local: Local, rule: Rule) -> tu
     """Line 18: one noisy local update z^{t,e} → z^{t,e+1}; also returns Σ_i|ξ_i|.
 
     Guarantee: (objective) the result is a function of φ(z) + ξ, public quantities and earlier
-    results, hence exactly as private as the mechanism on φ; it lies in W. (output) The noise is
-    added to the result, which may leave W. (projected-output) The noisy result is projected back,
-    which is post-processing. No claim covers anything else computed from the data.
+    results, hence exactly as private as the mechanism on φ; it lies in W. φ is computed only at
+    points within the limits for which Δ is proven (``admitted``). (output) The noise is added to
+    the result, which may leave W. (projected-output) The noisy result is projected back, which is
+    post-processing. No claim covers anything else computed from the data.
     """
     W = local.W
     assert W is not None
+    z = admitted(z, local)
     if W.closed_form:
         v, c, ξ, magnitude = proximal_target(z, e, now, local, rule)
     else:  # the projection runs a solver outside of JAX; the rest is NumPy or one compiled call
@@ -223,6 +241,26 @@ def local_update(z: Array, e: Array, now: Round, local: Local, rule: Rule) -> tu
     return z, magnitude
 
 
+def admitted(z: Array, local: Local) -> Array:
+    """z if it is within the limits; else an error on the host, and NaN in compiled code.
+
+    This does not rest on ``project``. z is a function of noisy results, so that a failure is one
+    too. NaN spreads to all later points and to the average, which is then not released.
+    """
+    W, limits = local.W, local.limits
+    assert W is not None
+    if not W.closed_form:
+        norms = np.linalg.norm(z), np.abs(z).max(initial=0)
+        if not all(x <= most for x, most in zip((W.violation(z), *norms), limits, strict=True)):
+            raise SolverFailure("the local point lies outside of the feasible set.")
+        return z
+    sizes = W.violation(z), length(z), jnp.max(jnp.abs(z))
+    inside = jnp.asarray(True)
+    for size, most in zip(sizes, limits, strict=True):
+        inside = inside & (size <= most)
+    return jnp.where(inside, z, jnp.nan)
+
+
 def local_round(z: Array, now: Round, local: Local, rule: Rule) -> tuple[Array, Array, Array]:
     """Lines 16-20: E local updates. Returns z^{t,E+1}, the average z^{t+1} to release, and Σ|ξ|."""
 
@@ -233,10 +271,11 @@ def local_round(z: Array, now: Round, local: Local, rule: Rule) -> tuple[Array, 
 
     assert local.W is not None
     E = rule.local_updates
-    start = (z, np.zeros(z.shape, z.dtype), np.zeros((), z.dtype))
+    # the average in float64: of many float32 points it would leave the set by their rounding
+    start = (z, np.zeros(z.shape), np.zeros((), z.dtype))
     repeat: Callable[..., Any] = jax.lax.scan if local.W.closed_form else _repeat_on_host
     (z, total, noise), _ = repeat(update, start, np.arange(E))
-    return z, total / E, noise
+    return z, admitted((total / E).astype(z.dtype), local), noise
 
 
 def _repeat_on_host(step: Callable[..., Any], carry: Any, inputs: Array) -> tuple[Any, None]:

@@ -188,6 +188,10 @@ class Conic(FeasibleSet):
     def radius(self, norm: float) -> float:
         return self._around.radius(norm)
 
+    def tolerance(self, dtype: Any) -> float:
+        """What the solver may leave: a ten-thousandth of the largest offset, or of 1."""
+        return 1e-4 * max(1.0, float(np.abs(self._offset).max(initial=0)))
+
     def _refuse_empty(self) -> None:
         n = self.dimension
         status, _ = self._find_nearest(np.zeros(n), np.ones(n), or_else="PrimalInfeasible")

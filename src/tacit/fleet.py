@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.agent import agent_key, local_side
+from tacit.agent import agent_key, local_side, schedule_in
 from tacit.algorithm import (
     Holders,
     Local,
@@ -30,7 +30,7 @@ from tacit.algorithm import (
     local_round,
     server_step,
 )
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, SolverFailure
 from tacit.problem import LocalProblem, Problem
 from tacit.settings import Settings
 
@@ -72,7 +72,7 @@ class Fleet:
                 raise InvalidInput(
                     f"Expected closed-form sets in a fleet; that of {name!r} needs a solver."
                 )
-        self.settings, self.size = settings, problem.size
+        self.settings, self.size, self.names = settings, problem.size, problem.names
         self.lanes = [s for s, _ in lanes]
         self.members = _bucket(problem.agents)
         self.dtype = problem.dtype
@@ -107,7 +107,8 @@ class Fleet:
     ) -> tuple[State, Array, Array, Array]:
         """Rounds first..last; returns the state and, of the last round, w, ‖w − z‖ and Σ|ξ|."""
         every = self.lanes or [self.settings]
-        ρ, η = (np.stack(x) for x in zip(*(s.schedule(first, last) for s in every), strict=True))
+        each = (schedule_in(self.dtype, s, first, last) for s in every)
+        ρ, η = (np.stack(x) for x in zip(*each, strict=True))
         if not self.lanes:
             ρ, η = ρ[0], η[0]
         rounds = (
@@ -118,7 +119,19 @@ class Fleet:
         state, w, residual, noise = advance(
             self.buckets, self.holders, state, rounds, rules=self.rules
         )
+        self._refuse_breach(state, first, last)
         return state, w, residual, noise
+
+    def _refuse_breach(self, state: State, first: int, last: int) -> None:
+        """Points that are not finite, or were outside of their set (``algorithm.admitted``)."""
+        for group, average, dual in zip(self.members, state.average, state.dual, strict=True):
+            sound = np.asarray(jnp.isfinite(average).all(axis=-1) & jnp.isfinite(dual).all(axis=-1))
+            if not sound.all():
+                agent = group[int(np.argmin(sound.reshape(-1, len(group)).all(axis=0)))]
+                raise SolverFailure(
+                    f"Agent {self.names[agent]!r}, rounds {first} to {last}: the local point is "
+                    "not finite, or outside of the set. Nothing of these rounds was released."
+                )
 
     def evaluate(self, state: State) -> tuple[Any, Any]:
         """Σ_p f_p(z_p^{t+1}) and the largest violation. The first reads private data."""
@@ -267,7 +280,7 @@ def _advance(
 
 
 # What differs between lanes; data, set and sensitivity are those of all.
-_LANES = Bucket(Local(None, None, None, None, 0, 0), None)  # type: ignore[arg-type]
+_LANES = Bucket(Local(None, None, None, None, 0, 0, None), None)  # type: ignore[arg-type]
 
 
 @lru_cache

@@ -3,7 +3,7 @@
     f(z) = (1/N) Σ_i loss(x_i'z, y_i) + (ridge/2)‖z‖²
 
 Each class has its loss, the derivative in the score x'z, and a proven bound of that derivative,
-from which ``objectives.py`` makes gradients and certified sensitivities.
+from which ``linearmodel.py`` makes gradients and certified sensitivities.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, positive, probability
-from tacit.objectives import RELATIONS, Array, LinearModel, scores_of, store
+from tacit.linearmodel import LinearModel
+from tacit.objectives import RELATIONS, Array, store
 from tacit.pytree import pytree, static
+from tacit.rounding import gamma
 
 if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
@@ -60,6 +62,11 @@ class LeastSquares(LinearModel):
             store(self, neighbours="replace")
         super().__post_init__()
         targets = _like_features(self.targets, self.features)
+        if moved_by is not None and self.features.dtype == np.float32:
+            raise InvalidInput(
+                "Expected float64 features where one target moves: in float32 rounding alone may "
+                f"change a sum by more than that. {NOT_DONE}"
+            )
         if moved_by is not None:
             store(self, neighbours=f"one target moving by at most {moved_by}")
             # two targets that differ by beta may differ by one unit more once they are rounded
@@ -84,7 +91,7 @@ class LeastSquares(LinearModel):
         if self.neighbours != RELATIONS["replace"]:
             return single
         B, Y, a = self.feature_bound(2), self.target_bound, self.score_bound(feasible_set)
-        BR = B * feasible_set.radius(2)
+        BR = B * feasible_set.reach(2)
         if math.isinf(BR):
             return 2 * single
         q = 2 * BR / (Y + math.hypot(Y, math.sqrt(8) * BR))
@@ -246,8 +253,12 @@ class SoftmaxRegression(LinearModel):
     def dimension(self) -> int:
         return int(self.features.shape[-2]) * self.classes
 
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        return self.classes
+
     def scores(self, z: Array) -> Array:
-        return scores_of(z.reshape(-1, self.classes).T, self.features)
+        return self._scores_of(z.reshape(-1, self.classes).T)
 
     def _is_label(self) -> Array:
         return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels
@@ -261,9 +272,9 @@ class SoftmaxRegression(LinearModel):
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
         D = min(
-            math.sqrt(2) * self.feature_bound(2) * feasible_set.radius(2),
-            2 * self.feature_bound(1) * feasible_set.radius(math.inf),
-        )
+            math.sqrt(2) * self.feature_bound(2) * feasible_set.reach(2),
+            2 * self.feature_bound(1) * feasible_set.reach(math.inf),
+        ) * (1 + 2 * gamma(self._terms, self._unit))
         low, others = math.exp(-D), self.classes - 1  # the high value is 1, before normalising
         if norm == 1:
             return 2 * others / (others + low)

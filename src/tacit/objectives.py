@@ -1,6 +1,6 @@
 """Private objectives: value, gradient, and a proven bound on what one record can do to it.
 
-    f(z) = (1/N) Σ_i loss(x_i'z, y_i) + (ridge/2)‖z‖²        records (x_i, y_i) are private
+    f(z) = (1/N) Σ_i loss(z, record_i) + a public part        records are private
 
 Feasible sets and all bounds are public, N (``normaliser``) too: it does not change when a record
 is added, so that a neighbour changes one term of the sum and nothing else.
@@ -8,30 +8,20 @@ is added, so that a neighbour changes one term of the sum and nothing else.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.errors import (
-    NOT_DONE,
-    InvalidInput,
-    array,
-    choice,
-    non_negative,
-    positive,
-)
+from tacit.errors import NOT_DONE, InvalidInput, choice, positive
 from tacit.pytree import pytree, static
 
 if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
 
 Array = Any  # NumPy or JAX arrays come in, JAX arrays go out
-BLOCK = 2000  # records of a block: about 6 MB for 784 float32 features
 RELATIONS = {
     "add-remove": "adding or removing one record",
     "zero-out": "taking one record out of the sums or putting it back (numbers of records stay)",
@@ -42,18 +32,20 @@ RELATIONS = {
 class Objective(ABC):
     """An agent's private convex objective f over a public feasible set.
 
-    Noise goes on ``statistic(z)``, and ``gradient(z) = lift(statistic(z))`` with a public linear
-    map; for most objectives the statistic is the gradient itself.
+    Noise goes on ``statistic(z)``, and ``gradient(z) = lift(statistic(z)) + public_gradient(z)``
+    with a public linear map; for most objectives the statistic is the gradient itself.
 
-    Guarantee: for neighbouring data, as ``neighbours`` says in words, and any point z of the
-    feasible set, ``‖statistic(z) − statistic'(z)‖ ≤ sensitivity(norm, feasible_set)``. The bound
-    never depends on private data. It is for real arithmetic on the stored data; the rounding of
-    sums is not covered, nor points z outside the set (NaN and infinity among them).
+    Guarantee: for neighbouring data, as ``neighbours`` says in words, and any point z with
+    ‖z‖ ≤ ``feasible_set.reach`` in L2 and L∞, the *computed* statistics, in float64, satisfy
+    ``‖statistic(z) − statistic'(z)‖ ≤ sensitivity(norm, feasible_set)``: rounding is inside the
+    bound (``rounding.py``). The bound never depends on private data. Where ``everywhere`` is true
+    it holds at all z. Where ``doubt`` says something, it is not proven.
     ``value`` reads private data and nothing bounds it: do not release it.
     """
 
     neighbours: str
     on_host: ClassVar[bool] = False  # whether all below also runs in NumPy on NumPy's arrays
+    everywhere: ClassVar[bool] = False  # whether the sensitivity holds at every z
     doubt: str = ""  # why the sensitivity is no proven bound, where it is not
 
     @property
@@ -73,15 +65,20 @@ class Objective(ABC):
 
     @abstractmethod
     def statistic(self, z: Array) -> Array:
-        """The vector that receives the noise."""
+        """The vector that receives the noise, in float64."""
 
     def lift(self, statistic: Array) -> Array:
         """The public linear map from the statistic to the gradient."""
         return statistic
 
+    def public_gradient(self, z: Array) -> Array:
+        """The part of the gradient that reads no private data: it needs no noise."""
+        return 0.0
+
     def gradient(self, z: Array) -> Array:
         """f'(z), or a subgradient where f has a kink."""
-        return self.lift(self.statistic(z))
+        private = self.lift(self.statistic(z)).astype(z.dtype)
+        return private + self.public_gradient(z)
 
     @property
     def statistic_size(self) -> int:
@@ -170,6 +167,11 @@ class Records(Objective):
         return int(np.sum(np.asarray(self.present)))
 
     @property
+    def in_place(self) -> bool:
+        """Whether all other records stay where they are when one changes (``rounding.py``)."""
+        return bool(self.neighbours != RELATIONS["add-remove"])
+
+    @property
     def most_records(self) -> float:
         """M: no neighbour has more records than this. Public."""
         if self.record_bound is not None:
@@ -193,177 +195,6 @@ class Records(Objective):
             )
 
 
-@pytree
-class LinearModel(Records):
-    """A loss of the scores x_i'z, averaged over records: the family of all models below.
-
-    ``features`` has one row per record and is kept feature-major, as X' of shape (d, records):
-    both products of a gradient then run along memory. Rows longer than ``feature_norm`` (L2) or,
-    where given, ``feature_norm_1`` (L1) are scaled down to it; each record is scaled by its own
-    numbers only, so neighbours stay neighbours. float32 features are computed with in float32;
-    ``in_bfloat16`` gives a copy for a GPU's matrix units.
-
-    Guarantee: a record contributes slope·x/N to the gradient. With ‖x‖₂ ≤ B and ‖x‖₁ ≤ B₁ its
-    norm is at most ``slope_bound·B/N`` in L2, ``slope_bound·B₁/N`` in L1; replacing a record
-    moves the sum by at most twice that. B₁ ≤ √d·B always. The ridge is public and cancels.
-    Slopes are bounded through the scores, |x'z| ≤ min(B sup‖z‖₂, B₁ sup‖z‖_∞) on the set.
-    In bfloat16, features, z, scores and slopes are rounded to 8 bits, number by number; sums are in
-    float32. Each rounding lengthens a vector by at most 2⁻⁸; ``feature_bound`` adds 2⁻⁶, for x, z
-    and x'z in the scores, and for x and slopes in the gradient.
-    NaN and infinity in the data are refused at construction.
-    """
-
-    features: Array = field(repr=False)
-    _: KW_ONLY
-    feature_norm: float
-    feature_norm_1: float | None = None
-    ridge: float = 0.0
-
-    curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
-
-    @abstractmethod
-    def losses(self, scores: Array) -> Array:
-        """loss(s_i, y_i) of each record."""
-
-    @abstractmethod
-    def slopes(self, scores: Array) -> Array:
-        """Its derivative in s_i, or a subgradient."""
-
-    @abstractmethod
-    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
-        """The largest slope of any record at any point of the set (a vector's: in the norm)."""
-
-    def __post_init__(self) -> None:
-        rows = array("features", self.features, (None, None))
-        self._accept(len(rows))
-        store(
-            self,
-            feature_norm=positive("feature_norm", self.feature_norm),
-            feature_norm_1=optional_positive("feature_norm_1", self.feature_norm_1),
-            ridge=non_negative("ridge", self.ridge),
-        )
-        store(self, features=_bounded_columns(rows, self.feature_norm, self.feature_norm_1))
-
-    @property
-    def dimension(self) -> int:
-        return int(self.features.shape[-2])
-
-    def in_bfloat16(self) -> Self:
-        """The same objective with features of 16 bits: half the memory, a tenth of the time."""
-        if getattr(self, "moved_by", None) is not None:
-            raise InvalidInput(
-                "Expected neighbours that differ by a record for 16 bits: rounding may make more "
-                f"of a target that moves a little. {NOT_DONE}"
-            )
-        copy: Self = jax.tree.map(lambda leaf: leaf, self)
-        store(copy, features=self.features.astype(jnp.bfloat16))
-        return copy
-
-    def scores(self, z: Array) -> Array:
-        return scores_of(z, self.features)
-
-    def value(self, z: Array) -> Array:
-        losses = jnp.where(self.present, self.losses(self.scores(z)), 0)
-        return (losses.sum() / self.normaliser + self.ridge / 2 * (z @ z)).astype(z.dtype)
-
-    def statistic(self, z: Array) -> Array:
-        """f'(z) = X'·slopes/N + ridge·z. Padding needs no mask: its features are zero."""
-        total = self._total(z)
-        return (total.reshape(-1) / self.normaliser + self.ridge * z).astype(z.dtype)
-
-    def _total(self, z: Array) -> Array:
-        """Σ_i slope_i x_i. On a CPU in blocks, so that both products find the features in cache."""
-        records = self.features.shape[-1]
-        blocks = records // BLOCK if records >= 2 * BLOCK and _on_cpu() else 0
-
-        def part(start: Array | int, size: int) -> Array:
-            piece = jax.tree.map(
-                lambda leaf: (
-                    jax.lax.dynamic_slice_in_dim(leaf, start, size, axis=-1)
-                    if np.ndim(leaf) and leaf.shape[-1] == records
-                    else leaf
-                ),
-                self,
-            )
-            slopes = piece.slopes(piece.scores(z)).astype(self.features.dtype)
-            if self.features.dtype == jnp.bfloat16:  # the faster form on a GPU
-                return product(slopes, piece.features.T).T
-            return product(piece.features, slopes.T)
-
-        total = part(blocks * BLOCK, records - blocks * BLOCK)
-        if not blocks:
-            return total
-        return jax.lax.fori_loop(0, blocks, lambda i, sum_: sum_ + part(i * BLOCK, BLOCK), total)
-
-    def feature_bound(self, norm: int) -> float:
-        """B or B₁: the largest norm of a row. ‖x‖₂ ≤ ‖x‖₁ ≤ √d‖x‖₂ may make either the other's."""
-        one = math.inf if self.feature_norm_1 is None else self.feature_norm_1
-        rounding = 1 + 2**-6 if self.features.dtype == jnp.bfloat16 else 1.0
-        if norm == 2:
-            return min(self.feature_norm, one) * rounding
-        return min(math.sqrt(self.features.shape[-2]) * self.feature_norm, one) * rounding
-
-    def score_bound(self, feasible_set: FeasibleSet) -> float:
-        """The largest |x'z| of any record at any point of the set."""
-        euclidean = self.feature_bound(2) * feasible_set.radius(2)
-        return min(euclidean, self.feature_bound(1) * feasible_set.radius(math.inf))
-
-    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
-        choice("norm", norm, (1, 2))
-        return self._largest_change(norm, feasible_set) / self.normaliser
-
-    def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
-        """N·Δ: the most by which neighbours' sums over records differ."""
-        one = self.slope_bound(norm, feasible_set) * self.feature_bound(norm)
-        return 2 * one if self.neighbours == RELATIONS["replace"] else one
-
-    @property
-    def smoothness(self) -> float | None:
-        """L = curvature·B²M/N + ridge for M records."""
-        if self.curvature is None:
-            return None
-        share = self.most_records / self.normaliser
-        return self.curvature * self.feature_bound(2) ** 2 * share + self.ridge
-
-    @property
-    def strong_convexity(self) -> float:
-        return self.ridge
-
-    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        """slope_bound·B·M/N + ridge·sup‖z‖₂ for M records."""
-        record = self.slope_bound(2, feasible_set) * self.feature_bound(2)
-        ridge = self.ridge * feasible_set.radius(2) if self.ridge else 0.0
-        return record * self.most_records / self.normaliser + ridge
-
-    def pad(self, rows: int) -> Self:
-        extra = rows - self.features.shape[-1]
-        if extra < 0:
-            raise InvalidInput(
-                f"Expected rows >= {self.features.shape[-1]} to pad to, got rows={rows}. {NOT_DONE}"
-            )
-
-        def widen(leaf: Any) -> Any:  # the last axis of every array is that of records
-            width = [(0, 0)] * (np.ndim(leaf) - 1) + [(0, extra)]
-            return jnp.pad(leaf, width) if np.ndim(leaf) else leaf
-
-        return self if extra == 0 else jax.tree.map(widen, self)
-
-
-def scores_of(weights: Array, features: Array) -> Array:
-    """weights @ features, rounded to 16 bits if those have 16: that halves what a GPU writes."""
-    if features.dtype != jnp.bfloat16:
-        return product(weights.astype(features.dtype), features)
-    sums = jnp.float32 if _on_cpu() else jnp.bfloat16  # a GPU adds in 32 bits and writes 16
-    scores = jnp.matmul(weights.astype(jnp.bfloat16), features, preferred_element_type=sums)
-    return scores.astype(jnp.bfloat16).astype(jnp.float32)
-
-
-def product(a: Array, b: Array) -> Array:
-    """a @ b in full precision; of numbers of 16 bits, summed in 32."""
-    wide = jnp.float32 if b.dtype == jnp.bfloat16 else None
-    return jnp.matmul(a, b, precision="highest", preferred_element_type=wide)
-
-
 def optional_positive(name: str, value: float | None) -> float | None:
     return None if value is None else positive(name, value)
 
@@ -371,17 +202,3 @@ def optional_positive(name: str, value: float | None) -> float | None:
 def store(target: object, **values: object) -> None:
     for name, value in values.items():
         object.__setattr__(target, name, value)
-
-
-def _bounded_columns(rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | None) -> Array:
-    """The rows as columns, scaled down to the bounds on their norms; one copy of the data."""
-    excess = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)) / norm_2
-    if norm_1 is not None:
-        excess = np.maximum(excess, np.abs(rows).sum(axis=1, dtype=np.float64) / norm_1)
-    below_one = 1 - 2 * np.finfo(rows.dtype).eps  # so that rounding keeps within the bound
-    scale = np.where(excess > 1, below_one / np.maximum(excess, 1), 1).astype(rows.dtype)
-    return jnp.asarray(np.multiply(rows.T, scale, order="C"))
-
-
-def _on_cpu() -> bool:
-    return jax.default_backend() == "cpu"

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 from tacit.errors import NOT_DONE, InvalidInput, choice, count, positive
 from tacit.objectives import RELATIONS, Array, Records, optional_positive, store
 from tacit.pytree import pytree, static
+from tacit.rounding import gamma, rounded_up
 
 if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
@@ -32,9 +33,13 @@ class PerSample(Records):
     user's public claim. Convexity is the user's claim too; privacy does not rest on it.
 
     Guarantee: a record adds a vector of ``clip_norm`` at most clip to the sum, whatever loss and
-    data are: a gradient with NaN or infinity in it counts as zero. So Δ = clip/N for
-    *add-remove* and 2clip/N for *replace* in that norm, both attained; L2 ≤ L1 ≤ √n·L2 gives the
-    other one. This holds at every z, also outside the set.
+    data are: a gradient with NaN or infinity in it, or too long for float64, counts as zero. So
+    Δ = clip/N for *add-remove* and 2clip/N for *replace* in that norm, both attained;
+    L2 ≤ L1 ≤ √n·L2 gives the other one. This holds at every z, also outside the set.
+    Rounding (``rounding.py``): clipped gradients are added in float64, 2γ_M·M·clip/N for M records.
+    Where records stay in place, the gradients of the others are the same bit for bit. Where they
+    shift (add-remove), each gradient is computed alone, by the same instructions wherever its
+    record stands, at two to four times the cost.
     """
 
     loss: Callable[[Array, Any], Array] = static()
@@ -44,6 +49,7 @@ class PerSample(Records):
     size: int = static()
     clip_norm: int = static(default=2)
     smoothness: float | None = None
+    everywhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         count("size", self.size)
@@ -87,16 +93,20 @@ class PerSample(Records):
         return (total / self.normaliser).astype(z.dtype)
 
     def statistic(self, z: Array) -> Array:
-        # A little less than clip, and norms in float64, so that rounding cannot exceed it.
-        limit = self.clip * (1 - 4 * float(np.finfo(z.dtype).eps))
+        return self._sum(lambda record: self._clipped(z, record), jnp.zeros(z.shape)) / (
+            self.normaliser
+        )
 
-        def clipped(record: Any) -> Array:
-            gradient = jax.grad(self.loss)(z, record)
-            norm = jnp.linalg.norm(gradient.astype(jnp.float64), ord=self.clip_norm)
-            scale = jnp.minimum(1, limit / norm)
-            return jnp.where(jnp.isfinite(norm), gradient * scale.astype(z.dtype), 0)
+    def _clipped(self, z: Array, record: Any) -> Array:
+        """A record's gradient in float64, no longer than clip.
 
-        return (self._sum(clipped, jnp.zeros(z.shape)) / self.normaliser).astype(z.dtype)
+        A little less is asked for, so that rounding cannot exceed it: n + 8 units for a sum of n.
+        """
+        limit = self.clip * (1 - (self.size + 8) * float(np.finfo(np.float64).eps))
+        gradient = jax.grad(self.loss)(z, record).astype(jnp.float64)
+        norm = jnp.linalg.norm(gradient, ord=self.clip_norm)
+        scale = jnp.where(norm > limit, limit / norm, 1)
+        return jnp.where(jnp.isfinite(norm), gradient * scale, 0)
 
     def _sum(self, term: Callable[[Any], Array], zero: Array) -> Array:
         """Σ term(record) over the records present, a block at a time, in float64.
@@ -104,7 +114,7 @@ class PerSample(Records):
         Adding a million float32 gradients would round by more than one of them.
         """
         rows = self.present.shape[0]
-        size = min(rows, BLOCK)
+        size = min(rows, BLOCK) if self.in_place else 1
 
         def add_block(i: Array, total: Array) -> Array:
             start = jnp.minimum(i * size, rows - size)  # the last block begins early ...
@@ -113,6 +123,9 @@ class PerSample(Records):
                 (self.data, self.present),
             )
             fresh = present & (start + jnp.arange(size) >= i * size)  # ... and skips what was seen
+            if size == 1:
+                alone = term(jax.tree.map(lambda leaf: leaf[0], records))
+                return total + jnp.where(fresh[0], alone, 0)
             terms = jax.vmap(term)(records)
             fresh = fresh.reshape((size,) + (1,) * (terms.ndim - 1))
             return total + jnp.where(fresh, terms, 0).sum(axis=0, dtype=total.dtype)
@@ -121,9 +134,11 @@ class PerSample(Records):
         return total
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
-        worst = self.clip * (2 if self.neighbours == RELATIONS["replace"] else 1) / self.normaliser
+        changed = 2 if self.neighbours == RELATIONS["replace"] else 1
+        rounding = 2 * gamma(self.most_records + 1) * self.most_records
+        worst = rounded_up(self.clip * (changed + rounding) / self.normaliser)
         wider = choice("norm", norm, (1, 2)) < self.clip_norm
-        return math.sqrt(self.size) * worst if wider else worst
+        return rounded_up(math.sqrt(self.size) * worst) if wider else worst
 
     @property
     def strong_convexity(self) -> float:

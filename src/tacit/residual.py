@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, non_negative, positive
 from tacit.objectives import Array, Objective, optional_positive, store
 from tacit.pytree import pytree, static
+from tacit.rounding import DOUBLE, gamma, rounded_up
 
 if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
@@ -67,6 +68,11 @@ class Residual(Objective):
     one moved entry, parallel rows, and in L1 for rows without common columns), and in L2 at most
     ‖A‖₂ times the residual's bound; in L2 for groups of up to 8 the largest ‖Σ ±β_i a_i‖, attained.
     All hold at every z, also outside the set.
+    Rounding (``rounding.py``): entries of 2(Az + d) beyond ±C, C = 2³⁷ max β, count as ±C, which
+    brings no two nearer values apart. Az is the same for neighbours; adding d_i to it is rounded
+    once, by at most 2⁻⁵³C in each, 2⁻¹⁵ max β together for every entry that moves. On the gradient,
+    only columns with an entry in a moved row change, each a sum of at most k products: a row a_i
+    adds 2γ_k C times the norm of those columns' sums of |entries|.
     NaN and infinity in the data are refused at construction.
     """
 
@@ -82,6 +88,7 @@ class Residual(Objective):
     change: str = static(default="")
     unit: str = static(default="")
     on_host: ClassVar[bool] = True
+    everywhere: ClassVar[bool] = True
     doubt: str = static(default="")
 
     def __post_init__(self) -> None:
@@ -176,30 +183,53 @@ class Residual(Objective):
     def value(self, z: Array) -> Array:
         return (self._residual(z) ** 2).sum().astype(z.dtype)
 
+    @property
+    def _largest(self) -> float:
+        """C: beyond it an entry of the statistic counts as C."""
+        return 2.0**37 * float(self._betas().max())
+
     def statistic(self, z: Array) -> Array:
-        doubled = 2 * self._residual(z)
-        at = doubled if self.noise_on == "residual" else self.matrix.T @ doubled
-        return at.astype(z.dtype)
+        doubled = (2 * self._residual(z)).clip(-self._largest, self._largest)
+        return doubled if self.noise_on == "residual" else self.matrix.T @ doubled
 
     def lift(self, statistic: Array) -> Array:
         if self.noise_on == "gradient":
             return statistic
-        return (self.matrix.T @ statistic.astype(self.data.dtype)).astype(statistic.dtype)
+        return self.matrix.T @ statistic
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         if self.noise_on == "gradient":
             return self.gradient_sensitivity(norm, feasible_set)
-        return 2 * self._most_moved(choice("norm", norm, (1, 2)))
+        return self._residual_sensitivity(choice("norm", norm, (1, 2)))
+
+    def _residual_sensitivity(self, norm: int) -> float:
+        return rounded_up(2 * self._most_moved(norm) + self._together(self._rounded(), norm))
+
+    def _rounded(self) -> np.ndarray[Any, Any]:
+        """The most that rounding adds to the change of each entry of 2(Az + d)."""
+        largest = 2 * DOUBLE * self._largest
+        return np.where(self._betas() > 0, largest, 0.0)
 
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         choice("norm", norm, (1, 2))
-        lengths = self._rows_in(lambda row: np.linalg.norm(row, norm)) * self._betas()
-        rows = 2 * self._together(lengths, 1)
-        if norm == 1:
-            return rows
-        if self.groups is not None and max(Counter(self.groups).values()) <= 8:
-            return 2 * self._longest_sum()
-        return min(rows, 2 * self._singular()[0] * self._most_moved(2))
+        lengths = self._rows_in(lambda row: np.linalg.norm(row, norm))
+        rounding = self._together(lengths * self._rounded() + self._rounded_sums(norm), 1)
+        rows = 2 * self._together(lengths * self._betas(), 1)
+        if norm == 2 and self.groups is not None and max(Counter(self.groups).values()) <= 8:
+            rows = 2 * self._longest_sum()
+        elif norm == 2:
+            rows = min(rows, 2 * self._singular()[0] * self._most_moved(2))
+        return rounded_up(rows + rounding)
+
+    def _rounded_sums(self, norm: int) -> np.ndarray[Any, Any]:
+        """For each row that moves, what the rounding of A'(...) adds."""
+        A = sp.csr_matrix(self._host())
+        dense = not isinstance(self.matrix, SparseMatrix)
+        most = A.shape[0] if dense else int(np.bincount(A.indices, minlength=1).max())
+        columns = np.asarray(abs(A).sum(axis=0)).ravel()
+        touched = [columns[row] for row in np.split(A.indices, A.indptr[1:-1])]
+        norms = np.array([np.linalg.norm(sums, norm) if sums.size else 0.0 for sums in touched])
+        return np.where(self._betas() > 0, 2 * gamma(most + 1) * self._largest * norms, 0.0)
 
     def _longest_sum(self) -> float:
         """max ‖Σ ±β_i a_i‖₂ over the signs of a group's entries, by their inner products."""
@@ -216,7 +246,7 @@ class Residual(Objective):
     def output_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         """With a slack, the residual's: in the metric I + A'A the factor A' does not lengthen."""
         if self.slack:
-            return 2 * self._most_moved(choice("norm", norm, (1, 2)))
+            return self._residual_sensitivity(choice("norm", norm, (1, 2)))
         return self.gradient_sensitivity(norm, feasible_set)
 
     def _betas(self) -> np.ndarray[Any, Any]:

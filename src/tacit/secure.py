@@ -11,7 +11,8 @@ n coordinates, updates that the continuous mechanisms of multiplier m make (ε, 
 
     (ε + 320 τ, δ + (1 + e^{ε−42}) τ)-private,    τ = Σ n/40s² (Gaussian) or Σ n/7s² (Laplace)
 
-over all updates, the *slack*; s ≥ 2²⁸ (Gaussian) or 2⁴⁰ (Laplace).
+over all updates, the *slack*; s ≥ 2²⁸ (Gaussian) or 2³² (Laplace). Entries of φ beyond ±2⁶¹γ count
+as ±2⁶¹γ, which brings no two of them further apart; sums are of whole numbers, in 64 bits.
 Proof. Rounding moves each coordinate by at most γ/2, so neighbouring φ_γ differ by at most
 Δ + γn^{1/p}. Adding continuous noise of scale γs and rounding to the grid is the continuous
 mechanism of multiplier m, post-processed; as φ_γ lies on the grid, it adds the rounded noise R.
@@ -25,7 +26,7 @@ that the total variation is the excess of X at zero, tanh h − 1 + e^{−h} ≤
 and less than 1 at zero, so κ = 1/8s²; up to 105s, beyond which R has a mass of 3e-46.
 For N coordinates in all, Pr[X-run on D ∈ S] ≤ Pr[R-run on D ∈ S] + Nτ₁ ≤
 e^ε Pr[R-run on D' ∈ S] + δ + Nτ₁ ≤ e^{ε+Nκ} Pr[X-run on D' ∈ S] + δ + Nτ₁ + e^ε N·(mass beyond),
-and 320τ ≥ Nκ, τ ≥ Nτ₁, e^{ε−42}τ ≥ e^ε N·(mass beyond) for s ≤ 2²⁹ (Gaussian) or 2⁴¹ (Laplace);
+and 320τ ≥ Nκ, τ ≥ Nτ₁, e^{ε−42}τ ≥ e^ε N·(mass beyond) for s ≤ 2²⁹ (Gaussian) or 2³³ (Laplace);
 for a larger s, τ is taken as for these. ∎
 
 ``secure_noise`` makes up for the slack with a little more noise, so that a run's total at its δ is
@@ -49,7 +50,7 @@ from tacit.algorithm import Drawn
 from tacit.errors import NOT_DONE, InvalidInput, count, positive
 from tacit.mechanisms import Gaussian, Laplace, Mechanism
 
-FINE = {"gaussian": 28, "laplace": 40}  # bits between the noise's scale and the grid
+FINE = {"gaussian": 28, "laplace": 32}  # bits between the noise's scale and the grid
 SLACK = {"gaussian": 40, "laplace": 7}  # slack of one coordinate: 1/(SLACK s²)
 
 
@@ -107,7 +108,7 @@ class SecureNoise:
             gaussian = isinstance(self.mechanism, Gaussian)
             law = discrete.gaussian(self.scale**2) if gaussian else discrete.laplace(self.scale)
         values = discrete.sample(law, count("updates", updates) * self.size)
-        return Drawn(values.reshape(updates, self.size) * self.spacing, np.float64(self.spacing))
+        return Drawn(values.reshape(updates, self.size), np.float64(self.spacing))
 
 
 def secure_noise(

@@ -166,7 +166,8 @@ class Ball(FeasibleSet):
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = _point_and_weight(point, weight, self.dimension)
-        return onto_ball(v, c, self.center, self.extent).astype(v.dtype)
+        z: Array = onto_ball(v, c, self.center, self.extent).astype(v.dtype)
+        return z
 
     def violation(self, point: ArrayLike) -> Array:
         z = _wide(point, self.dimension)
