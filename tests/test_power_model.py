@@ -9,7 +9,7 @@ from grids import EVERYTHING, PGLIB
 
 import tacit
 from tacit.agent import start_point
-from tacit.algorithm import Local, Round, Rule, local_update, output_noise_shape
+from tacit.algorithm import Limits, Local, Round, Rule, local_update, output_noise_shape
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.mechanisms import Gaussian, Laplace
 from tacit.power import build, load_case, network, scheduled
@@ -18,6 +18,8 @@ from tacit.schedules import NonsmoothStep
 
 CASE14 = PGLIB / "pglib_opf_case14_ieee.m"
 CASE118 = PGLIB / "pglib_opf_case118_ieee.m"
+
+NO_LIMITS = Limits(np.inf, np.inf, np.inf)
 
 
 @pytest.fixture(scope="module")
