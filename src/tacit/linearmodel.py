@@ -329,21 +329,23 @@ def _shortened(
     largest = np.abs(wide).max(axis=1, initial=0)
     unit = wide / np.where(largest > 0, largest, 1)[:, None]
 
-    def excess(unit: Any, largest: Any) -> Any:
-        over = np.sqrt((unit * unit).sum(axis=1)) * (largest / norm_2)
+    def allowed(unit: Any) -> Any:
+        """The largest entry that a row of this direction may have."""
+        most = norm_2 / np.maximum(np.sqrt((unit * unit).sum(axis=1)), 1)
         if norm_1 is None:
-            return over
-        return np.maximum(over, np.abs(unit).sum(axis=1) * (largest / norm_1))
+            return most
+        return np.minimum(most, norm_1 / np.maximum(np.abs(unit).sum(axis=1), 1))
 
-    over = excess(unit, largest)
-    close = np.abs(over - 1) < 1e-10
+    most = allowed(unit)
+    long = largest > most
+    close = np.abs(largest - most) < 1e-10 * most
     if close.any():
         precise = wide[close].astype(np.longdouble)
-        peak = np.abs(precise).max(axis=1, initial=0)
-        over[close] = np.where(excess(precise / peak[:, None], peak) > 1, 1 + 1e-10, 1)
+        peak = np.abs(precise).max(axis=1)
+        long[close] = peak > allowed(precise / peak[:, None])
     below_one = 1 - 4 * float(np.finfo(rows.dtype).eps)  # so that rounding keeps within the bound
-    shorter = unit * (largest / np.maximum(over, 1) * below_one)[:, None]
-    return np.where((over > 1)[:, None], shorter, wide).astype(rows.dtype)
+    shorter = unit * (most * below_one)[:, None]
+    return np.where(long[:, None], shorter, wide).astype(rows.dtype)
 
 
 def _on_cpu() -> bool:
