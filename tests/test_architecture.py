@@ -10,15 +10,17 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree", "polish", "projections", "draws", "discrete"],
+    ["errors", "pytree", "polish", "projections", "draws", "discrete", "files"],
     ["sets", "coneprogram"],
     ["conic", "objectives"],
     ["persample", "residual", "losses", "cvxpyset"],
     ["mechanisms", "schedules", "problem"],
     ["accounting", "algorithm"],
     ["settings", "secure", "spend"],
+    ["entries"],
+    ["book"],
     ["ledger"],
-    ["privacy"],
+    ["privacy", "payments"],
     ["agent"],
     ["fleet", "result"],
     ["checkpoint"],

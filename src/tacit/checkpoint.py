@@ -16,8 +16,8 @@ import numpy as np
 
 from tacit.conic import Conic
 from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import write_atomically
 from tacit.problem import Problem
-from tacit.result import write_atomically
 
 Vector = np.ndarray[Any, Any]
 STATE = ("point", "average", "dual", "total")

@@ -17,7 +17,7 @@ from tacit.console import (
     run_with_progress,
 )
 from tacit.errors import CorruptFile, InvalidInput, count
-from tacit.result import write_atomically
+from tacit.files import write_atomically
 
 SAVED = "power.json"  # the options of a run, beside its checkpoint
 Add = Callable[..., Any]

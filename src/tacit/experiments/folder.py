@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.result import versions, write_atomically
+from tacit.files import write_atomically
+from tacit.result import versions
 
 if TYPE_CHECKING:
     import pandas as pd
