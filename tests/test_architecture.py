@@ -22,7 +22,7 @@ LAYERS = [
     ["ledger"],
     ["privacy", "payments"],
     ["agent"],
-    ["fleet", "result"],
+    ["fleet", "result", "digest"],
     ["checkpoint"],
     ["solve"],
     ["sweep", "learn.data", "learn.constraints", "learn.download"],

@@ -56,7 +56,7 @@ def test_without_a_seed_noise_comes_from_the_system():
     problem = problem_of("logistic", "box")
     a, b = (tacit.solve(problem, SETTINGS) for _ in range(2))
     assert np.abs(a.solution - b.solution).max() > 1e-6
-    assert a.seed is None and a.summary["seed"] == "system entropy"
+    assert a.seed is None and a.summary["seed"] == "from the operating system"
     assert "seed" not in a.privacy.words
     assert "seed" in tacit.solve(problem, SETTINGS, seed=1).privacy.words
 
@@ -173,7 +173,7 @@ def test_other_public_bounds_or_sets_do_not_resume(first, second, tmp_path):
     path = tmp_path / "state.npz"
     with pytest.raises(Interrupted):
         tacit.solve(first, settings, seed=3, checkpoint=path, callback=stop_at(5))
-    with pytest.raises(tacit.InvalidInput, match="agents and data"):
+    with pytest.raises(tacit.InvalidInput, match="sets and data of the checkpoint"):
         tacit.solve(second, settings, seed=3, checkpoint=path)
 
 

@@ -29,8 +29,9 @@ from tacit.errors import Refused, SolverFailure
 from tacit.ledger import Ledger
 from tacit.settings import Settings
 
-ROUNDS, LIVES = 5, 12  # rounds of a run, and kills at most
-LONGEST = 0.012  # seconds that a computation may take on top of its own time
+ROUNDS, KILLS = 4, 8  # rounds of a run, and kills at most
+MOVES, WEIGHTS = ("ask", "kill", "wait", "sleep"), (3, 2, 5, 2)
+LONGEST = 0.02  # seconds that a computation may take on top of its own time
 CHOSEN = Settings.for_budget(1.0, 1e-5, ROUNDS, 2, penalty=2.0, step_size=0.2)
 
 
@@ -41,9 +42,9 @@ def serve(path, requests, replies, seed, block, local):
     compute = agent._round
 
     def slow_and_failing(*arguments, **others):
-        time.sleep(rng.uniform(0, LONGEST))
+        time.sleep(rng.choice([0.0, rng.uniform(0, LONGEST)]))
         result = compute(*arguments, **others)
-        if rng.random() < 0.35:
+        if rng.random() < 0.6:
             raise SolverFailure("injected.")
         return result
 
@@ -142,19 +143,25 @@ def one_run(path, seed, block=1):
     asked = [w]
     while t <= ROUNDS:
         assert time.monotonic() < deadline, f"run {seed} hangs in round {t}"
-        for process in processes:
-            if not process.waiting and rng.random() < 0.8:
-                if before is not None:  # the round before, so that a late process catches up
-                    process.ask(*before)
-                if rng.random() < 0.15:
-                    asked.append(w + rng.choice([0.0, 0.01]))
-                process.ask(t, rng.choice(asked), last)
-        if kills < LIVES and rng.random() < 0.4:
-            time.sleep(rng.uniform(0, 1.2 * LONGEST))
-            victim = rng.randrange(2)
+        move = rng.choices(MOVES, WEIGHTS)[0]
+        if not any(p.waiting for p in processes):
+            move = "ask"
+        idle = [i for i in (0, 1) if not processes[i].waiting]
+        if move == "ask" and idle:
+            process = processes[rng.choice(idle)]
+            if before is not None:  # the round before, so that a late process catches up
+                process.ask(*before)
+            if rng.random() < 0.1:
+                asked.append(w + rng.choice([0.0, 0.01]))
+            process.ask(t, rng.choice(asked), last)
+        elif move == "kill" and kills < KILLS:
+            victim = rng.choice(idle if idle and rng.random() < 0.7 else [0, 1])
             shown.add(processes[victim].kill())
             processes[victim], kills = start(), kills + 1
-        time.sleep(rng.uniform(0, 0.004))
+        elif move == "wait":
+            select.select([p.up for p in processes], [], [], 2 * LONGEST)
+        else:
+            time.sleep(rng.uniform(0, LONGEST))
         for process in processes:
             shown.add(process.read())
         if t in shown.replies:
