@@ -222,18 +222,22 @@ def test_a_ledger_turned_back_in_use_is_noticed(ledger, tmp_path):
         ledger.store(payment, 1, "q", b"r", b"s")
 
 
-def test_terms_cover_the_sensitivity(ledger):
-    """Same settings, other bound on records, so another Δ and other noise: another run."""
-    agent = make(ledger)
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+def test_terms_cover_the_sensitivity(ledger, noise):
+    """Same settings, other bound on records, so another Δ: another run.
+
+    Of seeded noise nothing else in the terms is different.
+    """
+    agent = make(ledger, noise=noise)
     ask(agent, 1)
     f = problem().objective
     wider = tacit.SoftmaxRegression(
         np.asarray(f.features).T, f.labels, 3, feature_norm=2.0, normaliser=60
     )
     other = tacit.LocalProblem(wider, tacit.Box(-1, 1, size=SIZE), name="clinic")
-    chosen = settings()
+    key, others = jax.random.key(3), {"ledger": ledger, "noise": noise}
     with pytest.raises(Refused, match="other terms; nothing was charged"):
-        Agent(other, "clinic", chosen, jax.random.key(3), "june", SIZE, ledger=ledger)
+        Agent(other, "clinic", settings(), key, "june", SIZE, **others)
     assert kinds(ledger) == ["budget", "run", "charge", "answer"]
 
 

@@ -12,6 +12,7 @@ import pytest
 from conftest import problem_of
 
 import tacit
+from tacit.schedules import NonsmoothStep, StronglyConvexStep
 
 SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
 
@@ -385,3 +386,27 @@ def test_noiseless_runs_promise_nothing():
     assert result.privacy.epsilon == np.inf and not result.privacy.certified
     assert "Not private" in result.privacy.words
     assert os.linesep not in result.privacy.words
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize("every", [1, 3, 4])
+@pytest.mark.parametrize("linear", [True, False])
+def test_ergodic_is_the_average_of_all_rounds(batch, every, linear):
+    """Weights t (strongly convex step) or 1, whenever it is evaluated: against NumPy's average."""
+    problem = problem_of("least-squares", "box", ridge=0.5)
+    step = StronglyConvexStep(0.5) if linear else NonsmoothStep(0.3)
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=10, penalty=1.0, step_size=step)
+    rounds = []
+    tacit.solve(
+        problem,
+        settings,
+        seed=4,
+        batch=batch,
+        callback=lambda p: rounds.append(np.mean([np.asarray(z) for z in p.averages], axis=0)),
+    )
+    assert len(rounds) == 10
+    weights = np.arange(1, 11) if linear else np.ones(10)
+    expected = np.average(rounds, axis=0, weights=weights)
+    found = tacit.solve(problem, settings, seed=4, batch=batch, evaluate_every=every).ergodic
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    assert np.abs(expected - np.mean(rounds, axis=0)).max() > 1e-4 or not linear
