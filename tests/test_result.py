@@ -84,7 +84,7 @@ def test_versions_and_seed_are_recorded(result):
     data = result.to_dict()
     assert set(data["versions"]) >= {"python", "tacit", "jax", "numpy", "clarabel"}
     assert data["versions"]["tacit"] == "0.1.0"
-    assert data["noise_source"] == "seed 0, Threefry noise"
+    assert data["noise_source"] == "seed 0, Threefry"
 
 
 @pytest.mark.parametrize("victim", ["result.json", "arrays.npz", "trace.csv"])

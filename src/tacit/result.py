@@ -96,8 +96,8 @@ class Result:
         if self.privacy.secure:
             return "operating system, exact (secure)"
         if self.seed is None:
-            return "a key from the operating system, Threefry noise"
-        return f"seed {self.seed}, Threefry noise"
+            return "operating system key, Threefry"
+        return f"seed {self.seed}, Threefry"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the arrays."""
