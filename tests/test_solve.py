@@ -410,3 +410,18 @@ def test_ergodic_is_the_average_of_all_rounds(batch, every, linear):
     found = tacit.solve(problem, settings, seed=4, batch=batch, evaluate_every=every).ergodic
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     assert np.abs(expected - np.mean(rounds, axis=0)).max() > 1e-4 or not linear
+
+
+def test_agents_with_different_normalisers_are_refused(rng):
+    def agent(name, normaliser):
+        f = tacit.LogisticRegression(
+            rng.uniform(-1, 1, (5, 2)), [0, 1, 0, 1, 1], feature_norm=1.5, normaliser=normaliser
+        )
+        return tacit.LocalProblem(f, tacit.Box(-1, 1, size=2), name=name)
+
+    with pytest.raises(tacit.InvalidInput, match=r"got 20 of agent 'a' and 25 of agent 'c'.*publi"):
+        tacit.Problem([agent("a", 20), agent("b", 20.0), agent("c", 25)])
+    residual = tacit.LocalProblem(
+        tacit.Residual(np.eye(2), np.ones(2), beta=0.1), tacit.Box(-1, 1, size=2)
+    )
+    tacit.Problem([agent("a", 20), residual, agent("b", 20)])  # a residual has none
