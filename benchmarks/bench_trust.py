@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 
-from tacit.ledger import INSERT, SCHEMA, Entry, Ledger
+from tacit.entries import INSERT, SCHEMA, Entry
+from tacit.ledger import Ledger
 from tacit.mechanisms import Gaussian, Laplace
 from tacit.secure import SecureNoise
 from tacit.spend import Terms
