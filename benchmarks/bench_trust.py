@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 
-from tacit.ledger import INSERT, SCHEMA, Entry, Ledger
+from tacit.entries import INSERT, SCHEMA, Entry
+from tacit.ledger import Ledger
 from tacit.mechanisms import Gaussian, Laplace
 from tacit.secure import SecureNoise
 from tacit.spend import Terms
@@ -89,8 +90,8 @@ def test_blocks(tmp_path):
         start = time.perf_counter()
         for t in range(1, 501):
             if (t - 1) % block == 0:
-                ledger.charge("run", t, t + block - 1)
-            ledger.store("run", t, "r" * 64, reply, state, durable=block == 1)
+                payment = ledger.charge("run", t, t + block - 1)
+            ledger.store(payment, t, "r" * 64, reply, state, durable=block == 1)
         per_round = (time.perf_counter() - start) / 500
         print(f"\nblocks of {block}: {per_round * 1e6:.0f} us a round (94 kB stored)")
 

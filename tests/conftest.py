@@ -21,12 +21,13 @@ def regression_data(rng, records, dimension):
     return X, y
 
 
-def objective_of(kind, rng, records=12, dimension=4, agents=3, ridge=0.0):
+def objective_of(kind, rng, records=12, dimension=4, agents=3, ridge=0.0, normaliser=None):
     """A random objective of ``kind`` with all public bounds equal to one."""
     X, y = regression_data(rng, records, dimension)
+    normaliser = agents * records if normaliser is None else normaliser
     common = {
         "feature_norm": 1.0,
-        "normaliser": agents * records,
+        "normaliser": normaliser,
         "record_bound": records,
         "ridge": ridge,
     }
@@ -50,7 +51,7 @@ def objective_of(kind, rng, records=12, dimension=4, agents=3, ridge=0.0):
             (X, y),
             clip=1e6,
             size=dimension,
-            normaliser=agents * records,
+            normaliser=normaliser,
             smoothness=1.0 / agents,
         )
     raise AssertionError(kind)

@@ -122,7 +122,7 @@ def test_ragged_agents_agree_with_one_by_one(rng):
     """Padding and buckets change nothing: agents with 3 to 60 records."""
     agents = [
         tacit.LocalProblem(
-            objective_of("softmax", rng, records=records, agents=20), set_of("box", 12)
+            objective_of("softmax", rng, records=records, normaliser=240), set_of("box", 12)
         )
         for records in (3, 60, 58, 30, 31, 4)
     ]

@@ -10,7 +10,7 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree", "polish", "projections", "rounding", "draws", "discrete"],
+    ["errors", "pytree", "polish", "projections", "rounding", "draws", "discrete", "files"],
     ["sets", "coneprogram"],
     ["conic", "objectives"],
     ["persample", "residual", "linearmodel", "cvxpyset"],
@@ -18,10 +18,12 @@ LAYERS = [
     ["mechanisms", "schedules", "problem"],
     ["accounting", "algorithm"],
     ["settings", "secure", "spend"],
+    ["entries"],
+    ["book"],
     ["ledger"],
-    ["privacy"],
+    ["privacy", "payments"],
     ["agent"],
-    ["fleet", "result"],
+    ["fleet", "result", "digest"],
     ["checkpoint"],
     ["solve"],
     ["sweep", "learn.data", "learn.constraints", "learn.download"],

@@ -334,7 +334,7 @@ def test_a_job_with_coupling_schedules_and_a_budget_per_update(tmp_path):
     out = tmp_path / "out"
     document = json.loads(run("solve", tmp_path / "grid.toml", "--out", out, "--json").stdout)
     assert document["privacy"]["epsilon"] == pytest.approx(6)  # 12 updates of 0.5, delta 0
-    assert document["noise_source"] == "system entropy"
+    assert document["noise_source"] == "operating system key, Threefry"
     assert "0.01" in document["privacy"]["statement"]
     words = COUPLED.replace("beta = 0.01", 'beta = 0.01\nchange = "all data"')
     (tmp_path / "words.toml").write_text(words)

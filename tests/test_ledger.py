@@ -262,8 +262,10 @@ def test_a_remembered_hash_shows_removed_entries(ledger, tmp_path, capsys):
 
 def test_one_answer_a_round(ledger):
     ledger.begin("r", terms())
-    assert ledger.store("r", 1, "request", b"reply", b"state")
-    assert not ledger.store("r", 1, "another", b"other", b"state")
+    first, second = ledger.charge("r", 1, 1), ledger.charge("r", 1, 1)
+    assert ledger.store(first, 1, "request", b"reply", b"state")
+    for payment in (first, second):
+        assert not ledger.store(payment, 1, "another", b"other", b"state")
     assert Ledger(ledger.path).answer("r", 1).reply == b"reply"
     assert ledger.answer("r").round == 1 and ledger.answer("r", 2) is None
 
@@ -275,8 +277,8 @@ def filled(path):
     ledger = Ledger.create(path, 2.0, 1e-5)
     ledger.begin("r", terms())
     for t in range(1, 6):
-        ledger.charge("r", t, t)
-        ledger.store("r", t, f"request {t}", os.urandom(3000), os.urandom(3000))
+        payment = ledger.charge("r", t, t)
+        ledger.store(payment, t, f"request {t}", os.urandom(3000), os.urandom(3000))
     ledger.close()
     return path
 
@@ -316,9 +318,13 @@ def scribbled(path):
         tampered("UPDATE entries SET last = 1 WHERE serial = 5"),
         tampered('UPDATE entries SET event = \'{"epsilon":9.0,"delta":0.1}\' WHERE serial = 1'),
         tampered("UPDATE entries SET reply = x'00' WHERE kind = 'answer' AND first = 2"),
+        tampered("UPDATE entries SET state = x'00' WHERE kind = 'answer' AND first = 2"),
+        tampered("UPDATE entries SET state = NULL WHERE kind = 'answer' AND first = 5"),
+        tampered("UPDATE entries SET owner = '' WHERE kind = 'charge' AND first = 2"),
+        tampered("UPDATE entries SET payment = 99 WHERE kind = 'answer' AND first = 2"),
         tampered("UPDATE entries SET serial = 99 WHERE serial = 5"),
         tampered("UPDATE entries SET time = '2020' WHERE serial = 3"),
-        tampered("PRAGMA user_version = 2"),
+        tampered("PRAGMA user_version = 1"),
         tampered("PRAGMA application_id = 7"),
     ],
 )
@@ -341,12 +347,12 @@ def test_a_missing_ledger_is_not_made(tmp_path):
 
 def test_a_full_or_read_only_disk_refuses(ledger):
     ledger.begin("r", terms())
-    ledger.charge("r", 1, 1)
+    payment = ledger.charge("r", 1, 1)
     head, spent = ledger.head, ledger.spent
     pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
     ledger._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(LedgerFailure, match=r"full.* Nothing was released"):
-        ledger.store("r", 1, "request", bytes(100_000), bytes(100_000))
+        ledger.store(payment, 1, "request", bytes(100_000), bytes(100_000))
     ledger._db.execute("PRAGMA max_page_count = 1000000")
     ledger._db.execute("PRAGMA query_only = ON")
     with pytest.raises(LedgerFailure, match=r"readonly.* Nothing was released"):

@@ -84,7 +84,7 @@ def test_versions_and_seed_are_recorded(result):
     data = result.to_dict()
     assert set(data["versions"]) >= {"python", "tacit", "jax", "numpy", "clarabel"}
     assert data["versions"]["tacit"] == "0.1.0"
-    assert data["noise_source"] == "seed 0"
+    assert data["noise_source"] == "seed 0, Threefry"
 
 
 @pytest.mark.parametrize("victim", ["result.json", "arrays.npz", "trace.csv"])
@@ -122,3 +122,29 @@ def test_plot_shows_the_budget(result):
     assert len(titles) == 4 and any("residual" in t for t in titles)
     lines = [axes.get_lines()[0].get_ydata() for axes in figure.axes]
     np.testing.assert_array_equal(lines[0], result.trace["objective"])
+
+
+def test_statements_say_what_the_generator_is(result):
+    """Only secure noise is the operating system's; the rest is Threefry's, from a seed or a key."""
+    change = (("replacing one record", ("a", "b")),)
+    numbers = (1.0, 1e-5, "gaussian", 3, change)
+    seeded, key = PrivacyStatement(*numbers, True), PrivacyStatement(*numbers, False)
+    exact = PrivacyStatement(*numbers, False, secure=True)
+    assert "Threefry's, from a seed" in seeded.words
+    for words in ("never used again", "no ledger or checkpoint", "repeat its noise for other req"):
+        assert words in seeded.words
+    assert "Threefry's" in key.words and "a key of 64 bits that the operating" in key.words
+    assert "exact and from the operating system" in exact.words and "Threefry" not in exact.words
+    assert "exact" not in seeded.words + key.words
+    unseeded = tacit.solve(problem_of("logistic", "box"), SETTINGS)
+    assert unseeded.noise_source == "operating system key, Threefry"
+    assert unseeded.summary["seed"] == "from the operating system"
+
+
+def test_seeded_noise_is_threefry_whatever_the_default(result):
+    """The statement names the generator, so JAX's default must not decide it."""
+    import jax
+
+    with jax.default_prng_impl("rbg"):
+        again = tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
+    np.testing.assert_array_equal(again.solution, result.solution)

@@ -12,6 +12,7 @@ import pytest
 from conftest import problem_of
 
 import tacit
+from tacit.schedules import NonsmoothStep, StronglyConvexStep
 
 SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
 
@@ -56,7 +57,7 @@ def test_without_a_seed_noise_comes_from_the_system():
     problem = problem_of("logistic", "box")
     a, b = (tacit.solve(problem, SETTINGS) for _ in range(2))
     assert np.abs(a.solution - b.solution).max() > 1e-6
-    assert a.seed is None and a.summary["seed"] == "system entropy"
+    assert a.seed is None and a.summary["seed"] == "from the operating system"
     assert "seed" not in a.privacy.words
     assert "seed" in tacit.solve(problem, SETTINGS, seed=1).privacy.words
 
@@ -173,7 +174,7 @@ def test_other_public_bounds_or_sets_do_not_resume(first, second, tmp_path):
     path = tmp_path / "state.npz"
     with pytest.raises(Interrupted):
         tacit.solve(first, settings, seed=3, checkpoint=path, callback=stop_at(5))
-    with pytest.raises(tacit.InvalidInput, match="agents and data"):
+    with pytest.raises(tacit.InvalidInput, match="sets and data of the checkpoint"):
         tacit.solve(second, settings, seed=3, checkpoint=path)
 
 
@@ -385,3 +386,42 @@ def test_noiseless_runs_promise_nothing():
     assert result.privacy.epsilon == np.inf and not result.privacy.certified
     assert "Not private" in result.privacy.words
     assert os.linesep not in result.privacy.words
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize("every", [1, 3, 4])
+@pytest.mark.parametrize("linear", [True, False])
+def test_ergodic_is_the_average_of_all_rounds(batch, every, linear):
+    """Weights t (strongly convex step) or 1, whenever it is evaluated: against NumPy's average."""
+    problem = problem_of("least-squares", "box", ridge=0.5)
+    step = StronglyConvexStep(0.5) if linear else NonsmoothStep(0.3)
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=10, penalty=1.0, step_size=step)
+    rounds = []
+    tacit.solve(
+        problem,
+        settings,
+        seed=4,
+        batch=batch,
+        callback=lambda p: rounds.append(np.mean([np.asarray(z) for z in p.averages], axis=0)),
+    )
+    assert len(rounds) == 10
+    weights = np.arange(1, 11) if linear else np.ones(10)
+    expected = np.average(rounds, axis=0, weights=weights)
+    found = tacit.solve(problem, settings, seed=4, batch=batch, evaluate_every=every).ergodic
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    assert np.abs(expected - np.mean(rounds, axis=0)).max() > 1e-4 or not linear
+
+
+def test_agents_with_different_normalisers_are_refused(rng):
+    def agent(name, normaliser):
+        f = tacit.LogisticRegression(
+            rng.uniform(-1, 1, (5, 2)), [0, 1, 0, 1, 1], feature_norm=1.5, normaliser=normaliser
+        )
+        return tacit.LocalProblem(f, tacit.Box(-1, 1, size=2), name=name)
+
+    with pytest.raises(tacit.InvalidInput, match=r"got 20 of agent 'a' and 25 of agent 'c'.*publi"):
+        tacit.Problem([agent("a", 20), agent("b", 20.0), agent("c", 25)])
+    residual = tacit.LocalProblem(
+        tacit.Residual(np.eye(2), np.ones(2), beta=0.1), tacit.Box(-1, 1, size=2)
+    )
+    tacit.Problem([agent("a", 20), residual, agent("b", 20)])  # a residual has none

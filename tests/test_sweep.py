@@ -13,7 +13,7 @@ from tacit.learn import load_digits
 def problem_of(rng, kind="softmax", sizes=(12, 12, 9, 30)):
     agents = []
     for records in sizes:
-        f = objective_of(kind, rng, records)
+        f = objective_of(kind, rng, records, normaliser=36)
         agents.append(tacit.LocalProblem(f, set_of("ball", f.dimension)))
     return agents
 

@@ -26,6 +26,7 @@ from tacit.algorithm import Limits, Local, Round, admitted, dual_step, local_rou
 from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
 from tacit.ledger import Ledger
 from tacit.mechanisms import Noiseless
+from tacit.payments import Payments
 from tacit.privacy import doubt
 from tacit.problem import LocalProblem
 from tacit.secure import SecureNoise, secure_noise
@@ -169,11 +170,12 @@ def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[
 
 @contextmanager
 def _logged() -> Iterator[None]:
-    """Refusals go to the log, once."""
+    """Refusals go to the log, once, and say nothing of what came before them."""
     try:
         yield
     except Refused as refusal:
         log.warning("%s", refusal)
+        refusal.__context__ = None
         raise
 
 
@@ -184,6 +186,11 @@ class Agent:
     looks at its data. The same request again gets the same reply, from memory (the last round) or
     from the ledger (any round), without new noise.
 
+    Without a ledger an agent remembers nothing beyond its own life. One with seeded noise must not
+    be started again with the same key and run: it would answer other requests with the noise it
+    has used, and two such replies give the data away. (``solve`` with a checkpoint does not: it
+    asks the same again.) Use a ledger, or another run name and so another budget.
+
     ledger  pay for every round here, first; needs a certified problem. A run that was begun goes on
             where the ledger says.
     noise   "seeded" from ``key``, or "secure" (the default with a ledger): exact discrete noise
@@ -192,7 +199,8 @@ class Agent:
     size    number of global coordinates, the length of the consensus
     block   rounds paid for at a time. With 1, an answer is durable before it is released, and
             nothing is lost in a crash. With more, there is one synchronisation with the disk in so
-            many rounds; whoever restarts within a block pays for the rest of it again.
+            many rounds; whoever restarts within a block pays for the rest of it again. A process
+            that starts while another is at a round takes its payment over; the other is refused.
     """
 
     def __init__(
@@ -235,7 +243,7 @@ class Agent:
         self.dual = np.zeros_like(self.point)
         self.noise = 0.0
         self.rounds_done = 0
-        self._paid = 0  # rounds up to this one are paid for
+        self._payments: Payments | None = None  # with a ledger
         self._last: tuple[str, Array] | None = None  # request and average of the last round
         if ledger is not None:
             with _logged():
@@ -246,7 +254,9 @@ class Agent:
 
         Guarantee: a reply that leaves was paid for and kept first (with a ledger); a round is never
         answered twice with different noise; a refusal spends and reveals nothing. A computation
-        that fails shows that it did: the round must be paid for again.
+        that fails shows that it did: the round must be paid for again. Several processes on one
+        ledger never show more noisy computations than were paid for (proof in ``payments.py``).
+        Without a ledger all of this holds for this object alone: see ``Agent``.
         """
         with self._lock, _logged():
             return self._respond(broadcast)
@@ -257,7 +267,8 @@ class Agent:
             return self._again(t, w)
         self._check_past(broadcast)
         ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
-        self._pay(t)
+        if self._payments is not None and not self._payments.pay(t):
+            return self._late(t, w)
         local_w = (w[self._coupling] * self._coupled).astype(self.point.dtype)
         try:
             now = Round(t, local_w, self.dual, ρ, η)
@@ -267,21 +278,18 @@ class Agent:
             if not (np.isfinite(average).all() and np.isfinite(dual).all()):
                 raise SolverFailure("the local point is not finite, or outside of the set.")
         except Exception as failure:
-            self._paid = t - 1
-            if self.ledger is not None:
-                self.ledger.fail(self.run, t)
+            if self._payments is not None and not self._payments.fail(t):
+                return self._late(t, w)
             if not isinstance(failure, SolverFailure):
                 raise
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
             ) from failure
         request = digest_of(self.run, t, w)
-        if self.ledger is not None:
+        if self._payments is not None:
             state = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
-            durable = self._block == 1
-            if not self.ledger.store(self.run, t, request, average.tobytes(), state, durable):
-                self._resume()  # another process of this agent was faster: its answer counts
-                return self._again(t, w)
+            if not self._payments.store(t, request, average.tobytes(), state):
+                return self._late(t, w)
         self.point, self.average, self.dual, self.noise = point, average, dual, float(noise)
         self.rounds_done, self._last = t, (request, average)
         return Reply(self.run, t, average[self._held])
@@ -397,6 +405,7 @@ class Agent:
             hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
         )
         ledger.begin(self.run, terms)
+        self._payments = Payments(ledger, self.run, settings.rounds, self._block)
         self._resume()
 
     def _resume(self) -> None:
@@ -408,24 +417,11 @@ class Agent:
             average = np.frombuffer(answer.reply, self.point.dtype)
             self.restore(values[: len(average)], average, values[len(average) :], answer.round)
             self._last = answer.request, average
-        self._paid = self.rounds_done
-        charged = self.ledger.charged(self.run)
-        # a single round that was paid for and has no durable answer was not released either
-        t = self.rounds_done + 1
-        if self._block == 1 and charged.count((t, t)) > self.ledger.failures(self.run, t):
-            self._paid = t
 
-    def _pay(self, t: int) -> None:
-        if self.ledger is None or t <= self._paid:
-            return
-        if self.noise_kind == "seeded" and self.ledger.failures(self.run, t):
-            raise Refused(
-                f"Agent {self.name!r} failed in round {t}, and its seed would repeat the noise. "
-                "Nothing was computed."
-            )
-        last = min(t + self._block - 1, self.settings.rounds)
-        self.ledger.charge(self.run, t, last)
-        self._paid = last
+    def _late(self, t: int, w: Array) -> Reply:
+        """Another process of this agent has answered the round: its answer counts."""
+        self._resume()
+        return self._again(t, w)
 
     def _secure_noise(self) -> SecureNoise:
         settings = self.settings

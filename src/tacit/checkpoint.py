@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from tacit.conic import Conic
+from tacit.digest import Digest
 from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import write_atomically
 from tacit.problem import Problem
-from tacit.result import write_atomically
 
 Vector = np.ndarray[Any, Any]
 STATE = ("point", "average", "dual", "total")
@@ -43,7 +40,7 @@ class Checkpoint:
     def save(self, path: str | Path) -> None:
         """Replace the file in one step, readable by its owner only."""
         header = {
-            "format": 1,
+            "format": 2,
             "round": self.round,
             "settings": self.settings,
             "run": self.run,
@@ -97,31 +94,18 @@ class Checkpoint:
             )
         if self.digest != data_digest(problem, self.key):
             raise InvalidInput(
-                "Expected the agents and data of the checkpoint; they differ. Nothing was resumed."
+                "Expected the agents, objectives, sets and data of the checkpoint, the code of "
+                "functions included; they differ. Nothing was resumed."
             )
 
 
 def data_digest(problem: Problem, key: Vector) -> str:
-    """A digest of all agents' names, objectives, sets and couplings.
+    """A digest of all agents' names, objectives, sets and couplings, code included (``digest``).
 
     Keyed with the noise key, so that it tells nothing to those who do not know that already.
     """
-    digest = hashlib.blake2b(key=np.asarray(key).tobytes(), digest_size=16)
-
-    def add(*parts: Any) -> None:
-        for part in parts:
-            if isinstance(part, Conic):
-                matrix, offset, cones = part.constraints
-                add(matrix.toarray() if min(matrix.shape) < 50 else matrix.data, offset, str(cones))
-            elif isinstance(part, str):
-                digest.update(part.encode())
-            else:
-                value = np.ascontiguousarray(part)
-                digest.update(f"{value.dtype}{value.shape}".encode())
-                digest.update(value.data)
-
-    for name, agent in zip(problem.names, problem.agents, strict=True):
-        leaves, structure = jax.tree.flatten((agent.objective, agent.feasible_set, agent.coupling))
-        # structure holds public settings such as beta; addresses of functions change
-        add(name, re.sub(r"0x[0-9a-f]+", "", str(structure)), *leaves)
-    return digest.hexdigest()
+    agents = [
+        (name, agent.objective, agent.feasible_set, agent.coupling)
+        for name, agent in zip(problem.names, problem.agents, strict=True)
+    ]
+    return Digest(np.asarray(key).tobytes()).of(agents).hex()

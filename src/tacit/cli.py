@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from tacit.commands.power import add_power
 from tacit.commands.reproduce import add_reproduce
 from tacit.console import claim_folder, print_result, print_table, run_with_progress
 from tacit.errors import CorruptFile, InvalidInput, TacitError, count
+from tacit.files import write_atomically
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -278,9 +278,9 @@ def _solve(options: argparse.Namespace) -> int:
     paying = {name: about[name] for name in ("noise", "ledgers", "block") if name in about}
     resumable = paying.get("noise") != "secure" or "ledgers" in paying
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "job.json").write_text(json.dumps(about))
+    write_atomically(folder / "job.json", json.dumps(about).encode())
     if job_file.resolve() != (folder / "job.toml").resolve():
-        shutil.copyfile(job_file, folder / "job.toml")
+        write_atomically(folder / "job.toml", job_file.read_bytes())  # may hold a seed
     result = run_with_progress(
         job_file.stem,
         job.problem,
@@ -303,7 +303,7 @@ def _show(options: argparse.Namespace) -> int:
 
     folder = Path(options.folder)
     result = Result.load(folder)
-    result.plot().savefig(folder / "plot.png", dpi=120)
+    result.save_plot(folder)
     print_result(result, folder, options.json)
     return 0
 

@@ -149,6 +149,20 @@ class Conic(FeasibleSet):
         """Matrix, offset and cones, rows scaled to length 1."""
         return self._matrix, self._offset, self._cones
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """All that makes this set and its projections: constraints, variables, image, slack, rare.
+
+        Also what subclasses keep of the constraints as they were given.
+        """
+        rare = () if self._relieved is None else self._relieved[1:]
+        given = [getattr(self, n, None) for n in ("_less", "_equal", "_lower", "_upper")]
+        return (
+            *self.constraints,
+            *(self._columns, self._image, self._slack, rare),
+            *(given, getattr(self, "_cone_data", None)),
+        )
+
     def _find_nearest(self, v: Vector, c: Vector, or_else: str = "") -> tuple[str, Vector]:
         # Scaled to numbers of about 1: Clarabel fails on points that are 1e6 away otherwise.
         if len(v) < self._lifted.shape[0]:  # no weight on the slack

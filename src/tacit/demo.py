@@ -12,6 +12,7 @@ import numpy as np
 from tacit.accounting import rounded_up
 from tacit.conic import Polyhedron
 from tacit.errors import TacitError
+from tacit.files import save_figure
 from tacit.losses import LeastSquares, SoftmaxRegression
 from tacit.problem import LocalProblem, Problem
 from tacit.result import Result
@@ -168,7 +169,7 @@ def _plot(path: Path, results: list[Result], rows: list[dict[str, Any]]) -> None
         panel.set_xlabel("round")
         panel.set_ylabel("objective")
         panel.legend()
-    figure.savefig(path, dpi=120)
+    save_figure(path, figure, dpi=120)
 
 
 def _dataset(name: str) -> Any:

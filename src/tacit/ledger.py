@@ -1,16 +1,9 @@
 """A durable privacy ledger: what one agent may spend, has spent, and has answered.
 
 One SQLite file per agent, in WAL mode with full synchronisation: an entry is on the disk before
-``charge`` or a durable ``store`` returns. Entries are only ever added, and each holds a hash over
-itself and the one before, so that a changed, removed or reordered entry shows, unless it was the
-last.
-
-    kind     what it says
-    budget   the agent's own total (epsilon, delta), from now on
-    run      the terms of a run: agent, mechanism, rounds, local updates, slack, what it hides
-    charge   rounds first..last of a run are paid for
-    answer   round ``first`` was answered: digest of the request, and the reply
-    failed   the computation of round ``first`` failed after it was paid for
+``charge`` or a durable ``store`` returns. Entries (``entries.py``) are only ever added, and each
+holds a hash over itself and the one before, so that a changed, removed or reordered entry shows,
+unless it was the last.
 
 Spending is composed over all charges of all runs (``accounting``), whatever was answered. Whoever
 can write the file can forge all of it, hashes included, or take the last entries away. Whoever
@@ -20,110 +13,33 @@ knows the digest of the last reply.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import secrets
-import shlex
 import sqlite3
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tacit.accounting import Guarantee, rounded_up
-from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, positive, probability
+from tacit.book import Book
+from tacit.entries import SHOWN, Answer, Entry, Payment, create, fresh_owner
+from tacit.errors import CorruptFile, LedgerFailure, Refused, positive, probability
 from tacit.mechanisms import Laplace
 from tacit.spend import Spend, Terms, canonical, most_updates
 
-APPLICATION = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
-VERSION = 1
-RESTORE = "Do not start afresh: restore a backup, and lower its budget by what was spent since."
-SCHEMA = """
-CREATE TABLE entries (
-    serial INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
-    first INTEGER NOT NULL, last INTEGER NOT NULL, digest TEXT NOT NULL, event TEXT NOT NULL,
-    reply BLOB, state BLOB, chain BLOB NOT NULL
-) STRICT;
-CREATE UNIQUE INDEX one_answer ON entries (run, first) WHERE kind = 'answer';
-CREATE UNIQUE INDEX one_run ON entries (run) WHERE kind = 'run';
-"""
 
-
-class Entry(NamedTuple):
-    """A row. ``chain`` is a hash over the row before and everything in this one."""
-
-    serial: int = 0
-    time: str = ""
-    kind: str = ""
-    run: str = ""
-    first: int = 0
-    last: int = 0
-    digest: str = ""
-    event: str = "{}"
-    reply: bytes | None = None
-    state: bytes | None = None
-    chain: bytes = bytes(32)
-
-    def sealed(self, head: bytes) -> Entry:
-        """With the hash that follows ``head``."""
-        *plain, reply, state, _ = self
-        blobs = [hashlib.sha256(b).hexdigest() if b is not None else None for b in (reply, state)]
-        said = canonical([*plain, *blobs])
-        return self._replace(chain=hashlib.sha256(head + said.encode()).digest())
-
-
-COLUMNS = ", ".join(Entry._fields)
-INSERT = f"INSERT INTO entries ({COLUMNS}) VALUES ({', '.join('?' * len(Entry._fields))})"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A stored reply. ``state`` is the agent's own and stays there."""
-
-    round: int
-    request: str
-    reply: bytes
-    state: bytes
-
-
-class Ledger:
+class Ledger(Book):
     """An open ledger. Several processes may have the same one open."""
+
+    REMEMBERED = (*Book.REMEMBERED, "_spend", "_budget", "_first", "_terms")
 
     def __init__(self, path: str | Path) -> None:
         """Open an existing ledger and check all of it; ``Ledger.create`` makes a new one."""
-        self.path = Path(path)
-        if not self.path.is_file():
-            raise InvalidInput(
-                f"Expected a ledger at {path}, found none. Make one with: tacit ledger budget "
-                f"{shlex.quote(str(path))} --total-epsilon E --total-delta D. Nothing was released."
-            )
-        self._lock = threading.RLock()
-        self._seen, self._head, self._spend = 0, bytes(32), Spend()
+        self._spend = Spend()
         self._budget: Guarantee | None = None
         self._terms: dict[str, Terms] = {}
         self._first: Terms | None = None  # of the first run that was charged
         self._most: tuple[Any, int] = None, 0
-        with self._reading():
-            self._db = sqlite3.connect(
-                self.path, timeout=60, isolation_level=None, check_same_thread=False
-            )
-            found = [self._value(f"PRAGMA {name}") for name in ("application_id", "user_version")]
-            if found != [APPLICATION, VERSION]:
-                raise CorruptFile(
-                    f"Expected a ledger of schema {VERSION} in {path}, found another or a damaged "
-                    f"file. Nothing was released. {RESTORE}"
-                )
-            if self._value("PRAGMA integrity_check") != "ok":
-                raise sqlite3.DatabaseError("the file is damaged")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
-            if self._value("PRAGMA journal_mode") != "wal":
-                raise sqlite3.DatabaseError("it is not in WAL mode")
-            self._catch_up()
+        super().__init__(path)
         if self._budget is None:
             raise CorruptFile(f"Expected a budget in the ledger {path}, found none.")
 
@@ -131,28 +47,10 @@ class Ledger:
     def create(cls, path: str | Path, total_epsilon: float, total_delta: float) -> Ledger:
         """A new ledger with a budget. An existing file is never touched."""
         budget = _budget(total_epsilon, total_delta)
-        path = Path(path)
-        if path.exists():
-            raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
-        # made beside its place and linked there whole: no half of a ledger is ever found, and none
-        # that is there is replaced
-        fresh = path.with_name(f"{path.name}.{secrets.token_hex(6)}.new")
         try:
-            fresh.touch(mode=0o600)
-            db = sqlite3.connect(fresh, isolation_level=None)
-            db.execute("PRAGMA synchronous = FULL")
-            db.executescript(f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION};")
-            db.execute(f"PRAGMA user_version = {VERSION}")
-            first = Entry(1, _now(), "budget", event=canonical(asdict(budget)))
-            db.execute(INSERT, first.sealed(bytes(32)))
-            db.execute("COMMIT")
-            db.execute("PRAGMA journal_mode = WAL")
-            db.close()
-            os.link(fresh, path)
+            create(Path(path), canonical(asdict(budget)))
         except (sqlite3.Error, OSError) as error:
             raise LedgerFailure(f"Expected to write a ledger at {path}: {error}.") from None
-        finally:
-            fresh.unlink(missing_ok=True)
         return cls(path)
 
     # --- what is in it --------------------------------------------------------------------
@@ -259,13 +157,13 @@ class Ledger:
                 if known != terms:
                     raise Refused(
                         f"Run {run!r} was agreed on other terms; nothing was charged. A run's "
-                        "settings, data size and noise cannot change."
+                        "settings, bounds, numbers of coordinates and noise cannot change."
                     )
                 return
             self._check(run, terms, terms.rounds)
             self._add("run", run, event=terms.to_json())
 
-    def charge(self, run: str, first: int, last: int) -> None:
+    def charge(self, run: str, first: int, last: int) -> Payment:
         """Pay for rounds first..last of a run, durably, or refuse.
 
         Guarantee: when this returns, the entry is on the disk, and all charges together are within
@@ -281,54 +179,105 @@ class Ledger:
                     f"{first} to {last}; nothing was charged."
                 )
             self._check(run, terms, last - first + 1)
-            self._add("charge", run, first, last)
+            payment = Payment(run, first, last, self._seen + 1, fresh_owner())
+            self._add("charge", run, first, last, owner=payment.owner, payment=payment.serial)
+        return payment
+
+    def open_payment(self, run: str, round: int) -> int | None:
+        """The first charge for this round alone out of which nothing was shown."""
+        query = (
+            "SELECT serial FROM entries AS c WHERE kind = 'charge' AND run = ? AND first = ? AND "
+            "last = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE payment = c.serial AND first = ?"
+            f" AND {SHOWN}) ORDER BY serial LIMIT 1"
+        )
+        with self._reading():
+            row = self._db.execute(query, (run, round, round, round)).fetchone()
+        return int(row[0]) if row else None
+
+    def take_over(self, run: str, round: int) -> Payment | None:
+        """The payment of a round, left open by whoever made it, for the caller alone from now on.
+
+        Durable. Whoever held it can no longer show anything for it. None if nothing is open.
+        """
+        if self.open_payment(run, round) is None:
+            return None
+        with self._writing():
+            if (serial := self.open_payment(run, round)) is None:
+                return None
+            payment = Payment(run, round, round, serial, fresh_owner())
+            self._add("claim", run, round, round, owner=payment.owner, payment=serial)
+        return payment
 
     def store(
-        self, run: str, round: int, request: str, reply: bytes, state: bytes, durable: bool = True
+        self,
+        payment: Payment,
+        round: int,
+        request: str,
+        reply: bytes,
+        state: bytes,
+        durable: bool = True,
     ) -> bool:
         """Keep an answer before it is released; False if the round has one already.
 
+        Refused, and nothing kept, if the payment is no longer the caller's to use.
         Not ``durable``: it survives the end of this process, not a failure of power.
         """
         with self._writing(durable):
-            if self.answer(run, round) is not None:
+            if self.answer(payment.run, round) is not None:
                 return False
-            self._add("answer", run, round, round, request, reply=reply, state=state)
+            used = self._use(payment, round)
+            self._add("answer", *used, request, reply=reply, state=state, **_paid_by(payment))
         return True
 
-    def fail(self, run: str, round: int) -> None:
-        """Note that a computation failed, before that shows: its payment is used up."""
+    def fail(self, payment: Payment, round: int) -> bool:
+        """Note that a computation failed, before that shows: its payment is used up.
+
+        False, and nothing noted, if the round has an answer: that one is to be shown. Refused, and
+        nothing noted, if the payment is no longer the caller's to use: nothing may be shown.
+        """
         with self._writing():
-            self._add("failed", run, round, round)
-
-    def backup(self, path: str | Path) -> None:
-        """A copy of the ledger as it is now, while it may be in use."""
-        if Path(path).exists():
-            raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
-        with self._reading():
-            Path(path).touch(mode=0o600)
-            copy = sqlite3.connect(path)
-            self._db.backup(copy)
-            copy.close()
-
-    def refresh(self) -> None:
-        """Read what other processes have added."""
-        with self._reading():
-            self._catch_up()
-
-    def close(self) -> None:
-        self._db.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+            if self.answer(payment.run, round) is not None:
+                return False
+            self._add("failed", *self._use(payment, round), **_paid_by(payment))
+        return True
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, budget {self._budget}, {self._seen} entries)"
 
     # --- inside ---------------------------------------------------------------------------
+
+    def _use(self, payment: Payment, round: int) -> tuple[str, int, int]:
+        """Run and round, if something may be shown for them out of a payment; within a transaction.
+
+        Refused alike for answers and failures, so that a refusal tells nothing of either.
+        """
+        run, terms = payment.run, self._terms.get(payment.run)
+        holder = (
+            "SELECT first, last, owner, (SELECT owner FROM entries WHERE payment = c.serial AND "
+            "kind = 'claim' ORDER BY serial DESC LIMIT 1) FROM entries AS c "
+            "WHERE serial = ? AND kind = 'charge' AND run = ?"
+        )
+        found = self._db.execute(holder, (payment.serial, run)).fetchone()
+        first, last, payer, claimant = found or (0, 0, "", None)
+        used = f"SELECT COUNT(*) FROM entries WHERE payment = ? AND first = ? AND {SHOWN}"
+        mine = payment.owner and payment.owner == (claimant or payer)
+        if (
+            terms is None
+            or not mine
+            or not first <= round <= last
+            or self._db.execute(used, (payment.serial, round)).fetchone()[0]
+        ):
+            raise Refused(
+                f"Round {round} of run {run!r} is paid for, but another process of the agent has "
+                "taken the payment over or used it. Nothing of this round was released here."
+            )
+        if terms.noise == "seeded" and self.failures(run, round):
+            raise Refused(
+                f"Round {round} of run {run!r} failed in another process of agent "
+                f"{terms.agent!r}, and its seed would repeat the noise. Nothing of this round was "
+                "released here."
+            )
+        return run, round, round
 
     def _check(self, run: str, terms: Terms, rounds: int) -> None:
         """Refuse if so many more rounds would not fit the budget."""
@@ -370,14 +319,7 @@ class Ledger:
             "Nothing was charged for these rounds, and nothing of them computed or released."
         )
 
-    def _add(self, kind: str, *values: Any, **others: Any) -> None:
-        """An entry after the last: of a kind, then run, first, last, digest as far as given."""
-        row = Entry(self._seen + 1, _now(), kind, *values, **others).sealed(self._head)
-        self._db.execute(INSERT, row)
-        self._apply(row)
-
     def _apply(self, row: Entry) -> None:
-        self._seen, self._head = row.serial, row.chain
         if row.kind == "budget":
             self._budget = Guarantee(**json.loads(row.event))
         elif row.kind == "run":
@@ -387,61 +329,11 @@ class Ledger:
             self._first = self._first or terms
             self._spend = self._spend.plus(terms, (row.last - row.first + 1) * terms.local_updates)
 
-    def _catch_up(self) -> None:
-        """Read and check entries that were not seen yet."""
-        query = f"SELECT {COLUMNS} FROM entries WHERE serial > ? ORDER BY serial"
-        for row in map(Entry._make, self._db.execute(query, (self._seen,))):
-            if row.serial != self._seen + 1 or row.sealed(self._head) != row:
-                raise CorruptFile(
-                    f"Entry {row.serial} of the ledger {self.path} was changed, or one before it "
-                    f"removed. Nothing was released. {RESTORE}"
-                )
-            self._apply(row)
-
-    def _value(self, query: str) -> Any:
-        return self._db.execute(query).fetchone()[0]
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with self._lock:
-            try:
-                yield
-            except sqlite3.OperationalError as error:
-                raise LedgerFailure(
-                    f"Expected to read the ledger {self.path}: {error}. Nothing was released."
-                ) from None
-            except (sqlite3.Error, json.JSONDecodeError, KeyError, TypeError) as error:
-                raise CorruptFile(
-                    f"Expected a sound ledger in {self.path}: {error}. Nothing was released. "
-                    f"{RESTORE}"
-                ) from None
-
-    @contextmanager
-    def _writing(self, durable: bool = True) -> Iterator[None]:
-        """One transaction, alone with the file: what others added is read first."""
-        with self._lock:
-            kept = self._seen, self._head, self._spend, self._budget, self._first, dict(self._terms)
-            try:
-                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-                self._db.execute("BEGIN IMMEDIATE")
-                self._catch_up()
-                yield
-                self._db.execute("COMMIT")
-            except BaseException as error:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                self._seen, self._head, self._spend, self._budget, self._first, self._terms = kept
-                if isinstance(error, sqlite3.Error):
-                    raise LedgerFailure(
-                        f"Expected to write the ledger {self.path}: {error}. Nothing was released."
-                    ) from None
-                raise
-
 
 def _budget(total_epsilon: float, total_delta: float) -> Guarantee:
     delta = 0.0 if total_delta == 0 else probability("total_delta", total_delta)
     return Guarantee(positive("total_epsilon", total_epsilon), delta)
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def _paid_by(payment: Payment) -> dict[str, Any]:
+    return {"owner": payment.owner, "payment": payment.serial}

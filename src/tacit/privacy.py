@@ -20,7 +20,8 @@ class PrivacyStatement:
 
     ``neighbours`` pairs each change that is hidden with the agents whose data it is about.
     ``uncertified`` says why nothing is promised, and is empty if the statement is certified.
-    ``seeded``: whoever knows the seed can subtract the noise.
+    ``seeded``: whoever knows the seed can subtract the noise. Where neither ``seeded`` nor
+    ``secure``, the noise is Threefry's from a key of the operating system.
     ``assumed``: sentences about what is taken for public, beyond sets and bounds.
     """
 
@@ -65,11 +66,18 @@ class PrivacyStatement:
             text += f" {self.assumed}"
         if self.seeded:
             text += (
-                " The noise came from a seed: the statement holds only while the seed is secret "
-                "and never used again, under the same run name, on other data or settings."
+                " The noise is Threefry's, from a seed: the statement holds only while the seed is "
+                "secret and never used again, under the same run name, on other data or settings, "
+                "nor by an agent that was stopped and has no ledger or checkpoint: started again, "
+                "it would repeat its noise for other requests."
             )
-        if self.secure:
+        elif self.secure:
             text += " The noise is discrete, exact and from the operating system's generator."
+        else:
+            text += (
+                " The noise is Threefry's, in floating point, from a key of 64 bits that the "
+                "operating system gave: the statement holds against those who cannot try 2^64 keys."
+            )
         return text
 
     def to_dict(self) -> dict[str, Any]:

@@ -138,6 +138,26 @@ class Problem:
             )
 
         self._check_sharing()
+        self._check_normalisers()
+
+    def _check_normalisers(self) -> None:
+        """One N for all: with another, an agent's records would weigh more than those of others.
+
+        A normaliser that differs is mostly an agent's own number of records, which is private.
+        """
+        found = [
+            (name, float(np.asarray(a.objective.normaliser)))
+            for name, a in zip(self.names, self.agents, strict=True)
+            if hasattr(a.objective, "normaliser")
+        ]
+        for name, N in found[1:]:
+            first, expected = found[0]
+            if expected != N:
+                raise InvalidInput(
+                    f"Expected one normaliser for all agents, got {expected:g} of agent {first!r} "
+                    f"and {N:g} of agent {name!r}. It is public and the same for all: not an "
+                    "agent's own number of records. Nothing was solved."
+                )
 
     def _check_sharing(self) -> None:
         for name, agent in zip(self.names, self.agents, strict=True):

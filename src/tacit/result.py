@@ -7,12 +7,14 @@ A result is a folder of plain files (no pickle):
     trace.csv     one row per evaluated round
     plot.png      the picture of ``Result.plot``
 
-All but ``arrays.npz`` hold numbers that the statement does not cover: only their owner may read.
+All but ``arrays.npz`` hold numbers that the statement does not cover: they are created for their
+owner's eyes only, and never wider.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import platform
@@ -25,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.accounting import rounded_up
-from tacit.errors import CorruptFile
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import save_figure, write_atomically
 from tacit.privacy import PrivacyStatement
 from tacit.settings import Settings
 
@@ -48,7 +51,7 @@ class Result:
     trace        columns ``round``, ``objective`` Σf_p(z_p^{t+1}), ``residual`` ‖Aw − z‖,
                  ``noise`` Σ_pΣ_eΣ_i|ξ| of the round, ``violation`` (largest over the agents).
                  Objective and noise are computed from private values: see ``privacy``.
-    seed         the seed, or None for noise from the system's entropy
+    seed         the seed, or None: a key from the operating system (``noise_source``)
     """
 
     solution: Vector
@@ -81,14 +84,20 @@ class Result:
             "delta": self.privacy.delta,
             "certified": self.privacy.certified,
             "not_covered": ["objective", "noise"],
-            "seed": self.seed if self.seed is not None else "system entropy",
+            "seed": self.seed if self.seed is not None else "from the operating system",
         }
 
     @property
     def noise_source(self) -> str:
+        """Where the noise came from: the operating system, number by number, or a key of 64 bits.
+
+        Threefry makes all noise of a run out of one key; its keys have no more bits than that.
+        """
         if self.privacy.secure:
             return "operating system, exact (secure)"
-        return "system entropy" if self.seed is None else f"seed {self.seed}"
+        if self.seed is None:
+            return "operating system key, Threefry"
+        return f"seed {self.seed}, Threefry"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the arrays."""
@@ -104,21 +113,43 @@ class Result:
         }
 
     def save(self, folder: str | Path) -> Path:
-        """Write the result folder; existing files of a result are replaced."""
+        """Write the result folder, ``result.json`` last. A result that is there is not replaced.
+
+        The same result again is no error and changes nothing. What is left of a save that was
+        interrupted is replaced.
+        """
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        arrays, table = io.BytesIO(), io.StringIO(newline="")
         local: dict[str, Any] = {f"local_{i}": z for i, z in enumerate(self.local)}
+        np.savez_compressed(arrays, solution=self.solution, ergodic=self.ergodic, **local)
+        writer = csv.writer(table)
+        writer.writerow(TRACE)
+        writer.writerows(zip(*(self.trace[name].tolist() for name in TRACE), strict=True))
+        content = {
+            "arrays.npz": arrays.getvalue(),
+            "trace.csv": table.getvalue().encode(),
+            "result.json": json.dumps(self.to_dict(), indent=2).encode(),
+        }
+        if os.path.lexists(folder / "result.json"):
+            if all(_holds(folder / name, value) for name, value in content.items()):
+                return folder
+            raise InvalidInput(
+                f"Expected no result in {folder}; there is another one. Nothing was written or "
+                "replaced: choose another folder."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "arrays.npz", "wb") as file:
-            np.savez_compressed(file, solution=self.solution, ergodic=self.ergodic, **local)
-        with open(folder / "trace.csv", "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(TRACE)
-            writer.writerows(zip(*(self.trace[name].tolist() for name in TRACE), strict=True))
-        self.plot().savefig(folder / "plot.png", dpi=120)
-        for private in ("trace.csv", "plot.png"):
-            os.chmod(folder / private, 0o600)
-        write_atomically(folder / "result.json", json.dumps(self.to_dict(), indent=2).encode())
+            file.write(content["arrays.npz"])
+            file.flush()
+            os.fsync(file.fileno())
+        write_atomically(folder / "trace.csv", content["trace.csv"])
+        self.save_plot(folder)
+        write_atomically(folder / "result.json", content["result.json"])
         return folder
+
+    def save_plot(self, folder: str | Path) -> None:
+        """Draw ``plot.png`` in a result folder, in place of one that is there."""
+        save_figure(Path(folder) / "plot.png", self.plot(), dpi=120)
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
@@ -199,11 +230,5 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write, flush to disk, then rename: a crash leaves the old file or the new one, whole."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content

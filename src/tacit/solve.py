@@ -32,6 +32,7 @@ from tacit.settings import Settings
 
 Vector = np.ndarray[Any, Any]
 T = TypeVar("T")
+GENERATOR = "threefry2x32"  # of all seeded noise, whatever JAX's default: statements name it
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ def solve(
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
 
-    seed            noise from this seed (research); None takes it from the operating system
+    seed            Threefry noise from this seed (research); None takes a key of 64 bits, all
+                    that Threefry's have, from the operating system. Do not give a seed again under
+                    the same run name, unless a checkpoint is there to go on from
     run             a name; noise differs between runs of one seed. Default "run"; with ledgers a
                     fresh one
     evaluate_every  trace row (and callback) every so many rounds, and after the last
@@ -97,8 +100,9 @@ def solve(
                     noise key: guard it like the data, and remove it when the result is safe.
     batch           run all agents as one program; default: if all sets are of closed form
     workers         agents at work at the same time, if not batched; default: one per core
-    noise           "seeded", or "secure": exact discrete noise from the operating system, the
-                    default with ledgers. Without ledgers such a run cannot be continued.
+    noise           "seeded" (Threefry, see ``seed``), or "secure": exact discrete noise from the
+                    operating system, number by number, the default with ledgers. Without ledgers
+                    such a run cannot be continued.
     ledgers         the agents' ledgers by name, or a folder with NAME.db for every agent: each
                     agent pays there before it answers, and refuses beyond its budget
     block           rounds to pay for at a time (see ``Agent``)
@@ -144,7 +148,7 @@ def solve(
         batch = not alone and all(a.feasible_set.closed_form for a in problem.agents)
     if batch and alone:
         raise InvalidInput("Expected batch=False with ledgers or secure noise, got batch=True.")
-    root = jax.random.wrap_key_data(jnp.asarray(key))
+    root = jax.random.wrap_key_data(jnp.asarray(key), impl=GENERATOR)
     worker: _Batched | _OneByOne = (
         _Batched(problem, settings, root, run)
         if batch
@@ -214,12 +218,12 @@ def open_ledgers(
 
 
 def root_key(seed: int | None) -> Vector:
-    """Key data from a seed, or from the operating system's generator."""
+    """A key of 64 bits, as Threefry takes: from a seed, or from the operating system."""
     if seed is None:
         return np.frombuffer(os.urandom(8), dtype=np.uint32)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
         raise InvalidInput(f"Expected a whole number 0 <= seed < 2^63, got seed={seed!r}.")
-    return np.asarray(jax.random.key_data(jax.random.key(int(seed))))
+    return np.asarray(jax.random.key_data(jax.random.key(int(seed), impl=GENERATOR)))
 
 
 def ergodic_weights(settings: Settings, first: int, last: int) -> Vector:

@@ -19,7 +19,7 @@ from tacit.fleet import Fleet
 from tacit.problem import LocalProblem, Problem
 from tacit.result import Result
 from tacit.settings import Settings
-from tacit.solve import ergodic_weights, result_of, root_key
+from tacit.solve import GENERATOR, ergodic_weights, result_of, root_key
 
 Vector = np.ndarray[Any, Any]
 
@@ -62,7 +62,7 @@ def solve_many(
     rounds = settings[0].rounds
     step = rounds if evaluate_every is None else count("evaluate_every", evaluate_every)
     filled = [s.complete(problem) for s in settings]
-    keys = [jax.random.wrap_key_data(jnp.asarray(root_key(seed))) for seed in seeds]
+    keys = [jax.random.wrap_key_data(jnp.asarray(root_key(seed)), impl=GENERATOR) for seed in seeds]
     fleet = Fleet(problem, filled[0], keys[0], run, list(zip(filled, keys, strict=True)))
     now, done, traces = fleet.start(), 0, []
     while done < rounds:

@@ -17,7 +17,7 @@ from tacit.audit.worlds import Worlds
 from tacit.errors import InvalidInput, count, positive, probability
 from tacit.mechanisms import Noiseless, per_update
 from tacit.settings import Settings
-from tacit.solve import root_key
+from tacit.solve import GENERATOR, root_key
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,7 +134,7 @@ def audit(
         raise InvalidInput("Expected a mechanism with noise to audit, got none. Nothing was run.")
     settings = worlds.scheduled(settings)
     claim = claim or exact(settings.mechanism, settings.updates, settings.delta)
-    root = jax.random.wrap_key_data(jnp.asarray(root_key(seed)))
+    root = jax.random.wrap_key_data(jnp.asarray(root_key(seed)), impl=GENERATOR)
     without, with_canary = run_trials(worlds, settings, trials, root, progress)
 
     def bounds(rows: slice, names: Sequence[str]) -> Bounds:

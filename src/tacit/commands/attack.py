@@ -10,6 +10,7 @@ from typing import Any
 from tacit.commands.learndata import load, on_device, refuse
 from tacit.console import claim_folder, print_table, progress_bar
 from tacit.errors import InvalidInput, count
+from tacit.files import save_figure
 
 OPTIONS = ("records", "total_epsilons", "seeds")  # of the attack only
 FIT = (
@@ -66,7 +67,7 @@ def run_attack(options: argparse.Namespace) -> int:
             progress=lambda: bar.advance(task),
         )
     folder.mkdir(parents=True, exist_ok=True)
-    found.plot().savefig(folder / "attack.png", dpi=130)
+    save_figure(folder / "attack.png", found.plot(), dpi=130)
     if options.json:
         print(json.dumps({**found.to_dict(), "seeds": options.seeds, "folder": str(folder)}))
         return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from tacit.console import (
     run_with_progress,
 )
 from tacit.errors import CorruptFile, InvalidInput, count
-from tacit.result import write_atomically
+from tacit.files import save_figure, write_atomically
 
 SAVED = "power.json"  # the options of a run, beside its checkpoint
 Add = Callable[..., Any]
@@ -215,7 +214,7 @@ def _solve(options: argparse.Namespace) -> int:
     result.save(folder)
     for name, table in case.tables(result.local).items():
         write_atomically(folder / f"{name}.csv", table.to_csv().encode())
-    write_atomically(folder / "grid.png", _png(plot_grid(case, result)))
+    save_figure(folder / "grid.png", plot_grid(case, result), dpi=130)
     checkpoint.unlink()
     summary = {
         "case": case.grid.name,
@@ -224,12 +223,6 @@ def _solve(options: argparse.Namespace) -> int:
     }
     print_result(result, folder, options.json, summary)
     return 0
-
-
-def _png(figure: Any) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=130)
-    return content.getvalue()
 
 
 def _saved_options(folder: Path, given: argparse.Namespace) -> argparse.Namespace:
@@ -273,7 +266,7 @@ def _attack(options: argparse.Namespace) -> int:
         task = bar.add_task("attack", total=runs)
         found = attack(case, chosen, seeds=options.seeds, progress=lambda: bar.advance(task))
     write_atomically(folder / "loads.csv", found.loads.to_csv(index=False).encode())
-    write_atomically(folder / "attack.png", _png(found.plot()))
+    save_figure(folder / "attack.png", found.plot(), dpi=130)
     if options.json:
         print(json.dumps({**found.to_dict(), "delta": options.total_delta, "folder": str(folder)}))
         return 0

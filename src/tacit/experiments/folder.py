@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from dataclasses import asdict
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.result import versions, write_atomically
+from tacit.files import save_figure, write_atomically
+from tacit.result import versions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,13 +55,14 @@ def read(folder: str | Path, kind: type[T]) -> tuple[T, pd.DataFrame]:
 
 def write_report(folder: Path, figure: Any, **tables: list[dict[str, Any]]) -> Path:
     """The figure as PNG and PDF, and tables as CSV files of their names."""
-    figure.savefig(folder / "figure.png", dpi=130)
-    figure.savefig(folder / "figure.pdf")
+    save_figure(folder / "figure.png", figure, dpi=130)
+    save_figure(folder / "figure.pdf", figure)
     for name, rows in tables.items():
-        with open(folder / f"{name}.csv", "w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        table = io.StringIO(newline="")
+        writer = csv.DictWriter(table, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomically(folder / f"{name}.csv", table.getvalue().encode())
     return folder
 
 

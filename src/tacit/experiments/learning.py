@@ -23,11 +23,11 @@ import numpy as np
 
 from tacit.errors import choice, count
 from tacit.experiments.folder import claim, half_width, read, verdict, write_report
+from tacit.files import write_atomically
 from tacit.learn.data import Dataset, load_leaf, load_mnist, split
 from tacit.losses import SoftmaxRegression
 from tacit.mechanisms import Gaussian
 from tacit.problem import LocalProblem, Problem
-from tacit.result import write_atomically
 from tacit.schedules import ConstantPenalty, DynamicPenalty, NonsmoothStep, Schedule
 from tacit.sets import Box
 from tacit.settings import Settings

@@ -24,9 +24,9 @@ import numpy as np
 from tacit import accounting
 from tacit.errors import choice, count
 from tacit.experiments.folder import claim, half_width, read, verdict, write_report
+from tacit.files import write_atomically
 from tacit.mechanisms import Mechanism, Noiseless, mechanism_from, per_update
 from tacit.power.model import PowerProblem, build
-from tacit.result import write_atomically
 from tacit.schedules import NonsmoothStep
 from tacit.settings import Settings
 from tacit.solve import solve

@@ -50,7 +50,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     classes         the public list of labels
     rounds, local_updates   by default chosen by ``tacit.learn.plan``
     calibration     "paper": the paper's data-dependent sensitivity, not differentially private
-    random_state    a seed for the noise, for research; None takes noise from the operating system
+    random_state    a seed for the noise, for research; None takes a key from the operating system
     noise, ledgers  as in ``tacit.solve``: "secure" noise, and each agent's ledger
     """
 

@@ -1,0 +1,275 @@
+"""Files with secrets: never readable by others, never half written, and on the disk."""
+
+import ast
+import builtins
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import problem_of
+from test_cli import job  # noqa: F401
+
+import tacit
+from tacit.cli import main
+from tacit.experiments.folder import write_report
+from tacit.files import open_private, save_figure, write_atomically
+from tacit.ledger import Ledger
+
+SOURCE = Path(tacit.__file__).parent
+COVERED = {"arrays.npz"}  # what may be published
+SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=4)
+
+
+def mode(path):
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+@pytest.fixture
+def open_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def created(monkeypatch):
+    """Name and mode of every file at the moment Python creates it."""
+    seen = []
+    low, high = os.open, builtins.open
+
+    def spy_low(path, flags, *arguments, **others):
+        opened = low(path, flags, *arguments, **others)
+        if flags & os.O_CREAT:
+            seen.append((Path(os.fspath(path)).name, stat.S_IMODE(os.fstat(opened).st_mode)))
+        return opened
+
+    def spy_high(file, mode="r", *arguments, **others):
+        opened = high(file, mode, *arguments, **others)
+        if not isinstance(file, int) and set(mode) & set("wxa"):
+            seen.append((Path(file).name, stat.S_IMODE(os.fstat(opened.fileno()).st_mode)))
+        return opened
+
+    monkeypatch.setattr(os, "open", spy_low)
+    monkeypatch.setattr(builtins, "open", spy_high)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def result():
+    return tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
+
+
+def assert_private(folder, created=()):
+    found = {path.name: mode(path) for path in folder.rglob("*") if path.is_file()}
+    assert found
+    for name, bits in [*found.items(), *created]:
+        assert name in COVERED or bits == 0o600, f"{name} has mode {bits:o}"
+
+
+def test_results_are_private_from_their_creation(result, tmp_path, open_umask, created):
+    result.save(tmp_path / "r")
+    assert_private(tmp_path / "r", created)
+    names = {name.removesuffix(".tmp") for name, _ in created}
+    assert names >= {"trace.csv", "plot.png", "result.json"}
+
+
+@pytest.mark.parametrize("there", ["wide", "link", "wide temporary", "link as temporary"])
+def test_what_is_in_the_way_is_replaced_not_written_to(result, tmp_path, open_umask, there):
+    folder, elsewhere = tmp_path / "r", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.write_text("as it was")
+    for name in ("trace.csv", "plot.png"):
+        path = folder / (name + (".tmp" if "temporary" in there else ""))
+        if "link" in there:
+            path.symlink_to(elsewhere)
+        else:
+            path.write_text("old")
+            path.chmod(0o666)
+    result.save(folder)
+    assert_private(folder)
+    assert not any(path.is_symlink() for path in folder.iterdir())
+    assert elsewhere.read_text() == "as it was"
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_a_plot_that_fails_leaves_nothing_open(result, tmp_path, open_umask, created, monkeypatch):
+    def fail(self):
+        raise RuntimeError("no fonts")
+
+    monkeypatch.setattr(tacit.Result, "plot", fail)
+    with pytest.raises(RuntimeError, match="no fonts"):
+        result.save(tmp_path / "r")
+    assert (tmp_path / "r" / "trace.csv").exists()
+    assert not (tmp_path / "r" / "result.json").exists()
+    assert_private(tmp_path / "r", created)
+    monkeypatch.undo()
+    result.save(tmp_path / "r")  # what is left of it is no result
+    assert tacit.Result.load(tmp_path / "r").names == result.names
+
+
+def test_a_result_is_not_overwritten(result, tmp_path):
+    folder = result.save(tmp_path / "r")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=1)
+    with pytest.raises(tacit.InvalidInput, match=r"there is another one. Nothing was written"):
+        other.save(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert result.save(folder) == folder  # the same again changes nothing
+    assert tacit.Result.load(folder).seed == 0
+
+
+def test_folders_of_the_command_are_private(job, tmp_path, open_umask, created, capsys):  # noqa: F811
+    out = tmp_path / "result"
+    assert "seed" in job.read_text()
+    assert main(["solve", str(job), "--out", str(out)]) == 0
+    assert {p.name for p in out.iterdir()} >= {"job.toml", "job.json", "trace.csv", "plot.png"}
+    assert_private(out, created)
+    assert "checkpoint.npz.tmp" in dict(created)
+    (out / "plot.png").chmod(0o644)
+    assert main(["show", str(out)]) == 0
+    assert_private(out, created)
+
+
+def test_reports_of_experiments_are_private(result, tmp_path, open_umask, created):
+    write_report(tmp_path, result.plot(), claims=[{"claim": "a", "verdict": "b"}])
+    assert {p.name for p in tmp_path.iterdir()} == {"figure.png", "figure.pdf", "claims.csv"}
+    assert_private(tmp_path, created)
+
+
+def test_checkpoints_are_private(tmp_path, open_umask, created):
+    tacit.solve(problem_of("logistic", "box"), SETTINGS, checkpoint=tmp_path / "c.npz")
+    assert_private(tmp_path, created)
+
+
+def test_a_ledger_is_private_with_all_its_files(tmp_path, open_umask, created, monkeypatch):
+    """Looked at before every statement: the file, its journal, the log and the index of the log."""
+    seen, connect = {}, sqlite3.connect
+
+    def watched(*arguments, **others):
+        db = connect(*arguments, **others)
+        look = lambda _=None: seen.update({p.name: mode(p) for p in tmp_path.iterdir()})  # noqa: E731
+        db.set_trace_callback(look)
+        look()
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    ledger = Ledger.create(tmp_path / "a.db", 1.0, 1e-5)
+    ledger.set_budget(2.0, 1e-5)
+    ledger.backup(tmp_path / "copy.db")
+    copy = Ledger(tmp_path / "copy.db")
+    copy.set_budget(3.0, 1e-5)
+    found = {path.name for path in tmp_path.iterdir()}
+    both = {f"{name}.db{end}" for name in ("a", "copy") for end in ("", "-wal", "-shm")}
+    assert found == both and set(seen) >= both
+    assert any(name.endswith(".new-journal") for name in seen)
+    assert set(seen.values()) == {0o600}
+    assert_private(tmp_path, created)
+    assert len([name for name, _ in created if name.endswith(".new")]) == 2
+
+
+def test_folders_are_synchronised(tmp_path, monkeypatch):
+    """After a rename or a link, so that the name is there after a failure of power."""
+    steps = []
+    sync, replace, link = os.fsync, os.replace, os.link
+
+    def spy(opened):
+        steps.append("folder" if stat.S_ISDIR(os.fstat(opened).st_mode) else "file")
+        sync(opened)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    monkeypatch.setattr(os, "replace", lambda *a: (steps.append("rename"), replace(*a)))
+    monkeypatch.setattr(os, "link", lambda *a: (steps.append("link"), link(*a)))
+    write_atomically(tmp_path / "a", b"content")
+    assert steps == ["file", "rename", "folder"]
+    steps.clear()
+    ledger = Ledger.create(tmp_path / "a.db", 1.0, 1e-5)
+    assert steps == ["file", "link", "folder"]
+    steps.clear()
+    ledger.backup(tmp_path / "b.db")
+    assert steps == ["file", "link", "folder"]
+
+
+def test_a_backup_that_fails_leaves_no_half(tmp_path, monkeypatch):
+    ledger = Ledger.create(tmp_path / "a.db", 1.0, 1e-5)
+
+    def fail(*arguments):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "link", fail)
+    with pytest.raises(tacit.LedgerFailure, match="no space left"):
+        ledger.backup(tmp_path / "b.db")
+    assert not [p.name for p in tmp_path.iterdir() if p.name.startswith("b.db")]
+
+
+def test_a_write_that_fails_keeps_the_old_file(tmp_path, monkeypatch):
+    write_atomically(tmp_path / "a", b"old")
+
+    def fail(opened):
+        raise OSError("disk failure")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk failure"):
+        write_atomically(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_figure_that_fails_leaves_the_old_one(tmp_path):
+    class Figure:
+        def savefig(self, file, format, **options):
+            file.write(b"half")
+            raise ValueError("no glyph")
+
+    write_atomically(tmp_path / "plot.png", b"old")
+    with pytest.raises(ValueError, match="no glyph"):
+        save_figure(tmp_path / "plot.png", Figure())
+    assert (tmp_path / "plot.png").read_bytes() == b"old"
+
+
+def test_open_private_does_not_open_what_is_there(tmp_path, monkeypatch):
+    """Someone who is faster, between removing and creating, is noticed."""
+    monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
+    (tmp_path / "a").write_text("put here meanwhile")
+    with pytest.raises(FileExistsError):
+        open_private(tmp_path / "a")
+
+
+# Calls that create files with the default mode, and why they may.
+ALLOWED = {
+    ("result.py", "open"): "arrays.npz is covered by the statement",
+    ("files.py", "open"): "the helper itself",
+    ("files.py", "savefig"): "into memory",
+    ("experiments/power.py", "open"): "appends to traces.csv, which is there and private",
+    ("learn/model.py", "write_text"): "model.json is covered by the statement",
+    ("learn/download.py", "open"): "public data sets",
+    ("commands/learn.py", "open"): "predictions for a table of the user, where the user says",
+    ("commands/audit.py", "savefig"): "bounds on epsilon, where the user says",
+}
+
+
+def writes():
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            text = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            text += [k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)]
+            writing = any(isinstance(t, str) and set(t) & set("wxa") and len(t) < 4 for t in text)
+            files = ("savefig", "write_text", "write_bytes", "copyfile", "copy2", "to_csv", "touch")
+            if name in files or (name in ("open", "fdopen") and writing):
+                if name == "to_csv" and not (node.args or "path_or_buf" in ast.dump(node)):
+                    continue  # into memory
+                yield str(path.relative_to(SOURCE)), name
+
+
+def test_nothing_else_creates_files():
+    assert set(writes()) <= set(ALLOWED), "write it with tacit.files, or say here why not"
+
+
+def test_the_trace_is_whole(result, tmp_path):
+    back = tacit.Result.load(result.save(tmp_path))
+    np.testing.assert_array_equal(back.trace["objective"], result.trace["objective"])
