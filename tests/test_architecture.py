@@ -36,7 +36,7 @@ LAYERS = [
     ["power.model"],
     ["power.plots", "power.attack"],
     ["power"],
-    ["audit.bounds", "audit.worlds"],
+    ["audit.bounds", "audit.worlds", "audit.adversary"],
     ["audit.trials"],
     ["audit.report"],
     ["audit"],
