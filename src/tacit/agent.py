@@ -133,6 +133,7 @@ def limits(problem: LocalProblem, settings: Settings, dtype: Any) -> Limits:
 
 def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any) -> Local:
     """What this agent brings to every round, computing in ``dtype``."""
+    require_64_bits()
     exact = certified_sensitivity(problem, settings)
     Δ = dtype.type(exact)
     if float(Δ) < exact:  # never less noise than was certified
@@ -142,17 +143,18 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))
 
 
-def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:
-    """ρ^t and η^t in ``dtype``; refused if their numbers or 1/η + ρ are too large or small for it.
-
-    Also where numbers of 64 bits are needed and JAX was told to do without: in 32 bits no claim
-    about rounding holds.
-    """
+def require_64_bits() -> None:
+    """Refuse where JAX was told to do without numbers of 64 bits: no claim on rounding holds."""
     if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
         raise InvalidInput(
             "Expected jax_enable_x64, which importing tacit switches on, to stay on; it was "
             "switched off. Nothing was computed."
         )
+
+
+def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:
+    """ρ^t and η^t in ``dtype``; refused if they, 1/η or 1/η + ρ do not fit it."""
+    require_64_bits()
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         ρ, η = (np.asarray(x).astype(dtype) for x in settings.schedule(first, last))
         least, most = np.finfo(dtype).tiny, np.sqrt(np.finfo(dtype).max)
@@ -262,6 +264,7 @@ class Agent:
             return self._respond(broadcast)
 
     def _respond(self, broadcast: Broadcast) -> Reply:
+        require_64_bits()
         t, w = self._accept(broadcast)
         if t <= self.rounds_done:
             return self._again(t, w)

@@ -18,7 +18,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.agent import NOISE, Agent, Broadcast, Reply, agent_key, digest_of, start_point
+from tacit.agent import (
+    NOISE,
+    Agent,
+    Broadcast,
+    Reply,
+    agent_key,
+    digest_of,
+    require_64_bits,
+    schedule_in,
+    start_point,
+)
 from tacit.algorithm import Holders, average_over_holders, dual_step, server_step
 from tacit.checkpoint import STATE, Checkpoint, data_digest
 from tacit.errors import InvalidInput, choice, count
@@ -115,6 +125,7 @@ def solve(
         problem = Problem(problem)
     if not isinstance(settings, Settings):
         raise InvalidInput(f"Expected Settings, got {settings!r}.")
+    require_64_bits()
     count("evaluate_every", evaluate_every)
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
     if checkpoint is not None and not Path(checkpoint).resolve().parent.is_dir():
@@ -310,7 +321,7 @@ class _OneByOne:
         for t, weight in zip(
             range(first, last + 1), ergodic_weights(self.settings, first, last), strict=True
         ):
-            ρ = self.z.dtype.type(self.settings.schedule(t, t)[0][0])
+            ρ = schedule_in(self.z.dtype, self.settings, t, t)[0][0]
             w = server_step(self.z, self.λ, ρ, self.holders)
             replies = self.engine.exchange(Broadcast(self.run, t, w, self.last))
             self.last = {

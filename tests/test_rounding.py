@@ -1,0 +1,220 @@
+"""What the proofs about rounding rest on, and that runs which they do not cover say so."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tacit
+from tacit.agent import Agent, Broadcast
+from tacit.errors import InvalidInput, Refused, SolverFailure
+from tacit.linearmodel import BLOCK, ELEMENTARY
+from tacit.rounding import DOUBLE, UNIT, cut_point, gamma
+from tacit.sets import L1Ball
+
+RECORDS, FEATURES = 1300, 23
+
+
+def records(dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(RECORDS, FEATURES)) * 10.0 ** rng.uniform(-3, 1, (RECORDS, 1))
+    return x.astype(dtype), rng.integers(0, 2, RECORDS)
+
+
+LOSSES = {
+    "least-squares": lambda x, y, **o: tacit.LeastSquares(x, 3.0 * y, target_bound=3.0, **o),
+    "quantile": lambda x, y, **o: tacit.Quantile(x, 3.0 * y, level=0.3, **o),
+    "logistic": lambda x, y, **o: tacit.LogisticRegression(x, y, **o),
+    "hinge": lambda x, y, **o: tacit.Hinge(x, y, **o),
+    "softmax": lambda x, y, **o: tacit.SoftmaxRegression(x, y, 4, **o),
+}
+
+
+def model(name, x, y, relation, **options):
+    common = {"feature_norm": 2.0, "normaliser": 6000.0, "neighbours": relation, **options}
+    return LOSSES[name](x, y, **common)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", LOSSES)
+def test_other_records_are_the_same_bit_for_bit_where_they_stay_in_place(name, dtype):
+    """The assumption of ``rounding.py``, and that only the block of a changed record changes."""
+    x, y = records(dtype)
+    other = x.copy()
+    other[BLOCK + 7] = 0
+    f, g = (model(name, rows, y, "zero-out") for rows in (x, other))
+    z = jnp.asarray(np.random.default_rng(1).normal(size=f.dimension), dtype)
+    slopes = [np.asarray(jax.jit(lambda h: h.slopes(h.scores(z)))(h)) for h in (f, g)]
+    unchanged = np.arange(RECORDS) != BLOCK + 7
+    np.testing.assert_array_equal(slopes[0][..., unchanged], slopes[1][..., unchanged])
+
+    def block(h, k):
+        piece = h._piece(k * BLOCK, BLOCK)
+        return piece._sum_of(piece.slopes(piece.scores(z)))
+
+    for k in (0, 1):
+        sums = [np.asarray(jax.jit(block, static_argnums=1)(h, k)) for h in (f, g)]
+        assert np.array_equal(*sums) == (k == 0)
+
+
+@pytest.mark.parametrize("name", ["hinge", "quantile"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_at_kinks_are_exact_where_records_shift(name, dtype):
+    from fractions import Fraction
+
+    x, y = records(dtype)
+    f = model(name, x, y, "add-remove")
+    z = jnp.asarray(np.random.default_rng(1).normal(size=FEATURES) * 7, dtype)
+    scores = np.asarray(jax.jit(lambda f, z: f.scores(z))(f, z))
+    cut = np.asarray(cut_point(z))
+    np.testing.assert_allclose(cut, z, atol=float(jnp.linalg.norm(z)) * 2.0**-23)
+    stored = np.asarray(f.features).T
+    for i in (0, 1, 499, 500, 777, RECORDS - 1):
+        exact = sum(
+            Fraction(float(a)) * Fraction(float(b)) for a, b in zip(stored[i], cut, strict=True)
+        )
+        assert Fraction(float(scores[i])) == exact
+    shifted = np.asarray(
+        jax.jit(lambda f, z: f.scores(z))(model(name, x[1:], y[1:], "add-remove"), z)
+    )
+    np.testing.assert_array_equal(scores[1:], shifted)
+
+
+def test_gamma_bounds_sums_in_any_order():
+    rng = np.random.default_rng(0)
+    for unit, dtype in ((UNIT["float32"], np.float32), (DOUBLE, np.float64)):
+        for _ in range(20):
+            a, b = (rng.normal(size=3000).astype(dtype) for _ in range(2))
+            exact = np.sum(a.astype(np.longdouble) * b.astype(np.longdouble))
+            size = np.abs(a.astype(np.float64) * b).sum()
+            for order in (np.arange(3000), rng.permutation(3000)):
+                got = np.cumsum(a[order] * b[order], dtype=dtype)[-1]
+                assert abs(float(np.longdouble(got) - exact)) <= gamma(3000, unit) * size
+    assert gamma(1e16) == np.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slopes_err_by_fewer_units_than_the_proof_allows(dtype):
+    rng = np.random.default_rng(0)
+    scores = np.concatenate(
+        [rng.normal(size=4000) * 10.0 ** rng.uniform(-3, 2, 4000), [0, 88, -88]]
+    )
+    scores = scores.astype(dtype)
+    y = rng.integers(0, 2, len(scores))
+    wide = scores.astype(np.longdouble)
+    x = np.ones((len(scores), 1), dtype)
+    logistic = model("logistic", x, y, "zero-out")
+    sign = 2 * y - 1
+    true = -sign / (1 + np.exp(sign * wide))
+    unit = UNIT[np.dtype(dtype).name]
+    got = np.asarray(jax.jit(lambda f, s: f.slopes(s))(logistic, scores))
+    assert np.abs(got - true).max() <= ELEMENTARY / 4 * unit
+    many = rng.normal(size=(4, len(scores))).astype(dtype) * scores
+    softmax = model("softmax", x, y, "zero-out")
+    got = np.asarray(jax.jit(lambda f, s: f.slopes(s))(softmax, many))
+    top = many.astype(np.longdouble) - many.max(axis=0)
+    true = np.exp(top) / np.exp(top).sum(axis=0) - (np.arange(4)[:, None] == y)
+    assert np.abs(got - true).max() <= ELEMENTARY / 4 * unit
+
+
+def test_the_ridge_is_public_and_no_part_of_the_statistic():
+    x, y = records(np.float32)
+    z = jnp.ones(FEATURES, jnp.float32) * 50
+    f, g = (model("logistic", x, y, "zero-out", ridge=r) for r in (0.0, 10.0))
+    np.testing.assert_array_equal(f.statistic(z), g.statistic(z))
+    assert f.statistic(z).dtype == jnp.float64
+    np.testing.assert_allclose(g.gradient(z) - f.gradient(z), 10 * z, rtol=1e-5)
+
+
+# --- runs that are not covered ---------------------------------------------------------------
+
+
+def problem(dtype=np.float64, sixteen=False, W=None, **options):
+    x, y = records(dtype)
+    f = model("logistic", x[:40], y[:40], "zero-out", **options)
+    f = f.in_bfloat16() if sixteen else f
+    return tacit.LocalProblem(f, W or tacit.Box(-1.0, 1.0, FEATURES), name="a")
+
+
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+def test_sixteen_bits_are_not_certified(noise, tmp_path):
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
+    result = tacit.solve([problem(np.float32, sixteen=True)], settings, noise=noise)
+    assert not result.privacy.certified
+    assert "16 bits" in result.privacy.words and "Not certified" in result.privacy.words
+    assert tacit.solve([problem(np.float32)], settings, noise=noise).privacy.certified
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    with pytest.raises(Refused, match="only for what is proven"):
+        tacit.solve([problem(np.float32, sixteen=True)], settings, ledgers={"a": ledger})
+    assert ledger.spent.epsilon == 0
+
+
+def test_numbers_of_32_bits_only_are_noticed():
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 2, penalty=1.0, step_size=0.1)
+    part = problem()
+    agent = Agent(part, "a", settings, jax.random.key(0), "run", FEATURES)
+    jax.config.update("jax_enable_x64", False)
+    try:
+        with pytest.raises(InvalidInput, match="jax_enable_x64"):
+            agent.respond(Broadcast("run", 1, np.zeros(FEATURES)))
+        with pytest.raises(InvalidInput, match="jax_enable_x64"):
+            tacit.solve([part], settings, seed=0)
+    finally:
+        jax.config.update("jax_enable_x64", True)
+    assert agent.rounds_done == 0
+
+
+# --- batched runs are checked as single agents are -------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "penalty", "step"),
+    [(np.float32, 1e-50, 1.0), (np.float32, 1e30, 1.0), (np.float32, 1.0, 1e-40)],
+)
+def test_penalties_and_steps_that_the_format_cannot_hold_are_refused(dtype, penalty, step, batch):
+    settings = tacit.Settings(2, 1, tacit.Gaussian(1.0), penalty=penalty, step_size=step)
+    with pytest.raises(InvalidInput, match="penalties and step sizes that float32 can hold"):
+        tacit.solve([problem(dtype)], settings, seed=0, batch=batch)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_point_outside_of_the_set_ends_a_run_without_a_result(monkeypatch, batch):
+    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=1.0, step_size=0.1)
+    part = problem(W=L1Ball(1.0, FEATURES))
+    ordinary = L1Ball.project
+
+    def beyond(self, point, weight=None):  # right at the start, wrong afterwards
+        z = ordinary(self, point, weight)
+        return z if weight is None else z + 1.5
+
+    monkeypatch.setattr(L1Ball, "project", beyond)
+    jax.clear_caches()
+    seen = []
+    with pytest.raises(SolverFailure, match=r"'a', round.* outside of the set\. Nothing of"):
+        tacit.solve([part], settings, seed=0, batch=batch, callback=seen.append)
+    jax.clear_caches()
+    assert not seen
+
+
+def test_an_agent_does_not_go_on_from_a_point_outside_of_its_set():
+    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=1.0, step_size=0.1)
+    agent = Agent(problem(), "a", settings, jax.random.key(0), "run", FEATURES)
+    inside, outside = np.zeros(FEATURES), np.full(FEATURES, 1.0 + 1e-9)
+    for point, average in ((outside, inside), (inside, outside)):
+        with pytest.raises(InvalidInput, match="within the feasible set"):
+            agent.restore(point, average, inside, 1)
+    assert agent.rounds_done == 0
+    agent.restore(inside, inside, inside, 1)
+    assert agent.rounds_done == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_average_of_many_points_stays_in_the_set(dtype):
+    """A thousand points at a corner: their float32 sum would leave the set by its rounding."""
+    x, y = records(dtype)
+    W = tacit.Simplex(FEATURES, 1.0)
+    f = model("logistic", x[:5], y[:5], "zero-out")
+    settings = tacit.Settings(1, 1000, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
+    result = tacit.solve([tacit.LocalProblem(f, W)], settings, seed=0)
+    assert result.trace["violation"][-1] <= W.tolerance(dtype)
