@@ -10,7 +10,7 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree", "polish", "projections", "draws", "discrete"],
+    ["interrupts", "errors", "pytree", "polish", "projections", "draws", "discrete"],
     ["sets", "coneprogram"],
     ["conic", "objectives"],
     ["persample", "residual", "losses", "cvxpyset"],
@@ -45,6 +45,7 @@ LAYERS = [
     ["commands.power", "commands.learn", "commands.ledger", "commands.audit"],
     ["commands.reproduce"],
     ["cli"],
+    ["__main__"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

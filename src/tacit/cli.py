@@ -6,7 +6,6 @@ import argparse
 import json
 import secrets
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,13 +13,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tacit.accounting import rounded_up
 from tacit.commands.audit import add_audit
 from tacit.commands.learn import add_learn
 from tacit.commands.ledger import add_ledger
 from tacit.commands.power import add_power
 from tacit.commands.reproduce import add_reproduce
-from tacit.console import claim_folder, print_result, print_table, run_with_progress
+from tacit.console import claim_folder, finished, print_result, print_table, run_with_progress
 from tacit.errors import CorruptFile, InvalidInput, TacitError, count
 
 
@@ -33,13 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TacitError as error:
         print(f"tacit: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
+    except BrokenPipeError:
+        raise
     except OSError as error:
         print(f"tacit: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: leave in order
-        print("tacit: interrupted", file=sys.stderr)
-        return 130
 
 
 class _Parser(argparse.ArgumentParser):
@@ -231,6 +227,8 @@ def _pair(total: Any) -> dict[str, float]:
 
 
 def _words(total: Any) -> str:
+    from tacit.accounting import rounded_up
+
     return f"epsilon {rounded_up(total.epsilon, 6)}, delta {total.delta:g}"
 
 
@@ -251,6 +249,8 @@ def _solve(options: argparse.Namespace) -> int:
             raise InvalidInput(
                 f"Expected a run of a job in {folder}; use tacit power solve --resume."
             )
+        if finished(folder, options.json):
+            return 0
         if not (folder / "checkpoint.npz").is_file() or not note.is_file():
             raise InvalidInput(
                 f"Expected an interrupted run in {folder}, found no checkpoint there."
@@ -289,7 +289,7 @@ def _solve(options: argparse.Namespace) -> int:
         run=about.get("run", job_file.stem),
         evaluate_every=job.evaluate_every,
         checkpoint=folder / "checkpoint.npz" if resumable else None,
-        resume=f"tacit solve --resume {folder}" if resumable else "",
+        resume="tacit solve --resume",
         **paying,
     )
     result.save(folder)
@@ -309,6 +309,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    from tacit.accounting import rounded_up
     from tacit.demo import run_demo
 
     rows = run_demo(Path(options.out), run_with_progress)

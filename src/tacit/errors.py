@@ -13,10 +13,13 @@ A message names the value, what was expected, and what was therefore not done.
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
 import numpy as np
+
+logging.getLogger("tacit").addHandler(logging.NullHandler())
 
 
 class TacitError(Exception):

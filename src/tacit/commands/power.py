@@ -11,13 +11,13 @@ from typing import Any
 
 from tacit.console import (
     claim_folder,
+    finished,
     print_result,
     print_table,
     progress_bar,
     run_with_progress,
 )
 from tacit.errors import CorruptFile, InvalidInput, count
-from tacit.result import write_atomically
 
 SAVED = "power.json"  # the options of a run, beside its checkpoint
 Add = Callable[..., Any]
@@ -171,6 +171,7 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
 
 def _solve(options: argparse.Namespace) -> int:
     from tacit.power import plot_grid
+    from tacit.result import write_atomically
     from tacit.solve import root_key
 
     if (options.case is None) == (options.resume is None):
@@ -185,6 +186,8 @@ def _solve(options: argparse.Namespace) -> int:
                     f"Expected --resume without other options, as the run goes on with its own; "
                     f"got {name}={value!r}. Nothing was started."
                 )
+        if finished(folder, options.json):
+            return 0
         options = _saved_options(folder, options)
     else:
         folder = Path(options.out or f"{Path(options.case).stem}-result")
@@ -210,12 +213,12 @@ def _solve(options: argparse.Namespace) -> int:
         seed=options.seed,
         checkpoint=checkpoint,
         workers=options.workers,
-        resume=f"tacit power solve --resume {folder}",
+        resume="tacit power solve --resume",
     )
-    result.save(folder)
     for name, table in case.tables(result.local).items():
         write_atomically(folder / f"{name}.csv", table.to_csv().encode())
     write_atomically(folder / "grid.png", _png(plot_grid(case, result)))
+    result.save(folder)  # last: with it the folder is whole
     checkpoint.unlink()
     summary = {
         "case": case.grid.name,
@@ -257,6 +260,7 @@ def _bound(options: argparse.Namespace) -> int:
 def _attack(options: argparse.Namespace) -> int:
     from tacit.power import scheduled
     from tacit.power.attack import attack
+    from tacit.result import write_atomically
     from tacit.settings import Settings
 
     count("seeds", options.seeds)

@@ -10,6 +10,7 @@ import csv
 import math
 import multiprocessing
 import os
+import signal
 import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -161,7 +162,10 @@ def run_experiment(
             (experiment,),
         )
         try:
+            # Ctrl-C in a terminal reaches all processes: only this one answers
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             jobs = [pool.submit(_work, experiment, run) for run in left]
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             for job in as_completed(jobs):
                 run, trace = job.result()
                 _append(traces, run, trace)
