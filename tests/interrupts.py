@@ -46,10 +46,8 @@ class Ending:
             return "late"
         if self.status == 0 and not said:
             return "done before"
-        if "Traceback" in self.errors and "/tacit/" not in self.errors and not said:
+        if self.moment < 0.2 and "/tacit/" not in self.errors and not said:
             return "before Tacit"  # Python itself was starting
-        if self.status in (-2, 1) and "Traceback" not in self.errors and not said:
-            return "before Tacit"
         if self.status != 130 or len(said) != 1 or "Traceback" in self.errors:
             return "BAD"
         if not self.errors.endswith(said[0] + "\n"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from tacit.interrupts import watch
+from tacit.interrupts import ignore, watch
 
 PIPE_CLOSED = 141  # as of a program that SIGPIPE ended
 
@@ -20,6 +20,7 @@ def main() -> int:
             return run()
         finally:
             sys.stdout.flush()
+            ignore()
     except BrokenPipeError:  # such as | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return PIPE_CLOSED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import secrets
 import shutil
 import sys
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     account.add_argument("--total-epsilon", type=float, help="epsilon of all updates together")
     account.add_argument("--total-delta", type=float, help="delta of all updates together")
     account.add_argument("--noise-multiplier", type=float, help="noise in units of the sensitivity")
-    account.add_argument("--updates", type=_whole, required=True, help="rounds times local updates")
+    account.add_argument("--updates", type=whole, required=True, help="rounds times local updates")
 
     solve = add(
         "solve",
@@ -215,11 +216,12 @@ def _print_account(as_json: bool, title: str, document: Any, rows: Sequence[Any]
     return 0
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
     """A whole number, also written as 1e6."""
-    if float(text) != int(float(text)):
+    number = float(text)
+    if not math.isfinite(number) or number != int(number):
         raise ValueError
-    return int(float(text))
+    return int(number)
 
 
 def _pair(total: Any) -> dict[str, float]:

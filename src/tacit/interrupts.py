@@ -37,6 +37,12 @@ def watch() -> None:
     start_new_thread(_wait, (told,))
 
 
+def ignore() -> None:
+    """All is done: from here on Python only clears away, and would die of a signal."""
+    for number in WORDS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def hint(words: Callable[[], str]) -> None:
     """What an interrupt says from now on besides "interrupted"; asked when it comes."""
     _hints.append(words)
@@ -64,14 +70,15 @@ def _wait(told: int) -> None:
 
 def _end(number: int) -> None:
     try:
-        for child in _children():
-            child.kill()
         shown = b"\n\x1b[?25h" if os.isatty(2) else b""  # below a progress bar; cursor on
         os.write(2, shown + line(number).encode() + b"\n")
+        for child in _children():
+            child.kill()
     finally:
         os._exit(128 + number)
 
 
 def _children() -> list[Any]:
     processes = sys.modules.get("multiprocessing")
-    return processes.active_children() if processes is not None else []
+    known = getattr(processes, "active_children", list)  # it may just be on its way in
+    return list(known())

@@ -35,7 +35,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.accounting import Guarantee, rounded_up
-from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, positive, probability
+from tacit.errors import (
+    EPSILONS,
+    CorruptFile,
+    InvalidInput,
+    LedgerFailure,
+    Refused,
+    positive,
+    probability,
+)
 from tacit.mechanisms import Laplace
 from tacit.spend import Spend, Terms, canonical, most_updates
 
@@ -440,7 +448,7 @@ class Ledger:
 
 def _budget(total_epsilon: float, total_delta: float) -> Guarantee:
     delta = 0.0 if total_delta == 0 else probability("total_delta", total_delta)
-    return Guarantee(positive("total_epsilon", total_epsilon), delta)
+    return Guarantee(positive("total_epsilon", total_epsilon, EPSILONS), delta)
 
 
 def _now() -> str:
