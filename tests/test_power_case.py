@@ -56,10 +56,10 @@ def test_commas_and_comments_do_not_matter(tmp_path, everything):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("25\t1\t60", "25\t1\tsixty"), "a number, got 'sixty' in row 2 of mpc.bus (from line 5"),
+        (("25\t1\t60", "25\t1\tsixty"), "numbers only in row 2 of mpc.bus (from line 5"),
         (("25\t1\t60\t20", "25\t1\t60"), "13 columns, got 12 in row 2 of mpc.bus"),
         (("10\t25\t0.02", "10\t77\t0.02"), "known buses in branch row 1 of broken, got bus 77"),
-        (("25\t1\t60", "25\t1\tNaN"), "numbers in bus row 2 of broken, got nan"),
+        (("25\t1\t60", "25\t1\tNaN"), "finite numbers in bus row 2 of broken"),
         (("25\t1\t60", "10\t1\t60"), "different bus numbers in broken, got bus 10 twice"),
         (("baseMVA = 50.0", "baseMVA = 0"), "baseMVA > 0"),
         (("mpc.gen = [", "mpc.generators = ["), "a table mpc.gen "),
@@ -70,7 +70,7 @@ def test_commas_and_comments_do_not_matter(tmp_path, everything):
         (("];\nmpc.gen = ", "\nmpc.gen = "), "mpc.bus (line 5 of"),
         (("0.90;\n\t9\t4", "0.90 9\t4"), "13 columns, got 26 in row 3 of mpc.bus"),
         (("10\t25\t0.02", "10\t25.5\t0.02"), "whole bus numbers in branch of broken, got 25.5"),
-        (("25\t1\t60", "25\t1\tInf"), "numbers in bus row 2 of broken, got inf"),
+        (("25\t1\t60", "25\t1\tInf"), "finite numbers in bus row 2 of broken"),
         (("0.04\t80", "0.04\t-80"), "limit >= 0 at line 1 of broken, got -1.6"),
     ],
 )
@@ -162,7 +162,7 @@ def test_controllable_loads_would_be_public_limits():
 
 def test_code_that_changes_tables_is_not_ignored(tmp_path):
     (tmp_path / "kw.m").write_text(EVERYTHING + "mpc.bus(:, [3, 4]) = mpc.bus(:, [3, 4]) / 1e3;\n")
-    with pytest.raises(CorruptFile, match=r"code that changes them.*mpc.bus\(:, \[3, 4\]\)"):
+    with pytest.raises(CorruptFile, match=r"code that changes them, which is not run, in line \d+"):
         load_case(tmp_path / "kw.m")
 
 

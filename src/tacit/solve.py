@@ -110,7 +110,7 @@ def solve(
     if not isinstance(problem, Problem):
         problem = Problem(problem)
     if not isinstance(settings, Settings):
-        raise InvalidInput(f"Expected Settings, got {settings!r}.")
+        raise InvalidInput(f"Expected Settings, got {type(settings).__name__}.")
     count("evaluate_every", evaluate_every)
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
     if checkpoint is not None and not Path(checkpoint).resolve().parent.is_dir():

@@ -31,7 +31,7 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check that every column has a range. Nothing is learnt."""
-        validate_data(self, X, dtype=[np.float64, np.float32])
+        checked(self, X)
         names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
         if not isinstance(self.ranges, Mapping):
             raise InvalidInput(f"Expected ranges by column, got ranges={self.ranges!r}.")
@@ -53,7 +53,17 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
 
     def transform(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked(self, X, reset=False)
         inside = np.clip(X, self.low_, self.high_)
         mapped: Array = 2 * (inside - self.low_) / (self.high_ - self.low_) - 1
         return mapped.astype(X.dtype, copy=False)
+
+
+def checked(estimator: Any, *data: Any, **options: Any) -> Any:
+    """scikit-learn's check of data, whose words would show a value that is no number."""
+    try:
+        return validate_data(estimator, *data, dtype=[np.float64, np.float32], **options)
+    except ValueError as error:
+        if "convert" not in str(error):
+            raise
+        raise InvalidInput("Expected numbers in all records, got something else.") from None

@@ -156,8 +156,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise CorruptFile(f"Expected a MATPOWER file {path}: {error.strerror}.") from None
     if code := re.search(r"^\s*mpc\.\w+\s*\(.*$", text, re.MULTILINE):
         raise CorruptFile(
-            f"Expected plain tables in {path}, got code that changes them, which is not run: "
-            f"{code[0].strip()!r} (line {text[: code.end()].count(chr(10)) + 1}). Convert the file."
+            f"Expected plain tables in {path}, got code that changes them, which is not run, in "
+            f"line {text[: code.end()].count(chr(10)) + 1}. Convert the file."
         )
     case: dict[str, Any] = {}
     for table in (*COLUMNS, "baseMVA", "dcline"):
@@ -195,7 +195,7 @@ def _table(name: str, rows: list[list[Any]], path: Path, first: int) -> Table:
     for number, row in enumerate(rows, 1):
         odd = next((x for x in row if not isinstance(x, int | float)), None)
         if odd is not None:
-            what = f"a number, got {str(odd)!r}"
+            what = "numbers only"
         elif least <= len(row) <= (most or len(row)) and (name == "gencost" or len(row) == width):
             continue
         else:
@@ -228,8 +228,7 @@ def _grid(name: str, case: dict[str, Any]) -> Grid:
         bad = ~np.isfinite(used) if table == "bus" else np.isnan(used)
         if bad.any():
             row = int(np.flatnonzero(bad.any(axis=1))[0])
-            got = used[row][bad[row]][0]
-            raise CorruptFile(f"Expected numbers in {table} row {row + 1} of {name}, got {got}.")
+            raise CorruptFile(f"Expected finite numbers in {table} row {row + 1} of {name}.")
         numbers = values[:, :2] if table == "branch" else values[:, :1]
         if (numbers != np.round(numbers)).any():
             odd = numbers[numbers != np.round(numbers)][0]
