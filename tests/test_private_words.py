@@ -122,6 +122,7 @@ target = "y"
         "a,y\n0.1,7193.5\n",
         "",
     ],
+    ids="12345678",  # else the table is in the name of the folder
 )
 def test_jobs_and_tables(tmp_path, monkeypatch, capsys, table):
     (tmp_path / "d.csv").write_text(table)

@@ -17,7 +17,7 @@ from tacit.console import (
     progress_bar,
     run_with_progress,
 )
-from tacit.errors import CorruptFile, InvalidInput, count
+from tacit.errors import RUNS, CorruptFile, InvalidInput, count
 
 SAVED = "power.json"  # the options of a run, beside its checkpoint
 Add = Callable[..., Any]
@@ -263,7 +263,7 @@ def _attack(options: argparse.Namespace) -> int:
     from tacit.result import write_atomically
     from tacit.settings import Settings
 
-    count("seeds", options.seeds)
+    count("seeds", options.seeds, RUNS)
     case = _build(options)
     chosen = [("no privacy", Settings(options.rounds))]
     for epsilon in options.total_epsilons:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit import accounting
-from tacit.errors import choice, count
+from tacit.errors import RUNS, UPDATES, choice, count
 from tacit.experiments.folder import claim, half_width, read, verdict, write_report
 from tacit.mechanisms import Mechanism, Noiseless, mechanism_from, per_update
 from tacit.power.model import PowerProblem, build
@@ -78,8 +78,8 @@ class Experiment:
         """One of the package's TOML files, with some entries changed."""
         text = (resources.files("tacit.experiments") / f"{name}.toml").read_text()
         experiment = cls(**{**tomllib.loads(text), **changes})
-        count("seeds", experiment.seeds)
-        count("rounds", experiment.rounds)
+        count("seeds", experiment.seeds, RUNS)
+        count("rounds", experiment.rounds, UPDATES)
         choice("calibration", experiment.calibration, ("paper", "certified"))
         return experiment
 

@@ -259,7 +259,7 @@ def scaled_down(X: Array, norm: float) -> Array:
     """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
     with np.errstate(over="ignore"):
         length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
+        factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
     rows: Array = X * factor[:, None].astype(X.dtype)
     for i in np.flatnonzero(np.isinf(length)):  # the square is too large a number
         row = X[i] / np.abs(X[i]).max()
