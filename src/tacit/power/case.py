@@ -31,6 +31,13 @@ COLUMNS = {  # least and most
     "branch": (11, 21),
     "gencost": (5, None),
 }
+# Tables of a pandapower network that are read. What loads, static generators and storages take is
+# private demand; the sizes of all others are public.
+PANDAPOWER = (
+    *("bus", "line", "trafo", "trafo3w", "impedance", "switch", "shunt"),
+    *("load", "sgen", "storage", "gen", "ext_grid", "poly_cost", "pwl_cost"),
+)
+NO_ELEMENTS = ("measurement", "controller", "group", "bus_geodata", "line_geodata")
 SECTION = r"^\s*mpc\.{}\s*="
 
 
@@ -118,11 +125,7 @@ def _from_pandapower(net: Any) -> Grid:
         raise InvalidInput(
             "Expected pandapower to read its network: pip install pandapower."
         ) from None
-    if any(flag is True or flag == 1 for flag in net["load"].get("controllable", ())):
-        raise InvalidInput(
-            "Expected loads that are not controllable: pandapower makes generators of those, and "
-            "their size would be in the public limits."
-        )
+    _refuse_elements(net)
     try:
         case = to_ppc(net, init="flat", mode="opf", take_slack_vm_limits=False)
     except (AttributeError, KeyError, UserWarning, ValueError) as error:
@@ -143,6 +146,35 @@ def _from_pandapower(net: Any) -> Grid:
     if "g" not in case and "branch_g" in case:
         case["g"] = case["branch_g"]
     return _grid(str(getattr(net, "name", "") or "pandapower"), case)
+
+
+def _refuse_elements(net: Any) -> None:
+    """Whatever would be dropped silently, or would put the size of a load into public limits."""
+    for name, table in net.items():
+        known = (*PANDAPOWER, *NO_ELEMENTS)
+        if name.startswith(("_", "res_")) or name in known or not hasattr(table, "columns"):
+            continue
+        if len(table) and ("in_service" not in table or table["in_service"].any()):
+            raise InvalidInput(
+                f"Expected a pandapower network of {', '.join(PANDAPOWER)}, got the element "
+                f"{name!r}, which is not supported. Nothing was read."
+            )
+    for name in ("load", "storage"):
+        table = net.get(name, {})
+        for flag, alive in zip(
+            table.get("controllable", ()), table.get("in_service", ()), strict=False
+        ):
+            if alive and flag in (True, 1):
+                raise InvalidInput(
+                    f"Expected {name}s that are not controllable: pandapower makes generators of "
+                    "those, and their size would be in the public limits. Nothing was read."
+                )
+    for name in net["load"].columns:
+        if name.startswith(("const_z", "const_i")) and (net["load"][name].fillna(0) != 0).any():
+            raise InvalidInput(
+                f"Expected loads of constant power, got {name} in the pandapower network, which "
+                "would be dropped, or be in public admittances. Nothing was read."
+            )
 
 
 def _read(path: Path) -> dict[str, Any]:
