@@ -106,6 +106,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--moments", type=int, default=200, help="in all; default: 200")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--resume-every", type=int, default=1, help="of those that can go on")
     options = parser.parse_args()
     chance = random.Random(options.seed)
     endings = []
@@ -114,13 +115,18 @@ def main():
         print({command: f"{seconds:.1f} s" for command, seconds in length.items()}, flush=True)
         while len(endings) < options.moments:
             command = list(COMMANDS)[len(endings) % len(COMMANDS)]
-            ending = interrupt(command, chance.uniform(0, length[command]), folder)
+            resume = len(endings) % options.resume_every == 0
+            ending = interrupt(command, chance.uniform(0, length[command]), folder, resume)
             if ending.kind == "done before":  # other work on this machine has ended: no moment
                 length[command] *= 0.9
                 continue
             endings.append(ending)
             if ending.kind not in ("stopped", "goes on", "has a result"):
                 print(ending.kind, ending, flush=True)
+            if len(endings) % 20 == 0:
+                print(
+                    len(endings), dict(collections.Counter(e.status for e in endings)), flush=True
+                )
     for command in COMMANDS:
         mine = [e for e in endings if e.command == command]
         kinds = dict(collections.Counter(e.kind for e in mine))
