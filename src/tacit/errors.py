@@ -62,6 +62,7 @@ MULTIPLIERS = 1e-7, 1e20  # noise in units of the sensitivity
 LEAST_PROBABILITY = 1e-300
 MOST = 10**9  # of anything counted
 UPDATES = 10**7  # of one run
+TRIALS = 10**6  # of an audit, in each world
 RUNS = 10**4  # that one command repeats, each with another seed
 
 
