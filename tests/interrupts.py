@@ -46,7 +46,8 @@ class Ending:
             return "done before"
         if self.status is None or self.took > PROMPT:
             return "late"
-        if self.moment < 0.2 and "/tacit/" not in self.errors and not said:
+        started = "/tacit/" in self.errors or "rounds" in self.errors or said
+        if self.moment < 1 and self.status in (-2, 1) and not started:
             return "before Tacit"  # Python itself was starting
         if self.status != 130 or len(said) != 1 or "Traceback" in self.errors:
             return "BAD"
