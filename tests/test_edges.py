@@ -234,6 +234,7 @@ def test_every_number_of_a_job(folder, tmp_path, key):
     print(key, "answers for", answers)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_every_number_of_a_constructor():
     """Objectives, sets, schedules and mechanisms that a job can name."""
     rng = np.random.default_rng(0)

@@ -128,6 +128,11 @@ def _agent(
     description = _merged("set", job, entry)
     if "file" in description:
         description |= _read(folder / str(description.pop("file")), None)
+    if description.get("size", objective.dimension) != objective.dimension:
+        raise InvalidInput(
+            f"Expected size {objective.dimension} of [set], as the data of agent {name!r} have, "
+            f"got size={description['size']!r}."
+        )
     feasible_set = _build("set", SETS, description, {"size": objective.dimension})
     return LocalProblem(objective, feasible_set, entry.get("coupling"), name)
 
