@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.errors import InvalidInput
+from tacit.errors import LENGTHS, InvalidInput
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +41,11 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
                 raise InvalidInput(f"Expected ranges of the columns {shown}, got one of {name!r}.")
             if not (len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf):
                 raise InvalidInput(f"Expected a range low < high of {name!r}, got {tuple(pair)}.")
+            if max(map(abs, pair)) > LENGTHS[1] or pair[1] - pair[0] < LENGTHS[0]:
+                raise InvalidInput(
+                    f"Expected a range of {name!r} within {LENGTHS[1]:g} and at least "
+                    f"{LENGTHS[0]:g} wide, got {tuple(pair)}."
+                )
         bare = [name for name in names if name not in self.ranges]
         if bare and "*" not in self.ranges:
             raise InvalidInput(
