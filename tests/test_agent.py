@@ -579,3 +579,32 @@ def test_digests_tell_messages_apart():
         digest_of("a", 1, w[:2]),
     }
     assert len(seen) == 6
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_the_noise_of_every_local_update_is_another(batch):
+    """Without a gradient, two updates tell both noises: xi_1 = -c z_2, xi_2 = z_2/eta - c z_3."""
+    n, penalty, step = 400, 2.0, 0.25
+    f = tacit.LeastSquares(
+        np.zeros((3, n)), np.zeros(3), feature_norm=1.0, target_bound=1.0, normaliser=3
+    )
+    p = tacit.LocalProblem(f, tacit.Box(-1e6, 1e6, size=n))
+    settings = tacit.Settings(1, 2, tacit.Gaussian(1e-3), penalty=penalty, step_size=step)
+    seen = {}
+    tacit.solve(
+        [p, p],
+        settings,
+        seed=5,
+        batch=batch,
+        callback=lambda now: seen.update(last=now.points, mean=now.averages),
+    )
+    c = penalty + 1 / step
+    noises = []
+    for last, mean in zip(seen["last"], seen["mean"], strict=True):
+        first = 2 * mean - last
+        noises += [-c * first, first / step - c * last]
+    noises = np.array(noises)
+    assert noises.std(axis=1).max() < 1.2 * noises.std(axis=1).min()
+    for i in range(4):  # two agents, two updates each
+        for j in range(i):
+            assert abs(np.corrcoef(noises[i], noises[j])[0, 1]) < 0.25, (i, j)

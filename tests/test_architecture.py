@@ -10,7 +10,8 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["errors", "pytree", "polish", "projections", "rounding", "draws", "discrete", "files"],
+    ["interrupts", "errors", "pytree", "polish", "projections", "rounding", "draws", "discrete"],
+    ["files"],
     ["sets", "coneprogram"],
     ["conic", "objectives"],
     ["persample", "residual", "linearmodel", "cvxpyset"],
@@ -48,6 +49,7 @@ LAYERS = [
     ["commands.power", "commands.learn", "commands.ledger", "commands.audit"],
     ["commands.reproduce"],
     ["cli"],
+    ["__main__"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -520,3 +520,37 @@ def test_command_on_a_table(tmp_path, rng, refused):
         ("reproduce mnist --case case14", "no --case"),
     ):
         assert words in refused(wrong)
+
+
+def test_a_saved_binary_score_is_of_the_class_it_names(tmp_path):
+    """Predicting by hand with nothing but the numbers of the file."""
+    import json
+
+    from tacit.learn import save_model
+
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (200, 2))
+    y = np.where(x[:, 0] + 0.2 > 0, "yes", "no")  # first column and intercept matter
+    model = PrivateLogisticRegression(None, rounds=60).fit(x, y)
+    document = json.loads(save_model(model, tmp_path).read_text())
+    (score,) = document["scores"]
+    lengths = np.sqrt((x**2).sum(axis=1, keepdims=True))
+    rows = x * np.minimum(1, document["longest_row"] / lengths)
+    values = score["intercept"] + rows @ [score["coefficients"][c] for c in document["columns"]]
+    other = next(c for c in document["classes"] if c != score["class"])
+    said = np.where(values > 0, score["class"], other)
+    assert score["class"] == "yes" and (said == y).mean() > 0.9
+    assert (said == model.predict(x)).all()
+
+
+def test_the_plan_reads_public_numbers_only():
+    """Other records and labels, of the same sizes: the same settings to the last bit."""
+    rng = np.random.default_rng(1)
+    chosen = []
+    for scale, share in ((1.0, 0.5), (1e-3, 0.05), (1e3, 0.95)):
+        x = scale * rng.normal(size=(60, 3))
+        y = (np.arange(60) < share * 60).astype(int)
+        model = PrivateLogisticRegression(2.0, 1e-5, classes=[0, 1], random_state=0)
+        model.fit(x, y, agents=np.arange(60) % 3)
+        chosen.append(model.result_.settings.to_dict())
+    assert chosen[0] == chosen[1] == chosen[2]

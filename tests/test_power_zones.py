@@ -93,3 +93,27 @@ def test_islands_are_zones_of_their_own_only_if_they_border(tmp_path):
     assert all(cut_lines(grid, buses) for buses in parts.values())
     with pytest.raises(InvalidInput, match="zone b does not"):
         partition(grid, {10: "a", 25: "c", 3: "a", 9: "b"})
+
+
+def test_every_one_of_parallel_cut_lines_counts(tmp_path):
+    """Two lines of one direction and one of the other between the same two buses."""
+    from tacit.power import build
+
+    line = "\t10\t25\t0.02\t0.10\t0.04\t80\t0\t0\t0\t0\t1\t-30\t30;\n"
+    assert line in EVERYTHING
+    path = tmp_path / "parallel.m"
+    path.write_text(EVERYTHING.replace(line, line + line.replace("80", "70")))
+    grid = load_case(path)
+    ends = list(zip(grid.line["from_bus"], grid.line["to_bus"], strict=True))
+    assert ends[:3] == [(10, 25), (10, 25), (25, 10)]
+    zones = {10: "a", 25: "b", 3: "a"}
+    parts = partition(grid, zones)
+    for buses in parts.values():
+        assert cut_lines(grid, buses) == [1, 2, 3, 4]  # and the transformer from 25 to 3
+    case = build(grid, zones)
+    assert case.cut_lines == [1, 2, 3, 4]
+    # four flows of every cut line; c and s of the two pairs of buses across, whatever lines there
+    assert case.problem.size == 4 * 4 + 2 * 2
+    whole, split = build(load_case(path), zones), [len(a.coupling) for a in case.problem.agents]
+    shared = [int((a.coupling >= 0).sum()) for a in whole.problem.agents]
+    assert shared == [20, 20] and min(split) > 20

@@ -11,68 +11,95 @@ and every answer comes with an (epsilon, delta) statement that is true.
     trust            Ledger, Agent: pay before you answer; noise="secure"
 
 Importing Tacit switches JAX to 64-bit floats (``jax_enable_x64``): projections and accounting
-need them. Arrays that are float32 stay float32.
+need them. Arrays that are float32 stay float32. JAX itself is imported with the first name that
+is used, so that ``tacit --help`` need not wait for it.
 """
 
-import logging
+from __future__ import annotations
 
-import jax
+import os
+import sys
 
-logging.getLogger("tacit").addHandler(logging.NullHandler())
-jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+TYPE_CHECKING = False  # the module typing would be most of the time that this import takes
+if TYPE_CHECKING:
+    from typing import Any
 
-from tacit.agent import Agent, Broadcast, Reply  # noqa: E402
-from tacit.conic import Cone, ConeSet, Conic, Polyhedron  # noqa: E402
-from tacit.cvxpyset import from_cvxpy  # noqa: E402
-from tacit.errors import (  # noqa: E402
-    CorruptFile,
-    InvalidInput,
-    InvalidSet,
-    LedgerFailure,
-    Refused,
-    SolverFailure,
-    TacitError,
-)
-from tacit.ledger import Ledger  # noqa: E402
-from tacit.losses import (  # noqa: E402
-    Hinge,
-    Huber,
-    LeastSquares,
-    LogisticRegression,
-    Quantile,
-    SoftmaxRegression,
-)
-from tacit.mechanisms import Gaussian, Laplace, Mechanism, Noiseless  # noqa: E402
-from tacit.objectives import Objective  # noqa: E402
-from tacit.persample import PerSample  # noqa: E402
-from tacit.problem import LocalProblem, Problem  # noqa: E402
-from tacit.residual import Residual  # noqa: E402
-from tacit.result import Result  # noqa: E402
-from tacit.schedules import (  # noqa: E402
-    ConstantPenalty,
-    ConstantStep,
-    DynamicPenalty,
-    GeometricPenalty,
-    GeometricStep,
-    NonsmoothStep,
-    SmoothStep,
-    StronglyConvexStep,
-)
-from tacit.sets import (  # noqa: E402
-    Ball,
-    Box,
-    FeasibleSet,
-    HalfSpace,
-    Hyperplane,
-    L1Ball,
-    NonNegative,
-    Product,
-    Simplex,
-)
-from tacit.settings import Settings  # noqa: E402
-from tacit.solve import Progress, solve  # noqa: E402
-from tacit.sweep import solve_many  # noqa: E402
+    from tacit.agent import Agent, Broadcast, Reply
+    from tacit.conic import Cone, ConeSet, Conic, Polyhedron
+    from tacit.cvxpyset import from_cvxpy
+    from tacit.errors import (
+        CorruptFile,
+        InvalidInput,
+        InvalidSet,
+        LedgerFailure,
+        Refused,
+        SolverFailure,
+        TacitError,
+    )
+    from tacit.ledger import Ledger
+    from tacit.losses import (
+        Hinge,
+        Huber,
+        LeastSquares,
+        LogisticRegression,
+        Quantile,
+        SoftmaxRegression,
+    )
+    from tacit.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
+    from tacit.objectives import Objective
+    from tacit.persample import PerSample
+    from tacit.problem import LocalProblem, Problem
+    from tacit.residual import Residual
+    from tacit.result import Result
+    from tacit.schedules import (
+        ConstantPenalty,
+        ConstantStep,
+        DynamicPenalty,
+        GeometricPenalty,
+        GeometricStep,
+        NonsmoothStep,
+        SmoothStep,
+        StronglyConvexStep,
+    )
+    from tacit.sets import (
+        Ball,
+        Box,
+        FeasibleSet,
+        HalfSpace,
+        Hyperplane,
+        L1Ball,
+        NonNegative,
+        Product,
+        Simplex,
+    )
+    from tacit.settings import Settings
+    from tacit.solve import Progress, solve
+    from tacit.sweep import solve_many
 
+os.environ["JAX_ENABLE_X64"] = "1"  # read when JAX is imported
+if "jax" in sys.modules:
+    sys.modules["jax"].config.update("jax_enable_x64", True)
+
+NAMES = {  # by module
+    "agent": "Agent Broadcast Reply",
+    "conic": "Cone ConeSet Conic Polyhedron",
+    "cvxpyset": "from_cvxpy",
+    "errors": "CorruptFile InvalidInput InvalidSet LedgerFailure Refused SolverFailure TacitError",
+    "ledger": "Ledger",
+    "losses": "Hinge Huber LeastSquares LogisticRegression Quantile SoftmaxRegression",
+    "mechanisms": "Gaussian Laplace Mechanism Noiseless",
+    "objectives": "Objective",
+    "persample": "PerSample",
+    "problem": "LocalProblem Problem",
+    "residual": "Residual",
+    "result": "Result",
+    "schedules": "ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty "
+    "GeometricStep NonsmoothStep SmoothStep StronglyConvexStep",
+    "sets": "Ball Box FeasibleSet HalfSpace Hyperplane L1Ball NonNegative Product Simplex",
+    "settings": "Settings",
+    "solve": "Progress solve",
+    "sweep": "solve_many",
+}
 __all__ = [
     "Agent",
     "Ball",
@@ -128,3 +155,30 @@ __all__ = [
     "solve",
     "solve_many",
 ]
+
+
+class _Package(type(sys)):  # type: ignore[misc]
+    """Names are imported when they are first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        from importlib import import_module, util
+
+        if name in __all__:
+            module = next(module for module, names in NAMES.items() if name in names.split())
+            value = getattr(import_module(f"tacit.{module}"), name)
+            setattr(self, name, value)
+            return value
+        if not name.startswith("_") and util.find_spec(f"tacit.{name}") is not None:
+            return import_module(f"tacit.{name}")
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # importing the module tacit.solve must not hide the function
+        if name not in __all__ or not isinstance(value, type(sys)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

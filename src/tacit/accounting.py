@@ -18,7 +18,17 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Any
 
-from tacit.errors import NOT_DONE, InvalidInput, choice, count, non_negative, positive, probability
+from tacit.errors import (
+    DERIVED,
+    EPSILONS,
+    NOT_DONE,
+    InvalidInput,
+    choice,
+    count,
+    non_negative,
+    positive,
+    probability,
+)
 from tacit.mechanisms import (
     Gaussian,
     Laplace,
@@ -46,6 +56,8 @@ Parts = Sequence[tuple[Mechanism, int]]
 
 GRID = 64, 1000  # cells of the privacy loss grid per Laplace epsilon: many updates, one update
 CELLS = 2_000_000  # a coarser grid beyond that: still a bound, only looser
+MANY = 10_000, 16, 100_000  # beyond so many Laplace updates so many cells; then no grid at all
+WIDEST = 300.0  # Laplace epsilon of one update beyond which e^epsilon would overflow in a grid
 RATIO = 320.0  # of discrete noise: epsilon lost per slack, see secure.py
 MARGIN = 2e-11  # more than the rounding of the library's Fourier transforms, in delta
 
@@ -74,7 +86,7 @@ def basic(epsilon: float, delta: float, updates: int) -> Guarantee:
     """
     updates = count("updates", updates)
     delta = 0.0 if delta == 0 else probability("delta", delta)
-    return Guarantee(updates * positive("epsilon", epsilon), min(1.0, updates * delta))
+    return Guarantee(updates * positive("epsilon", epsilon, EPSILONS), min(1.0, updates * delta))
 
 
 def paper(epsilon: float, delta: float, updates: int) -> Guarantee:
@@ -85,7 +97,7 @@ def paper(epsilon: float, delta: float, updates: int) -> Guarantee:
     Guarantee: none. The proof bounds epsilon' from below, and the exact total of
     ``Gaussian.classical(epsilon, delta)`` can be several times larger.
     """
-    epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
+    epsilon, delta = positive("epsilon", epsilon, EPSILONS), probability("delta", delta)
     ratio = math.log(1 / delta) / math.log(1.25 / delta)
     return Guarantee(math.sqrt(count("updates", updates) * ratio) * epsilon, delta)
 
@@ -94,9 +106,10 @@ def exact(mechanism: Mechanism, updates: int, delta: float) -> Guarantee:
     """The smallest epsilon, at ``delta``, of ``updates`` adaptive uses of one mechanism.
 
     Gaussian: closed form, mu = sqrt(updates) / noise_multiplier. Laplace: privacy loss
-    distribution, within 0.1 % of the smallest epsilon for delta >= 1e-9; below 1e-10, where the
-    transforms' rounding would show, a Renyi bound that is up to 10 % larger. ``delta = 0`` gives
-    the pure epsilon.
+    distribution, within 0.1 % of the smallest epsilon for delta >= 1e-9. Below 1e-10, where the
+    transforms' rounding would show, and beyond 100,000 updates, where they would take minutes, a
+    Renyi bound, mostly up to 10 % larger (twice as large where epsilon is far below 0.1).
+    ``delta = 0``, or more than 300 for one update, gives the pure epsilon.
 
     Guarantee: never below the smallest epsilon that is true for every pair of neighbours
     within the sensitivity (Laplace: up to MARGIN, an estimate of the library's rounding);
@@ -142,14 +155,16 @@ def _epsilon_of(parts: Parts, delta: float) -> float:
     if not spend.laplace:
         return gaussian_epsilon(spend.mu, delta)
     highest = spend.pure + (gaussian_epsilon(spend.mu, delta) if spend.mu else 0.0)
-    if delta < 5 * MARGIN:
+    if spend.widest > WIDEST:
+        return highest
+    if delta < 5 * MARGIN or spend.updates > MANY[2]:
         return min(highest, float(spend.renyi().get_epsilon(delta)))
     return min(highest, float(spend.losses().get_epsilon_for_delta(delta - MARGIN)))
 
 
 def delta_of(parts: Parts, epsilon: float, slack: float = 0.0) -> float:
     """The smallest delta at ``epsilon`` of mechanisms in sequence, rounded up."""
-    epsilon = non_negative("epsilon", epsilon)
+    epsilon = non_negative("epsilon", epsilon, DERIVED)
     if slack == 0:
         return _delta_of(parts, epsilon)
     if (before := epsilon - RATIO * slack) < 0:
@@ -165,6 +180,10 @@ def _delta_of(parts: Parts, epsilon: float) -> float:
         return gaussian_delta(spend.mu, epsilon)
     if spend.mu == 0 and epsilon >= spend.pure:
         return 0.0
+    if spend.widest > WIDEST:
+        return 1.0
+    if spend.updates > MANY[2]:
+        return min(1.0, float(spend.renyi().get_delta(epsilon)))
     delta = float(spend.losses().get_delta_for_epsilon(epsilon)) + MARGIN / 2
     if delta < 5 * MARGIN:
         delta = min(delta, float(spend.renyi().get_delta(epsilon)))
@@ -182,7 +201,10 @@ def calibrate(
     and at least 99.9 % of it.
     """
     choice("mechanism name", name, ("gaussian", "laplace"))
-    total_epsilon, updates = positive("total_epsilon", total_epsilon), count("updates", updates)
+    total_epsilon, updates = (
+        positive("total_epsilon", total_epsilon, EPSILONS),
+        count("updates", updates),
+    )
     if name == "laplace" and total_delta != 0:
         total_delta = probability("total_delta", total_delta)
         return Laplace(_laplace_multiplier(total_epsilon, total_delta, updates))
@@ -232,13 +254,24 @@ class _Spend:
     laplace: tuple[tuple[float, int], ...]
     pure: float
 
+    @property
+    def widest(self) -> float:
+        """The largest Laplace epsilon of one update."""
+        return max(epsilon for epsilon, _ in self.laplace)
+
+    @property
+    def updates(self) -> int:
+        """Of Laplace noise."""
+        return sum(n for _, n in self.laplace)
+
     def losses(self) -> Any:
         """The privacy loss distribution of the whole, on a grid that dominates the true law."""
         from dp_accounting.pld import privacy_loss_distribution as pld
 
         # the error of one cell shrinks against the total like 1/sqrt(updates)
-        cell = min(e / max(GRID[0], GRID[1] / math.sqrt(n)) for e, n in self.laplace)
-        widest = max(epsilon for epsilon, _ in self.laplace)
+        least = GRID[0] if self.updates <= MANY[0] else MANY[1]
+        cell = min(e / max(least, GRID[1] / math.sqrt(n)) for e, n in self.laplace)
+        widest = self.widest
         if self.mu:
             cell = min(cell, self.mu / GRID[0])
             widest = max(widest, self.mu * (self.mu / 2 + 9))

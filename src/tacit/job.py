@@ -128,6 +128,11 @@ def _agent(
     description = _merged("set", job, entry)
     if "file" in description:
         description |= _read(folder / str(description.pop("file")), None)
+    if description.get("size", objective.dimension) != objective.dimension:
+        raise InvalidInput(
+            f"Expected size {objective.dimension} of [set], as the data of agent {name!r} have, "
+            f"got size={description['size']!r}."
+        )
     feasible_set = _build("set", SETS, description, {"size": objective.dimension})
     return LocalProblem(objective, feasible_set, entry.get("coupling"), name)
 
@@ -220,7 +225,8 @@ def _read(path: Path, target: str | None) -> dict[str, Any]:
     except OSError as error:
         raise CorruptFile(f"Expected a readable file: {error}.") from None
     except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
-        raise CorruptFile(f"Expected a table of numbers in {path}: {error}.") from None
+        why = type(error).__name__  # its words may hold what is in the file
+        raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None
     kinds = ".npz or .csv" if target is not None else ".npz"
     raise InvalidInput(f"Expected a {kinds} file, got {path}.")
 
@@ -245,7 +251,10 @@ def _read_csv(path: Path, target: str) -> dict[str, Any]:
     if len(set(header)) != len(header):
         raise InvalidInput(f"Expected different column names in {path}, got one twice.")
     if target not in header:
-        raise InvalidInput(f"Expected a column {target!r} in {path}, found {', '.join(header)}.")
+        raise InvalidInput(
+            f"Expected a column {target!r} in {path}, found none of that name in the first line, "
+            f"among {len(header)} columns."
+        )
     table = np.empty((len(rows) - 1, len(header)))
     for line, row in enumerate(rows[1:], start=2):
         numbers = [_number(cell) for cell in row]

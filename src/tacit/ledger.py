@@ -22,7 +22,7 @@ from typing import Any
 from tacit.accounting import Guarantee, rounded_up
 from tacit.book import Book
 from tacit.entries import SHOWN, Answer, Entry, Payment, create, fresh_owner
-from tacit.errors import CorruptFile, LedgerFailure, Refused, positive, probability
+from tacit.errors import EPSILONS, CorruptFile, LedgerFailure, Refused, positive, probability
 from tacit.mechanisms import Laplace
 from tacit.spend import Spend, Terms, canonical, most_updates
 
@@ -332,7 +332,7 @@ class Ledger(Book):
 
 def _budget(total_epsilon: float, total_delta: float) -> Guarantee:
     delta = 0.0 if total_delta == 0 else probability("total_delta", total_delta)
-    return Guarantee(positive("total_epsilon", total_epsilon), delta)
+    return Guarantee(positive("total_epsilon", total_epsilon, EPSILONS), delta)
 
 
 def _paid_by(payment: Payment) -> dict[str, Any]:

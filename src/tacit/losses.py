@@ -240,8 +240,8 @@ class SoftmaxRegression(LinearModel):
         labels = _whole_numbers(self.labels, self.features.shape[1])
         if labels.size and not (labels.min() >= 0 and labels.max() < self.classes):
             raise InvalidInput(
-                f"Expected labels 0, ..., {self.classes - 1}, got labels from {labels.min()} to "
-                f"{labels.max()}. {NOT_DONE}"
+                f"Expected labels 0, ..., {self.classes - 1}, got another one in row "
+                f"{np.flatnonzero((labels < 0) | (labels >= self.classes))[0] + 1}. {NOT_DONE}"
             )
         store(
             self,
@@ -311,7 +311,8 @@ def _like_features(targets: Any, features: Array) -> np.ndarray[Any, Any]:
 
 def _whole_numbers(labels: Any, records: int) -> np.ndarray[Any, Any]:
     numbers = array("labels", labels, (records,), dtype=np.float64)
-    whole = numbers.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # beyond 64 bits: not equal below
+        whole = numbers.astype(np.int64)
     if (whole != numbers).any():
         raise InvalidInput(f"Expected whole numbers as labels, got fractions. {NOT_DONE}")
     return whole
@@ -323,6 +324,6 @@ def _signs(labels: Any, records: int) -> Array:
     found = {int(n) for n in np.unique(numbers)}
     if not (found <= {0, 1} or found <= {-1, 1}):
         raise InvalidInput(
-            f"Expected labels 0 and 1, or -1 and +1, got {sorted(found)[:5]}. {NOT_DONE}"
+            f"Expected labels 0 and 1, or -1 and +1, got others, or both kinds. {NOT_DONE}"
         )
     return jnp.asarray(np.where(numbers > 0, 1, -1).astype(np.int8))

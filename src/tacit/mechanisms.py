@@ -21,6 +21,9 @@ from scipy.special import erfcx, ndtr
 
 from tacit import draws
 from tacit.errors import (
+    DERIVED,
+    EPSILONS,
+    MULTIPLIERS,
     NOT_DONE,
     InvalidInput,
     choice,
@@ -86,7 +89,7 @@ class Gaussian(Mechanism):
     norm: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        multiplier = positive("noise_multiplier", self.noise_multiplier)
+        multiplier = positive("noise_multiplier", self.noise_multiplier, MULTIPLIERS)
         object.__setattr__(self, "noise_multiplier", multiplier)
 
     @classmethod
@@ -97,7 +100,7 @@ class Gaussian(Mechanism):
         the formula is still computed, since the paper's figures may ask for it, but the pair
         (epsilon, delta) is then no guarantee; ``accounting.exact`` states the true one.
         """
-        epsilon, delta = positive("epsilon", epsilon), probability("delta", delta)
+        epsilon, delta = positive("epsilon", epsilon, EPSILONS), probability("delta", delta)
         return cls(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
 
     @classmethod
@@ -143,13 +146,13 @@ class Laplace(Mechanism):
     norm: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        multiplier = positive("noise_multiplier", self.noise_multiplier)
+        multiplier = positive("noise_multiplier", self.noise_multiplier, MULTIPLIERS)
         object.__setattr__(self, "noise_multiplier", multiplier)
 
     @classmethod
     def of_epsilon(cls, epsilon: float) -> Laplace:
         """The paper's multiplier, 1/epsilon (Section 4.2): one update is (epsilon, 0)-private."""
-        return cls(1 / positive("epsilon", epsilon))
+        return cls(1 / positive("epsilon", epsilon, EPSILONS))
 
     def scale(self, sensitivity: Any) -> Any:
         return self.noise_multiplier * _checked(sensitivity)
@@ -257,13 +260,13 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     Guarantee: never below the true value, and above it by less than one part in a million for
     delta >= 1e-300 and 1e-6 <= mu.
     """
-    mu, epsilon = positive("mu", mu), non_negative("epsilon", epsilon)
+    mu, epsilon = positive("mu", mu, DERIVED), non_negative("epsilon", epsilon)
     return min(1.0, max(math.exp(_log_delta(mu, epsilon)), math.ulp(0.0)))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Smallest epsilon at ``delta`` for telling N(0, 1) from N(mu, 1), rounded up."""
-    mu, target = positive("mu", mu), math.log(probability("delta", delta)) - 1e-12
+    mu, target = positive("mu", mu, DERIVED), math.log(probability("delta", delta)) - 1e-12
     if _log_delta(mu, 0.0) <= target:
         return 0.0
     highest = mu * mu / 2 + mu * math.sqrt(-2 * target)  # the Chernoff bound
@@ -272,7 +275,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 def _smallest_multiplier(epsilon: float, delta: float) -> float:
     """Smallest 1/mu with delta(epsilon) <= delta, rounded up (at most one part in a billion)."""
-    epsilon, target = positive("epsilon", epsilon), math.log(probability("delta", delta)) - 1e-12
+    epsilon, target = (
+        positive("epsilon", epsilon, EPSILONS),
+        math.log(probability("delta", delta)) - 1e-12,
+    )
     low = high = 1.0
     while _log_delta(1 / high, epsilon) > target:
         high *= 2
@@ -313,7 +319,7 @@ def _checked(sensitivity: Any) -> Any:
     """The sensitivity if it can be used; NaN where a traced value cannot be refused."""
     if not isinstance(sensitivity, jax.Array):
         if np.ndim(sensitivity) == 0:
-            return positive("sensitivity", sensitivity)
+            return positive("sensitivity", sensitivity, DERIVED)
         sensitivity = jnp.asarray(sensitivity)
     usable = (sensitivity > 0) & jnp.isfinite(sensitivity)
     return jnp.where(usable, sensitivity, jnp.nan)

@@ -7,6 +7,7 @@ every agent; general consensus (power flow) couples only what zones share.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit.errors import InvalidInput, InvalidSet
+from tacit.errors import LENGTHS, InvalidInput, InvalidSet
 from tacit.objectives import Objective
 from tacit.sets import FeasibleSet
 
@@ -65,10 +66,21 @@ class LocalProblem:
                     f"Expected the slack of the feasible set of agent {self.name!r} to be that of "
                     "its objective, got another matrix."
                 )
-        if self.feasible_set.closed_form and not np.isfinite(self.feasible_set.diameter):
+        size = width = 0.0
+        if self.feasible_set.closed_form:
+            with np.errstate(over="ignore"):
+                size = float(self.feasible_set.radius(math.inf))
+                width = float(self.feasible_set.diameter)
+        if not math.isfinite(width):
             raise InvalidSet(
                 f"Expected a bounded feasible set for agent {self.name!r}, got an unbounded "
                 f"{type(self.feasible_set).__name__}. Add bounds; nothing was solved."
+            )
+        if size > LENGTHS[1] or 0 < width < LENGTHS[0]:
+            raise InvalidSet(
+                f"Expected a feasible set for agent {self.name!r} with numbers up to "
+                f"{LENGTHS[1]:g} and a diameter of 0 or at least {LENGTHS[0]:g}, got {size:g} "
+                f"and {width:g}. Nothing was solved."
             )
         object.__setattr__(self, "holds_everything", self.coupling is None)
         coupling = np.arange(n) if self.coupling is None else np.asarray(self.coupling)

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tacit.errors import InvalidInput, count, non_negative, positive, probability
+from tacit.errors import DERIVED, EPSILONS, InvalidInput, count, non_negative, positive, probability
 
 Averaging = Literal["uniform", "linear"]
 
@@ -29,6 +29,19 @@ class Schedule:
     def __call__(self, t: int) -> float:
         raise NotImplementedError
 
+    def check(self, name: str, rounds: int) -> None:
+        """Refuse a schedule with a number that could overflow. Schedules rise or fall: ends do."""
+        for t in (1, rounds):
+            try:
+                value = self(t)
+            except (OverflowError, ZeroDivisionError):
+                value = math.inf
+            if not DERIVED[0] <= value <= DERIVED[1]:
+                raise InvalidInput(
+                    f"Expected a {name} from {DERIVED[0]:g} to {DERIVED[1]:g} in every round, got "
+                    f"{value:g} in round {t}. Nothing was released."
+                )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, read back by ``step_size_from`` or ``penalty_from``."""
         return {"kind": self.kind, **dataclasses.asdict(self)}
@@ -42,7 +55,7 @@ class ConstantStep(Schedule):
     kind: ClassVar[str] = "constant"
 
     def __post_init__(self) -> None:
-        positive("step size", self.value)
+        positive("step size", self.value, DERIVED)
 
     def __call__(self, t: int) -> float:
         return self.value
@@ -60,8 +73,8 @@ class SmoothStep(Schedule):
     kind: ClassVar[str] = "smooth"
 
     def __post_init__(self) -> None:
-        positive("smoothness", self.smoothness)
-        non_negative("growth", self.growth)
+        positive("smoothness", self.smoothness, DERIVED)
+        non_negative("growth", self.growth, DERIVED)
 
     def __call__(self, t: int) -> float:
         return 1.0 / (self.smoothness + self.growth * math.sqrt(t))
@@ -75,7 +88,7 @@ class NonsmoothStep(Schedule):
     kind: ClassVar[str] = "nonsmooth"
 
     def __post_init__(self) -> None:
-        positive("scale", self.scale)
+        positive("scale", self.scale, DERIVED)
 
     def __call__(self, t: int) -> float:
         return self.scale / math.sqrt(t)
@@ -90,7 +103,7 @@ class StronglyConvexStep(Schedule):
     averaging: ClassVar[Averaging] = "linear"
 
     def __post_init__(self) -> None:
-        positive("strong_convexity", self.strong_convexity)
+        positive("strong_convexity", self.strong_convexity, DERIVED)
 
     def __call__(self, t: int) -> float:
         return 2.0 / (self.strong_convexity * (t + 2))
@@ -109,7 +122,7 @@ class GeometricStep(Schedule):
     kind: ClassVar[str] = "geometric"
 
     def __post_init__(self) -> None:
-        positive("initial", self.initial)
+        positive("initial", self.initial, DERIVED)
         probability("ratio", self.ratio)
 
     def __call__(self, t: int) -> float:
@@ -124,7 +137,7 @@ class ConstantPenalty(Schedule):
     kind: ClassVar[str] = "constant"
 
     def __post_init__(self) -> None:
-        positive("penalty", self.value)
+        positive("penalty", self.value, DERIVED)
 
     def __call__(self, t: int) -> float:
         return self.value
@@ -146,12 +159,12 @@ class DynamicPenalty(Schedule):
     kind: ClassVar[str] = "dynamic"
 
     def __post_init__(self) -> None:
-        positive("base", self.base)
+        positive("base", self.base, DERIVED)
         non_negative("privacy", self.privacy)
         if self.epsilon != math.inf:  # a noiseless run
-            positive("epsilon", self.epsilon)
+            positive("epsilon", self.epsilon, EPSILONS)
         count("period", self.period)
-        positive("cap", self.cap)
+        positive("cap", self.cap, DERIVED)
         if positive("factor", self.factor) < 1:
             raise InvalidInput(
                 f"Expected factor >= 1 (penalties may not fall), got factor={self.factor!r}."
@@ -177,8 +190,8 @@ class GeometricPenalty(Schedule):
     kind: ClassVar[str] = "geometric"
 
     def __post_init__(self) -> None:
-        positive("initial", self.initial)
-        positive("cap", self.cap)
+        positive("initial", self.initial, DERIVED)
+        positive("cap", self.cap, DERIVED)
         if positive("ratio", self.ratio) < 1:
             raise InvalidInput(f"Expected a finite ratio >= 1, got ratio={self.ratio!r}.")
 

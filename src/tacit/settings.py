@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.accounting import calibrate
 from tacit.algorithm import Calibration, Perturbation, Rule
-from tacit.errors import InvalidInput, choice, count, probability
+from tacit.errors import InvalidInput, choice, probability, updates_of
 from tacit.mechanisms import Mechanism, Noiseless, mechanism_from
 from tacit.problem import Problem
 from tacit.schedules import (
@@ -49,8 +49,10 @@ class Settings:
                 object.__setattr__(self, name, constant(value))
             elif value is not None and not isinstance(value, Schedule):
                 raise InvalidInput(f"Expected a schedule or a number as {name}, got {value!r}.")
-        count("rounds", self.rounds)
-        count("local_updates", self.local_updates)
+        updates_of(self.rounds, self.local_updates)
+        for name in ("penalty", "step_size"):
+            if getattr(self, name) is not None:
+                getattr(self, name).check(name, self.rounds)
         choice("perturbation", self.perturbation, get_args(Perturbation))
         choice("calibration", self.calibration, get_args(Calibration))
         if not isinstance(self.mechanism, Mechanism):
@@ -71,7 +73,7 @@ class Settings:
         **others: Any,
     ) -> Settings:
         """The least noise for which all rounds·local_updates together cost at most the budget."""
-        updates = count("rounds", rounds) * count("local_updates", local_updates)
+        updates = updates_of(rounds, local_updates)
         noise = calibrate(mechanism, total_epsilon, total_delta, updates)
         return cls(rounds, local_updates, noise, total_delta, **others)
 

@@ -124,7 +124,7 @@ def solve(
     if not isinstance(problem, Problem):
         problem = Problem(problem)
     if not isinstance(settings, Settings):
-        raise InvalidInput(f"Expected Settings, got {settings!r}.")
+        raise InvalidInput(f"Expected Settings, got {type(settings).__name__}.")
     require_64_bits()
     count("evaluate_every", evaluate_every)
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from tacit.accounting import exact, gaussian_epsilon
-from tacit.errors import InvalidInput, count, probability
+from tacit.errors import TRIALS, InvalidInput, count, probability
 from tacit.mechanisms import Gaussian, Laplace, Mechanism
 
 Vector = np.ndarray[Any, Any]
@@ -163,7 +163,7 @@ def lower_bounds(
 
 def trials_of(trials: int) -> int:
     """A number of trials that is large enough, or an error."""
-    if count("trials", trials) < 100:
+    if count("trials", trials, TRIALS) < 100:
         raise InvalidInput(f"Expected at least 100 trials in each world, got {trials}.")
     return trials
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.commands.learndata import load, on_device, refuse
 from tacit.console import claim_folder, print_table, progress_bar
-from tacit.errors import InvalidInput, count
+from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure
 
 OPTIONS = ("records", "total_epsilons", "seeds")  # of the attack only
@@ -42,7 +42,7 @@ def run_attack(options: argparse.Namespace) -> int:
         raise InvalidInput(f"Expected attack digits or attack mnist, got {options.attacked!r}.")
     if not 1 <= options.records <= 8:
         raise InvalidInput(f"Expected 1 to 8 records of each agent, got {options.records}.")
-    count("seeds", options.seeds)
+    count("seeds", options.seeds, RUNS)
     budgets = options.total_epsilons or [100.0, 10.0, 1.0]
     if options.total_epsilon is not None:
         refuse(options, ("total_epsilons",), "without --total-epsilon")

@@ -7,11 +7,13 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tacit.accounting import Guarantee, rounded_up
 from tacit.console import print_table, progress_bar
 from tacit.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.accounting import Guarantee
 
 Add = Callable[..., Any]
 PICTURES = (".png", ".pdf", ".svg")
@@ -53,6 +55,7 @@ def add_audit(add: Add) -> None:
 
 
 def _audit(options: argparse.Namespace) -> int:
+    from tacit.accounting import rounded_up
     from tacit.audit import LIMITS, Audit, audit, paper_claim, plot
     from tacit.audit.bounds import trials_of
     from tacit.audit.report import rounded_down

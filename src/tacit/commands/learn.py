@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.accounting import rounded_up
 from tacit.commands.attack import OPTIONS, add_attack, run_attack
 from tacit.commands.learndata import load, on_device, one_line, refuse
 from tacit.console import claim_folder, print_table, progress_bar
@@ -119,6 +118,7 @@ def _learn(options: argparse.Namespace) -> int:
     import numpy as np
     from sklearn.pipeline import make_pipeline
 
+    from tacit.accounting import rounded_up
     from tacit.learn import Box, PrivateLogisticRegression, save_model
 
     folder = Path(options.out or f"{Path(options.data_set).stem}-model")
@@ -151,8 +151,8 @@ def _learn(options: argparse.Namespace) -> int:
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     result = model.result_
-    result.save(folder)
     save_model(model if ranges is None else make_pipeline(ranges, model), folder)
+    result.save(folder)  # last: with it the folder is whole
     error = float(1 - model.score(test.features, test_labels))
     settings = result.settings
     document = {

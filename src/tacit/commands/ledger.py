@@ -6,12 +6,13 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tacit.accounting import rounded_up
 from tacit.console import print_table
 from tacit.errors import CorruptFile
-from tacit.ledger import Ledger
+
+if TYPE_CHECKING:
+    from tacit.ledger import Ledger
 
 Add = Callable[..., Any]
 
@@ -49,6 +50,8 @@ def add_ledger(add: Add) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
+    from tacit.ledger import Ledger
+
     ledger = Ledger(options.ledger)
     if options.expect is not None and not ledger.holds(options.expect):
         raise CorruptFile(
@@ -60,6 +63,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _budget(options: argparse.Namespace) -> int:
+    from tacit.ledger import Ledger
+
     wanted = options.total_epsilon, options.total_delta
     if Path(options.ledger).exists():
         ledger = Ledger(options.ledger)
@@ -72,6 +77,8 @@ def _budget(options: argparse.Namespace) -> int:
 
 
 def _backup(options: argparse.Namespace) -> int:
+    from tacit.ledger import Ledger
+
     Ledger(options.ledger).backup(options.copy)
     copy = Ledger(options.copy)
     if options.json:
@@ -82,6 +89,8 @@ def _backup(options: argparse.Namespace) -> int:
 
 
 def _print(ledger: Ledger, as_json: bool) -> None:
+    from tacit.accounting import rounded_up
+
     budget, spent, runs = ledger.budget, ledger.spent, ledger.runs()
     if as_json:
         document = {

@@ -10,12 +10,13 @@ from typing import Any
 
 from tacit.console import (
     claim_folder,
+    finished,
     print_result,
     print_table,
     progress_bar,
     run_with_progress,
 )
-from tacit.errors import CorruptFile, InvalidInput, count
+from tacit.errors import RUNS, CorruptFile, InvalidInput, count
 from tacit.files import save_figure, write_atomically
 
 SAVED = "power.json"  # the options of a run, beside its checkpoint
@@ -184,6 +185,8 @@ def _solve(options: argparse.Namespace) -> int:
                     f"Expected --resume without other options, as the run goes on with its own; "
                     f"got {name}={value!r}. Nothing was started."
                 )
+        if finished(folder, options.json):
+            return 0
         options = _saved_options(folder, options)
     else:
         folder = Path(options.out or f"{Path(options.case).stem}-result")
@@ -209,12 +212,12 @@ def _solve(options: argparse.Namespace) -> int:
         seed=options.seed,
         checkpoint=checkpoint,
         workers=options.workers,
-        resume=f"tacit power solve --resume {folder}",
+        resume="tacit power solve --resume",
     )
-    result.save(folder)
     for name, table in case.tables(result.local).items():
         write_atomically(folder / f"{name}.csv", table.to_csv().encode())
     save_figure(folder / "grid.png", plot_grid(case, result), dpi=130)
+    result.save(folder)  # last: with it the folder is whole
     checkpoint.unlink()
     summary = {
         "case": case.grid.name,
@@ -252,7 +255,7 @@ def _attack(options: argparse.Namespace) -> int:
     from tacit.power.attack import attack
     from tacit.settings import Settings
 
-    count("seeds", options.seeds)
+    count("seeds", options.seeds, RUNS)
     case = _build(options)
     chosen = [("no privacy", Settings(options.rounds))]
     for epsilon in options.total_epsilons:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from tacit.commands.learndata import on_device
 from tacit.console import print_table, progress_bar
 from tacit.errors import InvalidInput
+from tacit.interrupts import hint
 
 POWER = ("case14", "case118")
 LEARNING = ("mnist", "femnist", "hyper", "hyper-femnist")
@@ -55,12 +55,8 @@ def _reproduce(options: argparse.Namespace) -> int:
 def _with_bar(label: str, work: Callable[..., Any]) -> None:
     with progress_bar("updates") as bar:
         task = bar.add_task(label, total=None)
-        try:
-            work(progress=lambda done, total: bar.update(task, completed=done, total=total))
-        except KeyboardInterrupt:
-            bar.stop()
-            print("tacit: the same command goes on where this one stopped", file=sys.stderr)
-            raise
+        hint(lambda: "the same command goes on where this one stopped")
+        work(progress=lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _learning(options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.errors import choice, count
+from tacit.errors import RUNS, UPDATES, choice, count
 from tacit.experiments.folder import claim, half_width, read, verdict, write_report
 from tacit.files import write_atomically
 from tacit.learn.data import Dataset, load_leaf, load_mnist, split
@@ -69,8 +69,8 @@ class Experiment:
         """One of the package's TOML files, with some entries changed."""
         text = (resources.files("tacit.experiments") / f"{name}.toml").read_text()
         experiment = cls(**{**tomllib.loads(text), **changes})
-        count("seeds", experiment.seeds)
-        count("rounds", experiment.rounds)
+        count("seeds", experiment.seeds, RUNS)
+        count("rounds", experiment.rounds, UPDATES)
         choice("data", experiment.data, ("mnist", "femnist"))
         return experiment
 

@@ -10,6 +10,7 @@ import csv
 import math
 import multiprocessing
 import os
+import signal
 import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit import accounting
-from tacit.errors import choice, count
+from tacit.errors import RUNS, UPDATES, choice, count
 from tacit.experiments.folder import claim, half_width, read, verdict, write_report
 from tacit.files import write_atomically
 from tacit.mechanisms import Mechanism, Noiseless, mechanism_from, per_update
@@ -77,8 +78,8 @@ class Experiment:
         """One of the package's TOML files, with some entries changed."""
         text = (resources.files("tacit.experiments") / f"{name}.toml").read_text()
         experiment = cls(**{**tomllib.loads(text), **changes})
-        count("seeds", experiment.seeds)
-        count("rounds", experiment.rounds)
+        count("seeds", experiment.seeds, RUNS)
+        count("rounds", experiment.rounds, UPDATES)
         choice("calibration", experiment.calibration, ("paper", "certified"))
         return experiment
 
@@ -161,7 +162,10 @@ def run_experiment(
             (experiment,),
         )
         try:
+            # Ctrl-C in a terminal reaches all processes: only this one answers
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             jobs = [pool.submit(_work, experiment, run) for run in left]
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             for job in as_completed(jobs):
                 run, trace = job.result()
                 _append(traces, run, trace)

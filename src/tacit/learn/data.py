@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -97,7 +98,12 @@ def load_leaf(folder: str | Path, classes: int = 62, *, invert: bool = True) -> 
                     )
                 if at == len(features):  # grows in place, without a second copy
                     features.resize((at + at // 4, len(row)), refcheck=False)
-                features[at] = row
+                try:
+                    features[at] = row
+                except (TypeError, ValueError):
+                    raise CorruptFile(
+                        f"Expected numbers in the records of user {user!r} in {path}."
+                    ) from None
                 at += 1
             labels += targets()
             groups += [user] * (at - len(groups))
@@ -106,9 +112,12 @@ def load_leaf(folder: str | Path, classes: int = 62, *, invert: bool = True) -> 
     if not labels:
         raise CorruptFile(f"Expected records in the LEAF files of {folder}, found none.")
     features.resize((len(labels), features.shape[1]), refcheck=False)
-    found = np.array(labels, np.int64)
+    try:
+        found = np.array(labels, np.int64)
+    except (TypeError, ValueError, OverflowError):
+        raise CorruptFile(f"Expected whole numbers as labels in {folder}.") from None
     if found.min() < 0 or found.max() >= classes:
-        raise CorruptFile(f"Expected labels 0 to {classes - 1} in {folder}, got {found.max()}.")
+        raise CorruptFile(f"Expected labels 0 to {classes - 1} in {folder}, got another one.")
     if invert:
         np.subtract(1, features, out=features)
     return Dataset(features, found, tuple(map(str, range(classes))), np.array(groups))
@@ -126,7 +135,8 @@ def load_table(
     for column in given:
         if column not in table:
             raise InvalidInput(
-                f"Expected a column {column!r} in {path}, got {', '.join(map(str, table))}."
+                f"Expected a column {column!r} in {path}, got none of that name in the first line, "
+                f"among {len(table.columns)} columns."
             )
         if given.count(column) > 1:
             raise InvalidInput(f"Expected one use of the column {column!r} of {path}, got more.")
@@ -139,8 +149,8 @@ def load_table(
     if values.dtype.kind == "f":
         if (values % 1 != 0).any():
             raise InvalidInput(
-                f"Expected labels in column {target!r} of {path}, got fractions such as "
-                f"{values[values % 1 != 0].iloc[0]:g}: a classifier needs classes."
+                f"Expected labels in column {target!r} of {path}, got a fraction in row "
+                f"{int(np.flatnonzero(values % 1 != 0)[0]) + 1}: a classifier needs classes."
             )
         values = values.astype(np.int64)
     names, labels = np.unique(values.astype(str), return_inverse=True)
@@ -160,7 +170,12 @@ def read_table(path: str | Path) -> Any:
     try:
         table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except (OSError, ValueError, UnicodeDecodeError) as error:
-        raise CorruptFile(f"Expected a CSV or Parquet table in {path}: {error}.") from None
+        # the error's own words may hold what is in the table
+        line = re.search(r"line \d+", str(error))
+        why = getattr(error, "strerror", None) or (line and f"not so in {line[0]}")
+        raise CorruptFile(
+            f"Expected a CSV or Parquet table in {path}: {why or 'it is none'}."
+        ) from None
     if not len(table):
         raise InvalidInput(f"Expected records in {path}, got no records.")
     return table
@@ -273,7 +288,7 @@ class _Stream:
 
     def take(self, wanted: str) -> None:
         if self.next() != wanted:
-            raise CorruptFile(f"Expected {wanted!r} in {self.path}, got {self.next()!r}.")
+            raise CorruptFile(f"Expected {wanted!r} in {self.path}, got something else.")
         self.at += 1
 
     def value(self) -> Any:
@@ -310,7 +325,8 @@ def _leaf_keys(path: Path) -> Iterator[tuple[_Stream, str]]:
                 stream.take(":")
                 yield stream, key
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise CorruptFile(f"Expected LEAF data in {path}: {error}.") from None
+        why = getattr(error, "strerror", None) or "it cannot be read"
+        raise CorruptFile(f"Expected LEAF data in {path}: {why}.") from None
 
 
 def _leaf_users(path: Path) -> Iterator[tuple[str, Iterator[list[float]], Any]]:

@@ -11,12 +11,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InvalidInput, choice, count, positive
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.data import first_missing
 from tacit.learn.plan import plan, without_noise
+from tacit.learn.ranges import checked
 from tacit.losses import LogisticRegression, SoftmaxRegression
 from tacit.problem import LocalProblem, Problem
 from tacit.solve import solve
@@ -99,7 +100,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
         ``progress`` is told the rounds done and in all.
         """
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        X, y = checked(self, X, y, ensure_min_samples=2)
         check_classification_targets(y)
         choice("neighbours", self.neighbours, ("zero-out", "replace"))
         positive("feature_norm", self.feature_norm)
@@ -110,10 +111,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         if self.classes is not None:
             self.classes_, labels = _public_classes(self.classes, y)
         if len(self.classes_) < 2:
-            raise InvalidInput(
-                f"Expected two or more classes, got 1 class: {self.classes_.tolist()[0]!r}. "
-                "Nothing was fit."
-            )
+            raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
         names, owner = _owners(agents, len(y))
         problem = self._problem(X, labels, names, owner)
         outputs = len(self.classes_)
@@ -148,7 +146,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def decision_function(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked(self, X, reset=False)
         scores: Array = self._rows(X) @ self._weights()
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -250,8 +248,10 @@ def _public_classes(classes: Any, y: Array) -> tuple[Array, Array]:
             f"Expected classes of one type, got classes={classes!r}. Nothing was fit."
         ) from None
     if not np.isin(y, known).all():
-        odd = y[~np.isin(y, known)].tolist()[0]
-        raise InvalidInput(f"Expected labels of {known.tolist()}, got {odd!r}. Nothing was fit.")
+        row = int(np.flatnonzero(~np.isin(y, known))[0]) + 1
+        raise InvalidInput(
+            f"Expected labels of {known.tolist()}, got another one in row {row}. Nothing was fit."
+        )
     return known, np.searchsorted(known, y)
 
 
@@ -259,7 +259,7 @@ def scaled_down(X: Array, norm: float) -> Array:
     """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
     with np.errstate(over="ignore"):
         length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
+        factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
     rows: Array = X * factor[:, None].astype(X.dtype)
     for i in np.flatnonzero(np.isinf(length)):  # the square is too large a number
         row = X[i] / np.abs(X[i]).max()

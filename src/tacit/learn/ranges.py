@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.errors import InvalidInput
+from tacit.errors import LENGTHS, InvalidInput
 
 Array = np.ndarray[Any, Any]
 
@@ -31,7 +31,7 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check that every column has a range. Nothing is learnt."""
-        validate_data(self, X, dtype=[np.float64, np.float32])
+        checked(self, X)
         names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
         if not isinstance(self.ranges, Mapping):
             raise InvalidInput(f"Expected ranges by column, got ranges={self.ranges!r}.")
@@ -41,6 +41,11 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
                 raise InvalidInput(f"Expected ranges of the columns {shown}, got one of {name!r}.")
             if not (len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf):
                 raise InvalidInput(f"Expected a range low < high of {name!r}, got {tuple(pair)}.")
+            if max(map(abs, pair)) > LENGTHS[1] or pair[1] - pair[0] < LENGTHS[0]:
+                raise InvalidInput(
+                    f"Expected a range of {name!r} within {LENGTHS[1]:g} and at least "
+                    f"{LENGTHS[0]:g} wide, got {tuple(pair)}."
+                )
         bare = [name for name in names if name not in self.ranges]
         if bare and "*" not in self.ranges:
             raise InvalidInput(
@@ -53,7 +58,17 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
 
     def transform(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = checked(self, X, reset=False)
         inside = np.clip(X, self.low_, self.high_)
         mapped: Array = 2 * (inside - self.low_) / (self.high_ - self.low_) - 1
         return mapped.astype(X.dtype, copy=False)
+
+
+def checked(estimator: Any, *data: Any, **options: Any) -> Any:
+    """scikit-learn's check of data, whose words would show a value that is no number."""
+    try:
+        return validate_data(estimator, *data, dtype=[np.float64, np.float32], **options)
+    except ValueError as error:
+        if "convert" not in str(error):
+            raise
+        raise InvalidInput("Expected numbers in all records, got something else.") from None

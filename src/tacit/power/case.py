@@ -31,6 +31,13 @@ COLUMNS = {  # least and most
     "branch": (11, 21),
     "gencost": (5, None),
 }
+# Tables of a pandapower network that are read. What loads, static generators and storages take is
+# private demand; the sizes of all others are public.
+PANDAPOWER = (
+    *("bus", "line", "trafo", "trafo3w", "impedance", "switch", "shunt"),
+    *("load", "sgen", "storage", "gen", "ext_grid", "poly_cost", "pwl_cost"),
+)
+NO_ELEMENTS = ("measurement", "controller", "group", "bus_geodata", "line_geodata")
 SECTION = r"^\s*mpc\.{}\s*="
 
 
@@ -118,11 +125,7 @@ def _from_pandapower(net: Any) -> Grid:
         raise InvalidInput(
             "Expected pandapower to read its network: pip install pandapower."
         ) from None
-    if any(flag is True or flag == 1 for flag in net["load"].get("controllable", ())):
-        raise InvalidInput(
-            "Expected loads that are not controllable: pandapower makes generators of those, and "
-            "their size would be in the public limits."
-        )
+    _refuse_elements(net)
     try:
         case = to_ppc(net, init="flat", mode="opf", take_slack_vm_limits=False)
     except (AttributeError, KeyError, UserWarning, ValueError) as error:
@@ -145,6 +148,35 @@ def _from_pandapower(net: Any) -> Grid:
     return _grid(str(getattr(net, "name", "") or "pandapower"), case)
 
 
+def _refuse_elements(net: Any) -> None:
+    """Whatever would be dropped silently, or would put the size of a load into public limits."""
+    for name, table in net.items():
+        known = (*PANDAPOWER, *NO_ELEMENTS)
+        if name.startswith(("_", "res_")) or name in known or not hasattr(table, "columns"):
+            continue
+        if len(table) and ("in_service" not in table or table["in_service"].any()):
+            raise InvalidInput(
+                f"Expected a pandapower network of {', '.join(PANDAPOWER)}, got the element "
+                f"{name!r}, which is not supported. Nothing was read."
+            )
+    for name in ("load", "storage"):
+        table = net.get(name, {})
+        for flag, alive in zip(
+            table.get("controllable", ()), table.get("in_service", ()), strict=False
+        ):
+            if alive and flag in (True, 1):
+                raise InvalidInput(
+                    f"Expected {name}s that are not controllable: pandapower makes generators of "
+                    "those, and their size would be in the public limits. Nothing was read."
+                )
+    for name in net["load"].columns:
+        if name.startswith(("const_z", "const_i")) and (net["load"][name].fillna(0) != 0).any():
+            raise InvalidInput(
+                f"Expected loads of constant power, got {name} in the pandapower network, which "
+                "would be dropped, or be in public admittances. Nothing was read."
+            )
+
+
 def _read(path: Path) -> dict[str, Any]:
     """The tables of a MATPOWER file, parsed by matpowercaseframes."""
     reader = package("matpowercaseframes.reader")
@@ -156,8 +188,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise CorruptFile(f"Expected a MATPOWER file {path}: {error.strerror}.") from None
     if code := re.search(r"^\s*mpc\.\w+\s*\(.*$", text, re.MULTILINE):
         raise CorruptFile(
-            f"Expected plain tables in {path}, got code that changes them, which is not run: "
-            f"{code[0].strip()!r} (line {text[: code.end()].count(chr(10)) + 1}). Convert the file."
+            f"Expected plain tables in {path}, got code that changes them, which is not run, in "
+            f"line {text[: code.end()].count(chr(10)) + 1}. Convert the file."
         )
     case: dict[str, Any] = {}
     for table in (*COLUMNS, "baseMVA", "dcline"):
@@ -195,7 +227,7 @@ def _table(name: str, rows: list[list[Any]], path: Path, first: int) -> Table:
     for number, row in enumerate(rows, 1):
         odd = next((x for x in row if not isinstance(x, int | float)), None)
         if odd is not None:
-            what = f"a number, got {str(odd)!r}"
+            what = "numbers only"
         elif least <= len(row) <= (most or len(row)) and (name == "gencost" or len(row) == width):
             continue
         else:
@@ -228,8 +260,7 @@ def _grid(name: str, case: dict[str, Any]) -> Grid:
         bad = ~np.isfinite(used) if table == "bus" else np.isnan(used)
         if bad.any():
             row = int(np.flatnonzero(bad.any(axis=1))[0])
-            got = used[row][bad[row]][0]
-            raise CorruptFile(f"Expected numbers in {table} row {row + 1} of {name}, got {got}.")
+            raise CorruptFile(f"Expected finite numbers in {table} row {row + 1} of {name}.")
         numbers = values[:, :2] if table == "branch" else values[:, :1]
         if (numbers != np.round(numbers)).any():
             odd = numbers[numbers != np.round(numbers)][0]

@@ -1,0 +1,30 @@
+"""The process of the command ``tacit``; interrupts are answered before anything is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tacit.interrupts import ignore, watch
+
+PIPE_CLOSED = 141  # as of a program that SIGPIPE ended
+
+
+def main() -> int:
+    """Run the command of this process and return its status."""
+    watch()
+    from tacit.cli import main as run
+
+    try:
+        try:
+            return run()
+        finally:
+            sys.stdout.flush()
+            ignore()
+    except BrokenPipeError:  # such as | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return PIPE_CLOSED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
