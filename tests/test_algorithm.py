@@ -246,7 +246,20 @@ def test_output_noise_needs_a_bound_that_holds_outside_the_set():
     with pytest.raises(tacit.InvalidInput, match="bounded only inside"):
         tacit.solve(problem, settings, seed=0)
     ok = tacit.Settings(2, 1, tacit.Gaussian(1.0), perturbation="projected-output")
-    assert tacit.solve(problem, ok, seed=0).privacy.certified
+    words = tacit.solve(problem, ok, seed=0).privacy.words
+    assert "Not certified: noise on the output hides an exact update" in words
+
+
+def test_control_rounding_undoes_noise_on_the_output():
+    """With a consensus far away along the normal, the rounding of a step moves its projection by
+    thousands of times what the proof for exact steps allows."""
+    rng, W, worst = np.random.default_rng(0), tacit.Simplex(3), 0.0
+    for _ in range(200):
+        w = 10 ** rng.uniform(10, 14) * np.ones(3)
+        g, d = rng.normal(size=3), 1e-9 * rng.normal(size=3)
+        points = [np.asarray(W.project((w - x) / 2)) for x in (g, g + d)]
+        worst = max(worst, np.linalg.norm(points[0] - points[1]) / (np.linalg.norm(d) / 2))
+    assert worst > 1000
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -31,6 +31,7 @@ from tacit.algorithm import (
     server_step,
 )
 from tacit.errors import InvalidInput, SolverFailure
+from tacit.persample import PerSample
 from tacit.problem import LocalProblem, Problem
 from tacit.settings import Settings
 
@@ -165,6 +166,9 @@ def _bucket(agents: Sequence[LocalProblem]) -> list[list[int]]:
     for i, agent in enumerate(agents):
         if i in alone:
             continue
+        if isinstance(agent.objective, PerSample) and not agent.objective.in_place:
+            groups[i] = [i]  # who is stacked with whom would depend on private numbers of records,
+            continue  # and with it the program that computes a record's gradient
         slim = agent.objective.pad(agent.objective.sample_count)
         leaves, structure = jax.tree.flatten((slim, agent.feasible_set))
         shapes = tuple(

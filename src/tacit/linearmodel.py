@@ -111,11 +111,11 @@ class LinearModel(Records):
 
     @property
     def doubt(self) -> str:  # type: ignore[override]
-        if self.features.dtype == jnp.bfloat16:
-            return BFLOAT16
-        if (device := jax.default_backend()) not in ("cpu", "gpu", "cuda", "rocm"):
-            return f"the rounding of a {device} is not inside the proof."
-        return ""
+        return BFLOAT16 if self.features.dtype == jnp.bfloat16 else ""
+
+    def doubt_on(self, device: str) -> str:
+        known = device in ("cpu", "gpu", "cuda", "rocm")
+        return "" if known else f"the rounding of a {device} is not inside the proof."
 
     @property
     def arithmetic(self) -> Any:

@@ -48,6 +48,10 @@ class Objective(ABC):
     everywhere: ClassVar[bool] = False  # whether the sensitivity holds at every z
     doubt: str = ""  # why the sensitivity is no proven bound, where it is not
 
+    def doubt_on(self, device: str) -> str:
+        """Why the rounding of a device ("cpu", "gpu") is not inside the proof, where it is not."""
+        return ""
+
     @property
     def relation(self) -> str:
         """``neighbours`` with all that decides which data are neighbours: totals may be added up

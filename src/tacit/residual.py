@@ -124,6 +124,11 @@ class Residual(Objective):
             raise InvalidInput(f"Expected ‖data‖₂ <= data_bound={bound}, got more. {NOT_DONE}")
         store(self, matrix=matrix, data=data, beta=beta)
 
+    def doubt_on(self, device: str) -> str:
+        if device == "cpu" or not isinstance(self.matrix, SparseMatrix):
+            return ""
+        return f"a {device} adds up the products of a sparse matrix in no fixed order."
+
     @property
     def neighbours(self) -> str:  # type: ignore[override]
         what = "one datum" if self.moved == 1 else f"up to {self.moved} data, each"
