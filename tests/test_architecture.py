@@ -37,6 +37,7 @@ LAYERS = [
     ["audit.bounds", "audit.worlds"],
     ["audit.trials"],
     ["audit.report"],
+    ["audit.agents"],
     ["audit"],
     ["theory", "job", "demo", "experiments.folder"],
     ["experiments.power", "experiments.learning"],
