@@ -6,8 +6,9 @@ is there. What it broadcasts is fixed in advance, a *plan* of one vector a round
 hostile. With one local update a round a reply is the local point itself. On a problem with private
 coordinates the adversary is given these too, as the statement counts them as released.
 
-The attacks are those of ``trials.py``, and one more:
+The attacks are those of ``trials.py``, and two more:
 
+    restart     the same round of two starts, ‖ξ₀ − ξ₀'‖ against ‖ξ₁ − ξ₁'‖: was noise repeated?
     failure     the number of rounds that were answered: a failed round is an observation
 
 The claim is what the ledgers say was spent.
@@ -15,6 +16,7 @@ The claim is what the ledgers say was spent.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,13 +28,14 @@ import numpy as np
 
 from tacit import agent, algorithm
 from tacit.accounting import Guarantee, exact
-from tacit.agent import Agent, Broadcast, digest_of
-from tacit.algorithm import Local, Round, Rule
+from tacit.agent import Agent, Broadcast, digest_of, schedule_in, start_point
+from tacit.algorithm import Drawn, Local, Round, Rule
 from tacit.audit.report import Audit, judged, prepared
 from tacit.audit.trials import (
     BATCH,
     BLACK,
     TELLING,
+    TINY,
     WHITE,
     Seen,
     Stage,
@@ -46,13 +49,14 @@ from tacit.errors import InvalidInput, SolverFailure
 from tacit.ledger import Ledger
 from tacit.mechanisms import Noiseless
 from tacit.problem import LocalProblem
+from tacit.secure import secure_noise
 from tacit.settings import Settings
 
 Array = Any
 Begin = Callable[[LocalProblem, Settings, str, Ledger], Agent]
-AGENTS = (*WHITE, "failure")
+AGENTS = (*WHITE, "restart", "failure")
 HUGE = {"float64": 1e55, "float32": 1e30}  # of a hostile consensus; a solver gets 1e6
-DIRECTIONS = 64  # in which a hostile server tries to push a projection out
+DIRECTIONS = 512  # in which a hostile server tries to push a projection out
 MEMORY = "/dev/shm"  # ledgers of trials lie here if they can: what is audited is no disk
 
 
@@ -66,31 +70,71 @@ def ordinary(worlds: Worlds, rounds: int) -> Array:
     problem = worlds.without
     held = np.flatnonzero(np.asarray(problem.coupling) >= 0)
     w = np.zeros(size_of(problem))
-    w[np.asarray(problem.coupling)[held]] = agent.start_point(problem)[held]
+    w[np.asarray(problem.coupling)[held]] = start_point(problem)[held]
     return np.tile(w, (rounds, 1))
 
 
 def hostile(worlds: Worlds, settings: Settings, seed: int = 0) -> Array:
     """A plan that drives the agent far away, cancels the dual that follows, and goes on as usual.
 
-    Of some directions the one is taken in which the projection errs most. The second gradient is
-    taken where it led to.
+    The second gradient is taken where the first answer led to. Of many directions the one is taken
+    after which the second answers in the two worlds differ most, or in which a round fails.
     """
     settings, problem = worlds.scheduled(settings), worlds.without
-    plan = ordinary(worlds, settings.rounds)
-    W, coupling, dtype = problem.feasible_set, np.asarray(problem.coupling), problem.dtype
-    directions = np.random.default_rng(seed).uniform(0.1, 1, (DIRECTIONS, plan.shape[1]))
-    far = HUGE[dtype.name] if W.closed_form else 1e6
-    best = 0
-    if W.closed_form:
-        ρ, η = (x[0].astype(dtype) for x in settings.schedule(1, 1))
-        c = 1 / η + ρ * problem.coupled.astype(dtype)
-        pulls = ((far * d)[coupling] * problem.coupled for d in directions)
-        ends = (W.project(ρ * w.astype(dtype) / c, c) for w in pulls)
-        best = int(np.argmax([float(W.violation(z)) for z in ends]))
+    plan, dtype = ordinary(worlds, settings.rounds), problem.dtype
+    rng, shape = np.random.default_rng(seed), (DIRECTIONS, plan.shape[1])
+    last_bits = 1 + np.finfo(dtype).eps * rng.integers(0, 5, shape)  # ties, or nearly: worst
+    directions = rng.uniform(0.1, 1, (DIRECTIONS, 1)) * last_bits
+    far, best = 1e6, 0
+    if problem.feasible_set.closed_form and settings.rounds > 1:
+        far = HUGE[dtype.name]
+        pulls = (far * directions)[:, np.asarray(problem.coupling)] * problem.coupled
+        sides = _silent(worlds, settings)
+        found = [_apart(w, sides, settings, start_point(problem)) for w in pulls.astype(dtype)]
+        best = int(np.argmax(found))
     plan[0] = far * directions[best]
     plan[1:2] = -plan[0]
     return plan
+
+
+def _silent(worlds: Worlds, settings: Settings) -> list[Local]:
+    """Both worlds as an agent with secure noise computes them, with noise that is zero."""
+    f = worlds.without.objective
+    silent = []
+    for side in _guesses(worlds, settings):
+        secure = secure_noise(
+            settings.mechanism, side.Δ, f.statistic_size, settings.updates, settings.delta
+        )
+        zero = np.zeros((1, f.statistic_size), np.int64)
+        silent.append(side._replace(mechanism=Drawn(zero, np.float64(secure.spacing))))
+    return silent
+
+
+def _apart(w: Array, sides: Sequence[Local], settings: Settings, start: Array) -> float:
+    """How far the points of two worlds are apart after w and −w; infinite if a round fails.
+
+    By the agent's own compiled round with noise of zero: the last bits matter.
+    """
+    compiled = jax.jit(algorithm.local_round, static_argnames="rule")
+    ends = []
+    for side in sides:
+        assert side.W is not None
+        rule = settings.rule(side.W.separable)
+        z, λ = start, np.zeros_like(start)
+        for t, consensus in enumerate((w, -w), 1):
+            ρ, η = (x[0] for x in schedule_in(z.dtype, settings, t, t))
+            z = np.asarray(compiled(z, Round(t, consensus, λ, ρ, η), side, rule=rule)[0])
+            λ = algorithm.dual_step(λ, ρ, consensus, z * side.coupled)
+        ends.append(z)
+    apart = float(np.abs(ends[1] - ends[0]).max())
+    return math.inf if math.isnan(apart) else apart
+
+
+def _guesses(worlds: Worlds, settings: Settings) -> list[Local]:
+    """Both worlds without noise."""
+    key = jax.random.key(0)
+    sides = [agent.local_side(p, settings, key, p.dtype) for p in worlds.problems]
+    return [side._replace(mechanism=Noiseless()) for side in sides]
 
 
 def paying(block: int = 1) -> Begin:
@@ -197,12 +241,10 @@ def _scores(
     problem = worlds.without
     stage = public_side(worlds, settings)
     rule = settings.rule(problem.feasible_set.separable)
-    key = jax.random.key(0)
-    sides = [agent.local_side(p, settings, key, p.dtype) for p in worlds.problems]
-    guesses = [side._replace(mechanism=Noiseless()) for side in sides]
+    guesses = _guesses(worlds, settings)
     coupling = np.asarray(problem.coupling)
     local = [(p[:, coupling] * stage.coupled).astype(problem.dtype) for p in plans]
-    finals = tuple(_final(guess, stage, rule, local[-1]) * stage.coupled for guess in guesses)
+    finals = [np.asarray(_final(g, stage, rule, local[-1])) * stage.coupled for g in guesses]
     recompute = _recompute(stage, rule)
     rows, telling = [], None
     for points in watched:
@@ -219,7 +261,8 @@ def _scores(
         norm = settings.mechanism.norm
         last = points[:, -1, -1] * stage.coupled
         each = zip(first, second, last, strict=True)
-        rows.append([_score(*one, finals, stage, telling, norm) for one in each])
+        mine = [_score(*one, finals, stage, telling, norm) for one in each]
+        rows.append(np.insert(mine, len(WHITE), _restart(first, second, len(plans)), axis=1))
     return np.array(rows[0]).T, np.array(rows[1]).T
 
 
@@ -237,16 +280,23 @@ def _score(
     return np.insert(found, len(WHITE), len(first))
 
 
+def _restart(first: Array, second: Array, starts: int) -> Array:
+    """Of each trial: how much nearer to each other two starts' noise is in world 0 than in 1."""
+    apart = [np.diff(x.reshape(len(x), starts, -1, x.shape[-1]), axis=1) for x in (first, second)]
+    sizes = [np.log(np.nansum(x * x, axis=(1, 2, 3)) + TINY) for x in apart]
+    return sizes[0] - sizes[1]
+
+
 def _round(t: int, w: Array, λ: Array, stage: Stage) -> Round:
     return Round(t, w, λ, stage.ρ[t - 1], stage.η[t - 1])
 
 
-def _final(guess: Local, stage: Stage, rule: Rule, w: Array) -> Array:
+def _final(guess: Local, stage: Stage, rule: Rule, w: Sequence[Array]) -> Array:
     """The last point of a run without noise."""
     z, λ = stage.start, np.zeros_like(stage.start)
     for t in range(1, len(w) + 1):
         now = _round(t, w[t - 1], λ, stage)
-        z = np.asarray(algorithm.local_update(z, 0, now, guess, rule)[0])
+        z = algorithm.local_update(z, 0, now, guess, rule)[0]
         λ = algorithm.dual_step(λ, now.ρ, w[t - 1], z * stage.coupled)
     return z
 

@@ -122,14 +122,14 @@ def record_worlds(data: Dataset, name: str, dtype: Any = np.float64) -> Worlds:
 
 def ball_worlds(dtype: Any = np.float64) -> Worlds:
     """Least squares on a small L1 ball: is the canary, all of it in one feature, among them?"""
-    size, radius = 4, 0.02
-    return _target_worlds("l1-ball", L1Ball(radius, size), np.eye(size)[0], radius, dtype)
+    size, radius = 5, 0.02
+    return _target_worlds("l1-ball", L1Ball(radius, size), np.eye(size)[-1], radius, dtype)
 
 
 def simplex_worlds(dtype: Any = np.float64) -> Worlds:
     """Least squares on a small simplex, whose points move in directions of sum zero only."""
-    size, total = 4, 0.02
-    across = np.array([1.0, -1.0, 0.0, 0.0]) / math.sqrt(2)
+    size, total = 5, 0.02
+    across = np.array([1.0, -1.0, 0.0, 0.0, 0.0]) / math.sqrt(2)
     return _target_worlds("simplex", Simplex(size, total), across, total / size, dtype)
 
 
@@ -155,9 +155,12 @@ def _target_worlds(
     without, with_canary = problem(0.0), problem(1.0)
 
     def schedules(mechanism: Mechanism, updates: int) -> tuple[float, float]:
-        """Steps so short that the middle of the set is not left."""
+        """Steps so short that the middle of the set is not left.
+
+        The penalty is a power of two: a hostile server can then cancel a huge dual exactly.
+        """
         step = room / (size * deviation(without, mechanism) * (2 + math.sqrt(updates)))
-        return 0.2 / step, step
+        return 2.0 ** math.floor(math.log2(0.25 / step)), step
 
     canary = "a record of length 1 with the largest target, out of the sums or in them"
     return Worlds(name, canary, without, with_canary, schedules)
