@@ -60,10 +60,10 @@ WORLDS = {"l1-ball": ball_worlds, "simplex": simplex_worlds}
 def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
     worlds = WORLDS[name](dtype)
     assert worlds.without.dtype == dtype
-    found = run(worlds)
+    found = run(worlds, trials=200, epsilon=10.0)  # without a seed: room for chance
     assert not found.violated and found.through == "agents"
-    assert 0.99 * 4.0 < found.claim.epsilon <= 4.0  # what the ledgers say
-    assert found.white.curve > 0.2 * 4.0
+    assert 9.9 < found.claim.epsilon <= 10.0  # what the ledgers say
+    assert found.white.curve > 1.5
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
@@ -75,8 +75,8 @@ def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
 
 
 def test_agents_on_a_box_are_consistent_and_seen():
-    found = run(small_worlds())
-    assert not found.violated and found.white.curve > 0.2 * 4.0
+    found = run(small_worlds(), trials=200, epsilon=10.0)
+    assert not found.violated and found.white.curve > 1.5
 
 
 def test_every_round_paid_for_alone():
@@ -85,8 +85,8 @@ def test_every_round_paid_for_alone():
 
 
 def test_an_agent_with_a_zone_is_consistent_and_seen():
-    found = run(zone_worlds("case14"), trials=150, rounds=1)
-    assert not found.violated and found.white.curve > 0.2 * 4.0
+    found = run(zone_worlds("case14"), trials=200, rounds=1, epsilon=10.0)
+    assert not found.violated and max(found.epsilons) > 0.5
 
 
 def test_the_canaries_reach_the_sensitivity():
@@ -188,7 +188,7 @@ def test_a_float32_sum_is_caught(patched):
     jax.clear_caches()
     float32_sum(patched)
     found = run(worlds, [plan], trials=300, epsilon=1.0)
-    assert found.violated and found.white.free > found.claim.epsilon
+    assert found.violated and found.white.curve > 2 * found.claim.epsilon
 
 
 # --- a restarted seed ---------------------------------------------------------------------------
