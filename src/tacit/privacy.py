@@ -52,7 +52,7 @@ class PrivacyStatement:
             change = ", and for ".join(
                 f"{what} in the data of {' or '.join(names)}" for what, names in self.neighbours
             )
-        numbers = f"({rounded_up(self.epsilon, 3)}, {self.delta:g})-DP"
+        numbers = f"({rounded_up(self.epsilon, 3)}, {rounded_up(self.delta, 6)})-DP"
         if not self.certified:
             return (
                 f"Not certified: {self.uncertified} If it were covered, the {self.updates} "
