@@ -10,8 +10,8 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A module may import only modules of earlier lines.
 LAYERS = [
-    ["interrupts", "errors", "pytree", "polish", "projections", "rounding", "draws", "discrete"],
-    ["files"],
+    ["interrupts", "errors", "pytree", "polish", "projections", "draws", "discrete"],
+    ["files", "rounding"],
     ["sets", "coneprogram"],
     ["conic", "objectives"],
     ["persample", "residual", "linearmodel", "cvxpyset"],

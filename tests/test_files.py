@@ -3,6 +3,7 @@
 import ast
 import builtins
 import os
+import re
 import sqlite3
 import stat
 from pathlib import Path
@@ -72,17 +73,17 @@ def assert_private(folder, created=()):
 def test_results_are_private_from_their_creation(result, tmp_path, open_umask, created):
     result.save(tmp_path / "r")
     assert_private(tmp_path / "r", created)
-    names = {name.removesuffix(".tmp") for name, _ in created}
+    names = {re.sub(r"\.[0-9a-f]{12}\.tmp$", "", name) for name, _ in created}
     assert names >= {"trace.csv", "plot.png", "result.json"}
 
 
-@pytest.mark.parametrize("there", ["wide", "link", "wide temporary", "link as temporary"])
+@pytest.mark.parametrize("there", ["wide", "link"])
 def test_what_is_in_the_way_is_replaced_not_written_to(result, tmp_path, open_umask, there):
     folder, elsewhere = tmp_path / "r", tmp_path / "elsewhere"
     folder.mkdir()
     elsewhere.write_text("as it was")
     for name in ("trace.csv", "plot.png"):
-        path = folder / (name + (".tmp" if "temporary" in there else ""))
+        path = folder / name
         if "link" in there:
             path.symlink_to(elsewhere)
         else:
@@ -127,7 +128,7 @@ def test_folders_of_the_command_are_private(job, tmp_path, open_umask, created, 
     assert main(["solve", str(job), "--out", str(out)]) == 0
     assert {p.name for p in out.iterdir()} >= {"job.toml", "job.json", "trace.csv", "plot.png"}
     assert_private(out, created)
-    assert "checkpoint.npz.tmp" in dict(created)
+    assert any(re.match(r"checkpoint.npz\.[0-9a-f]{12}\.tmp$", name) for name, _ in created)
     (out / "plot.png").chmod(0o644)
     assert main(["show", str(out)]) == 0
     assert_private(out, created)

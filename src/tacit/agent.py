@@ -29,6 +29,7 @@ from tacit.mechanisms import Noiseless
 from tacit.payments import Payments
 from tacit.privacy import doubt
 from tacit.problem import LocalProblem
+from tacit.rounding import require_64_bits
 from tacit.secure import SecureNoise, secure_noise
 from tacit.sets import Box
 from tacit.settings import Settings
@@ -137,18 +138,14 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     exact = certified_sensitivity(problem, settings)
     # never less noise than was certified, also after the scale is rounded
     Δ = dtype.type(exact * (1 + 2 * float(np.finfo(dtype).eps)))
+    if exact and dtype == np.float32 and not 1e-30 < float(settings.mechanism.scale(exact)) < 1e30:
+        raise InvalidInput(
+            "Expected noise of scale between 1e-30 and 1e30 for float32 data, got "
+            f"{float(settings.mechanism.scale(exact)):g}: give float64. Nothing was released."
+        )
     coupled = problem.coupled.astype(dtype)
     f, W = problem.objective, problem.feasible_set
     return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))
-
-
-def require_64_bits() -> None:
-    """Refuse where JAX was told to do without numbers of 64 bits: no claim on rounding holds."""
-    if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
-        raise InvalidInput(
-            "Expected jax_enable_x64, which importing tacit switches on, to stay on; it was "
-            "switched off. Nothing was computed."
-        )
 
 
 def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:
@@ -244,6 +241,7 @@ class Agent:
         self.dual = np.zeros_like(self.point)
         self.noise = 0.0
         self.rounds_done = 0
+        self._failed = False  # without a ledger, a run ends with a failure
         self._payments: Payments | None = None  # with a ledger
         self._last: tuple[str, Array] | None = None  # request and average of the last round
         if ledger is not None:
@@ -268,6 +266,11 @@ class Agent:
         if t <= self.rounds_done:
             return self._again(t, w)
         self._check_past(broadcast)
+        if self._failed:
+            raise Refused(
+                f"Agent {self.name!r} failed in round {t}. Without a ledger nobody would pay for "
+                "another try, and a seed would repeat the noise. Nothing was computed."
+            )
         ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
         if self._payments is not None and not self._payments.pay(t):
             return self._late(t, w)
@@ -280,6 +283,7 @@ class Agent:
             if not (np.isfinite(average).all() and np.isfinite(dual).all()):
                 raise SolverFailure("the local point is not finite, or outside of the set.")
         except Exception as failure:
+            self._failed = self.ledger is None
             if self._payments is not None and not self._payments.fail(t):
                 return self._late(t, w)
             if not isinstance(failure, SolverFailure):
@@ -316,18 +320,19 @@ class Agent:
     def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
         """The round and the consensus of a request that has the right form."""
         name, T = self.name, self.settings.rounds
-        if not isinstance(broadcast, Broadcast):
+        if type(broadcast) is not Broadcast:
             raise Refused(f"Agent {name!r} expects a Broadcast, got {type(broadcast).__name__}.")
-        if not isinstance(broadcast.run, str) or broadcast.run != self.run:
-            raise Refused(f"Agent {name!r} is in run {self.run!r}, not in {broadcast.run!r}.")
-        t = broadcast.round
-        whole = isinstance(t, int | np.integer) and not isinstance(t, bool)
+        if type(broadcast.run) is not str or broadcast.run != self.run:
+            raise Refused(f"Agent {name!r} is in run {self.run!r}, not in the one asked for.")
+        t = int(broadcast.round) if isinstance(broadcast.round, np.integer) else broadcast.round
+        whole = type(t) is int  # nothing that could answer two comparisons differently
         if not whole or not 1 <= t <= min(self.rounds_done + 1, T):
             after = f"round {self.rounds_done + 1} of {T}" if self.rounds_done < T else "no more"
             old = " If the server is right, the ledger is an old copy." if self.ledger else ""
             raise Refused(
                 f"Agent {name!r} has answered {self.rounds_done} rounds and expects {after}, got "
-                f"round {t!r}. Nothing was computed.{old}"
+                f"{f'round {t}' if whole and abs(t) < 10**9 else 'another'}. Nothing was computed."
+                f"{old}"
             )
         try:
             w = np.asarray(broadcast.consensus)
@@ -335,7 +340,7 @@ class Agent:
                 raise TypeError
             with np.errstate(over="ignore"):
                 w = w.astype(self.point.dtype)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # whatever a message does when it is looked at
             raise Refused(
                 f"Agent {name!r} expects a consensus of numbers, got something else. Nothing was "
                 "computed."
@@ -372,8 +377,11 @@ class Agent:
         if self.ledger is None:
             return
         last = broadcast.last
-        claimed = last.get(self.name, "") if isinstance(last, Mapping) else None
-        if claimed != self.last_digest:
+        try:
+            claimed = last.get(self.name, "") if isinstance(last, Mapping) else None
+        except Exception:
+            claimed = None
+        if type(claimed) is not str or claimed != self.last_digest:
             raise Refused(
                 f"Agent {self.name!r}: the server's last reply is not the last in the ledger "
                 f"(round {self.rounds_done}). The ledger is an old copy, or the server is "

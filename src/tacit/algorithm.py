@@ -209,8 +209,11 @@ def noisy(φ: Array, ξ: Array, local: Local) -> Array:
     if not isinstance(local.mechanism, Drawn):
         return φ + ξ
     spacing = local.mechanism.spacing
-    on_grid = (φ / spacing).round().clip(-(2.0**61), 2.0**61).astype(np.int64)
-    return (on_grid + ξ).astype(np.float64) * spacing
+    steps = (φ / spacing).round().clip(-(2.0**61), 2.0**61)
+    known = steps == steps  # NaN is no whole number; it stays what it is
+    xp: Any = np if isinstance(φ, np.ndarray) else jnp
+    total = xp.where(known, steps, 0.0).astype(np.int64) + ξ
+    return xp.where(known, total.astype(np.float64) * spacing, xp.nan)
 
 
 _compiled_target = jax.jit(proximal_target, static_argnames="rule")

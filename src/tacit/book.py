@@ -13,7 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from tacit.entries import APPLICATION, COLUMNS, INSERT, VERSION, Entry, new_file, now
+from tacit.entries import (
+    APPLICATION,
+    COLUMNS,
+    INSERT,
+    MADE_OF,
+    VERSION,
+    Entry,
+    new_file,
+    now,
+    schema,
+)
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
 
 RESTORE = "Do not start afresh: restore a backup, and lower its budget by what was spent since."
@@ -38,6 +48,8 @@ class Book:
             )
         self._lock, self._process = threading.RLock(), os.getpid()
         self._seen, self._head = 0, bytes(32)
+        opened = os.stat(self.path)
+        self._file, self._schema = (opened.st_dev, opened.st_ino), -1
         with self._reading():
             self._db = sqlite3.connect(
                 self.path, timeout=60, isolation_level=None, check_same_thread=False
@@ -48,6 +60,8 @@ class Book:
                     f"Expected a ledger of schema {VERSION} in {path}, found another or a damaged "
                     f"file. Nothing was released. {RESTORE}"
                 )
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            self._refuse_other_schema()
             if self._value("PRAGMA integrity_check") != "ok":
                 raise sqlite3.DatabaseError("the file is damaged")
             self._db.execute("PRAGMA synchronous = FULL")
@@ -55,6 +69,23 @@ class Book:
             if self._value("PRAGMA journal_mode") != "wal":
                 raise sqlite3.DatabaseError("it is not in WAL mode")
             self._catch_up()
+
+    def _refuse_other_schema(self) -> None:
+        """Triggers, views and other tables could undo what is written."""
+        if self._db.execute(MADE_OF).fetchall() != schema():
+            raise sqlite3.DatabaseError("its schema is not a ledger's")
+
+    def _refuse_other_file(self) -> None:
+        """Another file at the path, or none: then nothing written here would be found again."""
+        try:
+            now_there = os.stat(self.path)
+        except OSError:
+            now_there = None
+        if now_there is None or (now_there.st_dev, now_there.st_ino) != self._file:
+            raise CorruptFile(
+                f"The ledger {self.path} was replaced, moved or removed while it was in use. "
+                f"Nothing was released. {RESTORE}"
+            )
 
     def backup(self, path: str | Path) -> None:
         """A copy as it is now, while it may be in use: whole and on the disk, or none."""
@@ -90,6 +121,9 @@ class Book:
 
     def _catch_up(self) -> None:
         """Read and check entries that were not seen yet, after the last that was."""
+        if (version := self._value("PRAGMA schema_version")) != self._schema:
+            self._refuse_other_schema()
+            self._schema = version
         known = "SELECT COUNT(*) FROM entries WHERE serial = ? AND chain = ?"
         if self._seen and not self._db.execute(known, (self._seen, self._head)).fetchone()[0]:
             raise CorruptFile(
@@ -143,9 +177,11 @@ class Book:
             try:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._db.execute("BEGIN IMMEDIATE")
+                self._refuse_other_file()
                 self._catch_up()
                 yield
                 self._db.execute("COMMIT")
+                self._refuse_other_file()
             except BaseException as error:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")

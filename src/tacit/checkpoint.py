@@ -80,7 +80,14 @@ class Checkpoint:
                 f"Expected a checkpoint that tacit saved in {path}: {error!r}. Nothing was resumed."
             ) from None
 
-    def check(self, settings: dict[str, Any], run: str, seed: int | None, problem: Problem) -> None:
+    def check(
+        self,
+        settings: dict[str, Any],
+        run: str,
+        seed: int | None,
+        problem: Problem,
+        *public: Any,
+    ) -> None:
         """Refuse to continue a different run: it would use this one's noise a second time."""
         # through JSON and back, as the saved settings went
         if (
@@ -89,18 +96,34 @@ class Checkpoint:
             or self.seed != seed
         ):
             raise InvalidInput(
-                "Expected the settings, run and seed of the checkpoint; they differ. "
-                "Nothing was resumed. Remove the checkpoint to start anew."
+                "Expected the settings, run and seed of the checkpoint, its source of noise, "
+                "ledgers or none, and version of JAX; they differ. Nothing was resumed. Remove the "
+                "checkpoint to start anew."
             )
-        if self.digest != data_digest(problem, self.key):
+        self._check_state(problem)
+        if self.digest != data_digest(problem, self.key, *public):
             raise InvalidInput(
                 "Expected the agents, objectives, sets and data of the checkpoint, the code of "
                 "functions included; they differ. Nothing was resumed."
             )
 
+    def _check_state(self, problem: Problem) -> None:
+        """A round of the run, and finite arrays of the agents' sizes."""
+        sizes = [agent.dimension for agent in problem.agents]
+        sound = isinstance(self.round, int) and 0 <= self.round <= self.settings["rounds"]
+        for parts in self.state.values():
+            sound = sound and [np.shape(v) for v in parts] == [(n,) for n in sizes]
+            sound = sound and all(np.isfinite(v).all() for v in parts)
+        if not sound:
+            raise CorruptFile(
+                "Expected the state of a round of the run in the checkpoint: finite arrays of the "
+                "agents' sizes. Nothing was resumed."
+            )
 
-def data_digest(problem: Problem, key: Vector) -> str:
-    """A digest of all agents' names, objectives, sets and couplings, code included (``digest``).
+
+def data_digest(problem: Problem, key: Vector, *public: Any) -> str:
+    """A digest of all agents' names, objectives, sets and couplings, code included (``digest``),
+    and of ``public`` values: schedules, which may be a user's own code.
 
     Keyed with the noise key, so that it tells nothing to those who do not know that already.
     """
@@ -108,4 +131,4 @@ def data_digest(problem: Problem, key: Vector) -> str:
         (name, agent.objective, agent.feasible_set, agent.coupling)
         for name, agent in zip(problem.names, problem.agents, strict=True)
     ]
-    return Digest(np.asarray(key).tobytes()).of(agents).hex()
+    return Digest(np.asarray(key).tobytes()).of([agents, *public]).hex()

@@ -18,7 +18,14 @@ from tacit.commands.learn import add_learn
 from tacit.commands.ledger import add_ledger
 from tacit.commands.power import add_power
 from tacit.commands.reproduce import add_reproduce
-from tacit.console import claim_folder, finished, print_result, print_table, run_with_progress
+from tacit.console import (
+    claim_folder,
+    finished,
+    lock_folder,
+    print_result,
+    print_table,
+    run_with_progress,
+)
 from tacit.errors import CorruptFile, InvalidInput, TacitError, count
 from tacit.files import write_atomically
 
@@ -306,7 +313,7 @@ def _solve(options: argparse.Namespace) -> int:
     job = load_job(job_file)
     paying = {name: about[name] for name in ("noise", "ledgers", "block") if name in about}
     resumable = paying.get("noise") != "secure" or "ledgers" in paying
-    folder.mkdir(parents=True, exist_ok=True)
+    lock_folder(folder)
     write_atomically(folder / "job.json", json.dumps(about).encode())
     if job_file.resolve() != (folder / "job.toml").resolve():
         write_atomically(folder / "job.toml", job_file.read_bytes())  # may hold a seed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,6 +77,28 @@ def finished(folder: Path, as_json: bool) -> bool:
     (folder / "checkpoint.npz").unlink()
     print_result(result, folder, as_json)
     return True
+
+
+_LOCKS: list[int] = []  # held until the process ends
+
+
+def lock_folder(folder: Path) -> None:
+    """Make a folder and keep other runs out of it while this process lives."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.name == "nt":
+        return
+    import fcntl
+
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise InvalidInput(
+            f"Another run is writing to {folder}: wait for it or choose another --out. Nothing was "
+            "started."
+        ) from None
+    _LOCKS.append(lock)
 
 
 def claim_folder(folder: Path, resume: str) -> None:

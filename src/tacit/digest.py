@@ -131,6 +131,8 @@ class Digest:
         if isinstance(value, enum.Enum):
             return self._each("enum", [type(value), value.name])
         if isinstance(value, types.ModuleType):
+            if not _is_library(value.__name__):  # what is read from it is not known here
+                self._refuse(value)
             return self._hash("module", [value.__name__])
         if isinstance(value, types.CodeType):
             return self._code(value)
@@ -172,6 +174,7 @@ class Digest:
             said,
             self._each("closure", cells, f"the closure of {name} ({code.co_freevars})"),
             self._each("defaults", given, f"a default of {name}"),
+            self._each("attributes", [vars(function)], f"an attribute of {name}"),
             *(self._each("global", [g, v], f"{g!r}, which {name} uses") for g, v in loaded),
         ]
         return self._hash("function", [name, *parts])
@@ -200,7 +203,7 @@ class Digest:
                 continue
             for function in _functions(value):
                 parts.append(self._each("attribute", [attribute, function], f"class {name}"))
-        bases = self._each("bases", cls.__bases__, f"class {name}")
+        bases = self._each("bases", [*cls.__bases__, type(cls)], f"class {name}")
         return self._hash("own class", [name, bases, *parts])
 
     def _object(self, value: Any) -> bytes:
@@ -278,10 +281,14 @@ def _globals(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         for step in dis.get_instructions(code):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 loaded.add(step.argval)
+            if step.opname == "IMPORT_NAME":
+                yield f"import {step.argval}", types.ModuleType(step.argval or ".")
     for name in sorted(loaded):
         value = function.__globals__.get(name, vars(builtins).get(name, "nothing"))
-        yield name, value
-        if isinstance(value, types.ModuleType) and not _is_library(value.__name__):
+        if not isinstance(value, types.ModuleType) or _is_library(value.__name__):
+            yield name, value
+        else:
+            yield name, value.__name__
             for attribute in sorted(names & set(vars(value))):
                 yield f"{name}.{attribute}", vars(value)[attribute]
 

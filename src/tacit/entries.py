@@ -18,11 +18,11 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tacit.errors import InvalidInput
 from tacit.files import open_private, sync_file, sync_folder
@@ -109,6 +109,16 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+MADE_OF = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+
+
+def schema() -> list[Any]:
+    """What SQLite says a ledger is made of."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(SCHEMA)
+        return db.execute(MADE_OF).fetchall()
+
+
 def create(path: Path, budget: str) -> None:
     """A new file with the schema and a first entry."""
     with new_file(path) as db:
@@ -129,6 +139,12 @@ def new_file(path: Path) -> Iterator[sqlite3.Connection]:
     """
     if path.exists():
         raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
+    for rest in ("-wal", "-shm"):
+        if (left := path.with_name(path.name + rest)).exists():
+            raise InvalidInput(
+                f"Expected nothing left of another ledger at {path}, found {left.name}: it would "
+                "be read into the new one. Nothing was written."
+            )
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(6)}.new")
     try:
         open_private(fresh).close()

@@ -66,14 +66,25 @@ TRIALS = 10**6  # of an audit, in each world
 RUNS = 10**4  # that one command repeats, each with another seed
 
 
+def shown(value: Any) -> str:
+    """A value for a message: a number or a short text as it is, of anything else its type only,
+    for it may be private data in the wrong place."""
+    if value is None or isinstance(value, bool | int | float | np.number):
+        return repr(value) if not isinstance(value, int) or abs(value) < 10**20 else "over 1e20"
+    if type(value) is str and len(value) <= 40:
+        return repr(value)
+    return f"a value of type {type(value).__name__}"
+
+
 def positive(name: str, value: float, within: tuple[float, float] = LENGTHS) -> float:
     """Return ``value`` as a float, or refuse it unless it is positive and ``within`` a range."""
     number = _real(name, value)
     if not (number > 0 and math.isfinite(number)):
-        raise InvalidInput(f"Expected a finite {name} > 0, got {name}={value!r}. {NOT_DONE}")
+        raise InvalidInput(f"Expected a finite {name} > 0, got {name}={shown(value)}. {NOT_DONE}")
     if not within[0] <= number <= within[1]:
         raise InvalidInput(
-            f"Expected {within[0]:g} <= {name} <= {within[1]:g}, got {name}={value!r}. {NOT_DONE}"
+            f"Expected {within[0]:g} <= {name} <= {within[1]:g}, got {name}={shown(value)}. "
+            f"{NOT_DONE}"
         )
     return number
 
@@ -82,7 +93,7 @@ def non_negative(name: str, value: float, within: tuple[float, float] = LENGTHS)
     """Return ``value`` as a float, or refuse it unless it is 0 or positive ``within`` a range."""
     number = _real(name, value)
     if not (number >= 0 and math.isfinite(number)):
-        raise InvalidInput(f"Expected a finite {name} >= 0, got {name}={value!r}. {NOT_DONE}")
+        raise InvalidInput(f"Expected a finite {name} >= 0, got {name}={shown(value)}. {NOT_DONE}")
     return number if number == 0 else positive(name, value, within)
 
 
@@ -90,10 +101,10 @@ def probability(name: str, value: float) -> float:
     """Return ``value`` as a float, or refuse it unless 0 < value < 1."""
     number = _real(name, value)
     if not 0 < number < 1:
-        raise InvalidInput(f"Expected 0 < {name} < 1, got {name}={value!r}. {NOT_DONE}")
+        raise InvalidInput(f"Expected 0 < {name} < 1, got {name}={shown(value)}. {NOT_DONE}")
     if number < LEAST_PROBABILITY:
         raise InvalidInput(
-            f"Expected {name} >= {LEAST_PROBABILITY:g}, got {name}={value!r}. {NOT_DONE}"
+            f"Expected {name} >= {LEAST_PROBABILITY:g}, got {name}={shown(value)}. {NOT_DONE}"
         )
     return number
 
@@ -101,10 +112,11 @@ def probability(name: str, value: float) -> float:
 def count(name: str, value: int, most: int = MOST) -> int:
     """Return ``value`` as an int, or refuse it unless it is a whole number from 1 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidInput(f"Expected a whole number {name} >= 1, got {name}={value!r}. {NOT_DONE}")
+        raise InvalidInput(
+            f"Expected a whole number {name} >= 1, got {name}={shown(value)}. {NOT_DONE}"
+        )
     if value > most:
-        shown = repr(value) if value < 10**20 else "more than 1e20"
-        raise InvalidInput(f"Expected {name} <= {most}, got {name}={shown}. {NOT_DONE}")
+        raise InvalidInput(f"Expected {name} <= {most}, got {name}={shown(value)}. {NOT_DONE}")
     return int(value)
 
 
@@ -157,7 +169,9 @@ def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """Return ``value``, or refuse it unless it is one of ``allowed``."""
     if value not in allowed:
         options = ", ".join(repr(a) for a in allowed)
-        raise InvalidInput(f"Expected {name} to be one of {options}, got {value!r}. {NOT_DONE}")
+        raise InvalidInput(
+            f"Expected {name} to be one of {options}, got {shown(value)}. {NOT_DONE}"
+        )
     return value
 
 
@@ -167,4 +181,6 @@ def _real(name: str, value: float) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"Expected a number {name}, got {name}={value!r}. {NOT_DONE}") from None
+        raise InvalidInput(
+            f"Expected a number {name}, got {name}={shown(value)}. {NOT_DONE}"
+        ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import secrets
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +27,7 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     The folder is flushed too, so that the new one is there after a failure of power.
     """
     path = Path(path)
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
     try:
         with open_private(temporary) as file:
             file.write(content)

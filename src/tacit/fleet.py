@@ -73,6 +73,7 @@ class Fleet:
                     f"Expected closed-form sets in a fleet; that of {name!r} needs a solver."
                 )
         self.settings, self.size, self.names = settings, problem.size, problem.names
+        self.sets = [agent.feasible_set for agent in problem.agents]
         self.lanes = [s for s, _ in lanes]
         self.members = _bucket(problem.agents)
         self.dtype = problem.dtype
@@ -131,6 +132,17 @@ class Fleet:
                 raise SolverFailure(
                     f"Agent {self.names[agent]!r}, rounds {first} to {last}: the local point is "
                     "not finite, or outside of the set. Nothing of these rounds was released."
+                )
+
+    def refuse_outside(self, points: Sequence[Array]) -> None:
+        """Points of all agents, in the problem's order and again: refused outside of their sets."""
+        for i, z in enumerate(points):
+            agent = i % len(self.sets)
+            W, name = self.sets[agent], self.names[agent]
+            if not float(W.violation(np.asarray(z, self.dtype))) <= W.tolerance(self.dtype):
+                raise InvalidInput(
+                    f"Expected points within the feasible set of agent {name!r} to go on from, got "
+                    "one outside. Nothing was computed."
                 )
 
     def evaluate(self, state: State) -> tuple[Any, Any]:

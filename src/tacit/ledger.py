@@ -22,7 +22,15 @@ from typing import Any
 from tacit.accounting import Guarantee, rounded_up
 from tacit.book import Book
 from tacit.entries import SHOWN, Answer, Entry, Payment, create, fresh_owner
-from tacit.errors import EPSILONS, CorruptFile, LedgerFailure, Refused, positive, probability
+from tacit.errors import (
+    EPSILONS,
+    CorruptFile,
+    InvalidInput,
+    LedgerFailure,
+    Refused,
+    positive,
+    probability,
+)
 from tacit.mechanisms import Laplace
 from tacit.spend import Spend, Terms, canonical, most_updates
 
@@ -152,6 +160,8 @@ class Ledger(Book):
 
     def begin(self, run: str, terms: Terms) -> None:
         """Agree to a run, once; refused if all of it would not fit the budget. Costs nothing."""
+        if type(run) is not str:
+            raise InvalidInput(f"Expected a run's name as text, got {type(run).__name__}.")
         with self._writing():
             if (known := self._terms.get(run)) is not None:
                 if known != terms:
@@ -169,6 +179,8 @@ class Ledger(Book):
         Guarantee: when this returns, the entry is on the disk, and all charges together are within
         the budget. If it raises, nothing was charged, or (a failing disk) it may have been.
         """
+        if type(first) is not int or type(last) is not int:
+            raise InvalidInput("Expected rounds as whole numbers. Nothing was charged.")
         with self._writing():
             terms = self._terms.get(run)
             if terms is None:

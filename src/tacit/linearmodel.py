@@ -20,7 +20,7 @@ import numpy as np
 from tacit.errors import NOT_DONE, InvalidInput, array, choice, non_negative, positive
 from tacit.objectives import RELATIONS, Array, Records, optional_positive, store
 from tacit.pytree import pytree
-from tacit.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
+from tacit.rounding import UNIT, cut_point, cut_rows, gamma, require_64_bits, rounded_up
 
 if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
@@ -77,6 +77,7 @@ class LinearModel(Records):
         """The largest slope of any record at any point of the set (a vector's: in the norm)."""
 
     def __post_init__(self) -> None:
+        require_64_bits()
         rows = array("features", self.features, (None, None))
         self._accept(len(rows))
         store(

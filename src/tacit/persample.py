@@ -15,7 +15,7 @@ import numpy as np
 from tacit.errors import NOT_DONE, InvalidInput, choice, count, positive
 from tacit.objectives import RELATIONS, Array, Records, optional_positive, store
 from tacit.pytree import pytree, static
-from tacit.rounding import gamma, rounded_up
+from tacit.rounding import gamma, require_64_bits, rounded_up
 
 if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
@@ -32,10 +32,12 @@ class PerSample(Records):
     clipping acts, ``gradient`` is not the gradient of ``value``. ``smoothness``, if given, is the
     user's public claim. Convexity is the user's claim too; privacy does not rest on it.
 
-    Guarantee: a record adds a vector of ``clip_norm`` at most clip to the sum, whatever loss and
-    data are: a gradient with NaN or infinity in it, or too long for float64, counts as zero. So
-    Δ = clip/N for *add-remove* and 2clip/N for *replace* in that norm, both attained;
-    L2 ≤ L1 ≤ √n·L2 gives the other one. This holds at every z, also outside the set.
+    Guarantee: a record adds a vector of ``clip_norm`` at most clip to the sum, whatever its data
+    are and whatever function of z and that record the loss is (not one that looks at other records,
+    along the axis over which JAX vectorises: ``custom_vmap``, some callbacks). A gradient with NaN
+    or infinity in it, or too long for float64, counts as zero. So Δ = clip/N for *add-remove* and
+    2clip/N for *replace* in that norm, both attained; L2 ≤ L1 ≤ √n·L2 gives the other one. This
+    holds at every z, also outside the set.
     Rounding (``rounding.py``): clipped gradients are added in float64, 2γ_M·M·clip/N for M records.
     Where records stay in place, the gradients of the others are the same bit for bit. Where they
     shift (add-remove), each gradient is computed alone, by the same instructions wherever its
@@ -52,6 +54,7 @@ class PerSample(Records):
     everywhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        require_64_bits()
         count("size", self.size)
         choice("clip_norm", self.clip_norm, (1, 2))
         data = jax.tree.map(jnp.asarray, self.data)

@@ -116,17 +116,22 @@ class PrivacyStatement:
 
 
 def privacy_statement(
-    problem: Problem, settings: Settings, seeded: bool, secure: bool = False
+    problem: Problem,
+    settings: Settings,
+    seeded: bool,
+    secure: bool = False,
+    updates: int | None = None,
 ) -> PrivacyStatement:
     """The exact composition of the TE updates that every agent makes (Section 4.3, corrected).
 
+    ``updates`` is the number that was paid for, if not TE: a round that failed is paid again.
     Agents' data are disjoint, so one agent's record costs what that agent's messages cost.
     """
     agents: dict[str, list[str]] = {}
     for name, agent in zip(problem.names, problem.agents, strict=True):
         agents.setdefault(agent.objective.neighbours, []).append(name)
     neighbours = tuple((change, tuple(names)) for change, names in agents.items())
-    mechanism, updates = settings.mechanism, settings.updates
+    mechanism, updates = settings.mechanism, updates or settings.updates
     epsilon, delta, uncertified = math.inf, settings.delta, "the run adds no noise."
     if not isinstance(mechanism, Noiseless):
         total = exact(mechanism, updates, settings.delta)

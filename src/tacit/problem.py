@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit.errors import LENGTHS, InvalidInput, InvalidSet
+from tacit.errors import LENGTHS, InvalidInput, InvalidSet, shown
 from tacit.objectives import Objective
 from tacit.sets import FeasibleSet
 
@@ -128,12 +128,12 @@ class Problem:
         try:
             agents = tuple(agents)
         except TypeError:
-            raise InvalidInput(f"Expected a list of agents, got {agents!r}.") from None
+            raise InvalidInput(f"Expected a list of agents, got {shown(agents)}.") from None
         if not agents:
             raise InvalidInput("Expected at least one agent, got none.")
         for agent in agents:
             if not isinstance(agent, LocalProblem):
-                raise InvalidInput(f"Expected LocalProblem objects as agents, got {agent!r}.")
+                raise InvalidInput(f"Expected LocalProblem objects as agents, got {shown(agent)}.")
         names = tuple(a.name or f"agent {i + 1}" for i, a in enumerate(agents))
         if len(set(names)) != len(names):
             twice = next(n for n in names if names.count(n) > 1)

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, non_negative, positive
 from tacit.objectives import Array, Objective, optional_positive, store
 from tacit.pytree import pytree, static
-from tacit.rounding import DOUBLE, gamma, rounded_up
+from tacit.rounding import DOUBLE, gamma, require_64_bits, rounded_up
 
 if TYPE_CHECKING:
     from tacit.sets import FeasibleSet
@@ -92,6 +92,7 @@ class Residual(Objective):
     doubt: str = static(default="")
 
     def __post_init__(self) -> None:
+        require_64_bits()
         choice("noise_on", self.noise_on, ("residual", "gradient"))
         # float64 also for float32 input: rounding the data could move them by more than beta
         matrix: Any = (

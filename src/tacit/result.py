@@ -138,10 +138,9 @@ class Result:
                 "replaced: choose another folder."
             )
         folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / "arrays.npz", "wb") as file:
-            file.write(content["arrays.npz"])
-            file.flush()
-            os.fsync(file.fileno())
+        write_atomically(folder / "arrays.npz", content["arrays.npz"])
+        if self.privacy.certified:
+            os.chmod(folder / "arrays.npz", 0o644)  # what the statement covers may be read
         write_atomically(folder / "trace.csv", content["trace.csv"])
         self.save_plot(folder)
         write_atomically(folder / "result.json", content["result.json"])

@@ -37,9 +37,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit.errors import InvalidInput
+
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 DOUBLE = UNIT["float64"]
 EXACT_BITS = 26  # of x and of z, where scores must be exact
+
+
+def require_64_bits() -> None:
+    """Refuse where JAX was told to do without numbers of 64 bits: no claim on rounding holds."""
+    if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
+        raise InvalidInput(
+            "Expected jax_enable_x64, which importing tacit switches on, to stay on; it was "
+            "switched off. Nothing was computed."
+        )
 
 
 def gamma(n: float, unit: float = DOUBLE) -> float:

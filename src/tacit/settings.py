@@ -50,6 +50,9 @@ class Settings:
             elif value is not None and not isinstance(value, Schedule):
                 raise InvalidInput(f"Expected a schedule or a number as {name}, got {value!r}.")
         updates_of(self.rounds, self.local_updates)
+        for name in ("rounds", "local_updates"):
+            object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's are not plain data
+        object.__setattr__(self, "delta", float(self.delta))
         for name in ("penalty", "step_size"):
             if getattr(self, name) is not None:
                 getattr(self, name).check(name, self.rounds)

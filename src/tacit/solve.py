@@ -25,7 +25,6 @@ from tacit.agent import (
     Reply,
     agent_key,
     digest_of,
-    require_64_bits,
     schedule_in,
     start_point,
 )
@@ -37,6 +36,7 @@ from tacit.ledger import Ledger
 from tacit.privacy import privacy_statement
 from tacit.problem import LocalProblem, Problem, objective_value
 from tacit.result import TRACE, Result, versions
+from tacit.rounding import require_64_bits
 from tacit.schedules import Schedule
 from tacit.settings import Settings
 
@@ -144,16 +144,26 @@ def solve(
             "Expected no checkpoint for secure noise without ledgers: a continued run would "
             "release other noise for the same round. Nothing was released."
         )
+    # all that decides which noise a round gets: it must not get other noise when it is asked again
+    agreed = {
+        **settings.to_dict(),
+        "noise": noise,
+        "ledgers": ledgers is not None,
+        "block": block,
+        "generator": [GENERATOR, jax.__version__, jax.config.jax_threefry_partitionable],  # type: ignore[attr-defined]
+    }
     key, done, trace = root_key(seed), 0, []
     state: dict[str, list[Vector]] = {}
     if checkpoint is not None and Path(checkpoint).exists():
         saved = Checkpoint.load(checkpoint)
         run = saved.run if run is None else run
-        saved.check(settings.to_dict(), run, seed, problem)
+        saved.check(agreed, run, seed, problem, settings.penalty, settings.step_size)
         key, done, trace, state = saved.key, saved.round, saved.trace.tolist(), saved.state
     if run is None:
         run = "run" if ledgers is None else f"run-{secrets.token_hex(6)}"
-    digest = data_digest(problem, key) if checkpoint is not None else ""
+    digest = ""
+    if checkpoint is not None:
+        digest = data_digest(problem, key, settings.penalty, settings.step_size)
     alone = noise == "secure" or ledgers is not None
     if batch is None:
         batch = not alone and all(a.feasible_set.closed_form for a in problem.agents)
@@ -172,9 +182,9 @@ def solve(
 
     def save() -> None:
         if checkpoint is not None:
-            Checkpoint(
-                done, settings.to_dict(), run, seed, key, digest, worker.state(), np.array(trace)
-            ).save(checkpoint)
+            Checkpoint(done, agreed, run, seed, key, digest, worker.state(), np.array(trace)).save(
+                checkpoint
+            )
 
     if not state and not done:
         save()  # the key is on disk before anything is released
@@ -187,7 +197,17 @@ def solve(
             row = dict(zip(TRACE, trace[-1], strict=True))
             callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
         save()
-    return result_of(problem, settings, worker.state(), trace, seed, secure=noise == "secure")
+    charged = charged_updates(ledgers, run, settings) if ledgers is not None else settings.updates
+    return result_of(problem, settings, worker.state(), trace, seed, noise == "secure", charged)
+
+
+def charged_updates(ledgers: Mapping[str, Ledger], run: str, settings: Settings) -> int:
+    """The most updates that an agent paid for: those of rounds that failed, and were paid again,
+    too."""
+    rounds = [
+        sum(last - first + 1 for first, last in ledger.charged(run)) for ledger in ledgers.values()
+    ]
+    return max([settings.rounds, *rounds]) * settings.local_updates
 
 
 def result_of(
@@ -197,6 +217,7 @@ def result_of(
     trace: Any,
     seed: int | None,
     secure: bool = False,
+    updates: int | None = None,
 ) -> Result:
     holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, np.float64)
     ergodic = np.concatenate(state["total"]).astype(np.float64)
@@ -208,7 +229,7 @@ def result_of(
         local=tuple(state["average"]),
         trace=dict(zip(TRACE, columns, strict=True)),
         settings=settings,
-        privacy=privacy_statement(problem, settings, seed is not None, secure),
+        privacy=privacy_statement(problem, settings, seed is not None, secure, updates),
         names=problem.names,
         seed=seed,
         versions=versions(),
@@ -265,6 +286,8 @@ class _Batched:
         return {name: self.fleet.unstack(getattr(self.now, name)) for name in STATE}
 
     def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
+        if self.settings.perturbation != "output":
+            self.fleet.refuse_outside(state["point"] + state["average"])
         self.now = State(**{name: self.fleet.stack(state[name]) for name in STATE})
 
 

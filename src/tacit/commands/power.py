@@ -11,6 +11,7 @@ from typing import Any
 from tacit.console import (
     claim_folder,
     finished,
+    lock_folder,
     print_result,
     print_table,
     progress_bar,
@@ -196,7 +197,7 @@ def _solve(options: argparse.Namespace) -> int:
     if options.workers is not None:
         count("workers", options.workers)
     root_key(options.seed)  # refuses a wrong seed before anything is written
-    folder.mkdir(parents=True, exist_ok=True)
+    lock_folder(folder)
     kept = {
         k: v for k, v in vars(options).items() if k not in ("command", "resume", "json", "parser")
     }

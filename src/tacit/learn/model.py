@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import write_atomically
 from tacit.learn.estimator import PrivateLogisticRegression
 from tacit.learn.ranges import PublicRange
 from tacit.privacy import PrivacyStatement
@@ -73,7 +74,11 @@ def save_model(model: Any, folder: str | Path) -> Path:
     }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_text(json.dumps(document, indent=1))
+    content = json.dumps(document, indent=1)
+    if classifier.privacy_.certified:
+        (folder / FILE).write_text(content)
+    else:
+        write_atomically(folder / FILE, content.encode())  # nothing covers it
     return folder / FILE
 
 
