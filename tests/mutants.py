@@ -7,9 +7,9 @@
 
 ``mutants.toml`` has the bugs: a file below ``src/tacit``, a text that stands there exactly once,
 what it becomes, and the tests that must then fail. All happens in a temporary copy of the tree. The
-tests must pass there first, without a bug. A bug is *caught* if one of its tests fails or does not
-end in time, *survived* if all pass, and *invalid* if it cannot be planted, if its tests fail without
-it, or if no test runs with it (a bug that no module can be imported with shows nothing).
+tests must pass there first, without a bug. A bug is *caught* if one of its tests fails or does
+not end in time, *survived* if all pass, and *invalid* if it cannot be planted, if its tests fail
+without it, or if no test runs with it (a bug that no module can be imported with shows nothing).
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ import pytest
 from scipy.stats import binom, norm
 
 from tacit import agent, algorithm
-from tacit.accounting import exact, gaussian_epsilon, paper
+from tacit.accounting import Guarantee, exact, gaussian_epsilon, paper
 from tacit.audit import (
+    Audit,
     audit,
     curve_epsilon,
     free_epsilon,
@@ -22,6 +23,7 @@ from tacit.audit import (
     upper_bound,
     zone_worlds,
 )
+from tacit.audit.bounds import Bounds, Rates
 from tacit.audit.trials import _local_points
 from tacit.audit.worlds import Worlds
 from tacit.cli import main
@@ -457,3 +459,29 @@ def test_worlds_must_be_neighbours():
     with pytest.raises(InvalidInput, match="mechanism with noise"):
         run(Settings(1))
     assert a.without.objective.normaliser != b.without.objective.normaliser
+
+
+def test_the_two_forms_share_the_risk(monkeypatch):
+    """Four bounds that hold together at 90 %: two at 95 % in each form."""
+    asked = []
+
+    def spy(*arguments):
+        asked.append(arguments[-1])
+        return lower_bounds(*arguments)
+
+    monkeypatch.setattr("tacit.audit.report.lower_bounds", spy)
+    settings = Settings.for_budget(4.0, DELTA, 1)
+    found = audit(small_worlds(), settings, trials=100, confidence=0.9, seed=0)
+    assert asked == pytest.approx([0.95, 0.95]) and found.confidence == 0.9
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_any_bound_above_the_claim_refutes_it(place):
+    epsilons = [2.5 if k == place else 0.5 for k in range(4)]
+    rates = Rates(0.1, 0.1, (1, 1), (80, 80), "likelihood")
+    white, black = (Bounds(*epsilons[k : k + 2], rates, rates) for k in (0, 2))
+    about = (Settings(1, 1, Gaussian(1.0)), Guarantee(2.0, DELTA), white, black, 100, 0.99, 0)
+    found = Audit("name", "canary", *about)
+    assert found.violated and "at least 2.500" in found.verdict
+    calm = Audit("name", "canary", about[0], Guarantee(3.0, DELTA), *about[2:])
+    assert not calm.violated and calm.verdict == "consistent with the claim"

@@ -273,3 +273,25 @@ def test_wrong_content_is_removed(mirror, tmp_path):
 def test_no_mirror(tmp_path):
     with pytest.raises(CorruptFile, match="try again"):
         download.download_mnist(tmp_path, "http://127.0.0.1:9")
+
+
+def test_no_record_of_a_table_is_both_learnt_and_tested(tmp_path):
+    from argparse import ArgumentParser
+
+    from tacit.commands.learn import add_learn
+    from tacit.commands.learndata import load
+
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{k},{k % 2}\n" for k in range(50)))
+    commands = ArgumentParser().add_subparsers()
+
+    def add(name, *_):
+        return commands.add_parser(name)
+
+    add_learn(add)
+    words = [str(path), "--target", "y", "--range", "x=0:100", "--test-share", "0.3"]
+    options = commands.choices["learn"].parse_args(words)
+    train, test, _ = load(options, str(path))
+    records = [np.round(50 * (part.features[:, 0] + 1)).astype(int) for part in (train, test)]
+    assert len(records[1]) == 15
+    assert sorted(np.concatenate(records)) == list(range(50))

@@ -503,3 +503,14 @@ def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
     for wrong in (["--block", "0", "--ledgers", str(folder)], ["--block", "3"]):
         assert main(["solve", str(EXAMPLE), "--out", str(tmp_path / "c"), *wrong]) == 2
     shutil.rmtree(out)
+
+
+def test_a_run_that_costs_exactly_the_budget_fits(tmp_path):
+    for delta in (0.0, 1e-5):
+        budget = exact(Laplace(60.0), 24, delta).epsilon
+        ledger = Ledger.create(tmp_path / f"{delta}.db", budget, delta)
+        ledger.begin("r", terms(Laplace(60.0), rounds=12))
+        ledger.charge("r", 1, 12)
+        assert ledger.spent.epsilon == ledger.budget.epsilon
+        with pytest.raises(Refused, match="beyond the budget"):
+            ledger.charge("r", 12, 12)
