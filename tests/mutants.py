@@ -22,6 +22,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 from collections import Counter
@@ -44,6 +45,7 @@ SLOW = (  # to import
     *("sklearn.linear_model", "sklearn.utils.validation", "rich.progress", "pytest"),
 )
 FAILED, NO_ERROR = 1, 0  # exit statuses of pytest
+ALONE = threading.Lock()  # nobody prints while a process is forked
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,8 @@ class Copy:
         arguments = ["-q", "-p", "no:cacheprovider", "--tb=short", "--rootdir", str(self.folder)]
         arguments += [*options, *(f"tests/{test}" for test in tests)]
         output = self.folder / "printed.txt"
-        sys.stdout.flush()
-        child = os.fork()
+        with ALONE:
+            child = os.fork()
         if not child:
             os.setsid()  # with all that the tests start
             _in_child(self.folder, output, arguments)
@@ -202,7 +204,7 @@ def failing_tests(copy: Copy, mutants: Sequence[Mutant]) -> set[str]:
     status, printed = copy.run(wanted, BASELINE)
     if status == NO_ERROR:
         return set()
-    print(printed[-3000:])
+    print(printed[-3000:], flush=True)
     return {test for test in wanted if copy.run([test], LIMIT)[0] != NO_ERROR}
 
 
@@ -218,7 +220,7 @@ def run(mutants: Sequence[Mutant], jobs: int, baseline: bool = True) -> list[Ver
             copy, start = copies.get(), time.monotonic()
             failing = failing_tests(copy, mutants)
             copies.put(copy)
-            print(f"without a bug: {len(failing)} fail, {time.monotonic() - start:.0f} s")
+            print(f"without a bug: {len(failing)} fail, {time.monotonic() - start:.0f} s", flush=True)
 
         def judge(mutant: Mutant) -> Verdict:
             copy = copies.get()
@@ -226,11 +228,9 @@ def run(mutants: Sequence[Mutant], jobs: int, baseline: bool = True) -> list[Ver
                 found = copy.try_out(mutant, failing)
             finally:
                 copies.put(copy)
-            print(
-                f"{found.outcome:9}{found.seconds:6.1f} s  {mutant.room}.{mutant.name}: "
-                f"{found.why}",
-                flush=True,
-            )
+            name = f"{mutant.room}.{mutant.name}"
+            with ALONE:
+                print(f"{found.outcome:9}{found.seconds:6.1f} s  {name}: {found.why}", flush=True)
             return found
 
         with ThreadPoolExecutor(jobs) as pool:
