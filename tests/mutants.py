@@ -220,7 +220,9 @@ def run(mutants: Sequence[Mutant], jobs: int, baseline: bool = True) -> list[Ver
             copy, start = copies.get(), time.monotonic()
             failing = failing_tests(copy, mutants)
             copies.put(copy)
-            print(f"without a bug: {len(failing)} fail, {time.monotonic() - start:.0f} s", flush=True)
+            print(
+                f"without a bug: {len(failing)} fail, {time.monotonic() - start:.0f} s", flush=True
+            )
 
         def judge(mutant: Mutant) -> Verdict:
             copy = copies.get()
