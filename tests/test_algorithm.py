@@ -344,3 +344,11 @@ def test_duals_differ_when_a_reply_is_tampered_with():
     worker.advance(1, 2)
     mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
     assert np.abs(worker.λ - mine).max() > 0.01
+
+
+def test_a_coordinate_counts_its_own_holders():
+    """Held by three, two and one agent, in that order."""
+    couplings = [np.array([0, 1, 2]), np.array([1, -1, 0]), np.array([0])]
+    z = np.array([3.0, 4.0, 5.0, 6.0, 99.0, 9.0, 12.0])
+    w = server_step(z, 0 * z, 1.0, Holders.of(couplings, 3, np.float64))
+    np.testing.assert_allclose(w, [(3 + 9 + 12) / 3, (4 + 6) / 2, 5.0])

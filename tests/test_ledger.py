@@ -514,3 +514,19 @@ def test_a_run_that_costs_exactly_the_budget_fits(tmp_path):
         assert ledger.spent.epsilon == ledger.budget.epsilon
         with pytest.raises(Refused, match="beyond the budget"):
             ledger.charge("r", 12, 12)
+
+
+def test_a_payment_that_was_taken_over_is_the_new_owner_s(ledger):
+    """Even while nothing was shown for it."""
+    ledger.begin("r", terms())
+    old = ledger.charge("r", 1, 1)
+    new = ledger.take_over("r", 1)
+    assert (new.serial, new.owner != old.owner) == (old.serial, True)
+    head = ledger.head
+    for stranger in (old, new._replace(owner=""), new._replace(owner="someone else")):
+        with pytest.raises(Refused, match="taken the payment over"):
+            ledger.store(stranger, 1, "request", b"reply", b"state")
+        with pytest.raises(Refused, match="taken the payment over"):
+            ledger.fail(stranger, 1)
+    assert ledger.head == head
+    assert ledger.store(new, 1, "request", b"reply", b"state")

@@ -132,6 +132,17 @@ def test_the_ridge_is_public_and_no_part_of_the_statistic():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gamma_is_reached(dtype):
+    """1 + u + u + ... stays 1, as every tie is rounded to even: no smaller bound would do."""
+    unit, n = UNIT[np.dtype(dtype).name], 1000
+    total = dtype(1)
+    for _ in range(n):
+        total = total + dtype(unit)
+    error = (1 - float(total)) + n * unit
+    assert 0.99 * gamma(n, unit) <= error <= gamma(n, unit)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_cut_rows_never_get_longer(dtype):
     """Cut towards zero, to multiples of a grid, by less than one of its steps."""
     rows = (np.random.default_rng(0).normal(size=(50, 9)) / 3).astype(dtype)
