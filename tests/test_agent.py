@@ -608,3 +608,28 @@ def test_the_noise_of_every_local_update_is_another(batch):
     for i in range(4):  # two agents, two updates each
         for j in range(i):
             assert abs(np.corrcoef(noises[i], noises[j])[0, 1]) < 0.25, (i, j)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_the_noise_of_every_round_is_another(batch):
+    """Without a gradient a round tells its noise: xi = z/eta + rho w + lambda - c z'."""
+    n, penalty, step, rounds = 400, 2.0, 0.25, 3
+    f = tacit.LeastSquares(
+        np.zeros((3, n)), np.zeros(3), feature_norm=1.0, target_bound=1.0, normaliser=3
+    )
+    p = tacit.LocalProblem(f, tacit.Box(-1e6, 1e6, size=n))
+    settings = tacit.Settings(rounds, 1, tacit.Gaussian(1e-3), penalty=penalty, step_size=step)
+    noises, z, dual = [], [np.zeros(n)] * 2, [np.zeros(n)] * 2
+
+    def read(now):
+        for k, point in enumerate(now.points):
+            pull = z[k] / step + penalty * now.consensus + dual[k]
+            noises.append(pull - (penalty + 1 / step) * point)
+        z[:], dual[:] = now.points, now.duals
+
+    tacit.solve([p, p], settings, seed=5, batch=batch, callback=read)
+    assert len(noises) == 2 * rounds
+    sizes = np.std(noises, axis=1)
+    assert sizes.max() < 1.2 * sizes.min()
+    together = np.corrcoef(noises) - np.eye(2 * rounds)
+    assert np.abs(together).max() < 0.25

@@ -164,6 +164,15 @@ def test_scores_that_are_no_numbers_count_as_errors():
         lower_bounds(s0[:, :99], s1[:, :99], ["x"], Gaussian(1.0), 1, DELTA)
 
 
+@pytest.mark.parametrize("world", [0, 1])
+def test_scores_that_are_no_numbers_count_in_their_own_world(world):
+    scores = [np.zeros((1, 200)), np.ones((1, 200))]
+    scores[world][0, 100:] = np.nan
+    found = lower_bounds(*scores, ["x"], Gaussian(1.0), 1, DELTA)
+    for rates in (found.free_rates, found.curve_rates):
+        assert rates.errors == ((100, 0), (0, 100))[world] and rates.trials == (160, 160)
+
+
 # --- correct code ---------------------------------------------------------------------------
 
 

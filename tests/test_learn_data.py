@@ -94,6 +94,17 @@ def test_leaf_folders(tmp_path, rng, first, monkeypatch):
     np.testing.assert_allclose(again, 1 - data.features, atol=1e-6)
 
 
+@pytest.mark.parametrize("piece", [1, 2, 3, 7])
+def test_a_number_goes_on_in_the_next_piece(tmp_path, monkeypatch, piece):
+    """Numbers that are no part of a list: their end shows only with what follows."""
+    monkeypatch.setattr(reading, "CHUNK", piece)
+    user = {"size": 1234567, "x": [[0.25, 12.5]], "y": [3], "weight": 77}
+    text = json.dumps({"version": 2024, "user_data": {"a": user}})
+    (tmp_path / "1.json").write_text(text)
+    data = load_leaf(tmp_path, invert=False)
+    assert data.features.tolist() == [[0.25, 12.5]] and data.labels.tolist() == [3]
+
+
 def test_leaf_is_read_within_twice_the_memory(tmp_path, rng):
     for k in range(8):
         leaf(tmp_path / f"{k}.json.gz", writers(rng, {f"u{k}": 300}, width=784))
