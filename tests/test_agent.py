@@ -213,8 +213,11 @@ def test_a_seeded_agent_does_not_repeat_a_failed_round(ledger, monkeypatch):
         patch.setattr(agent, "_round", lambda *a, **k: (point, point, 0.0))
         with pytest.raises(SolverFailure, match="not finite"):
             ask(agent, 1)
+    head = ledger.head
+    monkeypatch.setattr(agent, "_round", lambda *a, **k: pytest.fail("data were touched"))
     with pytest.raises(Refused, match="would repeat the noise"):
         ask(agent, 1)
+    assert ledger.head == head  # and nothing was charged for it
 
 
 def test_a_huge_consensus_does_no_harm(ledger):

@@ -143,6 +143,8 @@ def test_general_consensus_agrees_and_keeps_private_coordinates(rng):
     a = tacit.solve(agents, settings, seed=9)
     b = tacit.solve(agents, settings, seed=9, batch=False)
     np.testing.assert_allclose(a.solution, b.solution, atol=1e-12)
+    for name in a.trace:  # the residual is of shared coordinates only
+        np.testing.assert_allclose(a.trace[name], b.trace[name], rtol=1e-9, atol=1e-12)
     for p, c in enumerate(couplings):
         assert a.local[p].shape == (len(c),)
         np.testing.assert_allclose(a.local[p], b.local[p], atol=1e-12)

@@ -29,7 +29,7 @@ from tacit.audit.worlds import Worlds
 from tacit.cli import main
 from tacit.errors import InvalidInput
 from tacit.learn.data import Dataset
-from tacit.losses import LeastSquares
+from tacit.losses import LeastSquares, SoftmaxRegression
 from tacit.mechanisms import Gaussian, Laplace, Noiseless, per_update
 from tacit.problem import LocalProblem
 from tacit.residual import Residual
@@ -419,6 +419,8 @@ def test_a_violation_is_an_exit_status_and_words(capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
     assert "An audit can refute a claim. It can never prove one." in out
+    assert main([*words.split(), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["violated"]
 
 
 def test_the_command_on_mnist_files(tmp_path, capsys):
@@ -459,10 +461,26 @@ def test_bad_input_gets_one_line(words, said, refused):
     assert sum(line.startswith("tacit:") for line in lines) == 1
 
 
+def with_other_neighbours(problem):
+    """The same records, of which one is replaced instead of left out."""
+    f = problem.objective
+    again = SoftmaxRegression(
+        np.asarray(f.features).T,
+        np.asarray(f.labels),
+        f.classes,
+        feature_norm=1.0,
+        normaliser=f.normaliser,
+        neighbours="replace",
+    )
+    return LocalProblem(again, problem.feasible_set)
+
+
 def test_worlds_must_be_neighbours():
     a, b = small_worlds(30), small_worlds(31)
     with pytest.raises(InvalidInput, match="differ in the agent's data only"):
         Worlds("x", "x", a.without, moved_worlds(1.0).without, a.schedules)
+    with pytest.raises(InvalidInput, match="differ in the agent's data only"):
+        Worlds("x", "x", a.without, with_other_neighbours(a.without), a.schedules)
     with pytest.raises(InvalidInput, match="at least 4 records"):
         small_worlds(3)
     with pytest.raises(InvalidInput, match="mechanism with noise"):

@@ -554,3 +554,34 @@ def test_the_plan_reads_public_numbers_only():
         model.fit(x, y, agents=np.arange(60) % 3)
         chosen.append(model.result_.settings.to_dict())
     assert chosen[0] == chosen[1] == chosen[2]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_long_rows_have_the_same_scores_in_a_saved_model(tmp_path, rng, intercept):
+    """Rows are scaled down to another length where there is no intercept."""
+    X, y = 9 * rng.normal(size=(40, 3)), np.arange(40) % 2
+    model = PrivateLogisticRegression(None, rounds=3, fit_intercept=intercept).fit(X, y)
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_likeliest_class_is_the_prediction(rng, classes):
+    X, y = make_blobs(60, centers=classes, random_state=0)
+    model = PrivateLogisticRegression(None, feature_norm=10.0, rounds=20).fit(X, y)
+    shares = model.predict_proba(X)
+    assert shares.sum(axis=1) == pytest.approx(1)
+    assert (model.classes_[shares.argmax(axis=1)] == model.predict(X)).all()
+    assert len(set(model.predict(X))) == classes
+
+
+def test_published_numbers_give_the_scores_of_the_solution(rng):
+    """coef_ and intercept_ beside the solution itself, for a norm other than 1."""
+    X, y = rng.normal(size=(50, 3)), np.arange(50) % 2
+    model = PrivateLogisticRegression(None, feature_norm=4.0, rounds=3).fit(X, y)
+    rows = np.hstack([scaled_down(X, model.longest_row), np.full((50, 1), SHARE * 4.0)])
+    scores = rows @ model.result_.solution
+    np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-9)
+    by_hand = rows[:, :3] @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(by_hand, scores, rtol=1e-9)

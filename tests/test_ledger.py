@@ -57,6 +57,7 @@ def test_slack_is_counted(ledger):
     ledger.charge("a", 1, 10)
     plain = exact(Gaussian(40.0), 20, 1e-5).epsilon
     assert plain < ledger.spent.epsilon < 1.1 * plain
+    assert ledger.spent.epsilon == epsilon_of([(Gaussian(40.0), 20)], 1e-5, 20 * 1e-9)
 
 
 @effort(deadline=None, max_examples=25)

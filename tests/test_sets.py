@@ -439,3 +439,11 @@ def test_tolerances_are_a_few_units_in_the_last_place(name, dtype):
     W = SETS[name][0]
     unit = float(np.spacing(dtype(W.magnitude)))
     assert unit <= W.tolerance(dtype) <= 32 * unit
+
+
+def test_a_plane_has_the_box_of_its_own_points():
+    """x + y = 1.5 in the unit square: both between ½ and 1. x + y ≤ 1.5 has all of the square."""
+    plane = Hyperplane([1.0, 1.0], 1.5, 0.0, 1.0)
+    np.testing.assert_allclose(plane.around.lower, [0.5, 0.5], atol=1e-12)
+    assert plane.diameter == pytest.approx(math.sqrt(0.5))
+    np.testing.assert_allclose(HalfSpace([1.0, 1.0], 1.5, 0.0, 1.0).around.lower, 0.0, atol=1e-12)
