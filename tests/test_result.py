@@ -181,3 +181,14 @@ def test_json_has_both_vectors(result, tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["solution"] == result.solution.tolist()
     assert document["ergodic"] == result.ergodic.tolist() != document["solution"]
+
+
+def test_a_row_of_the_demonstration_is_answer_and_optimum(result):
+    from tacit.demo import _row
+
+    problem = problem_of("logistic", "box")
+    best = np.full(problem.size, 0.1)
+    row = _row("name", problem, result, best, "note")
+    assert row["objective"] == problem.value(result.solution)
+    assert row["optimum"] == problem.value(best) != row["objective"]
+    assert row["residual"] == result.trace["residual"][-1] and row["epsilon"] <= 1.0
