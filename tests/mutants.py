@@ -205,7 +205,9 @@ def failing_tests(copy: Copy, mutants: Sequence[Mutant]) -> set[str]:
     if status == NO_ERROR:
         return set()
     print(printed[-3000:], flush=True)
-    return {test for test in wanted if copy.run([test], LIMIT)[0] != NO_ERROR}
+    failed = re.findall(r"^(?:FAILED|ERROR) tests/(.+)$", printed, re.MULTILINE)
+    suspects = [test for test in wanted if any(line.startswith(test) for line in failed)]
+    return {test for test in suspects or wanted if copy.run([test], LIMIT)[0] != NO_ERROR}
 
 
 def run(mutants: Sequence[Mutant], jobs: int, baseline: bool = True) -> list[Verdict]:

@@ -238,7 +238,11 @@ def test_bad_jobs_are_refused_with_one_clear_line(old, new, words, job, tmp_path
 
 def test_bad_data_are_refused(job, tmp_path):
     lines = (tmp_path / "north.csv").read_text().splitlines()
-    for broken, words in ((["1,nan,2"], "nan"), (["1,x,2"], "north.csv"), (["1,2"], "north.csv")):
+    for broken, words in (
+        (["1,nan,2"], "finite numbers in targets"),
+        (["1,x,2"], "north.csv"),
+        (["1,2"], "north.csv"),
+    ):
         (tmp_path / "north.csv").write_text("\n".join(lines[:5] + broken))
         done = run("solve", job, "--out", tmp_path / "r", check=False)
         assert done.returncode in (1, 2) and words in done.stderr, done.stderr

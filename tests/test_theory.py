@@ -229,7 +229,7 @@ def test_residual_noise_reaches_the_gradient_through_the_matrix(rng):
         ),
     )
     energy = 2 * (5.0 * 2 * 0.01) ** 2 * float((np.asarray(f.matrix) ** 2).sum())
-    assert k.noise_energy == pytest.approx(energy)
+    assert k.noise_energy == pytest.approx(energy, rel=1e-4)  # Δ has room for rounding
 
 
 def test_default_schedules_by_hand():
