@@ -248,7 +248,19 @@ def test_output_noise_needs_a_bound_that_holds_outside_the_set():
     with pytest.raises(tacit.InvalidInput, match="bounded only inside"):
         tacit.solve(problem, settings, seed=0)
     ok = tacit.Settings(2, 1, tacit.Gaussian(1.0), perturbation="projected-output")
-    assert tacit.solve(problem, ok, seed=0).privacy.certified
+    words = tacit.solve(problem, ok, seed=0).privacy.words
+    assert "Not certified: noise on the output hides an exact update" in words
+
+
+def test_control_rounding_undoes_noise_on_the_output():
+    """With a consensus far away along the normal, the rounding of a step moves its projection by
+    a million times what the proof for exact steps allows."""
+    W, w = tacit.Simplex(3), 2.0**46 * np.ones(3)  # with steps of 2⁻⁶ between numbers
+    gradients = [np.array([-(2.0**-7) + d, 0, 0]) for d in (-1e-9, 1e-9)]
+    points = [np.asarray(W.project((w - g) / 2)) for g in gradients]
+    assert np.linalg.norm(points[0] - points[1]) > 1e6 * 1e-9
+    near = [np.asarray(W.project((w / 2.0**46 - g) / 2)) for g in gradients]
+    assert 0 < np.linalg.norm(near[0] - near[1]) <= 1e-9
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -40,6 +40,7 @@ LAYERS = [
     ["audit.bounds", "audit.worlds", "audit.adversary"],
     ["audit.trials"],
     ["audit.report"],
+    ["audit.agents"],
     ["audit"],
     ["theory", "job", "demo", "experiments.folder"],
     ["experiments.power", "experiments.learning"],

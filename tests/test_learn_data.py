@@ -165,7 +165,7 @@ def test_tables(tmp_path, rng):
         ("a,y\n1,0\ninf,1\n", {}, "infinite values .* row 2"),
         ("a,y\n1,0\n2,\n", {}, "missing values .* row 2, 'y'"),
         ("a,y,h\n1,0,east\n2,1,\n", {"agent_column": "h"}, "missing values .* row 2, 'h'"),
-        ("a,y\n1,0.5\n2,1\n", {}, "fractions such as 0.5"),
+        ("a,y\n1,0.5\n2,1\n", {}, "got a fraction in row 1"),
         ("a,y\n1,0\n2,1\n", {"drop": ["b"]}, "a column 'b'"),
         ("a,y\n1,0\n2,1\n", {"drop": ["y"]}, "one use of the column 'y'"),
     ):

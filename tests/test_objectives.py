@@ -657,7 +657,7 @@ NAN[2, 1] = math.nan
     [
         (
             lambda: sample("hinge", NAN, y0),
-            r"finite numbers in features, got nan at index \(2, 1\)",
+            r"finite numbers in features, not so at index \(2, 1\)",
         ),
         (lambda: sample("hinge", X0[0], y0), "features of shape"),
         (lambda: sample("hinge", X0, y0[1:]), "labels of shape"),

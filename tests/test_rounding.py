@@ -281,3 +281,147 @@ def test_the_average_of_many_points_stays_in_the_set(dtype):
     settings = tacit.Settings(1, 1000, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
     result = tacit.solve([tacit.LocalProblem(f, W)], settings, seed=0)
     assert result.trace["violation"][-1] <= W.tolerance(dtype)
+
+
+# --- counterexamples of a hostile review ------------------------------------------------------
+
+
+def test_who_is_stacked_does_not_depend_on_private_numbers_of_records():
+    """A program that depends on them changes the rounding of other agents' messages."""
+    from tacit.fleet import _bucket
+
+    def loss(z, record):
+        return jnp.sum(jnp.maximum(record[0] * z - record[1], 0))
+
+    def agents(relation, *sizes):
+        rng = np.random.default_rng(0)
+        models = [
+            model("logistic", rng.normal(size=(n, 3)), np.ones(n), relation) for n in sizes
+        ] + [
+            tacit.PerSample(
+                loss,
+                rng.normal(size=(n, 2)),
+                clip=1.0,
+                size=3,
+                normaliser=6000.0,
+                neighbours=relation,
+            )
+            for n in sizes
+        ]
+        return [tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 3)) for f in models]
+
+    for sizes in ((1000, 800), (1001, 800), (801, 800)):
+        assert _bucket(agents("add-remove", *sizes)) == [[0], [1], [2], [3]]
+    assert _bucket(agents("zero-out", 801, 800)) == [[0, 1], [2, 3]]  # these are public
+
+
+def test_records_of_16_bits_are_not_computed_with_in_16_bits():
+    f = tacit.PerSample(
+        lambda z, x: (x @ z) ** 2,
+        np.ones((4, 2), np.float16),
+        clip=1.0,
+        size=2,
+        normaliser=1e7,
+    )
+    part = tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 2))
+    assert part.dtype == np.float64
+    mixed = tacit.LeastSquares(
+        np.ones((4, 2), np.float32), np.ones(4), target_bound=1.0, feature_norm=1.0, normaliser=4
+    )
+    assert tacit.LocalProblem(mixed, tacit.Box(-1.0, 1.0, 2)).dtype == np.float32
+
+
+def test_the_scale_of_float32_noise_is_never_less_than_certified():
+    from tacit.agent import certified_sensitivity, local_side
+
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        multiplier, norm = 10.0 ** rng.uniform(-2, 3), 10.0 ** rng.uniform(-3, 3)
+        part = problem(np.float32, feature_norm=norm)
+        settings = tacit.Settings(1, 1, tacit.Gaussian(multiplier), penalty=1.0, step_size=0.1)
+        side = local_side(part, settings, jax.random.key(0), part.dtype)
+        scale = np.float32(multiplier) * side.Δ
+        assert float(scale) >= multiplier * certified_sensitivity(part, settings) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "norm", "bound"), [(np.float32, 1e10, 1e30), (np.float32, 1e19, 1.0)]
+)
+def test_bounds_that_overflow_are_refused(dtype, norm, bound):
+    """A sum that overflows with a record and not without it shows the record."""
+    f = tacit.LeastSquares(
+        np.ones((3, 2), dtype), np.ones(3), target_bound=1.0, feature_norm=norm, normaliser=60.0
+    )
+    g = tacit.LeastSquares(
+        np.ones((3, 2), dtype),
+        np.ones(3),
+        target_bound=1.0,
+        feature_norm=norm,
+        normaliser=60.0,
+        neighbours="zero-out",
+    )
+    W = tacit.Box(-bound, bound, 2)
+    assert np.isfinite(f.sensitivity(2, W))  # computed in float64
+    with pytest.raises(InvalidInput, match="scores and sums fit float32"):
+        g.sensitivity(2, W)
+
+
+def test_numbers_that_are_flushed_to_zero_are_inside_the_bound():
+    tiny, norm = 2.0**-126, 2e-29
+    x = np.zeros((500, 2), np.float32)
+    x[:, 0] = norm
+    worst = 0.0
+    for run in (1, 4, 32):
+        targets = np.where((np.arange(500) // run) % 2 == 0, 1.5, -1.0) * tiny / norm
+        for changed in (-2.0, 0.0, 2.0):
+            other = targets.copy()
+            other[0] = changed * tiny / norm
+            f, g = (
+                tacit.LeastSquares(
+                    x,
+                    -t,
+                    feature_norm=norm * 1.0001,
+                    target_bound=2.02 * tiny / norm,
+                    normaliser=1.0,
+                    neighbours="replace",
+                )
+                for t in (targets, other)
+            )
+            z = jnp.zeros(2, jnp.float32)
+            change = np.linalg.norm(np.asarray(f.statistic(z) - g.statistic(z)))
+            worst = max(worst, change / f.sensitivity(2, tacit.Box(-1e-12, 1e-12, 2)))
+    assert worst <= 1
+
+
+def test_data_that_float64_cannot_hold_are_refused():
+    for data in (np.array([2**62 + 512, 2**62 + 513]), np.array([1, 2**53 + 1])):
+        with pytest.raises(InvalidInput, match="data that float64 holds exactly"):
+            tacit.Residual(np.eye(2), data, 1.0)
+    assert tacit.Residual(np.eye(2), np.array([1, 2]), 1.0).data.dtype == np.float64
+
+
+def test_tiny_points_are_cut_too():
+    for size in (1e-300, 1e-150, 1.0, 1e150):
+        z = np.array([1.0, 1 / 3, -0.1]) * size
+        cut = np.asarray(cut_point(z))
+        assert cut[1] != z[1] or size == 1e-300
+        np.testing.assert_allclose(cut, z, atol=size * 1e-6)
+
+
+def test_leading_digits_of_wide_laws_reach_as_far_as_the_law():
+    from decimal import Decimal
+
+    from tacit import discrete
+
+    for scale in (2**29, 2**30 + 7, 2**33):
+        law = discrete.gaussian(Decimal(scale) ** 2)
+        reach = sum(-table.first * law.radix**k for k, table in enumerate(law.tables))
+        top = -law.tables[-1].first * law.radix ** (len(law.tables) - 1)
+        assert top >= 13.4 * scale and reach >= 13.5 * scale
+
+
+def test_no_records_are_records_too():
+    f = tacit.PerSample(
+        lambda z, x: (x @ z) ** 2, np.ones((0, 2)), clip=1.0, size=2, normaliser=10.0
+    )
+    np.testing.assert_array_equal(f.statistic(jnp.ones(2)), np.zeros(2))

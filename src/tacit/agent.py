@@ -135,9 +135,8 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     """What this agent brings to every round, computing in ``dtype``."""
     require_64_bits()
     exact = certified_sensitivity(problem, settings)
-    Δ = dtype.type(exact)
-    if float(Δ) < exact:  # never less noise than was certified
-        Δ = np.nextafter(Δ, dtype.type(math.inf))
+    # never less noise than was certified, also after the scale is rounded
+    Δ = dtype.type(exact * (1 + 2 * float(np.finfo(dtype).eps)))
     coupled = problem.coupled.astype(dtype)
     f, W = problem.objective, problem.feasible_set
     return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))

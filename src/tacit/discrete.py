@@ -64,7 +64,7 @@ def gaussian(variance: Decimal) -> Law:
         while variance > WIDEST[0] ** 2:
             tables.append(_gaussian_table(Decimal(4 * K * K)))
             variance = (variance - 4 * K * K) / (K * K)
-        tables.append(_gaussian_table(variance))
+        tables.append(_gaussian_table(variance, leading=bool(tables)))
     return Law(tuple(tables), K, one_sided=False)
 
 
@@ -81,9 +81,10 @@ def laplace(scale: Decimal) -> Law:
 
 
 @lru_cache(maxsize=256)
-def _gaussian_table(variance: Decimal) -> Table:
+def _gaussian_table(variance: Decimal, leading: bool = False) -> Table:
     with localcontext(prec=DIGITS):
-        last = int(REACH[0] * float(variance) ** 0.5) + 2
+        # a leading digit reaches as far as the law, which is wider by the digits below
+        last = int(REACH[0] * (float(variance) + 4 * leading) ** 0.5) + (20 if leading else 2)
         factor = (-1 / (2 * variance)).exp()
         square, mass, masses = factor * factor, Decimal(1), [Decimal(1)]
         for _ in range(last):  # exp(−(k+1)²/2s²) = exp(−k²/2s²) · exp(−(2k+1)/2s²)

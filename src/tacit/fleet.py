@@ -159,12 +159,19 @@ class Fleet:
 
 
 def _bucket(agents: Sequence[LocalProblem]) -> list[list[int]]:
-    """Indices of agents that can be stacked, with at most PADDING of padded records."""
+    """Indices of agents that can be stacked, with at most PADDING of padded records.
+
+    Whose number of records is private (add-remove) stands alone: in a stack, it would decide on the
+    program of other agents, and on the rounding of what they send.
+    """
     groups: dict[Any, list[int]] = {}
     alone = _large(agents)
     for i, agent in enumerate(agents):
         if i in alone:
             continue
+        if not agent.objective.in_place:
+            groups[i] = [i]  # its number of records is private: no program may depend on it but
+            continue  # its own
         slim = agent.objective.pad(agent.objective.sample_count)
         leaves, structure = jax.tree.flatten((slim, agent.feasible_set))
         shapes = tuple(
@@ -194,7 +201,7 @@ def _large(agents: Sequence[LocalProblem]) -> list[int]:
         sum(leaf.nbytes for leaf in jax.tree.leaves(a.objective) if hasattr(leaf, "nbytes"))
         for a in agents
     ]
-    large = [i for i, size in enumerate(sizes) if size > LARGE]
+    large = [i for i, size in enumerate(sizes) if size > LARGE and agents[i].objective.in_place]
     return large if jax.default_backend() == "cpu" and len(large) <= MOST else []
 
 

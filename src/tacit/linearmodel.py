@@ -111,11 +111,11 @@ class LinearModel(Records):
 
     @property
     def doubt(self) -> str:  # type: ignore[override]
-        if self.features.dtype == jnp.bfloat16:
-            return BFLOAT16
-        if (device := jax.default_backend()) not in ("cpu", "gpu", "cuda", "rocm"):
-            return f"the rounding of a {device} is not inside the proof."
-        return ""
+        return BFLOAT16 if self.features.dtype == jnp.bfloat16 else ""
+
+    def doubt_on(self, device: str) -> str:
+        known = device in ("cpu", "gpu", "cuda", "rocm")
+        return "" if known else f"the rounding of a {device} is not inside the proof."
 
     @property
     def arithmetic(self) -> Any:
@@ -234,8 +234,20 @@ class LinearModel(Records):
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         choice("norm", norm, (1, 2))
+        self._refuse_overflow(feasible_set)
         exact = self._largest_change(norm, feasible_set) * (1 + self._slope_margin())
         return rounded_up((exact + self._rounding(norm, feasible_set)) / self.normaliser)
+
+    def _refuse_overflow(self, feasible_set: FeasibleSet) -> None:
+        """No score and no sum may come near the largest number there is."""
+        score = self._largest_score(feasible_set)
+        sums = self.slope_bound(2, feasible_set) * self.feature_bound(2) * self.most_records
+        largest = float(np.finfo(self.arithmetic).max) / 256
+        if math.isfinite(score) and math.isfinite(sums) and max(score, sums) > largest:
+            raise InvalidInput(
+                f"Expected public bounds for which scores and sums fit {self.arithmetic}, got "
+                f"scores up to {score:.3g} and sums up to {sums:.3g}. {NOT_DONE}"
+            )
 
     def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
         """N·Δ before rounding: the most by which neighbours' sums over records differ."""
@@ -249,24 +261,27 @@ class LinearModel(Records):
         shifting   2e·BM + 2γ_M M·SB
 
         S bounds the slopes, M the records; e = L γ_d BR + slope margin·S is the error of a slope
-        for L-smooth losses; 0 where scores are exact or z has no bound.
+        for L-smooth losses; 0 where scores are exact or z has no bound. A product or sum that is
+        too small for the format may be flushed to zero: by less than ``tiny``, each.
         """
         S = self.slope_bound(norm, feasible_set) * (1 + self._slope_margin())
         B, M, R = self.feature_bound(norm), self.most_records, feasible_set.reach(2)
         if not math.isfinite(S):
             return math.inf
+        tiny = float(np.finfo(self.arithmetic).tiny)
         e = 0.0
         if self.curvature is not None and math.isfinite(R):
             L = self.curvature * (math.sqrt(self.outputs) if norm == 1 else 1)
-            e = (
-                L * gamma(self._terms, self._unit) * self._largest_score(feasible_set)
-                + self._slope_margin() * S
-            )
+            error = gamma(self._terms, self._unit) * self._largest_score(feasible_set)
+            e = L * (error + 2 * self._terms * self.outputs * tiny) + self._slope_margin() * S
+        size: float = self.dimension ** (1 / norm)
+        flushed = 8 * tiny * size  # of one term and its sum, twice
         if not self.in_place:
-            return 2 * e * B * M + 2 * gamma(M + 2) * M * S * B
+            return 2 * e * B * M + 2 * gamma(M + 2) * M * S * B + flushed * M
         K = min(BLOCK, M)
         blocks = 2 * gamma(M / BLOCK + 2) * M * S * B
-        return 2 * e * B + 2 * gamma(K + 2, self._unit) * K * S * B + blocks
+        one_block = 2 * gamma(K + 2, self._unit) * K * S * B
+        return 2 * e * B + one_block + blocks + flushed * K
 
     @property
     def smoothness(self) -> float | None:

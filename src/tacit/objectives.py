@@ -48,6 +48,10 @@ class Objective(ABC):
     everywhere: ClassVar[bool] = False  # whether the sensitivity holds at every z
     doubt: str = ""  # why the sensitivity is no proven bound, where it is not
 
+    def doubt_on(self, device: str) -> str:
+        """Why the rounding of a device ("cpu", "gpu") is not inside the proof, where it is not."""
+        return ""
+
     @property
     def relation(self) -> str:
         """``neighbours`` with all that decides which data are neighbours: totals may be added up
@@ -140,6 +144,11 @@ class Objective(ABC):
         """The number of private records; 0 for data that are not records."""
         return 0
 
+    @property
+    def in_place(self) -> bool:
+        """Whether neighbours have equally many data, at the same places (``rounding.py``)."""
+        return True
+
     def pad(self, rows: int) -> Self:
         """The same function with room for ``rows`` records, so that agents can be batched."""
         return self
@@ -168,7 +177,6 @@ class Records(Objective):
 
     @property
     def in_place(self) -> bool:
-        """Whether all other records stay where they are when one changes (``rounding.py``)."""
         return bool(self.neighbours != RELATIONS["add-remove"])
 
     @property

@@ -56,7 +56,7 @@ class PerSample(Records):
         choice("clip_norm", self.clip_norm, (1, 2))
         data = jax.tree.map(jnp.asarray, self.data)
         lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
-        if len(lengths) != 1 or lengths == {0}:
+        if len(lengths) != 1:
             raise InvalidInput(
                 f"Expected data arrays with one and the same number of records as first axis, "
                 f"got {sorted(lengths)}. {NOT_DONE}"
@@ -72,7 +72,10 @@ class PerSample(Records):
 
     def _check_loss(self) -> None:
         """The loss must turn a vector of ``size`` numbers and one record into one number."""
-        record = jax.tree.map(lambda leaf: leaf[0], self.data)
+        record = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype),  # type: ignore[no-untyped-call]
+            self.data,
+        )
         try:
             shape = jax.eval_shape(self.loss, jnp.zeros(self.size), record).shape
         except Exception as error:
@@ -114,6 +117,8 @@ class PerSample(Records):
         Adding a million float32 gradients would round by more than one of them.
         """
         rows = self.present.shape[0]
+        if rows == 0:
+            return zero
         size = min(rows, BLOCK) if self.in_place else 1
 
         def add_block(i: Array, total: Array) -> Array:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from tacit.accounting import exact, rounded_up
 from tacit.errors import CorruptFile
 from tacit.mechanisms import Noiseless
@@ -50,7 +52,7 @@ class PrivacyStatement:
             change = ", and for ".join(
                 f"{what} in the data of {' or '.join(names)}" for what, names in self.neighbours
             )
-        numbers = f"({rounded_up(self.epsilon, 3)}, {self.delta:g})-DP"
+        numbers = f"({rounded_up(self.epsilon, 3)}, {rounded_up(self.delta, 6)})-DP"
         if not self.certified:
             return (
                 f"Not certified: {self.uncertified} If it were covered, the {self.updates} "
@@ -138,12 +140,12 @@ def doubt(agents: Sequence[LocalProblem], settings: Settings) -> str:
     """Why the accounted numbers are not proven, or nothing."""
     if settings.calibration != "certified":
         return "the noise follows the paper's calibration, whose sensitivity is not a proven bound."
-    if doubts := [a.objective.doubt for a in agents if a.objective.doubt]:
-        return doubts[0]
-    exact_sets = all(a.feasible_set.closed_form for a in agents)
-    if settings.perturbation != "objective" and not exact_sets:
+    for f in (a.objective for a in agents):
+        if reason := f.doubt or f.doubt_on(jax.default_backend()):
+            return reason
+    if settings.perturbation != "objective":
         return (
-            "noise on the output hides the exact projection, but a solver's projection has an "
-            "error of its own that depends on the data."
+            "noise on the output hides an exact update, but updates are rounded or solved for up "
+            "to an error that depends on the data, and a server can make that error large."
         )
     return ""

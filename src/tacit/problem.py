@@ -112,8 +112,9 @@ class LocalProblem:
         if not self.feasible_set.closed_form:
             return np.dtype(np.float64)
         leaves = [np.dtype(x.dtype) for x in jax.tree.leaves(self.objective) if hasattr(x, "dtype")]
-        floats = [d for d in leaves if np.issubdtype(d, np.floating)]
-        return np.result_type(*floats) if floats else np.dtype(np.float64)
+        floats = {d for d in leaves if np.issubdtype(d, np.floating)}
+        single = np.dtype(np.float32)
+        return single if floats == {single} else np.dtype(np.float64)
 
 
 @dataclass(frozen=True)

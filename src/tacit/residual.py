@@ -101,6 +101,12 @@ class Residual(Objective):
         )
         rows = matrix.shape[0]
         data = array("data", self.data, (rows,), dtype=np.float64)
+        given = np.asarray(self.data)
+        if (data.astype(given.dtype) != given).any() or (data != given).any():
+            raise InvalidInput(
+                "Expected data that float64 holds exactly: rounding could move them by more than "
+                f"beta. {NOT_DONE}"
+            )
         if np.ndim(self.beta) == 0:
             beta: Any = positive("beta", self.beta)  # type: ignore[arg-type]
         else:
@@ -123,6 +129,11 @@ class Residual(Objective):
         if bound is not None and np.linalg.norm(data) > bound:
             raise InvalidInput(f"Expected ‖data‖₂ <= data_bound={bound}, got more. {NOT_DONE}")
         store(self, matrix=matrix, data=data, beta=beta)
+
+    def doubt_on(self, device: str) -> str:
+        if device == "cpu" or not isinstance(self.matrix, SparseMatrix):
+            return ""
+        return f"a {device} adds up the products of a sparse matrix in no fixed order."
 
     @property
     def neighbours(self) -> str:  # type: ignore[override]
@@ -227,6 +238,11 @@ class Residual(Objective):
         dense = not isinstance(self.matrix, SparseMatrix)
         most = A.shape[0] if dense else int(np.bincount(A.indices, minlength=1).max())
         columns = np.asarray(abs(A).sum(axis=0)).ravel()
+        if float(columns.max(initial=0)) * self._largest > 1e300:
+            raise InvalidInput(
+                f"Expected a matrix whose sums of columns times {self._largest:.3g} fit float64, "
+                f"got sums up to {float(columns.max()):.3g}. {NOT_DONE}"
+            )
         touched = [columns[row] for row in np.split(A.indices, A.indptr[1:-1])]
         norms = np.array([np.linalg.norm(sums, norm) if sums.size else 0.0 for sums in touched])
         return np.where(self._betas() > 0, 2 * gamma(most + 1) * self._largest * norms, 0.0)
@@ -258,13 +274,14 @@ class Residual(Objective):
 
     def _together(self, values: np.ndarray[Any, Any], norm: int) -> float:
         """The largest norm of the values of entries that may move together."""
-        powers = np.asarray(values, np.float64) ** norm
+        largest = float(np.max(values, initial=0.0)) or 1.0
+        powers = (np.asarray(values, np.float64) / largest) ** norm
         if self.groups is None:
             most = np.sort(powers)[-self.moved :].sum()
         else:
             _, group = np.unique(self.groups, return_inverse=True)
             most = np.bincount(group, powers).max()
-        return float(most ** (1 / norm))
+        return largest * float(most ** (1 / norm))
 
     def _singular(self) -> tuple[float, float]:
         """Bounds of the largest singular value of A and of min ‖Az‖/‖z‖."""

@@ -59,12 +59,17 @@ def cut_rows(rows: np.ndarray[Any, Any], norm: float) -> np.ndarray[Any, Any]:
     return cut
 
 
+@jax.custom_jvp
 def cut_point(z: Any) -> Any:
-    """z as float64, cut to multiples of g_z."""
+    """z as float64, cut to multiples of g_z. Derivatives see z."""
     z = jnp.asarray(z, jnp.float64)
     largest = jnp.max(jnp.abs(z), initial=0)
     # ‖z‖ ≤ √n·max|z|
     power = jnp.frexp(jnp.where(largest > 0, largest, 1))[1]
     power = power + math.ceil(math.log2(max(z.size, 1)) / 2) - EXACT_BITS
-    cut = jnp.ldexp(jnp.trunc(jnp.ldexp(z, -power)), power)
-    return z + jax.lax.stop_gradient(cut - z)  # exactly cut; derivatives see z
+    return jnp.ldexp(jnp.trunc(jnp.ldexp(z, -power)), power)
+
+
+@cut_point.defjvp
+def _of_cut_point(values: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    return cut_point(values[0]), jnp.asarray(tangents[0], jnp.float64)

@@ -47,7 +47,7 @@ import numpy as np
 from tacit import discrete
 from tacit.accounting import epsilon_of
 from tacit.algorithm import Drawn
-from tacit.errors import NOT_DONE, InvalidInput, count, positive
+from tacit.errors import DERIVED, NOT_DONE, InvalidInput, count, positive
 from tacit.mechanisms import Gaussian, Laplace, Mechanism
 
 FINE = {"gaussian": 28, "laplace": 32}  # bits between the noise's scale and the grid
@@ -68,7 +68,7 @@ class SecureNoise:
                 f"Expected gaussian or laplace noise to make secure, got {self.mechanism!r}. "
                 f"{NOT_DONE}"
             )
-        positive("sensitivity", self.sensitivity)
+        positive("sensitivity", self.sensitivity, DERIVED)
         count("size", self.size)
         if not 1e-200 < self.mechanism.scale(self.sensitivity) < 1e200:
             raise InvalidInput(

@@ -154,6 +154,18 @@ def plans(n: int, dtype: Any, size: float, rng: Any) -> Iterator[list[Vector]]:
     yield [10.0 ** rng.uniform(-top, top, n) * rng.choice([-1.0, 1.0], n) for _ in range(ROUNDS)]
 
 
+def every_hunt() -> Iterator[tuple[str, str, Any, str]]:
+    """All objectives on all sets, in both formats, for all relations that they have."""
+    for objective in OBJECTIVES:
+        for kind in SETS:
+            for dtype in (np.float64, np.float32):
+                if objective in ("move", "residual"):
+                    if dtype == np.float64:
+                        yield objective, kind, dtype, "zero-out"
+                    continue
+                yield from ((objective, kind, dtype, relation) for relation in RELATIONS)
+
+
 def search(
     objective: str,
     set_name: str,

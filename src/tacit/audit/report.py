@@ -43,6 +43,7 @@ class Audit:
     trials: int  # in each world
     confidence: float
     seed: int | None
+    through: str = "rounds"  # what was run: local rounds alone, or agents with ledgers
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,6 +105,7 @@ class Audit:
             "trials": self.trials,
             "confidence": self.confidence,
             "seed": self.seed,
+            "through": self.through,
         }
 
 
@@ -128,14 +130,35 @@ def audit(
     which assumes that what is seen is noise of that kind. The other way round nothing is promised:
     what these worlds and attacks do not show is not found.
     """
-    trials = trials_of(trials)
-    confidence = probability("confidence", confidence)
-    if isinstance(settings.mechanism, Noiseless):
-        raise InvalidInput("Expected a mechanism with noise to audit, got none. Nothing was run.")
-    settings = worlds.scheduled(settings)
+    settings = prepared(worlds, settings, trials, confidence)
     claim = claim or exact(settings.mechanism, settings.updates, settings.delta)
     root = jax.random.wrap_key_data(jnp.asarray(root_key(seed)), impl=GENERATOR)
-    without, with_canary = run_trials(worlds, settings, trials, root, progress)
+    scores = run_trials(worlds, settings, trials, root, progress)
+    return judged(worlds, settings, claim, scores, WHITE, settings.updates, confidence, seed)
+
+
+def prepared(worlds: Worlds, settings: Settings, trials: int, confidence: float) -> Settings:
+    """The settings with schedules, if an audit with these numbers makes sense."""
+    trials_of(trials)
+    probability("confidence", confidence)
+    if isinstance(settings.mechanism, Noiseless):
+        raise InvalidInput("Expected a mechanism with noise to audit, got none. Nothing was run.")
+    return worlds.scheduled(settings)
+
+
+def judged(
+    worlds: Worlds,
+    settings: Settings,
+    claim: Guarantee,
+    scores: tuple[Any, Any],
+    white: Sequence[str],
+    updates: int,
+    confidence: float,
+    seed: int | None,
+    through: str = "rounds",
+) -> Audit:
+    """The audit that follows from scores in both worlds: rows of ``white``, then of BLACK."""
+    without, with_canary = scores
 
     def bounds(rows: slice, names: Sequence[str]) -> Bounds:
         return lower_bounds(
@@ -143,7 +166,7 @@ def audit(
             with_canary[rows],
             names,
             settings.mechanism,
-            settings.updates,
+            updates,
             claim.delta,
             1 - (1 - confidence) / 2,  # the two forms share the risk
         )
@@ -153,11 +176,12 @@ def audit(
         worlds.canary,
         settings,
         claim,
-        bounds(slice(0, len(WHITE)), WHITE),
-        bounds(slice(len(WHITE), None), BLACK),
-        trials,
+        bounds(slice(0, len(white)), white),
+        bounds(slice(len(white), None), BLACK),
+        without.shape[1],
         confidence,
         seed,
+        through,
     )
 
 

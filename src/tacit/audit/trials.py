@@ -146,10 +146,10 @@ def observe(
         z, average, path = _local_points(z, now, local, rule)
         before, after = stacked(path[:-1]), stacked(path[1:])
         first, second = (
-            _decoded(after - without_noise(world, before, now), stage.decode) for world in (0, 1)
+            decoded(after - without_noise(world, before, now), stage.decode) for world in (0, 1)
         )
         found = (
-            _likelihood(first, second, norm),
+            likelihood(first, second, norm),
             (first * first + second * second).sum(),
             (first[:, stage.telling], second[:, stage.telling]),
         )
@@ -169,12 +169,12 @@ def observe(
         found = jax.tree.map(lambda *parts: np.stack(parts), *every)
     else:
         state, found = jax.lax.scan(one_round, state, items)
-    likelihood, magnitude, told = found
+    ratio, magnitude, told = found
     first, second = (noise.reshape(-1, noise.shape[-1]) for noise in told)
-    return Seen(likelihood.sum(), magnitude.sum(), (first, second), state[1] * stage.coupled)
+    return Seen(ratio.sum(), magnitude.sum(), (first, second), state[1] * stage.coupled)
 
 
-def _decoded(difference: Array, decode: Array) -> Array:
+def decoded(difference: Array, decode: Array) -> Array:
     return difference @ decode.T if decode.ndim == 2 else decode * difference
 
 
@@ -208,20 +208,20 @@ def scores(seen: Seen, finals: tuple[Array, Array], stage: Stage) -> Array:
         return xp.diff(noise[xp.argsort(noise[:, 0])], axis=0) if len(noise) > 1 else noise
 
     first, second = seen.told
-    last = [_decoded(seen.last - final, stage.decode_last) for final in finals]
+    last = [decoded(seen.last - final, stage.decode_last) for final in finals]
     return xp.stack(
         [
             seen.likelihood,
             xp.log(seen.magnitude + TINY),
             smallest(first) - smallest(second),
             smallest(differences(first)) - smallest(differences(second)),
-            _likelihood(last[0], last[1], 2),
+            likelihood(last[0], last[1], 2),
             xp.log((last[0] ** 2 + last[1] ** 2).sum() + TINY),
         ]
     )
 
 
-def _likelihood(first: Array, second: Array, norm: int) -> Array:
+def likelihood(first: Array, second: Array, norm: int) -> Array:
     if norm == 1:
         return (abs(first) - abs(second)).sum()
     return ((first - second) * (first + second)).sum()

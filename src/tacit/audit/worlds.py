@@ -6,6 +6,8 @@ statement hides. The worse the canary, the more an audit can find.
     records     the canary is as long as a record may be, the agent's others are short, and the box
                 is so small that every slope is close to its bound
     zones       both demands of one bus move by the whole of beta: that is the bound itself
+    small sets  on an L1 ball and a simplex the canary's target is far from every prediction, so
+                that its slope is close to the bound wherever the point is
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ import jax
 import numpy as np
 
 from tacit.errors import InvalidInput
-from tacit.losses import SoftmaxRegression
+from tacit.losses import LeastSquares, SoftmaxRegression
 from tacit.mechanisms import Mechanism
 from tacit.objectives import store
 from tacit.problem import LocalProblem
 from tacit.residual import Residual
-from tacit.sets import Box
+from tacit.sets import Box, FeasibleSet, L1Ball, Simplex
 from tacit.settings import Settings
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ def deviation(problem: LocalProblem, mechanism: Mechanism) -> float:
     return math.sqrt(float(mechanism.variance(Δ)))
 
 
-def record_worlds(data: Dataset, name: str) -> Worlds:
+def record_worlds(data: Dataset, name: str, dtype: Any = np.float64) -> Worlds:
     """Softmax regression on labelled records: is the canary one of them?
 
     The canary has its whole length, 1 in both norms, in the first feature, so that it reaches the
@@ -95,7 +97,7 @@ def record_worlds(data: Dataset, name: str) -> Worlds:
 
     def problem(canary: float) -> LocalProblem:
         objective = SoftmaxRegression(
-            np.concatenate([others, canary * np.eye(1, size)]),
+            np.concatenate([others, canary * np.eye(1, size)]).astype(dtype),
             labels,
             data.classes,
             feature_norm=1.0,
@@ -115,6 +117,52 @@ def record_worlds(data: Dataset, name: str) -> Worlds:
         return 0.2 / step, step
 
     canary = "a record of length 1 in the first feature, out of the sums or in them"
+    return Worlds(name, canary, without, with_canary, schedules)
+
+
+def ball_worlds(dtype: Any = np.float64) -> Worlds:
+    """Least squares on a small L1 ball: is the canary, all of it in one feature, among them?"""
+    size, radius = 5, 0.02
+    return _target_worlds("l1-ball", L1Ball(radius, size), np.eye(size)[-1], radius, dtype)
+
+
+def simplex_worlds(dtype: Any = np.float64) -> Worlds:
+    """Least squares on a small simplex, whose points move in directions of sum zero only."""
+    size, total = 5, 0.02
+    across = np.array([1.0, -1.0, 0.0, 0.0, 0.0]) / math.sqrt(2)
+    return _target_worlds("simplex", Simplex(size, total), across, total / size, dtype)
+
+
+def _target_worlds(
+    name: str, feasible_set: FeasibleSet, row: Vector, room: float, dtype: Any
+) -> Worlds:
+    """Predictions are at most 0.02 and the canary's target is 1: 0.98 of the bound, or more."""
+    size = row.size
+    others = SHORT * np.eye(OTHERS, size)
+
+    def problem(canary: float) -> LocalProblem:
+        objective = LeastSquares(
+            np.concatenate([others, canary * row[None]]).astype(dtype),
+            np.append(np.zeros(OTHERS), 1.0),
+            feature_norm=1.0,
+            feature_norm_1=float(np.abs(row).sum()),
+            target_bound=1.0,
+            normaliser=100.0,
+            neighbours="zero-out",
+        )
+        return LocalProblem(objective, feasible_set, name=name)
+
+    without, with_canary = problem(0.0), problem(1.0)
+
+    def schedules(mechanism: Mechanism, updates: int) -> tuple[float, float]:
+        """Steps so short that the middle of the set is not left.
+
+        The penalty is a power of two: a hostile server can then cancel a huge dual exactly.
+        """
+        step = room / (size * deviation(without, mechanism) * (2 + math.sqrt(updates)))
+        return 2.0 ** math.floor(math.log2(0.25 / step)), step
+
+    canary = "a record of length 1 with the largest target, out of the sums or in them"
     return Worlds(name, canary, without, with_canary, schedules)
 
 

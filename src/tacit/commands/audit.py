@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 Add = Callable[..., Any]
 PICTURES = (".png", ".pdf", ".svg")
 # Rounds, local updates and trials: about half a minute on one core for each epsilon.
-EFFORT = {"digits": (4, 2, 20_000), "mnist": (2, 2, 5_000), "case14": (2, 1, 4_000)}
+EFFORT = {
+    "digits": (4, 2, 20_000),
+    "mnist": (2, 2, 5_000),
+    "case14": (2, 1, 4_000),
+    "l1-ball": (4, 2, 20_000),
+    "simplex": (4, 2, 20_000),
+}
+AGENTS = {"case14": 500}  # trials through agents, where they are slow
 
 
 def add_audit(add: Add) -> None:
@@ -28,9 +36,15 @@ def add_audit(add: Add) -> None:
         "An empirical lower bound on epsilon, beside the claimed one.",
         "tacit audit digits --total-epsilons 0.5 1 2 4\n"
         "  tacit audit mnist --data DIR --mechanism laplace --plot audit.png\n"
-        "  tacit audit case14 --total-epsilons 4",
+        "  tacit audit case14 --total-epsilons 4\n"
+        "  tacit audit l1-ball --agents --hostile --float32\n"
+        "  tacit audit server",
     )
-    audit.add_argument("application", choices=tuple(EFFORT))
+    audit.add_argument(
+        "application",
+        choices=(*EFFORT, "server"),
+        help="server: drive agents to the points where a record does most, for every objective",
+    )
     audit.add_argument("--data", help="folder with the files of mnist")
     audit.add_argument("--total-epsilons", type=float, nargs="+", default=[1.0], metavar="EPSILON")
     audit.add_argument("--total-delta", type=float, default=1e-5)
@@ -46,6 +60,17 @@ def add_audit(add: Add) -> None:
         default="certified",
         help="paper: the paper's sensitivities, noise and composition, which are not certified",
     )
+    audit.add_argument(
+        "--agents",
+        action="store_true",
+        help="through agents with a ledger and secure noise, one local update a round",
+    )
+    audit.add_argument(
+        "--hostile",
+        action="store_true",
+        help="with --agents: a server that drives the agent far away first",
+    )
+    audit.add_argument("--float32", action="store_true", help="features of 32 bits")
     audit.add_argument("--rounds", type=int, help="default: by application")
     audit.add_argument("--local-updates", type=int, help="default: by application")
     audit.add_argument("--trials", type=int, help="in each of the two worlds; default: likewise")
@@ -54,9 +79,42 @@ def add_audit(add: Add) -> None:
     audit.add_argument("--plot", metavar="FILE", help="draw claims and bounds into FILE")
 
 
+def _server(options: argparse.Namespace) -> int:
+    """The search of ``audit.adversary`` over objectives, sets, formats and relations."""
+    from tacit.audit import LIMITS
+    from tacit.audit.adversary import Found, every_hunt, search
+
+    hunts = list(every_hunt())
+    found: list[Found] = []
+    with progress_bar("agents") as bar:
+        task = bar.add_task("hostile server", total=len(hunts))
+        for hunt in hunts:
+            found.append(search(*hunt, seed=options.seed or 0))
+            bar.advance(task)
+    broken = [f for f in found if not f.sound]
+    if options.json:
+        print(json.dumps({"found": [asdict(f) for f in found], "violated": bool(broken)}))
+        return int(bool(broken))
+    print_table(
+        f"A hostile server: {sum(f.points for f in found)} points of {len(found)} agents",
+        ("objective", "largest change / sensitivity", "largest violation / tolerance"),
+        [
+            (name, f"{max(f.ratio for f in mine):.4f}", f"{max(f.violation for f in mine):.3f}")
+            for name in dict.fromkeys(f.objective for f in found)
+            for mine in [[f for f in found if f.objective == name]]
+        ],
+    )
+    for f in broken:
+        print(f"VIOLATED: {f.objective}, {f.set}, {f.dtype}, {f.relation}: {f.ratio:.4g}")
+    print(LIMITS)
+    return int(bool(broken))
+
+
 def _audit(options: argparse.Namespace) -> int:
+    if options.application == "server":
+        return _server(options)
     from tacit.accounting import rounded_up
-    from tacit.audit import LIMITS, Audit, audit, paper_claim, plot
+    from tacit.audit import LIMITS, Audit, audit, audit_agents, hostile, paper_claim, plot
     from tacit.audit.bounds import trials_of
     from tacit.audit.report import rounded_down
     from tacit.settings import Settings
@@ -64,9 +122,10 @@ def _audit(options: argparse.Namespace) -> int:
     given = (options.rounds, options.local_updates, options.trials)
     rounds, updates, trials = (
         usual if chosen is None else chosen
-        for usual, chosen in zip(EFFORT[options.application], given, strict=True)
+        for usual, chosen in zip(_effort(options), given, strict=True)
     )
     trials_of(trials)
+    _check_agents(options)
     if options.plot is not None:
         file = Path(options.plot).resolve()
         if file.suffix not in PICTURES or file.is_dir() or not file.parent.is_dir():
@@ -88,6 +147,18 @@ def _audit(options: argparse.Namespace) -> int:
         for k, (settings, claim) in enumerate(chosen):
             label = f"epsilon {options.total_epsilons[k]:g}"
             task = bar.add_task(label, total=2 * trials)
+            if options.agents:
+                plans = [hostile(worlds, settings)] if options.hostile else []
+                one = audit_agents(
+                    worlds,
+                    settings,
+                    plans,
+                    trials=trials,
+                    confidence=options.confidence,
+                    progress=partial(bar.advance, task),
+                )
+                found.append(one)
+                continue
             found.append(
                 audit(
                     worlds,
@@ -121,6 +192,8 @@ def _audit(options: argparse.Namespace) -> int:
     )
     noise = f"{first.settings.mechanism.name} noise, {first.settings.perturbation} perturbation"
     print(f"{noise}, {options.calibration} calibration, {rounds} x {updates} updates")
+    if options.agents:
+        print("through agents, each with a ledger of its own; noise from the operating system")
     print(f"canary: {first.canary}; delta {first.claim.delta:g}")
     for one in found:
         print(f"epsilon {rounded_up(one.claim.epsilon, 4)}: {one.verdict}")
@@ -135,14 +208,44 @@ def _audit(options: argparse.Namespace) -> int:
     return int(violated)
 
 
+def _effort(options: argparse.Namespace) -> tuple[int, int, int]:
+    rounds, updates, trials = EFFORT[options.application]
+    if not options.agents:
+        return rounds, updates, trials
+    return rounds, 1, AGENTS.get(options.application, 1000)
+
+
+def _check_agents(options: argparse.Namespace) -> None:
+    if options.hostile and not options.agents:
+        raise InvalidInput("Expected --agents with --hostile. Nothing was run.")
+    if options.agents and options.seed is not None:
+        raise InvalidInput(
+            "Expected no --seed with --agents: their noise has none. Nothing was run."
+        )
+    if options.agents and (options.calibration, options.perturbation) != ("certified", "objective"):
+        raise InvalidInput(
+            "Expected certified calibration and perturbation objective with --agents, which have "
+            "secure noise. Nothing was run."
+        )
+    if options.float32 and options.application == "case14":
+        raise InvalidInput("Expected float64 for case14: grids have no other. Nothing was run.")
+
+
 def _worlds(options: argparse.Namespace) -> Any:
-    from tacit.audit import record_worlds, zone_worlds
+    import numpy as np
+
+    from tacit.audit import ball_worlds, record_worlds, simplex_worlds, zone_worlds
     from tacit.learn.data import load_digits, load_mnist
 
+    dtype = np.float32 if options.float32 else np.float64
     if options.application == "case14":
         return zone_worlds("case14")
+    if options.application == "l1-ball":
+        return ball_worlds(dtype)
+    if options.application == "simplex":
+        return simplex_worlds(dtype)
     if options.application == "digits":
-        return record_worlds(load_digits(), "digits")
+        return record_worlds(load_digits(), "digits", dtype)
     if options.data is None:
         raise InvalidInput("Expected --data, the folder with the files of mnist.")
-    return record_worlds(load_mnist(options.data), "mnist")
+    return record_worlds(load_mnist(options.data), "mnist", dtype)

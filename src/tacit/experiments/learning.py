@@ -94,6 +94,7 @@ class Experiment:
                 train.classes,
                 feature_norm=longest,
                 normaliser=len(train),
+                neighbours="zero-out",
             )
             f = f if jax.default_backend() == "cpu" else f.in_bfloat16()
             agents.append(LocalProblem(f, Box(-self.bound, self.bound, size=size)))
