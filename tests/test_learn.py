@@ -586,3 +586,13 @@ def test_published_numbers_give_the_scores_of_the_solution(rng):
     np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-9)
     by_hand = rows[:, :3] @ model.coef_[0] + model.intercept_[0]
     np.testing.assert_allclose(by_hand, scores, rtol=1e-9)
+
+
+def test_classes_may_be_given_in_any_order(rng):
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 3
+    fits = [
+        PrivateLogisticRegression(1.0, classes=order, rounds=2, random_state=0).fit(X, y)
+        for order in ([0, 1, 2], [2, 0, 1])
+    ]
+    assert fits[1].classes_.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
