@@ -1,7 +1,8 @@
-# make demo   set up .venv if needed, then solve one small private problem of each kind
-# make test   set up .venv if needed, then lint, type-check and test everything
-# make bench  speed and memory beside what a user would write instead
-# make docs   build the documentation into site/
+# make demo     set up .venv if needed, then solve one small private problem of each kind
+# make test     set up .venv if needed, then lint, type-check and test everything
+# make bench    speed and memory beside what a user would write instead
+# make mutants  plant bugs in a copy, one at a time: do the tests fail?
+# make docs     build the documentation into site/
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,7 +15,7 @@ test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test bench docs lint clean
+.PHONY: demo test bench mutants docs lint clean
 
 demo: $(READY)
 	$(BIN)/tacit demo
@@ -25,6 +26,9 @@ test: $(READY) lint
 
 bench: $(READY)
 	$(BIN)/pytest benchmarks -o python_files='bench_*.py' -q -s
+
+mutants: $(READY)
+	$(BIN)/python tests/mutants.py --jobs 2
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict

@@ -59,17 +59,18 @@ class Ending:
 
 
 def start(arguments, **options):
-    def default():  # a background job may ignore interrupts, and its children then do as well
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    return subprocess.Popen(
-        [*TACIT, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=default,
-        **options,
-    )
+    # a background job may ignore interrupts, and its children then do as well
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(
+            [*TACIT, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def interrupt(command, moment, folder, resume=True):

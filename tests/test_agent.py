@@ -213,8 +213,11 @@ def test_a_seeded_agent_does_not_repeat_a_failed_round(ledger, monkeypatch):
         patch.setattr(agent, "_round", lambda *a, **k: (point, point, 0.0))
         with pytest.raises(SolverFailure, match="not finite"):
             ask(agent, 1)
+    head = ledger.head
+    monkeypatch.setattr(agent, "_round", lambda *a, **k: pytest.fail("data were touched"))
     with pytest.raises(Refused, match="would repeat the noise"):
         ask(agent, 1)
+    assert ledger.head == head  # and nothing was charged for it
 
 
 def test_a_huge_consensus_does_no_harm(ledger):
@@ -608,3 +611,28 @@ def test_the_noise_of_every_local_update_is_another(batch):
     for i in range(4):  # two agents, two updates each
         for j in range(i):
             assert abs(np.corrcoef(noises[i], noises[j])[0, 1]) < 0.25, (i, j)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_the_noise_of_every_round_is_another(batch):
+    """Without a gradient a round tells its noise: xi = z/eta + rho w + lambda - c z'."""
+    n, penalty, step, rounds = 400, 2.0, 0.25, 3
+    f = tacit.LeastSquares(
+        np.zeros((3, n)), np.zeros(3), feature_norm=1.0, target_bound=1.0, normaliser=3
+    )
+    p = tacit.LocalProblem(f, tacit.Box(-1e6, 1e6, size=n))
+    settings = tacit.Settings(rounds, 1, tacit.Gaussian(1e-3), penalty=penalty, step_size=step)
+    noises, z, dual = [], [np.zeros(n)] * 2, [np.zeros(n)] * 2
+
+    def read(now):
+        for k, point in enumerate(now.points):
+            pull = z[k] / step + penalty * now.consensus + dual[k]
+            noises.append(pull - (penalty + 1 / step) * point)
+        z[:], dual[:] = now.points, now.duals
+
+    tacit.solve([p, p], settings, seed=5, batch=batch, callback=read)
+    assert len(noises) == 2 * rounds
+    sizes = np.std(noises, axis=1)
+    assert sizes.max() < 1.2 * sizes.min()
+    together = np.corrcoef(noises) - np.eye(2 * rounds)
+    assert np.abs(together).max() < 0.25

@@ -21,6 +21,7 @@ from tacit.algorithm import (
     output_noise_shape,
     server_step,
 )
+from tacit.fleet import _bucket
 
 NO_NOISE = (0.0, tacit.Noiseless())
 NO_LIMITS = Limits(np.inf, np.inf, np.inf)
@@ -143,6 +144,8 @@ def test_general_consensus_agrees_and_keeps_private_coordinates(rng):
     a = tacit.solve(agents, settings, seed=9)
     b = tacit.solve(agents, settings, seed=9, batch=False)
     np.testing.assert_allclose(a.solution, b.solution, atol=1e-12)
+    for name in a.trace:  # the residual is of shared coordinates only
+        np.testing.assert_allclose(a.trace[name], b.trace[name], rtol=1e-9, atol=1e-12)
     for p, c in enumerate(couplings):
         assert a.local[p].shape == (len(c),)
         np.testing.assert_allclose(a.local[p], b.local[p], atol=1e-12)
@@ -356,3 +359,34 @@ def test_duals_differ_when_a_reply_is_tampered_with():
     worker.advance(1, 2)
     mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
     assert np.abs(worker.λ - mine).max() > 0.01
+
+
+def test_a_coordinate_counts_its_own_holders():
+    """Held by three, two and one agent, in that order."""
+    couplings = [np.array([0, 1, 2]), np.array([1, -1, 0]), np.array([0])]
+    z = np.array([3.0, 4.0, 5.0, 6.0, 99.0, 9.0, 12.0])
+    w = server_step(z, 0 * z, 1.0, Holders.of(couplings, 3, np.float64))
+    np.testing.assert_allclose(w, [(3 + 9 + 12) / 3, (4 + 6) / 2, 5.0])
+
+
+def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):
+    """Numbers of records that are public (zero-out) may differ within a stack: padding is none."""
+    agents = []
+    for records in (60, 58, 57):
+        X = rng.normal(size=(records, 4)) / 4
+        f = tacit.SoftmaxRegression(
+            X,
+            rng.integers(0, 3, records),
+            3,
+            feature_norm=1.0,
+            normaliser=240.0,
+            neighbours="zero-out",
+            record_bound=60.0,
+        )
+        agents.append(tacit.LocalProblem(f, set_of("box", 12)))
+    assert _bucket(agents) == [[0, 1, 2]]
+    settings = tacit.Settings(5, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.1))
+    a = tacit.solve(agents, settings, seed=1)
+    b = tacit.solve(agents, settings, seed=1, batch=False)
+    np.testing.assert_allclose(a.solution, b.solution, atol=1e-12)
+    np.testing.assert_allclose(a.trace["objective"], b.trace["objective"], rtol=1e-12)

@@ -11,8 +11,9 @@ import pytest
 from scipy.stats import binom, norm
 
 from tacit import agent, algorithm
-from tacit.accounting import exact, gaussian_epsilon, paper
+from tacit.accounting import Guarantee, exact, gaussian_epsilon, paper
 from tacit.audit import (
+    Audit,
     audit,
     curve_epsilon,
     free_epsilon,
@@ -22,12 +23,13 @@ from tacit.audit import (
     upper_bound,
     zone_worlds,
 )
+from tacit.audit.bounds import Bounds, Rates
 from tacit.audit.trials import _local_points
 from tacit.audit.worlds import Worlds
 from tacit.cli import main
 from tacit.errors import InvalidInput
 from tacit.learn.data import Dataset
-from tacit.losses import LeastSquares
+from tacit.losses import LeastSquares, SoftmaxRegression
 from tacit.mechanisms import Gaussian, Laplace, Noiseless, per_update
 from tacit.problem import LocalProblem
 from tacit.residual import Residual
@@ -160,6 +162,15 @@ def test_scores_that_are_no_numbers_count_as_errors():
     assert lower_bounds(s0, s1, ["x"], Gaussian(1.0), 1, DELTA).free == 0
     with pytest.raises(InvalidInput, match="at least 100 trials"):
         lower_bounds(s0[:, :99], s1[:, :99], ["x"], Gaussian(1.0), 1, DELTA)
+
+
+@pytest.mark.parametrize("world", [0, 1])
+def test_scores_that_are_no_numbers_count_in_their_own_world(world):
+    scores = [np.zeros((1, 200)), np.ones((1, 200))]
+    scores[world][0, 100:] = np.nan
+    found = lower_bounds(*scores, ["x"], Gaussian(1.0), 1, DELTA)
+    for rates in (found.free_rates, found.curve_rates):
+        assert rates.errors == ((100, 0), (0, 100))[world] and rates.trials == (160, 160)
 
 
 # --- correct code ---------------------------------------------------------------------------
@@ -408,6 +419,8 @@ def test_a_violation_is_an_exit_status_and_words(capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
     assert "An audit can refute a claim. It can never prove one." in out
+    assert main([*words.split(), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["violated"]
 
 
 def test_the_command_on_mnist_files(tmp_path, capsys):
@@ -448,12 +461,54 @@ def test_bad_input_gets_one_line(words, said, refused):
     assert sum(line.startswith("tacit:") for line in lines) == 1
 
 
+def with_other_neighbours(problem):
+    """The same records, of which one is replaced instead of left out."""
+    f = problem.objective
+    again = SoftmaxRegression(
+        np.asarray(f.features).T,
+        np.asarray(f.labels),
+        f.classes,
+        feature_norm=1.0,
+        normaliser=f.normaliser,
+        neighbours="replace",
+    )
+    return LocalProblem(again, problem.feasible_set)
+
+
 def test_worlds_must_be_neighbours():
     a, b = small_worlds(30), small_worlds(31)
     with pytest.raises(InvalidInput, match="differ in the agent's data only"):
         Worlds("x", "x", a.without, moved_worlds(1.0).without, a.schedules)
+    with pytest.raises(InvalidInput, match="differ in the agent's data only"):
+        Worlds("x", "x", a.without, with_other_neighbours(a.without), a.schedules)
     with pytest.raises(InvalidInput, match="at least 4 records"):
         small_worlds(3)
     with pytest.raises(InvalidInput, match="mechanism with noise"):
         run(Settings(1))
     assert a.without.objective.normaliser != b.without.objective.normaliser
+
+
+def test_the_two_forms_share_the_risk(monkeypatch):
+    """Four bounds that hold together at 90 %: two at 95 % in each form."""
+    asked = []
+
+    def spy(*arguments):
+        asked.append(arguments[-1])
+        return lower_bounds(*arguments)
+
+    monkeypatch.setattr("tacit.audit.report.lower_bounds", spy)
+    settings = Settings.for_budget(4.0, DELTA, 1)
+    found = audit(small_worlds(), settings, trials=100, confidence=0.9, seed=0)
+    assert asked == pytest.approx([0.95, 0.95]) and found.confidence == 0.9
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_any_bound_above_the_claim_refutes_it(place):
+    epsilons = [2.5 if k == place else 0.5 for k in range(4)]
+    rates = Rates(0.1, 0.1, (1, 1), (80, 80), "likelihood")
+    white, black = (Bounds(*epsilons[k : k + 2], rates, rates) for k in (0, 2))
+    about = (Settings(1, 1, Gaussian(1.0)), Guarantee(2.0, DELTA), white, black, 100, 0.99, 0)
+    found = Audit("name", "canary", *about)
+    assert found.violated and "at least 2.500" in found.verdict
+    calm = Audit("name", "canary", about[0], Guarantee(3.0, DELTA), *about[2:])
+    assert not calm.violated and calm.verdict == "consistent with the claim"

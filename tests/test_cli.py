@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.cli import main
 from tacit.errors import InvalidInput
 from tacit.job import load_job
 
@@ -237,7 +238,11 @@ def test_bad_jobs_are_refused_with_one_clear_line(old, new, words, job, tmp_path
 
 def test_bad_data_are_refused(job, tmp_path):
     lines = (tmp_path / "north.csv").read_text().splitlines()
-    for broken, words in ((["1,nan,2"], "nan"), (["1,x,2"], "north.csv"), (["1,2"], "north.csv")):
+    for broken, words in (
+        (["1,nan,2"], "finite numbers in targets"),
+        (["1,x,2"], "north.csv"),
+        (["1,2"], "north.csv"),
+    ):
         (tmp_path / "north.csv").write_text("\n".join(lines[:5] + broken))
         done = run("solve", job, "--out", tmp_path / "r", check=False)
         assert done.returncode in (1, 2) and words in done.stderr, done.stderr
@@ -393,3 +398,26 @@ def test_price_of_a_noise_multiplier_and_version():
     totals = account("--noise-multiplier", 144.487, "--delta", 1e-5, "--updates", "1.5e3")
     assert totals["exact"]["epsilon"] == pytest.approx(1.0, abs=1e-4)
     assert run("--version").stdout.strip() == "tacit 0.1.0"
+
+
+def test_the_command_pays_in_blocks(job, tmp_path, capsys):
+    folder = tmp_path / "ledgers"
+    folder.mkdir()
+    for name in ("north", "south"):
+        tacit.Ledger.create(folder / f"{name}.db", 9.0, 1e-5)
+    words = ["solve", str(job), "--ledgers", str(folder), "--block", "8", "--json"]
+    job.write_text(job.read_text().replace("seed =", "# seed ="))  # the noise is secure
+    assert main([*words, "--out", str(tmp_path / "r")]) == 0, capsys.readouterr().err
+    for name in ("north", "south"):
+        ledger = tacit.Ledger(folder / f"{name}.db")
+        (paid,) = ledger.runs()
+        assert ledger.charged(paid["run"]) == [(1, 8), (9, 16), (17, 20)]
+
+
+def test_an_interrupted_run_is_not_started_over(job, tmp_path, capsys):
+    folder = tmp_path / "r"
+    folder.mkdir()
+    (folder / "checkpoint.npz").write_bytes(b"what an interrupted run left")
+    assert main(["solve", str(job), "--out", str(folder)]) == 2
+    assert "An interrupted run is in" in capsys.readouterr().err
+    assert [p.name for p in folder.iterdir()] == ["checkpoint.npz"]

@@ -606,3 +606,19 @@ def test_the_slack_must_be_the_objective_s(rng):
     LocalProblem(Residual(slack, np.ones(2), 0.1, slack=True), W)
     with pytest.raises(InvalidInput, match="got another matrix"):
         LocalProblem(Residual(5 * slack, np.ones(2), 0.1, slack=True), W)
+
+
+def test_sizes_are_never_below_the_true_ones():
+    """Not even by the solver's error: sensitivities are proven for points up to the radius."""
+    cube = Polyhedron(lower=-np.ones(3), upper=np.ones(3))
+    disc = ConeSet([Cone(np.eye(2), limit=1.5)], lower=-9.0 * np.ones(2), upper=9.0 * np.ones(2))
+    for W, size in ((cube, 1.0), (disc, 1.5)):
+        assert size <= W.radius(math.inf) <= size * (1 + 1e-6)
+    assert cube.diameter >= 2 * math.sqrt(3) and disc.diameter >= 3.0
+
+
+def test_weights_of_a_polyhedron_by_hand():
+    """Onto x + y ≤ 1 from (2, 2), x three times as heavy: x falls by 3/4, y by 9/4."""
+    W = Polyhedron(np.ones((1, 2)), np.ones(1), lower=-9.0 * np.ones(2), upper=9.0 * np.ones(2))
+    z = W.project(np.array([2.0, 2.0]), np.array([3.0, 1.0]))
+    np.testing.assert_allclose(z, [1.25, -0.25], atol=1e-8)

@@ -3,11 +3,21 @@
 import csv
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_learn_data import idx, leaf
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.experiments.learning import Experiment, claims, load, run_experiment
+from tacit.experiments.learning import (
+    COLUMNS,
+    Experiment,
+    claims,
+    final_errors,
+    load,
+    run_experiment,
+)
+from tacit.learn.data import load_mnist
+from tacit.solve import solve
 
 SMALL = {"rounds": 4, "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}
 
@@ -127,3 +137,23 @@ def test_bad_experiments(tmp_path):
     assert not (tmp_path / "o").exists()
     with pytest.raises(CorruptFile):
         load(tmp_path)
+
+
+def test_noise_is_the_mean_over_the_coordinates(made, mnist):
+    """The paper's Σ_p Σ_e of the mean |ξ_i|: what ``solve`` sums, by the number of weights."""
+    experiment, folder = made
+    problem = experiment.problem(load_mnist(mnist))
+    settings = experiment.settings("ObjG", experiment.penalties[0], 1.0, 2)
+    trace = solve(problem, settings, seed=1).trace["noise"] / problem.size
+    table = load(folder)[1]
+    run = table.query("algorithm == 'ObjG' and epsilon == 1 and local_updates == 2 and seed == 1")
+    assert run["noise"].to_numpy() == pytest.approx(trace, rel=1e-3)
+
+
+def test_final_errors_by_hand():
+    rows = [("ObjG", "adaptive", 1.0, 1, seed, t) for seed in range(3) for t in (1, 2)]
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    table["test_error"] = [0.9, 0.1, 0.9, 0.2, 0.9, 0.6]
+    (found,) = final_errors(table)
+    assert found["test_error_percent"] == pytest.approx(30)
+    assert found["deviation"] == pytest.approx(np.sqrt((20**2 + 10**2 + 30**2) / 2))

@@ -154,10 +154,11 @@ def test_classes_are_public(rng):
     assert given.classes_.tolist() == [0, 1, 7] and "list of classes" in given.privacy_.words
     taken = PrivateLogisticRegression(1.0, rounds=2, random_state=0).fit(X, y)
     assert "public: the numbers of records, the labels that occur" in taken.privacy_.words
-    for wrong, words in (([0, 2], r"labels of \[0, 2\], got 1\."), ([0, None], "of one type")):
+    missing = r"labels of \[0, 2\], got another one in row 2\."
+    for wrong, words in (([0, 2], missing), ([0, None], "of one type")):
         with pytest.raises(InvalidInput, match=words):
             PrivateLogisticRegression(1.0, classes=wrong).fit(X, y)
-    with pytest.raises(InvalidInput, match="1 class: 'a'"):
+    with pytest.raises(InvalidInput, match="got 1 class"):
         PrivateLogisticRegression(1.0).fit(X, ["a"] * 60)
 
 
@@ -499,13 +500,13 @@ def test_command_on_a_table(tmp_path, rng, refused):
         (f"{base} {ranges} --agents 4 --out r", "--agent-column without --agents"),
         (f"{base} {ranges} --split iid --out r", "--agent-column without --agents"),
         (f"{base} {ranges} --rounds 0 --out r", "rounds >= 1"),
-        (f"{base} {ranges} --classes no,never --out r", "got 'yes'"),
+        (f"{base} {ranges} --classes no,never --out r", "got another one in row"),
         (f"{base} {ranges} --alpha 2 --out r", "--split dirichlet only"),
         (
             "learn t.csv --target fee --total-epsilon 1 --drop churn --drop hospital --out r",
-            "fractions",
+            "a fraction in row",
         ),
-        ("learn few.csv --target y --agents 1 --range *=0:1 --total-epsilon 1", "1 class: '1'"),
+        ("learn few.csv --target y --agents 1 --range *=0:1 --total-epsilon 1", "got 1 class."),
         ("learn few.csv --target y --range *=0:1 --total-epsilon 1", "1 to 2 agents, got 10"),
         ("learn one.csv --target y --agent-column a --range *=0:1 --total-epsilon 1", "0 sample"),
         ("learn digits --total-epsilon 1 --agents 0", "agents >= 1"),
@@ -554,3 +555,44 @@ def test_the_plan_reads_public_numbers_only():
         model.fit(x, y, agents=np.arange(60) % 3)
         chosen.append(model.result_.settings.to_dict())
     assert chosen[0] == chosen[1] == chosen[2]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_long_rows_have_the_same_scores_in_a_saved_model(tmp_path, rng, intercept):
+    """Rows are scaled down to another length where there is no intercept."""
+    X, y = 9 * rng.normal(size=(40, 3)), np.arange(40) % 2
+    model = PrivateLogisticRegression(None, rounds=3, fit_intercept=intercept).fit(X, y)
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_likeliest_class_is_the_prediction(rng, classes):
+    X, y = make_blobs(60, centers=classes, random_state=0)
+    model = PrivateLogisticRegression(None, feature_norm=10.0, rounds=20).fit(X, y)
+    shares = model.predict_proba(X)
+    assert shares.sum(axis=1) == pytest.approx(1)
+    assert (model.classes_[shares.argmax(axis=1)] == model.predict(X)).all()
+    assert len(set(model.predict(X))) == classes
+
+
+def test_published_numbers_give_the_scores_of_the_solution(rng):
+    """coef_ and intercept_ beside the solution itself, for a norm other than 1."""
+    X, y = rng.normal(size=(50, 3)), np.arange(50) % 2
+    model = PrivateLogisticRegression(None, feature_norm=4.0, rounds=3).fit(X, y)
+    rows = np.hstack([scaled_down(X, model.longest_row), np.full((50, 1), SHARE * 4.0)])
+    scores = rows @ model.result_.solution
+    np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-9)
+    by_hand = rows[:, :3] @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(by_hand, scores, rtol=1e-9)
+
+
+def test_classes_may_be_given_in_any_order(rng):
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 3
+    fits = [
+        PrivateLogisticRegression(1.0, classes=order, rounds=2, random_state=0).fit(X, y)
+        for order in ([0, 1, 2], [2, 0, 1])
+    ]
+    assert fits[1].classes_.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)

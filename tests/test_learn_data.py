@@ -94,6 +94,17 @@ def test_leaf_folders(tmp_path, rng, first, monkeypatch):
     np.testing.assert_allclose(again, 1 - data.features, atol=1e-6)
 
 
+@pytest.mark.parametrize("piece", [1, 2, 3, 7])
+def test_a_number_goes_on_in_the_next_piece(tmp_path, monkeypatch, piece):
+    """Numbers that are no part of a list: their end shows only with what follows."""
+    monkeypatch.setattr(reading, "CHUNK", piece)
+    user = {"size": 1234567, "x": [[0.25, 12.5]], "y": [3], "weight": 77}
+    text = json.dumps({"version": 2024, "user_data": {"a": user}})
+    (tmp_path / "1.json").write_text(text)
+    data = load_leaf(tmp_path, invert=False)
+    assert data.features.tolist() == [[0.25, 12.5]] and data.labels.tolist() == [3]
+
+
 def test_leaf_is_read_within_twice_the_memory(tmp_path, rng):
     for k in range(8):
         leaf(tmp_path / f"{k}.json.gz", writers(rng, {f"u{k}": 300}, width=784))
@@ -273,3 +284,25 @@ def test_wrong_content_is_removed(mirror, tmp_path):
 def test_no_mirror(tmp_path):
     with pytest.raises(CorruptFile, match="try again"):
         download.download_mnist(tmp_path, "http://127.0.0.1:9")
+
+
+def test_no_record_of_a_table_is_both_learnt_and_tested(tmp_path):
+    from argparse import ArgumentParser
+
+    from tacit.commands.learn import add_learn
+    from tacit.commands.learndata import load
+
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{k},{k % 2}\n" for k in range(50)))
+    commands = ArgumentParser().add_subparsers()
+
+    def add(name, *_):
+        return commands.add_parser(name)
+
+    add_learn(add)
+    words = [str(path), "--target", "y", "--range", "x=0:100", "--test-share", "0.3"]
+    options = commands.choices["learn"].parse_args(words)
+    train, test, _ = load(options, str(path))
+    records = [np.round(50 * (part.features[:, 0] + 1)).astype(int) for part in (train, test)]
+    assert len(records[1]) == 15
+    assert sorted(np.concatenate(records)) == list(range(50))

@@ -57,6 +57,7 @@ def test_slack_is_counted(ledger):
     ledger.charge("a", 1, 10)
     plain = exact(Gaussian(40.0), 20, 1e-5).epsilon
     assert plain < ledger.spent.epsilon < 1.1 * plain
+    assert ledger.spent.epsilon == epsilon_of([(Gaussian(40.0), 20)], 1e-5, 20 * 1e-9)
 
 
 @effort(deadline=None, max_examples=25)
@@ -503,3 +504,30 @@ def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
     for wrong in (["--block", "0", "--ledgers", str(folder)], ["--block", "3"]):
         assert main(["solve", str(EXAMPLE), "--out", str(tmp_path / "c"), *wrong]) == 2
     shutil.rmtree(out)
+
+
+def test_a_run_that_costs_exactly_the_budget_fits(tmp_path):
+    for delta in (0.0, 1e-5):
+        budget = exact(Laplace(60.0), 24, delta).epsilon
+        ledger = Ledger.create(tmp_path / f"{delta}.db", budget, delta)
+        ledger.begin("r", terms(Laplace(60.0), rounds=12))
+        ledger.charge("r", 1, 12)
+        assert ledger.spent.epsilon == ledger.budget.epsilon
+        with pytest.raises(Refused, match="beyond the budget"):
+            ledger.charge("r", 12, 12)
+
+
+def test_a_payment_that_was_taken_over_is_the_new_owner_s(ledger):
+    """Even while nothing was shown for it."""
+    ledger.begin("r", terms())
+    old = ledger.charge("r", 1, 1)
+    new = ledger.take_over("r", 1)
+    assert (new.serial, new.owner != old.owner) == (old.serial, True)
+    head = ledger.head
+    for stranger in (old, new._replace(owner=""), new._replace(owner="someone else")):
+        with pytest.raises(Refused, match="taken the payment over"):
+            ledger.store(stranger, 1, "request", b"reply", b"state")
+        with pytest.raises(Refused, match="taken the payment over"):
+            ledger.fail(stranger, 1)
+    assert ledger.head == head
+    assert ledger.store(new, 1, "request", b"reply", b"state")

@@ -770,3 +770,36 @@ def test_sums_in_blocks_are_the_whole_sum(records):
     np.testing.assert_allclose(squares.gradient(z[:3]), jax.grad(squares.value)(z[:3]), rtol=1e-10)
     padded = squares.pad(records + 700)
     np.testing.assert_allclose(padded.gradient(z[:3]), squares.gradient(z[:3]), rtol=1e-10)
+
+
+def test_targets_are_clipped_to_their_bound():
+    X, y = np.eye(3), np.array([9.0, -9.0, 0.25])
+    for kind, options in ((LeastSquares, {}), (Huber, {"threshold": 50.0})):
+        f = kind(X, y, feature_norm=1.0, target_bound=2.0, normaliser=3, **options)
+        targets = np.asarray(f.targets)
+        assert np.abs(targets).max() <= 2.0
+        np.testing.assert_allclose(targets, [2.0, -2.0, 0.25])
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, Hinge])
+def test_labels_zero_and_one_are_minus_and_plus_one(kind):
+    X, z = np.random.default_rng(0).normal(size=(6, 2)), np.array([0.7, -0.4])
+    bits = np.array([0, 1, 1, 0, 0, 1])
+    common = {"feature_norm": 9.0, "normaliser": 6}
+    f, g = kind(X, bits, **common), kind(X, 2 * bits - 1, **common)
+    margin = (2 * bits - 1) * (X @ z)
+    loss = np.log1p(np.exp(-margin)) if kind is LogisticRegression else 1 - margin
+    assert float(f.value(z)) == float(g.value(z)) == pytest.approx(np.maximum(loss, 0).mean())
+    np.testing.assert_array_equal(f.gradient(z), g.gradient(z))
+
+
+def test_a_huge_residual_does_not_round_away_its_bound():
+    """At 1e17 numbers are 16 apart: data that differ by 0.01 would be rounded that far apart."""
+    for near, noise_on in ((7.995, "residual"), (7.995, "gradient")):
+        f, g = (
+            Residual(np.array([[1e17]]), np.array([d]), 0.01, noise_on=noise_on)
+            for d in (near, near + 0.01)
+        )
+        z = np.ones(1)
+        moved = np.abs(np.asarray(f.statistic(z)) - np.asarray(g.statistic(z))).max()
+        assert moved <= f.sensitivity(2, Box(-1.0, 1.0, 1))

@@ -248,3 +248,19 @@ def test_pandapower_demands_are_private_and_nothing_else_changes(element):
         assert change.pop(4) == pytest.approx({**more, **public}.get(column, 0.0)), column
         assert list(change.values()) == pytest.approx([0.0] * 8), column
     assert grid.line.equals(plain.line) and grid.generator.equals(plain.generator)
+
+
+@pytest.mark.parametrize(
+    ("given", "low", "high"),
+    [
+        ("0\t40", 0.0, np.deg2rad(40)),
+        ("-20\t0", np.deg2rad(-20), 0.0),
+        ("0\t0", -np.inf, np.inf),
+        ("-90\t10", -np.inf, np.deg2rad(10)),
+    ],
+)
+def test_angle_limits(everything, given, low, high):
+    """Zero on both sides means none; on one side it is a limit."""
+    everything.write_text(EVERYTHING.replace("-20\t40", given))
+    line = load_case(everything).line.loc[5]
+    assert (line["angle_min"], line["angle_max"]) == pytest.approx((low, high))

@@ -162,3 +162,15 @@ def test_reproduce_refuses_before_it_writes(tmp_path, refused):
     for wrong, words in (("--case nofile.m", "nofile.m"), ("--workers 0", "workers >= 1")):
         assert words in refused(f"reproduce case14 --rounds 1 --seeds 1 {wrong}")
         assert not any(tmp_path.iterdir())
+
+
+def test_nominal_loads_make_a_percentage_public():
+    from argparse import Namespace
+
+    from tacit.commands.power import _build
+
+    options = {"case": "case9", "zones": "3", "beta": "1% of bus"}
+    certain = _build(Namespace(**options, nominal="case9"))
+    assert not any(a.objective.doubt for a in certain.agents)
+    doubtful = _build(Namespace(**options, nominal=None))
+    assert all("private loads" in a.objective.doubt for a in doubtful.agents)

@@ -166,3 +166,19 @@ def test_zone_takes_its_own_lines_and_the_cut_ones(everything):
     assert zone.lines == [1, 2, 5] and zone.extended == [3, 10, 25] and zone.buses == [10]
     assert zone.generators == [1, 2]
     assert zone.balance.shape == (2, len(zone.names)) and zone.image.shape[0] == len(zone.names)
+
+
+def test_thermal_limits_hold_at_both_ends(everything):
+    """The largest power that can leave a line's end is its limit, at either end."""
+    net = network(everything)
+    x = cp.Variable(net.image.shape[1])
+    flows = net.image @ x
+    lines = len(net.lines)
+    for k, line in enumerate(net.lines):
+        limit = everything.line.loc[line, "limit"]
+        for end in (0, 2):  # p_from, q_from, p_to, q_to
+            power = flows[end * lines + k]
+            most = cp.Problem(cp.Maximize(power), _cvxpy(net, x)).solve(cp.CLARABEL)
+            assert most <= limit * (1 + 1e-6)
+            if np.isfinite(limit):
+                assert most >= 0.99 * limit

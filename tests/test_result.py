@@ -1,5 +1,6 @@
 """Results survive saving, are plain files, and damaged ones are refused."""
 
+import dataclasses
 import json
 import math
 
@@ -8,7 +9,9 @@ import pytest
 from conftest import problem_of
 
 import tacit
-from tacit.privacy import PrivacyStatement
+from tacit.accounting import exact
+from tacit.console import print_result
+from tacit.privacy import PrivacyStatement, privacy_statement
 
 SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)
 
@@ -148,3 +151,44 @@ def test_seeded_noise_is_threefry_whatever_the_default(result):
     with jax.default_prng_impl("rbg"):
         again = tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
     np.testing.assert_array_equal(again.solution, result.solution)
+
+
+@pytest.mark.parametrize("calibration", ["paper", "paper-tight"])
+def test_no_calibration_of_the_paper_is_certified(calibration):
+    settings = tacit.Settings(
+        2, 1, tacit.Gaussian(9.0), calibration=calibration, perturbation="output"
+    )
+    statement = privacy_statement(problem_of("softmax", "box"), settings, seeded=False)
+    assert not statement.certified and "paper's calibration" in statement.words
+
+
+def test_a_budget_covers_all_local_updates():
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=3)
+    assert 0.999 <= exact(settings.mechanism, 18, 1e-5).epsilon <= 1.0
+    statement = privacy_statement(problem_of("logistic", "box"), settings, seeded=False)
+    assert statement.updates == 18 and 0.999 <= statement.epsilon <= 1.0
+
+
+def test_every_part_of_a_statement_is_read_back(result):
+    other = {"secure": True, "assumed": "Sizes are public.", "uncertified": "it is a test."}
+    for change in ({}, {"seeded": False}, *({name: value} for name, value in other.items())):
+        statement = dataclasses.replace(result.privacy, **change)
+        assert PrivacyStatement.from_dict(statement.to_dict()) == statement
+
+
+def test_json_has_both_vectors(result, tmp_path, capsys):
+    print_result(result, tmp_path, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["solution"] == result.solution.tolist()
+    assert document["ergodic"] == result.ergodic.tolist() != document["solution"]
+
+
+def test_a_row_of_the_demonstration_is_answer_and_optimum(result):
+    from tacit.demo import _row
+
+    problem = problem_of("logistic", "box")
+    best = np.full(problem.size, 0.1)
+    row = _row("name", problem, result, best, "note")
+    assert row["objective"] == problem.value(result.solution)
+    assert row["optimum"] == problem.value(best) != row["objective"]
+    assert row["residual"] == result.trace["residual"][-1] and row["epsilon"] <= 1.0

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.agent import Agent, Broadcast
+from tacit.agent import Agent, Broadcast, local_side
+from tacit.algorithm import Round, local_update
 from tacit.errors import InvalidInput, Refused, SolverFailure
 from tacit.linearmodel import BLOCK, ELEMENTARY
-from tacit.rounding import DOUBLE, UNIT, cut_point, gamma
+from tacit.privacy import privacy_statement
+from tacit.rounding import DOUBLE, UNIT, cut_point, cut_rows, gamma
 from tacit.sets import L1Ball
 
 RECORDS, FEATURES = 1300, 23
@@ -129,6 +131,39 @@ def test_the_ridge_is_public_and_no_part_of_the_statistic():
 # --- runs that are not covered ---------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gamma_is_reached(dtype):
+    """1 + u + u + ... stays 1, as every tie is rounded to even: no smaller bound would do."""
+    unit, n = UNIT[np.dtype(dtype).name], 1000
+    total = dtype(1)
+    for _ in range(n):
+        total = total + dtype(unit)
+    error = (1 - float(total)) + n * unit
+    assert 0.99 * gamma(n, unit) <= error <= gamma(n, unit)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cut_rows_never_get_longer(dtype):
+    """Cut towards zero, to multiples of a grid, by less than one of its steps."""
+    rows = (np.random.default_rng(0).normal(size=(50, 9)) / 3).astype(dtype)
+    grid = 2.0 ** (2 - 26)  # g_x for a norm between 2 and 4
+    cut = cut_rows(rows, 3.0)
+    assert cut.dtype == dtype and (np.abs(cut) <= np.abs(rows)).all()
+    np.testing.assert_array_equal(cut / grid, np.round(cut / grid))
+    assert np.abs(rows - cut).max() < grid
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sensitivities_have_room_for_the_rounding_of_a_block(dtype):
+    """NΔ ≥ SB + 2γ_K·K·SB for records that stay in place, K = 500 (hinge: S = 1, scores exact)."""
+    x, y = records(dtype)
+    f = model("hinge", x, y, "zero-out")
+    unit = {np.float32: 2.0**-24, np.float64: 2.0**-53}[dtype]
+    block = 2 * 500 * unit / (1 - 500 * unit) * 500 * 2.0
+    found = 6000 * f.sensitivity(2, tacit.Box(-1.0, 1.0, FEATURES)) - 2.0
+    assert block <= found <= block * 1.1 + 1e-9
+
+
 def problem(dtype=np.float64, sixteen=False, W=None, **options):
     x, y = records(dtype)
     f = model("logistic", x[:40], y[:40], "zero-out", **options)
@@ -147,6 +182,18 @@ def test_sixteen_bits_are_not_certified(noise, tmp_path):
     with pytest.raises(Refused, match="only for what is proven"):
         tacit.solve([problem(np.float32, sixteen=True)], settings, ledgers={"a": ledger})
     assert ledger.spent.epsilon == 0
+
+
+def test_one_agent_of_sixteen_bits_is_enough():
+    """A statement is about every agent: certified only if all are."""
+    x, y = records(np.float32)
+    exact = model("logistic", x[:40], y[:40], "zero-out")
+    box = tacit.Box(-1.0, 1.0, FEATURES)
+    parts = [tacit.LocalProblem(f, box) for f in (exact, exact.in_bfloat16())]
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
+    for order in (parts, parts[::-1]):
+        assert not privacy_statement(tacit.Problem(order), settings, seeded=False).certified
+    assert privacy_statement(tacit.Problem(parts[:1]), settings, seeded=False).certified
 
 
 def test_numbers_of_32_bits_only_are_noticed():
@@ -207,6 +254,22 @@ def test_an_agent_does_not_go_on_from_a_point_outside_of_its_set():
     assert agent.rounds_done == 0
     agent.restore(inside, inside, inside, 1)
     assert agent.rounds_done == 1
+
+
+def test_no_gradient_is_taken_outside_of_the_set():
+    """Whatever the projection did before: compiled code gives NaN, the host an error."""
+    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=1.0, step_size=0.1)
+    zero = np.zeros(FEATURES)
+    now = Round(1, zero, zero, 1.0, 0.1)
+    box = problem()
+    solved = problem(W=tacit.Polyhedron(lower=zero - 1, upper=zero + 1))
+    sides = [local_side(p, settings, jax.random.key(0), zero.dtype) for p in (box, solved)]
+    rule = settings.rule(True)
+    assert np.isfinite(local_update(jnp.asarray(zero), 0, now, sides[0], rule)[0]).all()
+    assert np.isnan(local_update(jnp.asarray(zero + 1 + 1e-9), 0, now, sides[0], rule)[0]).all()
+    assert np.isfinite(local_update(zero, 0, now, sides[1], rule)[0]).all()
+    with pytest.raises(SolverFailure, match="outside of the feasible set"):
+        local_update(zero + 1.001, 0, now, sides[1], rule)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -91,6 +91,15 @@ def variation(name, s):
     return 0.5 * np.abs(mass / mass.sum() - rounded).sum()
 
 
+def test_slack_is_added_to_delta():
+    """δ(ε − 320τ) + (1 + e^{ε−320τ−42})τ, the guarantee in ``secure.py``."""
+    for parts, ε in (([(Gaussian(20.0), 100)], 3.0), ([(Laplace(2.0), 100)], 45.0)):
+        for slack in (1e-9, 1e-6):
+            before = ε - 320 * slack
+            expected = delta_of(parts, before) + (1 + math.exp(before - 42)) * slack
+            assert delta_of(parts, ε, slack) == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize("name", ["gaussian", "laplace"])
 @pytest.mark.parametrize("s", [4.0, 16.3, 100.0, 1000.0])
 def test_slack_bounds_the_distance_to_rounded_noise(name, s):

@@ -420,3 +420,30 @@ def test_far_float32_points_land_in_the_set(feasible_set, distance):
         z = feasible_set.project(v, c)
         assert z.dtype == np.float32
         assert float(feasible_set.violation(z)) <= 1e-6
+
+
+def test_float32_boxes_round_inwards():
+    """0.3 and −0.1 are no float32, and the nearest ones lie outside."""
+    low, high = np.array([-0.1, 0.1]), np.array([0.3, 0.7])
+    for far in (9.0, -9.0):
+        z = Box(low, high).project(np.full(2, far, np.float32))
+        assert z.dtype == np.float32
+        exact = np.asarray(z, np.float64)
+        assert (low <= exact).all() and (exact <= high).all()
+        np.testing.assert_allclose(exact, high if far > 0 else low, rtol=2e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", SETS)
+def test_tolerances_are_a_few_units_in_the_last_place(name, dtype):
+    W = SETS[name][0]
+    unit = float(np.spacing(dtype(W.magnitude)))
+    assert unit <= W.tolerance(dtype) <= 32 * unit
+
+
+def test_a_plane_has_the_box_of_its_own_points():
+    """x + y = 1.5 in the unit square: both between ½ and 1. x + y ≤ 1.5 has all of the square."""
+    plane = Hyperplane([1.0, 1.0], 1.5, 0.0, 1.0)
+    np.testing.assert_allclose(plane.around.lower, [0.5, 0.5], atol=1e-12)
+    assert plane.diameter == pytest.approx(math.sqrt(0.5))
+    np.testing.assert_allclose(HalfSpace([1.0, 1.0], 1.5, 0.0, 1.0).around.lower, 0.0, atol=1e-12)

@@ -425,3 +425,20 @@ def test_agents_with_different_normalisers_are_refused(rng):
         tacit.Residual(np.eye(2), np.ones(2), beta=0.1), tacit.Box(-1, 1, size=2)
     )
     tacit.Problem([agent("a", 20), residual, agent("b", 20)])  # a residual has none
+
+
+def test_another_coupling_does_not_resume(tmp_path):
+    """The same data and sets, tied together in another way, are another problem."""
+
+    def coupled(order):
+        agents = problem_of("logistic", "box", agents=2).agents
+        first, second = (tacit.LocalProblem(a.objective, a.feasible_set, name="") for a in agents)
+        second = tacit.LocalProblem(second.objective, second.feasible_set, order)
+        return tacit.Problem([first, second])
+
+    arguments = {"settings": SETTINGS, "seed": 3, "checkpoint": tmp_path / "state.npz"}
+    with pytest.raises(Interrupted):
+        tacit.solve(coupled([0, 1, 2, 3]), callback=stop_at(5), **arguments)
+    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
+        tacit.solve(coupled([1, 0, 2, 3]), **arguments)
+    assert tacit.solve(coupled([0, 1, 2, 3]), **arguments).trace["round"][-1] == 12

@@ -229,4 +229,26 @@ def test_residual_noise_reaches_the_gradient_through_the_matrix(rng):
         ),
     )
     energy = 2 * (5.0 * 2 * 0.01) ** 2 * float((np.asarray(f.matrix) ** 2).sum())
-    assert k.noise_energy == pytest.approx(energy)
+    assert k.noise_energy == pytest.approx(energy, rel=1e-4)  # Δ has room for rounding
+
+
+def test_default_schedules_by_hand():
+    """The largest L, the smallest diameter and the largest noise over agents that differ."""
+    rng = np.random.default_rng(0)
+    objectives = [objective_of("logistic", rng, records=n, normaliser=30) for n in (10, 20)]
+    sets = [tacit.Box(-1.0, 1.0, size=4), tacit.Box(-0.5, 0.5, size=4)]
+    problem = tacit.Problem(map(tacit.LocalProblem, objectives, sets))
+    mechanism, T, E = tacit.Gaussian(2.0), 9, 2
+    found = tacit.Settings(T, E, mechanism).complete(problem)
+    L = 0.25 * 20 / 30  # curvature·B²M/N of the agent with more records
+    Δ = max(f.sensitivity(2, W) for f, W in zip(objectives, sets, strict=True))
+    growth = 2.0 * Δ * math.sqrt(4) * math.sqrt(2 * E) / 2.0  # D = 2 of the smaller box
+    for t in (1, T):
+        assert found.step_size(t) == pytest.approx(1 / (L + growth * math.sqrt(t)), rel=1e-9)
+    assert found.penalty(1) == pytest.approx(0.3 / found.step_size(T))
+    hinges = [objective_of("hinge", rng, records=n, normaliser=30) for n in (10, 20)]
+    rough = tacit.Problem(map(tacit.LocalProblem, hinges, sets))
+    found = tacit.Settings(T, E).complete(rough)
+    G, D = 20 / 30, 2.0
+    assert found.step_size(4) == pytest.approx(D / math.sqrt(2 * E * G**2) / 2, rel=1e-9)
+    assert found.penalty(1) == pytest.approx(G / D, rel=1e-9)
