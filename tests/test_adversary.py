@@ -149,6 +149,17 @@ def test_points_that_left_their_set_in_the_first_version(size):
         np.testing.assert_allclose(W.project(np.full(n, size)), W.project(np.ones(n)), atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1e3, 1e16, 1e17, 1e60, 1e300])
+def test_far_points_go_to_the_corner_that_is_nearest(size):
+    from tacit import Hyperplane, Simplex
+
+    v = size * np.array([0.9, 1.0, -1.0, 0.5])
+    np.testing.assert_array_equal(Simplex(4).project(v), [0, 1, 0, 0])
+    np.testing.assert_allclose(L1Ball(1.0, 4).project(v), [0, 0.5, -0.5, 0], atol=1e-15)
+    plane = Hyperplane(np.ones(4), 1.0, 0.0, 0.6)
+    np.testing.assert_allclose(plane.project(v), [0.4, 0.6, 0, 0], atol=1e-15)
+
+
 # --- rows -----------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ that differ by more than 2¹⁰⁰ count as 2¹⁰⁰ apart.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +39,25 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
     a, b, lower, upper = (jnp.asarray(x, jnp.float64) for x in (a, b, lower, upper))
     power = _exponent(jnp.max(jnp.abs(a)))
     a, b = jnp.ldexp(a, -power), jnp.ldexp(b, -power)
+    # v − μ a/c loses its digits where v is far away. Along a/c the projection does not change, so a
+    # first multiplier is taken out of v, exactly where it matters, and the rest found from there.
+    first = _multiplier(_piece(v, c, a, b, lower, upper), v, c, a, b)
+    near = v - jnp.where(jnp.isfinite(first), first, 0) * a / c
+    z = _onto_piece(near, c, a, b, lower, upper)
+    z = _onto_plane(z, c, a, b, lower, upper)
+    return jnp.where(jnp.isnan(v), v, z)
+
+
+class _Piece(NamedTuple):
+    """Where the multiplier lies, and which coordinates move with it there."""
+
+    left: Array
+    right: Array
+    free: Array
+    fixed: Array
+
+
+def _piece(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -> _Piece:
     moving = a != 0
     slope = jnp.where(moving, a, 1)
     first, last = jnp.where(a > 0, upper, lower), jnp.where(a > 0, lower, upper)
@@ -58,22 +78,34 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
 
     count = breakpoints.size
     whole = (jnp.asarray(0), jnp.asarray(count))
-    piece, _ = jax.lax.fori_loop(0, count.bit_length(), halve, whole)
+    at, _ = jax.lax.fori_loop(0, count.bit_length(), halve, whole)
     edges = jnp.concatenate([jnp.array([-jnp.inf]), breakpoints, jnp.array([jnp.inf])])
-    left, right = edges[piece], edges[piece + 1]
-
+    left, right = edges[at], edges[at + 1]
     free = moving & (start <= left) & (right <= end)
     fixed = jnp.where(moving, jnp.where(start >= right, first, last), jnp.clip(v, lower, upper))
+    return _Piece(left, right, free, fixed)
+
+
+def _multiplier(piece: _Piece, v: Array, c: Array, a: Array, b: Array) -> Array:
+    """μ with a'z(μ) = b: a linear equation on its piece."""
+    left, right, free, fixed = piece
     fall = total(jnp.where(free, a * a / c, 0))
-    excess = total(jnp.where(free, a * v, jnp.where(moving, a * fixed, 0))) - b
+    excess = total(jnp.where(free, a * v, jnp.where(a != 0, a * fixed, 0))) - b
     corner = jnp.where(jnp.isfinite(right), right, left)
-    μ = jnp.clip(jnp.where(fall > 0, excess / jnp.where(fall > 0, fall, 1), corner), left, right)
+    root = jnp.where(fall > 0, excess / jnp.where(fall > 0, fall, 1), corner)
+    return jnp.clip(root, left, right)
+
+
+def _onto_piece(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -> Array:
+    """z(μ) for the multiplier, and what rounding leaves of a'z − b taken out again."""
+    piece = _piece(v, c, a, b, lower, upper)
+    free, fixed, μ = piece.free, piece.fixed, _multiplier(piece, v, c, a, b)
+    fall = total(jnp.where(free, a * a / c, 0))
     z = jnp.where(free, jnp.clip(v - μ * a / c, lower, upper), fixed)
-    for _ in range(2):  # v − μ a/c loses digits when v is far away: remove what is left of a'z − b
-        rest = (total(jnp.where(moving, a * z, 0)) - b) / jnp.where(fall > 0, fall, 1)
+    for _ in range(2):
+        rest = (total(jnp.where(a != 0, a * z, 0)) - b) / jnp.where(fall > 0, fall, 1)
         z = jnp.where(free, jnp.clip(z - rest * a / c, lower, upper), z)
-    z = _onto_plane(z, c, a, b, lower, upper)
-    return jnp.where(jnp.isnan(v), v, z)
+    return z
 
 
 def _onto_plane(z: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array) -> Array:
