@@ -257,7 +257,10 @@ def admitted(z: Array, local: Local) -> Array:
         if not all(x <= most for x, most in zip((W.violation(z), *norms), limits, strict=True)):
             raise SolverFailure("the local point lies outside of the feasible set.")
         return z
-    sizes = W.violation(z), length(z), jnp.max(jnp.abs(z))
+    wide = z.astype(jnp.float64)
+    # squares of float32 numbers do not overflow in float64
+    two = length(z) if z.dtype == jnp.float64 else jnp.sqrt(jnp.sum(wide * wide))
+    sizes = W.violation(z), two, jnp.max(jnp.abs(z))
     inside = jnp.asarray(True)
     for size, most in zip(sizes, limits, strict=True):
         inside = inside & (size <= most)
@@ -274,6 +277,9 @@ def local_round(z: Array, now: Round, local: Local, rule: Rule) -> tuple[Array, 
 
     assert local.W is not None
     E = rule.local_updates
+    if E == 1:
+        z, noise = local_update(z, 0, now, local, rule)
+        return z, admitted(z, local), noise
     # the average in float64: of many float32 points it would leave the set by their rounding
     start = (z, np.zeros(z.shape), np.zeros((), z.dtype))
     repeat: Callable[..., Any] = jax.lax.scan if local.W.closed_form else _repeat_on_host

@@ -98,6 +98,10 @@ class FeasibleSet(ABC):
         """The size of the largest number in a constraint at points of W, or a bound above it."""
         return self.radius(math.inf)
 
+    def in_format(self, dtype: Any) -> FeasibleSet:
+        """The same set for points of ``dtype``, with what can be rounded beforehand."""
+        return self
+
     def tolerance(self, dtype: Any) -> float:
         """The largest violation that rounding to ``dtype`` leaves: a few units of ``magnitude``."""
         return (8 + 2 * math.sqrt(self.dimension)) * float(np.finfo(dtype).eps) * self.magnitude
@@ -131,6 +135,12 @@ class Box(FeasibleSet):
 
     def violation(self, point: ArrayLike) -> Array:
         return _outside(_wide(point, self.dimension), self.lower, self.upper)
+
+    def in_format(self, dtype: Any) -> Box:
+        lower, upper = _inwards(dtype, self.lower, self.upper)
+        copy: Box = jax.tree.map(lambda leaf: leaf, self)
+        _store(copy, lower=np.asarray(lower), upper=np.asarray(upper))
+        return copy
 
     @property
     def diameter(self) -> float:
@@ -389,6 +399,9 @@ class Product(FeasibleSet):
         broken = [part.violation(z) for part, z in zip(self.sets, blocks, strict=True)]
         return jnp.max(jnp.stack(broken)) if self.closed_form else float(np.max(broken))
 
+    def in_format(self, dtype: Any) -> Product:
+        return Product([part.in_format(dtype) for part in self.sets])
+
     def _blocks(self, vector: Array) -> list[Array]:
         ends = np.cumsum([part.dimension for part in self.sets])
         return jnp.split(vector, ends[:-1])
@@ -511,7 +524,7 @@ def _wide(point: ArrayLike, size: int) -> Array:
 def _inwards(dtype: Any, lower: ArrayLike, upper: ArrayLike) -> tuple[Array, Array]:
     """The bounds in ``dtype``, rounded to the inside; the nearest numbers if none lies between."""
     exact = jnp.asarray(lower), jnp.asarray(upper)
-    if dtype == jnp.float64:
+    if exact[0].dtype == exact[1].dtype == dtype:
         return exact
     near = [x.astype(dtype) for x in exact]
     too_low, too_high = near[0] < exact[0], near[1] > exact[1]
