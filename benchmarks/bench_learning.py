@@ -52,7 +52,9 @@ def fleet(sizes, classes, noisy=True):
     total = sum(sizes)
     agents = [
         tacit.LocalProblem(
-            tacit.SoftmaxRegression(x, y, classes, feature_norm=28.0, normaliser=total),
+            tacit.SoftmaxRegression(
+                x, y, classes, feature_norm=28.0, normaliser=total, neighbours="zero-out"
+            ),
             tacit.Box(-0.1, 0.1, size=784 * classes),
         )
         for x, y in data(sizes, classes)
