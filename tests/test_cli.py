@@ -371,11 +371,20 @@ def test_a_finished_result_is_not_overwritten(job, tmp_path):
     assert (out / "arrays.npz").read_bytes() == before
 
 
+# SIGINT as a terminal's child has it, also where the tests run in the background
+HEARING = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
 def test_an_interrupted_command_says_how_to_go_on(job, tmp_path):
     job.write_text(job.read_text().replace("rounds = 20", "rounds = 1000000"))
     out = tmp_path / "r"
     process = subprocess.Popen(
-        [TACIT, "solve", job, "--out", out], stderr=subprocess.PIPE, text=True
+        [*HEARING, TACIT, "solve", job, "--out", out], stderr=subprocess.PIPE, text=True
     )
     file, seen, deadline = out / "checkpoint.npz", set(), time.time() + 120
     while time.time() < deadline and len(seen) < 3:  # well inside the loop

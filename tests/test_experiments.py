@@ -149,7 +149,9 @@ def test_totals_are_for_the_proven_sensitivity():
     )
     assert paper["proven total epsilon ObjG, E = 5"] == pytest.approx(311, abs=1)
     assert ours["proven total epsilon ObjG, E = 5"] == pytest.approx(41.8, abs=0.1)
-    assert ours["variance ObjG"] == pytest.approx(2 * paper["variance ObjG"])  # both demands move
+    assert ours["variance ObjG"] == pytest.approx(
+        2 * paper["variance ObjG"], rel=1e-3
+    )  # both demands move
     assert "variance OutG" not in ours
 
 

@@ -91,10 +91,22 @@ def test_reproduce(tmp_path):
     assert (tmp_path / "reproduce-case14" / "figure.pdf").exists()
 
 
+# SIGINT as a terminal's child has it, also where the tests run in the background
+HEARING = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
 def test_an_interrupted_run_goes_on(tmp_path):
     command = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1 --rounds 1000"
     process = subprocess.Popen(
-        [TACIT, *command.split(), "--out", "r"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [*HEARING, TACIT, *command.split(), "--out", "r"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     file, seen, deadline = tmp_path / "r" / "checkpoint.npz", set(), time.time() + 120
     while time.time() < deadline and len(seen) < 3:

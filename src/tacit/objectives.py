@@ -196,6 +196,12 @@ class Records(Objective):
             record_bound=optional_positive("record_bound", self.record_bound),
             present=jnp.asarray(np.ones(records, bool)),
         )
+        if self.most_records > 2.0**50:
+            raise InvalidInput(
+                "Expected fewer than 2^50 records (record_bound, or else normaliser), got "
+                f"{self.most_records:g}: no sum of so many is bounded. Give a public record_bound. "
+                f"{NOT_DONE}"
+            )
         if self.most_records < records:
             raise InvalidInput(
                 f"Expected at most {self.most_records:g} records (record_bound, or else "
