@@ -28,6 +28,14 @@ def test_one_line_and_status_130_at_any_moment(tmp_path, command, moment):
     assert ending.kind in ("stopped", "has a result", "done before"), ending
 
 
+def wait_for_checkpoint(out, other_than):
+    """Until the rounds have written a checkpoint of their own."""
+    deadline, path = time.time() + 120, out / "checkpoint.npz"
+    while not path.exists() or path.stat().st_mtime_ns == other_than:
+        assert time.time() < deadline, "no checkpoint within two minutes"
+        time.sleep(0.01)
+
+
 def test_go_on_is_said_where_it_works(tmp_path):
     """Inside the rounds: the checkpoint is there."""
     out = tmp_path / "out"
@@ -35,15 +43,14 @@ def test_go_on_is_said_where_it_works(tmp_path):
         ["power", "solve", "case14", "--no-noise", "--rounds", "2000", "--out", str(out)],
         cwd=tmp_path,
     )
-    deadline = time.time() + 60
-    while not (out / "checkpoint.npz").exists() and time.time() < deadline:
-        time.sleep(0.01)
+    wait_for_checkpoint(out, other_than=None)
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=20)[1]
     said = f"tacit: interrupted; go on with: tacit power solve --resume {out}\n"
     assert process.returncode == 130 and errors.endswith(said), errors
+    found = (out / "checkpoint.npz").stat().st_mtime_ns
     again = start(["power", "solve", "--resume", str(out)], cwd=tmp_path)
-    time.sleep(2.5)
+    wait_for_checkpoint(out, other_than=found)
     again.send_signal(signal.SIGTERM)  # likewise
     errors = again.communicate(timeout=20)[1]
     assert again.returncode == 143
