@@ -47,7 +47,7 @@ def fleet(sizes, classes, noisy=True):
     import jax
 
     import tacit
-    from tacit.fleet import Fleet
+    from tacit.engines.batched import Fleet
 
     total = sum(sizes)
     agents = [
@@ -94,7 +94,7 @@ def draw_time(numbers):
     """CPU seconds for so many normal numbers at once."""
     import jax
 
-    from tacit import draws
+    from tacit.privacy import normals as draws
 
     draw = jax.jit(lambda key: draws.normal(key, (numbers,)))
     times = []

@@ -40,7 +40,7 @@ def fleet():
     import jax
 
     import tacit
-    from tacit.fleet import Fleet
+    from tacit.engines.batched import Fleet
 
     agents = [
         tacit.LocalProblem(

@@ -33,8 +33,8 @@ SOLVES = 40
 def power_run(case, zones, rounds, private, observe=None, workers=None):
     """A run with the defaults of ``tacit power solve``; ``observe`` sees every subproblem."""
     import tacit
-    from tacit.conic import Conic
     from tacit.power import build, scheduled
+    from tacit.sets.conic import Conic
 
     problem = build(case, zones)
     none = tacit.Settings(rounds, 1)
@@ -255,7 +255,7 @@ def test_local_solve_beside_ipopt(private):
 @pytest.mark.parametrize("private", [False, True], ids=["noiseless", "private"])
 def test_a_thousand_local_solves(private, monkeypatch):
     """No failure, which would end the run; and how many needed a second try."""
-    from tacit import coneprogram
+    from tacit.sets import cone_program as coneprogram
 
     tries, set_up = [], coneprogram.Program._set_up
 

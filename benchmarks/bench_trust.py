@@ -10,11 +10,11 @@ import time
 
 import numpy as np
 
-from tacit.entries import INSERT, SCHEMA, Entry
-from tacit.ledger import Ledger
-from tacit.mechanisms import Gaussian, Laplace
-from tacit.secure import SecureNoise
-from tacit.spend import Terms
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_entries import INSERT, SCHEMA, Entry
+from tacit.privacy.mechanisms import Gaussian, Laplace
+from tacit.privacy.secure_noise import SecureNoise
+from tacit.privacy.spending import Terms
 
 CHARGES = 300
 REPEATS = 5

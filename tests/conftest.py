@@ -131,7 +131,7 @@ def problem_of(objective, feasible, seed=0, agents=3, **options):
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
     """What a command that is refused says, run in this process in an empty folder."""
-    from tacit.cli import main
+    from tacit.cli.main import main
 
     def run(words):
         monkeypatch.chdir(tmp_path)

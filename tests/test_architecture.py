@@ -1,4 +1,4 @@
-"""Imports point one way: mathematics never imports protocol, protocol never presentation."""
+"""Rooms, and what may import what: mathematics never protocol, protocol never presentation."""
 
 import ast
 from pathlib import Path
@@ -8,86 +8,68 @@ import pytest
 import tacit
 
 SOURCE = Path(tacit.__file__).parent
-# A module may import only modules of earlier lines.
-LAYERS = [
-    ["interrupts", "errors", "pytree", "polish", "projections", "draws", "discrete"],
-    ["files", "rounding"],
-    ["sets", "coneprogram"],
-    ["conic", "objectives"],
-    ["persample", "residual", "linearmodel", "cvxpyset"],
-    ["losses"],
-    ["mechanisms", "schedules", "problem"],
-    ["accounting", "algorithm"],
-    ["settings", "secure", "spend"],
-    ["entries"],
-    ["book"],
-    ["ledger"],
-    ["privacy", "payments"],
-    ["agent"],
-    ["fleet", "result", "digest"],
-    ["checkpoint"],
-    ["solve"],
-    ["sweep", "learn.data", "learn.constraints", "learn.download"],
-    ["learn.plan", "learn.inversion", "learn.ranges"],
-    ["learn.estimator"],
-    ["learn.attack", "learn.model"],
-    ["learn"],
-    ["power.case"],
-    ["power.network", "power.zones"],
-    ["power.model"],
-    ["power.plots", "power.attack"],
-    ["power"],
-    ["audit.bounds", "audit.worlds", "audit.adversary"],
-    ["audit.trials"],
-    ["audit.report"],
-    ["audit.agents"],
+# A room may import itself and the rooms above it in this list.
+ROOMS = [
+    ["_types", "errors", "pytree", "files"],
+    ["sets"],
+    ["objectives"],
+    ["privacy"],
+    ["admm"],
+    ["engines"],
+    ["moved"],
+    ["jobs", "power", "learn"],
     ["audit"],
-    ["theory", "job", "demo", "experiments.folder"],
-    ["experiments.power", "experiments.learning"],
-    ["console"],
-    ["commands.learndata"],
-    ["commands.attack"],
-    ["commands.power", "commands.learn", "commands.ledger", "commands.audit"],
-    ["commands.reproduce"],
+    ["reproduce"],
     ["cli"],
     ["__main__"],
 ]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-
-
-def imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "tacit":
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tacit."):
-            yield node.module.removeprefix("tacit.")
+RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
 def name_of(path):
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
 
 
-MODULES = sorted(
-    path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.stem != "__init__"
-)
-MODULES = [path for path in MODULES if name_of(path) not in ("experiments", "commands")]
+def imported(tree):
+    """What runs: imports under TYPE_CHECKING do not."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "tacit":
+            yield from (f"tacit.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        yield from imported(node)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_imports_go_down(path):
-    name = name_of(path)
-    assert name in RANK, f"give {name} a place in LAYERS"
-    for other in imported(path):
-        assert RANK[other] < RANK[name] or _only_for_types(path, other), f"{name} imports {other}"
+def test_imports_go_up_the_list(path):
+    own, *_ = name_of(path).split(".")
+    assert own in RANK, f"give {own} a place in ROOMS"
+    for module in imported(ast.parse(path.read_text())):
+        top, *rest = module.split(".")
+        if top == "tacit":
+            other = rest[0]
+            assert other == own or RANK[other] < RANK[own], f"{own} imports {other}"
 
 
-def _only_for_types(path, other):
-    """Imports under TYPE_CHECKING do not run."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            lines = [f"tacit.{other}" == getattr(inner, "module", None) for inner in node.body]
-            return any(lines)
-    return False
+@pytest.mark.parametrize("room", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
+def test_a_room_says_what_is_in_it(room):
+    """One line for each file, in the room's docstring."""
+    said = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text())) or ""
+    first = {line.split()[0] for line in said.splitlines() if line.strip()}
+    missing = {path.stem for path in (SOURCE / room).glob("[a-z]*.py")} - first
+    assert not missing, f"{room}/__init__.py says nothing about {sorted(missing)}"
+
+
+def test_no_file_is_long():
+    for path in [*MODULES, *Path(__file__).parent.rglob("*.py")]:
+        lines = len(path.read_text().splitlines())
+        assert lines <= 900, f"{path.relative_to(SOURCE.parent)} has {lines} lines"
 
 
 def test_exports():

@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import errors, job, schedules
-from tacit.cli import main
-from tacit.result import TRACE
+from tacit import errors
+from tacit.admm import schedules
+from tacit.admm.result import TRACE
+from tacit.cli.main import main
+from tacit.jobs import job
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

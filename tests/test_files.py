@@ -14,10 +14,10 @@ from conftest import problem_of
 from test_cli import job  # noqa: F401
 
 import tacit
-from tacit.cli import main
-from tacit.experiments.folder import write_report
+from tacit.cli.main import main
 from tacit.files import open_private, save_figure, write_atomically
-from tacit.ledger import Ledger
+from tacit.privacy.ledger import Ledger
+from tacit.reproduce.results import write_report
 
 SOURCE = Path(tacit.__file__).parent
 COVERED = {"arrays.npz"}  # what may be published

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli import EXTRAS, main
+from tacit.cli.main import EXTRAS, main
 
 ROOT = Path(__file__).parent.parent
 BLOCK = """
@@ -74,7 +74,7 @@ def test_a_core_only_installation_answers_in_one_line(folder):
     """All packages of all extras away, in a process of its own, every command."""
     packages = {*EXTRAS, "pandapower", "casadi"}
     code = BLOCK.format(packages=packages)
-    code += "from tacit.cli import main\n"
+    code += "from tacit.cli.main import main\n"
     code += f"for command in {list(COMMANDS)!r}:\n    print(command, '|', main(command.split()))\n"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder

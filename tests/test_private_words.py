@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.cli import main
-from tacit.job import load_job
+from tacit.cli.main import main
+from tacit.jobs.job import load_job
 from tacit.learn import PrivateLogisticRegression, PublicRange, load_leaf, load_table
 from tacit.learn.data import Dataset, split
 from tacit.power import load_case

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.agent import Agent, Broadcast
-from tacit.digest import Digest
+from tacit.admm.agent import Agent, Broadcast
+from tacit.admm.data_digest import Digest
+from tacit.admm.result import Result
 from tacit.errors import CorruptFile, InvalidInput, Refused, SolverFailure
 from tacit.files import write_atomically
-from tacit.result import Result
 
 SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, 4, penalty=1.0, step_size=0.1)
 
@@ -85,7 +85,7 @@ def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
 def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
     from dataclasses import replace
 
-    from tacit.checkpoint import Checkpoint
+    from tacit.admm.checkpoint import Checkpoint
 
     file = tmp_path / "c.npz"
 
@@ -311,10 +311,10 @@ def test_two_writers_do_not_share_a_temporary_file(tmp_path):
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
-    from tacit.console import lock_folder
+    from tacit.cli.console import lock_folder
 
     lock_folder(tmp_path / "out")
-    code = "import sys; from pathlib import Path; from tacit.console import lock_folder\n"
+    code = "import sys; from pathlib import Path; from tacit.cli.console import lock_folder\n"
     code += "lock_folder(Path(sys.argv[1]))"
     other = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True

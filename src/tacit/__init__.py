@@ -4,7 +4,7 @@ Several parties each hold private data and public constraints and want the one a
 for all of them. Consensus ADMM finds it; only randomised, feasible local solutions leave a party,
 and every answer comes with an (epsilon, delta) statement that is true.
 
-    problem side     LocalProblem(objective, feasible_set, coupling), Problem
+    problem          LocalProblem(objective, feasible_set, coupling), Problem
     privacy          Gaussian, Laplace, Noiseless; Settings.for_budget(total_epsilon, total_delta)
     run              solve(problem, settings) -> Result
                      solve_many(problem, [settings], [seed]) -> [Result], all at once
@@ -24,9 +24,25 @@ TYPE_CHECKING = False  # the module typing would be most of the time that this i
 if TYPE_CHECKING:
     from typing import Any
 
-    from tacit.agent import Agent, Broadcast, Reply
-    from tacit.conic import Cone, ConeSet, Conic, Polyhedron
-    from tacit.cvxpyset import from_cvxpy
+    from tacit.admm import (
+        Agent,
+        Broadcast,
+        ConstantPenalty,
+        ConstantStep,
+        DynamicPenalty,
+        GeometricPenalty,
+        GeometricStep,
+        LocalProblem,
+        NonsmoothStep,
+        Problem,
+        Progress,
+        Reply,
+        Result,
+        Settings,
+        SmoothStep,
+        StronglyConvexStep,
+    )
+    from tacit.engines import solve, solve_many
     from tacit.errors import (
         CorruptFile,
         InvalidInput,
@@ -36,69 +52,52 @@ if TYPE_CHECKING:
         SolverFailure,
         TacitError,
     )
-    from tacit.ledger import Ledger
-    from tacit.losses import (
+    from tacit.objectives import (
         Hinge,
         Huber,
         LeastSquares,
         LogisticRegression,
+        Objective,
+        PerSample,
         Quantile,
+        Residual,
         SoftmaxRegression,
     )
-    from tacit.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
-    from tacit.objectives import Objective
-    from tacit.persample import PerSample
-    from tacit.problem import LocalProblem, Problem
-    from tacit.residual import Residual
-    from tacit.result import Result
-    from tacit.schedules import (
-        ConstantPenalty,
-        ConstantStep,
-        DynamicPenalty,
-        GeometricPenalty,
-        GeometricStep,
-        NonsmoothStep,
-        SmoothStep,
-        StronglyConvexStep,
-    )
+    from tacit.privacy import Gaussian, Laplace, Ledger, Mechanism, Noiseless
     from tacit.sets import (
         Ball,
         Box,
+        Cone,
+        ConeSet,
+        Conic,
         FeasibleSet,
         HalfSpace,
         Hyperplane,
         L1Ball,
         NonNegative,
+        Polyhedron,
         Product,
         Simplex,
+        from_cvxpy,
     )
-    from tacit.settings import Settings
-    from tacit.solve import Progress, solve
-    from tacit.sweep import solve_many
 
 os.environ["JAX_ENABLE_X64"] = "1"  # read when JAX is imported
 if "jax" in sys.modules:
     sys.modules["jax"].config.update("jax_enable_x64", True)
 
-NAMES = {  # by module
-    "agent": "Agent Broadcast Reply",
-    "conic": "Cone ConeSet Conic Polyhedron",
-    "cvxpyset": "from_cvxpy",
+# modules that the documentation of 0.1.0 imported from here; new code imports from the rooms
+__path__.append(os.path.join(__path__[0], "moved"))
+NAMES = {  # by room
+    "admm": "Agent Broadcast ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty "
+    "GeometricStep LocalProblem NonsmoothStep Problem Progress Reply Result Settings "
+    "SmoothStep StronglyConvexStep",
+    "engines": "solve solve_many",
     "errors": "CorruptFile InvalidInput InvalidSet LedgerFailure Refused SolverFailure TacitError",
-    "ledger": "Ledger",
-    "losses": "Hinge Huber LeastSquares LogisticRegression Quantile SoftmaxRegression",
-    "mechanisms": "Gaussian Laplace Mechanism Noiseless",
-    "objectives": "Objective",
-    "persample": "PerSample",
-    "problem": "LocalProblem Problem",
-    "residual": "Residual",
-    "result": "Result",
-    "schedules": "ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty "
-    "GeometricStep NonsmoothStep SmoothStep StronglyConvexStep",
-    "sets": "Ball Box FeasibleSet HalfSpace Hyperplane L1Ball NonNegative Product Simplex",
-    "settings": "Settings",
-    "solve": "Progress solve",
-    "sweep": "solve_many",
+    "objectives": "Hinge Huber LeastSquares LogisticRegression Objective PerSample Quantile "
+    "Residual SoftmaxRegression",
+    "privacy": "Gaussian Laplace Ledger Mechanism Noiseless",
+    "sets": "Ball Box Cone ConeSet Conic FeasibleSet HalfSpace Hyperplane L1Ball "
+    "NonNegative Polyhedron Product Simplex from_cvxpy",
 }
 __all__ = [
     "Agent",
@@ -157,28 +156,18 @@ __all__ = [
 ]
 
 
-class _Package(type(sys)):  # type: ignore[misc]
+def __getattr__(name: str) -> Any:
     """Names are imported when they are first used."""
+    from importlib import import_module, util
 
-    def __getattr__(self, name: str) -> Any:
-        from importlib import import_module, util
-
-        if name in __all__:
-            module = next(module for module, names in NAMES.items() if name in names.split())
-            value = getattr(import_module(f"tacit.{module}"), name)
-            setattr(self, name, value)
+    for room, names in NAMES.items():
+        if name in names.split():
+            value = globals()[name] = getattr(import_module(f"tacit.{room}"), name)
             return value
-        if not name.startswith("_") and util.find_spec(f"tacit.{name}") is not None:
-            return import_module(f"tacit.{name}")
-        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # importing the module tacit.solve must not hide the function
-        if name not in __all__ or not isinstance(value, type(sys)):
-            super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
+    if not name.startswith("_") and util.find_spec(f"tacit.{name}") is not None:
+        return import_module(f"tacit.{name}")
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 
 
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from tacit.interrupts import ignore, watch
+from tacit.cli.interrupts import ignore, watch
 
 PIPE_CLOSED = 141  # as of a program that SIGPIPE ended
 
@@ -13,7 +13,7 @@ PIPE_CLOSED = 141  # as of a program that SIGPIPE ended
 def main() -> int:
     """Run the command of this process and return its status."""
     watch()
-    from tacit.cli import main as run
+    from tacit.cli.main import main as run
 
     try:
         try:

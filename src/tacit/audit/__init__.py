@@ -1,20 +1,23 @@
 """Empirical lower bounds on epsilon, beside what the privacy statement claims.
 
-worlds.py    neighbouring data and canaries          trials.py    many runs, and the attacks
-bounds.py    error rates to lower bounds on ε        report.py    the audit and its verdict
-agents.py    the same through agents with ledgers and secure noise
+neighbouring_data   neighbouring data and canaries
+trials              many runs, and the attacks
+agents              the same through agents with ledgers and secure noise
+bounds              error rates to lower bounds on epsilon
+report              the audit and its verdict
+adversary           a hostile server's search for a record that changes more than was proven
 """
 
 from tacit.audit.agents import audit_agents, hostile, ordinary, paying
 from tacit.audit.bounds import Bounds, curve_epsilon, free_epsilon, lower_bounds, upper_bound
-from tacit.audit.report import LIMITS, Audit, audit, paper_claim, plot
-from tacit.audit.worlds import (
+from tacit.audit.neighbouring_data import (
     Worlds,
     ball_worlds,
     record_worlds,
     simplex_worlds,
     zone_worlds,
 )
+from tacit.audit.report import LIMITS, Audit, audit, paper_claim, plot
 
 __all__ = [
     "LIMITS",

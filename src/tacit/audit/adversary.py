@@ -23,19 +23,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit import losses, sets
-from tacit.agent import Agent, Broadcast
+from tacit._types import Vector
+from tacit.admm.agent import Agent, Broadcast
+from tacit.admm.problem import LocalProblem
+from tacit.admm.settings import Settings
 from tacit.errors import SolverFailure
-from tacit.ledger import Ledger
-from tacit.mechanisms import Gaussian, Laplace
-from tacit.objectives import Objective
-from tacit.persample import PerSample
-from tacit.problem import LocalProblem
-from tacit.residual import Residual
-from tacit.sets import FeasibleSet
-from tacit.settings import Settings
+from tacit.objectives import losses
+from tacit.objectives.objective import Objective
+from tacit.objectives.per_sample import PerSample
+from tacit.objectives.residual import Residual
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Gaussian, Laplace
+from tacit.sets import closed_forms as sets
+from tacit.sets.closed_forms import FeasibleSet
 
-Vector = np.ndarray[Any, Any]
 Pair = tuple[Objective, Objective]
 FEATURES, CLASSES = 4, 3
 CROWD = 700  # records besides the one that differs: more than a block of sums

@@ -26,10 +26,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit import agent, algorithm
-from tacit.accounting import Guarantee, exact
-from tacit.agent import Agent, Broadcast, digest_of, schedule_in, start_point
-from tacit.algorithm import Drawn, Local, Round, Rule
+from tacit._types import Array
+from tacit.admm import agent, algorithm
+from tacit.admm.agent import Agent, Broadcast, digest_of, schedule_in, start_point
+from tacit.admm.algorithm import Local, Round, Rule
+from tacit.admm.problem import LocalProblem
+from tacit.admm.settings import Settings
+from tacit.audit.neighbouring_data import Worlds
 from tacit.audit.report import Audit, judged, prepared
 from tacit.audit.trials import (
     BATCH,
@@ -44,15 +47,12 @@ from tacit.audit.trials import (
     scores,
 )
 from tacit.audit.trials import stage_of as public_side
-from tacit.audit.worlds import Worlds
 from tacit.errors import InvalidInput, SolverFailure
-from tacit.ledger import Ledger
-from tacit.mechanisms import Noiseless
-from tacit.problem import LocalProblem
-from tacit.secure import secure_noise
-from tacit.settings import Settings
+from tacit.privacy.accounting import Guarantee, exact
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Noiseless
+from tacit.privacy.secure_noise import Drawn, secure_noise
 
-Array = Any
 Begin = Callable[[LocalProblem, Settings, str, Ledger], Agent]
 AGENTS = (*WHITE, "restart", "failure")
 HUGE = {"float64": 1e55, "float32": 1e30}  # of a hostile consensus; a solver gets 1e6

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from tacit.accounting import exact, gaussian_epsilon
+from tacit._types import Vector
 from tacit.errors import TRIALS, InvalidInput, count, probability
-from tacit.mechanisms import Gaussian, Laplace, Mechanism
+from tacit.privacy.accounting import exact, gaussian_epsilon
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
-Vector = np.ndarray[Any, Any]
 CHOOSING = 0.2  # the share of the trials on which attack and threshold are chosen
 THRESHOLDS = 200  # tried for each attack
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from tacit.accounting import Guarantee, exact, paper, rounded_up
+from tacit.admm.settings import Settings
 from tacit.audit.bounds import Bounds, Rates, lower_bounds, trials_of
+from tacit.audit.neighbouring_data import Worlds
 from tacit.audit.trials import BLACK, WHITE, run_trials
-from tacit.audit.worlds import Worlds
+from tacit.engines.one_process import GENERATOR, root_key
 from tacit.errors import InvalidInput, count, positive, probability
-from tacit.mechanisms import Noiseless, per_update
-from tacit.settings import Settings
-from tacit.solve import GENERATOR, root_key
+from tacit.privacy.accounting import Guarantee, exact, paper, rounded_up
+from tacit.privacy.mechanisms import Noiseless, per_update
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,15 +24,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit import agent, algorithm
-from tacit.algorithm import Holders, Local, Round, Rule
-from tacit.audit.worlds import Worlds, moved
-from tacit.mechanisms import Mechanism, Noiseless
-from tacit.problem import LocalProblem
-from tacit.residual import Residual
-from tacit.settings import Settings
+from tacit._types import Array
+from tacit.admm import agent, algorithm
+from tacit.admm.algorithm import Holders, Local, Round, Rule
+from tacit.admm.problem import LocalProblem
+from tacit.admm.settings import Settings
+from tacit.audit.neighbouring_data import Worlds, moved
+from tacit.objectives.residual import Residual
+from tacit.privacy.mechanisms import Mechanism, Noiseless
 
-Array = Any
 WHITE = ("likelihood", "magnitude", "single update", "repetition")
 BLACK = ("likelihood of the last model", "magnitude of the last model")
 RUN = "audit"

@@ -1,4 +1,15 @@
-"""Federated, constrained, private classification (Section 6.2)."""
+"""Federated, constrained, private classification (Section 6.2).
+
+data                labelled data from idx, LEAF and tables, and how agents share them
+download            MNIST from a public mirror, checked
+ranges              columns brought to one scale by public numbers
+constraints         hard constraints on a model's coefficients
+plan                rounds, step sizes and penalty, from public numbers
+estimator           PrivateLogisticRegression
+model               a fitted classifier as one JSON file
+record_recovery     what an eavesdropper learns about the records
+gradient_inversion  from messages to gradients, from gradients to records
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

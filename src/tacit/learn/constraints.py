@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit import sets
 from tacit.errors import InvalidInput, positive
-from tacit.sets import FeasibleSet
+from tacit.sets import closed_forms as sets
+from tacit.sets.closed_forms import FeasibleSet
 
 Constraint = Callable[[int, int, float], FeasibleSet]
 
@@ -91,7 +91,7 @@ class Convex:
     def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
         import cvxpy as cp
 
-        from tacit.cvxpyset import from_cvxpy
+        from tacit.sets.cvxpy_sets import from_cvxpy
 
         z = cp.Variable(features * outputs)
         matrix: Any = cp.reshape(z, (features, outputs), order="C")  # type: ignore[attr-defined]

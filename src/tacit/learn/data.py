@@ -17,9 +17,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput, choice, count, positive
 
-Array = np.ndarray[Any, Any]
 CHUNK = 1 << 20  # characters read at a time
 DIGITS = 28 * 28
 
@@ -28,10 +28,10 @@ DIGITS = 28 * 28
 class Dataset:
     """Features (records × columns), labels 0..K−1, the K names, and the group of each record."""
 
-    features: Array
-    labels: Array
+    features: Vector
+    labels: Vector
     names: tuple[str, ...]
-    groups: Array | None = None
+    groups: Vector | None = None
     columns: tuple[str, ...] = ()
 
     @property
@@ -41,7 +41,7 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def part(self, rows: Array) -> Dataset:
+    def part(self, rows: Vector) -> Dataset:
         groups = None if self.groups is None else self.groups[rows]
         return Dataset(self.features[rows], self.labels[rows], self.names, groups, self.columns)
 
@@ -181,14 +181,14 @@ def read_table(path: str | Path) -> Any:
     return table
 
 
-def numbers_of(table: Any, path: str | Path) -> Array:
+def numbers_of(table: Any, path: str | Path) -> Vector:
     """The columns of a data frame as numbers, or one line about the first that is none."""
     for column in table:
         if table[column].dtype.kind not in "biuf":
             raise InvalidInput(
                 f"Expected numbers in column {str(column)!r} of {path}; encode or drop it."
             )
-    values: Array = table.to_numpy(np.float64)
+    values: Vector = table.to_numpy(np.float64)
     for fault, bad in (("missing", np.isnan(values)), ("infinite", np.isinf(values))):
         if bad.any():
             row, column = np.argwhere(bad)[0]
@@ -199,7 +199,7 @@ def numbers_of(table: Any, path: str | Path) -> Array:
     return values
 
 
-def first_missing(values: Array) -> int | None:
+def first_missing(values: Vector) -> int | None:
     """The position of the first label that is empty, None or not a number."""
     missing = [str(v).strip() in ("", "None", "nan", "<NA>", "NaT") for v in values.tolist()]
     return missing.index(True) if any(missing) else None
@@ -207,7 +207,7 @@ def first_missing(values: Array) -> int | None:
 
 def split(
     data: Dataset, agents: int | None = None, how: str = "iid", *, alpha: float = 0.5, seed: int = 0
-) -> list[Array]:
+) -> list[Vector]:
     """The rows of every agent.
 
     "iid": ``agents`` equal random parts. "group": one agent per group, in order of their names.
@@ -225,7 +225,7 @@ def split(
     if how == "iid":
         return [np.sort(part) for part in np.array_split(rng.permutation(len(data)), agents)]
     positive("alpha", alpha)
-    parts: list[list[Array]] = [[] for _ in range(agents)]
+    parts: list[list[Vector]] = [[] for _ in range(agents)]
     for k in range(data.classes):
         rows = rng.permutation(np.flatnonzero(data.labels == k))
         shares = rng.dirichlet(np.full(agents, alpha))
@@ -242,7 +242,7 @@ def _find(folder: Path, name: str) -> Path:
     raise CorruptFile(f"Expected {name} or {name}.gz in {folder}, found neither.")
 
 
-def _read_idx(path: Path, dimensions: int) -> Array:
+def _read_idx(path: Path, dimensions: int) -> Vector:
     """An idx file of bytes: magic number, shape, data."""
     try:
         with _open(path, "rb") as file:

@@ -13,16 +13,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from tacit._types import Vector
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.engines.one_process import solve
 from tacit.errors import InvalidInput, choice, count, positive
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.data import first_missing
 from tacit.learn.plan import plan, without_noise
 from tacit.learn.ranges import checked
-from tacit.losses import LogisticRegression, SoftmaxRegression
-from tacit.problem import LocalProblem, Problem
-from tacit.solve import solve
+from tacit.objectives.losses import LogisticRegression, SoftmaxRegression
 
-Array = np.ndarray[Any, Any]
 WIDE = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
 SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
 
@@ -144,24 +144,24 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self._keep(self.result_.solution)
         return self
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any) -> Vector:
         check_is_fitted(self)
         X = checked(self, X, reset=False)
-        scores: Array = self._rows(X) @ self._weights()
+        scores: Vector = self._rows(X) @ self._weights()
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> Vector:
         scores = self.decision_function(X)
         best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        found: Array = self.classes_[best]
+        found: Vector = self.classes_[best]
         return found
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any) -> Vector:
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares: Array = powers / powers.sum(axis=1, keepdims=True)
+        shares: Vector = powers / powers.sum(axis=1, keepdims=True)
         return shares
 
     def _assumed(self, records: int, delta: float) -> str:
@@ -180,7 +180,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             )
         return words
 
-    def _problem(self, X: Array, labels: Array, names: Array, owner: Array) -> Problem:
+    def _problem(self, X: Vector, labels: Vector, names: Vector, owner: Vector) -> Problem:
         rows, features = self._rows(X), X.shape[1]
         classes = len(self.classes_)
         outputs = 1 if classes == 2 else classes
@@ -216,7 +216,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         """Longer rows are scaled down to this; the constant of the intercept takes the rest."""
         return self.feature_norm * (math.sqrt(1 - SHARE**2) if self.fit_intercept else 1.0)
 
-    def _rows(self, X: Array) -> Array:
+    def _rows(self, X: Vector) -> Vector:
         """Rows no longer than the norm, with a constant for the intercept within it."""
         rows = scaled_down(X, self.longest_row)
         if not self.fit_intercept:
@@ -224,7 +224,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         constant = np.full((len(X), 1), SHARE * self.feature_norm, X.dtype)
         return np.hstack([rows, constant])
 
-    def _keep(self, solution: Array) -> None:
+    def _keep(self, solution: Vector) -> None:
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         matrix = solution.reshape(-1, outputs).astype(np.float64)
         self.coef_ = matrix[: self.n_features_in_].T.copy()
@@ -233,14 +233,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             self.intercept_ = matrix[-1] * SHARE * self.feature_norm
         self.n_iter_ = self.result_.settings.rounds
 
-    def _weights(self) -> Array:
+    def _weights(self) -> Vector:
         if not self.fit_intercept:
             return np.asarray(self.coef_.T)
         constant = self.intercept_ / (SHARE * self.feature_norm)
         return np.vstack([self.coef_.T, constant])
 
 
-def _public_classes(classes: Any, y: Array) -> tuple[Array, Array]:
+def _public_classes(classes: Any, y: Vector) -> tuple[Vector, Vector]:
     try:
         known = np.unique(np.asarray(classes))
     except TypeError:  # None, or strings among numbers
@@ -255,12 +255,12 @@ def _public_classes(classes: Any, y: Array) -> tuple[Array, Array]:
     return known, np.searchsorted(known, y)
 
 
-def scaled_down(X: Array, norm: float) -> Array:
+def scaled_down(X: Vector, norm: float) -> Vector:
     """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
     with np.errstate(over="ignore"):
         length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
         factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
-    rows: Array = X * factor[:, None].astype(X.dtype)
+    rows: Vector = X * factor[:, None].astype(X.dtype)
     for i in np.flatnonzero(np.isinf(length)):  # the square is too large a number
         row = X[i] / np.abs(X[i]).max()
         rows[i] = row * (norm / np.linalg.norm(row))
@@ -280,7 +280,7 @@ def _seed(random_state: Any) -> int | None:
         ) from None
 
 
-def _owners(agents: Any, records: int) -> tuple[Array, Array]:
+def _owners(agents: Any, records: int) -> tuple[Vector, Vector]:
     if agents is None:
         return np.array(["agent 1"]), np.zeros(records, int)
     labels = np.asarray(agents)

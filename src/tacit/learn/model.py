@@ -18,11 +18,11 @@ import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically
 from tacit.learn.estimator import PrivateLogisticRegression
 from tacit.learn.ranges import PublicRange
-from tacit.privacy import PrivacyStatement
 
 FILE = "model.json"
 

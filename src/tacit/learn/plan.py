@@ -24,11 +24,11 @@ import dataclasses
 import math
 from typing import Any
 
+from tacit.admm.problem import Problem
+from tacit.admm.schedules import ConstantPenalty, SmoothStep
+from tacit.admm.settings import Settings
 from tacit.errors import count
-from tacit.mechanisms import Noiseless
-from tacit.problem import Problem
-from tacit.schedules import ConstantPenalty, SmoothStep
-from tacit.settings import Settings
+from tacit.privacy.mechanisms import Noiseless
 
 NOISE = 3.5  # deviation of a score, were the steps all as long as the first
 LONGEST = 8000.0  # path, in units of 1/L₀

@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tacit._types import Vector
 from tacit.errors import LENGTHS, InvalidInput
-
-Array = np.ndarray[Any, Any]
 
 
 class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -56,11 +55,11 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
         self.low_, self.high_ = np.array(pairs, np.float64).T
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> Vector:
         check_is_fitted(self)
         X = checked(self, X, reset=False)
         inside = np.clip(X, self.low_, self.high_)
-        mapped: Array = 2 * (inside - self.low_) / (self.high_ - self.low_) - 1
+        mapped: Vector = 2 * (inside - self.low_) / (self.high_ - self.low_) - 1
         return mapped.astype(X.dtype, copy=False)
 
 

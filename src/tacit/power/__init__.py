@@ -1,4 +1,12 @@
-"""Privacy-preserving distributed control of power flow: cases, zones, model (Section 6.1)."""
+"""Privacy-preserving distributed control of power flow (Section 6.1).
+
+case            grids from MATPOWER files, named cases and pandapower networks, in per unit
+zones           a partition of the buses, each part with an operator of its own
+network         the second-order cone relaxation of AC power flow (Appendix D)
+model           a grid in zones as a problem for ``tacit.solve``
+load_recovery   what an eavesdropper learns about the loads
+plots           the grid as a picture
+"""
 
 from tacit.power.case import Grid, load_case
 from tacit.power.model import PowerProblem, build, scheduled

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._types import Vector
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.schedules import SmoothStep
+from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, positive
+from tacit.objectives.residual import Residual
 from tacit.power.case import Grid, load_case
 from tacit.power.network import FLOWS, Network, demand, network
 from tacit.power.zones import Zones, cut_lines, partition
-from tacit.problem import LocalProblem, Problem
-from tacit.residual import Residual
-from tacit.schedules import SmoothStep
-from tacit.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Vector = np.ndarray[Any, np.dtype[Any]]
 Beta = float | str | Mapping[int, float]
 CHANGE = "the active and the reactive demand of one bus, each"
 

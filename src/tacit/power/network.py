@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from tacit.coneprogram import Program, row_scale
-from tacit.conic import Conic
+from tacit._types import Vector
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.power.case import Grid
+from tacit.sets.cone_program import Program, row_scale
+from tacit.sets.conic import Conic
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Vector = np.ndarray[Any, np.dtype[Any]]
 Pair = tuple[int, int]
 FLOWS = ("p_from", "q_from", "p_to", "q_to")
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from tacit._types import Vector
 from tacit.power.case import Grid, package
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from tacit.admm.result import Result
     from tacit.power.model import PowerProblem
-    from tacit.result import Result
 
-Vector = np.ndarray[Any, np.dtype[Any]]
 CUT = "#c0392b"
 
 

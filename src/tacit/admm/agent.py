@@ -1,0 +1,469 @@
+"""An agent: the only place where private data are read. One message in, one reply out.
+
+    Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
+
+A reply holds the coupled coordinates of the average z^{t+1} and nothing else: no dual, no
+objective value, no private coordinate. An agent with a ledger pays durably before it looks at its
+data, and keeps a reply durably before it lets it go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from tacit._types import Array
+from tacit.admm.algorithm import Limits, Local, Round, admitted, dual_step, local_round
+from tacit.admm.problem import LocalProblem
+from tacit.admm.settings import Settings
+from tacit.admm.statement import doubt
+from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
+from tacit.objectives.rounding import require_64_bits
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Noiseless
+from tacit.privacy.payments import Payments
+from tacit.privacy.secure_noise import SecureNoise, secure_noise
+from tacit.privacy.spending import Terms
+from tacit.sets.closed_forms import Box
+
+NOISE = ("seeded", "secure")
+log = logging.getLogger("tacit.agent")
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Server to agents: the consensus w^{t+1} of this round.
+
+    ``last`` has, for each agent with a ledger, the digest of the last reply the server got from it.
+    """
+
+    run: str
+    round: int
+    consensus: Array
+    last: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Agent to server: the coupled part of z^{t+1}, randomised and (objective noise) feasible."""
+
+    run: str
+    round: int
+    primal: Array
+
+
+def digest_of(run: str, round: int, values: Array) -> str:
+    """A digest of a message: of the run, the round and every bit of the vector."""
+    content = np.ascontiguousarray(values)
+    about = json.dumps([run, int(round), content.dtype.str, content.shape])
+    return hashlib.sha256(about.encode() + content.tobytes()).hexdigest()
+
+
+def agent_key(root: Array, run: str, index: int) -> Array:
+    """The noise key of agent ``index`` in ``run``; round t uses ``fold_in(agent_key, t)``.
+
+    The run enters as a digest of fixed length, so that no two (run, agent, round, update) share
+    a chain of folds.
+    """
+    for word in np.frombuffer(hashlib.sha256(run.encode()).digest(), dtype="<u4"):
+        root = jax.random.fold_in(root, word)
+    return jax.random.fold_in(root, index)
+
+
+def start_point(problem: LocalProblem) -> Array:
+    """z^1: the feasible point nearest to the origin. Public, as the set is."""
+    return np.asarray(problem.feasible_set.project(np.zeros(problem.dimension, problem.dtype)))
+
+
+def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
+    """Δ of what receives the noise: the statistic (objective) or, shaped later, the gradient.
+
+    Plain output noise leaves the set, and the next gradient is taken there, so Δ must then hold
+    at every point; its rounding is bounded up to ``farthest``, beyond which a round fails. For L1
+    noise on the output of a set that is not separable, the bound in ``output_noise_shape`` is in
+    terms of Δ_2.
+    """
+    mechanism, feasible_set = settings.mechanism, problem.feasible_set
+    if isinstance(mechanism, Noiseless) or settings.calibration != "certified":
+        return 0.0
+    if settings.perturbation == "objective":
+        return problem.objective.sensitivity(mechanism.norm, feasible_set)
+    norm = mechanism.norm if feasible_set.separable else 2
+    if settings.perturbation == "projected-output":
+        return problem.objective.output_sensitivity(norm, feasible_set)
+    everywhere = Box(-math.inf, math.inf, size=problem.dimension)
+    Δ = problem.objective.output_sensitivity(norm, everywhere)
+    if not math.isfinite(Δ):
+        raise InvalidInput(
+            f"Expected an objective whose gradient changes by a bounded amount at every point for "
+            f"perturbation='output'; that of {type(problem.objective).__name__} is bounded only "
+            "inside the feasible set. Use 'objective' or 'projected-output'. Nothing was released."
+        )
+    if problem.objective.everywhere:
+        return Δ
+    most = farthest(problem)
+    return problem.objective.output_sensitivity(norm, Box(-most, most, size=problem.dimension))
+
+
+def farthest(problem: LocalProblem) -> float:
+    """The largest coordinate of a point outside of the set at which an agent computes."""
+    return 2.0**10 * (1 + problem.feasible_set.reach(math.inf))
+
+
+def limits(problem: LocalProblem, settings: Settings, dtype: Any) -> Limits:
+    """Where this agent computes and what it releases: see ``algorithm.admitted``."""
+    f, W = problem.objective, problem.feasible_set
+    violation, two, infinity = W.tolerance(dtype), math.inf, math.inf
+    if settings.perturbation == "output":
+        violation = math.inf
+        infinity = math.inf if f.everywhere else farthest(problem)
+    elif not f.everywhere:
+        two, infinity = W.reach(2), W.reach(math.inf)
+    return Limits(*map(np.float64, (violation, two, infinity)))
+
+
+def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any) -> Local:
+    """What this agent brings to every round, computing in ``dtype``."""
+    require_64_bits()
+    exact = certified_sensitivity(problem, settings)
+    # never less noise than was certified, also after the scale is rounded
+    Δ = dtype.type(exact * (1 + 2 * float(np.finfo(dtype).eps)))
+    if exact and dtype == np.float32 and not 1e-30 < float(settings.mechanism.scale(exact)) < 1e30:
+        raise InvalidInput(
+            "Expected noise of scale between 1e-30 and 1e30 for float32 data, got "
+            f"{float(settings.mechanism.scale(exact)):g}: give float64. Nothing was released."
+        )
+    coupled = problem.coupled.astype(dtype)
+    f, W = problem.objective, problem.feasible_set.in_format(dtype)
+    return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))
+
+
+def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:
+    """ρ^t and η^t in ``dtype``; refused if they, 1/η or 1/η + ρ do not fit it."""
+    require_64_bits()
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        ρ, η = (np.asarray(x).astype(dtype) for x in settings.schedule(first, last))
+        least, most = np.finfo(dtype).tiny, np.sqrt(np.finfo(dtype).max)
+        sizes = np.stack([ρ, η, 1 / η, 1 / η + ρ])
+    usable = ((sizes > least) & (sizes < most)).all(axis=0)
+    if not usable.all():
+        k = int(np.argmin(usable))
+        raise InvalidInput(
+            f"Expected penalties and step sizes that {np.dtype(dtype)} can hold, with their "
+            f"inverses, got penalty {ρ[k]:g} and step size {η[k]:g} in round {first + k}. Nothing "
+            "was computed."
+        )
+    return ρ, η
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Refusals go to the log, once, and say nothing of what came before them."""
+    try:
+        yield
+    except Refused as refusal:
+        log.warning("%s", refusal)
+        refusal.__context__ = None
+        raise
+
+
+class Agent:
+    """One party of a run, with its data, its dual and its last local point.
+
+    It answers the rounds 1, 2, ..., T of its run in order and refuses anything else before it
+    looks at its data. The same request again gets the same reply, from memory (the last round) or
+    from the ledger (any round), without new noise.
+
+    Without a ledger an agent remembers nothing beyond its own life. One with seeded noise must not
+    be started again with the same key and run: it would answer other requests with the noise it
+    has used, and two such replies give the data away. (``solve`` with a checkpoint does not: it
+    asks the same again.) Use a ledger, or another run name and so another budget.
+
+    ledger  pay for every round here, first; needs a certified problem. A run that was begun goes on
+            where the ledger says.
+    noise   "seeded" from ``key``, or "secure" (the default with a ledger): exact discrete noise
+            from the operating system
+    key     of seeded noise (``agent_key``); None for secure noise
+    size    number of global coordinates, the length of the consensus
+    block   rounds paid for at a time. With 1, an answer is durable before it is released, and
+            nothing is lost in a crash. With more, there is one synchronisation with the disk in so
+            many rounds; whoever restarts within a block pays for the rest of it again. A process
+            that starts while another is at a round takes its payment over; the other is refused.
+    """
+
+    def __init__(
+        self,
+        problem: LocalProblem,
+        name: str,
+        settings: Settings,
+        key: Array,
+        run: str,
+        size: int,
+        *,
+        ledger: Ledger | None = None,
+        noise: str | None = None,
+        block: int = 1,
+    ) -> None:
+        self.problem, self.name, self.settings, self.run = problem, name, settings, run
+        self.ledger, self._block = ledger, count("block", block)
+        self.noise_kind = choice("noise", noise or ("secure" if ledger else "seeded"), NOISE)
+        if self.noise_kind == "seeded" and self._block > 1:
+            raise InvalidInput(
+                f"Expected secure noise for blocks, got noise='seeded' and block={block}: a round "
+                "that is paid for again needs other noise. Nothing was released."
+            )
+        self._check_arguments(key, size)
+        self._lock = threading.Lock()
+        self._size = size
+        self._coupling = np.asarray(problem.coupling)
+        self._held = np.flatnonzero(self._coupling >= 0)
+        self._coupled = problem.coupled
+        self._local = local_side(problem, settings, key, problem.dtype)
+        self._secure = self._secure_noise() if self.noise_kind == "secure" else None
+        self._rule = settings.rule(problem.feasible_set.separable)
+        self._round = (
+            jax.jit(local_round, static_argnames="rule")
+            if problem.feasible_set.closed_form
+            else local_round
+        )
+        self.point = start_point(problem)
+        self.average = self.point
+        self.dual = np.zeros_like(self.point)
+        self.noise = 0.0
+        self.rounds_done = 0
+        self._failed = False  # without a ledger, a run ends with a failure
+        self._payments: Payments | None = None  # with a ledger
+        self._last: tuple[str, Array] | None = None  # request and average of the last round
+        if ledger is not None:
+            with _logged():
+                self._agree(ledger)
+
+    def respond(self, broadcast: Broadcast) -> Reply:
+        """Lines 15-23 of Algorithm 1 for one round.
+
+        Guarantee: a reply that leaves was paid for and kept first (with a ledger); a round is never
+        answered twice with different noise; a refusal spends and reveals nothing. A computation
+        that fails shows that it did: the round must be paid for again. Several processes on one
+        ledger never show more noisy computations than were paid for (proof in ``payments.py``).
+        Without a ledger all of this holds for this object alone: see ``Agent``.
+        """
+        with self._lock, _logged():
+            return self._respond(broadcast)
+
+    def _respond(self, broadcast: Broadcast) -> Reply:
+        require_64_bits()
+        t, w = self._accept(broadcast)
+        if t <= self.rounds_done:
+            return self._again(t, w)
+        self._check_past(broadcast)
+        if self._failed:
+            raise Refused(
+                f"Agent {self.name!r} failed in round {t}. Without a ledger nobody would pay for "
+                "another try, and a seed would repeat the noise. Nothing was computed."
+            )
+        ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
+        if self._payments is not None and not self._payments.pay(t):
+            return self._late(t, w)
+        local_w = (w[self._coupling] * self._coupled).astype(self.point.dtype)
+        try:
+            now = Round(t, local_w, self.dual, ρ, η)
+            point, average, noise = self._round(self.point, now, self._noisy(), rule=self._rule)
+            point, average = np.asarray(point), np.asarray(average)
+            dual = dual_step(self.dual, ρ, local_w, average * self._coupled)
+            if not (np.isfinite(average).all() and np.isfinite(dual).all()):
+                raise SolverFailure("the local point is not finite, or outside of the set.")
+        except Exception as failure:
+            self._failed = self.ledger is None
+            if self._payments is not None and not self._payments.fail(t):
+                return self._late(t, w)
+            if not isinstance(failure, SolverFailure):
+                raise
+            raise SolverFailure(
+                f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
+            ) from failure
+        request = digest_of(self.run, t, w)
+        if self._payments is not None:
+            state = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
+            if not self._payments.store(t, request, average.tobytes(), state):
+                return self._late(t, w)
+        self.point, self.average, self.dual, self.noise = point, average, dual, float(noise)
+        self.rounds_done, self._last = t, (request, average)
+        return Reply(self.run, t, average[self._held])
+
+    def _check_arguments(self, key: Array, size: int) -> None:
+        if self.settings.penalty is None or self.settings.step_size is None:
+            raise InvalidInput(
+                "Expected settings with a penalty and a step size: all agents must have the same. "
+                "Settings.complete(problem) chooses them. Nothing was released."
+            )
+        if self.noise_kind == "seeded" and key is None:
+            raise InvalidInput("Expected a key (jax.random.key) for seeded noise, got none.")
+        held = 1 + int(np.asarray(self.problem.coupling).max(initial=-1))
+        if count("size", size) < held or (self.problem.holds_everything and size != held):
+            raise InvalidInput(
+                f"Expected size, the number of global coordinates, to be {held} as agent "
+                f"{self.name!r} holds them, got {size}. Nothing was released."
+            )
+
+    # --- refusing -------------------------------------------------------------------------
+
+    def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
+        """The round and the consensus of a request that has the right form."""
+        name, T = self.name, self.settings.rounds
+        if type(broadcast) is not Broadcast:
+            raise Refused(f"Agent {name!r} expects a Broadcast, got {type(broadcast).__name__}.")
+        if type(broadcast.run) is not str or broadcast.run != self.run:
+            raise Refused(f"Agent {name!r} is in run {self.run!r}, not in the one asked for.")
+        t = int(broadcast.round) if isinstance(broadcast.round, np.integer) else broadcast.round
+        whole = type(t) is int  # nothing that could answer two comparisons differently
+        if not whole or not 1 <= t <= min(self.rounds_done + 1, T):
+            after = f"round {self.rounds_done + 1} of {T}" if self.rounds_done < T else "no more"
+            old = " If the server is right, the ledger is an old copy." if self.ledger else ""
+            raise Refused(
+                f"Agent {name!r} has answered {self.rounds_done} rounds and expects {after}, got "
+                f"{f'round {t}' if whole and abs(t) < 10**9 else 'another'}. Nothing was computed."
+                f"{old}"
+            )
+        try:
+            w = np.asarray(broadcast.consensus)
+            if w.dtype.kind not in "fiu":
+                raise TypeError
+            with np.errstate(over="ignore"):
+                w = w.astype(self.point.dtype)
+        except Exception:  # whatever a message does when it is looked at
+            raise Refused(
+                f"Agent {name!r} expects a consensus of numbers, got something else. Nothing was "
+                "computed."
+            ) from None
+        if w.shape != (self._size,) or not np.isfinite(w).all():
+            raise Refused(
+                f"Agent {name!r} expects a finite consensus of shape ({self._size},), got shape "
+                f"{w.shape}{', not all finite' if w.shape == (self._size,) else ''}. Nothing was "
+                "computed."
+            )
+        return int(t), w
+
+    def _again(self, t: int, w: Array) -> Reply:
+        """The reply to a round that was answered, if the request is the same."""
+        request, average = "", None
+        if self.ledger is not None and (answer := self.ledger.answer(self.run, t)) is not None:
+            request, average = answer.request, np.frombuffer(answer.reply, self.point.dtype)
+            self.noise = float(np.frombuffer(answer.state[-8:])[0])
+        elif self._last is not None and t == self.rounds_done:
+            request, average = self._last
+        if average is None or request != digest_of(self.run, t, w):
+            raise Refused(
+                f"Agent {self.name!r} has answered round {t} and is at round {self.rounds_done}; "
+                "this is another request for it. Nothing was computed."
+            )
+        self.average = average
+        return Reply(self.run, t, average[self._held])
+
+    def _check_past(self, broadcast: Broadcast) -> None:
+        """Refuse if the server knows a reply that this agent's ledger does not, or too few.
+
+        A ledger restored from an old copy would answer rounds a second time.
+        """
+        if self.ledger is None:
+            return
+        last = broadcast.last
+        try:
+            claimed = last.get(self.name, "") if isinstance(last, Mapping) else None
+        except Exception:
+            claimed = None
+        if type(claimed) is not str or claimed != self.last_digest:
+            raise Refused(
+                f"Agent {self.name!r}: the server's last reply is not the last in the ledger "
+                f"(round {self.rounds_done}). The ledger is an old copy, or the server is "
+                "mistaken. Nothing was computed."
+            )
+
+    @property
+    def last_digest(self) -> str:
+        """The digest of the last reply; empty before the first."""
+        if self._last is None:
+            return ""
+        return digest_of(self.run, self.rounds_done, self._last[1][self._held])
+
+    # --- paying ---------------------------------------------------------------------------
+
+    def _agree(self, ledger: Ledger) -> None:
+        """Write the run's terms into the ledger, or go on with a run that is there."""
+        problem, settings = self.problem, self.settings
+        if reason := doubt([problem], settings):
+            raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
+        secure = self._secure
+        public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), self._block]
+        terms = Terms(
+            self.name,
+            secure.mechanism if secure else settings.mechanism,
+            settings.rounds,
+            settings.local_updates,
+            secure.slack if secure else 0.0,
+            self.noise_kind,
+            problem.objective.relation,
+            hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
+        )
+        ledger.begin(self.run, terms)
+        self._payments = Payments(ledger, self.run, settings.rounds, self._block)
+        self._resume()
+
+    def _resume(self) -> None:
+        """Go on from the last answer in the ledger."""
+        assert self.ledger is not None
+        answer = self.ledger.answer(self.run)
+        if answer is not None:
+            values = np.frombuffer(answer.state[:-8], self.point.dtype)
+            average = np.frombuffer(answer.reply, self.point.dtype)
+            self.restore(values[: len(average)], average, values[len(average) :], answer.round)
+            self._last = answer.request, average
+
+    def _late(self, t: int, w: Array) -> Reply:
+        """Another process of this agent has answered the round: its answer counts."""
+        self._resume()
+        return self._again(t, w)
+
+    def _secure_noise(self) -> SecureNoise:
+        settings = self.settings
+        if settings.perturbation != "objective" or settings.calibration != "certified":
+            raise InvalidInput(
+                "Expected perturbation='objective' and calibration='certified' for secure noise, "
+                f"got {settings.perturbation!r} and {settings.calibration!r}. Nothing was released."
+            )
+        size = self.problem.objective.statistic_size
+        return secure_noise(
+            settings.mechanism, self._local.Δ, size, settings.updates, settings.delta
+        )
+
+    def _noisy(self) -> Local:
+        """The local side with fresh noise for one round."""
+        if self._secure is None:
+            return self._local
+        return self._local._replace(mechanism=self._secure.draw(self.settings.local_updates))
+
+    def restore(self, point: Array, average: Array, dual: Array, rounds_done: int) -> None:
+        """Continue from a checkpoint."""
+        for name, value in (("point", point), ("average", average), ("dual", dual)):
+            if np.shape(value) != self.point.shape:
+                raise InvalidInput(
+                    f"Expected a {name} of shape {self.point.shape}, got {np.shape(value)}."
+                )
+            setattr(self, name, np.asarray(value, self.point.dtype))
+        for name, z in (("point", self.point), ("average", self.average)):
+            admissible = admitted(z, self._local)
+            if not np.isfinite(np.asarray(admissible)).all() or not np.isfinite(self.dual).all():
+                raise InvalidInput(
+                    f"Expected a {name} within the feasible set of agent {self.name!r} to go on "
+                    "from, got one outside. Nothing was computed."
+                )
+        self.rounds_done = rounds_done

@@ -1,0 +1,134 @@
+"""The state of an interrupted run, from which it continues bit for bit."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.admm.data_digest import Digest
+from tacit.admm.problem import Problem
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import write_atomically
+
+STATE = ("point", "average", "dual", "total")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """``state[name][p]`` is an array of agent p; ``key`` is the root of the noise: a secret.
+
+    A resumed round asks each agent the same question as before the interruption and gets the same
+    noise, so it releases nothing new.
+    """
+
+    round: int
+    settings: dict[str, Any]
+    run: str
+    seed: int | None
+    key: Vector
+    digest: str  # of the agents' data, keyed with ``key``
+    state: dict[str, list[Vector]]
+    trace: Vector
+
+    def save(self, path: str | Path) -> None:
+        """Replace the file in one step, readable by its owner only."""
+        header = {
+            "format": 2,
+            "round": self.round,
+            "settings": self.settings,
+            "run": self.run,
+            "seed": self.seed,
+            "digest": self.digest,
+            "agents": len(self.state["point"]),
+        }
+        arrays: dict[str, Any] = {
+            f"{name}_{p}": v for name in STATE for p, v in enumerate(self.state[name])
+        }
+        buffer = io.BytesIO()
+        np.savez(
+            buffer, header=np.array(json.dumps(header)), key=self.key, trace=self.trace, **arrays
+        )
+        write_atomically(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Checkpoint:
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
+                header = json.loads(str(data["header"]))
+                state = {
+                    name: [data[f"{name}_{p}"] for p in range(header["agents"])] for name in STATE
+                }
+                return cls(
+                    header["round"],
+                    header["settings"],
+                    header["run"],
+                    header["seed"],
+                    data["key"],
+                    header["digest"],
+                    state,
+                    data["trace"],
+                )
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise CorruptFile(
+                f"Expected a checkpoint that tacit saved in {path}: {error!r}. Nothing was resumed."
+            ) from None
+
+    def check(
+        self,
+        settings: dict[str, Any],
+        run: str,
+        seed: int | None,
+        problem: Problem,
+        *public: Any,
+    ) -> None:
+        """Refuse to continue a different run: it would use this one's noise a second time."""
+        # through JSON and back, as the saved settings went
+        if (
+            self.settings != json.loads(json.dumps(settings))
+            or self.run != run
+            or self.seed != seed
+        ):
+            raise InvalidInput(
+                "Expected the settings, run and seed of the checkpoint, its source of noise, "
+                "ledgers or none, and version of JAX; they differ. Nothing was resumed. Remove the "
+                "checkpoint to start anew."
+            )
+        self._check_state(problem)
+        if self.digest != data_digest(problem, self.key, *public):
+            raise InvalidInput(
+                "Expected the agents, objectives, sets and data of the checkpoint, the code of "
+                "functions included; they differ. Nothing was resumed."
+            )
+
+    def _check_state(self, problem: Problem) -> None:
+        """A round of the run, and finite arrays of the agents' sizes."""
+        sizes = [agent.dimension for agent in problem.agents]
+        sound = isinstance(self.round, int) and 0 <= self.round <= self.settings["rounds"]
+        for parts in self.state.values():
+            sound = sound and [np.shape(v) for v in parts] == [(n,) for n in sizes]
+            sound = sound and all(np.isfinite(v).all() for v in parts)
+        if not sound:
+            raise CorruptFile(
+                "Expected the state of a round of the run in the checkpoint: finite arrays of the "
+                "agents' sizes. Nothing was resumed."
+            )
+
+
+def data_digest(problem: Problem, key: Vector, *public: Any) -> str:
+    """A digest of all agents' names, objectives, sets and couplings, code included (``digest``),
+    and of ``public`` values: schedules, which may be a user's own code.
+
+    Keyed with the noise key, so that it tells nothing to those who do not know that already.
+    """
+    agents = [
+        (name, agent.objective, agent.feasible_set, agent.coupling)
+        for name, agent in zip(problem.names, problem.agents, strict=True)
+    ]
+    return Digest(np.asarray(key).tobytes()).of([agents, *public]).hex()

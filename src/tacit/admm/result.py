@@ -1,0 +1,245 @@
+"""What a run leaves behind: solution, trace, settings, versions and the privacy statement.
+
+A result is a folder of plain files (no pickle):
+
+    result.json   settings, seed, versions, names, privacy statement, summary
+    arrays.npz    solution, ergodic solution, every agent's local solution
+    trace.csv     one row per evaluated round
+    plot.png      the picture of ``Result.plot``
+
+All but ``arrays.npz`` hold numbers that the statement does not cover: they are created for their
+owner's eyes only, and never wider.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import zipfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.admm.settings import Settings
+from tacit.admm.statement import PrivacyStatement
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import save_figure, write_atomically
+from tacit.privacy.accounting import rounded_up
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TRACE = ("round", "objective", "residual", "noise", "violation")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is given after each evaluated round (one entry per agent in the lists)."""
+
+    round: int
+    consensus: Vector  # w^{t+1}
+    averages: list[Vector]  # z^{t+1}
+    points: list[Vector]  # z^{t,E+1}
+    duals: list[Vector]  # λ^{t+1}
+    row: dict[str, float]  # the trace row
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The outcome of ``tacit.solve``.
+
+    solution     global vector: mean of the last released points over the holders of each
+                 coordinate (feasible if all agents share one set)
+    ergodic      the same for the averages over rounds in which Section 5's theorems are stated
+                 (weights 1, or t for the strongly convex step size); less noisy
+    local        every agent's own last average z_p^{T+1}, private coordinates included
+    trace        columns ``round``, ``objective`` Σf_p(z_p^{t+1}), ``residual`` ‖Aw − z‖,
+                 ``noise`` Σ_pΣ_eΣ_i|ξ| of the round, ``violation`` (largest over the agents).
+                 Objective and noise are computed from private values: see ``privacy``.
+    seed         the seed, or None: a key from the operating system (``noise_source``)
+    """
+
+    solution: Vector
+    ergodic: Vector
+    local: tuple[Vector, ...]
+    trace: dict[str, Vector]
+    settings: Settings
+    privacy: PrivacyStatement
+    names: tuple[str, ...]
+    seed: int | None
+    versions: dict[str, str]
+
+    def __repr__(self) -> str:
+        n, p = len(self.names), self.privacy
+        epsilon = "no noise" if np.isinf(p.epsilon) else f"epsilon <= {rounded_up(p.epsilon, 4)}"
+        label = "certified" if p.certified else "not certified"
+        return (
+            f"Result({n} agents, {self.settings.rounds} rounds, solution of size "
+            f"{self.solution.size}, {epsilon}, delta {p.delta:g}, {label})"
+        )
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The last row of the trace with the total budget: plain numbers."""
+        last: dict[str, Any] = {name: float(column[-1]) for name, column in self.trace.items()}
+        last["round"] = int(last["round"])
+        return {
+            **last,
+            "epsilon": self.privacy.to_dict()["epsilon"],
+            "delta": self.privacy.delta,
+            "certified": self.privacy.certified,
+            "not_covered": ["objective", "noise"],
+            "seed": self.seed if self.seed is not None else "from the operating system",
+        }
+
+    @property
+    def noise_source(self) -> str:
+        """Where the noise came from: the operating system, number by number, or a key of 64 bits.
+
+        Threefry makes all noise of a run out of one key; its keys have no more bits than that.
+        """
+        if self.privacy.secure:
+            return "operating system, exact (secure)"
+        if self.seed is None:
+            return "operating system key, Threefry"
+        return f"seed {self.seed}, Threefry"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the arrays."""
+        return {
+            "format": 1,
+            "summary": self.summary,
+            "privacy": self.privacy.to_dict(),
+            "settings": self.settings.to_dict(),
+            "agents": list(self.names),
+            "seed": self.seed,
+            "noise_source": self.noise_source,
+            "versions": self.versions,
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the result folder, ``result.json`` last. A result that is there is not replaced.
+
+        The same result again is no error and changes nothing. What is left of a save that was
+        interrupted is replaced.
+        """
+        folder = Path(folder)
+        arrays, table = io.BytesIO(), io.StringIO(newline="")
+        local: dict[str, Any] = {f"local_{i}": z for i, z in enumerate(self.local)}
+        np.savez_compressed(arrays, solution=self.solution, ergodic=self.ergodic, **local)
+        writer = csv.writer(table)
+        writer.writerow(TRACE)
+        writer.writerows(zip(*(self.trace[name].tolist() for name in TRACE), strict=True))
+        content = {
+            "arrays.npz": arrays.getvalue(),
+            "trace.csv": table.getvalue().encode(),
+            "result.json": json.dumps(self.to_dict(), indent=2).encode(),
+        }
+        if os.path.lexists(folder / "result.json"):
+            if all(_holds(folder / name, value) for name, value in content.items()):
+                return folder
+            raise InvalidInput(
+                f"Expected no result in {folder}; there is another one. Nothing was written or "
+                "replaced: choose another folder."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "arrays.npz", content["arrays.npz"])
+        if self.privacy.certified:
+            os.chmod(folder / "arrays.npz", 0o644)  # what the statement covers may be read
+        write_atomically(folder / "trace.csv", content["trace.csv"])
+        self.save_plot(folder)
+        write_atomically(folder / "result.json", content["result.json"])
+        return folder
+
+    def save_plot(self, folder: str | Path) -> None:
+        """Draw ``plot.png`` in a result folder, in place of one that is there."""
+        save_figure(Path(folder) / "plot.png", self.plot(), dpi=120)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Result:
+        """Read a folder that ``save`` wrote."""
+        folder = Path(folder)
+        if not (folder / "result.json").is_file():
+            raise CorruptFile(f"Expected a result folder with result.json, found none in {folder}.")
+        try:
+            data = json.loads((folder / "result.json").read_text())
+            with (
+                open(folder / "arrays.npz", "rb") as file,
+                np.load(file, allow_pickle=False) as arrays,
+            ):
+                local = tuple(arrays[f"local_{i}"] for i in range(len(data["agents"])))
+                solution, ergodic = arrays["solution"], arrays["ergodic"]
+            with open(folder / "trace.csv", newline="") as table:
+                rows = list(csv.DictReader(table))
+            trace = {name: np.array([float(row[name]) for row in rows]) for name in TRACE}
+            if not rows:
+                raise ValueError("trace.csv has no rows")
+            return cls(
+                solution,
+                ergodic,
+                local,
+                trace,
+                Settings.from_dict(data["settings"]),
+                PrivacyStatement.from_dict(data["privacy"]),
+                tuple(data["agents"]),
+                data["seed"],
+                data["versions"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise CorruptFile(
+                f"Expected a result that tacit saved in {folder}: {error!r}."
+            ) from None
+
+    def plot(self) -> Figure:
+        """Objective, consensus residual, noise and violation over the rounds."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(10, 6.5), layout="constrained")
+        panels = figure.subplots(2, 2, sharex=True)
+        titles = {
+            "objective": "objective  Σ f_p(z_p)  (not covered)",
+            "residual": "consensus residual  ‖Aw − z‖",
+            "noise": "noise magnitude  Σ|ξ| of a round  (not covered)",
+            "violation": "largest constraint violation",
+        }
+        rounds = self.trace["round"]
+        marker = "o" if len(rounds) == 1 else ""
+        for panel, (name, title) in zip(panels.flat, titles.items(), strict=True):
+            column = self.trace[name]
+            panel.plot(rounds, column, marker=marker, color="#1f5f8b")
+            panel.set_title(title, fontsize=10)
+            if (column > 0).all() and column.max() > 20 * column.min():
+                panel.set_yscale("log")
+            panel.grid(alpha=0.3)
+        for panel in panels[1]:
+            panel.set_xlabel("round")
+        p = self.privacy
+        if np.isinf(p.epsilon):
+            label = "no noise: not private"
+        else:
+            label = f"total ε = {rounded_up(p.epsilon, 4)}, δ = {p.delta:g}"
+            label += "" if p.certified else "  (not certified)"
+        figure.suptitle(f"{len(self.names)} agents, {p.mechanism}, {label}")
+        return figure
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computed the result."""
+    found = {"python": platform.python_version()}
+    for package in ("tacit", "jax", "numpy", "scipy", "clarabel", "dp-accounting"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == content

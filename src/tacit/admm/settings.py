@@ -1,0 +1,160 @@
+"""The public settings of a run: everything an agent must know besides its own data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from tacit.admm.algorithm import Calibration, Perturbation, Rule
+from tacit.admm.problem import Problem
+from tacit.admm.schedules import (
+    ConstantPenalty,
+    ConstantStep,
+    NonsmoothStep,
+    Schedule,
+    SmoothStep,
+    penalty_from,
+    step_size_from,
+)
+from tacit.errors import InvalidInput, choice, probability, updates_of
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
+
+
+@dataclass(frozen=True)
+class Settings:
+    """T rounds of E local updates, schedules, and how the updates are randomised.
+
+    ``penalty`` and ``step_size`` left out are chosen from public quantities (see ``complete``).
+    ``delta`` is the δ at which the total is stated; 0 states pure ε (Laplace only).
+    """
+
+    rounds: int
+    local_updates: int = 1
+    mechanism: Mechanism = dataclasses.field(default_factory=Noiseless)
+    delta: float = 1e-6
+    perturbation: Perturbation = "objective"
+    calibration: Calibration = "certified"
+    penalty: Schedule | float | None = None  # a number stands for a constant
+    step_size: Schedule | float | None = None
+
+    def __post_init__(self) -> None:
+        for name, constant in (("penalty", ConstantPenalty), ("step_size", ConstantStep)):
+            value = getattr(self, name)
+            if isinstance(value, int | float):
+                object.__setattr__(self, name, constant(value))
+            elif value is not None and not isinstance(value, Schedule):
+                raise InvalidInput(f"Expected a schedule or a number as {name}, got {value!r}.")
+        updates_of(self.rounds, self.local_updates)
+        for name in ("rounds", "local_updates"):
+            object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's are not plain data
+        object.__setattr__(self, "delta", float(self.delta))
+        for name in ("penalty", "step_size"):
+            if getattr(self, name) is not None:
+                getattr(self, name).check(name, self.rounds)
+        choice("perturbation", self.perturbation, get_args(Perturbation))
+        choice("calibration", self.calibration, get_args(Calibration))
+        if not isinstance(self.mechanism, Mechanism):
+            raise InvalidInput(
+                f"Expected a mechanism such as Gaussian(2.0), got {self.mechanism!r}."
+            )
+        if not (self.delta == 0 and self.mechanism.name == "laplace"):
+            probability("delta", self.delta)
+
+    @classmethod
+    def for_budget(
+        cls,
+        total_epsilon: float,
+        total_delta: float,
+        rounds: int,
+        local_updates: int = 1,
+        mechanism: str = "gaussian",
+        **others: Any,
+    ) -> Settings:
+        """The least noise for which all rounds·local_updates together cost at most the budget."""
+        updates = updates_of(rounds, local_updates)
+        noise = calibrate(mechanism, total_epsilon, total_delta, updates)
+        return cls(rounds, local_updates, noise, total_delta, **others)
+
+    @property
+    def updates(self) -> int:
+        """TE: the number of noisy updates each agent makes."""
+        return self.rounds * self.local_updates
+
+    def rule(self, separable: bool) -> Rule:
+        """What a local update needs to know, for an agent whose set is separable or not."""
+        return Rule(self.local_updates, self.perturbation, self.calibration, separable)
+
+    def complete(self, problem: Problem) -> Settings:
+        """Fill in schedules from public quantities: smoothness, bounds, diameter, noise scale.
+
+        smooth      η^t = 1/(L + κ√t),  κ = σ√(2En)/D    noiseless: 1/L
+        nonsmooth   η^t = D/√(2E(G² + nσ²)) / √t
+        penalty     ρ = 0.3/η^T (smooth; by experiment) or G/D (nonsmooth)
+
+        with the largest L (smoothness) and G (gradient bound), the smallest diameter D and the
+        largest noise nσ² = E‖ξ‖² over the agents. κ and the nonsmooth scale minimise the
+        noise-dependent terms of the bounds of Section 5.
+        """
+        if self.penalty is not None and self.step_size is not None:
+            return self
+        smoothness = [a.objective.smoothness for a in problem.agents]
+        diameter = min(float(a.feasible_set.diameter) for a in problem.agents)
+        gradient = max(a.objective.gradient_bound(a.feasible_set) for a in problem.agents)
+        noise = math.sqrt(max(self.gradient_noise(problem)))
+        E = self.local_updates
+        known = [s for s in smoothness if s is not None]
+        if len(known) == len(smoothness):
+            L = max(known)
+            growth = noise * math.sqrt(2 * E) / diameter if diameter > 0 else 0.0
+            step: Schedule = SmoothStep(L, growth)
+            penalty = ConstantPenalty(0.3 / step(self.rounds))
+        else:
+            diameter = diameter or 1.0  # a single point: any step will do
+            step = NonsmoothStep(diameter / math.sqrt(2 * E * (gradient**2 + noise**2)))
+            penalty = ConstantPenalty(gradient / diameter)
+        return dataclasses.replace(
+            self, penalty=self.penalty or penalty, step_size=self.step_size or step
+        )
+
+    def gradient_noise(self, problem: Problem) -> list[float]:
+        """E‖lift(ξ)‖² for each agent: the noise that reaches the gradient in one update."""
+        if isinstance(self.mechanism, Noiseless):
+            return [0.0]
+        norm = self.mechanism.norm
+        return [
+            self.mechanism.variance(a.objective.sensitivity(norm, a.feasible_set))
+            * a.objective.lift_energy
+            for a in problem.agents
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for TOML, JSON and the wire."""
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name in ("mechanism", "penalty", "step_size"):
+            data[name] = data[name].to_dict() if data[name] is not None else None
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Settings:
+        """The settings that ``to_dict`` described."""
+        values = dict(data)
+        values["mechanism"] = mechanism_from(values["mechanism"])
+        if values.get("penalty") is not None:
+            values["penalty"] = penalty_from(values["penalty"])
+        if values.get("step_size") is not None:
+            values["step_size"] = step_size_from(values["step_size"])
+        return cls(**values)
+
+    def schedule(self, first: int, last: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """ρ^t and η^t for the rounds first..last (both included)."""
+        assert isinstance(self.penalty, Schedule) and isinstance(self.step_size, Schedule)
+        rounds = range(first, last + 1)
+        return (
+            np.array([self.penalty(t) for t in rounds]),
+            np.array([self.step_size(t) for t in rounds]),
+        )

@@ -1,0 +1,156 @@
+"""The privacy statement of a run, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.settings import Settings
+from tacit.errors import CorruptFile
+from tacit.privacy.accounting import exact, rounded_up
+from tacit.privacy.mechanisms import Noiseless
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What all messages of a run together reveal about one agent's data.
+
+    ``neighbours`` pairs each change that is hidden with the agents whose data it is about.
+    ``uncertified`` says why nothing is promised, and is empty if the statement is certified.
+    ``seeded``: whoever knows the seed can subtract the noise. Where neither ``seeded`` nor
+    ``secure``, the noise is Threefry's from a key of the operating system.
+    ``assumed``: sentences about what is taken for public, beyond sets and bounds.
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: str
+    updates: int
+    neighbours: tuple[tuple[str, tuple[str, ...]], ...]
+    seeded: bool
+    uncertified: str = ""
+    secure: bool = False  # exact discrete noise from the operating system (``secure_noise.py``)
+    assumed: str = ""
+
+    @property
+    def certified(self) -> bool:
+        return not self.uncertified
+
+    @property
+    def words(self) -> str:
+        """The statement as a sentence that can stand in a report."""
+        if math.isinf(self.epsilon):
+            return "Not private: the run adds no noise, and its messages reveal the data."
+        if len(self.neighbours) == 1:
+            change = f"{self.neighbours[0][0]} in one agent's data"
+        else:
+            change = ", and for ".join(
+                f"{what} in the data of {' or '.join(names)}" for what, names in self.neighbours
+            )
+        numbers = f"({rounded_up(self.epsilon, 3)}, {rounded_up(self.delta, 6)})-DP"
+        if not self.certified:
+            return (
+                f"Not certified: {self.uncertified} If it were covered, the {self.updates} "
+                f"updates of an agent would be {numbers} for {change}."
+            )
+        text = (
+            f"For {change}, all messages of the run together ({self.updates} "
+            f"{self.mechanism} updates per agent) are {numbers} against everyone who sees all "
+            "messages, the server and the other agents included. The solutions are covered; the "
+            "objective and noise columns of the trace are not, and must not be published."
+        )
+        if self.assumed:
+            text += f" {self.assumed}"
+        if self.seeded:
+            text += (
+                " The noise is Threefry's, from a seed: the statement holds only while the seed is "
+                "secret and never used again, under the same run name, on other data or settings, "
+                "nor by an agent that was stopped and has no ledger or checkpoint: started again, "
+                "it would repeat its noise for other requests."
+            )
+        elif self.secure:
+            text += " The noise is discrete, exact and from the operating system's generator."
+        else:
+            text += (
+                " The noise is Threefry's, in floating point, from a key of 64 bits that the "
+                "operating system gave: the statement holds against those who cannot try 2^64 keys."
+            )
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "certified": self.certified,
+            "uncertified": self.uncertified,
+            "mechanism": self.mechanism,
+            "updates": self.updates,
+            "neighbours": [{"change": c, "agents": list(names)} for c, names in self.neighbours],
+            "seeded": self.seeded,
+            "secure": self.secure,
+            "assumed": self.assumed,
+            "statement": self.words,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> PrivacyStatement:
+        try:
+            return cls(
+                math.inf if data["epsilon"] is None else float(data["epsilon"]),
+                float(data["delta"]),
+                data["mechanism"],
+                data["updates"],
+                tuple((n["change"], tuple(n["agents"])) for n in data["neighbours"]),
+                data["seeded"],
+                data["uncertified"],
+                data.get("secure", False),
+                data.get("assumed", ""),
+            )
+        except (KeyError, TypeError) as error:
+            raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None
+
+
+def privacy_statement(
+    problem: Problem,
+    settings: Settings,
+    seeded: bool,
+    secure: bool = False,
+    updates: int | None = None,
+) -> PrivacyStatement:
+    """The exact composition of the TE updates that every agent makes (Section 4.3, corrected).
+
+    ``updates`` is the number that was paid for, if not TE: a round that failed is paid again.
+    Agents' data are disjoint, so one agent's record costs what that agent's messages cost.
+    """
+    agents: dict[str, list[str]] = {}
+    for name, agent in zip(problem.names, problem.agents, strict=True):
+        agents.setdefault(agent.objective.neighbours, []).append(name)
+    neighbours = tuple((change, tuple(names)) for change, names in agents.items())
+    mechanism, updates = settings.mechanism, updates or settings.updates
+    epsilon, delta, uncertified = math.inf, settings.delta, "the run adds no noise."
+    if not isinstance(mechanism, Noiseless):
+        total = exact(mechanism, updates, settings.delta)
+        epsilon, delta, uncertified = total.epsilon, total.delta, doubt(problem.agents, settings)
+    return PrivacyStatement(
+        epsilon, delta, mechanism.name, updates, neighbours, seeded, uncertified, secure
+    )
+
+
+def doubt(agents: Sequence[LocalProblem], settings: Settings) -> str:
+    """Why the accounted numbers are not proven, or nothing."""
+    if settings.calibration != "certified":
+        return "the noise follows the paper's calibration, whose sensitivity is not a proven bound."
+    for f in (a.objective for a in agents):
+        if reason := f.doubt or f.doubt_on(jax.default_backend()):
+            return reason
+    if settings.perturbation != "objective":
+        return (
+            "noise on the output hides an exact update, but updates are rounded or solved for up "
+            "to an error that depends on the data, and a server can make that error large."
+        )
+    return ""

@@ -1,0 +1,138 @@
+"""The command ``tacit ledger``: what an agent may spend and has spent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.cli.console import print_table
+from tacit.errors import CorruptFile
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger import Ledger
+
+Add = Callable[..., Any]
+
+
+def add_ledger(add: Add) -> None:
+    show = add(
+        "show",
+        _show,
+        "What an agent has spent, on which runs, and what is left. Checks the whole ledger.",
+        "tacit ledger show agent.db",
+    )
+    show.add_argument("ledger", help="the agent's ledger")
+    show.add_argument(
+        "--expect",
+        metavar="HASH",
+        help="a hash shown before: fail if it is not in the ledger's past",
+    )
+    budget = add(
+        "budget",
+        _budget,
+        "Set an agent's total budget; makes the ledger if there is none.",
+        "tacit ledger budget agent.db --total-epsilon 4 --total-delta 1e-5",
+    )
+    budget.add_argument("ledger", help="the agent's ledger")
+    budget.add_argument("--total-epsilon", type=float, required=True)
+    budget.add_argument("--total-delta", type=float, required=True, help="0: pure epsilon")
+    backup = add(
+        "backup",
+        _backup,
+        "Copy a ledger, also while it is in use.",
+        "tacit ledger backup agent.db copy.db",
+    )
+    backup.add_argument("ledger", help="the agent's ledger")
+    backup.add_argument("copy", help="a file that is not there yet")
+
+
+def _show(options: argparse.Namespace) -> int:
+    from tacit.privacy.ledger import Ledger
+
+    ledger = Ledger(options.ledger)
+    if options.expect is not None and not ledger.holds(options.expect):
+        raise CorruptFile(
+            f"Expected an entry with the hash {options.expect} in {options.ledger}, found none: "
+            "it is an old copy, or entries were removed."
+        )
+    _print(ledger, options.json)
+    return 0
+
+
+def _budget(options: argparse.Namespace) -> int:
+    from tacit.privacy.ledger import Ledger
+
+    wanted = options.total_epsilon, options.total_delta
+    if Path(options.ledger).exists():
+        ledger = Ledger(options.ledger)
+        ledger.set_budget(*wanted)
+    else:
+        Path(options.ledger).parent.mkdir(parents=True, exist_ok=True)
+        ledger = Ledger.create(options.ledger, *wanted)
+    _print(ledger, options.json)
+    return 0
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from tacit.privacy.ledger import Ledger
+
+    Ledger(options.ledger).backup(options.copy)
+    copy = Ledger(options.copy)
+    if options.json:
+        print(json.dumps({"copy": options.copy, "head": copy.head}))
+    else:
+        print(f"{options.copy}: entries up to {copy.head[:16]}...")
+    return 0
+
+
+def _print(ledger: Ledger, as_json: bool) -> None:
+    from tacit.privacy.accounting import rounded_up
+
+    budget, spent, runs = ledger.budget, ledger.spent, ledger.runs()
+    if as_json:
+        document = {
+            "ledger": str(ledger.path),
+            "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
+            "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+            "left": ledger.left,
+            "hides": runs[0]["neighbours"] if runs else None,
+            "runs": runs,
+            "head": ledger.head,
+        }
+        print(json.dumps(document))
+        return
+    left = ledger.left
+    print_table(
+        f"{ledger.path} (delta {budget.delta:g})",
+        ("", "epsilon"),
+        [
+            ("budget", f"{budget.epsilon:g}"),
+            ("spent, all runs together", rounded_up(spent.epsilon, 4)),
+            *(
+                [("largest further Gaussian run that fits", f"{left:.4g}")]
+                if left is not None
+                else []
+            ),
+        ],
+    )
+    if runs:
+        print(f"for {runs[0]['neighbours']}")
+        print_table(
+            "runs, each by itself",
+            ("run", "began", "noise", "rounds paid", "answered", "epsilon"),
+            [
+                (
+                    r["run"],
+                    r["began"][:10],
+                    f"{r['mechanism']['kind']}, {r['noise']}",
+                    f"{r['rounds_charged']} of {r['rounds_agreed']}",
+                    str(r["rounds_answered"]),
+                    rounded_up(r["epsilon"], 4),
+                )
+                for r in runs
+            ],
+        )
+    print(f"all entries are sound; the last has the hash {ledger.head[:16]}...")

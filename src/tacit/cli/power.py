@@ -1,0 +1,287 @@
+"""The commands ``tacit power``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.console import (
+    claim_folder,
+    finished,
+    lock_folder,
+    print_result,
+    print_table,
+    progress_bar,
+    run_with_progress,
+)
+from tacit.errors import RUNS, CorruptFile, InvalidInput, count
+from tacit.files import save_figure, write_atomically
+
+SAVED = "power.json"  # the options of a run, beside its checkpoint
+Add = Callable[..., Any]
+
+
+def add_power(add: Add) -> None:
+    """The commands of ``tacit power``; ``add`` makes one of them."""
+    solve = add(
+        "solve",
+        _solve,
+        "Solve a grid's load shedding privately, zone by zone.",
+        "tacit power solve case14 --zones 3 --total-epsilon 1 --total-delta 1e-5\n"
+        "  tacit power solve mygrid.m --zones zones.csv --epsilon 0.1 --mechanism laplace "
+        "--rounds 100 --local-updates 5",
+    )
+    _grid_options(solve, required=False)
+    solve.add_argument("--total-epsilon", type=float, help="epsilon of the whole run")
+    solve.add_argument("--total-delta", type=float, help="delta of the whole run")
+    solve.add_argument("--epsilon", type=float, help="epsilon of one update")
+    solve.add_argument("--delta", type=float, help="delta of one gaussian update")
+    solve.add_argument("--no-noise", action="store_true", help="not private: the exact answer")
+    solve.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
+    solve.add_argument("--rounds", type=int, help="default: 100 with noise, 300 without")
+    solve.add_argument("--local-updates", type=int, help="default: 1 with noise, 5 without")
+    solve.add_argument("--penalty", type=float, help="default: 10 with noise, 5 without")
+    solve.add_argument("--step-size", type=float, help="default: falls with the noise")
+    solve.add_argument("--noise-on", choices=("residual", "gradient"), default="residual")
+    solve.add_argument(
+        "--perturbation",
+        choices=("objective", "output", "projected-output"),
+        default="objective",
+    )
+    solve.add_argument(
+        "--calibration",
+        choices=("certified", "paper"),
+        default="certified",
+        help="paper: the paper's sensitivities, not certified",
+    )
+    solve.add_argument("--seed", type=int, help="noise from a seed, for research")
+    solve.add_argument("--workers", type=int, help="zones solved at the same time; default: cores")
+    solve.add_argument("--out", help="result folder (default: the case's name + -result)")
+    solve.add_argument("--resume", metavar="DIR", help="go on with an interrupted run in DIR")
+    solve.set_defaults(parser=solve)
+
+    bound = add(
+        "bound",
+        _bound,
+        "The least generation cost over the relaxation: below that of any AC power flow.",
+        "tacit power bound case118 --json",
+    )
+    bound.add_argument("case", help="MATPOWER file (.m) or a named case such as case14")
+
+    attack = add(
+        "attack",
+        _attack,
+        "What an eavesdropper learns about the loads, with and without privacy.",
+        "tacit power attack case14",
+    )
+    _grid_options(attack, required=True)
+    attack.add_argument(
+        "--total-epsilons", type=float, nargs="+", default=[100.0, 10.0, 1.0], metavar="EPSILON"
+    )
+    attack.add_argument("--total-delta", type=float, default=1e-5)
+    attack.add_argument("--rounds", type=int, default=50)
+    attack.add_argument("--seeds", type=int, default=3)
+    attack.add_argument("--out", help="folder for loads.csv and attack.png (default: case-attack)")
+
+
+def _grid_options(command: Any, *, required: bool) -> None:
+    command.add_argument(
+        "case",
+        nargs=None if required else "?",
+        help="MATPOWER file (.m) or a named case such as case14",
+    )
+    command.add_argument(
+        "--zones", default="3", help="a number, 'area', or a CSV file with columns bus, zone"
+    )
+    command.add_argument(
+        "--beta",
+        default="0.01",
+        help="how far a bus's demands may move: per unit, '1%% of largest' or '1%% of bus'",
+    )
+    command.add_argument("--nominal", help="case whose public loads a percentage is taken of")
+
+
+def _build(options: argparse.Namespace) -> Any:
+    from tacit.power import build
+
+    zones = int(options.zones) if options.zones.isdigit() else options.zones
+    return build(
+        options.case,
+        zones,
+        beta=options.beta,
+        nominal=options.nominal,
+        noise_on=getattr(options, "noise_on", "residual"),
+    )
+
+
+def _settings(options: argparse.Namespace, case: Any) -> Any:
+    """Settings from a total budget, from that of one update, or without noise."""
+    from tacit.admm.settings import Settings
+    from tacit.power import scheduled
+    from tacit.privacy.mechanisms import per_update
+
+    given = [options.total_epsilon is not None, options.epsilon is not None, options.no_noise]
+    if sum(given) != 1:
+        raise InvalidInput(
+            "Expected one of --total-epsilon, --epsilon (of one update) and --no-noise. "
+            "Nothing was solved."
+        )
+    name = options.mechanism
+    others = {
+        "perturbation": options.perturbation,
+        "calibration": options.calibration,
+        "penalty": options.penalty,
+        "step_size": options.step_size,
+    }
+    rounds, updates = (300, 5) if options.no_noise else (100, 1)
+    rounds = rounds if options.rounds is None else options.rounds
+    updates = updates if options.local_updates is None else options.local_updates
+    if options.no_noise:
+        settings = Settings(rounds, updates, **others)
+    elif options.epsilon is not None:
+        if options.total_delta is not None:
+            raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
+        delta = options.delta
+        if name == "gaussian" and delta is None:
+            raise InvalidInput("Expected --delta for gaussian noise of a given --epsilon.")
+        mechanism = per_update(
+            name,
+            options.epsilon,
+            delta if name == "gaussian" else None,
+            options.calibration,
+        )
+        settings = Settings(rounds, updates, mechanism, delta or 0.0, **others)
+    else:
+        if options.delta is not None:
+            raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
+        if options.total_delta is None and name == "gaussian":
+            raise InvalidInput("Expected --total-delta for gaussian noise.")
+        settings = Settings.for_budget(
+            options.total_epsilon,
+            options.total_delta or 0.0,
+            rounds,
+            updates,
+            name,
+            **others,
+        )
+    return scheduled(case, settings)
+
+
+def _solve(options: argparse.Namespace) -> int:
+    from tacit.engines.one_process import root_key
+    from tacit.power import plot_grid
+
+    if (options.case is None) == (options.resume is None):
+        raise InvalidInput("Expected either a case or --resume DIR, one of the two.")
+    if options.resume is not None:
+        folder = Path(options.resume)
+        for name, value in vars(options).items():
+            if name not in ("resume", "json", "command") and value != options.parser.get_default(
+                name
+            ):
+                raise InvalidInput(
+                    f"Expected --resume without other options, as the run goes on with its own; "
+                    f"got {name}={value!r}. Nothing was started."
+                )
+        if finished(folder, options.json):
+            return 0
+        options = _saved_options(folder, options)
+    else:
+        folder = Path(options.out or f"{Path(options.case).stem}-result")
+        claim_folder(folder, f"tacit power solve --resume {folder}")
+    case = _build(options)
+    settings = _settings(options, case)
+    if options.workers is not None:
+        count("workers", options.workers)
+    root_key(options.seed)  # refuses a wrong seed before anything is written
+    lock_folder(folder)
+    kept = {
+        k: v for k, v in vars(options).items() if k not in ("command", "resume", "json", "parser")
+    }
+    for name in ("case", "zones", "nominal"):  # paths must not depend on where we are
+        if kept[name] is not None and Path(kept[name]).is_file():
+            kept[name] = str(Path(kept[name]).resolve())
+    write_atomically(folder / SAVED, json.dumps(kept, indent=2).encode())  # may hold a seed
+    checkpoint = folder / "checkpoint.npz"
+    result = run_with_progress(
+        case.grid.name,
+        case.problem,
+        settings,
+        seed=options.seed,
+        checkpoint=checkpoint,
+        workers=options.workers,
+        resume="tacit power solve --resume",
+    )
+    for name, table in case.tables(result.local).items():
+        write_atomically(folder / f"{name}.csv", table.to_csv().encode())
+    save_figure(folder / "grid.png", plot_grid(case, result), dpi=130)
+    result.save(folder)  # last: with it the folder is whole
+    checkpoint.unlink()
+    summary = {
+        "case": case.grid.name,
+        "zones": {name: len(buses) for name, buses in case.zones.items()},
+        "cut_lines": case.cut_lines,
+    }
+    print_result(result, folder, options.json, summary)
+    return 0
+
+
+def _saved_options(folder: Path, given: argparse.Namespace) -> argparse.Namespace:
+    if not (folder / "checkpoint.npz").is_file() or not (folder / SAVED).is_file():
+        raise InvalidInput(f"Expected an interrupted run in {folder}, found no checkpoint there.")
+    try:
+        saved = json.loads((folder / SAVED).read_text())
+        return argparse.Namespace(**{**vars(given), **saved})
+    except (ValueError, TypeError) as error:
+        raise CorruptFile(f"Expected the options of a run in {folder / SAVED}: {error}.") from None
+
+
+def _bound(options: argparse.Namespace) -> int:
+    from tacit.power import bound, load_case
+
+    grid = load_case(options.case)
+    objective = bound(grid)
+    if options.json:
+        print(json.dumps({"case": grid.name, "buses": len(grid.bus), "objective": objective}))
+    else:
+        print(f"{grid.name}: at least {objective:.6g} $/h")
+    return 0
+
+
+def _attack(options: argparse.Namespace) -> int:
+    from tacit.admm.settings import Settings
+    from tacit.power import scheduled
+    from tacit.power.load_recovery import attack
+
+    count("seeds", options.seeds, RUNS)
+    case = _build(options)
+    chosen = [("no privacy", Settings(options.rounds))]
+    for epsilon in options.total_epsilons:
+        private = Settings.for_budget(epsilon, options.total_delta, options.rounds)
+        chosen.append((f"epsilon {epsilon:g}", private))
+    chosen = [(label, scheduled(case, settings)) for label, settings in chosen]
+    folder = Path(options.out or f"{Path(options.case).stem}-attack")
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = 1 + options.seeds * len(options.total_epsilons)
+    with progress_bar("runs") as bar:
+        task = bar.add_task("attack", total=runs)
+        found = attack(case, chosen, seeds=options.seeds, progress=lambda: bar.advance(task))
+    write_atomically(folder / "loads.csv", found.loads.to_csv(index=False).encode())
+    save_figure(folder / "attack.png", found.plot(), dpi=130)
+    if options.json:
+        print(json.dumps({**found.to_dict(), "delta": options.total_delta, "folder": str(folder)}))
+        return 0
+    rows = [("guess without messages", f"{found.prior_error:.2g}", "")]
+    for label in found.labels:
+        floor = "" if label == "no privacy" else f"{found.floors[label]:.2g}"
+        rows.append((label, f"{found.errors[label]:.2g}", floor))
+    print_table(
+        f"{case.grid.name}: error of the estimated loads (RMS, per unit)",
+        ("", "eavesdropper", "least expected"),
+        rows,
+    )
+    print(f"files: {folder}")
+    return 0

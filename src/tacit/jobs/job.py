@@ -1,0 +1,282 @@
+"""Jobs: a problem, its budget and its schedules in one TOML file (see ``examples/``).
+
+[objective]   kind and public bounds          [set]        kind and bounds
+[privacy]     budget or mechanism             [algorithm]  rounds, local updates, schedules
+[[agents]]    name, data file, coupling; may override parts of [objective] and [set]
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import tomllib
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.schedules import penalty_from, step_size_from
+from tacit.admm.settings import Settings
+from tacit.errors import CorruptFile, InvalidInput, count
+from tacit.objectives import losses, residual
+from tacit.objectives import objective as objectives
+from tacit.privacy import mechanisms
+from tacit.sets import closed_forms as sets
+from tacit.sets import conic
+
+
+def _residual(
+    matrix: Any,
+    data: Any,
+    beta: Any,
+    moved: int = 1,
+    groups: Any = None,
+    noise_on: str = "residual",
+    data_bound: float | None = None,
+) -> residual.Residual:
+    """A job describes its neighbours by numbers only, never in words of its own."""
+    return residual.Residual(
+        matrix, data, beta, moved, groups=groups, noise_on=noise_on, data_bound=data_bound
+    )
+
+
+OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
+    "least-squares": losses.LeastSquares,
+    "softmax": losses.SoftmaxRegression,
+    "logistic": losses.LogisticRegression,
+    "huber": losses.Huber,
+    "hinge": losses.Hinge,
+    "quantile": losses.Quantile,
+    "residual": _residual,
+}
+PRIVATE = {"features", "targets", "labels", "matrix", "data"}  # what a data file may hold
+SETS: dict[str, Callable[..., sets.FeasibleSet]] = {
+    "box": sets.Box,
+    "non-negative": sets.NonNegative,
+    "ball": sets.Ball,
+    "l1-ball": sets.L1Ball,
+    "simplex": sets.Simplex,
+    "half-space": sets.HalfSpace,
+    "hyperplane": sets.Hyperplane,
+    "polyhedron": conic.Polyhedron,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job file, read and checked; the data are loaded by ``load_job``."""
+
+    problem: Problem
+    settings: Settings
+    seed: int | None
+    evaluate_every: int
+    path: Path
+
+
+def load_job(path: str | Path) -> Job:
+    """Read a job file and the data files it names (relative to the job file)."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptFile(f"Expected a readable job file {path}: {error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise CorruptFile(f"Expected TOML in {path}: {error}.") from None
+    known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
+    _refuse_unknown(data, known, "the job")
+    for section in ("objective", "set", "privacy", "algorithm"):
+        if not isinstance(data.get(section), dict):
+            raise InvalidInput(f"Expected a section [{section}] in {path}, found none.")
+    agents = data.get("agents")
+    if not isinstance(agents, list) or not agents:
+        raise InvalidInput(f"Expected at least one [[agents]] in {path}, found none.")
+    columns: dict[str, list[str]] = {}
+    problem = Problem(
+        _agent(i, entry, data, path.parent, columns) for i, entry in enumerate(agents)
+    )
+    seed = data.get("seed")
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
+        raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
+    count("evaluate_every", data.get("evaluate_every", 1))
+    return Job(problem, _settings(data), seed, data.get("evaluate_every", 1), path)
+
+
+def _agent(
+    index: int, entry: Any, job: dict[str, Any], folder: Path, columns: dict[str, list[str]]
+) -> LocalProblem:
+    known = {"name", "data", "target", "coupling", "objective", "set"}
+    _refuse_unknown(entry, known, "[[agents]]")
+    name = entry.get("name", f"agent {index + 1}")
+    if not isinstance(name, str) or not isinstance(entry.get("data"), str):
+        raise InvalidInput(f"Expected a name and a data file as text for agent {name!r}.")
+    arrays = _read(folder / entry["data"], entry.get("target", "target"))
+    header = arrays.pop("columns", None)
+    if header is not None and "coupling" not in entry:
+        other = next(iter(columns.items()), (name, header))
+        if header != other[1]:
+            raise InvalidInput(
+                f"Expected the feature columns of agent {other[0]!r} ({', '.join(other[1])}) in "
+                f"this order, got {', '.join(header)} for agent {name!r}."
+            )
+        columns[name] = header
+    if unknown := sorted(set(arrays) - PRIVATE):
+        raise InvalidInput(
+            f"Expected only {', '.join(sorted(PRIVATE))} in {entry['data']}; got "
+            f"{', '.join(unknown)}. Public bounds belong in the job file."
+        )
+    objective = _build("objective", OBJECTIVES, _merged("objective", job, entry), arrays)
+    description = _merged("set", job, entry)
+    if "file" in description:
+        description |= _read(folder / str(description.pop("file")), None)
+    if description.get("size", objective.dimension) != objective.dimension:
+        raise InvalidInput(
+            f"Expected size {objective.dimension} of [set], as the data of agent {name!r} have, "
+            f"got size={description['size']!r}."
+        )
+    feasible_set = _build("set", SETS, description, {"size": objective.dimension})
+    return LocalProblem(objective, feasible_set, entry.get("coupling"), name)
+
+
+def _merged(section: str, job: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """The job's section with what the agent overrides."""
+    own = entry.get(section, {})
+    if not isinstance(own, dict):
+        raise InvalidInput(f"Expected a table {section} of an agent, got {own!r}.")
+    return {**job[section], **own}
+
+
+def _build(
+    section: str, kinds: dict[str, Any], description: dict[str, Any], supplied: dict[str, Any]
+) -> Any:
+    """Call the constructor that ``kind`` names with the section's keys and what the data supply."""
+    arguments = dict(description)
+    kind = arguments.pop("kind", None)
+    if not isinstance(kind, str) or kind not in kinds:
+        options = ", ".join(sorted(kinds))
+        raise InvalidInput(f"Expected [{section}] kind to be one of {options}; got {kind!r}.")
+    for name, value in arguments.items():
+        if isinstance(value, list):
+            try:
+                np.asarray(value, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise InvalidInput(
+                    f"Expected numbers in rows of equal length for {name} in [{section}]."
+                ) from None
+    accepted = inspect.signature(kinds[kind]).parameters
+    arguments = {k: v for k, v in supplied.items() if k in accepted} | arguments
+    required = {k for k, p in accepted.items() if p.default is inspect.Parameter.empty}
+    _refuse_unknown(arguments, set(accepted), f"[{section}] of kind {kind!r}")
+    if missing := required - set(arguments):
+        raise InvalidInput(
+            f"Expected {', '.join(sorted(missing))} for [{section}] of kind {kind!r}; not given."
+        )
+    return kinds[kind](**arguments)
+
+
+def _settings(job: dict[str, Any]) -> Settings:
+    privacy, algorithm = dict(job["privacy"]), dict(job["algorithm"])
+    known = {"rounds", "local_updates", "penalty", "step_size"}
+    _refuse_unknown(algorithm, known, "[algorithm]")
+    if "rounds" not in algorithm:
+        raise InvalidInput("Expected rounds in [algorithm]; not given.")
+    others: dict[str, Any] = {
+        "rounds": algorithm["rounds"],
+        "local_updates": algorithm.get("local_updates", 1),
+    }
+    if "penalty" in algorithm:
+        others["penalty"] = penalty_from(algorithm["penalty"])
+    if "step_size" in algorithm:
+        others["step_size"] = step_size_from(algorithm["step_size"])
+    for key in ("perturbation", "calibration"):
+        if key in privacy:
+            others[key] = privacy.pop(key)
+    name = privacy.pop("mechanism", "gaussian")
+    if name == "none":
+        if "total_epsilon" in job["privacy"]:
+            raise InvalidInput('Expected no total_epsilon beside mechanism = "none" in [privacy].')
+        _refuse_unknown(privacy, set(), "[privacy] without noise")
+        return Settings(mechanism=mechanisms.Noiseless(), **others)
+    if "total_epsilon" in privacy:
+        _refuse_unknown(privacy, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
+        if name == "gaussian" and "total_delta" not in privacy:
+            raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
+        delta = privacy.get("total_delta", 0.0)
+        return Settings.for_budget(privacy["total_epsilon"], delta, mechanism=name, **others)
+    if "epsilon" not in privacy:
+        raise InvalidInput("Expected total_epsilon, or epsilon of one update, in [privacy].")
+    _refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
+    mechanism = mechanisms.per_update(
+        name, privacy["epsilon"], privacy.get("delta"), others.get("calibration", "certified")
+    )
+    delta = privacy.get("delta", 0.0 if name == "laplace" else 1e-6)
+    return Settings(mechanism=mechanism, delta=delta, **others)
+
+
+def _read(path: Path, target: str | None) -> dict[str, Any]:
+    """Arrays by name: all of an .npz, or the columns of a CSV as features and targets."""
+    try:
+        if path.suffix == ".npz":
+            with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
+                return {name: data[name] for name in data.files}
+        if path.suffix == ".csv" and target is not None:
+            return _read_csv(path, target)
+    except InvalidInput:
+        raise
+    except OSError as error:
+        raise CorruptFile(f"Expected a readable file: {error}.") from None
+    except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        why = type(error).__name__  # its words may hold what is in the file
+        raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None
+    kinds = ".npz or .csv" if target is not None else ".npz"
+    raise InvalidInput(f"Expected a {kinds} file, got {path}.")
+
+
+def _refuse_unknown(data: Any, known: set[str], where: str) -> None:
+    if not isinstance(data, dict):
+        raise InvalidInput(f"Expected a table in {where}, got {data!r}.")
+    if unknown := sorted(set(data) - known):
+        options = ", ".join(sorted(known)) or "nothing more"
+        raise InvalidInput(f"Expected only {options} in {where}; got {', '.join(unknown)}.")
+
+
+def _read_csv(path: Path, target: str) -> dict[str, Any]:
+    """Features, targets and feature columns. Errors name a line, never what is in it."""
+    with open(path, newline="") as file:
+        rows = [row for row in csv.reader(file) if row]
+    if len(rows) < 2:
+        raise InvalidInput(f"Expected a header and at least one record in {path}.")
+    header = [cell.strip() for cell in rows[0]]
+    if any(_number(cell) is not None for cell in header):
+        raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
+    if len(set(header)) != len(header):
+        raise InvalidInput(f"Expected different column names in {path}, got one twice.")
+    if target not in header:
+        raise InvalidInput(
+            f"Expected a column {target!r} in {path}, found none of that name in the first line, "
+            f"among {len(header)} columns."
+        )
+    table = np.empty((len(rows) - 1, len(header)))
+    for line, row in enumerate(rows[1:], start=2):
+        numbers = [_number(cell) for cell in row]
+        if len(row) != len(header) or None in numbers:
+            raise CorruptFile(f"Expected {len(header)} numbers in line {line} of {path}.")
+        table[line - 2] = numbers
+    column = header.index(target)
+    answers = table[:, column]
+    return {
+        "features": np.delete(table, column, axis=1),
+        "targets": answers,
+        "labels": answers,
+        "columns": header[:column] + header[column + 1 :],
+    }
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None

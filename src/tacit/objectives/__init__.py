@@ -1,0 +1,33 @@
+"""What is private: data inside objectives, with certified bounds on what one record can change.
+
+objective       what every objective can do: value, statistic, sensitivity, neighbours
+linear_model    losses of a linear model's scores: sensitivities, rounding, record by record
+losses          least squares, logistic, softmax, Huber, hinge, quantile
+per_sample      any differentiable loss, each record's gradient clipped
+residual        |Az - d|^2/2 where d is private: power balance, inverse problems
+rounding        bounds on rounding errors, for the proofs
+"""
+
+from tacit.objectives.losses import (
+    Hinge,
+    Huber,
+    LeastSquares,
+    LogisticRegression,
+    Quantile,
+    SoftmaxRegression,
+)
+from tacit.objectives.objective import Objective
+from tacit.objectives.per_sample import PerSample
+from tacit.objectives.residual import Residual
+
+__all__ = [
+    "Hinge",
+    "Huber",
+    "LeastSquares",
+    "LogisticRegression",
+    "Objective",
+    "PerSample",
+    "Quantile",
+    "Residual",
+    "SoftmaxRegression",
+]

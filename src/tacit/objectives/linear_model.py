@@ -1,0 +1,369 @@
+"""Linear models: a loss of the scores x_i'z, summed over private records (x_i, y_i).
+
+    f(z) = (1/N) Σ_i loss(x_i'z, y_i) + (ridge/2)‖z‖²
+
+The losses are in ``losses.py``. Here are the two products with the data that a gradient takes, and
+what one record can change in them, rounding included (``rounding.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import KW_ONLY, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit._types import Array
+from tacit.errors import NOT_DONE, InvalidInput, array, choice, non_negative, positive
+from tacit.objectives.objective import RELATIONS, Records, optional_positive, store
+from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, require_64_bits, rounded_up
+from tacit.pytree import pytree
+
+if TYPE_CHECKING:
+    from tacit.sets.closed_forms import FeasibleSet
+
+BLOCK = 500  # K: records whose terms are added up in the format of the features
+BLOCK_16 = 2000  # the same for features of 16 bits: about 6 MB for 784 of them
+ROWS = 4096  # rows that are shortened at a time
+ELEMENTARY = 64  # units by which the few operations of a slope may err, and two for each class
+BFLOAT16 = (
+    "features of 16 bits are added up by a GPU's matrix units, whose rounding is not documented: "
+    "it is not inside the proof."
+)
+
+
+@pytree
+class LinearModel(Records):
+    """A loss of the scores x_i'z, averaged over records: the family of all models below.
+
+    ``features`` has one row per record and is kept feature-major, as X' of shape (d, records):
+    both products of a gradient then run along memory. Rows longer than ``feature_norm`` (L2) or,
+    where given, ``feature_norm_1`` (L1) are scaled down to it; each record is scaled by its own
+    numbers only, so neighbours stay neighbours. float32 features are computed with in float32
+    where records stay in place (zero-out, replace), else in float64; sums of blocks are float64.
+    ``in_bfloat16`` gives a copy for a GPU's matrix units, which is not certified.
+
+    Guarantee: a record contributes slope·x/N to the statistic. With ‖x‖₂ ≤ B and ‖x‖₁ ≤ B₁ its
+    norm is at most ``slope_bound·B/N`` in L2, ``slope_bound·B₁/N`` in L1; replacing a record
+    moves the sum by at most twice that. B₁ ≤ √d·B always. The ridge is public and no part of the
+    statistic. Slopes are bounded through the scores, |x'z| ≤ min(B sup‖z‖₂, B₁ sup‖z‖_∞) on the
+    set. ``sensitivity`` adds what rounding can do: see ``_rounding``. On an unbounded set the
+    rounding of scores is left out; agents compute at no point without a bound.
+    NaN and infinity in the data are refused at construction.
+    """
+
+    features: Array = field(repr=False)
+    _: KW_ONLY
+    feature_norm: float
+    feature_norm_1: float | None = None
+    ridge: float = 0.0
+
+    curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
+    outputs: ClassVar[int] = 1  # scores of a record
+
+    @abstractmethod
+    def losses(self, scores: Array) -> Array:
+        """loss(s_i, y_i) of each record."""
+
+    @abstractmethod
+    def slopes(self, scores: Array) -> Array:
+        """Its derivative in s_i, or a subgradient."""
+
+    @abstractmethod
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """The largest slope of any record at any point of the set (a vector's: in the norm)."""
+
+    def __post_init__(self) -> None:
+        require_64_bits()
+        rows = array("features", self.features, (None, None))
+        self._accept(len(rows))
+        store(
+            self,
+            feature_norm=positive("feature_norm", self.feature_norm),
+            feature_norm_1=optional_positive("feature_norm_1", self.feature_norm_1),
+            ridge=non_negative("ridge", self.ridge),
+        )
+        if rows.dtype == np.float32 and not 1e-30 <= self.feature_norm <= 1e30:
+            raise InvalidInput(
+                f"Expected 1e-30 <= feature_norm <= 1e30 for float32 features, got "
+                f"feature_norm={self.feature_norm:g}. {NOT_DONE}"
+            )
+        exact = self.curvature is None and not self.in_place
+        columns = _bounded_columns(rows, self.feature_norm, self.feature_norm_1, exact)
+        store(self, features=columns)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.features.shape[-2])
+
+    def in_bfloat16(self) -> Self:
+        """The same objective with features of 16 bits: half the memory, a tenth of the time."""
+        if getattr(self, "moved_by", None) is not None:
+            raise InvalidInput(
+                "Expected neighbours that differ by a record for 16 bits: rounding may make more "
+                f"of a target that moves a little. {NOT_DONE}"
+            )
+        copy: Self = jax.tree.map(lambda leaf: leaf, self)
+        store(copy, features=self.features.astype(jnp.bfloat16))
+        return copy
+
+    @property
+    def doubt(self) -> str:  # type: ignore[override]
+        return BFLOAT16 if self.features.dtype == jnp.bfloat16 else ""
+
+    def doubt_on(self, device: str) -> str:
+        known = device in ("cpu", "gpu", "cuda", "rocm")
+        return "" if known else f"the rounding of a {device} is not inside the proof."
+
+    @property
+    def arithmetic(self) -> Any:
+        """The format of products: that of the features, or float64 where records shift."""
+        if self.features.dtype == jnp.bfloat16:
+            return jnp.float32
+        return self.features.dtype if self.in_place else np.dtype(np.float64)
+
+    def scores(self, z: Array) -> Array:
+        return self._scores_of(z)
+
+    def _scores_of(self, weights: Array) -> Array:
+        """weights @ features; exact where slopes jump and records shift."""
+        if self.features.dtype == jnp.bfloat16:  # rounded to 16 bits: a GPU writes half
+            sums = jnp.float32 if _on_cpu() else jnp.bfloat16
+            scores = jnp.matmul(
+                weights.astype(jnp.bfloat16), self.features, preferred_element_type=sums
+            )
+            return scores.astype(jnp.bfloat16).astype(jnp.float32)
+        if self.curvature is None and not self.in_place:
+            weights = cut_point(weights)
+        return _product(weights.astype(self.arithmetic), self.features.astype(self.arithmetic))
+
+    def value(self, z: Array) -> Array:
+        losses = jnp.where(self.present, self.losses(self.scores(z)), 0)
+        return (losses.sum() / self.normaliser + self.ridge / 2 * (z @ z)).astype(z.dtype)
+
+    def statistic(self, z: Array) -> Array:
+        """X'·slopes/N. Padding needs no mask: its features are zero."""
+        return self._total(z).reshape(-1) / self.normaliser
+
+    def public_gradient(self, z: Array) -> Array:
+        return self.ridge * z
+
+    def _total(self, z: Array) -> Array:
+        """Σ_i slope_i x_i in float64, by blocks of at most BLOCK records."""
+        records = self.features.shape[-1]
+        if self.features.dtype == jnp.bfloat16:
+            size = BLOCK_16 if _on_cpu() and records >= 2 * BLOCK_16 else records
+        else:
+            size = BLOCK if _on_cpu() or self.in_place else records
+        blocks = max(records - 1, 0) // max(size, 1)
+        if not _on_cpu() and blocks:
+            return self._total_at_once(z, blocks, size)
+
+        def part(start: Array | int, size: int) -> Array:
+            piece = self._piece(start, size)
+            return piece._sum_of(piece.slopes(piece.scores(z)))
+
+        total = part(blocks * size, records - blocks * size)
+        if not blocks:
+            return total
+        return jax.lax.fori_loop(0, blocks, lambda i, sum_: sum_ + part(i * size, size), total)
+
+    def _total_at_once(self, z: Array, blocks: int, size: int) -> Array:
+        """The same where one large product is faster than many in turn: on a GPU."""
+        slopes, whole = self.slopes(self.scores(z)), blocks * size
+        rest = self._piece(whole, self.features.shape[-1] - whole)._sum_of(slopes[..., whole:])
+        x = self.features[:, :whole].reshape(-1, blocks, size).astype(self.arithmetic)
+        slopes = slopes[..., :whole].reshape(*slopes.shape[:-1], blocks, size)
+        equation = "dbk,cbk->bdc" if slopes.ndim == 3 else "dbk,bk->bd"
+        sums = jnp.einsum(equation, x, slopes.astype(x.dtype), precision="highest")
+        total: Array = sums.sum(axis=0, dtype=jnp.float64) + rest
+        return total
+
+    def _piece(self, start: Array | int, size: int) -> Self:
+        """The objective of ``size`` records, from number ``start``."""
+        records = self.features.shape[-1]
+        piece: Self = jax.tree.map(
+            lambda leaf: (
+                jax.lax.dynamic_slice_in_dim(leaf, start, size, axis=-1)
+                if np.ndim(leaf) and leaf.shape[-1] == records
+                else leaf
+            ),
+            self,
+        )
+        return piece
+
+    def _sum_of(self, slopes: Array) -> Array:
+        if self.features.dtype == jnp.bfloat16:  # the faster form on a GPU
+            slopes = slopes.astype(jnp.bfloat16)
+            return _product(slopes, self.features.T).T.astype(jnp.float64)
+        x = self.features.astype(self.arithmetic)
+        return _product(x, slopes.astype(self.arithmetic).T).astype(jnp.float64)
+
+    def feature_bound(self, norm: int) -> float:
+        """B or B₁: the largest norm of a row. ‖x‖₂ ≤ ‖x‖₁ ≤ √d‖x‖₂ may make either the other's."""
+        one = math.inf if self.feature_norm_1 is None else self.feature_norm_1
+        rounding = 1 + 2**-6 if self.features.dtype == jnp.bfloat16 else 1 + 1e-12
+        if norm == 2:
+            return min(self.feature_norm, one) * rounding
+        return min(math.sqrt(self.features.shape[-2]) * self.feature_norm, one) * rounding
+
+    def score_bound(self, feasible_set: FeasibleSet) -> float:
+        """The largest computed |x'z| of any record at any point of the set."""
+        return self._largest_score(feasible_set) * (1 + gamma(self._terms, self._unit))
+
+    def _largest_score(self, feasible_set: FeasibleSet) -> float:
+        """sup Σ_j|x_j z_j| for one output; for several, the root of the sum of their squares."""
+        euclidean = self.feature_bound(2) * feasible_set.reach(2)
+        each = self.feature_bound(1) * feasible_set.reach(math.inf)
+        return min(euclidean, math.sqrt(self.outputs) * each)
+
+    @property
+    def _terms(self) -> int:
+        """Terms of a score, and its own rounding."""
+        return int(self.features.shape[-2]) + 1
+
+    @property
+    def _unit(self) -> float:
+        return UNIT[np.dtype(self.arithmetic).name]
+
+    def _slope_margin(self) -> float:
+        """The relative error of a computed slope, beside the largest."""
+        return (ELEMENTARY + 2 * self.outputs) * self._unit
+
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        choice("norm", norm, (1, 2))
+        self._refuse_overflow(feasible_set)
+        exact = self._largest_change(norm, feasible_set) * (1 + self._slope_margin())
+        return rounded_up((exact + self._rounding(norm, feasible_set)) / self.normaliser)
+
+    def _refuse_overflow(self, feasible_set: FeasibleSet) -> None:
+        """No score and no sum may come near the largest number there is."""
+        score = self._largest_score(feasible_set)
+        sums = self.slope_bound(2, feasible_set) * self.feature_bound(2) * self.most_records
+        largest = float(np.finfo(self.arithmetic).max) / 256
+        if math.isfinite(score) and math.isfinite(sums) and max(score, sums) > largest:
+            raise InvalidInput(
+                f"Expected public bounds for which scores and sums fit {self.arithmetic}, got "
+                f"scores up to {score:.3g} and sums up to {sums:.3g}. {NOT_DONE}"
+            )
+
+    def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """N·Δ before rounding: the most by which neighbours' sums over records differ."""
+        one = self.slope_bound(norm, feasible_set) * self.feature_bound(norm)
+        return 2 * one if self.neighbours == RELATIONS["replace"] else one
+
+    def _rounding(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """The most that rounding adds to the difference of neighbours' sums (``rounding.py``).
+
+        in place   2e·B + 2γ_K K·SB (one block) + 2γ_J M·SB (J blocks in float64)
+        shifting   2e·BM + 2γ_M M·SB
+
+        S bounds the slopes, M the records; e = L γ_d BR + slope margin·S is the error of a slope
+        for L-smooth losses; 0 where scores are exact or z has no bound. A product or sum that is
+        too small for the format may be flushed to zero: by less than ``tiny``, each.
+        """
+        S = self.slope_bound(norm, feasible_set) * (1 + self._slope_margin())
+        B, M, R = self.feature_bound(norm), self.most_records, feasible_set.reach(2)
+        if not math.isfinite(S):
+            return math.inf
+        tiny = float(np.finfo(self.arithmetic).tiny)
+        e = 0.0
+        if self.curvature is not None and math.isfinite(R):
+            L = self.curvature * (math.sqrt(self.outputs) if norm == 1 else 1)
+            error = gamma(self._terms, self._unit) * self._largest_score(feasible_set)
+            e = L * (error + 2 * self._terms * self.outputs * tiny) + self._slope_margin() * S
+        size: float = self.dimension ** (1 / norm)
+        flushed = 8 * tiny * size  # of one term and its sum, twice
+        if not self.in_place:
+            return 2 * e * B * M + 2 * gamma(M + 2) * M * S * B + flushed * M
+        K = min(BLOCK, M)
+        blocks = 2 * gamma(M / BLOCK + 2) * M * S * B
+        one_block = 2 * gamma(K + 2, self._unit) * K * S * B
+        return 2 * e * B + one_block + blocks + flushed * K
+
+    @property
+    def smoothness(self) -> float | None:
+        """L = curvature·B²M/N + ridge for M records."""
+        if self.curvature is None:
+            return None
+        share = self.most_records / self.normaliser
+        return self.curvature * self.feature_bound(2) ** 2 * share + self.ridge
+
+    @property
+    def strong_convexity(self) -> float:
+        return self.ridge
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        """slope_bound·B·M/N + ridge·sup‖z‖₂ for M records."""
+        record = self.slope_bound(2, feasible_set) * self.feature_bound(2)
+        ridge = self.ridge * feasible_set.radius(2) if self.ridge else 0.0
+        return record * self.most_records / self.normaliser + ridge
+
+    def pad(self, rows: int) -> Self:
+        extra = rows - self.features.shape[-1]
+        if extra < 0:
+            raise InvalidInput(
+                f"Expected rows >= {self.features.shape[-1]} to pad to, got rows={rows}. {NOT_DONE}"
+            )
+
+        def widen(leaf: Any) -> Any:  # the last axis of every array is that of records
+            width = [(0, 0)] * (np.ndim(leaf) - 1) + [(0, extra)]
+            return jnp.pad(leaf, width) if np.ndim(leaf) else leaf
+
+        return self if extra == 0 else jax.tree.map(widen, self)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """a @ b in full precision; of numbers of 16 bits, summed in 32."""
+    wide = jnp.float32 if b.dtype == jnp.bfloat16 else None
+    return jnp.matmul(a, b, precision="highest", preferred_element_type=wide)
+
+
+def _bounded_columns(
+    rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | None, exact: bool
+) -> Array:
+    """The rows as columns, scaled down to the bounds on their norms; one copy of the data."""
+    columns = np.empty(rows.shape[::-1], rows.dtype)
+    for start in range(0, len(rows), ROWS):
+        part = _shortened(rows[start : start + ROWS], norm_2, norm_1)
+        columns[:, start : start + ROWS] = (cut_rows(part, norm_2) if exact else part).T
+    return jnp.asarray(columns)
+
+
+def _shortened(
+    rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | None
+) -> np.ndarray[Any, Any]:
+    """Rows within the bounds as they are, longer ones scaled down, of whatever size they are.
+
+    In units of its largest entry no row under- or overflows. Lengths that are within a part in ten
+    billion of a bound are computed again with the longest float there is.
+    """
+    wide = rows.astype(np.float64)
+    largest = np.abs(wide).max(axis=1, initial=0)
+    unit = wide / np.where(largest > 0, largest, 1)[:, None]
+
+    def allowed(unit: Any) -> Any:
+        """The largest entry that a row of this direction may have."""
+        most = norm_2 / np.maximum(np.sqrt((unit * unit).sum(axis=1)), 1)
+        if norm_1 is None:
+            return most
+        return np.minimum(most, norm_1 / np.maximum(np.abs(unit).sum(axis=1), 1))
+
+    most = allowed(unit)
+    long = largest > most
+    close = np.abs(largest - most) < 1e-10 * most
+    if close.any():
+        precise = wide[close].astype(np.longdouble)
+        peak = np.abs(precise).max(axis=1)
+        long[close] = peak > allowed(precise / peak[:, None])
+    below_one = 1 - 4 * float(np.finfo(rows.dtype).eps)  # so that rounding keeps within the bound
+    shorter = unit * (most * below_one)[:, None]
+    return np.where(long[:, None], shorter, wide).astype(rows.dtype)
+
+
+def _on_cpu() -> bool:
+    return jax.default_backend() == "cpu"

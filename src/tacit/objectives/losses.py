@@ -1,0 +1,330 @@
+"""The losses of linear models: regression, classification, and bounds on their slopes.
+
+    f(z) = (1/N) Σ_i loss(x_i'z, y_i) + (ridge/2)‖z‖²
+
+Each class has its loss, the derivative in the score x'z, and a proven bound of that derivative,
+from which ``linear_model.py`` makes gradients and certified sensitivities.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit._types import Array
+from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, positive, probability
+from tacit.objectives.linear_model import LinearModel
+from tacit.objectives.objective import RELATIONS, store
+from tacit.objectives.rounding import gamma
+from tacit.pytree import pytree, static
+
+if TYPE_CHECKING:
+    from tacit.sets.closed_forms import FeasibleSet
+
+
+@pytree
+class LeastSquares(LinearModel):
+    """Squared residuals: loss = (x'z − y)²/2, targets clipped to ±``target_bound``.
+
+    With a ridge this is ridge regression. ``neighbours`` may also be ("move", β): one record's
+    target moves by at most β, and only targets are private.
+
+    Guarantee: write s = x'z, |s| ≤ a on the set, R = sup‖z‖₂, |y| ≤ Y.
+    *add-remove*: |slope| = |s − y| ≤ a + Y; attained on balls and symmetric boxes.
+    *move*: one slope changes by at most min(β, 2Y).
+    *replace*: NΔ_2 ≤ 2B√(1−q²)(BRq + Y) with q = min{2BR/(Y + √(Y² + 8B²R²)), a/(BR)}, and
+    NΔ_1 ≤ √d times that, or twice add-remove if smaller. On balls around 0 and, if d is even, on
+    symmetric boxes it is attained (d ≥ 2, no L1 bound on features).
+    Proof. (x,y) and (−x,−y) have the same gradient, so let the angle θ of x₁ and x₂ be acute.
+    The difference is (x₁x₁' − x₂x₂')z − (y₁x₁ − y₂x₂). The second part is at most Y·w in norm,
+    w = ‖x₁ + x₂‖; the first at most a·w, and at most λR where λ is the largest |eigenvalue| of
+    the bracket. Say ‖x₁‖ = 1 and ‖x₂‖² = p ≤ 1: λ(λ − 1 + p) = p sin²θ, hence
+    w² = 1 + p + 2√((1−λ)(p+λ)), which for a fixed λ grows in p. So ‖x₁‖ = ‖x₂‖ = B is worst,
+    where λ = B² sin θ and w = 2B cos(θ/2): maximise over q = sin(θ/2). ∎
+    """
+
+    targets: Array = field(repr=False)
+    _: KW_ONLY
+    target_bound: float
+    moved_by: float | None = field(init=False)
+
+    curvature: ClassVar[float | None] = 1.0
+
+    def __post_init__(self) -> None:
+        store(self, target_bound=positive("target_bound", self.target_bound))
+        moved_by = None
+        if isinstance(self.neighbours, tuple | list) and [*self.neighbours][:-1] == ["move"]:
+            moved_by = positive("move", self.neighbours[-1])
+            store(self, neighbours="replace")
+        super().__post_init__()
+        targets = _like_features(self.targets, self.features)
+        if moved_by is not None and self.features.dtype == np.float32:
+            raise InvalidInput(
+                "Expected float64 features where one target moves: in float32 rounding alone may "
+                f"change a sum by more than that. {NOT_DONE}"
+            )
+        if moved_by is not None:
+            store(self, neighbours=f"one target moving by at most {moved_by}")
+            # two targets that differ by beta may differ by one unit more once they are rounded
+            moved_by += float(np.spacing(targets.dtype.type(self.target_bound)))
+        limit = self.target_bound * (1 - 2 * np.finfo(targets.dtype).eps)  # survives rounding
+        store(self, targets=jnp.asarray(np.clip(targets, -limit, limit)), moved_by=moved_by)
+
+    def losses(self, scores: Array) -> Array:
+        return (scores - self.targets) ** 2 / 2
+
+    def slopes(self, scores: Array) -> Array:
+        return scores - self.targets
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return self.score_bound(feasible_set) + self.target_bound
+
+    def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
+        slope = self.slope_bound(norm, feasible_set)
+        if self.moved_by is not None:
+            return min(self.moved_by, 2 * self.target_bound, 2 * slope) * self.feature_bound(norm)
+        single = slope * self.feature_bound(norm)
+        if self.neighbours != RELATIONS["replace"]:
+            return single
+        B, Y, a = self.feature_bound(2), self.target_bound, self.score_bound(feasible_set)
+        BR = B * feasible_set.reach(2)
+        if math.isinf(BR):
+            return 2 * single
+        q = 2 * BR / (Y + math.hypot(Y, math.sqrt(8) * BR))
+        if a < q * BR:
+            q = a / BR
+        pair = 2 * B * math.sqrt(1 - q**2) * (BR * q + Y)
+        return min(2 * single, pair if norm == 2 else math.sqrt(self.dimension) * pair)
+
+
+@pytree
+class Huber(LeastSquares):
+    """Least squares whose slope stops at ±``threshold``, so that outliers pull less.
+
+    loss = r²/2 for |r| ≤ threshold, else threshold·(|r| − threshold/2), with r = x'z − y.
+
+    Guarantee: |slope| ≤ min(threshold, a + Y). *replace*: the smaller of twice that and the bound
+    of ``LeastSquares``: a slope κr with κ ≤ 1 is that of the least-squares record (√κx, √κy).
+    *move*: a slope changes by no more than the target does.
+    """
+
+    _: KW_ONLY
+    threshold: float
+
+    def __post_init__(self) -> None:
+        store(self, threshold=positive("threshold", self.threshold))
+        super().__post_init__()
+
+    def losses(self, scores: Array) -> Array:
+        slopes = self.slopes(scores)
+        return slopes * (scores - self.targets - slopes / 2)
+
+    def slopes(self, scores: Array) -> Array:
+        return jnp.clip(scores - self.targets, -self.threshold, self.threshold)
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return min(self.threshold, super().slope_bound(norm, feasible_set))
+
+
+@pytree
+class Quantile(LinearModel):
+    """Pinball loss, whose minimiser predicts a quantile: max(level·r, (level − 1)·r), r = y − x'z.
+
+    Guarantee: slopes are −level or 1 − level, so |slope| ≤ max(level, 1 − level); attained, and
+    so is twice that under *replace* (at z = 0, with x₂ = −x₁). Targets need no bound.
+    """
+
+    targets: Array = field(repr=False)
+    _: KW_ONLY
+    level: float
+
+    def __post_init__(self) -> None:
+        store(self, level=probability("level", self.level))
+        super().__post_init__()
+        store(self, targets=jnp.asarray(_like_features(self.targets, self.features)))
+
+    def losses(self, scores: Array) -> Array:
+        r = self.targets - scores
+        return jnp.maximum(self.level * r, (self.level - 1) * r)
+
+    def slopes(self, scores: Array) -> Array:
+        return (scores > self.targets).astype(scores.dtype) - self.level
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return max(self.level, 1 - self.level)
+
+
+@pytree
+class LogisticRegression(LinearModel):
+    """Two classes, labelled 0 and 1 or −1 and +1: loss = ln(1 + exp(−y·x'z)) with y = ±1.
+
+    Guarantee: |slope| = sigmoid(−y·s) ≤ sigmoid(a) for |s| ≤ a; attained on balls and boxes
+    around 0. *replace*: twice that, attained in the limits a → 0 and a → ∞; between them the
+    bound is up to 1.4 times what can happen.
+    """
+
+    labels: Array = field(repr=False)
+
+    curvature: ClassVar[float | None] = 0.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        store(self, labels=_signs(self.labels, self.features.shape[1]))
+
+    def losses(self, scores: Array) -> Array:
+        return jax.nn.softplus(-self.labels * scores)
+
+    def slopes(self, scores: Array) -> Array:
+        return -self.labels * jax.nn.sigmoid(-self.labels * scores)
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return 1 / (1 + math.exp(-self.score_bound(feasible_set)))
+
+
+@pytree
+class Hinge(LinearModel):
+    """Support vector machine, labels as in logistic regression: loss = max(0, 1 − y·x'z).
+
+    Guarantee: |slope| ≤ 1; attained, and so is 2 under *replace* (at z = 0, with x₂ = −x₁).
+    """
+
+    labels: Array = field(repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        store(self, labels=_signs(self.labels, self.features.shape[1]))
+
+    def losses(self, scores: Array) -> Array:
+        return jnp.maximum(0, 1 - self.labels * scores)
+
+    def slopes(self, scores: Array) -> Array:
+        return -self.labels * (self.labels * scores < 1).astype(scores.dtype)
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return 1.0
+
+
+@pytree
+class SoftmaxRegression(LinearModel):
+    """Multiclass logistic regression (Section 6.2): loss = −ln softmax(x'Z)_y.
+
+    z is the matrix Z of shape (features, classes) in C order; labels are 0, ..., classes − 1.
+
+    Guarantee: a record's gradient is the outer product of x and p − e_y, p = softmax(x'Z), so
+    norms multiply. On the set two scores x'z_i, x'z_j differ by at most
+    D = min(√2·B sup‖z‖₂, 2B₁ sup‖z‖_∞), for ‖z_i − z_j‖² ≤ 2(‖z_i‖² + ‖z_j‖²). So p is in
+    the polytope {p_i ≤ e^D p_j}, whose vertices have entries of two values, of ratio e^D. A norm
+    is convex and largest at a vertex; there p_y is low (lowering it raises 1 − p_y and all others)
+    and j of the others are high: the L2 bound enumerates j. In L1, ‖p − e_y‖₁ = 2(1 − p_y).
+    D → ∞ gives √2 and 2. Attained on symmetric boxes, and on balls for two classes; on balls with
+    more classes not all vertices are within reach (in trials the bound was up to 1.13 times too
+    large). *replace*: twice that; approached as D → 0 and as D → ∞, between them (trials with 3
+    and 10 classes on boxes) up to 1.26 times too large.
+    """
+
+    labels: Array = field(repr=False)
+    classes: int = static()
+    lengths: Array = field(init=False, repr=False)  # ‖x_i‖₁ and ‖x_i‖₂, for the paper's Δ
+
+    # v'(diag p − pp')v is the variance of v under p: at most (max v − min v)²/4 ≤ 2‖v‖²/4.
+    curvature: ClassVar[float | None] = 0.5
+
+    def __post_init__(self) -> None:
+        if count("classes", self.classes) < 2:
+            raise InvalidInput(f"Expected classes >= 2, got classes={self.classes}. {NOT_DONE}")
+        super().__post_init__()
+        labels = _whole_numbers(self.labels, self.features.shape[1])
+        if labels.size and not (labels.min() >= 0 and labels.max() < self.classes):
+            raise InvalidInput(
+                f"Expected labels 0, ..., {self.classes - 1}, got another one in row "
+                f"{np.flatnonzero((labels < 0) | (labels >= self.classes))[0] + 1}. {NOT_DONE}"
+            )
+        store(
+            self,
+            labels=jnp.asarray(labels.astype(np.min_scalar_type(self.classes - 1))),
+            lengths=jnp.stack([jnp.linalg.norm(self.features, ord=n, axis=0) for n in (1, 2)]),
+        )
+
+    @property
+    def dimension(self) -> int:
+        return int(self.features.shape[-2]) * self.classes
+
+    @property
+    def outputs(self) -> int:  # type: ignore[override]
+        return self.classes
+
+    def scores(self, z: Array) -> Array:
+        return self._scores_of(z.reshape(-1, self.classes).T)
+
+    def _is_label(self) -> Array:
+        return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels
+
+    def losses(self, scores: Array) -> Array:
+        own = jnp.where(self._is_label(), scores, 0).sum(axis=0)
+        return jax.nn.logsumexp(scores, axis=0) - own
+
+    def slopes(self, scores: Array) -> Array:
+        return jax.nn.softmax(scores, axis=0) - self._is_label().astype(scores.dtype)
+
+    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
+        D = min(
+            math.sqrt(2) * self.feature_bound(2) * feasible_set.reach(2),
+            2 * self.feature_bound(1) * feasible_set.reach(math.inf),
+        ) * (1 + 2 * gamma(self._terms, self._unit))
+        low, others = math.exp(-D), self.classes - 1  # the high value is 1, before normalising
+        if norm == 1:
+            return 2 * others / (others + low)
+
+        def squared(j: int) -> float:
+            total = j + (others - j + 1) * low
+            return (1 - low / total) ** 2 + (j + (others - j) * low**2) / total**2
+
+        return math.sqrt(max(squared(j) for j in range(1, others + 1)))
+
+    def paper_sensitivity(self, z: Array, norm: int) -> Array:
+        """max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N + 1) over the agent's own records (Section 6.2).
+
+        Guarantee: none. The scale of the noise depends on private data and gives them away.
+        """
+        return self._largest_record(z, norm) / (self.normaliser + 1)
+
+    def paper_output_sensitivity(self, z: Array, norm: int, curvature: Array | float) -> Array:
+        """2 max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N·c), c = 1/η + ρ (Huang et al., no constraints).
+
+        Guarantee: none, as in ``paper_sensitivity``.
+        """
+        return 2 * self._largest_record(z, norm) / (self.normaliser * curvature)
+
+    def _largest_record(self, z: Array, norm: int) -> Array:
+        lengths = self.lengths[choice("norm", norm, (1, 2)) - 1]
+        slopes = jnp.linalg.norm(self.slopes(self.scores(z)), ord=norm, axis=0)
+        return jnp.max(lengths * slopes, initial=0).astype(z.dtype)
+
+
+def _like_features(targets: Any, features: Array) -> np.ndarray[Any, Any]:
+    return array("targets", targets, (features.shape[1],), dtype=features.dtype)
+
+
+def _whole_numbers(labels: Any, records: int) -> np.ndarray[Any, Any]:
+    numbers = array("labels", labels, (records,), dtype=np.float64)
+    with np.errstate(invalid="ignore"):  # beyond 64 bits: not equal below
+        whole = numbers.astype(np.int64)
+    if (whole != numbers).any():
+        raise InvalidInput(f"Expected whole numbers as labels, got fractions. {NOT_DONE}")
+    return whole
+
+
+def _signs(labels: Any, records: int) -> Array:
+    """Labels 0/1 or −1/+1 as −1/+1 in one byte each."""
+    numbers = _whole_numbers(labels, records)
+    found = {int(n) for n in np.unique(numbers)}
+    if not (found <= {0, 1} or found <= {-1, 1}):
+        raise InvalidInput(
+            f"Expected labels 0 and 1, or -1 and +1, got others, or both kinds. {NOT_DONE}"
+        )
+    return jnp.asarray(np.where(numbers > 0, 1, -1).astype(np.int8))

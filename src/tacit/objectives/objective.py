@@ -1,0 +1,218 @@
+"""Private objectives: value, gradient, and a proven bound on what one record can do to it.
+
+    f(z) = (1/N) Σ_i loss(z, record_i) + a public part        records are private
+
+Feasible sets and all bounds are public, N (``normaliser``) too: it does not change when a record
+is added, so that a neighbour changes one term of the sum and nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import jax.numpy as jnp
+import numpy as np
+
+from tacit._types import Array
+from tacit.errors import NOT_DONE, InvalidInput, choice, positive
+from tacit.pytree import pytree, static
+
+if TYPE_CHECKING:
+    from tacit.sets.closed_forms import FeasibleSet
+
+RELATIONS = {
+    "add-remove": "adding or removing one record",
+    "zero-out": "taking one record out of the sums or putting it back (numbers of records stay)",
+    "replace": "replacing one record",
+}
+
+
+class Objective(ABC):
+    """An agent's private convex objective f over a public feasible set.
+
+    Noise goes on ``statistic(z)``, and ``gradient(z) = lift(statistic(z)) + public_gradient(z)``
+    with a public linear map; for most objectives the statistic is the gradient itself.
+
+    Guarantee: for neighbouring data, as ``neighbours`` says in words, and any point z with
+    ‖z‖ ≤ ``feasible_set.reach`` in L2 and L∞, the *computed* statistics, in float64, satisfy
+    ``‖statistic(z) − statistic'(z)‖ ≤ sensitivity(norm, feasible_set)``: rounding is inside the
+    bound (``rounding.py``). The bound never depends on private data. Where ``everywhere`` is true
+    it holds at all z. Where ``doubt`` says something, it is not proven.
+    ``value`` reads private data and nothing bounds it: do not release it.
+    """
+
+    neighbours: str
+    on_host: ClassVar[bool] = False  # whether all below also runs in NumPy on NumPy's arrays
+    everywhere: ClassVar[bool] = False  # whether the sensitivity holds at every z
+    doubt: str = ""  # why the sensitivity is no proven bound, where it is not
+
+    def doubt_on(self, device: str) -> str:
+        """Why the rounding of a device ("cpu", "gpu") is not inside the proof, where it is not."""
+        return ""
+
+    @property
+    def relation(self) -> str:
+        """``neighbours`` with all that decides which data are neighbours: totals may be added up
+        where it is the same."""
+        return self.neighbours
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """The length of z."""
+
+    @abstractmethod
+    def value(self, z: Array) -> Array:
+        """f(z)."""
+
+    @abstractmethod
+    def statistic(self, z: Array) -> Array:
+        """The vector that receives the noise, in float64."""
+
+    def lift(self, statistic: Array) -> Array:
+        """The public linear map from the statistic to the gradient."""
+        return statistic
+
+    def public_gradient(self, z: Array) -> Array:
+        """The part of the gradient that reads no private data: it needs no noise."""
+        return 0.0
+
+    def gradient(self, z: Array) -> Array:
+        """f'(z), or a subgradient where f has a kink."""
+        private = self.lift(self.statistic(z)).astype(z.dtype)
+        return private + self.public_gradient(z)
+
+    @property
+    def statistic_size(self) -> int:
+        return self.dimension
+
+    @property
+    def lift_energy(self) -> float:
+        """E‖lift(ξ)‖² for noise ξ of unit variance on the statistic."""
+        return float(self.dimension)
+
+    @abstractmethod
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """Δ: the most that neighbouring data can move the statistic, in the L1 or L2 norm."""
+
+    def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """The most that neighbouring data can move the gradient."""
+        return self.sensitivity(norm, feasible_set)
+
+    def output_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        """Δ for noise on the output, to be shaped by ``algorithm.output_noise_shape``."""
+        return self.gradient_sensitivity(norm, feasible_set)
+
+    @property
+    def slack_size(self) -> int:
+        """The number of linear functions of z with a proximal term of their own."""
+        return 0
+
+    def slack_of(self, z: Array) -> Array:
+        """These functions at z."""
+        raise NotImplementedError
+
+    def paper_sensitivity(self, z: Array, norm: int) -> Array:
+        """The Δ with which the paper ran objective perturbation. Not certified."""
+        raise InvalidInput(
+            f"Expected an objective of the paper's experiments for calibration='paper', got "
+            f"{type(self).__name__}. {NOT_DONE}"
+        )
+
+    def paper_output_sensitivity(self, z: Array, norm: int, curvature: Array | float) -> Array:
+        """The Δ with which the paper ran output perturbation. Not certified."""
+        return self.paper_sensitivity(z, norm)
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float | None:
+        """L: a public bound of the gradient's Lipschitz constant; None if f is not smooth."""
+
+    @property
+    @abstractmethod
+    def strong_convexity(self) -> float:
+        """α: a public lower bound of the curvature of f."""
+
+    @abstractmethod
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        """U_1 (Section 5): a public bound of ‖f'(z)‖₂ over the set; inf where none is known."""
+
+    @property
+    def sample_count(self) -> int:
+        """The number of private records; 0 for data that are not records."""
+        return 0
+
+    @property
+    def in_place(self) -> bool:
+        """Whether neighbours have equally many data, at the same places (``rounding.py``)."""
+        return True
+
+    def pad(self, rows: int) -> Self:
+        """The same function with room for ``rows`` records, so that agents can be batched."""
+        return self
+
+
+@pytree
+class Records(Objective):
+    """An objective that is a sum over private records, divided by a public ``normaliser``.
+
+    ``neighbours`` is "add-remove", "zero-out" or "replace", and kept in words. "zero-out" is
+    "add-remove" where the number of records is public and stays: the record that is out counts,
+    but adds nothing. ``record_bound`` is a
+    public bound on the number of records. By default it is that number itself under "replace",
+    and "zero-out", where neighbours have equally many, and the normaliser under "add-remove".
+    """
+
+    _: KW_ONLY
+    normaliser: float
+    neighbours: Any = static(default="add-remove")
+    record_bound: float | None = None
+    present: Array = field(init=False, repr=False)  # False on rows that are padding
+
+    @property
+    def sample_count(self) -> int:
+        return int(np.sum(np.asarray(self.present)))
+
+    @property
+    def in_place(self) -> bool:
+        return bool(self.neighbours != RELATIONS["add-remove"])
+
+    @property
+    def most_records(self) -> float:
+        """M: no neighbour has more records than this. Public."""
+        if self.record_bound is not None:
+            return self.record_bound
+        adds = self.neighbours == RELATIONS["add-remove"]
+        return self.normaliser if adds else float(self.sample_count)
+
+    def _accept(self, records: int) -> None:
+        """Check the public settings against ``records`` rows, and mark all of them as present."""
+        store(
+            self,
+            normaliser=positive("normaliser", self.normaliser),
+            neighbours=RELATIONS[choice("neighbours", self.neighbours, tuple(RELATIONS))],
+            record_bound=optional_positive("record_bound", self.record_bound),
+            present=jnp.asarray(np.ones(records, bool)),
+        )
+        if self.most_records > 2.0**50:
+            raise InvalidInput(
+                "Expected fewer than 2^50 records (record_bound, or else normaliser), got "
+                f"{self.most_records:g}: no sum of so many is bounded. Give a public record_bound. "
+                f"{NOT_DONE}"
+            )
+        if self.most_records < records:
+            raise InvalidInput(
+                f"Expected at most {self.most_records:g} records (record_bound, or else "
+                f"normaliser), got more. Give a public record_bound. {NOT_DONE}"
+            )
+
+
+def optional_positive(name: str, value: float | None) -> float | None:
+    return None if value is None else positive(name, value)
+
+
+def store(target: object, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(target, name, value)

@@ -1,0 +1,173 @@
+"""Any loss written in JAX, made private by clipping the gradient of every record."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit._types import Array
+from tacit.errors import NOT_DONE, InvalidInput, choice, count, positive
+from tacit.objectives.objective import RELATIONS, Records, optional_positive, store
+from tacit.objectives.rounding import gamma, require_64_bits, rounded_up
+from tacit.pytree import pytree, static
+
+if TYPE_CHECKING:
+    from tacit.sets.closed_forms import FeasibleSet
+
+BLOCK = 128  # records whose gradients are in memory at once
+
+
+@pytree
+class PerSample(Records):
+    """(1/N) Σ_i loss(z, record_i) for a JAX function ``loss``, with clipped gradients.
+
+    ``data`` is an array or a tree of arrays whose first axis is that of records. Each record's
+    gradient is scaled down to norm ``clip``, in the L1 or L2 norm as ``clip_norm`` says. Where
+    clipping acts, ``gradient`` is not the gradient of ``value``. ``smoothness``, if given, is the
+    user's public claim. Convexity is the user's claim too; privacy does not rest on it.
+
+    Guarantee: a record adds a vector of ``clip_norm`` at most clip to the sum, whatever its data
+    are and whatever function of z and that record the loss is (not one that looks at other records,
+    along the axis over which JAX vectorises: ``custom_vmap``, some callbacks). A gradient with NaN
+    or infinity in it, or too long for float64, counts as zero. So Δ = clip/N for *add-remove* and
+    2clip/N for *replace* in that norm, both attained; L2 ≤ L1 ≤ √n·L2 gives the other one. This
+    holds at every z, also outside the set.
+    Rounding (``rounding.py``): clipped gradients are added in float64, 2γ_M·M·clip/N for M records.
+    Where records stay in place, the gradients of the others are the same bit for bit. Where they
+    shift (add-remove), each gradient is computed alone, by the same instructions wherever its
+    record stands, at two to four times the cost.
+    """
+
+    loss: Callable[[Array, Any], Array] = static()
+    data: Any = field(repr=False)
+    _: KW_ONLY
+    clip: float
+    size: int = static()
+    clip_norm: int = static(default=2)
+    smoothness: float | None = None
+    everywhere: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_64_bits()
+        count("size", self.size)
+        choice("clip_norm", self.clip_norm, (1, 2))
+        data = jax.tree.map(jnp.asarray, self.data)
+        lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
+        if len(lengths) != 1:
+            raise InvalidInput(
+                f"Expected data arrays with one and the same number of records as first axis, "
+                f"got {sorted(lengths)}. {NOT_DONE}"
+            )
+        self._accept(lengths.pop())
+        store(
+            self,
+            data=data,
+            clip=positive("clip", self.clip),
+            smoothness=optional_positive("smoothness", self.smoothness),
+        )
+        self._check_loss()
+
+    def _check_loss(self) -> None:
+        """The loss must turn a vector of ``size`` numbers and one record into one number."""
+        record = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype),  # type: ignore[no-untyped-call]
+            self.data,
+        )
+        try:
+            shape = jax.eval_shape(self.loss, jnp.zeros(self.size), record).shape
+        except Exception as error:
+            first_line = str(error).split("\n")[0]
+            raise InvalidInput(
+                f"Expected loss(z, record) to accept {self.size} numbers and one record; it "
+                f"failed: {first_line} {NOT_DONE}"
+            ) from error
+        if shape != ():
+            raise InvalidInput(f"Expected one number from loss, got shape {shape}. {NOT_DONE}")
+
+    @property
+    def dimension(self) -> int:
+        return self.size
+
+    def value(self, z: Array) -> Array:
+        total = self._sum(lambda record: self.loss(z, record), jnp.zeros(()))
+        return (total / self.normaliser).astype(z.dtype)
+
+    def statistic(self, z: Array) -> Array:
+        return self._sum(lambda record: self._clipped(z, record), jnp.zeros(z.shape)) / (
+            self.normaliser
+        )
+
+    def _clipped(self, z: Array, record: Any) -> Array:
+        """A record's gradient in float64, no longer than clip.
+
+        A little less is asked for, so that rounding cannot exceed it: n + 8 units for a sum of n.
+        """
+        limit = self.clip * (1 - (self.size + 8) * float(np.finfo(np.float64).eps))
+        gradient = jax.grad(self.loss)(z, record).astype(jnp.float64)
+        norm = jnp.linalg.norm(gradient, ord=self.clip_norm)
+        scale = jnp.where(norm > limit, limit / norm, 1)
+        return jnp.where(jnp.isfinite(norm), gradient * scale, 0)
+
+    def _sum(self, term: Callable[[Any], Array], zero: Array) -> Array:
+        """Σ term(record) over the records present, a block at a time, in float64.
+
+        Adding a million float32 gradients would round by more than one of them.
+        """
+        rows = self.present.shape[0]
+        if rows == 0:
+            return zero
+        size = min(rows, BLOCK) if self.in_place else 1
+
+        def add_block(i: Array, total: Array) -> Array:
+            start = jnp.minimum(i * size, rows - size)  # the last block begins early ...
+            records, present = jax.tree.map(
+                lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size),
+                (self.data, self.present),
+            )
+            fresh = present & (start + jnp.arange(size) >= i * size)  # ... and skips what was seen
+            if size == 1:
+                alone = term(jax.tree.map(lambda leaf: leaf[0], records))
+                return total + jnp.where(fresh[0], alone, 0)
+            terms = jax.vmap(term)(records)
+            fresh = fresh.reshape((size,) + (1,) * (terms.ndim - 1))
+            return total + jnp.where(fresh, terms, 0).sum(axis=0, dtype=total.dtype)
+
+        total: Array = jax.lax.fori_loop(0, math.ceil(rows / size), add_block, zero)
+        return total
+
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        changed = 2 if self.neighbours == RELATIONS["replace"] else 1
+        rounding = 2 * gamma(self.most_records + 1) * self.most_records
+        worst = rounded_up(self.clip * (changed + rounding) / self.normaliser)
+        wider = choice("norm", norm, (1, 2)) < self.clip_norm
+        return rounded_up(math.sqrt(self.size) * worst) if wider else worst
+
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        """clip·M/N for M records (an L1 norm of at most clip is an L2 norm of at most clip)."""
+        return self.clip * self.most_records / self.normaliser
+
+    def pad(self, rows: int) -> Self:
+        extra = rows - self.present.shape[0]
+        if extra < 0:
+            raise InvalidInput(
+                f"Expected rows >= {self.present.shape[0]} to pad to, got rows={rows}. {NOT_DONE}"
+            )
+
+        def lengthen(leaf: Any) -> Any:
+            return jnp.pad(leaf, [(0, extra)] + [(0, 0)] * (np.ndim(leaf) - 1))
+
+        padded = copy.copy(self)
+        data, present = jax.tree.map(lengthen, (self.data, self.present))
+        store(padded, data=data, present=present)
+        return padded

@@ -1,0 +1,33 @@
+"""Noise, what it costs, and who pays.
+
+mechanisms      Gaussian, Laplace, no noise: the law of the noise and its accounting event
+normals         float32 normals with full tails, for seeded noise
+discrete        exact discrete laws, sampled from the operating system's bits
+secure_noise    discrete noise on a grid around a statistic, with its proof
+accounting      what many updates cost together; noise for a total budget
+spending        what all runs of one agent have cost so far
+ledger          an agent's durable account: budget, runs, charges, answers
+ledger_file     the SQLite file below it, read and written safely
+ledger_entries  what stands in that file, and its hash chain
+payments        which process may use a charge
+"""
+
+from tacit.privacy.accounting import Guarantee, basic, calibrate, compose, exact, paper
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
+from tacit.privacy.secure_noise import SecureNoise
+
+__all__ = [
+    "Gaussian",
+    "Guarantee",
+    "Laplace",
+    "Ledger",
+    "Mechanism",
+    "Noiseless",
+    "SecureNoise",
+    "basic",
+    "calibrate",
+    "compose",
+    "exact",
+    "paper",
+]

@@ -1,0 +1,232 @@
+"""One small cone program, set up once and solved many times by Clarabel with changed numbers."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit._types import Vector
+from tacit.errors import SolverFailure
+from tacit.sets.polish import polish
+
+Blocks = tuple[tuple[str, int], ...]
+
+ACCURACY = 1e-9  # asked of the solver
+POLISHED = 150  # rows and columns up to which Newton steps sharpen an answer
+ACCEPTED = 1e-7  # largest violation of an answer that the solver calls almost solved
+NEAR = 1e-6  # relative gap at which a fast program takes an answer, whatever the solver calls it
+TINY = 1e-12
+# What to change if a solve fails, one after another.
+AGAIN: tuple[dict[str, Any], ...] = (
+    {"iterative_refinement_enable": True},
+    {"iterative_refinement_enable": True, "static_regularization_constant": 1e-10},
+    {
+        "iterative_refinement_enable": True,
+        "equilibrate_enable": False,
+        "max_iter": 1000,
+        "tol_feas": 1e-8,
+        "tol_gap_abs": 1e-8,
+        "tol_gap_rel": 1e-8,
+    },
+)
+
+
+class Program:
+    """min ½x'Px + q'x subject to b − Ax in K, where P, q and b change in place.
+
+    ``P`` is given by its upper triangle; its numbers change, its pattern does not. ``fast`` leaves
+    out the refinement of the solver's linear systems (a third of the time) and the polishing of
+    its answer; a solve that fails is repeated with refinement.
+
+    One solver serves all calls and one call at a time. It is not pickled but set up again.
+    """
+
+    def __init__(
+        self,
+        P: Any,
+        A: Any,
+        b: Vector,
+        cones: Blocks,
+        q: Vector | None = None,
+        *,
+        fast: bool = False,
+    ) -> None:
+        self._P, self._A, self._cones, self._fast = P, A, cones, fast
+        self._data = {"P": P.data, "q": np.zeros(P.shape[0]) if q is None else q, "b": b}
+        self._solver: Any = None
+        self.lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_solver", "lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _solver=None, lock=threading.Lock())
+
+    def minimise(self, or_else: str = "", **changes: Vector) -> tuple[str, Vector, Vector]:
+        """The status "Solved", or the other one that is allowed, the point x and its dual."""
+        data = self._data | changes
+        with self.lock:
+            # Set up with the first numbers, whichever come next: answers do not depend on history.
+            self._solver = self._solver or self._set_up(self._data, {})
+            self._solver.update(**changes)
+            solution = self._solver.solve()
+            x, status = self._judge(solution, data)
+            for settings in AGAIN if self._fast else AGAIN[-1:]:
+                if status in ("Solved", or_else):
+                    break
+                solution = self._set_up(data, settings).solve()
+                x, status = self._judge(solution, data)
+        if status not in ("Solved", or_else):
+            raise SolverFailure(f"Expected a solved cone program, got {status}.")
+        return status, x, np.asarray(solution.z)
+
+    def curvature(self, P: Vector, x: Vector, y: Vector) -> Vector:
+        """H = P + A'W⁻²A at an answer (x, dual y): the answer moves by −H⁻¹dq with q.
+
+        W is the scaling of Nesterov and Todd, for which the solver's own Newton steps linearise
+        complementarity: on a cone W⁻² = (2(Jω)(Jω)' − J)/ν², elsewhere y/s.
+        """
+        s = self._data["b"] - self._A @ x
+        H = self._dense_P(P)
+        A = sp.csr_matrix(self._A)
+        for kind, rows in rows_by_kind(self._cones):
+            if kind == "soc":
+                weight: Any = sp.block_diag(list(_cone_weight(s[rows], y[rows])))
+            elif kind == "nonneg":
+                weight = sp.diags(np.maximum(y[rows], TINY) / np.maximum(s[rows], TINY))
+            else:
+                weight = sp.identity(len(rows)) / TINY**0.5
+            part = A[np.ravel(rows)]
+            H += (part.T @ weight @ part).toarray()
+        return H
+
+    def _judge(self, solution: Any, data: dict[str, Vector]) -> tuple[Vector, str]:
+        """The point, polished where that pays, and the status it deserves."""
+        status, x = str(solution.status), np.asarray(solution.x)
+        if "Infeasible" in status or not np.isfinite(x).all():
+            return x, status
+        if sum(self._A.shape) <= POLISHED and not self._fast:
+            P = self._dense_P(data["P"])
+            # A point that is barely outside has a dual near 0, where interior-point methods get
+            # stuck: Newton's method then starts at the point itself.
+            nearby = np.linalg.lstsq(P, -data["q"], rcond=None)[0]
+            starts = [(x, np.asarray(solution.z))]
+            if status != "Solved":
+                starts.append((nearby, np.zeros(len(data["b"]))))
+            for start, dual in starts:
+                better, residual = polish(
+                    P, data["q"], self._dense, data["b"], self._cones, start, dual
+                )
+                if residual <= ACCURACY and self._broken(better, data["b"]) <= ACCURACY:
+                    return better, "Solved"
+        gap = abs(solution.obj_val - solution.obj_val_dual)
+        near = status == "AlmostSolved" or (self._fast and gap <= NEAR * abs(solution.obj_val))
+        if near and self._broken(x, data["b"]) <= ACCEPTED:
+            status = "Solved"
+        return x, status
+
+    def _broken(self, x: Vector, b: Vector) -> float:
+        return broken(b - self._A @ x, self._cones)
+
+    @cached_property
+    def _dense(self) -> Vector:
+        dense: Vector = self._A.toarray()
+        return dense
+
+    def _dense_P(self, values: Vector) -> Vector:
+        upper = sp.csc_matrix((values, self._P.indices, self._P.indptr), shape=self._P.shape)
+        dense: Vector = (upper + sp.triu(upper, 1).T).toarray()
+        return dense
+
+    @property
+    def _curved(self) -> bool:
+        return any(kind == "soc" for kind, _ in self._cones)
+
+    def _set_up(self, data: dict[str, Vector], changes: dict[str, Any]) -> Any:
+        import clarabel
+
+        kinds = {
+            "zero": clarabel.ZeroConeT,
+            "nonneg": clarabel.NonnegativeConeT,
+            "soc": clarabel.SecondOrderConeT,
+        }
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.presolve_enable = False  # presolve forbids changes in place
+        settings.max_threads = 1
+        gap = 1e-10 if self._curved else 1e-12
+        settings.tol_feas = 1e-8 if self._fast else ACCURACY
+        settings.tol_gap_abs = settings.tol_gap_rel = 1e-9 if self._fast else gap
+        settings.reduced_tol_feas = ACCEPTED
+        settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = ACCEPTED
+        settings.iterative_refinement_enable = not self._fast
+        for name, value in changes.items():
+            setattr(settings, name, value)
+        P = sp.csc_matrix((data["P"], self._P.indices, self._P.indptr), shape=self._P.shape)
+        cones = [kinds[kind](m) for kind, m in self._cones]
+        return clarabel.DefaultSolver(P, data["q"], self._A, data["b"], cones, settings)
+
+
+def _cone_weight(s: Vector, y: Vector) -> Vector:
+    """W⁻² of second-order cones of one size, one per row of slacks s and duals y."""
+    J = np.append(1.0, -np.ones(s.shape[1] - 1))
+    s, y = _into_cone(s), _into_cone(y)
+    det_s, det_y = ((v**2 * J).sum(axis=1) for v in (s, y))
+    s, y = s / np.sqrt(det_s)[:, None], y / np.sqrt(det_y)[:, None]
+    γ = np.sqrt((1 + (s * y).sum(axis=1)) / 2)
+    Jω = J * (s + J * y) / (2 * γ)[:, None]
+    outer = 2 * Jω[:, :, None] * Jω[:, None, :] - np.diag(J)
+    weights: Vector = np.sqrt(det_y / det_s)[:, None, None] * outer
+    return weights
+
+
+def _into_cone(v: Vector) -> Vector:
+    """A head that is larger than the length of the rest by at least a little."""
+    v = v.copy()
+    length = np.sqrt((v[:, 1:] ** 2).sum(axis=1))
+    v[:, 0] = np.maximum(v[:, 0], length * (1 + 1e-9) + TINY)
+    return v
+
+
+def row_scale(matrix: Any, cones: Blocks) -> Vector:
+    """One over the length of each row; the rows of a second-order cone share their largest."""
+    length = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    start = 0
+    for kind, m in cones:
+        if kind == "soc":
+            length[start : start + m] = length[start : start + m].max()
+        start += m
+    return 1 / np.where(length > 0, length, 1.0)
+
+
+def broken(slack: Vector, cones: Blocks) -> float:
+    """Largest distance of a row, or of the head of a second-order cone, from where it must be."""
+    worst = 0.0
+    for kind, rows in rows_by_kind(cones):
+        s = slack[rows]
+        if kind == "zero":
+            worst = max(worst, float(np.abs(s).max()))
+        elif kind == "nonneg":
+            worst = max(worst, float(-s.min()))
+        else:
+            worst = max(worst, float((np.sqrt((s[:, 1:] ** 2).sum(axis=1)) - s[:, 0]).max()))
+    return worst
+
+
+@lru_cache(maxsize=256)
+def rows_by_kind(cones: Blocks) -> list[tuple[str, Any]]:
+    """The rows of equations, of inequalities, and of the second-order cones of each size."""
+    groups: dict[tuple[str, int], list[Any]] = {}
+    start = 0
+    for kind, m in cones:
+        rows = np.arange(start, start + m)
+        groups.setdefault((kind, m if kind == "soc" else 0), []).append(rows)
+        start += m
+    return [
+        (kind, np.stack(rows) if kind == "soc" else np.concatenate(rows))
+        for (kind, _), rows in groups.items()
+    ]

@@ -1,0 +1,392 @@
+"""One local update is the minimiser the paper writes down; agents and fleet agree."""
+
+import cvxpy as cp
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, objective_of, problem_of, set_of
+from scipy import stats
+
+import tacit
+from tacit.admm.agent import Agent, Broadcast, Reply, agent_key, certified_sensitivity
+from tacit.admm.algorithm import (
+    Holders,
+    Limits,
+    Local,
+    Round,
+    Rule,
+    local_round,
+    local_update,
+    output_noise_shape,
+    server_step,
+)
+from tacit.engines.batched import _bucket
+
+NO_NOISE = (0.0, tacit.Noiseless())
+NO_LIMITS = Limits(np.inf, np.inf, np.inf)
+NOISELESS = Rule(1, "objective", "certified", False)
+
+
+def update(f, W, z, w, λ, ρ, η, coupled, rule=NOISELESS, noise=NO_NOISE, seed=0):
+    local = Local(f, W, coupled, *noise, jax.random.key(seed), NO_LIMITS)
+    return local_update(z, 0, Round(1, w, λ, ρ, η), local, rule)[0]
+
+
+def key_of(seed, t=1, e=0):
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), t), e)
+
+
+@pytest.mark.parametrize("kind", ["box", "ball", "l1-ball", "simplex", *SOLVER_SETS])
+def test_update_minimises_the_papers_subproblem(kind, rng):
+    """Line 18 against CVXPY on eq. (DPADMM-2-Prox) as printed, with private coordinates."""
+    n, ρ, η = 4, 3.0, 0.4
+    f, W = objective_of("least-squares", rng), set_of(kind, n)
+    reference_set = set_of(kind, n)
+    z = np.asarray(W.project(rng.normal(size=n)))
+    w, λ = rng.normal(size=n), rng.normal(size=n)
+    coupled = np.array([1.0, 1.0, 0.0, 1.0])
+    mechanism = tacit.Gaussian(2.0)
+    Δ = f.sensitivity(2, W)
+    rule = Rule(1, "objective", "certified", W.separable)
+    got = update(f, W, z, w * coupled, λ * coupled, ρ, η, coupled, rule, (Δ, mechanism), 5)
+    ξ = np.asarray(mechanism.sample(key_of(5), (n,), Δ, jnp.float64))
+    x = cp.Variable(n)
+    shared = np.flatnonzero(coupled)
+    cost = (
+        np.asarray(f.gradient(z)) @ x
+        + cp.sum_squares(x - z) / (2 * η)
+        + ρ / 2 * cp.sum_squares(w[shared] - x[shared] + (λ[shared] - ξ[shared]) / ρ)
+        + ξ[2] * x[2]  # no penalty on the private coordinate: its noise stands alone
+    )
+    cp.Problem(cp.Minimize(cost), constraints_of(kind, x)).solve(
+        cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9
+    )
+    assert abs(ξ).max() > 0.05
+    np.testing.assert_allclose(got, x.value, atol=3e-5)  # the gap tolerance 1e-9, square-rooted
+    assert float(reference_set.violation(got)) < 1e-6
+
+
+def constraints_of(kind, x):
+    n = x.shape[0]
+    ones = np.ones(n)
+    return {
+        "box": [x >= -0.4, x <= 0.5],
+        "ball": [cp.norm(x, 2) <= 0.6],
+        "l1-ball": [cp.norm(x, 1) <= 0.8],
+        "simplex": [x >= 0, cp.sum(x) == 1],
+        "polyhedron": [
+            ones @ x <= 0.4,
+            (np.arange(n) - 1.0) @ x <= 0.5,
+            x >= -0.5,
+            x <= 0.5,
+        ],
+        "cone": [cp.norm(x, 2) <= 0.6, x >= -0.5, x <= 0.5],
+        "cvxpy": [cp.norm(x, 1) <= 0.9, cp.norm(x, 2) <= 0.7, x >= -0.4],
+    }[kind]
+
+
+def test_server_step_averages_over_the_holders():
+    """Line 5 with three agents, one private coordinate and different holders."""
+    couplings = [np.array([0, 1, -1]), np.array([1, 2]), np.array([2, 0])]
+    z = np.array([1.0, 2.0, 99.0, 4.0, 6.0, 8.0, 3.0])
+    λ = np.array([2.0, 0.0, 0.0, 4.0, 0.0, 2.0, 0.0])
+    w = server_step(z, λ, 2.0, Holders.of(couplings, 3, np.float64))
+    np.testing.assert_allclose(w, [(1 - 1 + 3) / 2, (2 + 4 - 2) / 2, (6 + 8 - 1) / 2])
+
+
+CASES = [(feasible, "objective", tacit.Gaussian(3.0)) for feasible in CLOSED_SETS] + [
+    (feasible, perturbation, mechanism)
+    for feasible in ("box", "ball")
+    for perturbation in ("objective", "output", "projected-output")
+    for mechanism in (tacit.Gaussian(3.0), tacit.Laplace(3.0))
+]
+
+
+@pytest.mark.parametrize(("feasible", "perturbation", "mechanism"), CASES)
+def test_fleet_and_agents_agree(feasible, perturbation, mechanism):
+    """The batched program and agents that exchange messages: same noise, same iterates."""
+    problem = problem_of("logistic", feasible)
+    settings = tacit.Settings(
+        6, 3, mechanism, 1e-5, perturbation, penalty=tacit.ConstantPenalty(0.5)
+    )
+    a = tacit.solve(problem, settings, seed=3, evaluate_every=2)
+    b = tacit.solve(problem, settings, seed=3, batch=False, evaluate_every=2)
+    for name in a.trace:
+        np.testing.assert_allclose(a.trace[name], b.trace[name], rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(a.solution, b.solution, atol=1e-11)
+    np.testing.assert_allclose(a.ergodic, b.ergodic, atol=1e-11)
+    assert a.trace["noise"].min() > 0
+
+
+def test_ragged_agents_agree_with_one_by_one(rng):
+    """Padding and buckets change nothing: agents with 3 to 60 records."""
+    agents = [
+        tacit.LocalProblem(
+            objective_of("softmax", rng, records=records, normaliser=240), set_of("box", 12)
+        )
+        for records in (3, 60, 58, 30, 31, 4)
+    ]
+    settings = tacit.Settings(5, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.1))
+    a = tacit.solve(agents, settings, seed=1)
+    b = tacit.solve(agents, settings, seed=1, batch=False)
+    np.testing.assert_allclose(a.solution, b.solution, atol=1e-12)
+    np.testing.assert_allclose(a.trace["objective"], b.trace["objective"], rtol=1e-12)
+
+
+def test_general_consensus_agrees_and_keeps_private_coordinates(rng):
+    """Agents of different dimension that share some coordinates."""
+    couplings = [[0, 1, 2, -1], [2, -1, 3, 0], [3, 1, -1, -1]]
+    agents = [
+        tacit.LocalProblem(objective_of("huber", rng), set_of("box", 4), c) for c in couplings
+    ]
+    settings = tacit.Settings(8, 2, tacit.Laplace(2.0), penalty=tacit.ConstantPenalty(0.2))
+    a = tacit.solve(agents, settings, seed=9)
+    b = tacit.solve(agents, settings, seed=9, batch=False)
+    np.testing.assert_allclose(a.solution, b.solution, atol=1e-12)
+    for name in a.trace:  # the residual is of shared coordinates only
+        np.testing.assert_allclose(a.trace[name], b.trace[name], rtol=1e-9, atol=1e-12)
+    for p, c in enumerate(couplings):
+        assert a.local[p].shape == (len(c),)
+        np.testing.assert_allclose(a.local[p], b.local[p], atol=1e-12)
+    holders = [p for p, c in enumerate(couplings) if 3 in c]
+    mean = np.mean([a.local[p][couplings[p].index(3)] for p in holders])
+    assert a.solution[3] == pytest.approx(mean, abs=1e-12)
+
+
+def test_duals_of_server_and_agents_are_the_same_numbers():
+    """Mirrored duals (lines 8 and 23): neither travels, both agree with noise on."""
+    problem = problem_of("logistic", "ball")
+    settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
+    settings = settings.complete(problem)
+    from tacit.engines.one_process import _OneByOne
+
+    worker = _OneByOne(problem, settings, jax.random.key(0), "run")
+    worker.advance(1, 7)
+    mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
+    assert np.abs(worker.λ).max() > 1e-3
+    np.testing.assert_allclose(worker.λ, mine, atol=1e-14)
+
+
+def test_a_reply_carries_the_coupled_coordinates_and_nothing_else(rng):
+    part = tacit.LocalProblem(objective_of("huber", rng), set_of("box", 4), [1, -1, 0, -1])
+    settings = tacit.Settings(2, 1, tacit.Laplace(1.0)).complete(tacit.Problem([part]))
+    agent = Agent(part, "a", settings, agent_key(jax.random.key(0), "run", 0), "run", 2)
+    reply = agent.respond(Broadcast("run", 1, np.zeros(2)))
+    assert set(vars(reply)) == {"run", "round", "primal"}
+    np.testing.assert_array_equal(reply.primal, np.asarray(agent.average)[[0, 2]])
+
+
+@pytest.mark.parametrize(
+    ("run", "round_", "consensus"),
+    [
+        ("other", 1, np.zeros(4)),
+        ("run", 2, np.zeros(4)),
+        ("run", 0, np.zeros(4)),
+        ("run", 1, np.zeros(3)),
+        ("run", 1, np.array([0, 0, np.nan, 0])),
+        ("run", 1, np.array([0, 0, np.inf, 0])),
+    ],
+)
+def test_agents_refuse_what_they_did_not_agree_to(run, round_, consensus, rng):
+    part = tacit.LocalProblem(objective_of("huber", rng), set_of("box", 4))
+    settings = tacit.Settings(2, 1, tacit.Laplace(1.0)).complete(tacit.Problem([part]))
+    agent = Agent(part, "a", settings, agent_key(jax.random.key(0), "run", 0), "run", 4)
+    before = np.asarray(agent.point)
+    with pytest.raises(tacit.Refused, match=r"Nothing was computed|is in run"):
+        agent.respond(Broadcast(run, round_, consensus))
+    np.testing.assert_array_equal(agent.point, before)
+    assert agent.rounds_done == 0
+
+
+def test_agents_refuse_more_rounds_than_agreed(rng):
+    part = tacit.LocalProblem(objective_of("huber", rng), set_of("box", 4))
+    settings = tacit.Settings(1, 1, tacit.Laplace(1.0)).complete(tacit.Problem([part]))
+    agent = Agent(part, "a", settings, agent_key(jax.random.key(0), "run", 0), "run", 4)
+    agent.respond(Broadcast("run", 1, np.zeros(4)))
+    with pytest.raises(tacit.Refused, match="expects no more"):
+        agent.respond(Broadcast("run", 2, np.zeros(4)))
+
+
+def test_no_noise_key_is_used_twice():
+    """(run, agent, round, update) → key is injective on a grid, also for run names that nest."""
+    keys = set()
+    runs, agents, rounds, updates = ("a", "ab", "abc", ""), range(4), range(1, 5), range(3)
+    for run in runs:
+        for agent in agents:
+            key = agent_key(jax.random.key(0), run, agent)
+            for t in rounds:
+                for e in updates:
+                    folded = jax.random.fold_in(jax.random.fold_in(key, t), e)
+                    keys.add(tuple(np.asarray(jax.random.key_data(folded)).tolist()))
+    assert len(keys) == 4 * 4 * 4 * 3
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("kind", ["box", "ball", "simplex", "polyhedron"])
+def test_output_noise_shape_covers_the_output_sensitivity(kind, norm, rng):
+    """‖(z − z')/s‖ ≤ Δ for random neighbouring gradients, and the bound is attained on the box."""
+    n, W = 4, set_of(kind, 4)
+    worst = 0.0
+    for _ in range(300):
+        c = rng.uniform(0.5, 4.0, n)
+        s = np.asarray(output_noise_shape(jnp.asarray(c), c.min(), W.separable, norm))
+        q, d = rng.normal(size=n) * 0.3, rng.normal(size=n) * 0.1
+        if rng.random() < 0.5:
+            d = d * (np.arange(n) == rng.integers(n))
+        dz = np.asarray(W.project(q / c, c)) - np.asarray(W.project((q + d) / c, c))
+        Δ = np.linalg.norm(d, norm if W.separable else 2)
+        worst = max(worst, np.linalg.norm(dz / s, norm) / Δ)
+    assert worst <= 1 + 1e-6
+    if kind == "box":
+        assert worst > 0.99
+
+
+def test_output_noise_needs_a_bound_that_holds_outside_the_set():
+    """Least squares is bounded only inside the set; plain output noise leaves it: refused."""
+    problem = problem_of("least-squares", "box")
+    settings = tacit.Settings(2, 1, tacit.Gaussian(1.0), perturbation="output")
+    with pytest.raises(tacit.InvalidInput, match="bounded only inside"):
+        tacit.solve(problem, settings, seed=0)
+    ok = tacit.Settings(2, 1, tacit.Gaussian(1.0), perturbation="projected-output")
+    words = tacit.solve(problem, ok, seed=0).privacy.words
+    assert "Not certified: noise on the output hides an exact update" in words
+
+
+def test_control_rounding_undoes_noise_on_the_output():
+    """With a consensus far away along the normal, the rounding of a step moves its projection by
+    a million times what the proof for exact steps allows."""
+    W, w = tacit.Simplex(3), 2.0**46 * np.ones(3)  # with steps of 2⁻⁶ between numbers
+    gradients = [np.array([-(2.0**-7) + d, 0, 0]) for d in (-1e-9, 1e-9)]
+    points = [np.asarray(W.project((w - g) / 2)) for g in gradients]
+    assert np.linalg.norm(points[0] - points[1]) > 1e6 * 1e-9
+    near = [np.asarray(W.project((w / 2.0**46 - g) / 2)) for g in gradients]
+    assert 0 < np.linalg.norm(near[0] - near[1]) <= 1e-9
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_local_round_averages_and_returns_the_last_point(objective, rng):
+    f = objective_of(objective, rng)
+    W = set_of("ball", f.dimension)
+    rule = Rule(3, "objective", "certified", False)
+    z = w = λ = jnp.zeros(f.dimension)
+    local = Local(f, W, jnp.ones(f.dimension), *NO_NOISE, jax.random.key(0), NO_LIMITS)
+    now = Round(1, w, λ, 1.0, 0.3)
+    last, average, noise = local_round(z, now, local, rule)
+    points = []
+    for e in range(3):
+        z, _ = local_update(z, e, now, local, rule)
+        points.append(z)
+    np.testing.assert_allclose(last, points[-1], atol=1e-14)
+    np.testing.assert_allclose(average, np.mean(points, axis=0), atol=1e-14)
+    assert noise == 0
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "output"])
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_released_points_carry_noise_of_the_certified_scale(perturbation, law, rng):
+    """Recover ξ from what leaves an agent; a Kolmogorov-Smirnov test, and two wrong scales.
+
+    In a huge box nothing is clipped, so the reply gives ξ away: −c·(z − noiseless z) on the
+    objective, z − noiseless z on the output (where the scale is Δ/c).
+    """
+    n, records, ρ, η = 20_000, 3, 2.0, 0.5
+    X = rng.normal(size=(records, n))
+    f = tacit.LogisticRegression(X, [0, 1, 1], feature_norm=1.0, normaliser=50.0)
+    W = tacit.Box(-100.0, 100.0, size=n)
+    mechanism = {"gaussian": tacit.Gaussian(3.0), "laplace": tacit.Laplace(3.0)}[law]
+    schedules = {
+        "penalty": tacit.ConstantPenalty(ρ),
+        "step_size": tacit.ConstantStep(η),
+        "perturbation": perturbation,
+    }
+    part = tacit.LocalProblem(f, W)
+    noisy = tacit.solve([part], tacit.Settings(1, 1, mechanism, **schedules), seed=1)
+    plain = tacit.solve([part], tacit.Settings(1, 1, **schedules), seed=1)
+    difference = noisy.solution - plain.solution
+    c = 1 / η + ρ
+    ξ = -c * difference if perturbation == "objective" else difference
+    settings = tacit.Settings(1, 1, mechanism, **schedules)
+    Δ = certified_sensitivity(part, settings) / (1 if perturbation == "objective" else c)
+    shape = {"gaussian": stats.norm, "laplace": stats.laplace}[law]
+    assert stats.kstest(ξ, shape(scale=3.0 * Δ).cdf).pvalue > 1e-3
+    for wrong in (1.1, 1 / 1.1, 3.0):  # 3.0: the variance used as a standard deviation
+        assert stats.kstest(ξ, shape(scale=3.0 * Δ * wrong).cdf).pvalue < 1e-3
+    assert noisy.trace["noise"][-1] == pytest.approx(np.abs(ξ).sum(), rel=1e-6)
+
+
+NAMES = {
+    "ObjL": ("objective", tacit.Laplace(60.0)),
+    "ObjG": ("objective", tacit.Gaussian(60.0)),
+    "OutL": ("output", tacit.Laplace(60.0)),
+    "OutG": ("output", tacit.Gaussian(60.0)),
+}
+
+
+@pytest.mark.parametrize("coupling", ["global", "general"])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng):
+    perturbation, mechanism = NAMES[name]
+    couplings = [[0, 1, 2, -1], [2, -1, 1, 0]] if coupling == "general" else [None, None]
+    for kind in ("box", "polyhedron"):
+        agents = [
+            tacit.LocalProblem(objective_of("huber", rng), set_of(kind, 4), c) for c in couplings
+        ]
+        settings = tacit.Settings(5, 2, mechanism, 1e-5, perturbation, penalty=0.2, step_size=1.0)
+        result = tacit.solve(agents, settings, seed=0)
+        assert np.isfinite(result.solution).all()
+        # output noise does not cover the rounding of a step, nor the error of a solver
+        assert result.privacy.certified == (perturbation == "objective")
+        assert result.solution.shape == ((3,) if coupling == "general" else (4,))
+        assert (result.trace["violation"].max() < 1e-6) == (perturbation == "objective")
+
+
+def test_duals_differ_when_a_reply_is_tampered_with():
+    """Control for mirrored duals: a changed reply shows as disagreement of the two copies."""
+    from tacit.engines.one_process import _OneByOne
+
+    problem = problem_of("logistic", "ball")
+    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
+    worker = _OneByOne(problem, settings.complete(problem), jax.random.key(0), "run")
+    honest = worker.engine.exchange
+
+    def tampered(broadcast):
+        replies = list(honest(broadcast))
+        replies[0] = Reply(replies[0].run, replies[0].round, replies[0].primal + 0.1)
+        return replies
+
+    worker.engine.exchange = tampered
+    worker.advance(1, 2)
+    mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
+    assert np.abs(worker.λ - mine).max() > 0.01
+
+
+def test_a_coordinate_counts_its_own_holders():
+    """Held by three, two and one agent, in that order."""
+    couplings = [np.array([0, 1, 2]), np.array([1, -1, 0]), np.array([0])]
+    z = np.array([3.0, 4.0, 5.0, 6.0, 99.0, 9.0, 12.0])
+    w = server_step(z, 0 * z, 1.0, Holders.of(couplings, 3, np.float64))
+    np.testing.assert_allclose(w, [(3 + 9 + 12) / 3, (4 + 6) / 2, 5.0])
+
+
+def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):
+    """Numbers of records that are public (zero-out) may differ within a stack: padding is none."""
+    agents = []
+    for records in (60, 58, 57):
+        X = rng.normal(size=(records, 4)) / 4
+        f = tacit.SoftmaxRegression(
+            X,
+            rng.integers(0, 3, records),
+            3,
+            feature_norm=1.0,
+            normaliser=240.0,
+            neighbours="zero-out",
+            record_bound=60.0,
+        )
+        agents.append(tacit.LocalProblem(f, set_of("box", 12)))
+    assert _bucket(agents) == [[0, 1, 2]]
+    settings = tacit.Settings(5, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.1))
+    a = tacit.solve(agents, settings, seed=1)
+    b = tacit.solve(agents, settings, seed=1, batch=False)
+    np.testing.assert_allclose(a.solution, b.solution, atol=1e-12)
+    np.testing.assert_allclose(a.trace["objective"], b.trace["objective"], rtol=1e-12)

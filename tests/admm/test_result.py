@@ -1,0 +1,194 @@
+"""Results survive saving, are plain files, and damaged ones are refused."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import problem_of
+
+import tacit
+from tacit.admm.statement import PrivacyStatement, privacy_statement
+from tacit.cli.console import print_result
+from tacit.privacy.accounting import exact
+
+SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
+
+
+def test_save_and_load_give_everything_back(result, tmp_path):
+    folder = result.save(tmp_path / "r")
+    back = tacit.Result.load(folder)
+    np.testing.assert_array_equal(back.solution, result.solution)
+    np.testing.assert_array_equal(back.ergodic, result.ergodic)
+    for name in result.trace:
+        np.testing.assert_array_equal(back.trace[name], result.trace[name])
+    assert back.settings == result.settings and back.privacy == result.privacy
+    assert back.names == result.names and back.seed == 0 and back.versions == result.versions
+    assert {p.name for p in folder.iterdir()} == {
+        "arrays.npz",
+        "plot.png",
+        "result.json",
+        "trace.csv",
+    }
+    assert (folder / "plot.png").read_bytes()[:4] == b"\x89PNG"
+    for private in ("trace.csv", "plot.png", "result.json"):
+        assert (folder / private).stat().st_mode & 0o077 == 0
+
+
+def test_noiseless_results_are_valid_json(tmp_path):
+    noiseless = tacit.solve(problem_of("huber", "box"), tacit.Settings(2), seed=0)
+    text = (noiseless.save(tmp_path) / "result.json").read_text()
+    data = json.loads(text, parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
+    assert data["privacy"]["epsilon"] is None
+    assert tacit.Result.load(tmp_path).privacy.epsilon == math.inf
+
+
+def test_the_statement_in_words_and_numbers(result):
+    p = result.privacy
+    assert 0.999 <= p.epsilon <= 1.0 and p.delta == 1e-5 and p.certified
+    for words in (
+        "adding or removing one record",
+        "one agent's data",
+        "(1, 1e-05)-DP",
+        "against everyone who sees all messages",
+        "12 gaussian updates",
+        "must not be published",
+    ):
+        assert words in p.words
+    assert p.to_dict()["statement"] == p.words
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"),
+    [(1.001, "(1.01,"), (0.9999, "(1,"), (12.3401, "(12.4,"), (0.00123, "(0.00123,")],
+)
+def test_words_never_promise_more_than_the_number(epsilon, text):
+    change = (("replacing one record", ("a", "b")),)
+    p = PrivacyStatement(epsilon, 1e-5, "gaussian", 3, change, False)
+    assert text in p.words
+    assert float(p.words.split("(")[2].split(",")[0]) >= epsilon
+
+
+def test_different_neighbours_are_all_named():
+    a = problem_of("logistic", "box").agents[0]
+    b = problem_of("residual", "box").agents[0]
+    words = tacit.solve([a, b], SETTINGS, seed=0).privacy.words
+    assert "adding or removing one record in the data of agent 1" in words
+    assert "one datum moving by at most 0.01 in the data of agent 2" in words
+
+
+def test_versions_and_seed_are_recorded(result):
+    data = result.to_dict()
+    assert set(data["versions"]) >= {"python", "tacit", "jax", "numpy", "clarabel"}
+    assert data["versions"]["tacit"] == "0.1.0"
+    assert data["noise_source"] == "seed 0, Threefry"
+
+
+@pytest.mark.parametrize("victim", ["result.json", "arrays.npz", "trace.csv"])
+@pytest.mark.parametrize("damage", ["missing", "half", "empty", "nonsense"])
+def test_damaged_results_are_refused(result, victim, damage, tmp_path):
+    path = result.save(tmp_path) / victim
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"half": content[: len(content) // 2], "empty": b""}.get(damage, b"{]"))
+    if victim == "trace.csv" and damage == "half":
+        return  # half a table is a shorter table: nothing to detect
+    with pytest.raises(tacit.CorruptFile, match=str(tmp_path)):
+        tacit.Result.load(tmp_path)
+
+
+def test_load_refuses_other_folders(tmp_path):
+    with pytest.raises(tacit.CorruptFile, match=r"result\.json"):
+        tacit.Result.load(tmp_path / "nowhere")
+
+
+def test_pickles_are_not_loaded(result, tmp_path):
+    folder = result.save(tmp_path)
+    with open(folder / "arrays.npz", "wb") as file:
+        np.savez(file, solution=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(tacit.CorruptFile):
+        tacit.Result.load(folder)
+
+
+def test_plot_shows_the_budget(result):
+    figure = result.plot()
+    assert "total ε = 1" in figure.get_suptitle()
+    titles = [axes.get_title() for axes in figure.axes]
+    assert len(titles) == 4 and any("residual" in t for t in titles)
+    lines = [axes.get_lines()[0].get_ydata() for axes in figure.axes]
+    np.testing.assert_array_equal(lines[0], result.trace["objective"])
+
+
+def test_statements_say_what_the_generator_is(result):
+    """Only secure noise is the operating system's; the rest is Threefry's, from a seed or a key."""
+    change = (("replacing one record", ("a", "b")),)
+    numbers = (1.0, 1e-5, "gaussian", 3, change)
+    seeded, key = PrivacyStatement(*numbers, True), PrivacyStatement(*numbers, False)
+    exact = PrivacyStatement(*numbers, False, secure=True)
+    assert "Threefry's, from a seed" in seeded.words
+    for words in ("never used again", "no ledger or checkpoint", "repeat its noise for other req"):
+        assert words in seeded.words
+    assert "Threefry's" in key.words and "a key of 64 bits that the operating" in key.words
+    assert "exact and from the operating system" in exact.words and "Threefry" not in exact.words
+    assert "exact" not in seeded.words + key.words
+    unseeded = tacit.solve(problem_of("logistic", "box"), SETTINGS)
+    assert unseeded.noise_source == "operating system key, Threefry"
+    assert unseeded.summary["seed"] == "from the operating system"
+
+
+def test_seeded_noise_is_threefry_whatever_the_default(result):
+    """The statement names the generator, so JAX's default must not decide it."""
+    import jax
+
+    with jax.default_prng_impl("rbg"):
+        again = tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
+    np.testing.assert_array_equal(again.solution, result.solution)
+
+
+@pytest.mark.parametrize("calibration", ["paper", "paper-tight"])
+def test_no_calibration_of_the_paper_is_certified(calibration):
+    settings = tacit.Settings(
+        2, 1, tacit.Gaussian(9.0), calibration=calibration, perturbation="output"
+    )
+    statement = privacy_statement(problem_of("softmax", "box"), settings, seeded=False)
+    assert not statement.certified and "paper's calibration" in statement.words
+
+
+def test_a_budget_covers_all_local_updates():
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=3)
+    assert 0.999 <= exact(settings.mechanism, 18, 1e-5).epsilon <= 1.0
+    statement = privacy_statement(problem_of("logistic", "box"), settings, seeded=False)
+    assert statement.updates == 18 and 0.999 <= statement.epsilon <= 1.0
+
+
+def test_every_part_of_a_statement_is_read_back(result):
+    other = {"secure": True, "assumed": "Sizes are public.", "uncertified": "it is a test."}
+    for change in ({}, {"seeded": False}, *({name: value} for name, value in other.items())):
+        statement = dataclasses.replace(result.privacy, **change)
+        assert PrivacyStatement.from_dict(statement.to_dict()) == statement
+
+
+def test_json_has_both_vectors(result, tmp_path, capsys):
+    print_result(result, tmp_path, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["solution"] == result.solution.tolist()
+    assert document["ergodic"] == result.ergodic.tolist() != document["solution"]
+
+
+def test_a_row_of_the_demonstration_is_answer_and_optimum(result):
+    from tacit.cli.demo import _row
+
+    problem = problem_of("logistic", "box")
+    best = np.full(problem.size, 0.1)
+    row = _row("name", problem, result, best, "note")
+    assert row["objective"] == problem.value(result.solution)
+    assert row["optimum"] == problem.value(best) != row["objective"]
+    assert row["residual"] == result.trace["residual"][-1] and row["epsilon"] <= 1.0

@@ -1,0 +1,288 @@
+"""The audit through agents, ledgers and secure noise: correct code passes, new mutants do not."""
+
+import json
+
+import jax
+import numpy as np
+import old_projections
+import pytest
+from test_audit import DELTA, small_worlds
+
+from tacit.admm import agent, algorithm
+from tacit.admm.agent import Agent, Broadcast, agent_key
+from tacit.admm.problem import LocalProblem
+from tacit.admm.settings import Settings
+from tacit.audit import (
+    audit_agents,
+    ball_worlds,
+    hostile,
+    ordinary,
+    paying,
+    simplex_worlds,
+    zone_worlds,
+)
+from tacit.audit.agents import size_of
+from tacit.audit.neighbouring_data import Worlds
+from tacit.cli.main import main
+from tacit.errors import InvalidInput, SolverFailure
+from tacit.objectives.linear_model import LinearModel
+from tacit.objectives.losses import LogisticRegression
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.payments import Payments
+from tacit.sets import closed_forms as sets
+from tacit.sets.closed_forms import Box
+
+
+def settings(epsilon=4.0, rounds=4, **others):
+    return Settings.for_budget(epsilon, DELTA, rounds, 1, **others)
+
+
+def run(worlds, plans=(), trials=300, rounds=4, epsilon=4.0, begin=None):
+    """In blocks for speed; ``test_every_round_paid_for_alone`` pays round by round."""
+    chosen = settings(epsilon, rounds)
+    return audit_agents(worlds, chosen, plans, trials=trials, begin=begin or paying(rounds))
+
+
+@pytest.fixture
+def patched(monkeypatch):
+    """Agents share compiled rounds: what was compiled before the code was broken must go."""
+    jax.clear_caches()
+    yield monkeypatch
+    monkeypatch.undo()
+    jax.clear_caches()
+
+
+# --- correct code -----------------------------------------------------------------------------
+
+WORLDS = {"l1-ball": ball_worlds, "simplex": simplex_worlds}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
+    worlds = WORLDS[name](dtype)
+    assert worlds.without.dtype == dtype
+    found = run(worlds, trials=200, epsilon=10.0)  # without a seed: room for chance
+    assert not found.violated and found.through == "agents"
+    assert 9.9 < found.claim.epsilon <= 10.0  # what the ledgers say
+    assert found.white.curve > 1.5
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
+    worlds = WORLDS[name](dtype)
+    found = run(worlds, [hostile(worlds, settings(2.0))], trials=300, epsilon=2.0)
+    assert not found.violated
+
+
+def test_agents_on_a_box_are_consistent_and_seen():
+    found = run(small_worlds(), trials=200, epsilon=10.0)
+    assert not found.violated and found.white.curve > 1.5
+
+
+def test_every_round_paid_for_alone():
+    found = run(small_worlds(), trials=150, begin=paying(1))
+    assert not found.violated and 0.99 * 4.0 < found.claim.epsilon <= 4.0
+
+
+def test_an_agent_with_a_zone_is_consistent_and_seen():
+    found = run(zone_worlds("case14"), trials=200, rounds=1, epsilon=10.0)
+    assert not found.violated and max(found.epsilons) > 0.5
+
+
+def test_the_canaries_reach_the_sensitivity():
+    """0.98 of it at the start, in the norms of both mechanisms; and it never is exceeded."""
+    for worlds in (ball_worlds(), simplex_worlds(), ball_worlds(np.float32)):
+        start = agent.start_point(worlds.without)
+        change = [np.asarray(p.objective.statistic(start)) for p in worlds.problems]
+        for norm in (1, 2):
+            Δ = worlds.without.objective.sensitivity(norm, worlds.without.feasible_set)
+            assert 0.95 * Δ < np.linalg.norm(change[1] - change[0], norm) <= Δ
+
+
+# --- a projection that can be pushed out -------------------------------------------------------
+
+
+@pytest.fixture
+def pushed(patched):
+    patched.setattr(sets, "onto_simplex", old_projections.onto_simplex)
+    return patched
+
+
+def test_a_projection_that_can_be_pushed_out_is_caught(pushed):
+    for module in (algorithm, agent):
+        pushed.setattr(module, "admitted", lambda z, local: z)
+    worlds = ball_worlds()
+    found = run(worlds, [hostile(worlds, settings(2.0))], trials=300, epsilon=2.0)
+    assert found.violated and found.white.free > found.claim.epsilon
+
+
+def test_with_the_check_it_fails_paid_for_and_nothing_is_released(pushed, tmp_path):
+    worlds = ball_worlds()
+    chosen = worlds.scheduled(settings(2.0))
+    plan = hostile(worlds, chosen)
+    with Ledger.create(tmp_path / "a.db", 5.0, DELTA) as ledger:
+        party = paying()(worlds.with_canary, chosen, "june", ledger)
+        for attempt in (1, 2):
+            with pytest.raises(SolverFailure, match="Nothing of this round was released"):
+                party.respond(Broadcast("june", 1, plan[0]))
+            assert ledger.charged("june") == [(1, 1)] * attempt
+            assert ledger.failures("june", 1) == attempt
+        assert ledger.answer("june") is None and party.rounds_done == 0
+    found = run(worlds, [plan], trials=100, epsilon=2.0)
+    assert not found.violated and max(found.epsilons) == 0  # all fail, in both worlds
+
+
+# --- a sum in float32 ---------------------------------------------------------------------------
+
+
+def rounding_worlds():
+    """Where one record takes every coordinate of a float32 sum over the middle of two numbers.
+
+    In the corner z = 100 the ridge adds 1000 to each coordinate, where float32 has steps of
+    6.1e-5, 3.7 times what one record of 60,000 may add. Slopes are 1.
+    """
+    size = 8
+    step = float(np.spacing(np.float32(1000.0))) * 60_000
+    others = np.full((39, size), step / 2 / 39 - 0.5 / 39 / np.sqrt(size))
+
+    def problem(canary):
+        rows = np.concatenate([others, canary * np.full((1, size), 0.999 / np.sqrt(size))])
+        objective = LogisticRegression(
+            rows.astype(np.float32),
+            -np.ones(40),
+            feature_norm=1.0,
+            normaliser=60_000,
+            ridge=10.0,
+            neighbours="zero-out",
+        )
+        return LocalProblem(objective, Box(-100.0, 100.0, size=size))
+
+    return Worlds("rounding", "a record", problem(0.0), problem(1.0), lambda *given: (0.5, 2.0))
+
+
+def corner_plan(worlds, rounds):
+    """To the corner z = 100, then such that the next point is near the middle; and so on."""
+    plan, dual, penalty = [], 0.0, 0.5
+    for t in range(rounds):
+        # v = (z/η + ρw + λ − 10z − ...)/c with 1/η = ρ = 1/2, c = 1
+        w = 2.0**14 if t % 2 == 0 else (1000.0 - 50.0 - dual) / penalty
+        plan.append(np.full(size_of(worlds.without), w))
+        dual += penalty * (w - (100.0 if t % 2 == 0 else 0.0))
+    return np.array(plan)
+
+
+def float32_sum(patch):
+    def statistic(self, z):
+        slopes = self.slopes(z.astype(self.features.dtype) @ self.features)
+        total = self.features @ slopes.astype(self.features.dtype).T
+        return (total / self.normaliser + self.ridge * z).astype(z.dtype)
+
+    patch.setattr(LinearModel, "statistic", statistic)
+    patch.setattr(LinearModel, "public_gradient", lambda self, z: 0.0)
+
+
+def test_a_float32_sum_is_caught(patched):
+    worlds = rounding_worlds()
+    plan = corner_plan(worlds, 4)
+    assert not run(worlds, [plan], trials=300, epsilon=1.0).violated
+    jax.clear_caches()
+    float32_sum(patched)
+    found = run(worlds, [plan], trials=300, epsilon=1.0)
+    assert found.violated and found.white.curve > 2 * found.claim.epsilon
+
+
+# --- a restarted seed ---------------------------------------------------------------------------
+
+
+def seeded(restarted):
+    """Agents without a ledger; a restarted one has the same key again."""
+    count = iter(range(1_000_000))
+    current = {}
+
+    def begin(problem, chosen, name, ledger):
+        first = name == "trial-0"
+        if first or not restarted:
+            current["key"] = agent_key(jax.random.key(3), f"{next(count)}", 0)
+        return Agent(problem, "a", chosen, current["key"], name, size_of(problem))
+
+    return begin
+
+
+def test_a_restarted_seed_is_caught():
+    worlds = small_worlds()
+    plan = ordinary(worlds, 2)
+    plans = [plan, plan + 0.01 * np.eye(1, plan.shape[1])]
+    fresh = run(worlds, plans, 300, 2, 1.0, seeded(restarted=False))
+    assert not fresh.violated
+    found = run(worlds, plans, 300, 2, 1.0, seeded(restarted=True))
+    assert found.violated and found.white.free_rates.attack == "restart"
+    assert found.white.free > found.claim.epsilon
+
+
+# --- a payment taken over -------------------------------------------------------------------------
+
+
+def shown_and_charged(tmp_path):
+    """Two processes of one agent; the first fails visibly after the second has begun."""
+    worlds = ball_worlds()
+    problem, chosen = worlds.with_canary, worlds.scheduled(settings())
+    w = ordinary(worlds, 1)[0]
+    shown, begun = 0, []
+    path = tmp_path / "a.db"
+    with Ledger.create(path, 100.0, DELTA) as ledger, Ledger(path) as other:
+        first = paying()(problem, chosen, "june", ledger)
+
+        def fail(*given, **named):
+            begun.append(paying()(problem, chosen, "june", other))  # when the first has paid
+            raise SolverFailure("no answer.")
+
+        first._round = fail
+        with pytest.raises(SolverFailure):
+            first.respond(Broadcast("june", 1, w))
+        shown += 1
+        begun[0].respond(Broadcast("june", 1, w))
+        shown += 1
+        return shown, len(ledger.charged("june"))
+
+
+def test_no_more_is_shown_than_was_paid_for(tmp_path):
+    shown, charged = shown_and_charged(tmp_path)
+    assert shown <= charged
+
+
+def test_a_payment_taken_over_is_caught(tmp_path, monkeypatch):
+    """The fault itself: a failure that shows and leaves its payment to the next process."""
+    monkeypatch.setattr(Payments, "fail", lambda self, t: True)
+    shown, charged = shown_and_charged(tmp_path)
+    assert shown == 2 and charged == 1
+
+
+# --- arguments and the command ---------------------------------------------------------------
+
+
+def test_agents_are_audited_with_one_local_update():
+    with pytest.raises(InvalidInput, match="one local update"):
+        audit_agents(ball_worlds(), Settings.for_budget(1.0, DELTA, 2, 2), trials=100)
+
+
+def test_the_command_through_agents(capsys):
+    words = "audit l1-ball --agents --float32 --total-epsilons 4 --trials 100 --rounds 2 --json"
+    assert main(words.split()) == 0
+    (one,) = json.loads(capsys.readouterr().out)["audits"]
+    assert one["through"] == "agents" and one["name"] == "l1-ball" and one["seed"] is None
+    assert one["settings"]["local_updates"] == 1 and one["claim"]["epsilon"] <= 4
+    assert all(b["epsilon"] <= 4 for b in one["bounds"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("audit simplex --agents --seed 1", "no --seed"),
+        ("audit digits --agents --perturbation output", "objective"),
+        ("audit case14 --float32", "float64"),
+    ],
+)
+def test_bad_input_gets_one_line(words, said, refused):
+    assert said in refused(words)

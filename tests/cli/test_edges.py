@@ -1,0 +1,320 @@
+"""Numbers at the edge in every numeric option, job key and constructor: one line, or an answer.
+
+The options are found by looking into the parser, so that a new one is tried without being named
+here; it needs a cheap command line in ``BASES`` if its command is new.
+"""
+
+import argparse
+import inspect
+import signal
+import time
+
+import numpy as np
+import pytest
+from conftest import objective_of
+
+import tacit
+from tacit.admm import schedules
+from tacit.cli.main import _parser, main
+from tacit.jobs.job import OBJECTIVES, PRIVATE, SETS, load_job
+
+REALS = ("1e308", "1e300", "1e-300", "5e-324", "-1", "0", "nan", "inf", "-inf", "1e30")
+WHOLES = ("-1", "0", str(10**9), str(10**18), "9" * 400, "1.5", "nan", "inf")
+SECONDS = 20  # of one command; most are refused at once
+
+# Cheap runs. What a run needs is written by the fixture below.
+BASES = {
+    "account": "--epsilon 1 --delta 1e-5 --updates 10",
+    "solve": "job.toml --ledgers ledgers",
+    "power solve": "case9 --zones 2 --total-epsilon 1 --total-delta 1e-5 --rounds 1",
+    "power attack": "case9 --zones 2 --rounds 1 --seeds 1 --total-epsilons 1",
+    "ledger budget": "new.db --total-epsilon 1 --total-delta 1e-5",
+    "learn": "t.csv --target y --agents 2 --total-epsilon 1 --rounds 2 --range *=-1:1",
+    "learn attack": "digits --records 1 --agents 2 --rounds 1 --seeds 1 --total-epsilons 1",
+    "reproduce": "case14 --case absent.m --rounds 1 --seeds 1 --workers 1",
+    "reproduce mnist": "--data absent --rounds 1 --seeds 1",
+    "audit": "digits --trials 100 --rounds 1 --local-updates 1",
+}
+# options that exclude those of the base, or need another
+OTHERS = {
+    ("account", "total_epsilon"): "--total-delta 1e-5 --updates 10",
+    ("account", "total_delta"): "--total-epsilon 1 --updates 10",
+    ("account", "noise_multiplier"): "--delta 1e-5 --updates 10",
+    ("power solve", "epsilon"): "case9 --zones 2 --delta 1e-5 --rounds 1",
+    ("power solve", "delta"): "case9 --zones 2 --epsilon 1 --rounds 1",
+    ("learn", "alpha"): BASES["learn"] + " --split dirichlet",
+    ("learn", "total_epsilons"): "attack " + BASES["learn attack"],
+    ("learn", "seeds"): "attack " + BASES["learn attack"],
+    ("learn", "records"): "attack " + BASES["learn attack"],
+}
+TEXTS = {  # numbers inside text
+    ("power solve", "beta"): (
+        "1e308",
+        "-1",
+        "0",
+        "nan",
+        "1e-300",
+        "1e308% of bus",
+        "0% of largest",
+    ),
+    ("power solve", "zones"): ("0", "1", str(10**18), "-1"),
+    ("learn", "range"): ("*=-1e308:1e308", "*=nan:1", "*=0:0", "*=0:1e-300", "*=1:0", "*=0:inf"),
+}
+
+
+def numeric_options():
+    def walk(parser, words):
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name, sub in action.choices.items():
+                    yield from walk(sub, [*words, name])
+            elif action.type is not None and action.option_strings:
+                command = " ".join(words)
+                base = OTHERS.get((command, action.dest), BASES[command])
+                whole = action.type is not float
+                yield command, base, action.option_strings[0], WHOLES if whole else REALS
+
+    yield from walk(_parser(), [])
+    for (command, dest), values in TEXTS.items():
+        yield command, BASES[command], f"--{dest}", values
+    for option in ("--rounds", "--agents"):
+        yield "learn", "attack " + BASES["learn attack"], option, WHOLES
+    yield "reproduce", "mnist " + BASES["reproduce mnist"], "--rounds", WHOLES
+
+
+def without(base, option):
+    words = base.split()
+    if option in words:
+        at = words.index(option)
+        del words[at : at + 2]
+    return words
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("edges")
+    rows = [f"{a / 10},{a / 20},{a % 2}" for a in range(-10, 10)]
+    (folder / "t.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+    (folder / "job.toml").write_text(JOB.format(**DEFAULTS))
+    return folder
+
+
+def in_time(seconds):
+    def late(number, frame):
+        raise AssertionError(f"more than {seconds} s")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+
+
+@pytest.mark.parametrize(
+    ("command", "base", "option", "values"),
+    list(numeric_options()),
+    ids=lambda x: x if isinstance(x, str) and len(x) < 20 else "",
+)
+def test_every_numeric_option(folder, monkeypatch, capsys, tmp_path, command, base, option, values):
+    monkeypatch.chdir(folder)
+    (folder / "ledgers").mkdir(exist_ok=True)
+    if not (folder / "ledgers" / "one.db").exists():
+        tacit.Ledger.create(folder / "ledgers" / "one.db", 1e6, 1e-3)
+    for k, value in enumerate(values):
+        words = [*command.split(), *without(base, option), f"{option}={value}"]
+        if command not in ("account", "ledger budget", "audit"):
+            words += ["--out", str(tmp_path / str(k))]
+        began = time.monotonic()
+        in_time(SECONDS)
+        try:
+            status = main(words)
+        except SystemExit as stop:  # argparse
+            status = stop.code
+        finally:
+            signal.alarm(0)
+        said = capsys.readouterr()
+        print(f"{status} {time.monotonic() - began:.1f} s: {words}")
+        errors = [line for line in said.err.splitlines() if line.startswith("tacit:")]
+        assert status in ((0, 1, 2) if command == "reproduce" else (0, 2)), (words, said.err)
+        assert len(errors) == (0 if status == 0 else 1), (words, said.err)
+        assert "Traceback" not in said.err and len(said.err) < 2000
+        assert "NaN" not in said.out and "Infinity" not in said.out, (words, said.out)
+
+
+@pytest.mark.parametrize("epsilon", ["1e308", "inf", "0", "1e-300"])
+def test_a_refused_budget_is_not_stored(tmp_path, capsys, epsilon):
+    ledger = str(tmp_path / "a.db")
+    wanted = ["ledger", "budget", ledger, f"--total-epsilon={epsilon}", "--total-delta=1e-5"]
+    assert main(wanted) == 2 and not (tmp_path / "a.db").exists()
+    assert main(["ledger", "budget", ledger, "--total-epsilon", "1", "--total-delta", "1e-5"]) == 0
+    assert main(wanted) == 2
+    capsys.readouterr()
+    assert main(["ledger", "show", ledger, "--json"]) == 0
+    assert '"budget": {"epsilon": 1.0' in capsys.readouterr().out
+    for most in ("1e6", "1e-9"):  # the ends of what is allowed
+        assert main(["ledger", "budget", ledger, "--total-epsilon", most, "--total-delta=0.1"]) == 0
+
+
+# --- jobs and constructors ----------------------------------------------------------------------
+
+JOB = """
+seed = {seed}
+evaluate_every = {evaluate_every}
+[objective]
+kind = "least-squares"
+feature_norm = {feature_norm}
+target_bound = {target_bound}
+normaliser = {normaliser}
+record_bound = {record_bound}
+ridge = {ridge}
+[set]
+kind = "box"
+lower = {lower}
+upper = {upper}
+size = {size}
+[privacy]
+total_epsilon = {total_epsilon}
+total_delta = {total_delta}
+[algorithm]
+rounds = {rounds}
+local_updates = {local_updates}
+penalty = {{ kind = "constant", value = {penalty} }}
+step_size = {{ kind = "smooth", smoothness = {smoothness}, growth = {growth} }}
+[[agents]]
+name = "one"
+data = "t.csv"
+target = "y"
+"""
+DEFAULTS = {
+    "seed": 1,
+    "evaluate_every": 1,
+    "feature_norm": 2.0,
+    "target_bound": 1.0,
+    "normaliser": 20.0,
+    "record_bound": 20.0,
+    "ridge": 0.1,
+    "lower": -1.0,
+    "upper": 1.0,
+    "size": 2,
+    "total_epsilon": 1.0,
+    "total_delta": 1e-5,
+    "rounds": 2,
+    "local_updates": 1,
+    "penalty": 1.0,
+    "smoothness": 1.0,
+    "growth": 0.1,
+}
+
+
+def numbers():
+    return (*(float(v) for v in REALS), 10**9, 10**18, 2**70, -1, 0, True)
+
+
+def toml(value):
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_every_number_of_a_job(folder, tmp_path, key):
+    (tmp_path / "t.csv").write_text((folder / "t.csv").read_text())
+    answers = []
+    for value in numbers():
+        (tmp_path / "j.toml").write_text(JOB.format(**{**DEFAULTS, key: toml(value)}))
+        in_time(SECONDS)
+        try:
+            job = load_job(tmp_path / "j.toml")
+            if job.settings.rounds * job.settings.local_updates > 100:
+                continue
+            result = tacit.solve(job.problem, job.settings, seed=job.seed)
+        except tacit.InvalidInput as error:
+            assert len(str(error)) < 500
+            continue
+        finally:
+            signal.alarm(0)
+        answers.append(value)
+        assert np.isfinite(result.solution).all() and np.isfinite(result.privacy.epsilon), value
+        assert result.trace["violation"].max() <= 1e-9 * max(1, abs(value)), value
+    print(key, "answers for", answers)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_every_number_of_a_constructor():
+    """Objectives, sets, schedules and mechanisms that a job can name."""
+    rng = np.random.default_rng(0)
+    kept = {"features", "targets", "labels", "matrix", "data", "neighbours", "kind", "name"}
+    made = 0
+    makers = [(name, make, {}) for name, make in OBJECTIVES.items()]
+    makers += [(name, make, {}) for name, make in SETS.items()]
+    makers += [(c.__name__, c, {}) for c in (*schedules.STEP_SIZES, *schedules.PENALTIES)]
+    makers += [("Gaussian", tacit.Gaussian, {}), ("Laplace", tacit.Laplace, {})]
+    base = {
+        "least-squares": ("target_bound", "feature_norm", "normaliser"),
+        "polyhedron": ("lower", "upper"),
+    }
+    for name, make, _ in makers:
+        parameters = inspect.signature(make).parameters
+        arguments = {k: 1.0 for k in base.get(name, ()) if k in parameters}
+        for k, p in parameters.items():
+            if p.default is inspect.Parameter.empty and k not in kept:
+                arguments[k] = 1.0
+        if name in OBJECTIVES and name != "residual":
+            source = objective_of(name, rng)
+            arguments |= {
+                "features": np.full((12, 4), 0.3),
+                ("targets" if "targets" in parameters else "labels"): np.arange(12) % 2,
+            }
+            arguments |= {"classes": 3} if name == "softmax" else {}
+            arguments |= {"normaliser": 100.0}
+            assert source.dimension
+        elif name == "residual":
+            arguments |= {"matrix": np.eye(2), "data": np.zeros(2)}
+        for k in arguments:
+            if k in ("size", "period", "moved", "classes"):
+                arguments[k] = 3 if k != "moved" else 1
+        if name in ("half-space", "hyperplane"):
+            arguments |= {"normal": np.ones(2), "offset": 0.5, "lower": -1.0, "upper": 1.0}
+            arguments = {k: v for k, v in arguments.items() if k in parameters}
+        if name == "polyhedron":
+            arguments = {"matrix": np.ones((1, 2)), "offset": [1.0], "lower": -1.0, "upper": 1.0}
+        for k in parameters:
+            if k in kept or k in PRIVATE or k in ("groups", "noise_on", "equality", "variables"):
+                continue
+            for value in numbers():
+                if k == "size" and isinstance(value, int) and value > 1e6:
+                    continue  # memory of that size: a job takes the data's
+                in_time(SECONDS)
+                try:
+                    thing = make(**{**arguments, k: value})
+                    if name in OBJECTIVES and k != "classes":
+                        Δ = thing.sensitivity(2, tacit.Box(-1.0, 1.0, size=thing.dimension))
+                        assert 0 < Δ < np.inf, (name, k, value)
+                    if isinstance(thing, schedules.Schedule):
+                        tacit.Settings(10, penalty=thing, step_size=thing)
+                        assert 0 < thing(10) < np.inf
+                    made += 1
+                except (tacit.TacitError, TypeError) as error:
+                    if isinstance(error, TypeError):
+                        assert "argument" in str(error), (name, k, value, error)
+                finally:
+                    signal.alarm(0)
+    assert made > 100
+
+
+def test_schedules_that_vanish_or_overflow_are_refused():
+    for penalty, step in ((1e308, 1e-308), (1e-308, 1.0), (1.0, 1e308), (1e101, 1.0)):
+        with pytest.raises(tacit.InvalidInput, match=r"penalty|step"):
+            tacit.Settings(3, penalty=penalty, step_size=step)
+    with pytest.raises(tacit.InvalidInput, match="in round 1000"):
+        tacit.Settings(1000, step_size=tacit.GeometricStep(1.0, 0.5))
+    tacit.Settings(1000, penalty=1e100, step_size=1e-100)
+
+
+def test_many_laplace_updates_in_bounded_time():
+    """Beyond 100,000 updates a Rényi bound: above the normal approximation, and not by much."""
+    from tacit.privacy.accounting import calibrate, exact, gaussian_epsilon
+
+    began = time.monotonic()
+    for updates in (10**5, 10**6, 10**9):
+        mechanism = calibrate("laplace", 1.0, 1e-5, updates)
+        spent = exact(mechanism, updates, 1e-5).epsilon
+        # Laplace noise loses at least as much as normal noise in the limit of many updates
+        limit = gaussian_epsilon(np.sqrt(updates) / mechanism.noise_multiplier, 1e-5)
+        assert 0.999 <= spent <= 1.0 and 0.85 <= limit <= 1.001
+    assert time.monotonic() - began < 30

@@ -1,0 +1,108 @@
+"""Ctrl-C at a few moments; ``interrupts.py`` tries hundreds. And pipes that close."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from interrupts import TACIT, interrupt, start
+
+
+@pytest.mark.parametrize(
+    ("command", "moment"),
+    [
+        ("solve", 0.12),  # imports
+        ("solve", 0.6),
+        ("solve", 1.7),
+        ("power", 0.9),
+        ("power", 2.2),
+        ("learn", 1.3),
+        ("learn", 2.7),
+        ("learn", 3.9),
+    ],
+)
+def test_one_line_and_status_130_at_any_moment(tmp_path, command, moment):
+    ending = interrupt(command, moment, tmp_path, resume=False)
+    assert ending.kind in ("stopped", "has a result", "done before"), ending
+
+
+def wait_for_checkpoint(out, other_than):
+    """Until the rounds have written a checkpoint of their own."""
+    deadline, path = time.time() + 120, out / "checkpoint.npz"
+    while not path.exists() or path.stat().st_mtime_ns == other_than:
+        assert time.time() < deadline, "no checkpoint within two minutes"
+        time.sleep(0.01)
+
+
+def test_go_on_is_said_where_it_works(tmp_path):
+    """Inside the rounds: the checkpoint is there."""
+    out = tmp_path / "out"
+    process = start(
+        ["power", "solve", "case14", "--no-noise", "--rounds", "2000", "--out", str(out)],
+        cwd=tmp_path,
+    )
+    wait_for_checkpoint(out, other_than=None)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=20)[1]
+    said = f"tacit: interrupted; go on with: tacit power solve --resume {out}\n"
+    assert process.returncode == 130 and errors.endswith(said), errors
+    found = (out / "checkpoint.npz").stat().st_mtime_ns
+    again = start(["power", "solve", "--resume", str(out)], cwd=tmp_path)
+    wait_for_checkpoint(out, other_than=found)
+    again.send_signal(signal.SIGTERM)  # likewise
+    errors = again.communicate(timeout=20)[1]
+    assert again.returncode == 143
+    assert errors.endswith(said.replace("interrupted", "terminated")), errors
+
+
+def test_a_run_that_was_interrupted_after_its_result_is_whole(tmp_path):
+    import tacit
+    from tacit.cli.main import main
+
+    f = tacit.LeastSquares([[0.5]], [0.1], feature_norm=1.0, target_bound=1.0, normaliser=1)
+    problem = tacit.Problem([tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, size=1))])
+    tacit.solve(problem, tacit.Settings(2)).save(tmp_path / "r")
+    for name in ("checkpoint.npz", "job.json"):
+        (tmp_path / "r" / name).touch()
+    assert main(["solve", "--resume", str(tmp_path / "r")]) == 0
+    assert not (tmp_path / "r" / "checkpoint.npz").exists()
+
+
+def test_ignored_interrupts_stay_ignored():
+    """As for a job in the background of a script."""
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    code += "from tacit import interrupts; interrupts.watch()\n"
+    code += "import os; os.kill(os.getpid(), signal.SIGINT); print('alive')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "alive\n"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "account --total-epsilon 1 --total-delta 1e-5"])
+def test_a_closed_pipe_is_quiet(arguments):
+    more = ["--updates", "10"] if arguments != "--help" else []
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*TACIT, *arguments.split(), *more], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    # argparse itself passes over a closed pipe if output is not buffered
+    assert done.returncode == 141 or (arguments == "--help" and done.returncode == 0)
+    assert done.stderr == b""
+
+
+def test_help_does_not_wait_for_jax():
+    code = "import sys; from tacit.cli.main import main\n"
+    code += "try: main(['solve', '--help'])\nexcept SystemExit: print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("order", ["import jax, tacit", "import tacit, jax"])
+def test_importing_tacit_switches_to_64_bits(order):
+    """Whichever is first; solve is a function."""
+    code = f"{order}; import tacit.engines; print(jax.config.jax_enable_x64, callable(tacit.solve))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"

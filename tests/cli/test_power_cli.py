@@ -1,0 +1,188 @@
+"""``tacit power`` and ``tacit reproduce`` from end to end, in processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from grids import EVERYTHING
+
+TACIT = Path(sys.executable).with_name("tacit")
+
+
+def run(words, *arguments, folder=None, check=True):
+    """The words of a command, then arguments that may hold spaces."""
+    done = subprocess.run(
+        [TACIT, *words.split(), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def test_solve_writes_result_tables_and_picture(tmp_path):
+    budget = "--total-epsilon 1 --total-delta 1e-5"
+    command = f"power solve case14 --zones 3 {budget} --rounds 10 --seed 5 --json --out r"
+    document = json.loads(run(command, folder=tmp_path).stdout)
+    assert document["privacy"]["certified"] and document["privacy"]["epsilon"] <= 1
+    assert document["summary"]["violation"] <= 1e-6
+    assert document["case"] == "case14" and sum(document["zones"].values()) == 14
+    names = {p.name for p in (tmp_path / "r").iterdir()}
+    assert names >= {"bus.csv", "line.csv", "generator.csv", "grid.png", "result.json"}
+    assert "checkpoint.npz" not in names
+    header = (tmp_path / "r" / "bus.csv").read_text().splitlines()[0]
+    assert header == "bus,zone,voltage,p_demand,q_demand,p_shed,q_shed"
+    for private in ("bus.csv", "grid.png", "power.json"):
+        assert (tmp_path / "r" / private).stat().st_mode & 0o077 == 0
+    again = run("power solve case14 --no-noise --out r", folder=tmp_path, check=False)
+    assert again.returncode == 2 and "budget is spent" in again.stderr
+    assert run("show r", folder=tmp_path).returncode == 0
+
+
+def test_workers_do_not_change_a_bit(tmp_path):
+    budget = "--total-epsilon 1 --total-delta 1e-5"
+    for workers in (1, 2, 5):
+        command = f"power solve case14 {budget} --rounds 8 --seed 1 --out w{workers}"
+        run(command, "--workers", workers, folder=tmp_path)
+    arrays = [np.load(tmp_path / f"w{w}" / "arrays.npz") for w in (1, 2, 5)]
+    for name in arrays[0].files:
+        assert np.array_equal(arrays[0][name], arrays[1][name])
+        assert np.array_equal(arrays[0][name], arrays[2][name])
+
+
+def test_own_grid_with_zones_from_a_file_and_laplace_noise(tmp_path):
+    (tmp_path / "mygrid.m").write_text(EVERYTHING)
+    (tmp_path / "zones.csv").write_text("bus,zone\n10,a\n25,b\n3,b\n")
+    noise = "--epsilon 0.1 --mechanism laplace --rounds 10 --local-updates 5"
+    done = run(f"power solve mygrid.m --zones zones.csv {noise}", folder=tmp_path)
+    assert "(5, 0)-DP" in done.stdout  # 50 updates of 0.1, pure
+    assert "the active and the reactive demand of one bus" in done.stdout.replace("\n", " ")
+    assert (tmp_path / "mygrid-result" / "grid.png").exists()
+
+
+def test_bound(tmp_path):
+    done = run("power bound case118_ieee --json")
+    assert json.loads(done.stdout)["objective"] == pytest.approx(96336, rel=1e-5)
+    (tmp_path / "mine.m").write_text(EVERYTHING)
+    assert "$/h" in run("power bound", tmp_path / "mine.m").stdout
+
+
+def test_attack(tmp_path):
+    command = "power attack case14 --total-epsilons 1 --rounds 20 --seeds 1 --json"
+    document = json.loads(run(command, folder=tmp_path).stdout)
+    assert document["error"]["no privacy"] < 1e-3 < 0.05 < document["error"]["epsilon 1"]
+    assert (tmp_path / "case14-attack" / "attack.png").exists()
+    assert (tmp_path / "case14-attack" / "loads.csv").stat().st_mode & 0o077 == 0
+
+
+def test_reproduce(tmp_path):
+    command = "reproduce case14 --rounds 10 --seeds 2 --json"
+    document = json.loads(run(command, folder=tmp_path).stdout)
+    assert len(document["claims"]) == 11 and len(document["table1"]) == 4
+    assert {c["verdict"] for c in document["claims"]} >= {"undecided", "does not hold"}
+    assert (tmp_path / "reproduce-case14" / "figure.pdf").exists()
+
+
+# SIGINT as a terminal's child has it, also where the tests run in the background
+HEARING = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    command = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1 --rounds 1000"
+    process = subprocess.Popen(
+        [*HEARING, TACIT, *command.split(), "--out", "r"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    file, seen, deadline = tmp_path / "r" / "checkpoint.npz", set(), time.time() + 120
+    while time.time() < deadline and len(seen) < 3:
+        if file.exists():
+            seen.add(file.stat().st_mtime_ns)
+        time.sleep(0.01)
+    for _ in range(30):
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=2)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    errors = process.communicate(timeout=30)[1]
+    assert process.returncode == 130 and "tacit power solve --resume r" in errors
+    elsewhere = run("solve --resume r", folder=tmp_path, check=False)
+    assert elsewhere.returncode == 2 and "tacit power solve --resume" in elsewhere.stderr
+    refused = run(command, "--out", "r", folder=tmp_path, check=False)
+    assert refused.returncode == 2 and "An interrupted run is in r" in refused.stderr
+    # the options are those of the run: resuming needs no others
+    note = json.loads((tmp_path / "r" / "power.json").read_text())
+    assert note["rounds"] == 1000 and note["total_epsilon"] == 1.0
+    run("power solve --resume r", folder=tmp_path)
+    run(command, "--out", "w", folder=tmp_path)
+    a, b = (np.load(tmp_path / name / "arrays.npz") for name in "rw")
+    assert all(np.array_equal(a[name], b[name]) for name in a.files)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("solve case14", "one of --total-epsilon"),
+        ("solve case14 --total-epsilon 1", "--total-delta for gaussian"),
+        ("solve case14 --epsilon 1", "--delta for gaussian"),
+        ("solve case14 --epsilon 1 --total-delta 1e-5", "--delta beside --epsilon"),
+        ("solve case14 --total-epsilon 1 --delta 1e-5", "--total-delta beside"),
+        ("solve case14 --total-epsilon -1 --total-delta 1e-5", "total_epsilon > 0"),
+        ("solve case14 --total-epsilon 1 --total-delta 2", "Expected 0 < delta < 1, got delta=2"),
+        ("solve case15 --no-noise", "got 'case15'"),
+        ("solve absent.m --no-noise", "absent.m"),
+        ("solve case14 --no-noise --zones absent.csv", "absent.csv"),
+        ("solve case14 --no-noise --zones 40", "between 2 and 14 zones"),
+        ("solve case14 --no-noise --rounds 0", "rounds"),
+        ("solve case14 --no-noise --workers 0", "workers"),
+        ("solve case14 --no-noise --beta much", "got 'much'"),
+        ("solve", "either a case or --resume"),
+        ("solve --resume nowhere", "no checkpoint there"),
+        ("bound absent.m", "absent.m"),
+        ("attack case14 --total-epsilons 0", "total_epsilon > 0"),
+        ("attack case14 --seeds 0", "seeds >= 1"),
+        ("solve case14 --no-noise --seed -1", "got seed=-1"),
+        ("solve case14 --no-noise --zones -1", "Expected as zones a number"),
+        ("solve case14 --no-noise --rounds 2.5", "invalid int value: '2.5'"),
+        ("solve case14 --no-noise --nominal case14", "beta as a percentage"),
+        ("solve --resume nowhere --rounds 3", "--resume without other options"),
+    ],
+)
+def test_bad_input_gets_one_line_and_leaves_nothing(tmp_path, refused, options, words):
+    said = refused(f"power {options}")
+    assert words in said and len(said.strip().splitlines()) == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_reproduce_refuses_before_it_writes(tmp_path, refused):
+    for wrong, words in (("--case nofile.m", "nofile.m"), ("--workers 0", "workers >= 1")):
+        assert words in refused(f"reproduce case14 --rounds 1 --seeds 1 {wrong}")
+        assert not any(tmp_path.iterdir())
+
+
+def test_nominal_loads_make_a_percentage_public():
+    from argparse import Namespace
+
+    from tacit.cli.power import _build
+
+    options = {"case": "case9", "zones": "3", "beta": "1% of bus"}
+    certain = _build(Namespace(**options, nominal="case9"))
+    assert not any(a.objective.doubt for a in certain.agents)
+    doubtful = _build(Namespace(**options, nominal=None))
+    assert all("private loads" in a.objective.doubt for a in doubtful.agents)

@@ -1,0 +1,145 @@
+"""Many configurations at once give what each gives alone."""
+
+import numpy as np
+import pytest
+from conftest import objective_of, set_of
+
+import tacit
+from tacit.errors import InvalidInput
+from tacit.learn import load_digits
+from tacit.privacy import normals as draws
+
+
+def problem_of(rng, kind="softmax", sizes=(12, 12, 9, 30)):
+    agents = []
+    for records in sizes:
+        f = objective_of(kind, rng, records, normaliser=36)
+        agents.append(tacit.LocalProblem(f, set_of("ball", f.dimension)))
+    return agents
+
+
+def digits_run(dtype, settings, monkeypatch):
+    """A run whose noise is that of float32, whatever it computes in."""
+
+    def sample(self, key, shape, sensitivity, dtype):
+        return (self.scale(sensitivity) * draws.normal(key, shape)).astype(dtype)
+
+    monkeypatch.setattr(tacit.Gaussian, "sample", sample)
+    data = load_digits()
+    agents = [
+        tacit.LocalProblem(
+            tacit.SoftmaxRegression(
+                data.features[p::4].astype(dtype),
+                data.labels[p::4],
+                10,
+                feature_norm=8.0,
+                normaliser=len(data),
+            ),
+            tacit.Box(-1, 1, size=640),
+        )
+        for p in range(4)
+    ]
+    return tacit.solve(agents, settings, seed=5)
+
+
+@pytest.mark.parametrize("rounds", [1, 100])
+def test_single_precision_beside_double(rounds, monkeypatch):
+    """The whole run with the same noise: what float32 changes is far below the noise."""
+    settings = tacit.Settings.for_budget(2.0, 1e-5, rounds, 3, penalty=0.05, step_size=1.0)
+    single, double = (digits_run(d, settings, monkeypatch) for d in (np.float32, np.float64))
+    assert single.local[0].dtype == np.float32 and double.local[0].dtype == np.float64
+    spread = np.abs(double.solution).max()
+    assert np.abs(single.solution - double.solution).max() < 2e-5 * spread
+    value, exact = (r.trace["objective"][-1] for r in (single, double))
+    assert value == pytest.approx(exact, rel=1e-5)
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "output", "projected-output"])
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+def test_lanes_are_the_single_runs(rng, perturbation, name):
+    """Different noise, schedules and seeds, ragged agents: the same numbers as one by one."""
+    agents = problem_of(rng)
+    chosen = [
+        tacit.Settings.for_budget(
+            ε, 1e-5, 7, 2, name, perturbation=perturbation, penalty=ρ, step_size=0.3 / ρ
+        )
+        for ε, ρ in ((1.0, 0.5), (5.0, 0.5), (20.0, 2.0))
+    ]
+    seeds = [3, 3, 8]
+    together = tacit.solve_many(agents, chosen, seeds, evaluate_every=3)
+    for settings, seed, lane in zip(chosen, seeds, together, strict=True):
+        alone = tacit.solve(agents, settings, seed=seed, evaluate_every=3)
+        np.testing.assert_allclose(lane.solution, alone.solution, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(lane.ergodic, alone.ergodic, rtol=1e-9, atol=1e-12)
+        for column, values in alone.trace.items():
+            np.testing.assert_allclose(lane.trace[column], values, rtol=1e-8, atol=1e-12)
+        assert lane.privacy == alone.privacy and lane.settings == alone.settings
+    assert not np.allclose(together[0].solution, together[1].solution)
+
+
+def test_callback_gets_the_solutions_of_all_lanes(rng):
+    agents, seen = problem_of(rng), []
+    settings = tacit.Settings(5, 1, tacit.Gaussian(20.0))
+    found = tacit.solve_many(
+        agents,
+        [settings] * 2,
+        [1, 2],
+        evaluate_every=2,
+        callback=lambda t, w, rows: seen.append((t, w.copy(), rows)),
+    )
+    assert [t for t, _, _ in seen] == [2, 4, 5]
+    for lane in (0, 1):
+        np.testing.assert_allclose(seen[-1][1][lane], found[lane].solution, rtol=1e-12)
+        assert seen[0][2][lane, 0] == 2 and seen[0][2].shape == (2, 5)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "logistic", "least-squares"])
+def test_sixteen_bits_are_near_and_covered(rng, kind):
+    """The gradient in bfloat16 is near, and its sensitivity is above the one of full precision."""
+    f = objective_of(kind, rng, records=400)
+    rough = f.in_bfloat16()
+    z = rng.uniform(-0.4, 0.4, f.dimension)
+    exact, got = np.asarray(f.gradient(z)), np.asarray(rough.gradient(z))
+    assert rough.features.dtype == "bfloat16" and f.features.dtype != "bfloat16"
+    assert 0 < np.abs(got - exact).max() < 0.01 * np.abs(exact).max() + 1e-4
+    W = set_of("ball", f.dimension)
+    for norm in (1, 2):
+        assert 1.0 < rough.sensitivity(norm, W) / f.sensitivity(norm, W) < 1.04
+
+
+def test_one_record_moves_a_rounded_gradient_by_no_more_than_the_bound(rng):
+    """Records of largest norm with large slopes, all roundings included."""
+    W = tacit.Box(-2.0, 2.0, size=15)
+    for _ in range(50):
+        x = rng.choice([-1.0, 1.0], size=(1, 5)) * rng.uniform(0.3, 1, 5)
+        x /= np.linalg.norm(x)
+        f = tacit.SoftmaxRegression(x, [0], 3, feature_norm=1.0, normaliser=1).in_bfloat16()
+        z = np.outer(np.sign(x[0]), [-2.0, 2.0, -2.0 * rng.random()]).ravel()
+        for norm in (1, 2):
+            moved = np.linalg.norm(np.asarray(f.gradient(z)), norm)
+            assert moved <= f.sensitivity(norm, W)
+
+
+def test_targets_that_move_are_refused_in_sixteen_bits():
+    """Rounding turns a move of 0.001 into one of 0.06: no factor covers that."""
+    f = tacit.LeastSquares(
+        np.ones((1, 1)),
+        [-8.532],
+        feature_norm=1.0,
+        target_bound=10.0,
+        normaliser=1,
+        neighbours=("move", 1e-3),
+    )
+    with pytest.raises(InvalidInput, match="16 bits"):
+        f.in_bfloat16()
+
+
+def test_what_lanes_cannot_share(rng):
+    agents = problem_of(rng)
+    one, other = tacit.Settings(5, 1, tacit.Gaussian(2.0)), tacit.Settings(6)
+    with pytest.raises(InvalidInput, match="differ in noise multiplier and schedules only"):
+        tacit.solve_many(agents, [one, other], [0, 1])
+    with pytest.raises(InvalidInput, match="one seed for each"):
+        tacit.solve_many(agents, [one], [0, 1])
+    with pytest.raises(InvalidInput, match="evaluate_every"):
+        tacit.solve_many(agents, [one], [0], evaluate_every=0)

@@ -1,0 +1,216 @@
+"""The eavesdropper finds images and labels without noise, and no more than a guess with it."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.cli.main import main
+from tacit.errors import InvalidInput
+from tacit.learn import load_digits
+from tacit.learn.estimator import SHARE, PrivateLogisticRegression, scaled_down
+from tacit.learn.gradient_inversion import Prior, _labels, gradients, recover
+from tacit.learn.plan import plan, without_noise
+from tacit.learn.record_recovery import _room, attack, listen, small_agents
+from tacit.privacy.mechanisms import Gaussian
+
+CLASSES = 10
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits(), load_digits("test")
+
+
+@pytest.fixture(scope="module")
+def prior(digits):
+    public = digits[1]
+    known = scaled_down(public.features.astype(float), _room(1.0))
+    return Prior.of(known, public.labels, CLASSES, SHARE)
+
+
+@pytest.fixture(scope="module")
+def found(digits):
+    return attack(*digits, [100.0, 10.0, 1.0], records=4, agents=5, rounds=30, seeds=2)
+
+
+def test_without_noise_every_image_and_label_is_found(found):
+    """24 images, some of one agent with the same label, to the rounding of 32 bits."""
+    one = found.found["no privacy"]
+    assert one.error < 1e-5 and one.label_accuracy == 1 and one.correlation > 0.999999
+    assert np.abs(one.images - found.images).max() < 1e-5
+    assert any(len(set(part)) < 4 for part in found.labels.reshape(-1, 4).tolist())
+    assert not one.privacy.certified
+
+
+def test_with_noise_less_is_found_and_at_epsilon_1_no_more_than_by_a_guess(found):
+    scores = found.found
+    errors = [scores[name].error for name in ("epsilon 100", "epsilon 10", "epsilon 1")]
+    assert 1000 * scores["no privacy"].error < errors[0] < errors[1] < errors[2] + 0.005
+    assert scores["epsilon 100"].label_accuracy > 0.9
+    assert errors[2] > 0.97 * found.guess_error
+    assert scores["epsilon 1"].correlation < 0.25
+    # 40 labels: four deviations of their share
+    chance = found.guess_label_accuracy
+    assert scores["epsilon 1"].label_accuracy < chance + 4 * np.sqrt(chance * (1 - chance) / 40)
+
+
+def test_every_budget_has_its_statement(found):
+    for epsilon in (100, 10, 1):
+        privacy = found.found[f"epsilon {epsilon}"].privacy
+        assert privacy.certified and 0.999 * epsilon <= privacy.epsilon <= epsilon
+        assert privacy.updates == 30 and "one record" in privacy.words
+
+
+def test_one_record_and_many(digits):
+    for records in (1, 8):
+        found = attack(*digits, [], records=records, agents=2, rounds=30)
+        assert found.found["no privacy"].error < 1e-3
+        assert found.found["no privacy"].label_accuracy == 1
+
+
+def test_the_gradient_is_read_off_the_messages(digits):
+    """What is solved for is f'(z) where nothing was added, and f'(z) + ξ where it was."""
+    problem, _, _ = small_agents(digits[0], 3, 4, 1.0, None)
+    private = plan(problem, CLASSES, 10.0, 1e-5, rounds=20, local_updates=1)
+    for settings in (without_noise(problem, CLASSES, 20, 1), private):
+        messages = listen(problem, settings, 0, "run")
+        agent = problem.agents[1]
+        heard = gradients(agent, settings, messages.consensus, messages.replies[:, 1], CLASSES)
+        points = [np.zeros(agent.dimension), *messages.replies[:-1, 1]]
+        for t, z in enumerate(points):
+            columns = slice(CLASSES * t, CLASSES * (t + 1))
+            assert np.array_equal(heard.points[:, columns], z.reshape(-1, CLASSES))
+            true = 12 * np.asarray(agent.objective.gradient(z)).reshape(-1, CLASSES)
+            wrong = (heard.sums[:, columns] - true)[heard.heard[:, columns] > 0]
+            assert np.sqrt(np.mean(wrong**2)) == pytest.approx(
+                heard.deviation, rel=0.2, abs=1e-6 if heard.exact else 0
+            )
+
+
+def test_the_first_message_counts_the_classes(digits):
+    """At z = 0 the constant's row of the gradient is constant · (records/classes − n_k)."""
+    problem, _, labels = small_agents(digits[0], 5, 2, 1.0, None)
+    settings = without_noise(problem, CLASSES, 1, 1)
+    messages = listen(problem, settings, 0, "run")
+    heard = gradients(
+        problem.agents[0], settings, messages.consensus, messages.replies[:, 0], CLASSES
+    )
+    counts = 5 / CLASSES - heard.sums[-1] / SHARE
+    assert counts == pytest.approx(np.bincount(labels[:5], minlength=CLASSES), abs=1e-5)
+
+
+def test_coordinates_at_the_box_are_lost_and_the_rest_suffices(digits, prior):
+    problem, rows, labels = small_agents(digits[0], 2, 2, 1.0, 0.8)
+    settings = without_noise(problem, CLASSES, 15, 1)
+    messages = listen(problem, settings, 0, "run")
+    assert np.isclose(np.abs(messages.replies), 0.8).any()
+    for p, agent in enumerate(problem.agents):
+        heard = gradients(agent, settings, messages.consensus, messages.replies[:, p], CLASSES)
+        assert 0.2 < heard.heard.mean() < 0.99
+        assert (heard.sums[heard.heard == 0] == 0).all()
+        images, found = recover(heard, 2, prior)
+        order = [0, 1] if found[0] == labels[2 * p] else [1, 0]
+        assert (found[order] == labels[2 * p : 2 * p + 2]).all()
+        true = rows[2 * p : 2 * p + 2]
+        assert np.linalg.norm(images[order] - true) < 1e-2 * np.linalg.norm(true)
+
+
+def test_a_tiny_box_does_not_hide_the_labels(digits):
+    """All coefficients are at the box, and the intercepts in their own box still tell."""
+    found = attack(*digits, [], records=1, agents=3, rounds=5, bound=1e-6)
+    one = found.found["no privacy"]
+    assert one.label_accuracy == 1 and 0.05 < one.error < 1.2 * found.guess_error
+
+
+def test_with_much_noise_the_estimate_is_the_prior(digits, prior):
+    problem, _, _ = small_agents(digits[0], 2, 2, 1.0, None)
+    settings = tacit.Settings(5, mechanism=Gaussian(1e4), penalty=1.0, step_size=1e-4)
+    messages = listen(problem, settings, 0, "run")
+    heard = gradients(
+        problem.agents[0], settings, messages.consensus, messages.replies[:, 0], CLASSES
+    )
+    images, _ = recover(heard, 2, prior)
+    assert np.abs(images - prior.means.mean(axis=0)).max() < 0.01
+
+
+def test_labels_are_chosen_for_the_most_hits():
+    sure = np.eye(4)[[2, 0, 2]]
+    assert _labels(sure).tolist() == [2, 0, 2]
+    even = np.full((3, 4), 0.25) + np.array([0.003, 0, -0.003, 0])
+    assert len(set(_labels(even).tolist())) == 3  # three different classes, not one three times
+    mixed = np.array([[0.9, 0.1, 0, 0], [0.9, 0.1, 0, 0]])
+    assert _labels(mixed).tolist() == [0, 0]
+
+
+def test_the_attacked_run_is_that_of_the_classifier(digits):
+    """The same messages lead to the coefficients that ``fit`` finds."""
+    problem, _, _ = small_agents(digits[0], 4, 5, 1.0, None)
+    part = digits[0].part(np.random.default_rng(0).permutation(len(digits[0]))[:20])
+    model = PrivateLogisticRegression(
+        3.0, 1e-5, classes=range(CLASSES), rounds=6, local_updates=1, random_state=7
+    )
+    model.fit(part.features, part.labels, agents=np.repeat(np.arange(5), 4))
+    settings = plan(problem, CLASSES, 3.0, 1e-5, rounds=6, local_updates=1)
+    assert settings == model.result_.settings
+    last = listen(problem, settings, 7, "run").replies[-1].mean(axis=0)
+    assert last == pytest.approx(model.result_.solution, abs=1e-5)
+
+
+def test_what_the_attack_cannot_read(digits):
+    problem, _, _ = small_agents(digits[0], 2, 2, 1.0, None)
+    replies = np.zeros((2, problem.size))
+    for wrong in (
+        tacit.Settings(2, 2, penalty=1.0, step_size=1.0),
+        tacit.Settings(2, perturbation="output", penalty=1.0, step_size=1.0),
+    ):
+        with pytest.raises(InvalidInput, match="local_updates=1 and objective noise"):
+            gradients(problem.agents[0], wrong, replies, replies, CLASSES)
+    ball = tacit.LocalProblem(problem.agents[0].objective, tacit.Ball(0.0, 1.0, size=problem.size))
+    settings = tacit.Settings(2, penalty=1.0, step_size=1.0)
+    with pytest.raises(InvalidInput, match="Expected a box"):
+        gradients(ball, settings, replies, replies, CLASSES)
+    with pytest.raises(InvalidInput, match="at most 1347 records"):
+        small_agents(digits[0], 8, 1000, 1.0, None)
+
+
+def test_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = "learn attack digits --records 2 --agents 3 --rounds 10 --seeds 1"
+    assert main([*words.split(), "--total-epsilons", "10", "1"]) == 0
+    out, err = capsys.readouterr()
+    text = " ".join(out.split())
+    assert "guess without messages" in text and "attack" in err
+    assert "epsilon 10: For taking one record" in text and "(10, 1e-05)-DP" in text
+    assert (tmp_path / "digits-attack" / "attack.png").stat().st_size > 10_000
+    assert main([*words.split(), "--total-epsilon", "5", "--json", "--out", "new"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["found"]) == {"no privacy", "epsilon 5"} and document["agents"] == 3
+    assert document["found"]["no privacy"]["error"] < 1e-4
+    assert document["found"]["no privacy"]["privacy"]["epsilon"] is None
+    assert document["found"]["epsilon 5"]["privacy"]["epsilon"] <= 5
+    assert document["found"]["no privacy"]["labels"] == document["labels"]
+
+
+def test_refused_commands(refused):
+    for wrong, words in (
+        ("learn attack", "attack digits or attack mnist"),
+        ("learn attack femnist", "got 'femnist'"),
+        ("learn attack mnist", "--data"),
+        ("learn attack mnist --data absent", "train-images"),
+        ("learn attack digits --records 9", "1 to 8 records"),
+        ("learn attack digits --seeds 0", "seeds >= 1"),
+        ("learn attack digits --rounds 0", "rounds >= 1"),
+        ("learn attack digits --agents 0", "agents >= 1"),
+        ("learn attack digits --agents 400", "at most 1347 records"),
+        ("learn attack digits --total-epsilons -1", "epsilon"),
+        ("learn attack digits --total-epsilons 1 --total-epsilon 2", "without --total-epsilon"),
+        ("learn attack digits --no-noise", "no_noise without attack"),
+        ("learn attack digits --local-updates 5", "local_updates without attack"),
+        ("learn digits --total-epsilon 1 --records 2", "records with attack"),
+        ("learn digits mnist --total-epsilon 1", "attacked with attack"),
+    ):
+        *bar, message = refused(wrong).splitlines()
+        assert words in message and message.startswith("tacit: "), message
+        assert not any("Traceback" in line or line.startswith("tacit") for line in bar)

@@ -1,0 +1,94 @@
+"""The eavesdropper finds the loads without noise, and not with it."""
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import InvalidInput
+from tacit.power import build, scheduled
+from tacit.power.load_recovery import _least_expected, attack, estimate_demand, listen
+from tacit.privacy.mechanisms import Gaussian, Laplace
+
+
+@pytest.fixture(scope="module")
+def found():
+    case = build("case14")
+    budgets = [("no privacy", tacit.Settings(25))]
+    budgets += [
+        (f"epsilon {e:g}", tacit.Settings.for_budget(e, 1e-5, 25)) for e in (1000.0, 10.0, 1.0)
+    ]
+    chosen = [(label, scheduled(case, settings)) for label, settings in budgets]
+    return case, attack(case, chosen, seeds=2)
+
+
+def test_without_noise_every_load_is_found(found):
+    """28 loads to better than a hundredth of the smallest change that privacy would hide."""
+    case, result = found
+    assert result.errors["no privacy"] < 1e-4
+    wrong = np.abs(result.loads["no privacy"] - result.loads["true"])
+    assert wrong.max() < 5e-4 and len(wrong) == 28
+    assert result.loads["true"].sum() == pytest.approx(
+        case.grid.bus[["p_demand", "q_demand"]].sum().sum()
+    )
+
+
+def test_the_error_grows_with_the_noise_and_stays_above_the_floor(found):
+    _, result = found
+    error, floor = result.errors, result.floors
+    assert error["no privacy"] < error["epsilon 1000"] < error["epsilon 10"] < error["epsilon 1"]
+    for label in list(error)[1:]:
+        assert error[label] > floor[label]
+    # at epsilon 1 the messages are worth little more than no messages
+    assert error["epsilon 1"] > 0.5 * result.prior_error
+
+
+def test_result_as_plain_data_and_as_a_picture(found, tmp_path):
+    _, result = found
+    document = result.to_dict()
+    assert set(document["loads"][0]) >= {"bus", "zone", "quantity", "true", "no privacy"}
+    left, right = result.plot().axes
+    assert [t.get_text() for t in right.get_xticklabels()] == result.labels
+    assert left.get_xlabel() == "bus"
+
+
+def test_what_the_attack_cannot_read(found):
+    case, _ = found
+    for wrong in (
+        tacit.Settings(3, 2, Gaussian(1.0), penalty=1.0, step_size=0.1),
+        tacit.Settings(3, 1, Gaussian(1.0), perturbation="output", penalty=1.0, step_size=0.1),
+    ):
+        with pytest.raises(InvalidInput, match="local_updates=1 and objective noise"):
+            listen(case, wrong, 0)
+    on_gradient = build("case14", 3, noise_on="gradient")
+    with pytest.raises(InvalidInput, match="noise on the gradient"):
+        listen(on_gradient, scheduled(case, tacit.Settings(2)), 0)
+
+
+def test_with_much_noise_the_estimate_is_the_prior(found):
+    """The messages then say nothing, and repeating the filter must not make them count more."""
+    case, _ = found
+    settings = scheduled(case, tacit.Settings(5, mechanism=Gaussian(1e5)))
+    heard = listen(case, settings, 0)
+    estimate = estimate_demand(case, 1, settings, heard, 0.1, 0.3)
+    assert np.abs(estimate - 0.1).max() < 0.02
+
+
+def test_the_least_expected_error_is_that_of_the_noise(found):
+    """Averages of d + ξ^t/2 over the rounds, per zone; Laplace noise tells twice as much."""
+    case, _ = found
+    for mechanism, factor in ((Gaussian(20.0), 1.0), (Laplace(20.0), 2.0)):
+        settings = scheduled(case, tacit.Settings(10, mechanism=mechanism))
+        variance = mechanism.variance(0.01 * (2 * np.sqrt(2) if mechanism.norm == 2 else 4))
+        least = (1 / 0.09 + factor * 40 / variance) ** -0.5
+        assert _least_expected(case, settings, 0.3) == pytest.approx(least, rel=1e-3)
+
+
+def test_messages_are_those_of_the_wire(found):
+    """Replies hold the coupled coordinates only: 6 numbers per cut line of the zone."""
+    case, _ = found
+    settings = scheduled(case, tacit.Settings(2))
+    heard = listen(case, settings, 0)
+    assert len(heard.consensus) == len(heard.replies) == 2
+    for agent, reply in zip(case.agents, heard.replies[0], strict=True):
+        assert reply.shape == ((np.asarray(agent.coupling) >= 0).sum(),)
+    assert heard.consensus[0].shape == (case.problem.size,)

@@ -1,0 +1,358 @@
+"""A stated (epsilon, delta) is never too small, and hardly larger than the truth."""
+
+import math
+
+import dp_accounting as dp
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from tacit.errors import InvalidInput
+from tacit.privacy.accounting import (
+    Guarantee,
+    basic,
+    calibrate,
+    compose,
+    delta_of,
+    epsilon_of,
+    exact,
+    gaussian_delta,
+    gaussian_epsilon,
+    paper,
+)
+from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
+
+# --- Gaussian -----------------------------------------------------------------------------
+
+TABLE = [  # epsilon and delta of one update, updates, the paper's total, the exact total
+    (1, 1e-6, 100, 9.92, 10.25),
+    (1, 1e-6, 5_000, 70.1, 151.6),
+    (1, 1e-6, 50_000, 221.8, 1090.0),
+    (0.1, 1e-2, 500, 2.18, 1.493),
+    (1, 1e-2, 500, 21.8, 41.8),
+]
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_table_of_totals(row):
+    epsilon, delta, updates, by_paper, true = row
+    assert paper(epsilon, delta, updates).epsilon == pytest.approx(by_paper, rel=3e-3)
+    total = exact(Gaussian.classical(epsilon, delta), updates, delta)
+    assert total.epsilon == pytest.approx(true, rel=1.5e-3)
+    assert total.delta == delta
+    assert basic(epsilon, delta, updates) == Guarantee(updates * epsilon, min(1, updates * delta))
+
+
+def true_gaussian_delta(mu, epsilon):
+    with mpmath.workdps(60):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.1, 1.0, 5.0, 50.0, 447.0])
+@pytest.mark.parametrize("z", [-3.0, -0.5, 0.0, 0.5, 1.0, 3.0, 8.0, 20.0, 36.5])
+def test_gaussian_closed_form_is_rounded_up(mu, z):
+    epsilon = max(0.0, mu * (mu / 2 + z))
+    truth = true_gaussian_delta(mu, epsilon)
+    claim = gaussian_delta(mu, epsilon)
+    assert truth <= claim <= truth * (1 + 1e-6)
+    stated = gaussian_epsilon(mu, claim)
+    assert true_gaussian_delta(mu, stated) <= claim
+    assert stated <= epsilon * (1 + 1e-6) + 1e-8 * mu
+
+
+def test_gaussian_extremes():
+    assert gaussian_delta(1.0, 1e5) > 0  # an underflow is not a promise
+    assert gaussian_delta(1e4, 0.0) == 1.0
+    assert gaussian_epsilon(1e-9, 0.1) == 0.0
+    assert true_gaussian_delta(400.0, gaussian_epsilon(400.0, 1e-300)) <= 1e-300
+
+
+@given(st.floats(0.01, 30), st.floats(1e-12, 0.3))
+@settings(max_examples=40)
+def test_monotone_in_everything(mu, delta):
+    epsilon = gaussian_epsilon(mu, delta)
+    assert gaussian_epsilon(mu * 1.1, delta) >= epsilon
+    assert gaussian_epsilon(mu, delta / 2) >= epsilon
+    assert gaussian_delta(mu, epsilon + 0.1) <= gaussian_delta(mu, epsilon)
+
+
+# --- Laplace ------------------------------------------------------------------------------
+
+
+def scalar(shift, log_gamma):
+    """D_gamma(Lap(0) || Lap(shift)) in closed form."""
+    if log_gamma >= shift:
+        return 0.0
+    if log_gamma <= -shift:
+        return -math.expm1(log_gamma)
+    return -math.expm1((log_gamma - shift) / 2)
+
+
+def pair(a, b, log_gamma):
+    """D_gamma(Lap(0) x Lap(0) || Lap(a) x Lap(b)): integrate over the second coordinate."""
+    kinks = [y for y in ((b - log_gamma - a) / 2, (b - log_gamma + a) / 2) if 0 < y < b]
+    inner, _ = quad(
+        lambda y: math.exp(-y) * scalar(a, log_gamma + 2 * y - b),
+        0,
+        b,
+        points=kinks or None,
+        epsabs=1e-13,
+        epsrel=1e-12,
+    )
+    return (scalar(a, log_gamma - b) + inner + math.exp(-b) * scalar(a, log_gamma + b)) / 2
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 20.0])
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_one_laplace_update(epsilon, fraction):
+    truth = scalar(epsilon, fraction * epsilon)
+    stated = delta_of([(Laplace(1 / epsilon), 1)], fraction * epsilon)
+    assert truth <= stated <= truth * (1 + 1e-3)
+    assert exact(Laplace(1 / epsilon), 1, truth).epsilon == pytest.approx(
+        fraction * epsilon, rel=5e-4, abs=1e-5 * epsilon
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0])
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.9])
+def test_two_laplace_updates(epsilon, fraction):
+    truth = pair(epsilon, epsilon, 2 * fraction * epsilon)
+    stated = delta_of([(Laplace(1 / epsilon), 2)], 2 * fraction * epsilon)
+    assert truth * (1 - 1e-9) <= stated <= truth * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("total", [0.3, 2.0, 9.0])
+def test_lemma_the_worst_neighbour_moves_one_coordinate(total):
+    for log_gamma in np.linspace(-0.95, 0.95, 9) * total:
+        along = [pair(a, total - a, log_gamma) for a in np.linspace(total / 2, total, 9)]
+        assert np.all(np.diff(along) >= -1e-11)
+        assert along[-1] == pytest.approx(scalar(total, log_gamma), abs=1e-11)
+
+
+@pytest.mark.parametrize("log_gamma", [-2.5, -0.7, 0.0, 0.6, 1.4, 2.6])
+def test_lemma_derivatives(log_gamma):
+    a, b, step = 1.9, 1.1, 1e-5
+    kappa = (a + b - log_gamma) / 2
+    if kappa <= b:
+        by_a = by_b = 1 + kappa
+    elif kappa < a:
+        by_a, by_b = 2 + b, b
+    else:
+        by_a = by_b = 1 + a + b - kappa
+    factor = math.exp(log_gamma + kappa - a - b) / 4
+    slope_a = (pair(a + step, b, log_gamma) - pair(a - step, b, log_gamma)) / (2 * step)
+    slope_b = (pair(a, b + step, log_gamma) - pair(a, b - step, log_gamma)) / (2 * step)
+    assert slope_a == pytest.approx(factor * by_a, rel=1e-5)
+    assert slope_b == pytest.approx(factor * by_b, rel=1e-5)
+
+
+@pytest.mark.parametrize("updates", [1, 40, 1000])
+def test_a_vector_costs_no_more_than_a_scalar(updates):
+    parts = [(Laplace(1 / 0.06), updates), (Laplace(1 / 0.04), updates)]
+    assert epsilon_of(parts, 1e-6) <= exact(Laplace(1 / 0.1), updates, 1e-6).epsilon
+
+
+@pytest.mark.parametrize("epsilon, updates", [(1.0, 5), (0.1, 500), (0.02, 5_000), (2.0, 300)])
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_laplace_against_google(epsilon, updates, delta):
+    mechanism = Laplace(1 / epsilon)
+    accountant = dp.pld.PLDAccountant(value_discretization_interval=epsilon / 500)
+    other = accountant.compose(mechanism.event(updates)).get_epsilon(delta)
+    assert exact(mechanism, updates, delta).epsilon == pytest.approx(other, rel=5e-4)
+
+
+@pytest.mark.parametrize(("delta", "slack"), [(1e-9, 3e-3), (1e-12, 0.12), (1e-100, 0.12)])
+def test_laplace_small_delta_is_not_lost_in_rounding(delta, slack):
+    """Central limit: many small updates behave like one Gaussian update; Renyi below 1e-10."""
+    laplace = exact(Laplace(1e4), 50_000, delta).epsilon
+    gaussian = exact(Gaussian(1e4), 50_000, delta).epsilon
+    assert gaussian * (1 - 1e-3) <= laplace <= gaussian * (1 + slack)
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 0.01, 1.0, 30.0, 2000.0])
+@pytest.mark.parametrize("updates", [1, 30, 100_000])
+def test_laplace_bounds_at_every_scale(epsilon, updates):
+    """Below the pure epsilon, and above the mean loss less two standard deviations."""
+    stated = exact(Laplace(1 / epsilon), updates, 1e-3).epsilon
+    mean = updates * (epsilon + math.expm1(-epsilon))
+    deviation = math.sqrt(updates) * min(epsilon, 2.0)
+    assert stated <= updates * epsilon * (1 + 1e-14)
+    assert stated >= mean - 2 * deviation
+    assert exact(Laplace(1 / epsilon), updates, 0.0).epsilon == pytest.approx(updates * epsilon)
+
+
+# --- composition --------------------------------------------------------------------------
+
+
+def test_count_is_repetition():
+    for mechanism in (Gaussian(3.0), Laplace(3.0)):
+        once = exact(mechanism, 6, 1e-5).epsilon
+        assert compose([(mechanism, 1)] * 6, 1e-5).epsilon == pytest.approx(once, rel=1e-12)
+        assert compose([(mechanism, 2), (mechanism, 4)], 1e-5).epsilon == pytest.approx(
+            once, rel=1e-12
+        )
+
+
+def test_gaussians_add_in_squares():
+    total = compose([(Gaussian(3.0), 5), (Gaussian(2.0), 7)], 1e-5).epsilon
+    assert total == pytest.approx(gaussian_epsilon(math.sqrt(5 / 9 + 7 / 4), 1e-5))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(Gaussian(5.0), 20), (Laplace(10.0), 30)],
+        [(Laplace(2.0), 3), (Laplace(7.0), 100)],
+        [(Gaussian(1.0), 1), (Laplace(2.0), 2), (Laplace(30.0), 50)],
+    ],
+)
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_mixtures_against_google(parts, delta):
+    accountant = dp.pld.PLDAccountant(value_discretization_interval=1e-3)
+    for mechanism, updates in parts:
+        accountant.compose(mechanism.event(updates))
+    stated = epsilon_of(parts, delta)
+    assert stated == pytest.approx(accountant.get_epsilon(delta), rel=5e-4)
+    assert delta_of(parts, stated) <= delta
+
+
+@pytest.mark.parametrize("updates", [1, 10, 300])
+@pytest.mark.parametrize("delta", [1e-2, 1e-7])
+def test_gaussian_against_google(updates, delta):
+    mechanism = Gaussian(4.0)
+    accountant = dp.pld.PLDAccountant().compose(mechanism.event(updates))
+    stated = exact(mechanism, updates, delta).epsilon
+    assert stated == pytest.approx(accountant.get_epsilon(delta), rel=1e-3, abs=1e-4)
+
+
+def test_negligible_parts_do_not_blow_up_the_grid():
+    total = epsilon_of([(Gaussian(1.0), 1), (Laplace(1e9), 1)], 1e-6)
+    assert total == pytest.approx(gaussian_epsilon(1.0, 1e-6), rel=2e-4)
+
+
+def test_noiseless_is_never_private():
+    assert exact(Noiseless(), 1, 1e-5).epsilon == math.inf
+    assert epsilon_of([(Gaussian(1.0), 3), (Noiseless(), 1)], 1e-5) == math.inf
+    assert delta_of([(Laplace(1.0), 3), (Noiseless(), 1)], 10.0) == 1.0
+    assert "inf" in str(exact(Noiseless(), 1, 1e-5))
+
+
+@given(st.floats(0.01, 20), st.floats(1e-9, 0.1), st.integers(1, 300), st.booleans(), st.booleans())
+@settings(max_examples=12)
+def test_epsilon_and_delta_are_inverse(multiplier, delta, updates, gaussian, laplace):
+    parts = [(Gaussian(multiplier), updates)] * gaussian + [
+        (Laplace(multiplier), updates)
+    ] * laplace
+    if not parts:
+        return
+    epsilon = epsilon_of(parts, delta)
+    assert delta_of(parts, epsilon) <= delta
+    if epsilon > 0 and not (laplace and not gaussian and delta_of(parts, epsilon) == 0):
+        assert delta_of(parts, epsilon * 0.999) > delta
+
+
+# --- calibration --------------------------------------------------------------------------
+
+
+@given(
+    st.sampled_from(["gaussian", "laplace"]),
+    st.floats(-3, 3).map(lambda x: 10**x),
+    st.floats(-15, -0.5).map(lambda x: 10**x),
+    st.floats(0, 5).map(lambda x: round(10**x)),
+)
+@settings(max_examples=30)
+def test_calibrated_noise_meets_the_budget(name, epsilon, delta, updates):
+    total = exact(calibrate(name, epsilon, delta, updates), updates, delta)
+    assert 0.999 * epsilon <= total.epsilon <= epsilon
+    assert total.delta == delta
+
+
+@given(st.floats(-3, 4).map(lambda x: 10**x), st.floats(-300, -0.1).map(lambda x: 10**x))
+@settings(max_examples=100)
+def test_analytic_noise_meets_its_budget(epsilon, delta):
+    total = exact(Gaussian.analytic(epsilon, delta), 1, delta)
+    assert 0.999 * epsilon <= total.epsilon <= epsilon
+
+
+def test_pure_budget():
+    mechanism = calibrate("laplace", 3.0, 0.0, 7)
+    assert mechanism.noise_multiplier == pytest.approx(7 / 3)
+    assert exact(mechanism, 7, 0.0).epsilon <= 3.0
+
+
+def test_both_laws_need_like_noise_for_many_updates():
+    gaussian = calibrate("gaussian", 1.0, 1e-6, 50_000).noise_multiplier
+    laplace = calibrate("laplace", 1.0, 1e-6, 50_000).noise_multiplier
+    assert laplace == pytest.approx(gaussian, rel=1e-3)
+
+
+# --- words and errors ---------------------------------------------------------------------
+
+
+def test_text_rounds_up():
+    assert str(Guarantee(1.4928123, 1e-2)) == "epsilon <= 1.4929, delta <= 0.01"
+    assert str(Guarantee(1090.0001, 1.000001e-6)) == "epsilon <= 1090.1, delta <= 1.0001e-06"
+    assert str(Guarantee(2.0, 0.0)) == "epsilon <= 2, delta <= 0"
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_bad_epsilon(bad):
+    for call in (
+        lambda: basic(bad, 1e-5, 3),
+        lambda: paper(bad, 1e-5, 3),
+        lambda: calibrate("gaussian", bad, 1e-5, 3),
+        lambda: calibrate("laplace", bad, 0.0, 3),
+        lambda: gaussian_epsilon(bad, 1e-5),
+        lambda: gaussian_delta(bad, 1.0),
+    ):
+        with pytest.raises(InvalidInput):
+            call()
+    if bad != 0:
+        with pytest.raises(InvalidInput):
+            delta_of([(Laplace(1.0), 1)], bad)
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0, -0.1, 1.2, math.nan])
+def test_bad_delta(bad):
+    calls = [
+        lambda: paper(1.0, bad, 3),
+        lambda: exact(Gaussian(1.0), 3, bad),
+        lambda: epsilon_of([(Gaussian(1.0), 3), (Laplace(1.0), 1)], bad),
+        lambda: calibrate("gaussian", 1.0, bad, 3),
+        lambda: gaussian_epsilon(1.0, bad),
+    ]
+    if bad != 0:
+        calls += [
+            lambda: basic(1.0, bad, 3),
+            lambda: exact(Laplace(1.0), 3, bad),
+            lambda: calibrate("laplace", 1.0, bad, 3),
+        ]
+    for call in calls:
+        with pytest.raises(InvalidInput, match="delta"):
+            call()
+
+
+@pytest.mark.parametrize("bad", [0, -3, 2.5, True])
+def test_bad_updates(bad):
+    for call in (
+        lambda: basic(1.0, 1e-5, bad),
+        lambda: paper(1.0, 1e-5, bad),
+        lambda: exact(Laplace(1.0), bad, 1e-5),
+        lambda: calibrate("gaussian", 1.0, 1e-5, bad),
+    ):
+        with pytest.raises(InvalidInput, match="updates"):
+            call()
+
+
+def test_bad_mechanisms():
+    for call in (
+        lambda: compose([], 1e-5),
+        lambda: compose([("gaussian", 3)], 1e-5),
+        lambda: calibrate("noiseless", 1.0, 1e-5, 3),
+    ):
+        with pytest.raises(InvalidInput):
+            call()

@@ -1,0 +1,237 @@
+"""Secure noise: the grid is in the proof, in the sum and in the accounting."""
+
+import math
+from decimal import Decimal
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+from scipy import stats
+
+import tacit
+from tacit.admm.algorithm import Drawn, Local, noisy
+from tacit.errors import InvalidInput
+from tacit.privacy.accounting import RATIO, calibrate, delta_of, epsilon_of, exact
+from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
+from tacit.privacy.secure_noise import SLACK, SecureNoise, secure_noise
+
+LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
+
+
+@effort(deadline=None, max_examples=60)
+@given(
+    st.sampled_from([Gaussian, Laplace]),
+    st.floats(0.01, 1e4),
+    st.floats(1e-12, 1e6),
+    st.integers(1, 100_000),
+)
+def test_scale_covers_the_rounded_sensitivity(kind, multiplier, sensitivity, size):
+    noise = SecureNoise(kind(multiplier), sensitivity, size)
+    γ = noise.spacing
+    assert math.frexp(γ)[0] == 0.5  # a power of two
+    moved = Decimal(sensitivity) + Decimal(γ) * (
+        Decimal(size).sqrt() if kind is Gaussian else Decimal(size)
+    )
+    assert noise.scale * Decimal(γ) >= Decimal(multiplier) * moved * (1 - Decimal("1e-26"))
+    assert noise.scale >= 2 ** (28 if kind is Gaussian else 32)
+    assert float(noise.scale) * γ <= multiplier * (sensitivity + size * γ) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(2.5), Laplace(1.5)], ids=lambda m: m.name)
+def test_noise_has_the_law_of_its_mechanism(mechanism):
+    noise = SecureNoise(mechanism, 0.02, 5000)
+    drawn = noise.draw(30)
+    assert drawn.values.shape == (30, 5000)
+    assert drawn.values.dtype == np.int64 and drawn.spacing == noise.spacing
+    law, scale = LAWS[mechanism.name], mechanism.scale(0.02)
+    ξ = drawn.values.ravel() * drawn.spacing
+    assert stats.kstest(ξ, law(scale=scale).cdf).pvalue > 1e-4
+    for wrong in (0.95 * scale, scale**2, scale / 2):
+        assert stats.kstest(ξ, law(scale=wrong).cdf).pvalue < 1e-4
+
+
+def test_sum_is_exact_on_the_grid():
+    rng = np.random.default_rng(0)
+    spacing = np.float64(2.0**-20)
+    X = rng.integers(-(2**30), 2**30, 1000)
+    φ = rng.normal(size=1000)
+    local = Local(*[None] * 4, Drawn(X[None], spacing), None, None)
+    for values in (φ, jax.numpy.asarray(φ)):
+        total = np.asarray(noisy(values, X, local))
+        assert total.dtype == np.float64 and np.all(total % spacing == 0)
+        np.testing.assert_array_equal(total, np.round(φ / spacing) * spacing + X * spacing)
+        assert np.abs(total - X * spacing - φ).max() <= spacing / 2
+
+
+def test_statistics_of_any_size_are_hidden():
+    """2⁵³ steps of the grid and more: float64 sums would drop the noise, whole numbers do not."""
+    spacing, X = np.float64(2.0**-20), np.array([1, -1, 7])
+    local = Local(*[None] * 4, Drawn(X[None], spacing), None, None)
+    for large in (2.0**40, 1e300, -1e300):
+        got = np.asarray(noisy(np.full(3, large), X, local)) / spacing
+        assert np.isfinite(got).all() and (np.abs(got) <= 2.0**61 + 8).all()
+    φ = np.full(3, 2.0**35)  # 2⁵⁵ steps: X survives in whole numbers, rounded only afterwards
+    total = np.asarray(noisy(φ, X * 2**4, local))
+    assert len(set(total)) == 3
+
+
+def variation(name, s):
+    """Total variation between discrete noise and the rounding of continuous noise of scale s."""
+    k = np.arange(-int(60 * s), int(60 * s) + 1)
+    edges = np.append(k - 0.5, k[-1] + 0.5) / s
+    if name == "gaussian":
+        mass = np.exp(-(k**2) / (2 * s * s))
+        rounded = np.diff(stats.norm.cdf(edges))
+    else:
+        mass = np.exp(-np.abs(k) / s)
+        rounded = np.diff(stats.laplace.cdf(edges))
+    return 0.5 * np.abs(mass / mass.sum() - rounded).sum()
+
+
+def test_slack_is_added_to_delta():
+    """δ(ε − 320τ) + (1 + e^{ε−320τ−42})τ, the guarantee in ``secure_noise.py``."""
+    for parts, ε in (([(Gaussian(20.0), 100)], 3.0), ([(Laplace(2.0), 100)], 45.0)):
+        for slack in (1e-9, 1e-6):
+            before = ε - 320 * slack
+            expected = delta_of(parts, before) + (1 + math.exp(before - 42)) * slack
+            assert delta_of(parts, ε, slack) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+@pytest.mark.parametrize("s", [4.0, 16.3, 100.0, 1000.0])
+def test_slack_bounds_the_distance_to_rounded_noise(name, s):
+    distance = variation(name, s)
+    assert distance <= 1 / (SLACK[name] * s * s)
+    assert distance >= 0.7 / (SLACK[name] * s * s)  # and is not far above it
+
+
+def log_ratio(name, s):
+    """The largest ln(P[R = k]/P[X = k]) up to 8 scales, R rounded continuous noise."""
+    k = np.arange(0, int(8 * s) + 1)
+    if name == "gaussian":
+        mass = np.exp(-(k**2) / (2 * s * s)) / (s * np.sqrt(2 * np.pi))
+        rounded = stats.norm.sf((k - 0.5) / s) - stats.norm.sf((k + 0.5) / s)
+        rounded[0] = 1 - 2 * stats.norm.sf(0.5 / s)
+    else:
+        mass = np.tanh(0.5 / s) * np.exp(-k / s)
+        rounded = np.sinh(0.5 / s) * np.exp(-k / s)
+        rounded[0] = -np.expm1(-0.5 / s)
+    return np.log(rounded / mass).max()
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+@pytest.mark.parametrize("s", [16.0, 50.0, 200.0])
+def test_ratio_is_bounded_by_320_times_the_slack(name, s):
+    assert log_ratio(name, s) <= RATIO / (SLACK[name] * s * s)
+    assert log_ratio(name, s) > 0
+
+
+@pytest.mark.parametrize(
+    ("noise", "beyond"),
+    [
+        (SecureNoise(Gaussian(1.0), 1.0, 1), 2 * stats.norm.sf(13)),
+        (SecureNoise(Gaussian(1.999), 1.0, 1), 2 * stats.norm.sf(13)),
+        (SecureNoise(Gaussian(1e6), 1.0, 10**6), 2 * stats.norm.sf(13)),
+        (SecureNoise(Laplace(1.999), 1.0, 1), math.exp(-105)),
+        (SecureNoise(Laplace(1e6), 1.0, 10**8), math.exp(-105)),
+    ],
+)
+def test_slack_covers_the_end_of_the_tables(noise, beyond):
+    assert math.exp(-42) * noise.slack >= noise.size * beyond
+    assert noise.slack >= noise.size / (SLACK[noise.mechanism.name] * float(noise.scale) ** 2)
+
+
+def test_slack_costs_epsilon_and_delta():
+    parts = [(Gaussian(20.0), 100)]
+    plain = epsilon_of(parts, 1e-5)
+    assert epsilon_of(parts, 1e-5, 0.0) == plain
+    for slack in (1e-14, 1e-9, 1e-6):
+        ε = epsilon_of(parts, 1e-5, slack)
+        inner = ε - RATIO * slack
+        assert ε > plain
+        assert delta_of(parts, inner) + slack <= 1e-5 * (1 + 1e-9)
+        assert delta_of(parts, ε, slack) <= 1e-5 * (1 + 1e-6)
+    assert epsilon_of(parts, 1e-5, 1e-5) == math.inf
+    assert delta_of(parts, 1e-3, 1e-5) == 1.0  # less than what the ratio alone costs
+    assert epsilon_of([(Laplace(50.0), 10)], 0.0, 1e-9) == pytest.approx(0.2)
+    # the end of the tables counts only for very large epsilon
+    large = [(Gaussian(0.2), 4)]
+    assert epsilon_of(large, 1e-5, 1e-20) > epsilon_of(large, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 50.0])
+@pytest.mark.parametrize("size", [10, 50_000])
+def test_a_secure_run_costs_no_more_than_agreed(name, epsilon, size):
+    mechanism = calibrate(name, epsilon, 1e-5, 1000)
+    noise = secure_noise(mechanism, 0.1, size, 1000, 1e-5)
+    spent = epsilon_of([(noise.mechanism, 1000)], 1e-5, 1000 * noise.slack)
+    assert spent <= exact(mechanism, 1000, 1e-5).epsilon <= epsilon
+    assert noise.mechanism.noise_multiplier <= 1.0001 * mechanism.noise_multiplier
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: SecureNoise(Noiseless(), 1.0, 5), "gaussian or laplace"),
+        (lambda: SecureNoise(Gaussian(1.0), float("nan"), 5), "sensitivity"),
+        (lambda: SecureNoise(Gaussian(1.0), 0.0, 5), "sensitivity"),
+        (lambda: SecureNoise(Gaussian(1.0), 1e-250, 5), "1e-100 <= sensitivity"),
+        (lambda: secure_noise(Gaussian(1.0), 1.0, 10**6, 10**6, 1e-9), "Expected a larger delta"),
+    ],
+)
+def test_what_cannot_be_made_secure_is_refused(make, words):
+    with pytest.raises(InvalidInput, match=words):
+        make()
+
+
+def hospitals(dtype=np.float64):
+    rng = np.random.default_rng(1)
+    return [
+        tacit.LocalProblem(
+            tacit.SoftmaxRegression(
+                rng.uniform(0, 0.5, (60, 4)).astype(dtype),
+                rng.integers(0, 3, 60),
+                3,
+                feature_norm=1.0,
+                normaliser=120,
+            ),
+            tacit.Box(-1, 1, size=12),
+            name=f"hospital {i}",
+        )
+        for i in range(2)
+    ]
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_secure_run_says_so_and_solves(mechanism, dtype):
+    settings = tacit.Settings.for_budget(50.0, 1e-5, 40, 2, mechanism)
+    result = tacit.solve(hospitals(dtype), settings, noise="secure")
+    assert result.privacy.secure and result.privacy.certified and not result.privacy.seeded
+    assert "operating system's generator" in result.privacy.words
+    assert result.to_dict()["noise_source"] == "operating system, exact (secure)"
+    assert result.trace["violation"].max() <= 1e-6
+    quiet = tacit.solve(hospitals(dtype), tacit.Settings(300, 2))
+    start, best = result.trace["objective"][0], quiet.trace["objective"][-1]
+    assert result.trace["objective"][-1] < best + 0.5 * max(start - best, 0.1)
+    again = tacit.solve(hospitals(dtype), settings, noise="secure")
+    assert not np.array_equal(again.solution, result.solution)
+
+
+def test_a_secure_run_has_no_seed_and_no_checkpoint(tmp_path):
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 3)
+    with pytest.raises(InvalidInput, match="Expected no seed for secure noise"):
+        tacit.solve(hospitals(), settings, noise="secure", seed=1)
+    with pytest.raises(InvalidInput, match="Expected no checkpoint for secure noise"):
+        tacit.solve(hospitals(), settings, noise="secure", checkpoint=tmp_path / "c.npz")
+    with pytest.raises(InvalidInput, match="batch=False"):
+        tacit.solve(hospitals(), settings, noise="secure", batch=True)
+    with pytest.raises(InvalidInput, match="perturbation='objective'"):
+        wrong = tacit.Settings.for_budget(1.0, 1e-5, 3, perturbation="projected-output")
+        tacit.solve(hospitals(), wrong, noise="secure")
+    with pytest.raises(InvalidInput, match="Expected noise to be one of"):
+        tacit.solve(hospitals(), settings, noise="perfect")
