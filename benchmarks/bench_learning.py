@@ -47,7 +47,7 @@ def fleet(sizes, classes, noisy=True):
     import jax
 
     import tacit
-    from tacit.engines.batched import Fleet
+    from tacit.engines.batched import BatchedAgents
 
     total = sum(sizes)
     agents = [
@@ -62,7 +62,7 @@ def fleet(sizes, classes, noisy=True):
     problem = tacit.Problem(agents)
     noise = tacit.Gaussian(5.0) if noisy else tacit.Noiseless()
     settings = tacit.Settings(10_000, 1, noise, penalty=10.0, step_size=0.1)
-    return Fleet(problem, settings, jax.random.key(0), "bench")
+    return BatchedAgents(problem, settings, jax.random.key(0), "bench")
 
 
 def tacit_times(sizes, classes, noisy=True):

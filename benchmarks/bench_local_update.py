@@ -40,7 +40,7 @@ def fleet():
     import jax
 
     import tacit
-    from tacit.engines.batched import Fleet
+    from tacit.engines.batched import BatchedAgents
 
     agents = [
         tacit.LocalProblem(
@@ -51,7 +51,7 @@ def fleet():
     ]
     problem = tacit.Problem(agents)
     settings = tacit.Settings(10_000, 1, tacit.Gaussian(5.0)).complete(problem)
-    return Fleet(problem, settings, jax.random.key(0), "bench")
+    return BatchedAgents(problem, settings, jax.random.key(0), "bench")
 
 
 def measure():

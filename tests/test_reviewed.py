@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.admm.agent import Agent, Broadcast
+from tacit.admm.agent import Agent
 from tacit.admm.data_digest import Digest
+from tacit.admm.messages import Broadcast
 from tacit.admm.result import Result
 from tacit.errors import CorruptFile, InvalidInput, Refused, SolverFailure
 from tacit.files import write_atomically

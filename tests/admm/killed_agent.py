@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.admm.agent import Agent, Broadcast, digest_of
+from tacit.admm.agent import Agent
+from tacit.admm.messages import Broadcast, Reply
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import TacitError
@@ -132,7 +133,7 @@ def run(folder, kills, seed, block=1, fixed=True):
         book.close()
         if line.endswith(b"\n") and (kills == 0 or rng.random() < 0.25):
             done, w = round, consensus_after(round, primal)
-            last = {"grid": digest_of("run", round, np.array(primal))}
+            last = {"grid": Reply("run", round, np.array(primal)).digest}
         if killing:
             process.close()
             process = Process(path, block, fixed)

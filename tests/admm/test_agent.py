@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.admm.agent import Agent, Broadcast, digest_of
+from tacit.admm.agent import Agent
+from tacit.admm.messages import Broadcast
 from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.ledger import Ledger
@@ -574,12 +575,12 @@ def test_two_hundred_kills(tmp_path):
 def test_digests_tell_messages_apart():
     w = np.arange(3.0)
     seen = {
-        digest_of("a", 1, w),
-        digest_of("b", 1, w),
-        digest_of("a", 2, w),
-        digest_of("a", 1, w + 1e-16 + np.array([1e-9, 0, 0])),
-        digest_of("a", 1, w.astype(np.float32)),
-        digest_of("a", 1, w[:2]),
+        Broadcast("a", 1, w).digest,
+        Broadcast("b", 1, w).digest,
+        Broadcast("a", 2, w).digest,
+        Broadcast("a", 1, w + 1e-16 + np.array([1e-9, 0, 0])).digest,
+        Broadcast("a", 1, w.astype(np.float32)).digest,
+        Broadcast("a", 1, w[:2]).digest,
     }
     assert len(seen) == 6
 

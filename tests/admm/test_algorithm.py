@@ -9,7 +9,7 @@ from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, objective_of, problem
 from scipy import stats
 
 import tacit
-from tacit.admm.agent import Agent, Broadcast, Reply, agent_key, certified_sensitivity
+from tacit.admm.agent import Agent
 from tacit.admm.algorithm import (
     Holders,
     Limits,
@@ -21,7 +21,10 @@ from tacit.admm.algorithm import (
     output_noise_shape,
     server_step,
 )
-from tacit.engines.batched import _bucket
+from tacit.admm.keys import agent_key, root_key
+from tacit.admm.local_side import certified_sensitivity
+from tacit.admm.messages import Broadcast, Reply
+from tacit.engines.stacking import buckets_of
 
 NO_NOISE = (0.0, tacit.Noiseless())
 NO_LIMITS = Limits(np.inf, np.inf, np.inf)
@@ -161,11 +164,11 @@ def test_duals_of_server_and_agents_are_the_same_numbers():
     settings = settings.complete(problem)
     from tacit.engines.one_process import _OneByOne
 
-    worker = _OneByOne(problem, settings, jax.random.key(0), "run")
+    worker = _OneByOne(problem, settings, root_key(0), "run")
     worker.advance(1, 7)
     mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
-    assert np.abs(worker.λ).max() > 1e-3
-    np.testing.assert_allclose(worker.λ, mine, atol=1e-14)
+    assert np.abs(worker.server.λ).max() > 1e-3
+    np.testing.assert_allclose(worker.server.λ, mine, atol=1e-14)
 
 
 def test_a_reply_carries_the_coupled_coordinates_and_nothing_else(rng):
@@ -347,18 +350,18 @@ def test_duals_differ_when_a_reply_is_tampered_with():
 
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
-    worker = _OneByOne(problem, settings.complete(problem), jax.random.key(0), "run")
+    worker = _OneByOne(problem, settings.complete(problem), root_key(0), "run")
     honest = worker.engine.exchange
 
-    def tampered(broadcast):
-        replies = list(honest(broadcast))
-        replies[0] = Reply(replies[0].run, replies[0].round, replies[0].primal + 0.1)
-        return replies
+    def tampered(broadcast, deadline):
+        replies = honest(broadcast, deadline)
+        name, first = next(iter(replies.items()))
+        return {**replies, name: Reply(first.run, first.round, first.primal + 0.1)}
 
     worker.engine.exchange = tampered
     worker.advance(1, 2)
     mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
-    assert np.abs(worker.λ - mine).max() > 0.01
+    assert np.abs(worker.server.λ - mine).max() > 0.01
 
 
 def test_a_coordinate_counts_its_own_holders():
@@ -384,7 +387,7 @@ def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):
             record_bound=60.0,
         )
         agents.append(tacit.LocalProblem(f, set_of("box", 12)))
-    assert _bucket(agents) == [[0, 1, 2]]
+    assert buckets_of(agents) == [[0, 1, 2]]
     settings = tacit.Settings(5, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.1))
     a = tacit.solve(agents, settings, seed=1)
     b = tacit.solve(agents, settings, seed=1, batch=False)

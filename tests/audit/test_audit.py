@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from tacit.admm import agent, algorithm
+from tacit.admm import algorithm, local_side
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.audit import (
@@ -230,7 +230,7 @@ def test_a_round_is_watched_update_by_update():
     worlds = small_worlds()
     settings = worlds.scheduled(Settings.for_budget(1.0, DELTA, 2, 4))
     problem = worlds.with_canary
-    local = agent.local_side(problem, settings, jax.random.key(3), problem.dtype)
+    local = local_side.local_side(problem, settings, jax.random.key(3), problem.dtype)
     rule = settings.rule(True)
     (ρ,), (η,) = settings.schedule(1, 1)
     z = np.zeros(problem.dimension)
@@ -275,7 +275,7 @@ def sensitivity_from_own_data(patch):
         f = problem.objective
         return float(f.paper_sensitivity(jnp.zeros(f.dimension), settings.mechanism.norm))
 
-    patch.setattr(agent, "certified_sensitivity", own)
+    patch.setattr(local_side, "certified_sensitivity", own)
 
 
 def update_without_noise(patch):
@@ -328,8 +328,7 @@ def test_updates_that_are_not_composed_are_caught():
 
 def flipped_dual(patch):
     right = algorithm.dual_step
-    for module in (algorithm, agent):
-        patch.setattr(module, "dual_step", lambda λ, ρ, w, z: right(λ, -ρ, w, z))
+    patch.setattr(algorithm, "dual_step", lambda λ, ρ, w, z: right(λ, -ρ, w, z))
 
 
 def test_a_flipped_dual_is_no_privacy_error_and_not_flagged(monkeypatch):

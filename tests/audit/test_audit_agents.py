@@ -8,8 +8,10 @@ import old_projections
 import pytest
 from test_audit import DELTA, small_worlds
 
-from tacit.admm import agent, algorithm
-from tacit.admm.agent import Agent, Broadcast, agent_key
+from tacit.admm import agent, algorithm, local_side
+from tacit.admm.agent import Agent
+from tacit.admm.keys import agent_key
+from tacit.admm.messages import Broadcast
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.audit import (
@@ -94,7 +96,7 @@ def test_an_agent_with_a_zone_is_consistent_and_seen():
 def test_the_canaries_reach_the_sensitivity():
     """0.98 of it at the start, in the norms of both mechanisms; and it never is exceeded."""
     for worlds in (ball_worlds(), simplex_worlds(), ball_worlds(np.float32)):
-        start = agent.start_point(worlds.without)
+        start = local_side.start_point(worlds.without)
         change = [np.asarray(p.objective.statistic(start)) for p in worlds.problems]
         for norm in (1, 2):
             Δ = worlds.without.objective.sensitivity(norm, worlds.without.feasible_set)

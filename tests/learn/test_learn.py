@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import tacit
-from tacit.admm.agent import local_side
+from tacit.admm.local_side import local_side
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn import (
     Ball,

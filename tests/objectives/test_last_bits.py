@@ -8,7 +8,7 @@ import pytest
 from scipy.special import betainc
 from test_audit import DELTA, small_worlds
 
-from tacit.admm import agent, algorithm
+from tacit.admm import algorithm, local_side
 from tacit.admm.algorithm import Limits, Local, Round, Rule
 from tacit.admm.settings import Settings
 from tacit.audit import audit, lower_bounds, report
@@ -86,8 +86,8 @@ def test_a_sensitivity_never_rounds_down(monkeypatch):
     rng = np.random.default_rng(0)
     float32, down = np.dtype(np.float32), 0
     for exact in 10.0 ** rng.uniform(-8, 3, 300):
-        monkeypatch.setattr(agent, "certified_sensitivity", lambda *given, exact=exact: exact)
-        side = agent.local_side(problem, settings, jax.random.key(0), float32)
+        monkeypatch.setattr(local_side, "certified_sensitivity", lambda *given, exact=exact: exact)
+        side = local_side.local_side(problem, settings, jax.random.key(0), float32)
         assert side.Δ.dtype == float32
         assert exact <= float(side.Δ) <= exact * (1 + 2**-21)
         down += float(np.float32(exact)) < exact

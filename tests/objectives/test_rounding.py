@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.admm.agent import Agent, Broadcast, local_side
+from tacit.admm.agent import Agent
 from tacit.admm.algorithm import Round, local_update
+from tacit.admm.local_side import local_side
+from tacit.admm.messages import Broadcast
 from tacit.admm.statement import privacy_statement
 from tacit.errors import InvalidInput, Refused, SolverFailure
 from tacit.objectives.linear_model import BLOCK, ELEMENTARY
@@ -288,7 +290,7 @@ def test_the_average_of_many_points_stays_in_the_set(dtype):
 
 def test_who_is_stacked_does_not_depend_on_private_numbers_of_records():
     """A program that depends on them changes the rounding of other agents' messages."""
-    from tacit.engines.batched import _bucket
+    from tacit.engines.stacking import buckets_of
 
     def loss(z, record):
         return jnp.sum(jnp.maximum(record[0] * z - record[1], 0))
@@ -311,8 +313,8 @@ def test_who_is_stacked_does_not_depend_on_private_numbers_of_records():
         return [tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 3)) for f in models]
 
     for sizes in ((1000, 800), (1001, 800), (801, 800)):
-        assert _bucket(agents("add-remove", *sizes)) == [[0], [1], [2], [3]]
-    assert _bucket(agents("zero-out", 801, 800)) == [[0, 1], [2, 3]]  # these are public
+        assert buckets_of(agents("add-remove", *sizes)) == [[0], [1], [2], [3]]
+    assert buckets_of(agents("zero-out", 801, 800)) == [[0, 1], [2, 3]]  # these are public
 
 
 def test_records_of_16_bits_are_not_computed_with_in_16_bits():
@@ -332,7 +334,7 @@ def test_records_of_16_bits_are_not_computed_with_in_16_bits():
 
 
 def test_the_scale_of_float32_noise_is_never_less_than_certified():
-    from tacit.admm.agent import certified_sensitivity, local_side
+    from tacit.admm.local_side import certified_sensitivity, local_side
 
     rng = np.random.default_rng(0)
     for _ in range(200):

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from grids import EVERYTHING, PGLIB
 
 import tacit
-from tacit.admm.agent import start_point
 from tacit.admm.algorithm import Limits, Local, Round, Rule, local_update, output_noise_shape
+from tacit.admm.local_side import start_point
 from tacit.admm.schedules import NonsmoothStep
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, scheduled

@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 from killed_agent import SIZE, consensus_after, problem
 
-from tacit.admm.agent import Agent, Broadcast, digest_of
+from tacit.admm.agent import Agent
+from tacit.admm.messages import Broadcast, Reply
 from tacit.admm.settings import Settings
 from tacit.errors import Refused, SolverFailure
 from tacit.privacy.ledger import Ledger
@@ -169,9 +170,9 @@ def one_run(path, seed, block=1):
             book = Ledger(path)
             request = book.answer("run", t).request
             book.close()
-            chosen = next(v for v in asked if digest_of("run", t, np.asarray(v)) == request)
+            chosen = next(v for v in asked if Broadcast("run", t, np.asarray(v)).digest == request)
             before = (t, chosen, last)
-            w, last = consensus_after(t, reply), {"grid": digest_of("run", t, np.array(reply))}
+            w, last = consensus_after(t, reply), {"grid": Reply("run", t, np.array(reply)).digest}
             t, asked = t + 1, [w]
     for process in processes:
         shown.add(process.kill())

@@ -4,7 +4,11 @@ problem         agents, what each holds, and which coordinates they share
 settings        rounds, schedules, mechanism: all that is public in a run
 schedules       penalties and step sizes
 algorithm       Algorithm 1 of the paper, once, in its letters
+messages        broadcast, reply and refusal, as values and as bytes
 agent           the only place where private data are read: one message in, one reply out
+local_side      what an agent computes with: sensitivity, limits of its points, schedule
+server          the server: names, couplings, settings, replies, and an engine
+keys            keys of seeded noise
 statement       what a run promises, in numbers and in words
 result          what a run leaves behind, and its files
 checkpoint      a run that can be continued, bit for bit
@@ -12,7 +16,8 @@ data_digest     whether a continued run has the same problem
 theory          the bounds of Section 5 as numbers
 """
 
-from tacit.admm.agent import Agent, Broadcast, Reply
+from tacit.admm.agent import Agent
+from tacit.admm.messages import Broadcast, Reply
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Progress, Result
 from tacit.admm.schedules import (
@@ -25,6 +30,7 @@ from tacit.admm.schedules import (
     SmoothStep,
     StronglyConvexStep,
 )
+from tacit.admm.server import Engine, Member, Server
 from tacit.admm.settings import Settings
 
 __all__ = [
@@ -33,14 +39,18 @@ __all__ = [
     "ConstantPenalty",
     "ConstantStep",
     "DynamicPenalty",
+    "Engine",
     "GeometricPenalty",
     "GeometricStep",
     "LocalProblem",
+    "Member",
     "NonsmoothStep",
     "Problem",
     "Progress",
+    "Refusal",
     "Reply",
     "Result",
+    "Server",
     "Settings",
     "SmoothStep",
     "StronglyConvexStep",

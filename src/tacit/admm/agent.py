@@ -2,9 +2,8 @@
 
     Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
 
-A reply holds the coupled coordinates of the average z^{t+1} and nothing else: no dual, no
-objective value, no private coordinate. An agent with a ledger pays durably before it looks at its
-data, and keeps a reply durably before it lets it go.
+An agent with a ledger pays durably before it looks at its data, and keeps a reply durably before it
+lets it go.
 """
 
 from __future__ import annotations
@@ -12,158 +11,31 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 
-from tacit._types import Array
-from tacit.admm.algorithm import Limits, Local, Round, admitted, dual_step, local_round
+from tacit._types import Array, Vector
+from tacit.admm.algorithm import Local, admitted, agent_round, local_round
+from tacit.admm.local_side import local_side, schedule_in, start_point
+from tacit.admm.messages import Broadcast, Reply, digest_of
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.admm.statement import doubt
 from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import Noiseless
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.privacy.spending import Terms
-from tacit.sets.closed_forms import Box
 
 NOISE = ("seeded", "secure")
 log = logging.getLogger("tacit.agent")
-
-
-@dataclass(frozen=True)
-class Broadcast:
-    """Server to agents: the consensus w^{t+1} of this round.
-
-    ``last`` has, for each agent with a ledger, the digest of the last reply the server got from it.
-    """
-
-    run: str
-    round: int
-    consensus: Array
-    last: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Reply:
-    """Agent to server: the coupled part of z^{t+1}, randomised and (objective noise) feasible."""
-
-    run: str
-    round: int
-    primal: Array
-
-
-def digest_of(run: str, round: int, values: Array) -> str:
-    """A digest of a message: of the run, the round and every bit of the vector."""
-    content = np.ascontiguousarray(values)
-    about = json.dumps([run, int(round), content.dtype.str, content.shape])
-    return hashlib.sha256(about.encode() + content.tobytes()).hexdigest()
-
-
-def agent_key(root: Array, run: str, index: int) -> Array:
-    """The noise key of agent ``index`` in ``run``; round t uses ``fold_in(agent_key, t)``.
-
-    The run enters as a digest of fixed length, so that no two (run, agent, round, update) share
-    a chain of folds.
-    """
-    for word in np.frombuffer(hashlib.sha256(run.encode()).digest(), dtype="<u4"):
-        root = jax.random.fold_in(root, word)
-    return jax.random.fold_in(root, index)
-
-
-def start_point(problem: LocalProblem) -> Array:
-    """z^1: the feasible point nearest to the origin. Public, as the set is."""
-    return np.asarray(problem.feasible_set.project(np.zeros(problem.dimension, problem.dtype)))
-
-
-def certified_sensitivity(problem: LocalProblem, settings: Settings) -> float:
-    """Δ of what receives the noise: the statistic (objective) or, shaped later, the gradient.
-
-    Plain output noise leaves the set, and the next gradient is taken there, so Δ must then hold
-    at every point; its rounding is bounded up to ``farthest``, beyond which a round fails. For L1
-    noise on the output of a set that is not separable, the bound in ``output_noise_shape`` is in
-    terms of Δ_2.
-    """
-    mechanism, feasible_set = settings.mechanism, problem.feasible_set
-    if isinstance(mechanism, Noiseless) or settings.calibration != "certified":
-        return 0.0
-    if settings.perturbation == "objective":
-        return problem.objective.sensitivity(mechanism.norm, feasible_set)
-    norm = mechanism.norm if feasible_set.separable else 2
-    if settings.perturbation == "projected-output":
-        return problem.objective.output_sensitivity(norm, feasible_set)
-    everywhere = Box(-math.inf, math.inf, size=problem.dimension)
-    Δ = problem.objective.output_sensitivity(norm, everywhere)
-    if not math.isfinite(Δ):
-        raise InvalidInput(
-            f"Expected an objective whose gradient changes by a bounded amount at every point for "
-            f"perturbation='output'; that of {type(problem.objective).__name__} is bounded only "
-            "inside the feasible set. Use 'objective' or 'projected-output'. Nothing was released."
-        )
-    if problem.objective.everywhere:
-        return Δ
-    most = farthest(problem)
-    return problem.objective.output_sensitivity(norm, Box(-most, most, size=problem.dimension))
-
-
-def farthest(problem: LocalProblem) -> float:
-    """The largest coordinate of a point outside of the set at which an agent computes."""
-    return 2.0**10 * (1 + problem.feasible_set.reach(math.inf))
-
-
-def limits(problem: LocalProblem, settings: Settings, dtype: Any) -> Limits:
-    """Where this agent computes and what it releases: see ``algorithm.admitted``."""
-    f, W = problem.objective, problem.feasible_set
-    violation, two, infinity = W.tolerance(dtype), math.inf, math.inf
-    if settings.perturbation == "output":
-        violation = math.inf
-        infinity = math.inf if f.everywhere else farthest(problem)
-    elif not f.everywhere:
-        two, infinity = W.reach(2), W.reach(math.inf)
-    return Limits(*map(np.float64, (violation, two, infinity)))
-
-
-def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any) -> Local:
-    """What this agent brings to every round, computing in ``dtype``."""
-    require_64_bits()
-    exact = certified_sensitivity(problem, settings)
-    # never less noise than was certified, also after the scale is rounded
-    Δ = dtype.type(exact * (1 + 2 * float(np.finfo(dtype).eps)))
-    if exact and dtype == np.float32 and not 1e-30 < float(settings.mechanism.scale(exact)) < 1e30:
-        raise InvalidInput(
-            "Expected noise of scale between 1e-30 and 1e30 for float32 data, got "
-            f"{float(settings.mechanism.scale(exact)):g}: give float64. Nothing was released."
-        )
-    coupled = problem.coupled.astype(dtype)
-    f, W = problem.objective, problem.feasible_set.in_format(dtype)
-    return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))
-
-
-def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:
-    """ρ^t and η^t in ``dtype``; refused if they, 1/η or 1/η + ρ do not fit it."""
-    require_64_bits()
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        ρ, η = (np.asarray(x).astype(dtype) for x in settings.schedule(first, last))
-        least, most = np.finfo(dtype).tiny, np.sqrt(np.finfo(dtype).max)
-        sizes = np.stack([ρ, η, 1 / η, 1 / η + ρ])
-    usable = ((sizes > least) & (sizes < most)).all(axis=0)
-    if not usable.all():
-        k = int(np.argmin(usable))
-        raise InvalidInput(
-            f"Expected penalties and step sizes that {np.dtype(dtype)} can hold, with their "
-            f"inverses, got penalty {ρ[k]:g} and step size {η[k]:g} in round {first + k}. Nothing "
-            "was computed."
-        )
-    return ρ, η
+_compiled = jax.jit(local_round, static_argnames="rule")
 
 
 @contextmanager
@@ -175,6 +47,13 @@ def _logged() -> Iterator[None]:
         log.warning("%s", refusal)
         refusal.__context__ = None
         raise
+
+
+def compiled_round(*arguments: Any) -> tuple[Vector, Vector, Vector]:
+    """``local_round`` as one program, its results on the host: duals are computed there, alike by
+    agent and server."""
+    point, average, noise = (np.asarray(x) for x in _compiled(*arguments))
+    return point, average, noise
 
 
 class Agent:
@@ -216,8 +95,8 @@ class Agent:
     ) -> None:
         self.problem, self.name, self.settings, self.run = problem, name, settings, run
         self.ledger, self._block = ledger, count("block", block)
-        self.noise_kind = choice("noise", noise or ("secure" if ledger else "seeded"), NOISE)
-        if self.noise_kind == "seeded" and self._block > 1:
+        self.noise_source = choice("noise", noise or ("secure" if ledger else "seeded"), NOISE)
+        if self.noise_source == "seeded" and self._block > 1:
             raise InvalidInput(
                 f"Expected secure noise for blocks, got noise='seeded' and block={block}: a round "
                 "that is paid for again needs other noise. Nothing was released."
@@ -227,19 +106,14 @@ class Agent:
         self._size = size
         self._coupling = np.asarray(problem.coupling)
         self._held = np.flatnonzero(self._coupling >= 0)
-        self._coupled = problem.coupled
         self._local = local_side(problem, settings, key, problem.dtype)
-        self._secure = self._secure_noise() if self.noise_kind == "secure" else None
+        self._secure = self._secure_noise() if self.noise_source == "secure" else None
         self._rule = settings.rule(problem.feasible_set.separable)
-        self._round = (
-            jax.jit(local_round, static_argnames="rule")
-            if problem.feasible_set.closed_form
-            else local_round
-        )
+        self._local_round = compiled_round if problem.feasible_set.closed_form else local_round
         self.point = start_point(problem)
         self.average = self.point
         self.dual = np.zeros_like(self.point)
-        self.noise = 0.0
+        self.noise_magnitude = 0.0  # Σ|ξ| of the last round; not released
         self.rounds_done = 0
         self._failed = False  # without a ledger, a run ends with a failure
         self._payments: Payments | None = None  # with a ledger
@@ -274,12 +148,11 @@ class Agent:
         ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
         if self._payments is not None and not self._payments.pay(t):
             return self._late(t, w)
-        local_w = (w[self._coupling] * self._coupled).astype(self.point.dtype)
+        held = self.point, self.dual, self._coupling
         try:
-            now = Round(t, local_w, self.dual, ρ, η)
-            point, average, noise = self._round(self.point, now, self._noisy(), rule=self._rule)
-            point, average = np.asarray(point), np.asarray(average)
-            dual = dual_step(self.dual, ρ, local_w, average * self._coupled)
+            point, average, dual, noise = agent_round(
+                t, w, ρ, η, *held, self._noisy(), self._rule, self._local_round
+            )
             if not (np.isfinite(average).all() and np.isfinite(dual).all()):
                 raise SolverFailure("the local point is not finite, or outside of the set.")
         except Exception as failure:
@@ -291,12 +164,13 @@ class Agent:
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
             ) from failure
-        request = digest_of(self.run, t, w)
+        request = Broadcast(self.run, t, w).digest
         if self._payments is not None:
             state = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
             if not self._payments.store(t, request, average.tobytes(), state):
                 return self._late(t, w)
-        self.point, self.average, self.dual, self.noise = point, average, dual, float(noise)
+        self.point, self.average, self.dual = point, average, dual
+        self.noise_magnitude = float(noise)
         self.rounds_done, self._last = t, (request, average)
         return Reply(self.run, t, average[self._held])
 
@@ -306,7 +180,7 @@ class Agent:
                 "Expected settings with a penalty and a step size: all agents must have the same. "
                 "Settings.complete(problem) chooses them. Nothing was released."
             )
-        if self.noise_kind == "seeded" and key is None:
+        if self.noise_source == "seeded" and key is None:
             raise InvalidInput("Expected a key (jax.random.key) for seeded noise, got none.")
         held = 1 + int(np.asarray(self.problem.coupling).max(initial=-1))
         if count("size", size) < held or (self.problem.holds_everything and size != held):
@@ -358,10 +232,11 @@ class Agent:
         request, average = "", None
         if self.ledger is not None and (answer := self.ledger.answer(self.run, t)) is not None:
             request, average = answer.request, np.frombuffer(answer.reply, self.point.dtype)
-            self.noise = float(np.frombuffer(answer.state[-8:])[0])
+            self.noise_magnitude = float(np.frombuffer(answer.state[-8:])[0])
         elif self._last is not None and t == self.rounds_done:
             request, average = self._last
-        if average is None or request != digest_of(self.run, t, w):
+        known = Broadcast(self.run, t, w).digest, digest_of(self.run, t, w)
+        if average is None or request not in known:
             raise Refused(
                 f"Agent {self.name!r} has answered round {t} and is at round {self.rounds_done}; "
                 "this is another request for it. Nothing was computed."
@@ -393,7 +268,7 @@ class Agent:
         """The digest of the last reply; empty before the first."""
         if self._last is None:
             return ""
-        return digest_of(self.run, self.rounds_done, self._last[1][self._held])
+        return Reply(self.run, self.rounds_done, self._last[1][self._held]).digest
 
     # --- paying ---------------------------------------------------------------------------
 
@@ -410,7 +285,7 @@ class Agent:
             settings.rounds,
             settings.local_updates,
             secure.slack if secure else 0.0,
-            self.noise_kind,
+            self.noise_source,
             problem.objective.relation,
             hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
         )

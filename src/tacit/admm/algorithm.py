@@ -281,6 +281,28 @@ def local_round(z: Array, now: Round, local: Local, rule: Rule) -> tuple[Array, 
     return z, admitted((total / E).astype(z.dtype), local), noise
 
 
+def agent_round(
+    t: Array,
+    w: Array,
+    ρ: Array,
+    η: Array,
+    z: Array,
+    λ: Array,
+    coupling: Array | None,
+    local: Local,
+    rule: Rule,
+    local_round: Callable[..., tuple[Array, Array, Array]] = local_round,
+) -> tuple[Array, Array, Array, Array]:
+    """Lines 15-23: an agent's whole round, given w. Returns z^{t,E+1}, z^{t+1}, λ^{t+1} and Σ|ξ|.
+
+    ``coupling`` are the agent's global coordinates; None: it holds all of w in order. Whatever
+    stands for private coordinates there is masked.
+    """
+    w = w if coupling is None else w[coupling] * local.coupled
+    point, average, noise = local_round(z, Round(t, w, λ, ρ, η), local, rule)
+    return point, average, dual_step(λ, ρ, w, average * local.coupled), noise
+
+
 def _repeat_on_host(step: Callable[..., Any], carry: Any, inputs: Array) -> tuple[Any, None]:
     """``jax.lax.scan`` without tracing, for sets whose projection runs a solver."""
     for item in inputs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,10 @@ class Checkpoint:
     digest: str  # of the agents' data, keyed with ``key``
     state: dict[str, list[Vector]]
     trace: Vector
+
+    def at(self, round: int, state: dict[str, list[Vector]], trace: Any) -> Checkpoint:
+        """The same run, further on."""
+        return replace(self, round=round, state=state, trace=np.array(trace))
 
     def save(self, path: str | Path) -> None:
         """Replace the file in one step, readable by its owner only."""

@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit._types import Vector
+from tacit.admm.algorithm import Holders, average_over_holders
+from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
-from tacit.admm.statement import PrivacyStatement
+from tacit.admm.statement import PrivacyStatement, privacy_statement
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import save_figure, write_atomically
 from tacit.privacy.accounting import rounded_up
@@ -228,6 +230,36 @@ class Result:
             label += "" if p.certified else "  (not certified)"
         figure.suptitle(f"{len(self.names)} agents, {p.mechanism}, {label}")
         return figure
+
+
+def result_of(
+    problem: Problem,
+    settings: Settings,
+    state: dict[str, list[Vector]],
+    trace: Any,
+    seed: int | None,
+    secure: bool = False,
+    updates: int | None = None,
+) -> Result:
+    """The result of a run that ended in ``state`` (``checkpoint.STATE``).
+
+    updates  noisy updates that were paid for, if not those of the settings
+    """
+    holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, np.float64)
+    ergodic = np.concatenate(state["total"]).astype(np.float64)
+    ergodic = ergodic / settings.averaging_weights(1, settings.rounds).sum()
+    columns = np.array(trace, dtype=np.float64).T
+    return Result(
+        solution=average_over_holders(np.concatenate(state["average"]).astype(np.float64), holders),
+        ergodic=average_over_holders(ergodic, holders),
+        local=tuple(state["average"]),
+        trace=dict(zip(TRACE, columns, strict=True)),
+        settings=settings,
+        privacy=privacy_statement(problem, settings, seed is not None, secure, updates),
+        names=problem.names,
+        seed=seed,
+        versions=versions(),
+    )
 
 
 def versions() -> dict[str, str]:

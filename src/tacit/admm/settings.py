@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from tacit._types import Vector
 from tacit.admm.algorithm import Calibration, Perturbation, Rule
 from tacit.admm.problem import Problem
 from tacit.admm.schedules import (
@@ -150,7 +151,13 @@ class Settings:
             values["step_size"] = step_size_from(values["step_size"])
         return cls(**values)
 
-    def schedule(self, first: int, last: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def averaging_weights(self, first: int, last: int) -> Vector:
+        """How the ergodic average weighs rounds: equally, or by t (strongly convex theorem)."""
+        assert isinstance(self.step_size, Schedule)
+        rounds = np.arange(first, last + 1, dtype=np.float64)
+        return rounds if self.step_size.averaging == "linear" else np.ones_like(rounds)
+
+    def schedule(self, first: int, last: int) -> tuple[Vector, Vector]:
         """ρ^t and η^t for the rounds first..last (both included)."""
         assert isinstance(self.penalty, Schedule) and isinstance(self.step_size, Schedule)
         rounds = range(first, last + 1)

@@ -24,7 +24,8 @@ import jax
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.agent import Agent, Broadcast
+from tacit.admm.agent import Agent
+from tacit.admm.messages import Broadcast
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import SolverFailure

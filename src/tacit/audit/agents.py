@@ -27,9 +27,11 @@ import jax
 import numpy as np
 
 from tacit._types import Array
-from tacit.admm import agent, algorithm
-from tacit.admm.agent import Agent, Broadcast, digest_of, schedule_in, start_point
+from tacit.admm import algorithm, local_side
+from tacit.admm.agent import Agent
 from tacit.admm.algorithm import Local, Round, Rule
+from tacit.admm.local_side import schedule_in, start_point
+from tacit.admm.messages import Broadcast
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.audit.neighbouring_data import Worlds
@@ -133,7 +135,7 @@ def _apart(w: Array, sides: Sequence[Local], settings: Settings, start: Array) -
 def _guesses(worlds: Worlds, settings: Settings) -> list[Local]:
     """Both worlds without noise."""
     key = jax.random.key(0)
-    sides = [agent.local_side(p, settings, key, p.dtype) for p in worlds.problems]
+    sides = [local_side.local_side(p, settings, key, p.dtype) for p in worlds.problems]
     return [side._replace(mechanism=Noiseless()) for side in sides]
 
 
@@ -230,7 +232,7 @@ def _asked(party: Agent, plan: Array) -> list[Array]:
         except SolverFailure:
             break
         points.append(party.point)
-        last = {party.name: digest_of(party.run, t, reply.primal)}
+        last = {party.name: reply.digest}
     return points
 
 

@@ -7,14 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
-
+from tacit.admm.keys import jax_key, root_key
 from tacit.admm.settings import Settings
 from tacit.audit.bounds import Bounds, Rates, lower_bounds, trials_of
 from tacit.audit.neighbouring_data import Worlds
 from tacit.audit.trials import BLACK, WHITE, run_trials
-from tacit.engines.one_process import GENERATOR, root_key
 from tacit.errors import InvalidInput, count, positive, probability
 from tacit.privacy.accounting import Guarantee, exact, paper, rounded_up
 from tacit.privacy.mechanisms import Noiseless, per_update
@@ -132,7 +129,7 @@ def audit(
     """
     settings = prepared(worlds, settings, trials, confidence)
     claim = claim or exact(settings.mechanism, settings.updates, settings.delta)
-    root = jax.random.wrap_key_data(jnp.asarray(root_key(seed)), impl=GENERATOR)
+    root = jax_key(root_key(seed))
     scores = run_trials(worlds, settings, trials, root, progress)
     return judged(worlds, settings, claim, scores, WHITE, settings.updates, confidence, seed)
 

@@ -1,6 +1,6 @@
 """Many independent runs of one agent in each world, and what an adversary makes of each.
 
-Every run is the library's own code: ``agent.local_side``, ``agent.agent_key`` and the steps of
+Every run is the library's own code: ``local_side``, ``agent_key`` and the steps of
 ``algorithm.py``, for one agent and a silent one whose replies never change. The adversary knows all
 but whether the canary is there. In the *white-box* form it sees every local point z^{t,e}, which is
 what the privacy statement counts as released, and with it w and λ. From each point and what the
@@ -25,8 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array
-from tacit.admm import agent, algorithm
+from tacit.admm import algorithm, local_side
 from tacit.admm.algorithm import Holders, Local, Round, Rule
+from tacit.admm.keys import agent_key
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.audit.neighbouring_data import Worlds, moved
@@ -78,7 +79,7 @@ def stage_of(worlds: Worlds, settings: Settings) -> Stage:
     n, dtype = problem.dimension, problem.dtype
     ρ, η = (x.astype(dtype) for x in settings.schedule(1, settings.rounds))
     holders = Holders.of([np.arange(n)] * 2, n, dtype)
-    start = agent.start_point(problem)
+    start = local_side.start_point(problem)
     rounds = np.arange(1, settings.rounds + 1)
     c = 1 / η[0] + ρ[0] * problem.coupled
     weight = c if problem.feasible_set.separable else np.sqrt(c)  # as noise on the output has it
@@ -99,7 +100,7 @@ def _response(problem: LocalProblem, settings: Settings, stage: Stage) -> Array:
     """How the first update answers noise on each entry of the residual: by differences."""
     f = problem.objective
     assert isinstance(f, Residual)
-    side = agent.local_side(problem, settings, jax.random.key(0), problem.dtype)
+    side = local_side.local_side(problem, settings, jax.random.key(0), problem.dtype)
     rule = settings.rule(problem.feasible_set.separable)
     now = Round(1, stage.start * stage.coupled, np.zeros_like(stage.start), stage.ρ[0], stage.η[0])
     Δ = f.sensitivity(settings.mechanism.norm, problem.feasible_set)
@@ -239,7 +240,7 @@ def run_trials(
     rule = settings.rule(problem.feasible_set.separable)
     stage = stage_of(worlds, settings)
     key = jax.random.key(0)  # every run replaces it
-    sides = [agent.local_side(p, settings, key, p.dtype) for p in worlds.problems]
+    sides = [local_side.local_side(p, settings, key, p.dtype) for p in worlds.problems]
     guesses = (
         sides[0]._replace(mechanism=Noiseless()),
         sides[1]._replace(mechanism=Noiseless()),
@@ -255,7 +256,7 @@ def run_trials(
     size = np.abs(np.asarray(quiet[1].told[0])).sum(axis=0)
     stage = stage._replace(telling=np.argsort(-size)[:TELLING])
     every = jax.random.split(root, 2 * trials)
-    keys = jax.vmap(lambda k: agent.agent_key(k, RUN, 0))(every).reshape(2, trials)
+    keys = jax.vmap(lambda k: agent_key(k, RUN, 0))(every).reshape(2, trials)
     if host:
         opening = _opening(guesses, stage, rule)
     else:

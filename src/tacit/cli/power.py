@@ -171,7 +171,7 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
 
 
 def _solve(options: argparse.Namespace) -> int:
-    from tacit.engines.one_process import root_key
+    from tacit.admm.keys import root_key
     from tacit.power import plot_grid
 
     if (options.case is None) == (options.resume is None):

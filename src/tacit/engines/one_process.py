@@ -1,4 +1,7 @@
-"""The driver: run Algorithm 1 for T rounds and return a ``Result``.
+"""``solve``: server and agents in one process.
+
+    solve = Server + in-process engine + what only a process that holds all data can add: the
+    objective and the size of the noise, columns of the trace that no statement covers
 
 A run ends after the agreed number of rounds and for no other reason: stopping when some number
 computed from private data looks good would itself release that number.
@@ -9,64 +12,25 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tacit._types import Vector
-from tacit.admm.agent import (
-    NOISE,
-    Agent,
-    Broadcast,
-    Reply,
-    agent_key,
-    digest_of,
-    schedule_in,
-    start_point,
-)
-from tacit.admm.algorithm import Holders, average_over_holders, dual_step, server_step
+from tacit._types import Array, Vector
+from tacit.admm.agent import NOISE, Agent
 from tacit.admm.checkpoint import STATE, Checkpoint, data_digest
+from tacit.admm.keys import agent_key, generator, jax_key, root_key
+from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem, objective_value
-from tacit.admm.result import TRACE, Progress, Result, versions
-from tacit.admm.schedules import Schedule
+from tacit.admm.result import TRACE, Progress, Result, result_of
+from tacit.admm.server import Member, Server
 from tacit.admm.settings import Settings
-from tacit.admm.statement import privacy_statement
-from tacit.engines.batched import Fleet, State
+from tacit.engines.batched import BatchedAgents, State
+from tacit.engines.in_process import InProcess
 from tacit.errors import InvalidInput, choice, count
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.ledger import Ledger
-
-T = TypeVar("T")
-GENERATOR = "threefry2x32"  # of all seeded noise, whatever JAX's default: statements name it
-
-
-class Engine(Protocol):
-    """Carries messages: one broadcast out, one reply back from every agent, in order."""
-
-    def exchange(self, broadcast: Broadcast) -> Sequence[Reply]: ...
-
-
-class InProcess:
-    """Agents of this process, ``workers`` of them at a time.
-
-    Workers are threads: the cone solver runs outside of Python's lock. No number depends on how
-    many there are, as agents share nothing.
-    """
-
-    def __init__(self, agents: Sequence[Agent], workers: int = 1) -> None:
-        self.agents = agents
-        self._pool = ThreadPoolExecutor(min(workers, len(agents))) if workers > 1 else None
-
-    def exchange(self, broadcast: Broadcast) -> Sequence[Reply]:
-        return self.for_each(lambda agent: agent.respond(broadcast))
-
-    def for_each(self, task: Callable[[Agent], T]) -> list[T]:
-        """``task`` of every agent, in order."""
-        return list((self._pool.map if self._pool else map)(task, self.agents))
 
 
 def solve(
@@ -115,112 +79,120 @@ def solve(
     require_64_bits()
     count("evaluate_every", evaluate_every)
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
-    if checkpoint is not None and not Path(checkpoint).resolve().parent.is_dir():
-        raise InvalidInput(f"Expected an existing folder for the checkpoint {checkpoint}.")
     settings = settings.complete(problem)
-    if ledgers is not None:
-        ledgers = open_ledgers(ledgers, problem.names)
-    noise = choice("noise", noise or ("seeded" if ledgers is None else "secure"), NOISE)
-    if noise == "secure" and seed is not None:
-        raise InvalidInput(
-            f"Expected no seed for secure noise, got seed={seed!r}. For a seeded run with ledgers "
-            "give noise='seeded'. Nothing was released."
-        )
-    if noise == "secure" and ledgers is None and checkpoint is not None:
-        raise InvalidInput(
-            "Expected no checkpoint for secure noise without ledgers: a continued run would "
-            "release other noise for the same round. Nothing was released."
-        )
+    paying = _Paying.of(problem, noise, seed, ledgers, block, checkpoint)
+    now = _begin(problem, settings, seed, run, paying, checkpoint)
+    if batch is None:
+        batch = not paying.alone and all(a.feasible_set.closed_form for a in problem.agents)
+    if batch and paying.alone:
+        raise InvalidInput("Expected batch=False with ledgers or secure noise, got batch=True.")
+    agents: _Batched | _OneByOne = (
+        _Batched(problem, settings, now.key, now.run)
+        if batch
+        else _OneByOne(problem, settings, now.key, now.run, workers, paying)
+    )
+    if now.state:
+        agents.restore(now.state, now.round)
+    path = Path(checkpoint) if checkpoint is not None else None
+    if path is not None and not path.exists():
+        now.at(0, agents.state(), []).save(path)  # the key is there before anything is released
+    done, trace = now.round, now.trace.tolist()
+    while done < settings.rounds:
+        first, done = done + 1, min(done + evaluate_every, settings.rounds)
+        w, *numbers = agents.advance(first, done)
+        trace.append([done, *agents.evaluate(*numbers)])
+        if callback is not None:
+            state = agents.state()
+            row = dict(zip(TRACE, trace[-1], strict=True))
+            callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
+        if path is not None:
+            now.at(done, agents.state(), trace).save(path)
+    charged = paying.updates(now.run, settings)
+    secure = paying.noise == "secure"
+    return result_of(problem, settings, agents.state(), trace, seed, secure, charged)
+
+
+def _begin(
+    problem: Problem,
+    settings: Settings,
+    seed: int | None,
+    run: str | None,
+    paying: _Paying,
+    path: str | Path | None,
+) -> Checkpoint:
+    """Where a run begins, or the checkpoint that it continues from."""
     # all that decides which noise a round gets: it must not get other noise when it is asked again
     agreed = {
         **settings.to_dict(),
-        "noise": noise,
-        "ledgers": ledgers is not None,
-        "block": block,
-        "generator": [GENERATOR, jax.__version__, jax.config.jax_threefry_partitionable],  # type: ignore[attr-defined]
+        "noise": paying.noise,
+        "ledgers": paying.ledgers is not None,
+        "block": paying.block,
+        "generator": generator(),
     }
-    key, done, trace = root_key(seed), 0, []
-    state: dict[str, list[Vector]] = {}
-    if checkpoint is not None and Path(checkpoint).exists():
-        saved = Checkpoint.load(checkpoint)
+    if path is not None and not Path(path).resolve().parent.is_dir():
+        raise InvalidInput(f"Expected an existing folder for the checkpoint {path}.")
+    if path is not None and Path(path).exists():
+        saved = Checkpoint.load(path)
         run = saved.run if run is None else run
         saved.check(agreed, run, seed, problem, settings.penalty, settings.step_size)
-        key, done, trace, state = saved.key, saved.round, saved.trace.tolist(), saved.state
+        return saved
+    key = root_key(seed)
     if run is None:
-        run = "run" if ledgers is None else f"run-{secrets.token_hex(6)}"
+        run = "run" if paying.ledgers is None else f"run-{secrets.token_hex(6)}"
     digest = ""
-    if checkpoint is not None:
+    if path is not None:
         digest = data_digest(problem, key, settings.penalty, settings.step_size)
-    alone = noise == "secure" or ledgers is not None
-    if batch is None:
-        batch = not alone and all(a.feasible_set.closed_form for a in problem.agents)
-    if batch and alone:
-        raise InvalidInput("Expected batch=False with ledgers or secure noise, got batch=True.")
-    root = jax.random.wrap_key_data(jnp.asarray(key), impl=GENERATOR)
-    worker: _Batched | _OneByOne = (
-        _Batched(problem, settings, root, run)
-        if batch
-        else _OneByOne(
-            problem, settings, root, run, workers, ledgers=ledgers, noise=noise, block=block
-        )
-    )
-    if state:
-        worker.restore(state, done)
+    return Checkpoint(0, agreed, run, seed, key, digest, {}, np.zeros((0, len(TRACE))))
 
-    def save() -> None:
-        if checkpoint is not None:
-            Checkpoint(done, agreed, run, seed, key, digest, worker.state(), np.array(trace)).save(
-                checkpoint
+
+@dataclass(frozen=True)
+class _Paying:
+    """Where noise comes from, and who pays for it."""
+
+    noise: str
+    ledgers: Mapping[str, Ledger] | None
+    block: int
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        noise: str | None,
+        seed: int | None,
+        ledgers: Mapping[str, Ledger | str | Path] | str | Path | None,
+        block: int,
+        checkpoint: str | Path | None,
+    ) -> _Paying:
+        opened = open_ledgers(ledgers, problem.names) if ledgers is not None else None
+        noise = choice("noise", noise or ("seeded" if opened is None else "secure"), NOISE)
+        if noise == "secure" and seed is not None:
+            raise InvalidInput(
+                f"Expected no seed for secure noise, got seed={seed!r}. For a seeded run with "
+                "ledgers give noise='seeded'. Nothing was released."
             )
+        if noise == "secure" and opened is None and checkpoint is not None:
+            raise InvalidInput(
+                "Expected no checkpoint for secure noise without ledgers: a continued run would "
+                "release other noise for the same round. Nothing was released."
+            )
+        return cls(noise, opened, block)
 
-    if not state and not done:
-        save()  # the key is on disk before anything is released
-    while done < settings.rounds:
-        first, done = done + 1, min(done + evaluate_every, settings.rounds)
-        w, *numbers = worker.advance(first, done)
-        trace.append([done, *worker.evaluate(*numbers)])
-        if callback is not None:
-            state = worker.state()
-            row = dict(zip(TRACE, trace[-1], strict=True))
-            callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
-        save()
-    charged = charged_updates(ledgers, run, settings) if ledgers is not None else settings.updates
-    return result_of(problem, settings, worker.state(), trace, seed, noise == "secure", charged)
+    @property
+    def alone(self) -> bool:
+        """Whether every agent draws and pays by itself, so that none is batched."""
+        return self.noise == "secure" or self.ledgers is not None
 
-
-def charged_updates(ledgers: Mapping[str, Ledger], run: str, settings: Settings) -> int:
-    """The most updates that an agent paid for: those of rounds that failed, and were paid again,
-    too."""
-    rounds = [
-        sum(last - first + 1 for first, last in ledger.charged(run)) for ledger in ledgers.values()
-    ]
-    return max([settings.rounds, *rounds]) * settings.local_updates
+    def updates(self, run: str, settings: Settings) -> int:
+        """The most updates that an agent paid for: those of rounds that failed, and were paid
+        again, too."""
+        rounds = [
+            sum(last - first + 1 for first, last in ledger.charged(run))
+            for ledger in (self.ledgers or {}).values()
+        ]
+        return max([settings.rounds, *rounds]) * settings.local_updates
 
 
-def result_of(
-    problem: Problem,
-    settings: Settings,
-    state: dict[str, list[Vector]],
-    trace: Any,
-    seed: int | None,
-    secure: bool = False,
-    updates: int | None = None,
-) -> Result:
-    holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, np.float64)
-    ergodic = np.concatenate(state["total"]).astype(np.float64)
-    ergodic = ergodic / ergodic_weights(settings, 1, settings.rounds).sum()
-    columns = np.array(trace, dtype=np.float64).T
-    return Result(
-        solution=average_over_holders(np.concatenate(state["average"]).astype(np.float64), holders),
-        ergodic=average_over_holders(ergodic, holders),
-        local=tuple(state["average"]),
-        trace=dict(zip(TRACE, columns, strict=True)),
-        settings=settings,
-        privacy=privacy_statement(problem, settings, seed is not None, secure, updates),
-        names=problem.names,
-        seed=seed,
-        versions=versions(),
-    )
+SEEDED = _Paying("seeded", None, 1)
 
 
 def open_ledgers(
@@ -228,125 +200,89 @@ def open_ledgers(
 ) -> dict[str, Ledger]:
     """Ledgers or files by name, or those NAME.db in a folder."""
     if isinstance(ledgers, Mapping):
-        return {n: v if isinstance(v, Ledger) else Ledger(v) for n, v in ledgers.items()}
-    folder = ledgers
+        found = {n: v if isinstance(v, Ledger) else Ledger(v) for n, v in ledgers.items()}
+        if missing := sorted(set(names) - set(found)):
+            raise InvalidInput(f"Expected a ledger for agent {missing[0]!r}, got none.")
+        return found
     for name in names:
         if Path(name).name != name:
             raise InvalidInput(f"Expected an agent's name that can name a file, got {name!r}.")
-    return {name: Ledger(Path(folder) / f"{name}.db") for name in names}
-
-
-def root_key(seed: int | None) -> Vector:
-    """A key of 64 bits, as Threefry takes: from a seed, or from the operating system."""
-    if seed is None:
-        return np.frombuffer(os.urandom(8), dtype=np.uint32)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-        raise InvalidInput(f"Expected a whole number 0 <= seed < 2^63, got seed={seed!r}.")
-    return np.asarray(jax.random.key_data(jax.random.key(int(seed), impl=GENERATOR)))
-
-
-def ergodic_weights(settings: Settings, first: int, last: int) -> Vector:
-    """How the ergodic average weighs rounds: equally, or by t (strongly convex theorem)."""
-    rounds = np.arange(first, last + 1, dtype=np.float64)
-    assert isinstance(settings.step_size, Schedule)
-    return rounds if settings.step_size.averaging == "linear" else np.ones_like(rounds)
+    return {name: Ledger(Path(ledgers) / f"{name}.db") for name in names}
 
 
 class _Batched:
     """All agents as one program (``batched.py``)."""
 
-    def __init__(self, problem: Problem, settings: Settings, key: Any, run: str) -> None:
+    def __init__(self, problem: Problem, settings: Settings, key: Vector, run: str) -> None:
         self.settings = settings
-        self.fleet = Fleet(problem, settings, key, run)
-        self.now = self.fleet.start()
+        self.program = BatchedAgents(problem, settings, jax_key(key), run)
+        self.now = self.program.start()
 
     def advance(self, first: int, last: int) -> tuple[Vector, float, float]:
-        weights = ergodic_weights(self.settings, first, last)
-        self.now, w, residual, noise = self.fleet.advance(self.now, first, last, weights)
+        weights = self.settings.averaging_weights(first, last)
+        self.now, w, residual, noise = self.program.advance(self.now, first, last, weights)
         return np.asarray(w), float(residual), float(noise)
 
     def evaluate(self, residual: float, noise: float) -> tuple[float, ...]:
-        objective, violation = self.fleet.evaluate(self.now)
+        objective, violation = self.program.evaluate(self.now)
         return float(objective), residual, noise, float(violation)
 
     def state(self) -> dict[str, list[Vector]]:
-        return {name: self.fleet.unstack(getattr(self.now, name)) for name in STATE}
+        return {name: self.program.unstack(getattr(self.now, name)) for name in STATE}
 
     def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
         if self.settings.perturbation != "output":
-            self.fleet.refuse_outside(state["point"] + state["average"])
-        self.now = State(**{name: self.fleet.stack(state[name]) for name in STATE})
+            self.program.refuse_outside(state["point"] + state["average"])
+        self.now = State(**{name: self.program.stack(state[name]) for name in STATE})
 
 
 class _OneByOne:
-    """Server and agents that exchange messages, one agent after another."""
+    """A server, and agents that it exchanges messages with."""
 
     def __init__(
         self,
         problem: Problem,
         settings: Settings,
-        key: Any,
+        key: Vector,
         run: str,
         workers: int = 1,
-        *,
-        ledgers: Mapping[str, Ledger] | None = None,
-        noise: str = "seeded",
-        block: int = 1,
+        paying: _Paying = SEEDED,
     ) -> None:
-        self.problem, self.settings, self.run = problem, settings, run
-        if ledgers is not None and (missing := sorted(set(problem.names) - set(ledgers))):
-            raise InvalidInput(f"Expected a ledger for agent {missing[0]!r}, got none.")
+        root = jax_key(key)
+        self.settings, self.parts = settings, problem.agents
         self.agents = [
             Agent(
-                a,
+                part,
                 name,
                 settings,
-                agent_key(key, run, i),
+                agent_key(root, run, i),
                 run,
                 problem.size,
-                ledger=ledgers[name] if ledgers is not None else None,
-                noise=noise,
-                block=block,
+                ledger=paying.ledgers[name] if paying.ledgers is not None else None,
+                noise=paying.noise,
+                block=paying.block,
             )
-            for i, (name, a) in enumerate(zip(problem.names, problem.agents, strict=True))
+            for i, (name, part) in enumerate(zip(problem.names, problem.agents, strict=True))
         ]
-        self.last: dict[str, str] = {}
         self.engine = InProcess(self.agents, workers)
-        couplings = [np.asarray(a.coupling) for a in problem.agents]
-        self.shared = [np.flatnonzero(c >= 0) for c in couplings]
-        held = [c[s] for c, s in zip(couplings, self.shared, strict=True)]
-        self.index = np.concatenate(held)
-        self.holders = Holders.of(held, problem.size, problem.dtype)
-        self.total = [np.zeros(a.dimension, problem.dtype) for a in problem.agents]
-        starts = [start_point(a) for a in problem.agents]
-        self._meet(starts, [np.zeros_like(z) for z in starts])
-
-    def _meet(self, averages: list[Vector], duals: list[Vector]) -> None:
-        """The server's own copies of what agents hold (line 2); later it only gets replies."""
-        pairs = list(zip(averages, duals, self.shared, strict=True))
-        self.z = np.concatenate([np.asarray(z)[s] for z, _, s in pairs])
-        self.λ = np.concatenate([np.asarray(λ)[s] for _, λ, s in pairs])
+        self.held = [np.flatnonzero(np.asarray(part.coupling) >= 0) for part in problem.agents]
+        members = [
+            Member(name, np.asarray(part.coupling)[held], start_point(part)[held])
+            for name, part, held in zip(problem.names, problem.agents, self.held, strict=True)
+        ]
+        self.server = Server(members, settings, run, problem.dtype)
+        self.total = [np.zeros(part.dimension, problem.dtype) for part in problem.agents]
 
     def advance(self, first: int, last: int) -> tuple[Vector, float, float]:
-        for t, weight in zip(
-            range(first, last + 1), ergodic_weights(self.settings, first, last), strict=True
-        ):
-            ρ = schedule_in(self.z.dtype, self.settings, t, t)[0][0]
-            w = server_step(self.z, self.λ, ρ, self.holders)
-            replies = self.engine.exchange(Broadcast(self.run, t, w, self.last))
-            self.last = {
-                a.name: digest_of(r.run, r.round, r.primal)
-                for a, r in zip(self.agents, replies, strict=True)
-                if a.ledger is not None
-            }
-            self.z = np.concatenate([r.primal for r in replies])
-            self.λ = dual_step(self.λ, ρ, w[self.index], self.z)
+        for weight in self.settings.averaging_weights(first, last):
+            for refusal in self.server.step(self.engine).values():
+                raise refusal.error()
             self.total = [
-                total + np.asarray(weight, total.dtype) * np.asarray(a.average)
-                for total, a in zip(self.total, self.agents, strict=True)
+                total + np.asarray(weight, total.dtype) * np.asarray(agent.average)
+                for total, agent in zip(self.total, self.agents, strict=True)
             ]
-        noise = sum(a.noise for a in self.agents)
-        return w, float(np.linalg.norm(w[self.index] - self.z)), noise
+        noise = sum(agent.noise_magnitude for agent in self.agents)
+        return self.server.w, self.server.residual, noise
 
     def evaluate(self, residual: float, noise: float) -> tuple[float, ...]:
         pairs = self.engine.for_each(
@@ -362,21 +298,22 @@ class _OneByOne:
         names = ("point", "average", "dual")
         state = {n: [np.array(getattr(a, n)) for a in self.agents] for n in names}
         # what the server knows is of its own round; an agent with a ledger may be ahead of it
-        ends = np.cumsum([len(s) for s in self.shared])[:-1]
-        for name, known in (("average", self.z), ("dual", self.λ)):
-            for values, s, part in zip(
-                state[name], self.shared, np.split(known, ends), strict=True
+        for name, known in (("average", self.server.z), ("dual", self.server.λ)):
+            for values, held, part in zip(
+                state[name], self.held, self.server.parts(known), strict=True
             ):
-                values[s] = part
+                values[held] = part
         return {**state, "total": list(self.total)}
 
     def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
         for p, agent in enumerate(self.agents):
-            point, average, dual = (state[name][p] for name in ("point", "average", "dual"))
             if agent.ledger is None:  # else the ledger knows where the agent is
+                point, average, dual = (state[name][p] for name in ("point", "average", "dual"))
                 agent.restore(point, average, dual, rounds_done)
-            elif rounds_done:
-                shared = np.asarray(average)[self.shared[p]]
-                self.last[agent.name] = digest_of(self.run, rounds_done, shared)
+
+        def shared(values: Sequence[Array]) -> Vector:
+            parts = zip(values, self.held, strict=True)
+            return np.concatenate([np.asarray(v)[held] for v, held in parts])
+
+        self.server.restore(shared(state["average"]), shared(state["dual"]), rounds_done)
         self.total = list(state["total"])
-        self._meet(state["average"], state["dual"])

@@ -1,6 +1,6 @@
 """Many configurations of one problem as one program: a whole figure for little more than a curve.
 
-The data are read once for all lanes, whose products with them become one larger product. Lanes
+The data are read once for all of them, whose products with them become one larger product. They
 may differ in noise multiplier, schedules and seed.
 """
 
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.checkpoint import STATE
+from tacit.admm.keys import jax_key, root_key
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.result import Result
+from tacit.admm.result import Result, result_of
 from tacit.admm.settings import Settings
-from tacit.engines.batched import Fleet
-from tacit.engines.one_process import GENERATOR, ergodic_weights, result_of, root_key
+from tacit.engines.batched import BatchedAgents
 from tacit.errors import InvalidInput, count
 
 
@@ -34,12 +32,13 @@ def solve_many(
     """What ``solve`` returns for every pair of settings and seed, all at once.
 
     Rounds, local updates, perturbation, calibration and kind of mechanism must be the same in all,
-    and the sets of closed form. ``callback`` gets the round, the solutions of all lanes and their
-    trace rows (lanes × columns) after every ``evaluate_every`` rounds; by default the last only.
+    and all sets need a projection formula. ``callback`` gets the round, the solutions of all
+    configurations and their trace rows (configurations × columns) after every ``evaluate_every``
+    rounds; by default the last only.
 
-    Guarantee: that of ``solve`` for every lane alone. Who publishes several lanes spends the sum of
-    their budgets, if their seeds differ. Lanes of one seed have the same noise, scaled: together
-    they give the data away.
+    Guarantee: that of ``solve`` for every configuration alone. Who publishes several spends the
+    sum of their budgets, if their seeds differ. Those of one seed have the same noise, scaled:
+    together they give the data away.
     """
     if not isinstance(problem, Problem):
         problem = Problem(problem)
@@ -60,28 +59,28 @@ def solve_many(
     rounds = settings[0].rounds
     step = rounds if evaluate_every is None else count("evaluate_every", evaluate_every)
     filled = [s.complete(problem) for s in settings]
-    keys = [jax.random.wrap_key_data(jnp.asarray(root_key(seed)), impl=GENERATOR) for seed in seeds]
-    fleet = Fleet(problem, filled[0], keys[0], run, list(zip(filled, keys, strict=True)))
-    now, done, traces = fleet.start(), 0, []
+    keys = [jax_key(root_key(seed)) for seed in seeds]
+    program = BatchedAgents(problem, filled[0], keys[0], run, list(zip(filled, keys, strict=True)))
+    now, done, traces = program.start(), 0, []
     while done < rounds:
         first, done = done + 1, min(done + step, rounds)
-        weights = np.stack([ergodic_weights(s, first, done) for s in filled])
-        now, _, residual, noise = fleet.advance(now, first, done, weights)
-        objective, violation = fleet.evaluate(now)
+        weights = np.stack([s.averaging_weights(first, done) for s in filled])
+        now, _, residual, noise = program.advance(now, first, done, weights)
+        objective, violation = program.evaluate(now)
         columns = np.broadcast_arrays(done, objective, residual, noise, violation)
         traces.append(np.stack(columns, axis=1).astype(np.float64))
         if callback is not None:
-            callback(done, fleet.solutions(now), traces[-1])
+            callback(done, program.solutions(now), traces[-1])
     return [
         result_of(
             problem,
             s,
             {
-                name: fleet.unstack([np.asarray(part[lane]) for part in getattr(now, name)])
+                name: program.unstack([np.asarray(part[i]) for part in getattr(now, name)])
                 for name in STATE
             },
-            [trace[lane] for trace in traces],
+            [trace[i] for trace in traces],
             seed,
         )
-        for lane, (s, seed) in enumerate(zip(filled, seeds, strict=True))
+        for i, (s, seed) in enumerate(zip(filled, seeds, strict=True))
     ]

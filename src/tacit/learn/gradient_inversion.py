@@ -28,7 +28,7 @@ from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from tacit._types import Vector
-from tacit.admm.agent import certified_sensitivity, start_point
+from tacit.admm.local_side import certified_sensitivity, start_point
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput

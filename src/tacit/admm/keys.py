@@ -1,0 +1,45 @@
+"""Keys of seeded noise: one root for a run, and from it a key for every agent."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit._types import Array, Vector
+from tacit.errors import InvalidInput
+
+GENERATOR = "threefry2x32"  # of all seeded noise, whatever JAX's default: statements name it
+
+
+def root_key(seed: int | None) -> Vector:
+    """A key of 64 bits, as Threefry takes: from a seed, or from the operating system."""
+    if seed is None:
+        return np.frombuffer(os.urandom(8), dtype=np.uint32)
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise InvalidInput(f"Expected a whole number 0 <= seed < 2^63, got seed={seed!r}.")
+    return np.asarray(jax.random.key_data(jax.random.key(int(seed), impl=GENERATOR)))
+
+
+def jax_key(root: Vector) -> Array:
+    """The root as JAX's generator takes it."""
+    return jax.random.wrap_key_data(jnp.asarray(root), impl=GENERATOR)
+
+
+def generator() -> list[object]:
+    """What decides which noise a key gives."""
+    return [GENERATOR, jax.__version__, jax.config.jax_threefry_partitionable]  # type: ignore[attr-defined]
+
+
+def agent_key(root: Array, run: str, index: int) -> Array:
+    """The noise key of agent ``index`` in ``run``; round t uses ``fold_in(agent_key, t)``.
+
+    The run enters as a digest of fixed length, so that no two (run, agent, round, update) share
+    a chain of folds.
+    """
+    for word in np.frombuffer(hashlib.sha256(run.encode()).digest(), dtype="<u4"):
+        root = jax.random.fold_in(root, word)
+    return jax.random.fold_in(root, index)

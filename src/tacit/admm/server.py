@@ -1,0 +1,138 @@
+"""The server of Algorithm 1. It knows names, couplings, settings and replies, and nothing else.
+
+    Server.step(engine):   w  →  Engine.exchange  →  one reply, or a refusal, from every agent
+
+An engine carries messages and knows nothing of what they mean: agents in this process, on the
+ranks of a cluster, or with other organisations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.admm.algorithm import Holders, average_over_holders, dual_step, server_step
+from tacit.admm.local_side import schedule_in
+from tacit.admm.messages import Broadcast, Refusal, Reply
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput
+
+
+class Engine(Protocol):
+    """Carries one broadcast to every agent and brings back what each has to say.
+
+    deadline  seconds after which an agent that has said nothing is missing; None: wait
+    """
+
+    def exchange(
+        self, broadcast: Broadcast, deadline: float | None = None
+    ) -> Mapping[str, Reply | Refusal]: ...
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a server knows of an agent before the first round; all of it is public."""
+
+    name: str
+    coordinates: Vector  # the global coordinates that it holds, in its own order
+    start: Vector  # z^1 there
+
+
+class Server:
+    """Lines 1-8: the consensus, and the server's own copies of the agents' duals.
+
+    It holds z and λ of all agents' coupled coordinates, one after another.
+    """
+
+    def __init__(
+        self, members: Sequence[Member], settings: Settings, run: str, dtype: Any = np.float64
+    ) -> None:
+        self.members, self.settings, self.run = tuple(members), settings, run
+        self.round = 0  # the last one that was answered by all
+        self.dtype = np.dtype(dtype)
+        self.index = np.concatenate([m.coordinates for m in members])
+        self.size = int(self.index.max()) + 1
+        self.holders = Holders.of([m.coordinates for m in members], self.size, self.dtype)
+        self.w = np.zeros(self.size, self.dtype)
+        self.z = np.concatenate([m.start for m in members]).astype(self.dtype)
+        self.λ = np.zeros_like(self.z)
+        self._answered: dict[str, Reply] = {}  # those of the last round
+
+    def step(self, engine: Engine, deadline: float | None = None) -> dict[str, Refusal]:
+        """One round. Returns who did not reply, and why; if anyone, the round is not done.
+
+        The same request may then be made again: agents repeat what they have answered.
+        """
+        t = self.round + 1
+        ρ = schedule_in(self.dtype, self.settings, t, t)[0][0]
+        w = server_step(self.z, self.λ, ρ, self.holders)
+        last = {name: reply.digest for name, reply in self._answered.items()}
+        answers = engine.exchange(Broadcast(self.run, t, w, last), deadline)
+        replies, refusals = self._sorted(answers, t)
+        if not refusals:
+            z = np.concatenate([replies[m.name].primal for m in self.members])
+            self.λ = dual_step(self.λ, ρ, w[self.index], z)
+            self.w, self.z, self.round, self._answered = w, z, t, replies
+        return refusals
+
+    def _sorted(
+        self, answers: Mapping[str, Reply | Refusal], t: int
+    ) -> tuple[dict[str, Reply], dict[str, Refusal]]:
+        """Replies to this round, and everything else as a refusal."""
+        replies: dict[str, Reply] = {}
+        refusals: dict[str, Refusal] = {}
+        for member in self.members:
+            answer = answers.get(member.name)
+            if type(answer) is Refusal:
+                refusals[member.name] = answer
+            elif answer is None:
+                words = f"Agent {member.name!r} gave no answer to round {t} in time."
+                refusals[member.name] = Refusal(self.run, t, "missing", words)
+            elif (wrong := self._wrong(answer, t, member)) is not None:
+                words = f"Expected a reply of agent {member.name!r} to round {t}, got {wrong}."
+                refusals[member.name] = Refusal(self.run, t, "invalid", words)
+            elif isinstance(answer, Reply):
+                replies[member.name] = answer
+        return replies, refusals
+
+    def _wrong(self, reply: Any, t: int, member: Member) -> str | None:
+        """What an answer is, if it is no reply to this round."""
+        if type(reply) is not Reply:
+            return type(reply).__name__
+        if reply.run != self.run or reply.round != t:
+            return f"one to round {reply.round!r} of {reply.run!r}"
+        primal = np.asarray(reply.primal)
+        if primal.dtype.kind != "f" or primal.shape != member.coordinates.shape:
+            return f"{primal.dtype} of shape {primal.shape}, not {member.coordinates.shape}"
+        return None if np.isfinite(primal).all() else "numbers that are not finite"
+
+    @property
+    def residual(self) -> float:
+        """‖Aw − z‖: how far the agents are from the consensus. Replies tell it to everyone."""
+        return float(np.linalg.norm(self.w[self.index] - self.z))
+
+    @property
+    def solution(self) -> Vector:
+        """The mean of the last replies over the holders of each coordinate."""
+        found: Vector = average_over_holders(self.z, self.holders)
+        return found
+
+    def parts(self, values: Vector) -> list[Vector]:
+        """``values``, such as z or λ, agent by agent."""
+        return np.split(values, np.cumsum([len(m.coordinates) for m in self.members])[:-1])
+
+    def restore(self, z: Vector, λ: Vector, rounds_done: int) -> None:
+        """Continue after ``rounds_done`` rounds, with what was held then."""
+        for name, value in (("z", z), ("λ", λ)):
+            if np.shape(value) != self.z.shape or not np.isfinite(value).all():
+                raise InvalidInput(f"Expected finite numbers of shape {self.z.shape} as {name}.")
+        self.z, self.λ = np.asarray(z, self.dtype), np.asarray(λ, self.dtype)
+        self.round = rounds_done
+        parts = zip(self.members, self.parts(self.z), strict=True)
+        self._answered = {m.name: Reply(self.run, rounds_done, z) for m, z in parts}
+        if not rounds_done:
+            self._answered = {}
