@@ -43,7 +43,7 @@ def authors_round(X, Y, W, rho, eta, classes):
     return W
 
 
-def fleet(sizes, classes, noisy=True):
+def batched(sizes, classes, noisy=True):
     import jax
 
     import tacit
@@ -66,7 +66,7 @@ def fleet(sizes, classes, noisy=True):
 
 
 def tacit_times(sizes, classes, noisy=True):
-    batch = fleet(sizes, classes, noisy)
+    batch = batched(sizes, classes, noisy)
     state, wall, cpu = batch.start(), [], []
     for t in range(1, 6 * ROUNDS, ROUNDS):
         start, used = time.perf_counter(), time.process_time()

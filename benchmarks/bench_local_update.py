@@ -35,8 +35,8 @@ def numpy_update(X, Y, Z):
     return gradients
 
 
-def fleet():
-    """The fleet and its first state; raw arrays are freed as they are handed over."""
+def batched():
+    """The batch and its first state; raw arrays are freed as they are handed over."""
     import jax
 
     import tacit
@@ -60,7 +60,7 @@ def measure():
         X.append(x)
         Y.append(np.eye(K, dtype=np.float32)[y])
     Z = [np.zeros((D, K), np.float32)] * P
-    batch = fleet()
+    batch = batched()
     state = batch.start()
     weight = np.ones(1)
     times = {"numpy": [], "tacit": []}
@@ -89,7 +89,7 @@ def peak_memory():
     )
     tacit.solve([small], tacit.Settings(3, 1, tacit.Gaussian(1.0)), seed=0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    batch = fleet()
+    batch = batched()
     state = batch.start()
     for t in range(1, 4):
         state, w, _, _ = batch.advance(state, t, t, np.ones(1))

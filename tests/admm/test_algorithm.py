@@ -1,4 +1,4 @@
-"""One local update is the minimiser the paper writes down; agents and fleet agree."""
+"""One local update is the minimiser the paper writes down; agents and batch agree."""
 
 import cvxpy as cp
 import jax
@@ -107,7 +107,7 @@ CASES = [(feasible, "objective", tacit.Gaussian(3.0)) for feasible in CLOSED_SET
 
 
 @pytest.mark.parametrize(("feasible", "perturbation", "mechanism"), CASES)
-def test_fleet_and_agents_agree(feasible, perturbation, mechanism):
+def test_batch_and_agents_agree(feasible, perturbation, mechanism):
     """The batched program and agents that exchange messages: same noise, same iterates."""
     problem = problem_of("logistic", feasible)
     settings = tacit.Settings(

@@ -56,7 +56,7 @@ def test_single_precision_beside_double(rounds, monkeypatch):
 
 @pytest.mark.parametrize("perturbation", ["objective", "output", "projected-output"])
 @pytest.mark.parametrize("name", ["gaussian", "laplace"])
-def test_lanes_are_the_single_runs(rng, perturbation, name):
+def test_configurations_are_the_single_runs(rng, perturbation, name):
     """Different noise, schedules and seeds, ragged agents: the same numbers as one by one."""
     agents = problem_of(rng)
     chosen = [
@@ -67,17 +67,17 @@ def test_lanes_are_the_single_runs(rng, perturbation, name):
     ]
     seeds = [3, 3, 8]
     together = tacit.solve_many(agents, chosen, seeds, evaluate_every=3)
-    for settings, seed, lane in zip(chosen, seeds, together, strict=True):
+    for settings, seed, one in zip(chosen, seeds, together, strict=True):
         alone = tacit.solve(agents, settings, seed=seed, evaluate_every=3)
-        np.testing.assert_allclose(lane.solution, alone.solution, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(lane.ergodic, alone.ergodic, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(one.solution, alone.solution, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(one.ergodic, alone.ergodic, rtol=1e-9, atol=1e-12)
         for column, values in alone.trace.items():
-            np.testing.assert_allclose(lane.trace[column], values, rtol=1e-8, atol=1e-12)
-        assert lane.privacy == alone.privacy and lane.settings == alone.settings
+            np.testing.assert_allclose(one.trace[column], values, rtol=1e-8, atol=1e-12)
+        assert one.privacy == alone.privacy and one.settings == alone.settings
     assert not np.allclose(together[0].solution, together[1].solution)
 
 
-def test_callback_gets_the_solutions_of_all_lanes(rng):
+def test_callback_gets_the_solutions_of_all_configurations(rng):
     agents, seen = problem_of(rng), []
     settings = tacit.Settings(5, 1, tacit.Gaussian(20.0))
     found = tacit.solve_many(
@@ -88,9 +88,9 @@ def test_callback_gets_the_solutions_of_all_lanes(rng):
         callback=lambda t, w, rows: seen.append((t, w.copy(), rows)),
     )
     assert [t for t, _, _ in seen] == [2, 4, 5]
-    for lane in (0, 1):
-        np.testing.assert_allclose(seen[-1][1][lane], found[lane].solution, rtol=1e-12)
-        assert seen[0][2][lane, 0] == 2 and seen[0][2].shape == (2, 5)
+    for one in (0, 1):
+        np.testing.assert_allclose(seen[-1][1][one], found[one].solution, rtol=1e-12)
+        assert seen[0][2][one, 0] == 2 and seen[0][2].shape == (2, 5)
 
 
 @pytest.mark.parametrize("kind", ["softmax", "logistic", "least-squares"])
@@ -134,7 +134,7 @@ def test_targets_that_move_are_refused_in_sixteen_bits():
         f.in_bfloat16()
 
 
-def test_what_lanes_cannot_share(rng):
+def test_what_configurations_cannot_share(rng):
     agents = problem_of(rng)
     one, other = tacit.Settings(5, 1, tacit.Gaussian(2.0)), tacit.Settings(6)
     with pytest.raises(InvalidInput, match="differ in noise multiplier and schedules only"):
