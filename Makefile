@@ -1,5 +1,6 @@
 # make demo     set up .venv if needed, then solve one small private problem of each kind
 # make test     set up .venv if needed, then lint, type-check and test everything
+# make test-all the same with every repetition, for changes of the mathematics
 # make bench    speed and memory beside what a user would write instead
 # make mutants  plant bugs in a copy, one at a time: do the tests fail?
 # make docs     build the documentation into site/
@@ -15,7 +16,7 @@ test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test bench mutants docs lint clean
+.PHONY: demo test test-all bench mutants docs lint clean
 
 demo: $(READY)
 	$(BIN)/tacit demo
@@ -23,6 +24,9 @@ demo: $(READY)
 test: $(READY) lint
 	$(BIN)/pytest -n auto --dist worksteal
 	$(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
+
+test-all: export TACIT_TESTS := all
+test-all: test
 
 bench: $(READY)
 	$(BIN)/pytest benchmarks -o python_files='bench_*.py' -q -s

@@ -1,5 +1,7 @@
 """Shared by all tests: a reproducible hypothesis profile and small problems of every kind."""
 
+import os
+
 import matplotlib
 import numpy as np
 import pytest
@@ -12,6 +14,12 @@ settings.register_profile(
     "tacit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tacit")
+EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"  # make test-all
+
+
+def repeat(few, exhaustive):
+    """How often to repeat what chance rarely changes: enough here, more in ``make test-all``."""
+    return exhaustive if EXHAUSTIVE else few
 
 
 def regression_data(rng, records, dimension):

@@ -5,12 +5,20 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, problem_of
+from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, problem_of, repeat
 
 import tacit
 
 NONSMOOTH = ("hinge", "quantile")
-SEEDS = range(10)
+SEEDS = range(repeat(2, 10))
+EVERY = [(o, s) for o in OBJECTIVES for s in (*CLOSED_SETS, *SOLVER_SETS)]
+# every set with two objectives, every objective with two sets or more
+SOME = [
+    pair
+    for k, pair in enumerate(sorted(EVERY, key=lambda p: p[1]))
+    if k % 8 in (k // 8 % 8, (k // 8 + 3) % 8)
+]
+PAIRS = repeat(SOME, EVERY)
 
 
 def expression(f, z):
@@ -74,8 +82,13 @@ def noiseless(objective, solver_backed):
     return tacit.Settings(rounds, updates)
 
 
-@pytest.mark.parametrize("feasible", (*CLOSED_SETS, *SOLVER_SETS))
-@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_enough_pairs():
+    assert {o for o, _ in PAIRS} == set(OBJECTIVES)
+    assert {s for _, s in PAIRS} == {*CLOSED_SETS, *SOLVER_SETS}
+    assert min(sum(o == kind for o, _ in PAIRS) for kind in OBJECTIVES) >= 2
+
+
+@pytest.mark.parametrize(("objective", "feasible"), PAIRS)
 def test_noiseless_runs_reach_the_optimum(objective, feasible):
     solver_backed = feasible in SOLVER_SETS
     settings = noiseless(objective, solver_backed)
