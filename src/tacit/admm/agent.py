@@ -14,13 +14,12 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.admm.algorithm import Local, admitted, agent_round, local_round
+from tacit.admm.algorithm import Local, Round, Rule, admitted, agent_round, local_round
 from tacit.admm.local_side import local_side, schedule_in, start_point
 from tacit.admm.messages import Broadcast, Reply, digest_of
 from tacit.admm.problem import LocalProblem
@@ -49,10 +48,10 @@ def _logged() -> Iterator[None]:
         raise
 
 
-def compiled_round(*arguments: Any) -> tuple[Vector, Vector, Vector]:
+def compiled_round(z: Array, now: Round, local: Local, rule: Rule) -> tuple[Vector, Vector, Vector]:
     """``local_round`` as one program, its results on the host: duals are computed there, alike by
     agent and server."""
-    point, average, noise = (np.asarray(x) for x in _compiled(*arguments))
+    point, average, noise = (np.asarray(x) for x in _compiled(z, now, local, rule))
     return point, average, noise
 
 
@@ -109,7 +108,7 @@ class Agent:
         self._local = local_side(problem, settings, key, problem.dtype)
         self._secure = self._secure_noise() if self.noise_source == "secure" else None
         self._rule = settings.rule(problem.feasible_set.separable)
-        self._local_round = compiled_round if problem.feasible_set.closed_form else local_round
+        self._round = compiled_round if problem.feasible_set.closed_form else local_round
         self.point = start_point(problem)
         self.average = self.point
         self.dual = np.zeros_like(self.point)
@@ -151,7 +150,7 @@ class Agent:
         held = self.point, self.dual, self._coupling
         try:
             point, average, dual, noise = agent_round(
-                t, w, ρ, η, *held, self._noisy(), self._rule, self._local_round
+                t, w, ρ, η, *held, self._noisy(), self._rule, self._round
             )
             if not (np.isfinite(average).all() and np.isfinite(dual).all()):
                 raise SolverFailure("the local point is not finite, or outside of the set.")
