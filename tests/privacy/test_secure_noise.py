@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
-from tacit.admm.algorithm import Drawn, Local, noisy
+from tacit.admm.algorithm import GridNoise, Local, noisy
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import RATIO, calibrate, delta_of, epsilon_of, exact
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
@@ -58,7 +58,7 @@ def test_sum_is_exact_on_the_grid():
     spacing = np.float64(2.0**-20)
     X = rng.integers(-(2**30), 2**30, 1000)
     φ = rng.normal(size=1000)
-    local = Local(*[None] * 4, Drawn(X[None], spacing), None, None)
+    local = Local(*[None] * 4, GridNoise(X[None], spacing), None, None)
     for values in (φ, jax.numpy.asarray(φ)):
         total = np.asarray(noisy(values, X, local))
         assert total.dtype == np.float64 and np.all(total % spacing == 0)
@@ -69,7 +69,7 @@ def test_sum_is_exact_on_the_grid():
 def test_statistics_of_any_size_are_hidden():
     """2⁵³ steps of the grid and more: float64 sums would drop the noise, whole numbers do not."""
     spacing, X = np.float64(2.0**-20), np.array([1, -1, 7])
-    local = Local(*[None] * 4, Drawn(X[None], spacing), None, None)
+    local = Local(*[None] * 4, GridNoise(X[None], spacing), None, None)
     for large in (2.0**40, 1e300, -1e300):
         got = np.asarray(noisy(np.full(3, large), X, local)) / spacing
         assert np.isfinite(got).all() and (np.abs(got) <= 2.0**61 + 8).all()

@@ -29,14 +29,8 @@ from tacit.errors import (
     positive,
     probability,
 )
-from tacit.privacy.mechanisms import (
-    Gaussian,
-    Laplace,
-    Mechanism,
-    Noiseless,
-    gaussian_delta,
-    gaussian_epsilon,
-)
+from tacit.privacy.gaussian_tradeoff import gaussian_delta, gaussian_epsilon
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 
 __all__ = [
     "Guarantee",

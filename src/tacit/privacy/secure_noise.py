@@ -53,7 +53,7 @@ FINE = {"gaussian": 28, "laplace": 32}  # bits between the noise's scale and the
 SLACK = {"gaussian": 40, "laplace": 7}  # slack of one coordinate: 1/(SLACK s²)
 
 
-class Drawn(NamedTuple):
+class GridNoise(NamedTuple):
     """Noise on a grid, for the E updates of a round."""
 
     values: Any  # (E, size of the statistic): whole numbers, in units of the spacing
@@ -108,13 +108,13 @@ class SecureNoise:
         """The ``dp_accounting`` event; ``updates`` times ``slack`` comes on top."""
         return self.mechanism.event(updates)
 
-    def draw(self, updates: int) -> Drawn:
+    def draw(self, updates: int) -> GridNoise:
         """Fresh noise for so many updates. Never twice the same: there is no seed."""
         with localcontext(prec=discrete.DIGITS):
             gaussian = isinstance(self.mechanism, Gaussian)
             law = discrete.gaussian(self.scale**2) if gaussian else discrete.laplace(self.scale)
         values = discrete.sample(law, count("updates", updates) * self.size)
-        return Drawn(values.reshape(updates, self.size), np.float64(self.spacing))
+        return GridNoise(values.reshape(updates, self.size), np.float64(self.spacing))
 
 
 def secure_noise(
