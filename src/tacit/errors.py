@@ -11,8 +11,7 @@
 A message names the value, what was expected, and what was therefore not done. A value that may be
 private is never in it: then the message names the row, and what was allowed.
 
-NumPy is imported where a check needs it: this module is read before every command, and most of
-them do not compute.
+NumPy is imported where a check needs it: every command reads this module, and not all compute.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
 from tacit.privacy.spending import Terms
 
 
-def terms(mechanism=None, rounds=50, local_updates=2, slack=0.0, hides="one record"):
+def terms(mechanism=None, rounds=50, local_updates=2, distance=0.0, hides="one record"):
     mechanism = mechanism or Gaussian(40.0)
-    return Terms("a", mechanism, rounds, local_updates, slack, "secure", hides, "digest")
+    return Terms("a", mechanism, rounds, local_updates, distance, "secure", hides, "digest")
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def test_spend_over_runs_is_composed_exactly(ledger):
     assert (alone["a"]["rounds_charged"], alone["a"]["rounds_answered"]) == (10, 0)
 
 
-def test_slack_is_counted(ledger):
-    ledger.begin("a", terms(slack=1e-9))
+def test_the_distance_of_discrete_noise_is_counted(ledger):
+    ledger.begin("a", terms(distance=1e-9))
     ledger.charge("a", 1, 10)
     plain = exact(Gaussian(40.0), 20, 1e-5).epsilon
     assert plain < ledger.spent.epsilon < 1.1 * plain
@@ -152,20 +152,20 @@ def test_budget_can_change_and_what_is_spent_stays(ledger):
     ledger.charge("r", 1, 1)
 
 
-def test_slack_decides_at_the_edge(tmp_path):
-    """A budget between the cost without and with slack refuses the run."""
-    mechanism, slack = Gaussian(40.0), 1e-9
+def test_the_distance_of_discrete_noise_decides_at_the_edge(tmp_path):
+    """A budget between the cost without and with it refuses the run."""
+    mechanism, distance = Gaussian(40.0), 1e-9
     plain = epsilon_of([(mechanism, 100)], 1e-5)
-    with_slack = epsilon_of([(mechanism, 100)], 1e-5, 100 * slack)
-    assert plain < with_slack
-    tight = Ledger.create(tmp_path / "a.db", (plain + with_slack) / 2, 1e-5)
+    total = epsilon_of([(mechanism, 100)], 1e-5, 100 * distance)
+    assert plain < total
+    tight = Ledger.create(tmp_path / "a.db", (plain + total) / 2, 1e-5)
     tight.begin("exact", terms(mechanism))
     with pytest.raises(Refused):
-        tight.begin("discrete", terms(mechanism, slack=slack))
-    wide = Ledger.create(tmp_path / "b.db", with_slack * (1 + 1e-6), 1e-5)
-    wide.begin("discrete", terms(mechanism, slack=slack))
+        tight.begin("discrete", terms(mechanism, distance=distance))
+    wide = Ledger.create(tmp_path / "b.db", total * (1 + 1e-6), 1e-5)
+    wide.begin("discrete", terms(mechanism, distance=distance))
     wide.charge("discrete", 1, 50)
-    assert wide.spent.epsilon == pytest.approx(with_slack, rel=1e-12)
+    assert wide.spent.epsilon == pytest.approx(total, rel=1e-12)
 
 
 def test_laplace_charges_notice_other_runs_and_budgets(tmp_path):
