@@ -244,14 +244,14 @@ def test_open_private_does_not_open_what_is_there(tmp_path, monkeypatch):
 
 # Calls that create files with the default mode, and why they may.
 ALLOWED = {
-    ("result.py", "open"): "arrays.npz is covered by the statement",
+    ("admm/result.py", "open"): "arrays.npz is covered by the statement",
     ("files.py", "open"): "the helper itself",
     ("files.py", "savefig"): "into memory",
-    ("experiments/power.py", "open"): "appends to traces.csv, which is there and private",
+    ("reproduce/power.py", "open"): "appends to traces.csv, which is there and private",
     ("learn/model.py", "write_text"): "model.json is covered by the statement",
     ("learn/download.py", "open"): "public data sets",
-    ("commands/learn.py", "open"): "predictions for a table of the user, where the user says",
-    ("commands/audit.py", "savefig"): "bounds on epsilon, where the user says",
+    ("cli/learn.py", "open"): "predictions for a table of the user, where the user says",
+    ("cli/audit.py", "savefig"): "bounds on epsilon, where the user says",
 }
 
 
