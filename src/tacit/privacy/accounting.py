@@ -142,20 +142,20 @@ def _lost(distance: float, epsilon: float) -> float:
 
 
 def _epsilon_of(parts: Parts, delta: float) -> float:
-    spend = _total(parts)
-    if delta == 0 and spend.mu == 0:
-        return spend.pure
+    total = _total(parts)
+    if delta == 0 and total.mu == 0:
+        return total.pure
     delta = probability("delta", delta)
-    if not math.isfinite(spend.pure):
+    if not math.isfinite(total.pure):
         return math.inf
-    if not spend.laplace:
-        return gaussian_epsilon(spend.mu, delta)
-    highest = spend.pure + (gaussian_epsilon(spend.mu, delta) if spend.mu else 0.0)
-    if spend.widest > LARGEST_GRID_EPSILON:
+    if not total.laplace:
+        return gaussian_epsilon(total.mu, delta)
+    highest = total.pure + (gaussian_epsilon(total.mu, delta) if total.mu else 0.0)
+    if total.widest > LARGEST_GRID_EPSILON:
         return highest
-    if delta < 5 * TRANSFORM_ERROR or spend.updates > MOST_GRID_UPDATES:
-        return min(highest, float(spend.renyi().get_epsilon(delta)))
-    return min(highest, float(spend.losses().get_epsilon_for_delta(delta - TRANSFORM_ERROR)))
+    if delta < 5 * TRANSFORM_ERROR or total.updates > MOST_GRID_UPDATES:
+        return min(highest, float(total.renyi().get_epsilon(delta)))
+    return min(highest, float(total.losses().get_epsilon_for_delta(delta - TRANSFORM_ERROR)))
 
 
 def delta_of(parts: Parts, epsilon: float, distance: float = 0.0) -> float:
@@ -169,20 +169,20 @@ def delta_of(parts: Parts, epsilon: float, distance: float = 0.0) -> float:
 
 
 def _delta_of(parts: Parts, epsilon: float) -> float:
-    spend = _total(parts)
-    if not math.isfinite(spend.pure):
+    total = _total(parts)
+    if not math.isfinite(total.pure):
         return 1.0
-    if not spend.laplace:
-        return gaussian_delta(spend.mu, epsilon)
-    if spend.mu == 0 and epsilon >= spend.pure:
+    if not total.laplace:
+        return gaussian_delta(total.mu, epsilon)
+    if total.mu == 0 and epsilon >= total.pure:
         return 0.0
-    if spend.widest > LARGEST_GRID_EPSILON:
+    if total.widest > LARGEST_GRID_EPSILON:
         return 1.0
-    if spend.updates > MOST_GRID_UPDATES:
-        return min(1.0, float(spend.renyi().get_delta(epsilon)))
-    delta = float(spend.losses().get_delta_for_epsilon(epsilon)) + TRANSFORM_ERROR / 2
+    if total.updates > MOST_GRID_UPDATES:
+        return min(1.0, float(total.renyi().get_delta(epsilon)))
+    delta = float(total.losses().get_delta_for_epsilon(epsilon)) + TRANSFORM_ERROR / 2
     if delta < 5 * TRANSFORM_ERROR:
-        delta = min(delta, float(spend.renyi().get_delta(epsilon)))
+        delta = min(delta, float(total.renyi().get_delta(epsilon)))
     return min(1.0, delta)
 
 
@@ -243,7 +243,7 @@ def _laplace_multiplier(epsilon: float, delta: float, updates: int) -> float:
 
 
 @dataclass(frozen=True)
-class _Spend:
+class _Total:
     """One Gaussian update of shift ``mu`` and Laplace updates, as (epsilon, updates) pairs."""
 
     mu: float
@@ -299,7 +299,7 @@ class _Spend:
         return accountant
 
 
-def _total(parts: Parts) -> _Spend:
+def _total(parts: Parts) -> _Total:
     """Equal mechanisms merged: Gaussian ones add mu squared, Laplace ones add counts."""
     if not parts:
         raise InvalidInput("Expected at least one mechanism, got none. Nothing was accounted.")
@@ -319,4 +319,4 @@ def _total(parts: Parts) -> _Spend:
             raise InvalidInput(f"Expected a known mechanism, got {mechanism!r}. {NOT_DONE}")
     pure = math.fsum(n * epsilon for epsilon, n in laplace.items()) * (1 + 1e-15)
     mu = math.sqrt(math.fsum(squares)) * (1 + 1e-15)
-    return _Spend(mu, tuple(sorted(laplace.items())), pure if private else math.inf)
+    return _Total(mu, tuple(sorted(laplace.items())), pure if private else math.inf)

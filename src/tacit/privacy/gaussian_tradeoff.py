@@ -70,8 +70,6 @@ def _log_delta(mu: float, epsilon: float) -> float:
 
 def root_rounded_up(function: Callable[[float], float], low: float, high: float) -> float:
     """A point just above the root of a decreasing function, where it is <= 0."""
-    if not function(high) <= 0:
-        raise InvalidInput(f"Expected the budget to be met below {high!r}, but it is not.")
     root, step = _brent(function, low, high), 1e-15
     while not function(root) <= 0:
         root, step = min(high, root * (1 + step)), step * 2
@@ -79,15 +77,15 @@ def root_rounded_up(function: Callable[[float], float], low: float, high: float)
 
 
 def _brent(function: Callable[[float], float], low: float, high: float) -> float:
-    """A root between two points of different signs, to one part in 10^14 (Brent, 1973, chapter 4).
+    """A root of a decreasing function, to one part in 10^14 (Brent, 1973, chapter 4).
 
     The same steps as ``scipy.optimize.brentq``, which takes longer to import than all accounting
     to do. Noise multipliers, and so the digests of settings, are the same to the last bit.
     """
     before, at = low, high
     f_before, f_at = function(before), function(at)
-    if f_before == 0:
-        return before
+    if not f_before > 0 >= f_at:
+        raise InvalidInput(f"Expected the budget to be met between {low!r} and {high!r}.")
     opposite = f_opposite = step_before = step = 0.0
     while f_at != 0:
         if f_before != 0 and (f_before > 0) != (f_at > 0):

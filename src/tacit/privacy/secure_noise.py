@@ -63,7 +63,8 @@ class GridNoise(NamedTuple):
 
 @dataclass(frozen=True)
 class SecureNoise:
-    """Discrete noise for a statistic of ``size`` coordinates; draws it and says what it costs."""
+    """Discrete noise for a statistic of ``size`` coordinates; costs what ``mechanism`` does, and
+    the ``distance`` of every update on top."""
 
     mechanism: Gaussian | Laplace
     sensitivity: float
@@ -105,10 +106,6 @@ class SecureNoise:
         name = self.mechanism.name
         s = min(float(self.scale), 2.0 ** (GRID_BITS[name] + 1))
         return self.size / (INVERSE_DISTANCE[name] * s**2)
-
-    def event(self, updates: int) -> Any:
-        """The ``dp_accounting`` event; ``updates`` times ``distance`` comes on top."""
-        return self.mechanism.event(updates)
 
     def draw(self, updates: int) -> GridNoise:
         """Fresh noise for so many updates. Never twice the same: there is no seed."""
