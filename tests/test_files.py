@@ -6,6 +6,9 @@ import os
 import re
 import sqlite3
 import stat
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ from conftest import problem_of
 from test_cli import job  # noqa: F401
 
 import tacit
+from tacit.cli.console import lock_folder
 from tacit.cli.main import main
 from tacit.files import open_private, save_figure, write_atomically
 from tacit.privacy.ledger import Ledger
@@ -240,14 +244,14 @@ def test_open_private_does_not_open_what_is_there(tmp_path, monkeypatch):
 
 # Calls that create files with the default mode, and why they may.
 ALLOWED = {
-    ("result.py", "open"): "arrays.npz is covered by the statement",
+    ("admm/result.py", "open"): "arrays.npz is covered by the statement",
     ("files.py", "open"): "the helper itself",
     ("files.py", "savefig"): "into memory",
-    ("experiments/power.py", "open"): "appends to traces.csv, which is there and private",
+    ("reproduce/power.py", "open"): "appends to traces.csv, which is there and private",
     ("learn/model.py", "write_text"): "model.json is covered by the statement",
     ("learn/download.py", "open"): "public data sets",
-    ("commands/learn.py", "open"): "predictions for a table of the user, where the user says",
-    ("commands/audit.py", "savefig"): "bounds on epsilon, where the user says",
+    ("cli/learn.py", "open"): "predictions for a table of the user, where the user says",
+    ("cli/audit.py", "savefig"): "bounds on epsilon, where the user says",
 }
 
 
@@ -274,3 +278,40 @@ def test_nothing_else_creates_files():
 def test_the_trace_is_whole(result, tmp_path):
     back = tacit.Result.load(result.save(tmp_path))
     np.testing.assert_array_equal(back.trace["objective"], result.trace["objective"])
+
+
+def test_what_nothing_covers_is_private(result, tmp_path, open_umask):
+    result.save(tmp_path / "noisy")
+    tacit.solve(problem_of("logistic", "box"), tacit.Settings(2), seed=0).save(tmp_path / "plain")
+    modes = [mode(tmp_path / name / "arrays.npz") for name in ("noisy", "plain")]
+    assert modes == [0o644, 0o600]
+
+
+def test_two_writers_do_not_share_a_temporary_file(tmp_path):
+    path, failed = tmp_path / "x", []
+    contents = [bytes([i]) * 200_000 for i in range(4)]
+
+    def write(content):
+        try:
+            for _ in range(20):
+                write_atomically(path, content)
+        except OSError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(c,)) for c in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and path.read_bytes() in contents
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    lock_folder(tmp_path / "out")
+    code = "import sys; from pathlib import Path; from tacit.cli.console import lock_folder\n"
+    code += "lock_folder(Path(sys.argv[1]))"
+    other = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True
+    )
+    assert "Another run is writing to" in other.stderr

@@ -182,3 +182,19 @@ def test_loads_of_a_grid(tmp_path):
             assert "7193" not in str(error)
     (tmp_path / "g.m").write_text(EVERYTHING + "mpc.bus(2, 3) = 7193;\n")
     assert "7193" not in told(lambda: load_case(tmp_path / "g.m"))
+
+
+def test_data_in_the_wrong_place_are_not_printed():
+    x, y = np.full((2, 2), 0.12345678), np.array([7654321.0, 1.0])
+    calls = [
+        lambda: tacit.LeastSquares(x, y, target_bound=y, feature_norm=1.0, normaliser=2),
+        lambda: tacit.LeastSquares(x, y, target_bound=1.0, feature_norm=x, normaliser=2),
+        lambda: tacit.SoftmaxRegression(x, [0, 1], y, feature_norm=1.0, normaliser=2),
+        lambda: tacit.solve([x], tacit.Settings(2)),
+        lambda: tacit.Quantile(x, y, level=y, feature_norm=1.0, normaliser=2),
+        lambda: tacit.Hinge(x, [0, 1], feature_norm=1.0, normaliser=2, neighbours=(y,)),
+    ]
+    for call in calls:
+        with pytest.raises(tacit.InvalidInput) as caught:
+            call()
+        assert "7654321" not in str(caught.value) and "0.1234" not in str(caught.value)

@@ -162,6 +162,8 @@ def __getattr__(name: str) -> Any:
 
     for room, names in NAMES.items():
         if name in names.split():
+            if room == "privacy":  # users may compile programs over mechanisms
+                import_module("tacit.privacy.mechanisms").register_with_jax()
             value = globals()[name] = getattr(import_module(f"tacit.{room}"), name)
             return value
     if not name.startswith("_") and util.find_spec(f"tacit.{name}") is not None:

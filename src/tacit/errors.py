@@ -10,15 +10,19 @@
 
 A message names the value, what was expected, and what was therefore not done. A value that may be
 private is never in it: then the message names the row, and what was allowed.
+
+NumPy is imported where a check needs it: every command reads this module, and not all compute.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 logging.getLogger("tacit").addHandler(logging.NullHandler())
 
@@ -60,7 +64,7 @@ DERIVED = 1e-100, 1e100  # what is computed from them: sensitivities, step sizes
 EPSILONS = 1e-9, 1e6  # of budgets
 MULTIPLIERS = 1e-7, 1e20  # noise in units of the sensitivity
 LEAST_PROBABILITY = 1e-300
-MOST = 10**9  # of anything counted
+LARGEST_COUNT = 10**9
 UPDATES = 10**7  # of one run
 TRIALS = 10**6  # of an audit, in each world
 RUNS = 10**4  # that one command repeats, each with another seed
@@ -69,6 +73,8 @@ RUNS = 10**4  # that one command repeats, each with another seed
 def shown(value: Any) -> str:
     """A value for a message: a number or a short text as it is, of anything else its type only,
     for it may be private data in the wrong place."""
+    import numpy as np
+
     if value is None or isinstance(value, bool | int | float | np.number):
         return repr(value) if not isinstance(value, int) or abs(value) < 10**20 else "over 1e20"
     if type(value) is str and len(value) <= 40:
@@ -109,9 +115,9 @@ def probability(name: str, value: float) -> float:
     return number
 
 
-def count(name: str, value: int, most: int = MOST) -> int:
+def count(name: str, value: int, most: int = LARGEST_COUNT) -> int:
     """Return ``value`` as an int, or refuse it unless it is a whole number from 1 to ``most``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InvalidInput(
             f"Expected a whole number {name} >= 1, got {name}={shown(value)}. {NOT_DONE}"
         )
@@ -138,6 +144,8 @@ def array(
 
     float32 stays float32 and everything else becomes float64, unless ``dtype`` says so.
     """
+    import numpy as np
+
     try:
         result = np.asarray(value)
         if result.dtype.kind not in "biuf" and result.size:

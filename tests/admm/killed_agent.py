@@ -2,7 +2,7 @@
 
 The agent is a forked process with a ledger. Its noise is secure; in some runs the operating
 system's generator is replaced by a stream that depends on the round alone, so that a run with kills
-can be compared with a run without. JAX is imported but never started: it does not survive a fork.
+can be compared with a run without.
 """
 
 import json
@@ -12,41 +12,26 @@ import random
 import signal
 import sys
 import time
-import traceback
 from pathlib import Path
 
 import numpy as np
+from forked_agent import SIZE, consensus_after, fork, problem
 
 from tacit.admm.agent import Agent
 from tacit.admm.messages import Broadcast, Reply
-from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import TacitError
-from tacit.objectives.residual import Residual
 from tacit.privacy import discrete
 from tacit.privacy.ledger import Ledger
-from tacit.sets.conic import Polyhedron
 
-ROUNDS, SIZE = 50, 3
-
-
-def problem():
-    rng = np.random.default_rng(0)
-    matrix, offset = rng.normal(size=(4, SIZE)), rng.normal(size=4)
-    W = Polyhedron(
-        np.vstack([np.eye(SIZE), -np.eye(SIZE), np.ones((1, SIZE))]),
-        np.append(np.ones(2 * SIZE), 1.5),
-        lower=-1.0,
-        upper=1.0,
-    )
-    return LocalProblem(Residual(matrix, offset, beta=0.1), W, name="grid")
+ROUNDS = 50
 
 
 def settings():
     return Settings.for_budget(3.0, 1e-5, ROUNDS, 2, penalty=2.0, step_size=0.2)
 
 
-def serve(path, requests, replies, block, fixed):
+def serve(requests, replies, path, block, fixed):
     """The agent's process: one line in, one line out, until it is killed."""
     ledger = Ledger(path)
     agent = Agent(problem(), "grid", settings(), None, "run", SIZE, ledger=ledger, block=block)
@@ -64,20 +49,8 @@ def serve(path, requests, replies, block, fixed):
 
 class Process:
     def __init__(self, path, block, fixed):
-        down, up = os.pipe(), os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(down[1])
-            os.close(up[0])
-            try:
-                serve(path, os.fdopen(down[0], "rb"), os.fdopen(up[1], "wb"), block, fixed)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(0)
-        os.close(down[0])
-        os.close(up[1])
-        self.requests, self.replies = os.fdopen(down[1], "wb", 0), os.fdopen(up[0], "rb")
+        self.pid, down, up = fork(serve, path, block, fixed)
+        self.requests, self.replies = os.fdopen(down, "wb", 0), os.fdopen(up, "rb")
 
     def ask(self, broadcast):
         self.requests.write(pickle.dumps(broadcast).hex().encode() + b"\n")
@@ -89,11 +62,6 @@ class Process:
     def close(self):
         self.requests.close()
         self.replies.close()
-
-
-def consensus_after(round, primal):
-    """A server of its own: the next w depends on the last reply and on the round."""
-    return 0.5 * np.asarray(primal) + 0.1 * np.sin(round + np.arange(SIZE))
 
 
 def run(folder, kills, seed, block=1, fixed=True):

@@ -285,13 +285,13 @@ def test_the_ledger_shows_the_whole_cost_of_a_run(tmp_path, noise):
     agent = make(ledger, noise=noise)
     for t in range(1, ROUNDS + 1):
         ask(agent, t)
-    slack = agent._secure.slack if noise == "secure" else 0.0
+    distance = agent._secure.distance if noise == "secure" else 0.0
     mechanism = agent._secure.mechanism if noise == "secure" else agent.settings.mechanism
-    assert (slack > 0) == (noise == "secure")
+    assert (distance > 0) == (noise == "secure")
     updates = 2 * ROUNDS
-    assert ledger.spent.epsilon == epsilon_of([(mechanism, updates)], 1e-5, slack * updates)
+    assert ledger.spent.epsilon == epsilon_of([(mechanism, updates)], 1e-5, distance * updates)
     assert 0.999 <= ledger.spent.epsilon <= 1.0
-    assert ledger._spend.slack == pytest.approx(slack * updates, rel=1e-12)
+    assert ledger._spend.distance == pytest.approx(distance * updates, rel=1e-12)
 
 
 def test_what_is_durable(ledger):

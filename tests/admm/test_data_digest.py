@@ -179,6 +179,43 @@ def test_functions_that_hold_each_other_end():
     assert digest(ring)
 
 
+def test_digests_see_attributes_modules_imports_and_metaclasses(tmp_path, monkeypatch):
+    def loss(z, x):
+        return loss.scale * jnp.sum(z * x)
+
+    loss.scale = 1.0
+    before = digest(loss)
+    loss.scale = 2.0
+    assert digest(loss) != before
+    (tmp_path / "mine.py").write_text("FACTOR = 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import mine
+
+    with pytest.raises(tacit.InvalidInput, match="no digest"):
+        digest([mine])
+
+    def reads(z, x, module=mine):
+        return module.FACTOR * jnp.sum(z * x)
+
+    def imports(z, x):
+        import mine as again
+
+        return again.FACTOR * jnp.sum(z * x)
+
+    for function in (reads, imports):
+        with pytest.raises(tacit.InvalidInput, match="no digest"):
+            digest(function)
+
+    def classed(factor):
+        def call(cls, z):
+            return factor * z
+
+        meta = type("Meta", (type,), {"__call__": call, "__module__": "user"})
+        return meta("Loss", (), {"__module__": "user"})
+
+    assert digest(classed(1.0)) != digest(classed(2.0))
+
+
 @pytest.mark.parametrize(
     "thing",
     [

@@ -7,10 +7,14 @@ import math
 import numpy as np
 import pytest
 from conftest import problem_of
+from test_agent_arguments import SETTINGS as PAYING
+from test_agent_arguments import part
 
 import tacit
+from tacit.admm.agent import Agent
 from tacit.admm.statement import PrivacyStatement, privacy_statement
 from tacit.cli.console import print_result
+from tacit.errors import SolverFailure
 from tacit.privacy.accounting import exact
 
 SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)
@@ -192,3 +196,30 @@ def test_a_row_of_the_demonstration_is_answer_and_optimum(result):
     assert row["objective"] == problem.value(result.solution)
     assert row["optimum"] == problem.value(best) != row["objective"]
     assert row["residual"] == result.trace["residual"][-1] and row["epsilon"] <= 1.0
+
+
+def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, monkeypatch):
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    options = {"ledgers": {"a": ledger}, "run": "june", "checkpoint": tmp_path / "c.npz"}
+    right, calls = Agent._noisy, []
+
+    def sometimes(self):
+        calls.append(1)
+        if len(calls) == 2:
+            raise SolverFailure("no answer.")
+        return right(self)
+
+    monkeypatch.setattr(Agent, "_noisy", sometimes)
+    with pytest.raises(SolverFailure):
+        tacit.solve([part()], PAYING, **options)
+    result = tacit.solve([part()], PAYING, **options)
+    assert result.privacy.updates == 5  # four rounds, and the one that failed
+    assert result.privacy.epsilon > 1
+    assert result.privacy.epsilon == pytest.approx(ledger.spent.epsilon, rel=1e-6)
+
+
+def test_numpy_numbers_in_settings_become_plain(tmp_path):
+    settings = tacit.Settings.for_budget(1.0, np.float32(1e-5), np.int64(3), np.int32(2))
+    assert type(settings.rounds) is int and type(settings.local_updates) is int
+    result = tacit.solve([part()], settings, seed=0)
+    assert tacit.Result.load(result.save(tmp_path / "r")).settings.rounds == 3

@@ -3,7 +3,6 @@
 import math
 
 import dp_accounting as dp
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,40 +43,6 @@ def test_table_of_totals(row):
     assert total.epsilon == pytest.approx(true, rel=1.5e-3)
     assert total.delta == delta
     assert basic(epsilon, delta, updates) == Guarantee(updates * epsilon, min(1, updates * delta))
-
-
-def true_gaussian_delta(mu, epsilon):
-    with mpmath.workdps(60):
-        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
-        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
-
-
-@pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.1, 1.0, 5.0, 50.0, 447.0])
-@pytest.mark.parametrize("z", [-3.0, -0.5, 0.0, 0.5, 1.0, 3.0, 8.0, 20.0, 36.5])
-def test_gaussian_closed_form_is_rounded_up(mu, z):
-    epsilon = max(0.0, mu * (mu / 2 + z))
-    truth = true_gaussian_delta(mu, epsilon)
-    claim = gaussian_delta(mu, epsilon)
-    assert truth <= claim <= truth * (1 + 1e-6)
-    stated = gaussian_epsilon(mu, claim)
-    assert true_gaussian_delta(mu, stated) <= claim
-    assert stated <= epsilon * (1 + 1e-6) + 1e-8 * mu
-
-
-def test_gaussian_extremes():
-    assert gaussian_delta(1.0, 1e5) > 0  # an underflow is not a promise
-    assert gaussian_delta(1e4, 0.0) == 1.0
-    assert gaussian_epsilon(1e-9, 0.1) == 0.0
-    assert true_gaussian_delta(400.0, gaussian_epsilon(400.0, 1e-300)) <= 1e-300
-
-
-@given(st.floats(0.01, 30), st.floats(1e-12, 0.3))
-@settings(max_examples=40)
-def test_monotone_in_everything(mu, delta):
-    epsilon = gaussian_epsilon(mu, delta)
-    assert gaussian_epsilon(mu * 1.1, delta) >= epsilon
-    assert gaussian_epsilon(mu, delta / 2) >= epsilon
-    assert gaussian_delta(mu, epsilon + 0.1) <= gaussian_delta(mu, epsilon)
 
 
 # --- Laplace ------------------------------------------------------------------------------
@@ -165,12 +130,12 @@ def test_laplace_against_google(epsilon, updates, delta):
     assert exact(mechanism, updates, delta).epsilon == pytest.approx(other, rel=5e-4)
 
 
-@pytest.mark.parametrize(("delta", "slack"), [(1e-9, 3e-3), (1e-12, 0.12), (1e-100, 0.12)])
-def test_laplace_small_delta_is_not_lost_in_rounding(delta, slack):
+@pytest.mark.parametrize(("delta", "above"), [(1e-9, 3e-3), (1e-12, 0.12), (1e-100, 0.12)])
+def test_laplace_small_delta_is_not_lost_in_rounding(delta, above):
     """Central limit: many small updates behave like one Gaussian update; Renyi below 1e-10."""
     laplace = exact(Laplace(1e4), 50_000, delta).epsilon
     gaussian = exact(Gaussian(1e4), 50_000, delta).epsilon
-    assert gaussian * (1 - 1e-3) <= laplace <= gaussian * (1 + slack)
+    assert gaussian * (1 - 1e-3) <= laplace <= gaussian * (1 + above)
 
 
 @pytest.mark.parametrize("epsilon", [1e-5, 0.01, 1.0, 30.0, 2000.0])

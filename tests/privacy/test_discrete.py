@@ -103,7 +103,7 @@ def test_tables_are_exact_far_into_the_tail():
 def test_digits_of_laplace_have_the_wide_law(monkeypatch):
     """A narrow radix, so that all masses can be computed: every digit counts."""
     monkeypatch.setattr(discrete, "RADIX", (8, 8))
-    monkeypatch.setattr(discrete, "WIDEST", (32, 6))
+    monkeypatch.setattr(discrete, "WIDEST_TABLE", (32, 6))
     scale = Decimal("211.7")
     law = discrete.laplace.__wrapped__(scale)
     digits = [masses_of(table) for table in law.tables]
@@ -123,7 +123,7 @@ def test_digits_of_laplace_have_the_wide_law(monkeypatch):
 def test_sum_of_two_gaussian_tables_has_the_wide_law(monkeypatch):
     """A narrow radix, so that all masses of the sum can be computed and compared."""
     monkeypatch.setattr(discrete, "RADIX", (8, 8))
-    monkeypatch.setattr(discrete, "WIDEST", (32, 32))
+    monkeypatch.setattr(discrete, "WIDEST_TABLE", (32, 32))
     variance = Decimal("4321.7")
     fine, coarse = discrete.gaussian.__wrapped__(variance).tables
     total = {}

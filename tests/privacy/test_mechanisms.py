@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.errors import InvalidInput
-from tacit.privacy.mechanisms import (
-    Gaussian,
-    Laplace,
-    Noiseless,
-    gaussian_delta,
-    mechanism_from,
-    per_update,
-)
+from tacit.privacy.gaussian_tradeoff import gaussian_delta
+from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless, mechanism_from, per_update
 
 NOISY = [Gaussian(1.7), Laplace(0.6)]
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
@@ -69,6 +63,43 @@ def test_batch_with_own_sensitivities_equals_loop(mechanism):
     batch = jax.jit(jax.vmap(draw))(keys, sensitivities)
     loop = jnp.stack([draw(k, float(s)) for k, s in zip(keys, sensitivities, strict=True)])
     np.testing.assert_allclose(batch, loop, rtol=1e-15)
+
+
+@pytest.mark.parametrize("kind", [Gaussian, Laplace])
+def test_programs_take_mechanisms_of_any_parameters(kind):
+    """One compiled program for a batch of runs, each with its own noise multiplier."""
+    key, multipliers = jax.random.key(0), [0.5, 2.0, 3.0]
+    compiled = []
+
+    @jax.jit
+    def draw(mechanism):
+        compiled.append(mechanism)
+        return mechanism.sample(key, (4,), 0.3)
+
+    alone = [draw(kind(m)) for m in multipliers]
+    assert len(compiled) == 1
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(kind, multipliers))
+    np.testing.assert_allclose(jax.vmap(draw)(batch), alone, rtol=1e-15)
+    np.testing.assert_allclose(alone[1], 4 * alone[0], rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import tacit; tacit.Gaussian; import jax",
+        "import tacit.privacy.ledger, tacit; tacit.Gaussian; import jax",
+        "import jax; from tacit.privacy.mechanisms import Gaussian",
+        "from tacit.privacy.mechanisms import Gaussian; import tacit.admm.algorithm, jax",
+    ],
+)
+def test_jax_knows_mechanisms_whatever_is_imported_first(imports):
+    program = f"""{imports}
+from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
+for mechanism in (Gaussian(2.0), Laplace(2.0), Noiseless()):
+    leaves, law = jax.tree.flatten(mechanism)
+    assert leaves != [mechanism] and jax.tree.unflatten(law, leaves) == mechanism
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("mechanism", NOISY, **identify)

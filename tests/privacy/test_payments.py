@@ -242,8 +242,8 @@ def test_terms_cover_the_sensitivity(ledger, noise):
 
 
 def test_two_processes_killed_and_failing(tmp_path):
-    """12 runs here; ``python tests/two_processes.py --runs 100`` for more."""
-    program = Path(__file__).with_name("two_processes.py")
+    """12 runs here; ``python tests/admm/two_processes.py --runs 100`` for more."""
+    program = Path(__file__).parents[1] / "admm" / "two_processes.py"
     done = subprocess.run(
         [sys.executable, str(program), "--runs", "12"],
         capture_output=True,

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
-from tacit.admm.algorithm import Drawn, Local, noisy
+from tacit.admm.algorithm import GridNoise, Local, noisy
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import RATIO, calibrate, delta_of, epsilon_of, exact
+from tacit.privacy.accounting import EPSILON_PER_DISTANCE, calibrate, delta_of, epsilon_of, exact
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
-from tacit.privacy.secure_noise import SLACK, SecureNoise, secure_noise
+from tacit.privacy.secure_noise import INVERSE_DISTANCE, SecureNoise, secure_noise
 
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
 
@@ -58,7 +58,7 @@ def test_sum_is_exact_on_the_grid():
     spacing = np.float64(2.0**-20)
     X = rng.integers(-(2**30), 2**30, 1000)
     φ = rng.normal(size=1000)
-    local = Local(*[None] * 4, Drawn(X[None], spacing), None, None)
+    local = Local(*[None] * 4, GridNoise(X[None], spacing), None, None)
     for values in (φ, jax.numpy.asarray(φ)):
         total = np.asarray(noisy(values, X, local))
         assert total.dtype == np.float64 and np.all(total % spacing == 0)
@@ -69,7 +69,7 @@ def test_sum_is_exact_on_the_grid():
 def test_statistics_of_any_size_are_hidden():
     """2⁵³ steps of the grid and more: float64 sums would drop the noise, whole numbers do not."""
     spacing, X = np.float64(2.0**-20), np.array([1, -1, 7])
-    local = Local(*[None] * 4, Drawn(X[None], spacing), None, None)
+    local = Local(*[None] * 4, GridNoise(X[None], spacing), None, None)
     for large in (2.0**40, 1e300, -1e300):
         got = np.asarray(noisy(np.full(3, large), X, local)) / spacing
         assert np.isfinite(got).all() and (np.abs(got) <= 2.0**61 + 8).all()
@@ -91,21 +91,21 @@ def variation(name, s):
     return 0.5 * np.abs(mass / mass.sum() - rounded).sum()
 
 
-def test_slack_is_added_to_delta():
+def test_the_distance_is_added_to_delta():
     """δ(ε − 320τ) + (1 + e^{ε−320τ−42})τ, the guarantee in ``secure_noise.py``."""
     for parts, ε in (([(Gaussian(20.0), 100)], 3.0), ([(Laplace(2.0), 100)], 45.0)):
-        for slack in (1e-9, 1e-6):
-            before = ε - 320 * slack
-            expected = delta_of(parts, before) + (1 + math.exp(before - 42)) * slack
-            assert delta_of(parts, ε, slack) == pytest.approx(expected, rel=1e-9)
+        for distance in (1e-9, 1e-6):
+            before = ε - 320 * distance
+            expected = delta_of(parts, before) + (1 + math.exp(before - 42)) * distance
+            assert delta_of(parts, ε, distance) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace"])
 @pytest.mark.parametrize("s", [4.0, 16.3, 100.0, 1000.0])
-def test_slack_bounds_the_distance_to_rounded_noise(name, s):
+def test_the_distance_to_rounded_noise_is_bounded(name, s):
     distance = variation(name, s)
-    assert distance <= 1 / (SLACK[name] * s * s)
-    assert distance >= 0.7 / (SLACK[name] * s * s)  # and is not far above it
+    assert distance <= 1 / (INVERSE_DISTANCE[name] * s * s)
+    assert distance >= 0.7 / (INVERSE_DISTANCE[name] * s * s)  # and is not far above it
 
 
 def log_ratio(name, s):
@@ -124,8 +124,8 @@ def log_ratio(name, s):
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace"])
 @pytest.mark.parametrize("s", [16.0, 50.0, 200.0])
-def test_ratio_is_bounded_by_320_times_the_slack(name, s):
-    assert log_ratio(name, s) <= RATIO / (SLACK[name] * s * s)
+def test_ratio_is_bounded_by_320_times_the_distance(name, s):
+    assert log_ratio(name, s) <= EPSILON_PER_DISTANCE / (INVERSE_DISTANCE[name] * s * s)
     assert log_ratio(name, s) > 0
 
 
@@ -139,21 +139,22 @@ def test_ratio_is_bounded_by_320_times_the_slack(name, s):
         (SecureNoise(Laplace(1e6), 1.0, 10**8), math.exp(-105)),
     ],
 )
-def test_slack_covers_the_end_of_the_tables(noise, beyond):
-    assert math.exp(-42) * noise.slack >= noise.size * beyond
-    assert noise.slack >= noise.size / (SLACK[noise.mechanism.name] * float(noise.scale) ** 2)
+def test_the_distance_covers_the_end_of_the_tables(noise, beyond):
+    assert math.exp(-42) * noise.distance >= noise.size * beyond
+    squares = INVERSE_DISTANCE[noise.mechanism.name] * float(noise.scale) ** 2
+    assert noise.distance >= noise.size / squares
 
 
-def test_slack_costs_epsilon_and_delta():
+def test_the_distance_costs_epsilon_and_delta():
     parts = [(Gaussian(20.0), 100)]
     plain = epsilon_of(parts, 1e-5)
     assert epsilon_of(parts, 1e-5, 0.0) == plain
-    for slack in (1e-14, 1e-9, 1e-6):
-        ε = epsilon_of(parts, 1e-5, slack)
-        inner = ε - RATIO * slack
+    for distance in (1e-14, 1e-9, 1e-6):
+        ε = epsilon_of(parts, 1e-5, distance)
+        inner = ε - EPSILON_PER_DISTANCE * distance
         assert ε > plain
-        assert delta_of(parts, inner) + slack <= 1e-5 * (1 + 1e-9)
-        assert delta_of(parts, ε, slack) <= 1e-5 * (1 + 1e-6)
+        assert delta_of(parts, inner) + distance <= 1e-5 * (1 + 1e-9)
+        assert delta_of(parts, ε, distance) <= 1e-5 * (1 + 1e-6)
     assert epsilon_of(parts, 1e-5, 1e-5) == math.inf
     assert delta_of(parts, 1e-3, 1e-5) == 1.0  # less than what the ratio alone costs
     assert epsilon_of([(Laplace(50.0), 10)], 0.0, 1e-9) == pytest.approx(0.2)
@@ -168,7 +169,7 @@ def test_slack_costs_epsilon_and_delta():
 def test_a_secure_run_costs_no_more_than_agreed(name, epsilon, size):
     mechanism = calibrate(name, epsilon, 1e-5, 1000)
     noise = secure_noise(mechanism, 0.1, size, 1000, 1e-5)
-    spent = epsilon_of([(noise.mechanism, 1000)], 1e-5, 1000 * noise.slack)
+    spent = epsilon_of([(noise.mechanism, 1000)], 1e-5, 1000 * noise.distance)
     assert spent <= exact(mechanism, 1000, 1e-5).epsilon <= epsilon
     assert noise.mechanism.noise_multiplier <= 1.0001 * mechanism.noise_multiplier
 

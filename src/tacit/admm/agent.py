@@ -283,7 +283,7 @@ class Agent:
             secure.mechanism if secure else settings.mechanism,
             settings.rounds,
             settings.local_updates,
-            secure.slack if secure else 0.0,
+            secure.distance if secure else 0.0,
             self.noise_source,
             problem.objective.relation,
             hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),

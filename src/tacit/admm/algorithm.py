@@ -20,10 +20,12 @@ import numpy as np
 from tacit._types import Array
 from tacit.errors import SolverFailure
 from tacit.objectives.objective import Objective
-from tacit.privacy.mechanisms import Mechanism
-from tacit.privacy.secure_noise import Drawn
+from tacit.privacy.mechanisms import Mechanism, register_with_jax
+from tacit.privacy.secure_noise import GridNoise
 from tacit.sets.closed_forms import FeasibleSet
 from tacit.sets.projections import length
+
+register_with_jax()  # programs below are compiled for a mechanism of any parameters
 
 Perturbation = Literal["objective", "output", "projected-output"]
 Calibration = Literal["certified", "paper", "paper-tight"]
@@ -56,8 +58,8 @@ class Local(NamedTuple):
     W: FeasibleSet | None  # None only where no projection is asked for
     coupled: Array  # 1 on coupled coordinates, 0 on private ones
     Δ: Array  # certified sensitivity of what receives the noise
-    mechanism: Mechanism | Drawn
-    key: Array  # of this agent in this run; not used with drawn noise
+    mechanism: Mechanism | GridNoise
+    key: Array  # of this agent in this run; not used with noise on a grid
     limits: Limits
 
 
@@ -140,7 +142,7 @@ def draw(z: Array, c: Array, e: Array, now: Round, local: Local, rule: Rule) -> 
     Every update (t, e) of an agent has its own key, derived from the agent's.
     """
     f, Δ, mechanism = local.f, local.Δ, local.mechanism
-    if isinstance(mechanism, Drawn):
+    if isinstance(mechanism, GridNoise):
         return mechanism.values[e]
     norm, sample = mechanism.norm, _sample_on_host if isinstance(z, np.ndarray) else _sample
     if rule.perturbation == "objective":
@@ -194,13 +196,13 @@ def proximal_target(
         joined = np.concatenate if isinstance(z, np.ndarray) else jnp.concatenate
         v = joined([v, local.f.slack_of(z)])
         c = joined([c, np.ones(slacks, c.dtype) / η])
-    spacing = local.mechanism.spacing if isinstance(local.mechanism, Drawn) else 1.0
+    spacing = local.mechanism.spacing if isinstance(local.mechanism, GridNoise) else 1.0
     return v, c, ξ, (abs(ξ).sum() * spacing).astype(z.dtype)
 
 
 def noisy(φ: Array, ξ: Array, local: Local) -> Array:
-    """φ + ξ in float64. With drawn noise φ is rounded to its grid, and whole numbers are added."""
-    if not isinstance(local.mechanism, Drawn):
+    """φ + ξ in float64. With noise on a grid φ is rounded to it, and whole numbers are added."""
+    if not isinstance(local.mechanism, GridNoise):
         return φ + ξ
     spacing = local.mechanism.spacing
     steps = (φ / spacing).round().clip(-(2.0**61), 2.0**61)

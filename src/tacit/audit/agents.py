@@ -53,7 +53,7 @@ from tacit.errors import InvalidInput, SolverFailure
 from tacit.privacy.accounting import Guarantee, exact
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Noiseless
-from tacit.privacy.secure_noise import Drawn, secure_noise
+from tacit.privacy.secure_noise import GridNoise, secure_noise
 
 Begin = Callable[[LocalProblem, Settings, str, Ledger], Agent]
 AGENTS = (*WHITE, "restart", "failure")
@@ -108,7 +108,7 @@ def _silent(worlds: Worlds, settings: Settings) -> list[Local]:
             settings.mechanism, side.Δ, f.statistic_size, settings.updates, settings.delta
         )
         zero = np.zeros((1, f.statistic_size), np.int64)
-        silent.append(side._replace(mechanism=Drawn(zero, np.float64(secure.spacing))))
+        silent.append(side._replace(mechanism=GridNoise(zero, np.float64(secure.spacing))))
     return silent
 
 

@@ -1,15 +1,16 @@
 """Noise, what it costs, and who pays.
 
-mechanisms      Gaussian, Laplace, no noise: the law of the noise and its accounting event
-normals         float32 normals with full tails, for seeded noise
-discrete        exact discrete laws, sampled from the operating system's bits
-secure_noise    discrete noise on a grid around a statistic, with its proof
-accounting      what many updates cost together; noise for a total budget
-spending        what all runs of one agent have cost so far
-ledger          an agent's durable account: budget, runs, charges, answers
-ledger_file     the SQLite file below it, read and written safely
-ledger_entries  what stands in that file, and its hash chain
-payments        which process may use a charge
+mechanisms         Gaussian, Laplace, no noise: the law of the noise and its accounting event
+normals            float32 normals with full tails, for seeded noise
+discrete           exact discrete laws, sampled from the operating system's bits
+secure_noise       discrete noise on a grid around a statistic, with its proof
+gaussian_tradeoff  epsilon and delta of Gaussian noise in closed form, rounded up
+accounting         what many updates cost together; noise for a total budget
+spending           what all runs of one agent have cost so far
+ledger             an agent's durable account: budget, runs, charges, answers
+ledger_file        the SQLite file below it, read and written safely
+ledger_entries     what stands in that file, and its hash chain
+payments           which process may use a charge
 """
 
 from tacit.privacy.accounting import Guarantee, basic, calibrate, compose, exact, paper

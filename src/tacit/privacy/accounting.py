@@ -29,14 +29,8 @@ from tacit.errors import (
     positive,
     probability,
 )
-from tacit.privacy.mechanisms import (
-    Gaussian,
-    Laplace,
-    Mechanism,
-    Noiseless,
-    gaussian_delta,
-    gaussian_epsilon,
-)
+from tacit.privacy.gaussian_tradeoff import gaussian_delta, gaussian_epsilon
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 
 __all__ = [
     "Guarantee",
@@ -54,12 +48,14 @@ __all__ = [
 
 Parts = Sequence[tuple[Mechanism, int]]
 
-GRID = 64, 1000  # cells of the privacy loss grid per Laplace epsilon: many updates, one update
-CELLS = 2_000_000  # a coarser grid beyond that: still a bound, only looser
-MANY = 10_000, 16, 100_000  # beyond so many Laplace updates so many cells; then no grid at all
-WIDEST = 300.0  # Laplace epsilon of one update beyond which e^epsilon would overflow in a grid
-RATIO = 320.0  # of discrete noise: epsilon lost per slack, see secure_noise.py
-MARGIN = 2e-11  # more than the rounding of the library's Fourier transforms, in delta
+# The grid of a privacy loss distribution: cells per Laplace epsilon, and when there is none
+CELLS, CELLS_OF_ONE_UPDATE = 64, 1000
+COARSE_CELLS, COARSE_FROM_UPDATES = 16, 10_000
+LARGEST_GRID = 2_000_000  # cells; a coarser grid beyond that is still a bound, only looser
+MOST_GRID_UPDATES = 100_000
+LARGEST_GRID_EPSILON = 300.0  # of one Laplace update; beyond, e^epsilon would overflow
+TRANSFORM_ERROR = 2e-11  # more than the rounding of the library's Fourier transforms, in delta
+EPSILON_PER_DISTANCE = 320.0  # what discrete noise costs, see secure_noise.py
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ def exact(mechanism: Mechanism, updates: int, delta: float) -> Guarantee:
     ``delta = 0``, or more than 300 for one update, gives the pure epsilon.
 
     Guarantee: never below the smallest epsilon that is true for every pair of neighbours
-    within the sensitivity (Laplace: up to MARGIN, an estimate of the library's rounding);
+    within the sensitivity (Laplace: up to TRANSFORM_ERROR, an estimate of the library's rounding);
     attained by the worst pair. Infinite for ``Noiseless``.
     """
     return compose([(mechanism, updates)], delta)
@@ -123,70 +119,70 @@ def compose(parts: Parts, delta: float) -> Guarantee:
     return Guarantee(epsilon_of(parts, delta), float(delta))
 
 
-def epsilon_of(parts: Parts, delta: float, slack: float = 0.0) -> float:
+def epsilon_of(parts: Parts, delta: float, distance: float = 0.0) -> float:
     """The smallest epsilon at ``delta`` of mechanisms in sequence, rounded up.
 
-    ``slack``: of discrete noise, all updates together (the guarantee in ``secure_noise.py``). A
-    pure epsilon (``delta = 0``) has none.
+    ``distance``: of discrete noise from rounded continuous noise, all updates together (the
+    guarantee in ``secure_noise.py``). A pure epsilon (``delta = 0``) does not depend on it.
     """
     epsilon = _epsilon_of(parts, delta)
-    if slack == 0 or delta == 0:
+    if distance == 0 or delta == 0:
         return epsilon
     while math.isfinite(epsilon):
-        room = delta - _lost(slack, epsilon + 0.1)
+        room = delta - _lost(distance, epsilon + 0.1)
         larger = _epsilon_of(parts, room) if room > 0 else math.inf
         if larger <= epsilon + 0.1:
-            return larger + RATIO * slack
+            return larger + EPSILON_PER_DISTANCE * distance
         epsilon = larger
     return epsilon
 
 
-def _lost(slack: float, epsilon: float) -> float:
-    return slack * (1 + math.exp(min(epsilon, 700.0) - 42))
+def _lost(distance: float, epsilon: float) -> float:
+    return distance * (1 + math.exp(min(epsilon, 700.0) - 42))
 
 
 def _epsilon_of(parts: Parts, delta: float) -> float:
-    spend = _total(parts)
-    if delta == 0 and spend.mu == 0:
-        return spend.pure
+    total = _total(parts)
+    if delta == 0 and total.mu == 0:
+        return total.pure
     delta = probability("delta", delta)
-    if not math.isfinite(spend.pure):
+    if not math.isfinite(total.pure):
         return math.inf
-    if not spend.laplace:
-        return gaussian_epsilon(spend.mu, delta)
-    highest = spend.pure + (gaussian_epsilon(spend.mu, delta) if spend.mu else 0.0)
-    if spend.widest > WIDEST:
+    if not total.laplace:
+        return gaussian_epsilon(total.mu, delta)
+    highest = total.pure + (gaussian_epsilon(total.mu, delta) if total.mu else 0.0)
+    if total.widest > LARGEST_GRID_EPSILON:
         return highest
-    if delta < 5 * MARGIN or spend.updates > MANY[2]:
-        return min(highest, float(spend.renyi().get_epsilon(delta)))
-    return min(highest, float(spend.losses().get_epsilon_for_delta(delta - MARGIN)))
+    if delta < 5 * TRANSFORM_ERROR or total.updates > MOST_GRID_UPDATES:
+        return min(highest, float(total.renyi().get_epsilon(delta)))
+    return min(highest, float(total.losses().get_epsilon_for_delta(delta - TRANSFORM_ERROR)))
 
 
-def delta_of(parts: Parts, epsilon: float, slack: float = 0.0) -> float:
+def delta_of(parts: Parts, epsilon: float, distance: float = 0.0) -> float:
     """The smallest delta at ``epsilon`` of mechanisms in sequence, rounded up."""
     epsilon = non_negative("epsilon", epsilon, DERIVED)
-    if slack == 0:
+    if distance == 0:
         return _delta_of(parts, epsilon)
-    if (before := epsilon - RATIO * slack) < 0:
+    if (before := epsilon - EPSILON_PER_DISTANCE * distance) < 0:
         return 1.0
-    return min(1.0, _delta_of(parts, before) + _lost(slack, before))
+    return min(1.0, _delta_of(parts, before) + _lost(distance, before))
 
 
 def _delta_of(parts: Parts, epsilon: float) -> float:
-    spend = _total(parts)
-    if not math.isfinite(spend.pure):
+    total = _total(parts)
+    if not math.isfinite(total.pure):
         return 1.0
-    if not spend.laplace:
-        return gaussian_delta(spend.mu, epsilon)
-    if spend.mu == 0 and epsilon >= spend.pure:
+    if not total.laplace:
+        return gaussian_delta(total.mu, epsilon)
+    if total.mu == 0 and epsilon >= total.pure:
         return 0.0
-    if spend.widest > WIDEST:
+    if total.widest > LARGEST_GRID_EPSILON:
         return 1.0
-    if spend.updates > MANY[2]:
-        return min(1.0, float(spend.renyi().get_delta(epsilon)))
-    delta = float(spend.losses().get_delta_for_epsilon(epsilon)) + MARGIN / 2
-    if delta < 5 * MARGIN:
-        delta = min(delta, float(spend.renyi().get_delta(epsilon)))
+    if total.updates > MOST_GRID_UPDATES:
+        return min(1.0, float(total.renyi().get_delta(epsilon)))
+    delta = float(total.losses().get_delta_for_epsilon(epsilon)) + TRANSFORM_ERROR / 2
+    if delta < 5 * TRANSFORM_ERROR:
+        delta = min(delta, float(total.renyi().get_delta(epsilon)))
     return min(1.0, delta)
 
 
@@ -247,7 +243,7 @@ def _laplace_multiplier(epsilon: float, delta: float, updates: int) -> float:
 
 
 @dataclass(frozen=True)
-class _Spend:
+class _Total:
     """One Gaussian update of shift ``mu`` and Laplace updates, as (epsilon, updates) pairs."""
 
     mu: float
@@ -269,13 +265,13 @@ class _Spend:
         from dp_accounting.pld import privacy_loss_distribution as pld
 
         # the error of one cell shrinks against the total like 1/sqrt(updates)
-        least = GRID[0] if self.updates <= MANY[0] else MANY[1]
-        cell = min(e / max(least, GRID[1] / math.sqrt(n)) for e, n in self.laplace)
+        least = CELLS if self.updates <= COARSE_FROM_UPDATES else COARSE_CELLS
+        cell = min(e / max(least, CELLS_OF_ONE_UPDATE / math.sqrt(n)) for e, n in self.laplace)
         widest = self.widest
         if self.mu:
-            cell = min(cell, self.mu / GRID[0])
+            cell = min(cell, self.mu / CELLS)
             widest = max(widest, self.mu * (self.mu / 2 + 9))
-        cell = max(cell, widest / CELLS)
+        cell = max(cell, widest / LARGEST_GRID)
         parts = [
             pld.from_laplace_mechanism(
                 1 / epsilon, value_discretization_interval=cell
@@ -303,7 +299,7 @@ class _Spend:
         return accountant
 
 
-def _total(parts: Parts) -> _Spend:
+def _total(parts: Parts) -> _Total:
     """Equal mechanisms merged: Gaussian ones add mu squared, Laplace ones add counts."""
     if not parts:
         raise InvalidInput("Expected at least one mechanism, got none. Nothing was accounted.")
@@ -323,4 +319,4 @@ def _total(parts: Parts) -> _Spend:
             raise InvalidInput(f"Expected a known mechanism, got {mechanism!r}. {NOT_DONE}")
     pure = math.fsum(n * epsilon for epsilon, n in laplace.items()) * (1 + 1e-15)
     mu = math.sqrt(math.fsum(squares)) * (1 + 1e-15)
-    return _Spend(mu, tuple(sorted(laplace.items())), pure if private else math.inf)
+    return _Total(mu, tuple(sorted(laplace.items())), pure if private else math.inf)

@@ -34,9 +34,9 @@ Whole = np.ndarray[Any, np.dtype[np.int64]]
 random_bytes = os.urandom
 
 DIGITS = 100  # of the decimal arithmetic that makes the tables
-BITS = 192  # of a threshold beyond the first 64
+LOW_BITS = 192  # of a threshold, beyond the first 64
 REACH = 13.5, 110.0  # scales after which tables end: Gaussian, Laplace
-WIDEST = 2048, 256  # the largest scale of one table
+WIDEST_TABLE = 2048, 256  # the largest scale of one table
 RADIX = 512, 2048
 
 
@@ -45,7 +45,7 @@ class Table(NamedTuple):
 
     first: int
     high: np.ndarray[Any, np.dtype[np.uint64]]
-    low: tuple[int, ...]  # the other BITS of each threshold
+    low: tuple[int, ...]  # the other LOW_BITS of each threshold
 
 
 class Law(NamedTuple):
@@ -61,7 +61,7 @@ def gaussian(variance: Decimal) -> Law:
     """The discrete Gaussian with parameter s² = ``variance``."""
     K, tables = RADIX[0], []
     with localcontext(prec=DIGITS):
-        while variance > WIDEST[0] ** 2:
+        while variance > WIDEST_TABLE[0] ** 2:
             tables.append(_gaussian_table(Decimal(4 * K * K)))
             variance = (variance - 4 * K * K) / (K * K)
         tables.append(_gaussian_table(variance, leading=bool(tables)))
@@ -73,7 +73,7 @@ def laplace(scale: Decimal) -> Law:
     """The discrete Laplace law with scale s."""
     K, tables = RADIX[1], []
     with localcontext(prec=DIGITS):
-        while scale > WIDEST[1]:
+        while scale > WIDEST_TABLE[1]:
             tables.append(_geometric_table(scale, K))
             scale = scale / K
         tables.append(_geometric_table(scale, int(REACH[1] * float(scale)) + 2))
@@ -105,10 +105,10 @@ def _geometric_table(scale: Decimal, size: int) -> Table:
 
 def _table(first: int, masses: list[Decimal]) -> Table:
     sums = list(accumulate(masses))
-    unit = Decimal(2) ** (64 + BITS) / sums[-1]
+    unit = Decimal(2) ** (64 + LOW_BITS) / sums[-1]
     whole = [int(s * unit) for s in sums[:-1]]  # the last outcome needs no threshold
-    high = np.array([w >> BITS for w in whole], dtype=np.uint64)
-    return Table(first, high, tuple(w & (2**BITS - 1) for w in whole))
+    high = np.array([w >> LOW_BITS for w in whole], dtype=np.uint64)
+    return Table(first, high, tuple(w & (2**LOW_BITS - 1) for w in whole))
 
 
 def sample(law: Law, size: int) -> Whole:
@@ -141,7 +141,7 @@ def _draw(table: Table, size: int) -> Whole:
     index = np.searchsorted(table.high, uniform)
     unsure = np.flatnonzero(table.high[np.minimum(index, len(table.high) - 1)] == uniform)
     for i in unsure:  # one in 2⁵⁰
-        rest = int.from_bytes(random_bytes(BITS // 8), "little")
+        rest = int.from_bytes(random_bytes(LOW_BITS // 8), "little")
         while index[i] < len(table.high) and (
             table.high[index[i]] == uniform[i] and table.low[index[i]] <= rest
         ):

@@ -29,16 +29,16 @@ from tacit.errors import (
     probability,
 )
 from tacit.privacy.accounting import Guarantee, rounded_up
-from tacit.privacy.ledger_entries import SHOWN, Answer, Entry, Payment, create, fresh_owner
-from tacit.privacy.ledger_file import Book
+from tacit.privacy.ledger_entries import USES_PAYMENT, Answer, Entry, Payment, create, fresh_owner
+from tacit.privacy.ledger_file import LedgerFile
 from tacit.privacy.mechanisms import Laplace
 from tacit.privacy.spending import Spend, Terms, canonical, most_updates
 
 
-class Ledger(Book):
+class Ledger(LedgerFile):
     """An open ledger. Several processes may have the same one open."""
 
-    REMEMBERED = (*Book.REMEMBERED, "_spend", "_budget", "_first", "_terms")
+    STATE = (*LedgerFile.STATE, "_spend", "_budget", "_first", "_terms")
 
     def __init__(self, path: str | Path) -> None:
         """Open an existing ledger and check all of it; ``Ledger.create`` makes a new one."""
@@ -200,7 +200,7 @@ class Ledger(Book):
         query = (
             "SELECT serial FROM entries AS c WHERE kind = 'charge' AND run = ? AND first = ? AND "
             "last = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE payment = c.serial AND first = ?"
-            f" AND {SHOWN}) ORDER BY serial LIMIT 1"
+            f" AND {USES_PAYMENT}) ORDER BY serial LIMIT 1"
         )
         with self._reading():
             row = self._db.execute(query, (run, round, round, round)).fetchone()
@@ -271,7 +271,7 @@ class Ledger(Book):
         )
         found = self._db.execute(holder, (payment.serial, run)).fetchone()
         first, last, payer, claimant = found or (0, 0, "", None)
-        used = f"SELECT COUNT(*) FROM entries WHERE payment = ? AND first = ? AND {SHOWN}"
+        used = f"SELECT COUNT(*) FROM entries WHERE payment = ? AND first = ? AND {USES_PAYMENT}"
         mine = payment.owner and payment.owner == (claimant or payer)
         if (
             terms is None
@@ -308,7 +308,7 @@ class Ledger(Book):
             )
         after = spend.plus(terms, rounds * terms.local_updates)
         if after.slow:  # find once how many updates fit, then only compare
-            mine = terms.mechanism, terms.slack
+            mine = terms.mechanism, terms.distance
             about = budget, terms, {k: n for k, n in spend.updates.items() if k != mine}
             if self._most[0] != about or after.updates[mine] > self._most[1]:
                 self._most = about, most_updates(spend, terms, budget)

@@ -2,7 +2,7 @@
 
     kind     what it says
     budget   the agent's own total (epsilon, delta), from now on
-    run      the terms of a run: agent, mechanism, rounds, local updates, slack, what it hides
+    run      the terms of a run: agent, mechanism, rounds, local updates, what it hides, ...
     charge   rounds first..last of a run are paid for, by ``owner``
     claim    the payment is ``owner``'s from now on, and no longer that of who had it
     answer   round ``first`` was answered out of ``payment``: digest of the request, and the reply
@@ -28,9 +28,9 @@ from tacit.errors import InvalidInput
 from tacit.files import open_private, sync_file, sync_folder
 from tacit.privacy.spending import canonical
 
-APPLICATION = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
-VERSION = 2
-SHOWN = "kind IN ('answer', 'failed')"  # what uses up a payment for its round
+APPLICATION_ID = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
+SCHEMA_VERSION = 2
+USES_PAYMENT = "kind IN ('answer', 'failed')"  # what uses up a payment for its round
 SCHEMA = f"""
 CREATE TABLE entries (
     serial INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
@@ -39,7 +39,7 @@ CREATE TABLE entries (
 ) STRICT;
 CREATE UNIQUE INDEX one_answer ON entries (run, first) WHERE kind = 'answer';
 CREATE UNIQUE INDEX one_run ON entries (run) WHERE kind = 'run';
-CREATE UNIQUE INDEX one_use ON entries (payment, first) WHERE {SHOWN};
+CREATE UNIQUE INDEX one_use ON entries (payment, first) WHERE {USES_PAYMENT};
 CREATE INDEX claims ON entries (payment) WHERE kind = 'claim';
 CREATE INDEX failures ON entries (run, first) WHERE kind = 'failed';
 """
@@ -109,22 +109,22 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-MADE_OF = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+READ_SCHEMA = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
 
 
 def schema() -> list[Any]:
     """What SQLite says a ledger is made of."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(SCHEMA)
-        return db.execute(MADE_OF).fetchall()
+        return db.execute(READ_SCHEMA).fetchall()
 
 
 def create(path: Path, budget: str) -> None:
     """A new file with the schema and a first entry."""
     with new_file(path) as db:
         db.execute("PRAGMA synchronous = FULL")
-        db.executescript(f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION};")
-        db.execute(f"PRAGMA user_version = {VERSION}")
+        db.executescript(f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION_ID};")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute(INSERT, Entry(1, now(), "budget", event=budget).sealed(bytes(32)))
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode = WAL")

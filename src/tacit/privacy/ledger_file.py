@@ -15,21 +15,23 @@ from typing import Any, ClassVar, Self
 
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
 from tacit.privacy.ledger_entries import (
-    APPLICATION,
+    APPLICATION_ID,
     COLUMNS,
     INSERT,
-    MADE_OF,
-    VERSION,
+    READ_SCHEMA,
+    SCHEMA_VERSION,
     Entry,
     new_file,
     now,
     schema,
 )
 
-RESTORE = "Do not start afresh: restore a backup, and lower its budget by what was spent since."
+HOW_TO_RESTORE = (
+    "Do not start afresh: restore a backup, and lower its budget by what was spent since."
+)
 
 
-class Book:
+class LedgerFile:
     """An open file of entries. What they mean is in ``_apply`` of a subclass.
 
     Guarantee: what is added within ``_writing`` is added whole or not at all, in a transaction
@@ -37,7 +39,7 @@ class Book:
     the disk, also where a transaction fails.
     """
 
-    REMEMBERED: ClassVar[tuple[str, ...]] = ("_seen", "_head")  # what follows from the entries
+    STATE: ClassVar[tuple[str, ...]] = ("_seen", "_head")  # what follows from the entries
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -55,10 +57,10 @@ class Book:
                 self.path, timeout=60, isolation_level=None, check_same_thread=False
             )
             found = [self._value(f"PRAGMA {name}") for name in ("application_id", "user_version")]
-            if found != [APPLICATION, VERSION]:
+            if found != [APPLICATION_ID, SCHEMA_VERSION]:
                 raise CorruptFile(
-                    f"Expected a ledger of schema {VERSION} in {path}, found another or a damaged "
-                    f"file. Nothing was released. {RESTORE}"
+                    f"Expected a ledger of schema {SCHEMA_VERSION} in {path}, found another or a "
+                    f"damaged file. Nothing was released. {HOW_TO_RESTORE}"
                 )
             self._db.execute("PRAGMA trusted_schema = OFF")
             self._refuse_other_schema()
@@ -72,7 +74,7 @@ class Book:
 
     def _refuse_other_schema(self) -> None:
         """Triggers, views and other tables could undo what is written."""
-        if self._db.execute(MADE_OF).fetchall() != schema():
+        if self._db.execute(READ_SCHEMA).fetchall() != schema():
             raise sqlite3.DatabaseError("its schema is not a ledger's")
 
     def _refuse_other_file(self) -> None:
@@ -84,7 +86,7 @@ class Book:
         if now_there is None or (now_there.st_dev, now_there.st_ino) != self._file:
             raise CorruptFile(
                 f"The ledger {self.path} was replaced, moved or removed while it was in use. "
-                f"Nothing was released. {RESTORE}"
+                f"Nothing was released. {HOW_TO_RESTORE}"
             )
 
     def backup(self, path: str | Path) -> None:
@@ -128,14 +130,14 @@ class Book:
         if self._seen and not self._db.execute(known, (self._seen, self._head)).fetchone()[0]:
             raise CorruptFile(
                 f"Entry {self._seen} of the ledger {self.path} was changed or removed while it was "
-                f"in use. Nothing was released. {RESTORE}"
+                f"in use. Nothing was released. {HOW_TO_RESTORE}"
             )
         query = f"SELECT {COLUMNS} FROM entries WHERE serial > ? ORDER BY serial"
         for row in map(Entry._make, self._db.execute(query, (self._seen,))):
             if row.serial != self._seen + 1 or row.sealed(self._head) != row:
                 raise CorruptFile(
                     f"Entry {row.serial} of the ledger {self.path} was changed, or one before it "
-                    f"removed. Nothing was released. {RESTORE}"
+                    f"removed. Nothing was released. {HOW_TO_RESTORE}"
                 )
             self._seen, self._head = row.serial, row.chain
             self._apply(row)
@@ -166,14 +168,14 @@ class Book:
             except (sqlite3.Error, json.JSONDecodeError, KeyError, TypeError) as error:
                 raise CorruptFile(
                     f"Expected a sound ledger in {self.path}: {error}. Nothing was released. "
-                    f"{RESTORE}"
+                    f"{HOW_TO_RESTORE}"
                 ) from None
 
     @contextmanager
     def _writing(self, durable: bool = True) -> Iterator[None]:
         """One transaction, alone with the file: what others added is read first."""
         with self._alone():
-            kept = {name: copy.copy(getattr(self, name)) for name in self.REMEMBERED}
+            kept = {name: copy.copy(getattr(self, name)) for name in self.STATE}
             try:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._db.execute("BEGIN IMMEDIATE")

@@ -3,21 +3,20 @@
 The law of the noise and its accounting event live in one frozen value, so they cannot drift
 apart. A mechanism knows the ratio of noise to sensitivity (its noise multiplier); the
 sensitivity, a public certified number, arrives when noise is drawn.
+
+JAX is imported where noise is drawn: accounts and ledgers hold mechanisms and have no need of it.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import erfcx, ndtr
 
 from tacit.errors import (
     DERIVED,
@@ -27,11 +26,14 @@ from tacit.errors import (
     InvalidInput,
     choice,
     count,
-    non_negative,
     positive,
     probability,
 )
-from tacit.privacy import normals as draws
+from tacit.privacy.gaussian_tradeoff import gaussian_multiplier
+from tacit.pytree import register
+
+if TYPE_CHECKING:
+    import jax
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def sample(
-        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = np.float64
     ) -> jax.Array:
         """Draw noise; traceable in ``key`` and ``sensitivity``.
 
@@ -109,7 +111,7 @@ class Gaussian(Mechanism):
 
         The analytic Gaussian mechanism (Balle and Wang, 2018); exact for every epsilon.
         """
-        return cls(_smallest_multiplier(epsilon, delta))
+        return cls(gaussian_multiplier(epsilon, delta))
 
     def scale(self, sensitivity: Any) -> Any:
         return self.noise_multiplier * _checked(sensitivity)
@@ -118,10 +120,14 @@ class Gaussian(Mechanism):
         return self.scale(sensitivity) ** 2
 
     def sample(
-        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = np.float64
     ) -> jax.Array:
+        import jax
+
+        from tacit.privacy import normals
+
         full = np.dtype(dtype).itemsize > 4
-        ξ = jax.random.normal(key, shape, jnp.float64) if full else draws.normal(key, shape)
+        ξ = jax.random.normal(key, shape, np.float64) if full else normals.normal(key, shape)
         noise: jax.Array = self.scale(sensitivity) * ξ
         return noise.astype(dtype)
 
@@ -161,10 +167,14 @@ class Laplace(Mechanism):
         return 2 * self.scale(sensitivity) ** 2
 
     def sample(
-        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = np.float64
     ) -> jax.Array:
+        import jax
+
+        from tacit.privacy import normals
+
         full = np.dtype(dtype).itemsize > 4
-        ξ = jax.random.laplace(key, shape, jnp.float64) if full else draws.laplace(key, shape)
+        ξ = jax.random.laplace(key, shape, np.float64) if full else normals.laplace(key, shape)
         noise: jax.Array = self.scale(sensitivity) * ξ
         return noise.astype(dtype)
 
@@ -189,8 +199,10 @@ class Noiseless(Mechanism):
         return 0.0 * sensitivity
 
     def sample(
-        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = jnp.float64
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = np.float64
     ) -> jax.Array:
+        import jax.numpy as jnp
+
         return jnp.zeros(shape, dtype)
 
     def event(self, updates: int) -> Any:
@@ -200,21 +212,16 @@ class Noiseless(Mechanism):
         return dp_accounting.NonPrivateDpEvent()
 
 
-def _rebuild(kind: type[Mechanism], parameters: Any) -> Mechanism:
-    """Without the checks of ``__init__``: inside a compiled program parameters are no numbers."""
-    mechanism = object.__new__(kind)
-    for field, value in zip(fields(kind), parameters, strict=True):
-        object.__setattr__(mechanism, field.name, value)
-    return mechanism
+@cache
+def register_with_jax() -> None:
+    """Let JAX look into mechanisms: parameters may differ within a batch of runs, the law is part
+    of the compiled program. Done here if JAX is loaded, else by whoever compiles programs."""
+    for kind in (Gaussian, Laplace, Noiseless):
+        register(kind)
 
 
-# The parameters may differ within a batch of runs; the law is part of the compiled program.
-for _kind in (Gaussian, Laplace, Noiseless):
-    jax.tree_util.register_pytree_node(
-        _kind,
-        lambda m: (tuple(getattr(m, f.name) for f in fields(m)), type(m)),
-        _rebuild,
-    )
+if "jax" in sys.modules:
+    register_with_jax()
 
 
 def mechanism_from(data: dict[str, Any]) -> Mechanism:
@@ -249,74 +256,11 @@ def per_update(
     return build(epsilon, delta)
 
 
-# --- the exact trade-off of Gaussian noise ------------------------------------------------
-
-
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Smallest delta at ``epsilon`` for telling N(0, 1) from N(mu, 1), rounded up.
-
-    delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
-
-    Guarantee: never below the true value, and above it by less than one part in a million for
-    delta >= 1e-300 and 1e-6 <= mu.
-    """
-    mu, epsilon = positive("mu", mu, DERIVED), non_negative("epsilon", epsilon)
-    return min(1.0, max(math.exp(_log_delta(mu, epsilon)), math.ulp(0.0)))
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon at ``delta`` for telling N(0, 1) from N(mu, 1), rounded up."""
-    mu, target = positive("mu", mu, DERIVED), math.log(probability("delta", delta)) - 1e-12
-    if _log_delta(mu, 0.0) <= target:
-        return 0.0
-    highest = mu * mu / 2 + mu * math.sqrt(-2 * target)  # the Chernoff bound
-    return root_rounded_up(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, highest)
-
-
-def _smallest_multiplier(epsilon: float, delta: float) -> float:
-    """Smallest 1/mu with delta(epsilon) <= delta, rounded up (at most one part in a billion)."""
-    epsilon, target = (
-        positive("epsilon", epsilon, EPSILONS),
-        math.log(probability("delta", delta)) - 1e-12,
-    )
-    low = high = 1.0
-    while _log_delta(1 / high, epsilon) > target:
-        high *= 2
-    while _log_delta(1 / low, epsilon) <= target:
-        low /= 2
-    root = root_rounded_up(lambda m: _log_delta(1 / m, epsilon) - target, low, high)
-    return root * (1 + 1e-12)  # so that accounting for it, which also rounds up, agrees
-
-
-def _log_delta(mu: float, epsilon: float) -> float:
-    """ln delta(epsilon), rounded up.
-
-    e^epsilon phi(b) = phi(a) with a, b the two arguments of Phi, so that in terms of the Mills
-    ratio Phi(-x)/phi(x) = sqrt(pi/2) erfcx(x/sqrt 2) nothing overflows and little cancels.
-    """
-    a = mu / 2 - epsilon / mu
-    log_phi = -a * a / 2 - math.log(2 * math.pi) / 2
-    second = math.sqrt(math.pi / 2) * float(erfcx((mu - a) / math.sqrt(2)))
-    if a > 0:
-        gap = float(ndtr(a)) * (1 + 1e-15) - math.exp(log_phi) * second
-        return math.log(gap) + 1e-10
-    first = math.sqrt(math.pi / 2) * float(erfcx(-a / math.sqrt(2)))
-    return log_phi + math.log(first * (1 + 1e-15) - second) + 1e-10
-
-
-def root_rounded_up(function: Callable[[float], float], low: float, high: float) -> float:
-    """A point just above the root of a decreasing function, where it is <= 0."""
-    if function(high) > 0:
-        raise InvalidInput(f"Expected the budget to be met below {high!r}, but it is not.")
-    root = float(brentq(function, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
-    step = 1e-15
-    while function(root) > 0:
-        root, step = root * (1 + step), step * 2
-    return root
-
-
 def _checked(sensitivity: Any) -> Any:
     """The sensitivity if it can be used; NaN where a traced value cannot be refused."""
+    import jax
+    import jax.numpy as jnp
+
     if not isinstance(sensitivity, jax.Array):
         if np.ndim(sensitivity) == 0:
             return positive("sensitivity", sensitivity, DERIVED)

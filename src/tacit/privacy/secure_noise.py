@@ -11,8 +11,9 @@ n coordinates, updates that the continuous mechanisms of multiplier m make (ε, 
 
     (ε + 320 τ, δ + (1 + e^{ε−42}) τ)-private,    τ = Σ n/40s² (Gaussian) or Σ n/7s² (Laplace)
 
-over all updates, the *slack*; s ≥ 2²⁸ (Gaussian) or 2³² (Laplace). Entries of φ beyond ±2⁶¹γ count
-as ±2⁶¹γ, which brings no two of them further apart; sums are of whole numbers, in 64 bits.
+over all updates, the *distance* from rounded continuous noise; s ≥ 2²⁸ (Gaussian) or 2³²
+(Laplace). Entries of φ beyond ±2⁶¹γ count as ±2⁶¹γ, which brings no two of them further apart; sums
+are of whole numbers, in 64 bits.
 Proof. Rounding moves each coordinate by at most γ/2, so neighbouring φ_γ differ by at most
 Δ + γn^{1/p}. Adding continuous noise of scale γs and rounding to the grid is the continuous
 mechanism of multiplier m, post-processed; as φ_γ lies on the grid, it adds the rounded noise R.
@@ -29,8 +30,8 @@ e^ε Pr[R-run on D' ∈ S] + δ + Nτ₁ ≤ e^{ε+Nκ} Pr[X-run on D' ∈ S] + 
 and 320τ ≥ Nκ, τ ≥ Nτ₁, e^{ε−42}τ ≥ e^ε N·(mass beyond) for s ≤ 2²⁹ (Gaussian) or 2³³ (Laplace);
 for a larger s, τ is taken as for these. ∎
 
-``secure_noise`` makes up for the slack with a little more noise, so that a run's total at its δ is
-the one without. For pure ε (δ = 0) discrete Laplace noise needs no comparison: its own ratio of
+``secure_noise`` makes up for the distance with a little more noise, so that a run's total at its δ
+is the one without. For pure ε (δ = 0) discrete Laplace noise needs no comparison: its own ratio of
 masses is at most e^{1/m}, up to where tables end.
 """
 
@@ -49,11 +50,11 @@ from tacit.privacy import discrete
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
-FINE = {"gaussian": 28, "laplace": 32}  # bits between the noise's scale and the grid
-SLACK = {"gaussian": 40, "laplace": 7}  # slack of one coordinate: 1/(SLACK s²)
+GRID_BITS = {"gaussian": 28, "laplace": 32}  # between the noise's scale and the grid
+INVERSE_DISTANCE = {"gaussian": 40, "laplace": 7}  # of one coordinate, in units of s²; see above
 
 
-class Drawn(NamedTuple):
+class GridNoise(NamedTuple):
     """Noise on a grid, for the E updates of a round."""
 
     values: Any  # (E, size of the statistic): whole numbers, in units of the spacing
@@ -62,7 +63,8 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class SecureNoise:
-    """Discrete noise for a statistic of ``size`` coordinates; draws it and says what it costs."""
+    """Discrete noise for a statistic of ``size`` coordinates; costs what ``mechanism`` does, and
+    the ``distance`` of every update on top."""
 
     mechanism: Gaussian | Laplace
     sensitivity: float
@@ -86,7 +88,7 @@ class SecureNoise:
     def spacing(self) -> float:
         """γ, a power of two."""
         _, exponent = math.frexp(self.mechanism.scale(self.sensitivity))
-        return math.ldexp(1.0, exponent - 1 - FINE[self.mechanism.name])
+        return math.ldexp(1.0, exponent - 1 - GRID_BITS[self.mechanism.name])
 
     @cached_property
     def scale(self) -> Decimal:
@@ -99,22 +101,19 @@ class SecureNoise:
             return Decimal(self.mechanism.noise_multiplier) * moved
 
     @property
-    def slack(self) -> float:
+    def distance(self) -> float:
         """Distance of one update's noise from a rounding of the continuous law."""
         name = self.mechanism.name
-        return self.size / (SLACK[name] * min(float(self.scale), 2.0 ** (FINE[name] + 1)) ** 2)
+        s = min(float(self.scale), 2.0 ** (GRID_BITS[name] + 1))
+        return self.size / (INVERSE_DISTANCE[name] * s**2)
 
-    def event(self, updates: int) -> Any:
-        """The ``dp_accounting`` event; ``updates`` times ``slack`` comes on top."""
-        return self.mechanism.event(updates)
-
-    def draw(self, updates: int) -> Drawn:
+    def draw(self, updates: int) -> GridNoise:
         """Fresh noise for so many updates. Never twice the same: there is no seed."""
         with localcontext(prec=discrete.DIGITS):
             gaussian = isinstance(self.mechanism, Gaussian)
             law = discrete.gaussian(self.scale**2) if gaussian else discrete.laplace(self.scale)
         values = discrete.sample(law, count("updates", updates) * self.size)
-        return Drawn(values.reshape(updates, self.size), np.float64(self.spacing))
+        return GridNoise(values.reshape(updates, self.size), np.float64(self.spacing))
 
 
 def secure_noise(
@@ -128,11 +127,11 @@ def secure_noise(
     while more < 1e-3:
         wider = type(noise.mechanism)(noise.mechanism.noise_multiplier * (1 + more))
         wide = SecureNoise(wider, noise.sensitivity, noise.size)
-        if epsilon_of([(wider, updates)], delta, wide.slack * updates) <= target:
+        if epsilon_of([(wider, updates)], delta, wide.distance * updates) <= target:
             return wide
         more *= 10
     raise InvalidInput(
         f"Expected a larger delta or a smaller epsilon for {updates} updates of {size} coordinates "
-        f"of secure noise (slack {noise.slack * updates:.2g}), got epsilon {target:.4g}, "
+        f"of secure noise (distance {noise.distance * updates:.2g}), got epsilon {target:.4g}, "
         f"delta={delta!r}. {NOT_DONE}"
     )

@@ -20,36 +20,39 @@ class Terms:
     mechanism: Mechanism
     rounds: int
     local_updates: int
-    slack: float  # of one update of secure noise, see secure_noise.py
+    distance: float  # of one update of discrete noise from continuous, see secure_noise.py
     noise: str  # "secure" or "seeded"
     neighbours: str  # what is hidden; totals make sense only if it is the same in all runs
     settings: str  # digest of all that is public in the run
 
     def to_json(self) -> str:
-        return canonical({**asdict(self), "mechanism": self.mechanism.to_dict()})
+        data = {**asdict(self), "mechanism": self.mechanism.to_dict()}
+        data["slack"] = data.pop("distance")  # as ledgers have always had it
+        return canonical(data)
 
     @classmethod
     def from_json(cls, text: str) -> Terms:
         data = json.loads(text)
+        data["distance"] = data.pop("slack")
         return cls(**{**data, "mechanism": mechanism_from(data["mechanism"])})
 
 
 class Spend:
-    """Charges so far, merged: as many numbers as there are different mechanisms and slacks."""
+    """Charges so far, merged: as many numbers as there are different mechanisms and distances."""
 
     def __init__(self, updates: Counter[tuple[Mechanism, float]] | None = None) -> None:
         self.updates = updates or Counter()
 
     def plus(self, terms: Terms, updates: int) -> Spend:
-        return Spend(self.updates + Counter({(terms.mechanism, terms.slack): updates}))
+        return Spend(self.updates + Counter({(terms.mechanism, terms.distance): updates}))
 
     @property
     def parts(self) -> list[tuple[Mechanism, int]]:
         return [(mechanism, n) for (mechanism, _), n in self.updates.items()]
 
     @property
-    def slack(self) -> float:
-        return math.fsum(slack * n for (_, slack), n in self.updates.items())
+    def distance(self) -> float:
+        return math.fsum(distance * n for (_, distance), n in self.updates.items())
 
     @property
     def slow(self) -> bool:
@@ -57,10 +60,10 @@ class Spend:
         return any(isinstance(mechanism, Laplace) for mechanism, _ in self.parts)
 
     def within(self, budget: Guarantee) -> bool:
-        if self.updates and budget.delta > 0:  # one formula; with slack it may be too strict
-            if delta_of(self.parts, budget.epsilon, self.slack) <= budget.delta:
+        if self.updates and budget.delta > 0:  # one formula; too strict for some discrete noise
+            if delta_of(self.parts, budget.epsilon, self.distance) <= budget.delta:
                 return True
-            if self.slack == 0:
+            if self.distance == 0:
                 return False
         return self.epsilon(budget.delta) <= budget.epsilon
 
@@ -81,12 +84,12 @@ class Spend:
             return 0.0
         if delta == 0 and not all(isinstance(m, Laplace) for m, _ in self.parts):
             return math.inf
-        return epsilon_of(self.parts, delta, self.slack)
+        return epsilon_of(self.parts, delta, self.distance)
 
 
 def most_updates(spend: Spend, terms: Terms, budget: Guarantee) -> int:
     """The largest number of updates on these terms, up to a whole run more, that fits."""
-    before = spend.updates[terms.mechanism, terms.slack]
+    before = spend.updates[terms.mechanism, terms.distance]
     low, high = 0, terms.rounds * terms.local_updates
     if spend.plus(terms, high).within(budget):
         return before + high

@@ -1,10 +1,10 @@
 """Two processes of one agent on one ledger, killed and failing at random moments.
 
-    python tests/two_processes.py --runs 100
+    python tests/admm/two_processes.py --runs 100
 
 Counts, for every round, what was ever shown (replies that differ, and failures) beside what was
 charged. A run has a seeded schedule of requests, kills and failures; when they fall is up to the
-machine. Processes are forked: JAX is imported but never started, as it does not survive a fork.
+machine.
 """
 
 import argparse
@@ -17,12 +17,11 @@ import sqlite3
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from killed_agent import SIZE, consensus_after, problem
+from forked_agent import SIZE, consensus_after, fork, problem
 
 from tacit.admm.agent import Agent
 from tacit.admm.messages import Broadcast, Reply
@@ -36,7 +35,7 @@ LONGEST = 0.02  # seconds that a computation may take on top of its own time
 CHOSEN = Settings.for_budget(1.0, 1e-5, ROUNDS, 2, penalty=2.0, step_size=0.2)
 
 
-def serve(path, requests, replies, seed, block, local):
+def serve(requests, replies, path, seed, block, local):
     """The agent's process: a line in, a line out for all that is shown, until it is killed."""
     rng = random.Random(seed)
     agent = Agent(local, "grid", CHOSEN, None, "run", SIZE, ledger=Ledger(path), block=block)
@@ -66,22 +65,8 @@ class Process:
     """A forked agent. ``shown`` are the lines that left it, also after its death."""
 
     def __init__(self, path, seed, block, local):
-        down, up = os.pipe(), os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                os.close(down[1])
-                os.close(up[0])
-                serve(path, os.fdopen(down[0], "rb"), os.fdopen(up[1], "wb"), seed, block, local)
-            except BrokenPipeError:
-                pass
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(0)
-        os.close(down[0])
-        os.close(up[1])
-        self.down, self.up, self.partial, self.waiting = down[1], up[0], b"", 0
+        self.pid, self.down, self.up = fork(serve, path, seed, block, local)
+        self.partial, self.waiting = b"", 0
 
     def ask(self, t, w, last):
         os.write(self.down, json.dumps([t, list(w), last]).encode() + b"\n")

@@ -1,0 +1,55 @@
+"""Checkpoints go on only with the run they were made by, and only as it left them."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from test_agent_arguments import SETTINGS, part
+
+import tacit
+from tacit.admm.checkpoint import Checkpoint
+from tacit.errors import CorruptFile, InvalidInput
+
+
+def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
+    file, seen = tmp_path / "c.npz", []
+
+    def stop(progress):
+        seen.append(progress.round)
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve([part()], SETTINGS, checkpoint=file, ledgers={"a": ledger}, callback=stop)
+    with pytest.raises(InvalidInput, match="its source of noise"):
+        tacit.solve([part()], SETTINGS, checkpoint=file)
+    other = tmp_path / "d.npz"
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve([part()], SETTINGS, checkpoint=other, seed=1, callback=stop)
+    flag = jax.config.jax_threefry_partitionable
+    jax.config.update("jax_threefry_partitionable", not flag)
+    try:
+        with pytest.raises(InvalidInput, match="its source of noise"):
+            tacit.solve([part()], SETTINGS, checkpoint=other, seed=1)
+    finally:
+        jax.config.update("jax_threefry_partitionable", flag)
+
+
+@pytest.mark.parametrize("change", ["round", "outside", "nan"])
+def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
+    file = tmp_path / "c.npz"
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, callback=stop)
+    saved = Checkpoint.load(file)
+    point = {"outside": np.full(3, 2.0), "nan": np.full(3, np.nan)}.get(change)
+    state = saved.state if point is None else {**saved.state, "average": [point]}
+    replace(saved, state=state, round=-3 if change == "round" else saved.round).save(file)
+    for batch in (True, False):
+        with pytest.raises((CorruptFile, InvalidInput), match="Nothing was"):
+            tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, batch=batch)

@@ -1,0 +1,86 @@
+"""The command ``tacit ledger``, and runs that pay from ledgers."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from test_ledger import terms
+
+from tacit.cli.main import main
+from tacit.privacy.ledger import Ledger
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals.toml"
+
+
+def test_commands(tmp_path, capsys):
+    path = str(tmp_path / "agent one.db")
+    assert main(["ledger", "budget", path, "--total-epsilon", "4", "--total-delta", "1e-5"]) == 0
+    ledger = Ledger(path)
+    ledger.begin("winter", terms())
+    ledger.charge("winter", 1, 5)
+    capsys.readouterr()
+    assert main(["ledger", "show", path, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["budget"] == {"epsilon": 4.0, "delta": 1e-5}
+    assert shown["spent"]["epsilon"] == ledger.spent.epsilon
+    assert shown["runs"][0]["run"] == "winter" and shown["head"] == ledger.head
+    assert main(["ledger", "show", path]) == 0
+    text = capsys.readouterr().out
+    assert "winter" in text and "budget" in text and ledger.head[:16] in text
+    assert main(["ledger", "budget", path, "--total-epsilon", "3", "--total-delta", "1e-5"]) == 0
+    assert ledger.budget.epsilon == 3.0
+    assert main(["ledger", "backup", path, str(tmp_path / "copy.db"), "--json"]) == 0
+    assert Ledger(tmp_path / "copy.db").head == ledger.head
+
+
+def test_commands_refuse(tmp_path, capsys):
+    missing = str(tmp_path / "none.db")
+    assert main(["ledger", "show", missing]) == 2
+    assert "found none" in capsys.readouterr().err
+    assert main(["ledger", "budget", missing, "--total-epsilon", "0", "--total-delta", "1e-5"]) == 2
+    assert "total_epsilon > 0" in capsys.readouterr().err
+    assert not Path(missing).exists()
+    (tmp_path / "text.db").write_text("hello")
+    assert main(["ledger", "show", str(tmp_path / "text.db")]) == 1
+    assert "Do not start afresh" in capsys.readouterr().err
+
+
+def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
+    """End to end: each hospital's ledger, a killed run that goes on, and the end of the budget."""
+    folder = tmp_path / "ledgers"
+    folder.mkdir()
+    text = EXAMPLE.read_text()
+    names = [line.split('"')[1] for line in text.splitlines() if line.startswith("name = ")]
+    for name in names:
+        Ledger.create(folder / f"{name}.db", 1.2, 1e-5)
+    out = tmp_path / "first"
+    command = [sys.executable, "-c", "from tacit.cli.main import main; raise SystemExit(main())"]
+    command += ["solve", str(EXAMPLE), "--ledgers", str(folder), "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    watch = folder / f"{names[0]}.db"
+    deadline = time.monotonic() + 120
+    while not Ledger(watch).runs() or Ledger(watch).runs()[0]["rounds_answered"] < 25:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    spent = Ledger(watch).runs()[0]
+    assert 25 <= spent["rounds_answered"] <= spent["rounds_charged"] < 100
+    assert main(["solve", "--resume", str(out), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["noise_source"] == "operating system, exact (secure)"
+    for name in names:
+        (run,) = Ledger(folder / f"{name}.db").runs()
+        assert (run["rounds_charged"], run["rounds_answered"]) == (100, 100)
+        assert Ledger(folder / f"{name}.db").spent.epsilon <= 1.0
+    assert (
+        main(["solve", str(EXAMPLE), "--ledgers", str(folder), "--out", str(tmp_path / "b")]) == 1
+    )
+    assert "beyond the budget of 1.2" in capsys.readouterr().err
+    assert main(["solve", "--resume", str(out), "--noise", "secure"]) == 2
+    for wrong in (["--block", "0", "--ledgers", str(folder)], ["--block", "3"]):
+        assert main(["solve", str(EXAMPLE), "--out", str(tmp_path / "c"), *wrong]) == 2
+    shutil.rmtree(out)
