@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from recorded_api import described, members, own, parameters, parser
 
 import tacit
-from recorded_api import described, members, own, parameters, parser
 
 RECORDED = json.loads((Path(__file__).parent / "fixtures" / "api-0.1.0.json").read_text())
 COMMANDS = RECORDED.pop("commands")
@@ -32,15 +32,12 @@ def test_the_record_is_whole():
 def incompatible(before, now):
     """The first parameter of ``before`` that calls could not use in the same way ``now``."""
     after = iter([p for p in now if not p.startswith("* ")])
+    there = {p.removeprefix("* ") for p in now}
     for parameter in before:
-        if parameter.startswith("* "):
-            name = parameter[2:].partition("=")[0]
-            there = [
-                p.removeprefix("* ") for p in now if p.removeprefix("* ").split("=")[0] == name
-            ]
-            if parameter[2:] not in there:
-                return parameter
-        elif next(after, None) != parameter:
+        keyword = parameter.startswith("* ")
+        if keyword and parameter[2:] not in there:
+            return parameter
+        if not keyword and next(after, None) != parameter:
             return parameter
     known = {p.removeprefix("* ") for p in before}
     return next((p for p in now if p.removeprefix("* ") not in known and not optional(p)), None)
