@@ -25,6 +25,7 @@ from tacit.privacy.ledger_entries import (
     now,
     schema,
 )
+from tacit.privacy.ledger_upgrade import upgrade
 
 RESTORE = "Do not start afresh: restore a backup, and lower its budget by what was spent since."
 
@@ -54,21 +55,25 @@ class Book:
             self._db = sqlite3.connect(
                 self.path, timeout=60, isolation_level=None, check_same_thread=False
             )
-            found = [self._value(f"PRAGMA {name}") for name in ("application_id", "user_version")]
-            if found != [APPLICATION, VERSION]:
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            self._db.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
+            if self._versions() == [APPLICATION, 1]:
+                upgrade(self._db, self._catch_up)
+            if self._versions() != [APPLICATION, VERSION]:
                 raise CorruptFile(
                     f"Expected a ledger of schema {VERSION} in {path}, found another or a damaged "
                     f"file. Nothing was released. {RESTORE}"
                 )
-            self._db.execute("PRAGMA trusted_schema = OFF")
             self._refuse_other_schema()
             if self._value("PRAGMA integrity_check") != "ok":
                 raise sqlite3.DatabaseError("the file is damaged")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
             if self._value("PRAGMA journal_mode") != "wal":
                 raise sqlite3.DatabaseError("it is not in WAL mode")
             self._catch_up()
+
+    def _versions(self) -> list[int]:
+        return [self._value(f"PRAGMA {name}") for name in ("application_id", "user_version")]
 
     def _refuse_other_schema(self) -> None:
         """Triggers, views and other tables could undo what is written."""
