@@ -1,6 +1,6 @@
 """Two processes of one agent on one ledger, killed and failing at random moments.
 
-    python tests/two_processes.py --runs 100
+    python tests/privacy/two_processes.py --runs 100
 
 Counts, for every round, what was ever shown (replies that differ, and failures) beside what was
 charged. A run has a seeded schedule of requests, kills and failures; when they fall is up to the
