@@ -10,7 +10,8 @@ rooms: it computes what the rooms compute, so that its checkpoints can go on.
     result/  power/  model/                      finished: tacit solve, power solve, learn
     paid/                                        finished, with north's ledger
     stopped/  stopped-power/                     interrupted after round 3 of 6, without ledgers
-    stopped-paid/                                the same with a ledger
+    stopped-paid/                                with a ledger, after its third answer was stored:
+                                                 the last checkpoint is of round 2
     said.json                                    what that version said about them
 """
 
@@ -31,7 +32,7 @@ import numpy as np
 
 import tacit
 
-JOB = """evaluate_every = 1
+JOB = """evaluate_every = {every}
 {seed}
 [objective]
 kind = "least-squares"
@@ -101,7 +102,7 @@ class Stop(BaseException):
 
 
 def interrupted(line, rounds=3):
-    """Run a command until it has saved its state after so many rounds."""
+    """Run a command until it has saved its state, or stored an answer, after so many rounds."""
     checkpoint = import_module("tacit.checkpoint").Checkpoint
     save = checkpoint.save
 
@@ -110,7 +111,19 @@ def interrupted(line, rounds=3):
         if self.round == rounds:
             raise Stop
 
-    with mock.patch.object(checkpoint, "save", saved), contextlib.suppress(Stop):
+    store, stored = tacit.Ledger.store, []
+
+    def keep(self, *arguments):
+        stored.append(store(self, *arguments))
+        if len(stored) == rounds:
+            raise Stop
+        return stored[-1]
+
+    with (
+        mock.patch.object(checkpoint, "save", saved),
+        mock.patch.object(tacit.Ledger, "store", keep),
+        contextlib.suppress(Stop),
+    ):
         import_module("tacit.cli").main(line.split())
         raise AssertionError(f"{line} was not interrupted")
 
@@ -123,9 +136,9 @@ def solution(folder):
 def make():
     data()
     Path("job.toml").write_text(
-        JOB.format(seed=SEED) + "".join(map(AGENT.format, ["north", "south"]))
+        JOB.format(seed=SEED, every=1) + "".join(map(AGENT.format, ["north", "south"]))
     )
-    Path("paid.toml").write_text(JOB.format(seed="") + AGENT.format("north"))
+    Path("paid.toml").write_text(JOB.format(seed="", every=2) + AGENT.format("north"))
     opened = []
     init = tacit.Ledger.__init__
 
