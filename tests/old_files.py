@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 import sys
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from unittest import mock
 
@@ -70,7 +70,8 @@ def machine():
     """Versions, and what the last bits of a computation depend on besides."""
     rows = np.random.default_rng(0).normal(size=(7, 33))
     bits = np.asarray(jax.jit(lambda a: jnp.exp(a @ a.T / 9).sum(0))(rows)).tobytes()
-    return [jax.__version__, np.__version__, hashlib.sha256(bits).hexdigest()]
+    used = [metadata.version(name) for name in ("jax", "jaxlib", "numpy", "scipy", "clarabel")]
+    return [*used, hashlib.sha256(bits).hexdigest()]
 
 
 def data():

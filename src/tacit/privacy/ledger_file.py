@@ -108,6 +108,10 @@ class Book:
     def close(self) -> None:
         self._db.close()
 
+    def __del__(self) -> None:
+        if "_db" in self.__dict__:  # else opening failed
+            self._db.close()
+
     def __enter__(self) -> Self:
         return self
 
