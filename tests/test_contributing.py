@@ -83,7 +83,7 @@ def test_every_room_has_its_sentence():
 
 def test_every_make_target_is_told():
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    assert first_column(section("Set up")) == {f"make {target}" for target in phony[1].split()}
+    assert first_column(section("Set up")) >= {f"make {target}" for target in phony[1].split()}
 
 
 def test_every_kind_of_thing_has_a_section():
