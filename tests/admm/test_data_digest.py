@@ -1,8 +1,11 @@
 """Digests tell problems apart by data, structure and code, and are the same in every process."""
 
 import functools
+import importlib
+import inspect
 import logging
 import os
+import pkgutil
 import subprocess
 import sys
 import types
@@ -15,7 +18,7 @@ import scipy.sparse as sp
 
 import tacit
 from tacit.admm.checkpoint import data_digest
-from tacit.admm.data_digest import Digest
+from tacit.admm.data_digest import FORMER, Digest
 from tacit.sets.conic import Conic
 
 KEY = bytes(8)
@@ -348,3 +351,44 @@ def test_the_digest_is_keyed_and_a_run_does_not_change_it():
     before = data_digest(problem, key)
     tacit.solve(problem, tacit.Settings(2), seed=0)
     assert data_digest(problem, key) == before != data_digest(problem, key + np.uint32(1))
+
+
+# --- Tacit's own classes and functions --------------------------------------------------------
+
+
+def own_things():
+    """Every class that a module of Tacit defines, and every function that a room exports."""
+    for found in pkgutil.walk_packages(tacit.__path__, "tacit."):
+        if "__main__" in found.name:
+            continue
+        module = importlib.import_module(found.name)
+        for value in list(vars(module).values()):
+            home = getattr(value, "__module__", None) or ""
+            defined = inspect.isclass(value) and home == found.name
+            if defined or (inspect.isfunction(value) and home.startswith(f"{found.name}.")):
+                yield value
+
+
+def test_no_two_things_of_tacit_share_a_digest():
+    things = {id(thing): thing for thing in own_things()}.values()
+    assert {tacit.Box, importlib.import_module("tacit.learn").Box} < set(things)
+    assert len({digest(thing) for thing in things}) == len(things) > 100
+
+
+def test_what_a_room_exports_may_move_within_it(monkeypatch):
+    before = digest(tacit.Box(-1.0, 1.0, size=3)), digest(tacit.from_cvxpy)
+    monkeypatch.setattr(tacit.Box, "__module__", "tacit.sets.elsewhere")
+    monkeypatch.setattr(tacit.from_cvxpy, "__module__", "tacit.sets.elsewhere")
+    assert (digest(tacit.Box(-1.0, 1.0, size=3)), digest(tacit.from_cvxpy)) == before
+    monkeypatch.setattr(tacit.Box, "__module__", "tacit.learn.elsewhere")
+    assert digest(tacit.Box(-1.0, 1.0, size=3)) != before[0]
+
+
+def test_classes_are_named_as_before_there_were_rooms():
+    """``tests/test_old_files.py`` goes on with checkpoints of that time."""
+    assert len(FORMER) == 21
+    for name, former in FORMER.items():
+        *modules, last = name.split(".")
+        cls = getattr(importlib.import_module(".".join(modules)), last)
+        assert digest(cls) == Digest(KEY)._hash("class", [former])
+    assert digest(tacit.Box) == Digest(KEY)._hash("class", ["tacit.sets.Box"])

@@ -1,6 +1,6 @@
 """Ctrl-C at random moments of three commands, from their first instruction to their last.
 
-    python tests/interrupts.py --moments 200
+    python tests/cli/interrupts.py --moments 200
 
 Prints how the processes ended, and every case that is not as promised: one line, status 130, and
 "go on with" only where that works. ``test_interrupts.py`` tries a few moments with the same code.

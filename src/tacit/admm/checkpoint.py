@@ -18,6 +18,7 @@ from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically
 
 STATE = ("point", "average", "dual", "total")
+FORMAT = 2  # another one with every change of a computed bit: noise must not meet other numbers
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Checkpoint:
     def save(self, path: str | Path) -> None:
         """Replace the file in one step, readable by its owner only."""
         header = {
-            "format": 2,
+            "format": FORMAT,
             "round": self.round,
             "settings": self.settings,
             "run": self.run,
@@ -66,10 +67,11 @@ class Checkpoint:
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
                 header = json.loads(str(data["header"]))
+                other = header["format"] != FORMAT
                 state = {
                     name: [data[f"{name}_{p}"] for p in range(header["agents"])] for name in STATE
                 }
-                return cls(
+                found = cls(
                     header["round"],
                     header["settings"],
                     header["run"],
@@ -83,6 +85,14 @@ class Checkpoint:
             raise CorruptFile(
                 f"Expected a checkpoint that tacit saved in {path}: {error!r}. Nothing was resumed."
             ) from None
+        if other:
+            raise InvalidInput(
+                f"Expected a checkpoint of this version in {path}, got one of another version, "
+                "which rounds differently: the same noise on other numbers could give data away. "
+                "Nothing was resumed. Start anew in another folder, with another seed if there is "
+                "one; what was released so far counts too."
+            )
+        return found
 
     def check(
         self,

@@ -8,8 +8,10 @@ named here. Every part is written with its kind and its length, so that no two s
 are written alike. A function is its bytecode, constants (nested functions too), names, defaults,
 closure, and the globals that it loads; of a module that is no library, the attributes that it
 names. Functions and classes of Python, NumPy, SciPy, JAX and Tacit are their names: another version
-of a library is not noticed. What a function reads in other ways (files, ``globals()``, attributes
-looked up by text) is not seen. What cannot be digested is refused, never left out.
+of a library is not noticed. What Tacit's rooms export is named by room, all else by module, so that
+a checkpoint outlives a move of modules within a room, and no two things share a name. What a
+function reads in other ways (files, ``globals()``, attributes looked up by text) is not seen. What
+cannot be digested is refused, never left out.
 """
 
 from __future__ import annotations
@@ -36,6 +38,25 @@ from tacit.errors import InvalidInput
 from tacit.sets.conic import Conic
 
 LIBRARIES = ("builtins", "jax", "jaxlib", "numpy", "scipy", "tacit")
+FORMERLY = {  # before there were rooms: under which module digests named a class then, and do still
+    "tacit.conic": ("tacit.sets", "Cone ConeSet Conic Polyhedron"),
+    "tacit.losses": (
+        "tacit.objectives",
+        "Hinge Huber LeastSquares LogisticRegression Quantile SoftmaxRegression",
+    ),
+    "tacit.persample": ("tacit.objectives", "PerSample"),
+    "tacit.residual": ("tacit.objectives", "Residual residual.SparseMatrix"),
+    "tacit.schedules": (
+        "tacit.admm",
+        "ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty GeometricStep NonsmoothStep "
+        "SmoothStep StronglyConvexStep",
+    ),
+}
+FORMER = {
+    f"{room}.{name}": f"{module}.{name.rpartition('.')[2]}"
+    for module, (room, names) in FORMERLY.items()
+    for name in names.split()
+}
 STDLIB = sysconfig.get_path("stdlib")
 BY_NAME = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "numpy", "scipy.special")
 # of a class: written by Python or by dataclasses, and says nothing that its functions do not
@@ -144,7 +165,7 @@ class Digest:
 
     def _callable(self, value: Any) -> bytes | None:
         name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
-        if (home := _home(value, name)) is not None:
+        if (home := _room(value, name) or _home(value, name)) is not None:
             return self._hash("library", [home, name])
         if isinstance(value, functools.partial):
             return self._each("partial", [value.func, value.args, value.keywords], "a partial")
@@ -194,9 +215,11 @@ class Digest:
         return self._each("code", [*names, code.co_consts], "", *about)
 
     def _class(self, cls: type) -> bytes:
-        name = f"{cls.__module__}.{cls.__qualname__}"
         if _is_library(cls.__module__):
-            return self._hash("class", [name])
+            home = _room(cls, cls.__qualname__) or cls.__module__
+            name = f"{home}.{cls.__qualname__}"
+            return self._hash("class", [FORMER.get(name, name)])
+        name = f"{cls.__module__}.{cls.__qualname__}"
         parts: list[bytes] = []
         for attribute, value in sorted(vars(cls).items()):
             if UNTOLD.match(attribute) or (inspect.isdatadescriptor(value) and not _own(value)):
@@ -259,17 +282,28 @@ def _is_library(module: str | None) -> bool:
     return top in sys.stdlib_module_names and file.startswith(STDLIB)
 
 
+def _room(value: Any, name: str) -> str | None:
+    """The room of Tacit in which a function or class, or its class, is found under its name."""
+    top, *rest = str(getattr(value, "__module__", "")).split(".")
+    room = ".".join([top, *rest[:1]])
+    return room if top == "tacit" and rest and _named(room, name) is value else None
+
+
 def _home(value: Any, name: str) -> str | None:
     """The library's module in which a function or the like is found under its name."""
     own = getattr(value, "__module__", None) or getattr(value, "__objclass__", type).__module__
     for module in (own, *BY_NAME):
-        if isinstance(module, str) and _is_library(module) and module in sys.modules:
-            found: Any = sys.modules[module]
-            for part in name.split("."):
-                found = getattr(found, part, None)
-            if found is value and name:
-                return module
+        if isinstance(module, str) and _is_library(module) and _named(module, name) is value:
+            return module
     return None
+
+
+def _named(module: str, name: str) -> Any:
+    """What stands under a name, with dots, in a module that was imported."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _globals(function: types.FunctionType) -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ spending           what all runs of one agent have cost so far
 ledger             an agent's durable account: budget, runs, charges, answers
 ledger_file        the SQLite file below it, read and written safely
 ledger_entries     what stands in that file, and its hash chain
+ledger_upgrade     files of version 0.1.0
 payments           which process may use a charge
 """
 

@@ -198,9 +198,9 @@ class Ledger(LedgerFile):
     def open_payment(self, run: str, round: int) -> int | None:
         """The first charge for this round alone out of which nothing was shown."""
         query = (
-            "SELECT serial FROM entries AS c WHERE kind = 'charge' AND run = ? AND first = ? AND "
-            "last = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE payment = c.serial AND first = ?"
-            f" AND {USES_PAYMENT}) ORDER BY serial LIMIT 1"
+            "SELECT serial FROM entries AS c WHERE kind = 'charge' AND payment = serial AND "
+            "run = ? AND first = ? AND last = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE "
+            f"payment = c.serial AND first = ? AND {USES_PAYMENT}) ORDER BY serial LIMIT 1"
         )
         with self._reading():
             row = self._db.execute(query, (run, round, round, round)).fetchone()

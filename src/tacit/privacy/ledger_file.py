@@ -25,6 +25,7 @@ from tacit.privacy.ledger_entries import (
     now,
     schema,
 )
+from tacit.privacy.ledger_upgrade import upgrade
 
 HOW_TO_RESTORE = (
     "Do not start afresh: restore a backup, and lower its budget by what was spent since."
@@ -56,21 +57,25 @@ class LedgerFile:
             self._db = sqlite3.connect(
                 self.path, timeout=60, isolation_level=None, check_same_thread=False
             )
-            found = [self._value(f"PRAGMA {name}") for name in ("application_id", "user_version")]
-            if found != [APPLICATION_ID, SCHEMA_VERSION]:
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            self._db.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
+            if self._versions() == [APPLICATION_ID, 1]:
+                upgrade(self._db, self._catch_up)
+            if self._versions() != [APPLICATION_ID, SCHEMA_VERSION]:
                 raise CorruptFile(
                     f"Expected a ledger of schema {SCHEMA_VERSION} in {path}, found another or a "
                     f"damaged file. Nothing was released. {HOW_TO_RESTORE}"
                 )
-            self._db.execute("PRAGMA trusted_schema = OFF")
             self._refuse_other_schema()
             if self._value("PRAGMA integrity_check") != "ok":
                 raise sqlite3.DatabaseError("the file is damaged")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
             if self._value("PRAGMA journal_mode") != "wal":
                 raise sqlite3.DatabaseError("it is not in WAL mode")
             self._catch_up()
+
+    def _versions(self) -> list[int]:
+        return [self._value(f"PRAGMA {name}") for name in ("application_id", "user_version")]
 
     def _refuse_other_schema(self) -> None:
         """Triggers, views and other tables could undo what is written."""
@@ -104,6 +109,10 @@ class LedgerFile:
 
     def close(self) -> None:
         self._db.close()
+
+    def __del__(self) -> None:
+        if "_db" in self.__dict__:  # else opening failed
+            self._db.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,182 @@
+"""CONTRIBUTING.md, SECURITY.md, templates and workflow say what is so, and their code runs."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hostile_points import SIZE, worst
+from test_docs import BLOCK, PAGES, anchors
+
+import tacit
+
+ROOT = Path(__file__).parents[1]
+GUIDE, SECURITY = ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"
+GITHUB = ROOT / ".github"
+FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").iterdir() if path.stem != "config")
+WRITTEN = [GUIDE, SECURITY, *sorted(GITHUB.rglob("*.md"))]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def section(title):
+    """What stands below one heading of the guide."""
+    return GUIDE.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def first_column(text):
+    return set(re.findall(r"^\| `([^`]+)` \|", text, flags=re.MULTILINE))
+
+
+# --- CONTRIBUTING.md --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def examples():
+    """All code of the guide, run in order; ``text`` is the last TOML block."""
+    space, ran = {"__name__": "__main__"}, 0
+    for found in BLOCK.finditer(text := GUIDE.read_text()):
+        if found[1] == "toml":
+            space["text"] = found[2]
+        elif found[1] == "python":
+            before = "\n" * text[: found.start(2)].count("\n")  # so that a traceback names the line
+            exec(compile(before + found[2], str(GUIDE), "exec"), space)
+            ran += 1
+    assert ran >= 3
+    return space
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_set_of_the_guide_keeps_its_promise_at_hostile_points(dtype, examples):
+    segment = examples["Segment"](np.linspace(-2.0, 1.0, SIZE))
+    units, longest, *_ = worst(segment, np.random.default_rng(1), 500, dtype)
+    unit = np.finfo(dtype).eps * segment.magnitude
+    assert units <= segment.tolerance(dtype) / unit and longest <= 1
+    a, b = np.linspace(-9.0, 4.0, SIZE), np.linspace(0.5, 2.0, SIZE)
+    z = segment.project(a.astype(dtype), b)
+    for end in (segment.tip, -segment.tip):  # the variational inequality, at the ends
+        assert (b * (np.asarray(z) - a)) @ (end - np.asarray(z)) >= -1e-4
+
+
+def test_the_objective_of_the_guide_is_certified_and_its_calculus_right(examples):
+    assert isinstance(examples["one"], tacit.Objective)
+    z, step = np.array([0.3, 0.1]), 1e-6
+    numeric = [
+        (examples["one"].value(z + step * e) - examples["one"].value(z - step * e)) / (2 * step)
+        for e in np.eye(2)
+    ]
+    np.testing.assert_allclose(examples["one"].gradient(z), numeric, atol=1e-8)
+    with pytest.raises(tacit.InvalidInput, match="finite"):
+        examples["Anchor"](np.array([np.nan, 0.0]), 0.1)
+
+
+def test_the_experiment_of_the_guide_has_the_keys_of_those_there_are(examples):
+    there = tomllib.loads((ROOT / "src/tacit/reproduce/case14.toml").read_text())
+    assert set(tomllib.loads(examples["text"])) == set(there)
+
+
+def test_every_room_has_its_sentence():
+    rooms = {path.name for path in (ROOT / "src/tacit").iterdir() if any(path.glob("*.py"))}
+    assert first_column(section("The rooms")) == rooms
+
+
+def test_every_make_target_is_told():
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert first_column(section("Set up")) >= {f"make {target}" for target in phony[1].split()}
+
+
+def test_every_kind_of_thing_has_a_section():
+    for kind in ("a feasible set", "an objective", "an engine", "an experiment"):
+        assert section(f"Add {kind}")
+
+
+# --- files that are named ---------------------------------------------------------------------
+
+NAMED = re.compile(r"`((?:[\w.]+/)*[\w.-]+\.(?:py|toml|md|yml))`")
+LEFT_BY_RUNS = {"job.toml"}
+
+
+def everything():
+    kept = [*ROOT.glob("*"), *GITHUB.rglob("*")]
+    for part in ("src", "tests", "docs", "examples", "benchmarks"):
+        kept += (ROOT / part).rglob("*")
+    return {path.relative_to(ROOT).as_posix() for path in kept if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*PAGES, *WRITTEN, *sorted((ROOT / "src").rglob("*.py"))],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_files_that_are_named_are_there(path):
+    there = {f"/{name}" for name in everything()}
+    for name in set(NAMED.findall(path.read_text())) - LEFT_BY_RUNS:
+        assert any(file.endswith(f"/{name}") for file in there), f"{path.name} names {name}"
+
+
+@pytest.mark.parametrize("page", [GUIDE, SECURITY], ids=lambda page: page.stem)
+def test_links_resolve(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", page.read_text())):
+        path, _, anchor = target.partition("#")
+        assert (ROOT / path).is_file() and (not anchor or anchor in anchors(ROOT / path)), target
+
+
+# --- SECURITY.md, templates and workflow ------------------------------------------------------
+
+
+def test_the_security_page_says_what_how_and_then():
+    headings = re.findall(r"^## (.+)$", SECURITY.read_text(), flags=re.MULTILINE)
+    assert headings == [
+        "What counts as a privacy bug",
+        "What does not",
+        "How to report",
+        "What happens then",
+    ]
+    assert "private vulnerability reporting" in SECURITY.read_text()
+
+
+@pytest.mark.parametrize("path", [*WRITTEN, *FORMS], ids=lambda path: path.name)
+def test_no_host_or_address_is_named(path):
+    assert not re.search(r"https?://|www\.|\S@\S", path.read_text())
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_a_form_is_one(path):
+    form = yaml.safe_load(path.read_text())
+    assert form["name"] and form["description"] and form["labels"]
+    asked = [field for field in form["body"] if field["type"] != "markdown"]
+    assert asked and all(field["type"] == "textarea" for field in asked)
+    assert all(field["attributes"]["label"] for field in asked)
+    names = [field["id"] for field in asked]
+    assert len(set(names)) == len(names) and asked[0]["validations"]["required"] is True
+
+
+def test_forms_send_privacy_bugs_elsewhere():
+    assert [path.stem for path in FORMS] == ["bug", "feature", "privacy_claim"]
+    for name in ("bug", "privacy_claim"):
+        first, *_ = yaml.safe_load((GITHUB / f"ISSUE_TEMPLATE/{name}.yml").read_text())["body"]
+        assert first["type"] == "markdown" and "SECURITY.md" in first["attributes"]["value"]
+    config = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE/config.yml").read_text())
+    assert config == {"blank_issues_enabled": False}
+
+
+def test_the_workflow_runs_the_whole_check_on_every_version():
+    workflow = yaml.safe_load((GITHUB / "workflows/ci.yml").read_text())
+    assert set(workflow[True]) == {"push", "pull_request"}  # YAML 1.1 reads "on" as true
+    assert workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    versions = job["strategy"]["matrix"]["python-version"]
+    language = "Programming Language :: Python :: 3."
+    assert versions == [
+        "3." + name.removeprefix(language)
+        for name in PROJECT["classifiers"]
+        if name.startswith(language)
+    ]
+    assert PROJECT["requires-python"] == f">={versions[0]}"
+    actions = [step["uses"] for step in job["steps"] if "uses" in step]
+    assert actions and all(re.fullmatch(r"[\w-]+/[\w-]+@v\d+", action) for action in actions)
+    (python,) = (step["with"] for step in job["steps"] if "setup-python" in step.get("uses", ""))
+    assert python["cache"] == "pip" and (ROOT / python["cache-dependency-path"]).is_file()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert (ROOT / ".ci/run").stat().st_mode & 0o111
