@@ -40,3 +40,9 @@ def pytree(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_node(frozen, flatten, unflatten)
     return frozen
+
+
+def store(value: Any, **fields: object) -> None:
+    """Set fields of a frozen dataclass while it is being made."""
+    for name, content in fields.items():
+        object.__setattr__(value, name, content)

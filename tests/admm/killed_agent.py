@@ -24,7 +24,7 @@ from tacit.errors import TacitError
 from tacit.objectives.residual import Residual
 from tacit.privacy import discrete
 from tacit.privacy.ledger import Ledger
-from tacit.sets.conic import Polyhedron
+from tacit.sets.cones import Polyhedron
 
 ROUNDS, SIZE = 50, 3
 

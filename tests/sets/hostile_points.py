@@ -1,6 +1,6 @@
 """Points that a hostile server could drive a projection to, and the sets to try them on.
 
-``python tests/hostile_points.py 1000000`` tries so many and prints the largest violations.
+``python tests/sets/hostile_points.py 1000000`` tries so many and prints the largest violations.
 """
 
 import math

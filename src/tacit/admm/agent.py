@@ -26,7 +26,7 @@ from tacit._types import Array
 from tacit.admm.algorithm import Limits, Local, Round, admitted, dual_step, local_round
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
-from tacit.admm.statement import doubt
+from tacit.admm.statement import why_uncertified
 from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.ledger import Ledger
@@ -34,7 +34,7 @@ from tacit.privacy.mechanisms import Noiseless
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.privacy.spending import Terms
-from tacit.sets.closed_forms import Box
+from tacit.sets.boxes import Box
 
 NOISE = ("seeded", "secure")
 log = logging.getLogger("tacit.agent")
@@ -400,7 +400,7 @@ class Agent:
     def _agree(self, ledger: Ledger) -> None:
         """Write the run's terms into the ledger, or go on with a run that is there."""
         problem, settings = self.problem, self.settings
-        if reason := doubt([problem], settings):
+        if reason := why_uncertified([problem], settings):
             raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
         secure = self._secure
         public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), self._block]

@@ -22,7 +22,7 @@ from tacit.errors import SolverFailure
 from tacit.objectives.objective import Objective
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.secure_noise import Drawn
-from tacit.sets.closed_forms import FeasibleSet
+from tacit.sets.feasible_set import FeasibleSet
 from tacit.sets.projections import length
 
 Perturbation = Literal["objective", "output", "projected-output"]

@@ -31,7 +31,7 @@ from tacit.learn.data import Dataset, load_leaf, load_mnist, split
 from tacit.objectives.losses import SoftmaxRegression
 from tacit.privacy.mechanisms import Gaussian
 from tacit.reproduce.results import claim, half_width, read, verdict, write_report
-from tacit.sets.closed_forms import Box
+from tacit.sets.boxes import Box
 
 if TYPE_CHECKING:
     import pandas as pd
