@@ -243,7 +243,7 @@ ALLOWED = {
     ("result.py", "open"): "arrays.npz is covered by the statement",
     ("files.py", "open"): "the helper itself",
     ("files.py", "savefig"): "into memory",
-    ("experiments/power.py", "open"): "appends to traces.csv, which is there and private",
+    ("reproduce/power_runs.py", "open"): "appends to traces.csv, which is there and private",
     ("learn/model.py", "write_text"): "model.json is covered by the statement",
     ("learn/download.py", "open"): "public data sets",
     ("commands/learn.py", "open"): "predictions for a table of the user, where the user says",
