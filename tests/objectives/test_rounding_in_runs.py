@@ -40,6 +40,20 @@ def test_one_agent_of_sixteen_bits_is_enough():
     assert privacy_statement(tacit.Problem(parts[:1]), settings, seeded=False).certified
 
 
+def test_a_reason_that_an_objective_states_is_the_statement_s():
+    class Rough(tacit.LogisticRegression):
+        doubt = "its bound is a guess."
+
+    x, y = records(np.float64)
+    rough = Rough(x[:40], y[:40], feature_norm=2.0, normaliser=6000.0)
+    guessed = tacit.Residual(np.eye(FEATURES), np.zeros(FEATURES), 0.1, doubt="beta is a guess.")
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
+    for f, reason in ((rough, "its bound is a guess."), (guessed, "beta is a guess.")):
+        part = tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, FEATURES))
+        statement = privacy_statement(tacit.Problem([part]), settings, seeded=False)
+        assert statement.uncertified == f.uncertified == reason and not statement.certified
+
+
 def test_numbers_of_32_bits_only_are_noticed():
     settings = tacit.Settings.for_budget(1.0, 1e-5, 2, penalty=1.0, step_size=0.1)
     part = problem()

@@ -198,7 +198,7 @@ def test_feasible_points_come_back_unchanged():
 
 
 def test_badly_scaled_rows_do_not_let_points_escape():
-    """Tolerances are distances, not slacks of whatever scale the rows were written in."""
+    """Tolerances are distances, not margins of whatever scale the rows were written in."""
     for scale in (1e-12, 1e-9, 1.0, 1e9):
         rows = scale * np.array([[1.0], [-1.0]])
         feasible_set = Polyhedron(rows, scale * np.ones(2))

@@ -165,7 +165,7 @@ class Conic(FeasibleSet):
         return [None] * 4, None
 
     def _numbers(self, v: Vector, c: Vector) -> tuple[float, dict[str, Any]]:
-        """P and q of Σ c_i(x_i − v_i)²/2, divided by the first value.
+        """P and q of Σ c_i((lifted x)_i − v_i)²/2, divided by the first value.
 
         Numbers of about 1: Clarabel fails on points that are 1e6 away otherwise.
         """

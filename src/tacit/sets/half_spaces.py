@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import field
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +35,12 @@ class CutBox(FeasibleSet):
     around: Box = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        store(self, **_cut_box(self.normal, self.offset, self.lower, self.upper))
+        normal = errors.array("normal", self.normal, (None,), dtype=np.float64).copy()
+        if not normal.any():
+            raise InvalidInput(f"Expected a normal that is not zero, got {normal}.")
+        lower, upper = bounds(self.lower, self.upper, normal.size)
+        offset = errors.array("offset", self.offset, (), dtype=np.float64).copy()
+        store(self, normal=normal, offset=offset, lower=lower, upper=upper)
         store(self, around=_smallest_box(self))
 
     @property
@@ -109,16 +113,6 @@ class Hyperplane(CutBox):
         z = wide_point_of(point, self.dimension)
         apart = jnp.abs(total(jnp.asarray(self.normal) * z) - jnp.asarray(self.offset))
         return jnp.maximum(apart, outside(z, self.lower, self.upper))
-
-
-def _cut_box(normal: Any, offset: Any, lower: Any, upper: Any) -> dict[str, Vector]:
-    """The checked fields of a half-space or hyperplane."""
-    normal = errors.array("normal", normal, (None,), dtype=np.float64)
-    if not normal.any():
-        raise InvalidInput(f"Expected a normal that is not zero, got {normal}.")
-    lower, upper = bounds(lower, upper, normal.size)
-    offset = errors.array("offset", offset, (), dtype=np.float64)
-    return {"normal": normal.copy(), "offset": offset.copy(), "lower": lower, "upper": upper}
 
 
 def _smallest_box(cut: CutBox) -> Box:
