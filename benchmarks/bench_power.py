@@ -255,15 +255,15 @@ def test_local_solve_beside_ipopt(private):
 @pytest.mark.parametrize("private", [False, True], ids=["noiseless", "private"])
 def test_a_thousand_local_solves(private, monkeypatch):
     """No failure, which would end the run; and how many needed a second try."""
-    from tacit.sets import cone_program as coneprogram
+    from tacit.sets import cone_program
 
-    tries, set_up = [], coneprogram.Program._set_up
+    tries, set_up = [], cone_program.Program._set_up
 
     def counted(program, data, settings):
         tries.append(settings)
         return set_up(program, data, settings)
 
-    monkeypatch.setattr(coneprogram.Program, "_set_up", counted)
+    monkeypatch.setattr(cone_program.Program, "_set_up", counted)
     _, result, _ = power_run("case118_ieee", 3, 334, private)
     again = sum(bool(settings) for settings in tries)
     worst = max(result.trace["violation"])

@@ -8,8 +8,9 @@
     ├── LedgerFailure      a ledger cannot be written; nothing was released
     └── CorruptFile        a saved result, checkpoint, ledger or data file cannot be read
 
-A message names the value, what was expected, and what was therefore not done. A value that may be
-private is never in it: then the message names the row, and what was allowed.
+A message names what was expected and the value that was given; one of the protocol, of a ledger or
+of a command also says what was therefore not done. A value that may be private is never in it: then
+the message names the row, and what was allowed.
 
 NumPy is imported where a check needs it: every command reads this module, and not all compute.
 """
@@ -22,7 +23,10 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
+
+if TYPE_CHECKING:
+    from tacit._types import Vector
 
 logging.getLogger("tacit").addHandler(logging.NullHandler())
 
@@ -40,7 +44,7 @@ class InvalidSet(InvalidInput):
 
 
 class SolverFailure(TacitError, RuntimeError):
-    """A cone solver did not reach its accuracy; nothing was released."""
+    """A cone solver did not reach its accuracy."""
 
 
 class Refused(TacitError):
@@ -64,7 +68,7 @@ DERIVED = 1e-100, 1e100  # what is computed from them: sensitivities, step sizes
 EPSILONS = 1e-9, 1e6  # of budgets
 MULTIPLIERS = 1e-7, 1e20  # noise in units of the sensitivity
 LEAST_PROBABILITY = 1e-300
-LARGEST_COUNT = 10**9
+LARGEST_COUNT = 10**9  # of anything counted
 UPDATES = 10**7  # of one run
 TRIALS = 10**6  # of an audit, in each world
 RUNS = 10**4  # that one command repeats, each with another seed
@@ -86,11 +90,10 @@ def positive(name: str, value: float, within: tuple[float, float] = LENGTHS) -> 
     """Return ``value`` as a float, or refuse it unless it is positive and ``within`` a range."""
     number = _real(name, value)
     if not (number > 0 and math.isfinite(number)):
-        raise InvalidInput(f"Expected a finite {name} > 0, got {name}={shown(value)}. {NOT_DONE}")
+        raise InvalidInput(f"Expected a finite {name} > 0, got {name}={shown(value)}.")
     if not within[0] <= number <= within[1]:
         raise InvalidInput(
-            f"Expected {within[0]:g} <= {name} <= {within[1]:g}, got {name}={shown(value)}. "
-            f"{NOT_DONE}"
+            f"Expected {within[0]:g} <= {name} <= {within[1]:g}, got {name}={shown(value)}."
         )
     return number
 
@@ -99,7 +102,7 @@ def non_negative(name: str, value: float, within: tuple[float, float] = LENGTHS)
     """Return ``value`` as a float, or refuse it unless it is 0 or positive ``within`` a range."""
     number = _real(name, value)
     if not (number >= 0 and math.isfinite(number)):
-        raise InvalidInput(f"Expected a finite {name} >= 0, got {name}={shown(value)}. {NOT_DONE}")
+        raise InvalidInput(f"Expected a finite {name} >= 0, got {name}={shown(value)}.")
     return number if number == 0 else positive(name, value, within)
 
 
@@ -107,22 +110,18 @@ def probability(name: str, value: float) -> float:
     """Return ``value`` as a float, or refuse it unless 0 < value < 1."""
     number = _real(name, value)
     if not 0 < number < 1:
-        raise InvalidInput(f"Expected 0 < {name} < 1, got {name}={shown(value)}. {NOT_DONE}")
+        raise InvalidInput(f"Expected 0 < {name} < 1, got {name}={shown(value)}.")
     if number < LEAST_PROBABILITY:
-        raise InvalidInput(
-            f"Expected {name} >= {LEAST_PROBABILITY:g}, got {name}={shown(value)}. {NOT_DONE}"
-        )
+        raise InvalidInput(f"Expected {name} >= {LEAST_PROBABILITY:g}, got {name}={shown(value)}.")
     return number
 
 
 def count(name: str, value: int, most: int = LARGEST_COUNT) -> int:
     """Return ``value`` as an int, or refuse it unless it is a whole number from 1 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise InvalidInput(
-            f"Expected a whole number {name} >= 1, got {name}={shown(value)}. {NOT_DONE}"
-        )
+        raise InvalidInput(f"Expected a whole number {name} >= 1, got {name}={shown(value)}.")
     if value > most:
-        raise InvalidInput(f"Expected {name} <= {most}, got {name}={shown(value)}. {NOT_DONE}")
+        raise InvalidInput(f"Expected {name} <= {most}, got {name}={shown(value)}.")
     return int(value)
 
 
@@ -131,15 +130,12 @@ def updates_of(rounds: int, local_updates: int) -> int:
     updates = count("rounds", rounds) * count("local_updates", local_updates)
     if updates > UPDATES:
         raise InvalidInput(
-            f"Expected rounds times local_updates <= {UPDATES}, got {rounds} times "
-            f"{local_updates}. {NOT_DONE}"
+            f"Expected rounds times local_updates <= {UPDATES}, got {rounds} times {local_updates}."
         )
     return updates
 
 
-def array(
-    name: str, value: Any, shape: tuple[int | None, ...], *, dtype: Any = None
-) -> np.ndarray[Any, Any]:
+def array(name: str, value: Any, shape: tuple[int | None, ...], *, dtype: Any = None) -> Vector:
     """Return ``value`` as a finite floating array of the given shape (None: any length).
 
     float32 stays float32 and everything else becomes float64, unless ``dtype`` says so.
@@ -154,22 +150,16 @@ def array(
             dtype = np.float32 if result.dtype == np.float32 else np.float64
         result = result.astype(dtype, copy=False)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(
-            f"Expected {name} to hold numbers, in rows of equal length. {NOT_DONE}"
-        ) from None
+        raise InvalidInput(f"Expected {name} to hold numbers, in rows of equal length.") from None
     if result.ndim != len(shape) or any(
         want is not None and have != want for have, want in zip(result.shape, shape, strict=True)
     ):
         wanted = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
-        raise InvalidInput(
-            f"Expected {name} of shape {wanted}, got shape {result.shape}. {NOT_DONE}"
-        )
+        raise InvalidInput(f"Expected {name} of shape {wanted}, got shape {result.shape}.")
     finite = np.isfinite(result)
     if not finite.all():
         where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise InvalidInput(
-            f"Expected finite numbers in {name}, not so at index {where}. {NOT_DONE}"
-        )
+        raise InvalidInput(f"Expected finite numbers in {name}, not so at index {where}.")
     return result
 
 
@@ -177,9 +167,7 @@ def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """Return ``value``, or refuse it unless it is one of ``allowed``."""
     if value not in allowed:
         options = ", ".join(repr(a) for a in allowed)
-        raise InvalidInput(
-            f"Expected {name} to be one of {options}, got {shown(value)}. {NOT_DONE}"
-        )
+        raise InvalidInput(f"Expected {name} to be one of {options}, got {shown(value)}.")
     return value
 
 
@@ -189,6 +177,4 @@ def _real(name: str, value: float) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(
-            f"Expected a number {name}, got {name}={shown(value)}. {NOT_DONE}"
-        ) from None
+        raise InvalidInput(f"Expected a number {name}, got {name}={shown(value)}.") from None

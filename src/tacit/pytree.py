@@ -45,3 +45,9 @@ def register(cls: type[Any]) -> None:
         return value
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+
+
+def store(value: Any, **fields: object) -> None:
+    """Set fields of a frozen dataclass while it is being made."""
+    for name, content in fields.items():
+        object.__setattr__(value, name, content)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.admm.problem import LocalProblem
 from tacit.objectives.residual import Residual
-from tacit.sets.conic import Polyhedron
+from tacit.sets import Polyhedron
 
 SIZE = 3
 

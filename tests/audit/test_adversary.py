@@ -15,7 +15,7 @@ from tacit.objectives import objective as objectives
 from tacit.objectives.linear_model import LinearModel
 from tacit.objectives.losses import LogisticRegression
 from tacit.privacy.mechanisms import Laplace
-from tacit.sets.closed_forms import Box, L1Ball
+from tacit.sets import Box, L1Ball
 
 SINGLE, DOUBLE = np.float32, np.float64
 # objective, set, format, relation, and whether its bound is called attained there

@@ -34,7 +34,7 @@ from tacit.objectives.losses import LeastSquares, SoftmaxRegression
 from tacit.objectives.residual import Residual
 from tacit.privacy.accounting import Guarantee, exact, gaussian_epsilon, paper
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless, per_update
-from tacit.sets.closed_forms import Box
+from tacit.sets.boxes import Box
 
 DELTA = 1e-5
 

@@ -31,8 +31,8 @@ from tacit.objectives.linear_model import LinearModel
 from tacit.objectives.losses import LogisticRegression
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.payments import Payments
-from tacit.sets import closed_forms as sets
-from tacit.sets.closed_forms import Box
+from tacit.sets import balls
+from tacit.sets.boxes import Box
 
 
 def settings(epsilon=4.0, rounds=4, **others):
@@ -108,7 +108,7 @@ def test_the_canaries_reach_the_sensitivity():
 
 @pytest.fixture
 def pushed(patched):
-    patched.setattr(sets, "onto_simplex", old_projections.onto_simplex)
+    patched.setattr(balls, "onto_simplex", old_projections.onto_simplex)
     return patched
 
 

@@ -183,6 +183,6 @@ def test_nominal_loads_make_a_percentage_public():
 
     options = {"case": "case9", "zones": "3", "beta": "1% of bus"}
     certain = _build(Namespace(**options, nominal="case9"))
-    assert not any(a.objective.doubt for a in certain.agents)
-    doubtful = _build(Namespace(**options, nominal=None))
-    assert all("private loads" in a.objective.doubt for a in doubtful.agents)
+    assert not any(a.objective.uncertified for a in certain.agents)
+    unproven = _build(Namespace(**options, nominal=None))
+    assert all("private loads" in a.objective.uncertified for a in unproven.agents)

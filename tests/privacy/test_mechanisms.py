@@ -108,7 +108,7 @@ def test_a_useless_sensitivity_is_refused(mechanism, bad):
     for use in (mechanism.scale, mechanism.variance):
         with pytest.raises(InvalidInput, match="sensitivity"):
             use(bad)
-    with pytest.raises(InvalidInput, match="Nothing was released"):
+    with pytest.raises(InvalidInput, match="sensitivity"):
         mechanism.sample(jax.random.key(0), (2,), bad)
 
 
@@ -174,7 +174,7 @@ def test_plain_data_round_trip(mechanism):
     ],
 )
 def test_bad_plain_data(data):
-    with pytest.raises(InvalidInput, match="Nothing was released"):
+    with pytest.raises(InvalidInput, match="Expected"):
         mechanism_from(data)
 
 

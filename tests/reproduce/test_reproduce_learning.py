@@ -10,14 +10,8 @@ from test_learn_data import idx, leaf
 from tacit.engines.one_process import solve
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn.data import load_mnist
-from tacit.reproduce.learning import (
-    COLUMNS,
-    Experiment,
-    claims,
-    final_errors,
-    load,
-    run_experiment,
-)
+from tacit.reproduce.learning import COLUMNS, Experiment, claims, final_errors, load
+from tacit.reproduce.learning_runs import run_experiment
 
 SMALL = {"rounds": 4, "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}
 

@@ -7,17 +7,9 @@ import numpy as np
 import pytest
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.reproduce.power import (
-    ALGORITHMS,
-    Experiment,
-    claims,
-    draw,
-    load,
-    report,
-    run_experiment,
-    table1,
-    verdict,
-)
+from tacit.reproduce.power import ALGORITHMS, Experiment, claims, draw, load, report, table1
+from tacit.reproduce.power_runs import run_experiment
+from tacit.reproduce.results import verdict
 
 SMALL = {"rounds": 12, "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}
 

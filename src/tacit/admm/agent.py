@@ -24,7 +24,7 @@ from tacit.admm.local_side import local_side, schedule_in, start_point
 from tacit.admm.messages import Broadcast, Reply, digest_of
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
-from tacit.admm.statement import doubt
+from tacit.admm.statement import why_uncertified
 from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.ledger import Ledger
@@ -274,7 +274,7 @@ class Agent:
     def _agree(self, ledger: Ledger) -> None:
         """Write the run's terms into the ledger, or go on with a run that is there."""
         problem, settings = self.problem, self.settings
-        if reason := doubt([problem], settings):
+        if reason := why_uncertified([problem], settings):
             raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
         secure = self._secure
         public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), self._block]

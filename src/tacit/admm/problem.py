@@ -19,7 +19,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.errors import LENGTHS, InvalidInput, InvalidSet, shown
 from tacit.objectives.objective import Objective
-from tacit.sets.closed_forms import FeasibleSet
+from tacit.sets.feasible_set import FeasibleSet
 
 _compiled_value = jax.jit(lambda objective, z: objective.value(z))
 

@@ -135,18 +135,19 @@ def privacy_statement(
     epsilon, delta, uncertified = math.inf, settings.delta, "the run adds no noise."
     if not isinstance(mechanism, Noiseless):
         total = exact(mechanism, updates, settings.delta)
-        epsilon, delta, uncertified = total.epsilon, total.delta, doubt(problem.agents, settings)
+        epsilon, delta = total.epsilon, total.delta
+        uncertified = why_uncertified(problem.agents, settings)
     return PrivacyStatement(
         epsilon, delta, mechanism.name, updates, neighbours, seeded, uncertified, secure
     )
 
 
-def doubt(agents: Sequence[LocalProblem], settings: Settings) -> str:
+def why_uncertified(agents: Sequence[LocalProblem], settings: Settings) -> str:
     """Why the accounted numbers are not proven, or nothing."""
     if settings.calibration != "certified":
         return "the noise follows the paper's calibration, whose sensitivity is not a proven bound."
     for f in (a.objective for a in agents):
-        if reason := f.doubt or f.doubt_on(jax.default_backend()):
+        if reason := f.uncertified or f.uncertified_on(jax.default_backend()):
             return reason
     if settings.perturbation != "objective":
         return (

@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tacit import sets
 from tacit._types import Vector
 from tacit.admm.agent import Agent
 from tacit.admm.messages import Broadcast
@@ -35,8 +36,7 @@ from tacit.objectives.per_sample import PerSample
 from tacit.objectives.residual import Residual
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian, Laplace
-from tacit.sets import closed_forms as sets
-from tacit.sets.closed_forms import FeasibleSet
+from tacit.sets.feasible_set import FeasibleSet
 
 Pair = tuple[Objective, Objective]
 FEATURES, CLASSES = 4, 3

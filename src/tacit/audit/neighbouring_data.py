@@ -25,10 +25,10 @@ from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.objectives.losses import LeastSquares, SoftmaxRegression
-from tacit.objectives.objective import store
 from tacit.objectives.residual import Residual
 from tacit.privacy.mechanisms import Mechanism
-from tacit.sets.closed_forms import Box, FeasibleSet, L1Ball, Simplex
+from tacit.pytree import store
+from tacit.sets import Box, FeasibleSet, L1Ball, Simplex
 
 if TYPE_CHECKING:
     from tacit.learn.data import Dataset

@@ -17,8 +17,8 @@ from tacit.errors import InvalidInput
 from tacit.files import save_figure
 from tacit.objectives.losses import LeastSquares, SoftmaxRegression
 from tacit.privacy.accounting import rounded_up
-from tacit.sets.closed_forms import Box
-from tacit.sets.conic import Polyhedron
+from tacit.sets.boxes import Box
+from tacit.sets.cones import Polyhedron
 
 SEED = 1
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit import sets
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Settings
@@ -25,8 +26,6 @@ from tacit.errors import CorruptFile, InvalidInput, count
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.privacy import mechanisms
-from tacit.sets import closed_forms as sets
-from tacit.sets import conic
 
 
 def _residual(
@@ -62,7 +61,7 @@ SETS: dict[str, Callable[..., sets.FeasibleSet]] = {
     "simplex": sets.Simplex,
     "half-space": sets.HalfSpace,
     "hyperplane": sets.Hyperplane,
-    "polyhedron": conic.Polyhedron,
+    "polyhedron": sets.Polyhedron,
 }
 
 

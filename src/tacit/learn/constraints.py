@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit import sets
 from tacit.errors import InvalidInput, positive
-from tacit.sets import closed_forms as sets
-from tacit.sets.closed_forms import FeasibleSet
+from tacit.sets.feasible_set import FeasibleSet
 
 Constraint = Callable[[int, int, float], FeasibleSet]
 

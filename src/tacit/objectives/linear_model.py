@@ -17,18 +17,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit._types import Array
-from tacit.errors import NOT_DONE, InvalidInput, array, choice, non_negative, positive
-from tacit.objectives.objective import RELATIONS, Records, optional_positive, store
+from tacit._types import Array, Vector
+from tacit.errors import InvalidInput, array, choice, non_negative, positive
+from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, require_64_bits, rounded_up
-from tacit.pytree import pytree
+from tacit.pytree import pytree, store
 
 if TYPE_CHECKING:
-    from tacit.sets.closed_forms import FeasibleSet
+    from tacit.sets.feasible_set import FeasibleSet
 
 BLOCK = 500  # K: records whose terms are added up in the format of the features
 BLOCK_16 = 2000  # the same for features of 16 bits: about 6 MB for 784 of them
-ROWS = 4096  # rows that are shortened at a time
+ROWS_AT_ONCE = 4096  # that are shortened at a time
 ELEMENTARY = 64  # units by which the few operations of a slope may err, and two for each class
 BFLOAT16 = (
     "features of 16 bits are added up by a GPU's matrix units, whose rounding is not documented: "
@@ -87,11 +87,6 @@ class LinearModel(Records):
             feature_norm_1=optional_positive("feature_norm_1", self.feature_norm_1),
             ridge=non_negative("ridge", self.ridge),
         )
-        if rows.dtype == np.float32 and not 1e-30 <= self.feature_norm <= 1e30:
-            raise InvalidInput(
-                f"Expected 1e-30 <= feature_norm <= 1e30 for float32 features, got "
-                f"feature_norm={self.feature_norm:g}. {NOT_DONE}"
-            )
         exact = self.curvature is None and not self.in_place
         columns = _bounded_columns(rows, self.feature_norm, self.feature_norm_1, exact)
         store(self, features=columns)
@@ -102,20 +97,15 @@ class LinearModel(Records):
 
     def in_bfloat16(self) -> Self:
         """The same objective with features of 16 bits: half the memory, a tenth of the time."""
-        if getattr(self, "moved_by", None) is not None:
-            raise InvalidInput(
-                "Expected neighbours that differ by a record for 16 bits: rounding may make more "
-                f"of a target that moves a little. {NOT_DONE}"
-            )
         copy: Self = jax.tree.map(lambda leaf: leaf, self)
         store(copy, features=self.features.astype(jnp.bfloat16))
         return copy
 
     @property
-    def doubt(self) -> str:  # type: ignore[override]
-        return BFLOAT16 if self.features.dtype == jnp.bfloat16 else ""
+    def uncertified(self) -> str:
+        return BFLOAT16 if self.features.dtype == jnp.bfloat16 else self.doubt
 
-    def doubt_on(self, device: str) -> str:
+    def uncertified_on(self, device: str) -> str:
         known = device in ("cpu", "gpu", "cuda", "rocm")
         return "" if known else f"the rounding of a {device} is not inside the proof."
 
@@ -248,7 +238,7 @@ class LinearModel(Records):
         if math.isfinite(score) and math.isfinite(sums) and max(score, sums) > largest:
             raise InvalidInput(
                 f"Expected public bounds for which scores and sums fit {self.arithmetic}, got "
-                f"scores up to {score:.3g} and sums up to {sums:.3g}. {NOT_DONE}"
+                f"scores up to {score:.3g} and sums up to {sums:.3g}."
             )
 
     def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
@@ -304,11 +294,7 @@ class LinearModel(Records):
         return record * self.most_records / self.normaliser + ridge
 
     def pad(self, rows: int) -> Self:
-        extra = rows - self.features.shape[-1]
-        if extra < 0:
-            raise InvalidInput(
-                f"Expected rows >= {self.features.shape[-1]} to pad to, got rows={rows}. {NOT_DONE}"
-            )
+        extra = self._padding(rows)
 
         def widen(leaf: Any) -> Any:  # the last axis of every array is that of records
             width = [(0, 0)] * (np.ndim(leaf) - 1) + [(0, extra)]
@@ -323,20 +309,16 @@ def _product(a: Array, b: Array) -> Array:
     return jnp.matmul(a, b, precision="highest", preferred_element_type=wide)
 
 
-def _bounded_columns(
-    rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | None, exact: bool
-) -> Array:
+def _bounded_columns(rows: Vector, norm_2: float, norm_1: float | None, exact: bool) -> Array:
     """The rows as columns, scaled down to the bounds on their norms; one copy of the data."""
     columns = np.empty(rows.shape[::-1], rows.dtype)
-    for start in range(0, len(rows), ROWS):
-        part = _shortened(rows[start : start + ROWS], norm_2, norm_1)
-        columns[:, start : start + ROWS] = (cut_rows(part, norm_2) if exact else part).T
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        part = _shortened(rows[start : start + ROWS_AT_ONCE], norm_2, norm_1)
+        columns[:, start : start + ROWS_AT_ONCE] = (cut_rows(part, norm_2) if exact else part).T
     return jnp.asarray(columns)
 
 
-def _shortened(
-    rows: np.ndarray[Any, Any], norm_2: float, norm_1: float | None
-) -> np.ndarray[Any, Any]:
+def _shortened(rows: Vector, norm_2: float, norm_1: float | None) -> Vector:
     """Rows within the bounds as they are, longer ones scaled down, of whatever size they are.
 
     In units of its largest entry no row under- or overflows. Lengths that are within a part in ten

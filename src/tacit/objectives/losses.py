@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit._types import Array
-from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, positive, probability
+from tacit._types import Array, Vector
+from tacit.errors import InvalidInput, array, choice, count, positive, probability
 from tacit.objectives.linear_model import LinearModel
-from tacit.objectives.objective import RELATIONS, store
+from tacit.objectives.objective import RELATIONS
 from tacit.objectives.rounding import gamma
-from tacit.pytree import pytree, static
+from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
-    from tacit.sets.closed_forms import FeasibleSet
+    from tacit.sets.feasible_set import FeasibleSet
 
 
 @pytree
@@ -66,7 +66,7 @@ class LeastSquares(LinearModel):
         if moved_by is not None and self.features.dtype == np.float32:
             raise InvalidInput(
                 "Expected float64 features where one target moves: in float32 rounding alone may "
-                f"change a sum by more than that. {NOT_DONE}"
+                "change a sum by more than that."
             )
         if moved_by is not None:
             store(self, neighbours=f"one target moving by at most {moved_by}")
@@ -74,6 +74,14 @@ class LeastSquares(LinearModel):
             moved_by += float(np.spacing(targets.dtype.type(self.target_bound)))
         limit = self.target_bound * (1 - 2 * np.finfo(targets.dtype).eps)  # survives rounding
         store(self, targets=jnp.asarray(np.clip(targets, -limit, limit)), moved_by=moved_by)
+
+    def in_bfloat16(self) -> Self:
+        if self.moved_by is not None:
+            raise InvalidInput(
+                "Expected neighbours that differ by a record for 16 bits: rounding may make more "
+                "of a target that moves a little."
+            )
+        return super().in_bfloat16()
 
     def losses(self, scores: Array) -> Array:
         return (scores - self.targets) ** 2 / 2
@@ -236,13 +244,13 @@ class SoftmaxRegression(LinearModel):
 
     def __post_init__(self) -> None:
         if count("classes", self.classes) < 2:
-            raise InvalidInput(f"Expected classes >= 2, got classes={self.classes}. {NOT_DONE}")
+            raise InvalidInput(f"Expected classes >= 2, got classes={self.classes}.")
         super().__post_init__()
         labels = _whole_numbers(self.labels, self.features.shape[1])
         if labels.size and not (labels.min() >= 0 and labels.max() < self.classes):
             raise InvalidInput(
                 f"Expected labels 0, ..., {self.classes - 1}, got another one in row "
-                f"{np.flatnonzero((labels < 0) | (labels >= self.classes))[0] + 1}. {NOT_DONE}"
+                f"{np.flatnonzero((labels < 0) | (labels >= self.classes))[0] + 1}."
             )
         store(
             self,
@@ -306,16 +314,16 @@ class SoftmaxRegression(LinearModel):
         return jnp.max(lengths * slopes, initial=0).astype(z.dtype)
 
 
-def _like_features(targets: Any, features: Array) -> np.ndarray[Any, Any]:
+def _like_features(targets: Any, features: Array) -> Vector:
     return array("targets", targets, (features.shape[1],), dtype=features.dtype)
 
 
-def _whole_numbers(labels: Any, records: int) -> np.ndarray[Any, Any]:
+def _whole_numbers(labels: Any, records: int) -> Vector:
     numbers = array("labels", labels, (records,), dtype=np.float64)
     with np.errstate(invalid="ignore"):  # beyond 64 bits: not equal below
         whole = numbers.astype(np.int64)
     if (whole != numbers).any():
-        raise InvalidInput(f"Expected whole numbers as labels, got fractions. {NOT_DONE}")
+        raise InvalidInput("Expected whole numbers as labels, got fractions.")
     return whole
 
 
@@ -324,7 +332,5 @@ def _signs(labels: Any, records: int) -> Array:
     numbers = _whole_numbers(labels, records)
     found = {int(n) for n in np.unique(numbers)}
     if not (found <= {0, 1} or found <= {-1, 1}):
-        raise InvalidInput(
-            f"Expected labels 0 and 1, or -1 and +1, got others, or both kinds. {NOT_DONE}"
-        )
+        raise InvalidInput("Expected labels 0 and 1, or -1 and +1, got others, or both kinds.")
     return jnp.asarray(np.where(numbers > 0, 1, -1).astype(np.int8))

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array
-from tacit.errors import NOT_DONE, InvalidInput, choice, positive
-from tacit.pytree import pytree, static
+from tacit.errors import InvalidInput, choice, positive
+from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
-    from tacit.sets.closed_forms import FeasibleSet
+    from tacit.sets.feasible_set import FeasibleSet
 
 RELATIONS = {
     "add-remove": "adding or removing one record",
@@ -39,16 +39,21 @@ class Objective(ABC):
     ‖z‖ ≤ ``feasible_set.reach`` in L2 and L∞, the *computed* statistics, in float64, satisfy
     ``‖statistic(z) − statistic'(z)‖ ≤ sensitivity(norm, feasible_set)``: rounding is inside the
     bound (``rounding.py``). The bound never depends on private data. Where ``everywhere`` is true
-    it holds at all z. Where ``doubt`` says something, it is not proven.
+    it holds at all z. Where ``uncertified`` or ``uncertified_on`` says something, it is not proven.
     ``value`` reads private data and nothing bounds it: do not release it.
     """
 
     neighbours: str
     on_host: ClassVar[bool] = False  # whether all below also runs in NumPy on NumPy's arrays
     everywhere: ClassVar[bool] = False  # whether the sensitivity holds at every z
-    doubt: str = ""  # why the sensitivity is no proven bound, where it is not
+    doubt: str = ""  # what ``uncertified`` says, as 0.1.0 named it: subclasses may set it
 
-    def doubt_on(self, device: str) -> str:
+    @property
+    def uncertified(self) -> str:
+        """Why the sensitivity is no proven bound, where it is not."""
+        return self.doubt
+
+    def uncertified_on(self, device: str) -> str:
         """Why the rounding of a device ("cpu", "gpu") is not inside the proof, where it is not."""
         return ""
 
@@ -118,7 +123,7 @@ class Objective(ABC):
         """The Δ with which the paper ran objective perturbation. Not certified."""
         raise InvalidInput(
             f"Expected an objective of the paper's experiments for calibration='paper', got "
-            f"{type(self).__name__}. {NOT_DONE}"
+            f"{type(self).__name__}."
         )
 
     def paper_output_sensitivity(self, z: Array, norm: int, curvature: Array | float) -> Array:
@@ -160,9 +165,9 @@ class Records(Objective):
 
     ``neighbours`` is "add-remove", "zero-out" or "replace", and kept in words. "zero-out" is
     "add-remove" where the number of records is public and stays: the record that is out counts,
-    but adds nothing. ``record_bound`` is a
-    public bound on the number of records. By default it is that number itself under "replace",
-    and "zero-out", where neighbours have equally many, and the normaliser under "add-remove".
+    but adds nothing. ``record_bound`` is a public bound on the number of records. By default it is
+    that number itself under "replace" and "zero-out", where neighbours have equally many, and the
+    normaliser under "add-remove".
     """
 
     _: KW_ONLY
@@ -187,6 +192,13 @@ class Records(Objective):
         adds = self.neighbours == RELATIONS["add-remove"]
         return self.normaliser if adds else float(self.sample_count)
 
+    def _padding(self, rows: int) -> int:
+        """How many rows ``pad`` adds."""
+        have = self.present.shape[-1]
+        if rows < have:
+            raise InvalidInput(f"Expected rows >= {have} to pad to, got rows={rows}.")
+        return int(rows - have)
+
     def _accept(self, records: int) -> None:
         """Check the public settings against ``records`` rows, and mark all of them as present."""
         store(
@@ -199,20 +211,14 @@ class Records(Objective):
         if self.most_records > 2.0**50:
             raise InvalidInput(
                 "Expected fewer than 2^50 records (record_bound, or else normaliser), got "
-                f"{self.most_records:g}: no sum of so many is bounded. Give a public record_bound. "
-                f"{NOT_DONE}"
+                f"{self.most_records:g}: no sum of so many is bounded. Give a public record_bound."
             )
         if self.most_records < records:
             raise InvalidInput(
                 f"Expected at most {self.most_records:g} records (record_bound, or else "
-                f"normaliser), got more. Give a public record_bound. {NOT_DONE}"
+                f"normaliser), got more. Give a public record_bound."
             )
 
 
 def optional_positive(name: str, value: float | None) -> float | None:
     return None if value is None else positive(name, value)
-
-
-def store(target: object, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(target, name, value)

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array
-from tacit.errors import NOT_DONE, InvalidInput, choice, count, positive
-from tacit.objectives.objective import RELATIONS, Records, optional_positive, store
+from tacit.errors import InvalidInput, choice, count, positive
+from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import gamma, require_64_bits, rounded_up
-from tacit.pytree import pytree, static
+from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
-    from tacit.sets.closed_forms import FeasibleSet
+    from tacit.sets.feasible_set import FeasibleSet
 
 BLOCK = 128  # records whose gradients are in memory at once
 
@@ -63,7 +63,7 @@ class PerSample(Records):
         if len(lengths) != 1:
             raise InvalidInput(
                 f"Expected data arrays with one and the same number of records as first axis, "
-                f"got {sorted(lengths)}. {NOT_DONE}"
+                f"got {sorted(lengths)}."
             )
         self._accept(lengths.pop())
         store(
@@ -86,10 +86,10 @@ class PerSample(Records):
             first_line = str(error).split("\n")[0]
             raise InvalidInput(
                 f"Expected loss(z, record) to accept {self.size} numbers and one record; it "
-                f"failed: {first_line} {NOT_DONE}"
+                f"failed: {first_line}"
             ) from error
         if shape != ():
-            raise InvalidInput(f"Expected one number from loss, got shape {shape}. {NOT_DONE}")
+            raise InvalidInput(f"Expected one number from loss, got shape {shape}.")
 
     @property
     def dimension(self) -> int:
@@ -158,11 +158,7 @@ class PerSample(Records):
         return self.clip * self.most_records / self.normaliser
 
     def pad(self, rows: int) -> Self:
-        extra = rows - self.present.shape[0]
-        if extra < 0:
-            raise InvalidInput(
-                f"Expected rows >= {self.present.shape[0]} to pad to, got rows={rows}. {NOT_DONE}"
-            )
+        extra = self._padding(rows)
 
         def lengthen(leaf: Any) -> Any:
             return jnp.pad(leaf, [(0, extra)] + [(0, 0)] * (np.ndim(leaf) - 1))

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
-from tacit._types import Array
-from tacit.errors import NOT_DONE, InvalidInput, array, choice, count, non_negative, positive
-from tacit.objectives.objective import Objective, optional_positive, store
+from tacit._types import Array, Vector
+from tacit.errors import InvalidInput, array, choice, count, non_negative, positive
+from tacit.objectives.objective import Objective, optional_positive
 from tacit.objectives.rounding import DOUBLE, gamma, require_64_bits, rounded_up
-from tacit.pytree import pytree, static
+from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
-    from tacit.sets.closed_forms import FeasibleSet
+    from tacit.sets.feasible_set import FeasibleSet
 
 
 @pytree
@@ -107,7 +107,7 @@ class Residual(Objective):
         if (data.astype(given.dtype) != given).any() or (data != given).any():
             raise InvalidInput(
                 "Expected data that float64 holds exactly: rounding could move them by more than "
-                f"beta. {NOT_DONE}"
+                "beta."
             )
         if np.ndim(self.beta) == 0:
             beta: Any = positive("beta", self.beta)  # type: ignore[arg-type]
@@ -117,22 +117,22 @@ class Residual(Objective):
             beta = tuple(non_negative("beta", b) for b in values)
         if count("moved", self.moved) > rows:
             raise InvalidInput(
-                f"Expected moved <= {rows}, the number of data, got moved={self.moved}. {NOT_DONE}"
+                f"Expected moved <= {rows}, the number of data, got moved={self.moved}."
             )
         if self.groups is not None:
             labels = np.asarray(self.groups)
             if labels.shape != (rows,) or labels.dtype.kind not in "iu" or self.moved != 1:
                 raise InvalidInput(
                     f"Expected groups as {rows} whole numbers, and moved=1 beside them, got "
-                    f"shape {labels.shape} and moved={self.moved}. {NOT_DONE}"
+                    f"shape {labels.shape} and moved={self.moved}."
                 )
             store(self, groups=tuple(labels.tolist()))
         bound = optional_positive("data_bound", self.data_bound)
         if bound is not None and np.linalg.norm(data) > bound:
-            raise InvalidInput(f"Expected ‖data‖₂ <= data_bound={bound}, got more. {NOT_DONE}")
+            raise InvalidInput(f"Expected ‖data‖₂ <= data_bound={bound}, got more.")
         store(self, matrix=matrix, data=data, beta=beta)
 
-    def doubt_on(self, device: str) -> str:
+    def uncertified_on(self, device: str) -> str:
         if device == "cpu" or not isinstance(self.matrix, SparseMatrix):
             return ""
         return f"a {device} adds up the products of a sparse matrix in no fixed order."
@@ -184,7 +184,7 @@ class Residual(Objective):
         entries = (np.asarray(A.values), (np.asarray(A.rows), np.asarray(A.columns)))
         return sp.csr_matrix(entries, shape=A.shape)
 
-    def _rows_in(self, norm: Callable[[Any], Any]) -> np.ndarray[Any, Any]:
+    def _rows_in(self, norm: Callable[[Any], Any]) -> Vector:
         """``norm`` of each row of A."""
         A = self._host()
         rows = np.split(A.data, A.indptr[1:-1]) if sp.issparse(A) else A
@@ -218,7 +218,7 @@ class Residual(Objective):
     def _residual_sensitivity(self, norm: int) -> float:
         return rounded_up(2 * self._most_moved(norm) + self._together(self._rounded(), norm))
 
-    def _rounded(self) -> np.ndarray[Any, Any]:
+    def _rounded(self) -> Vector:
         """The most that rounding adds to the change of each entry of 2(Az + d)."""
         largest = 2 * DOUBLE * self._largest
         return np.where(self._betas() > 0, largest, 0.0)
@@ -234,7 +234,7 @@ class Residual(Objective):
             rows = min(rows, 2 * self._singular()[0] * self._most_moved(2))
         return rounded_up(rows + rounding)
 
-    def _rounded_sums(self, norm: int) -> np.ndarray[Any, Any]:
+    def _rounded_sums(self, norm: int) -> Vector:
         """For each row that moves, what the rounding of A'(...) adds."""
         A = sp.csr_matrix(self._host())
         dense = not isinstance(self.matrix, SparseMatrix)
@@ -243,7 +243,7 @@ class Residual(Objective):
         if float(columns.max(initial=0)) * self._largest > 1e300:
             raise InvalidInput(
                 f"Expected a matrix whose sums of columns times {self._largest:.3g} fit float64, "
-                f"got sums up to {float(columns.max()):.3g}. {NOT_DONE}"
+                f"got sums up to {float(columns.max()):.3g}."
             )
         touched = [columns[row] for row in np.split(A.indices, A.indptr[1:-1])]
         norms = np.array([np.linalg.norm(sums, norm) if sums.size else 0.0 for sums in touched])
@@ -267,14 +267,14 @@ class Residual(Objective):
             return self._residual_sensitivity(choice("norm", norm, (1, 2)))
         return self.gradient_sensitivity(norm, feasible_set)
 
-    def _betas(self) -> np.ndarray[Any, Any]:
+    def _betas(self) -> Vector:
         return np.broadcast_to(np.asarray(self.beta, np.float64), self.matrix.shape[-2])
 
     def _most_moved(self, norm: int) -> float:
         """The largest norm that a change of the data can have."""
         return self._together(self._betas(), norm)
 
-    def _together(self, values: np.ndarray[Any, Any], norm: int) -> float:
+    def _together(self, values: Vector, norm: int) -> float:
         """The largest norm of the values of entries that may move together."""
         largest = float(np.max(values, initial=0.0)) or 1.0
         powers = (np.asarray(values, np.float64) / largest) ** norm

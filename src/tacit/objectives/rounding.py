@@ -37,6 +37,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tacit._types import Vector
 from tacit.errors import InvalidInput
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
@@ -63,10 +64,10 @@ def rounded_up(value: float) -> float:
     return value * (1 + 1e-12)
 
 
-def cut_rows(rows: np.ndarray[Any, Any], norm: float) -> np.ndarray[Any, Any]:
+def cut_rows(rows: Vector, norm: float) -> Vector:
     """Rows of length at most ``norm``, cut to multiples of g_x; no row gets longer."""
     grid = rows.dtype.type(2.0 ** (math.ceil(math.log2(norm)) - EXACT_BITS))
-    cut: np.ndarray[Any, Any] = np.trunc(rows / grid) * grid
+    cut: Vector = np.trunc(rows / grid) * grid
     return cut
 
 

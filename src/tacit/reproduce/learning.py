@@ -1,37 +1,27 @@
 """Figures 5, 6 and 7: private classification of MNIST and FEMNIST, and the paper's claims checked.
 
-A folder holds ``experiment.json`` (what was run), ``traces.csv`` (every evaluated round of every
-run, from which all else is made), ``figure.png`` and ``.pdf``, ``errors.csv`` (test errors at the
-end) and ``claims.csv``. All runs of one algorithm and one E are one batched program.
+All is made from the traces of a folder, which ``learning_runs.py`` writes.
 """
 
 from __future__ import annotations
 
-import csv
-import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import ConstantPenalty, DynamicPenalty, NonsmoothStep, Schedule
 from tacit.admm.settings import Settings
-from tacit.engines.sweep import solve_many
-from tacit.errors import RUNS, UPDATES, choice, count
-from tacit.files import write_atomically
+from tacit.errors import choice
 from tacit.learn.data import Dataset, load_leaf, load_mnist, split
 from tacit.objectives.losses import SoftmaxRegression
 from tacit.privacy.mechanisms import Gaussian
-from tacit.reproduce.results import claim, half_width, read, verdict, write_report
-from tacit.sets.closed_forms import Box
+from tacit.reproduce.results import half_width, named, read, verdict, write_report
+from tacit.sets.boxes import Box
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +34,6 @@ ALGORITHMS = {  # perturbation and calibration; OutG in the two readings of its 
 }
 COLUMNS = ("algorithm", "penalty", "epsilon", "local_updates", "seed", "round")
 TRACE = ("objective", "residual", "noise", "violation", "test_error")
-POINTS = 100  # evaluated rounds of a run
 
 
 @dataclass(frozen=True)
@@ -67,10 +56,7 @@ class Experiment:
     @classmethod
     def named(cls, name: str, **changes: Any) -> Experiment:
         """One of the package's TOML files, with some entries changed."""
-        text = (resources.files("tacit.reproduce") / f"{name}.toml").read_text()
-        experiment = cls(**{**tomllib.loads(text), **changes})
-        count("seeds", experiment.seeds, RUNS)
-        count("rounds", experiment.rounds, UPDATES)
+        experiment = named(cls, name, changes)
         choice("data", experiment.data, ("mnist", "femnist"))
         return experiment
 
@@ -124,85 +110,6 @@ class Experiment:
             self.penalty(penalty, epsilon),
             NonsmoothStep(1.0),
         )
-
-
-def run_experiment(
-    experiment: Experiment,
-    data: str | Path,
-    folder: Path,
-    *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Path:
-    """Make all runs and write the folder. Finished groups of runs are not repeated."""
-    train, test = experiment.load(data)
-    traces = claim(folder, experiment, device=jax.devices()[0].device_kind)
-    groups = [(a, E) for E in experiment.local_updates for a in experiment.algorithms]
-    done = _finished(traces)
-    total = experiment.rounds * sum(E for _, E in groups)
-    made = experiment.rounds * sum(E for a, E in groups if (a, E) in done)
-    progress(made, total)
-    problem = experiment.problem(train)
-    judge = _judge(test)
-    for algorithm, E in groups:
-        if (algorithm, E) in done:
-            continue
-        tell = partial(_tell, progress, made, total)
-        rows = _run(experiment, problem, judge, algorithm, E, tell)
-        _append(traces, rows)
-        made += experiment.rounds * E
-    return report(folder)
-
-
-def _tell(progress: Callable[[int, int], None], before: int, total: int, done: int) -> None:
-    progress(before + done, total)
-
-
-def _run(
-    experiment: Experiment,
-    problem: Problem,
-    judge: Callable[[Any], Any],
-    algorithm: str,
-    E: int,
-    progress: Callable[[int], None],
-) -> list[tuple[Any, ...]]:
-    """All penalties, epsilons and seeds of an algorithm with E local updates, at once."""
-    lanes = [
-        (penalty, epsilon, seed)
-        for penalty in experiment.penalties
-        for epsilon in experiment.epsilons
-        for seed in range(experiment.seeds)
-    ]
-    rows: list[tuple[Any, ...]] = []
-
-    def note(t: int, solutions: Any, trace: Any) -> None:
-        errors = judge(solutions)
-        for (penalty, epsilon, seed), values, error in zip(lanes, trace, errors, strict=True):
-            objective, residual, noise, violation = values[1:].tolist()
-            noise /= solutions.shape[1]  # the paper's: Σ_p Σ_e of the mean over the coordinates
-            about = (algorithm, penalty, epsilon, E, seed, t)
-            rows.append((*about, objective, residual, noise, violation, float(error)))
-        progress(t * E)
-
-    solve_many(
-        problem,
-        [experiment.settings(algorithm, penalty, epsilon, E) for penalty, epsilon, _ in lanes],
-        [seed for _, _, seed in lanes],
-        evaluate_every=max(1, experiment.rounds // POINTS),
-        callback=note,
-    )
-    return rows
-
-
-def _judge(test: Dataset) -> Callable[[Any], Any]:
-    """The test error of each of many weight matrices."""
-    X, y = jnp.asarray(test.features), jnp.asarray(test.labels)
-
-    @jax.jit
-    def wrong(weights: Any, X: Any, y: Any) -> Any:
-        scores = X @ weights.reshape(X.shape[1], -1).astype(X.dtype)
-        return (scores.argmax(axis=1) != y).mean()
-
-    return lambda solutions: np.array([float(wrong(w, X, y)) for w in solutions])
 
 
 def report(folder: Path) -> Path:
@@ -284,10 +191,7 @@ def claims(experiment: Experiment, table: pd.DataFrame) -> list[dict[str, str]]:
     See ``verdict``: means over the seeds after the last round, intervals that hold together.
     """
     last = table[table["round"] == table["round"].max()].sort_values("seed")
-    ε, (few, many) = (
-        experiment.epsilons,
-        (experiment.local_updates[0], experiment.local_updates[-1]),
-    )
+    ε, few, many = experiment.epsilons, experiment.local_updates[0], experiment.local_updates[-1]
     if len(experiment.penalties) > 1:
         return [_hyper_claim(experiment, last)]
     final = {
@@ -363,17 +267,3 @@ def _hyper_claim(experiment: Experiment, last: pd.DataFrame) -> dict[str, str]:
         "numbers": f"largest spread over penalties {100 * over_penalties:.1f} points, over "
         f"epsilons {100 * over_epsilons:.1f} points: {numbers}",
     }
-
-
-def _finished(traces: Path) -> set[tuple[str, int]]:
-    """Groups in the file: each is appended as a whole, when it is done."""
-    if not traces.exists():
-        write_atomically(traces, (",".join((*COLUMNS, *TRACE)) + "\n").encode())
-    with open(traces, newline="") as file:
-        return {(row["algorithm"], int(row["local_updates"])) for row in csv.DictReader(file)}
-
-
-def _append(traces: Path, rows: list[tuple[Any, ...]]) -> None:
-    content = traces.read_text().splitlines()
-    lines = [",".join(f'"{v}"' if isinstance(v, str) else repr(v) for v in row) for row in rows]
-    write_atomically(traces, ("\n".join([*content, *lines]) + "\n").encode())

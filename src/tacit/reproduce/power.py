@@ -1,21 +1,13 @@
 """Figures 3 and 4 and Table 1: the four algorithms on power flow, and the paper's claims checked.
 
-A folder holds ``experiment.json`` (what was run), ``traces.csv`` (every round of every run, from
-which all else is made), ``figure.png`` and ``.pdf``, ``table1.csv`` and ``claims.csv``.
+All is made from the traces of a folder, which ``power_runs.py`` writes.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-import multiprocessing
-import os
-import signal
-import tomllib
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,13 +16,11 @@ import numpy as np
 
 from tacit.admm.schedules import NonsmoothStep
 from tacit.admm.settings import Settings
-from tacit.engines.one_process import solve
-from tacit.errors import RUNS, UPDATES, choice, count
-from tacit.files import write_atomically
+from tacit.errors import choice
 from tacit.power.model import PowerProblem, build
 from tacit.privacy import accounting
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from, per_update
-from tacit.reproduce.results import claim, half_width, read, verdict, write_report
+from tacit.reproduce.results import half_width, named, read, verdict, write_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +35,7 @@ ALGORITHMS = {  # perturbation and mechanism
 COLOURS = {"ObjG": "#1f5f8b", "OutG": "#c0392b", "ObjL": "#2e86c1", "OutL": "#e08e45"}
 COLUMNS = ("algorithm", "epsilon", "local_updates", "seed")
 TRACE = ("round", "objective", "residual", "noise", "violation")
-LAST = 10  # rounds whose mean stands for the end of a run
+FINAL_ROUNDS = 10  # rounds whose mean stands for the end of a run
 
 
 class Run(NamedTuple):
@@ -76,10 +66,7 @@ class Experiment:
     @classmethod
     def named(cls, name: str, **changes: Any) -> Experiment:
         """One of the package's TOML files, with some entries changed."""
-        text = (resources.files("tacit.reproduce") / f"{name}.toml").read_text()
-        experiment = cls(**{**tomllib.loads(text), **changes})
-        count("seeds", experiment.seeds, RUNS)
-        count("rounds", experiment.rounds, UPDATES)
+        experiment = named(cls, name, changes)
         choice("calibration", experiment.calibration, ("paper", "certified"))
         return experiment
 
@@ -119,61 +106,6 @@ class Experiment:
             self.penalty,
             NonsmoothStep(1.0),
         )
-
-
-_problem: PowerProblem | None = None  # of a worker process
-
-
-def _start(experiment: Experiment) -> None:
-    global _problem
-    _problem = experiment.build()
-
-
-def _work(experiment: Experiment, run: Run) -> tuple[Run, dict[str, Any]]:
-    assert _problem is not None
-    result = solve(_problem.problem, experiment.settings(run), seed=run.seed, workers=1)
-    return run, {name: result.trace[name].tolist() for name in TRACE}
-
-
-def run_experiment(
-    experiment: Experiment,
-    folder: Path,
-    *,
-    workers: int | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Path:
-    """Make all runs, ``workers`` at a time, and write the folder. Finished runs are not repeated.
-
-    ``progress`` is told local updates done and in all. Numbers do not depend on ``workers``.
-    """
-    experiment.build()  # a wrong case is refused here, before anything is written
-    workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
-    traces = claim(folder, experiment, cores=os.cpu_count())
-    done = _finished(traces, experiment.rounds)
-    left = [run for run in experiment.runs() if run not in done]
-    total = sum(run.local_updates for run in experiment.runs()) * experiment.rounds
-    made = total - sum(run.local_updates for run in left) * experiment.rounds
-    progress(made, total)
-    if left:
-        pool = ProcessPoolExecutor(
-            min(workers, len(left)),
-            multiprocessing.get_context("spawn"),  # JAX does not survive a fork
-            _start,
-            (experiment,),
-        )
-        try:
-            # Ctrl-C in a terminal reaches all processes: only this one answers
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            jobs = [pool.submit(_work, experiment, run) for run in left]
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            for job in as_completed(jobs):
-                run, trace = job.result()
-                _append(traces, run, trace)
-                made += run.local_updates * experiment.rounds
-                progress(made, total)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-    return report(folder)
 
 
 def report(folder: Path) -> Path:
@@ -368,7 +300,7 @@ def _composition_claim(experiment: Experiment) -> dict[str, str]:
 
 def _final(experiment: Experiment, table: pd.DataFrame) -> dict[str, dict[Any, Any]]:
     """Mean over the last rounds, per quantity and curve, one number per seed."""
-    last = table[table["round"] > experiment.rounds - LAST]
+    last = table[table["round"] > experiment.rounds - FINAL_ROUNDS]
     means = last.groupby(list(COLUMNS))[["objective", "residual", "noise"]].mean()
     return {
         quantity: {
@@ -377,36 +309,3 @@ def _final(experiment: Experiment, table: pd.DataFrame) -> dict[str, dict[Any, A
         }
         for quantity in means
     }
-
-
-def _finished(traces: Path, rounds: int) -> set[Run]:
-    """Runs that are in the file as a whole; a half-written last one is cut off."""
-    if not traces.exists():
-        return set()
-    with open(traces, newline="") as file:
-        rows = list(csv.reader(file))
-    whole: list[list[str]] = []
-    done: set[Run] = set()
-    width = len(COLUMNS) + len(TRACE)
-    for start in range(1, len(rows), rounds):
-        block = rows[start : start + rounds]
-        if len(block) < rounds or any(len(row) != width for row in block):
-            break
-        algorithm, epsilon, E, seed = block[0][:4]
-        done.add(Run(algorithm, float(epsilon), int(E), int(seed)))
-        whole += block
-    _rewrite(traces, whole)
-    return done
-
-
-def _append(traces: Path, run: Run, trace: dict[str, list[float]]) -> None:
-    if not traces.exists():
-        _rewrite(traces, [])
-    with open(traces, "a", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerows((*run, *row) for row in zip(*(trace[n] for n in TRACE), strict=True))
-
-
-def _rewrite(traces: Path, rows: list[list[str]]) -> None:
-    lines = [",".join(map(str, row)) for row in [(*COLUMNS, *TRACE), *rows]]
-    write_atomically(traces, ("\n".join(lines) + "\n").encode())

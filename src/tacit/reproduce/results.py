@@ -6,14 +6,16 @@ import csv
 import io
 import json
 import math
+import tomllib
 from dataclasses import asdict
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tacit.admm.result import versions
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import RUNS, UPDATES, CorruptFile, InvalidInput, count
 from tacit.files import save_figure, write_atomically
 
 if TYPE_CHECKING:
@@ -22,7 +24,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def claim(folder: Path, experiment: Any, **about: Any) -> Path:
+def named(kind: type[T], name: str, changes: dict[str, Any]) -> T:
+    """The experiment of one of the package's TOML files, with some entries changed."""
+    text = (resources.files("tacit.reproduce") / f"{name}.toml").read_text()
+    entries = {**tomllib.loads(text), **changes}
+    count("seeds", entries["seeds"], RUNS)
+    count("rounds", entries["rounds"], UPDATES)
+    return kind(**entries)
+
+
+def reserve(folder: Path, experiment: Any, **about: Any) -> Path:
     """Note in the folder what is run there, or refuse it if that is another experiment.
 
     Returns the path of the traces.

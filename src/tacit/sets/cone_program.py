@@ -16,12 +16,11 @@ from tacit.sets.polish import polish
 Blocks = tuple[tuple[str, int], ...]
 
 ACCURACY = 1e-9  # asked of the solver
-POLISHED = 150  # rows and columns up to which Newton steps sharpen an answer
-ACCEPTED = 1e-7  # largest violation of an answer that the solver calls almost solved
-NEAR = 1e-6  # relative gap at which a fast program takes an answer, whatever the solver calls it
-TINY = 1e-12
-# What to change if a solve fails, one after another.
-AGAIN: tuple[dict[str, Any], ...] = (
+POLISHED_SIZE = 150  # rows and columns up to which Newton steps sharpen an answer
+ACCEPTED_VIOLATION = 1e-7  # of an answer that the solver calls almost solved
+ACCEPTED_GAP = 1e-6  # relative; a fast program then takes an answer, whatever the solver calls it
+LEAST_MARGIN = 1e-12  # margins and duals of a linearised program count as no less
+RETRIES: tuple[dict[str, Any], ...] = (  # what to change if a solve fails, one after another
     {"iterative_refinement_enable": True},
     {"iterative_refinement_enable": True, "static_regularization_constant": 1e-10},
     {
@@ -75,7 +74,7 @@ class Program:
             self._solver.update(**changes)
             solution = self._solver.solve()
             x, status = self._judge(solution, data)
-            for settings in AGAIN if self._fast else AGAIN[-1:]:
+            for settings in RETRIES if self._fast else RETRIES[-1:]:
                 if status in ("Solved", or_else):
                     break
                 solution = self._set_up(data, settings).solve()
@@ -97,9 +96,10 @@ class Program:
             if kind == "soc":
                 weight: Any = sp.block_diag(list(_cone_weight(s[rows], y[rows])))
             elif kind == "nonneg":
-                weight = sp.diags(np.maximum(y[rows], TINY) / np.maximum(s[rows], TINY))
+                dual, margin = (np.maximum(v[rows], LEAST_MARGIN) for v in (y, s))
+                weight = sp.diags(dual / margin)
             else:
-                weight = sp.identity(len(rows)) / TINY**0.5
+                weight = sp.identity(len(rows)) / LEAST_MARGIN**0.5
             part = A[np.ravel(rows)]
             H += (part.T @ weight @ part).toarray()
         return H
@@ -109,7 +109,7 @@ class Program:
         status, x = str(solution.status), np.asarray(solution.x)
         if "Infeasible" in status or not np.isfinite(x).all():
             return x, status
-        if sum(self._A.shape) <= POLISHED and not self._fast:
+        if sum(self._A.shape) <= POLISHED_SIZE and not self._fast:
             P = self._dense_P(data["P"])
             # A point that is barely outside has a dual near 0, where interior-point methods get
             # stuck: Newton's method then starts at the point itself.
@@ -124,8 +124,9 @@ class Program:
                 if residual <= ACCURACY and self._broken(better, data["b"]) <= ACCURACY:
                     return better, "Solved"
         gap = abs(solution.obj_val - solution.obj_val_dual)
-        near = status == "AlmostSolved" or (self._fast and gap <= NEAR * abs(solution.obj_val))
-        if near and self._broken(x, data["b"]) <= ACCEPTED:
+        small = self._fast and gap <= ACCEPTED_GAP * abs(solution.obj_val)
+        near = status == "AlmostSolved" or small
+        if near and self._broken(x, data["b"]) <= ACCEPTED_VIOLATION:
             status = "Solved"
         return x, status
 
@@ -161,8 +162,8 @@ class Program:
         gap = 1e-10 if self._curved else 1e-12
         settings.tol_feas = 1e-8 if self._fast else ACCURACY
         settings.tol_gap_abs = settings.tol_gap_rel = 1e-9 if self._fast else gap
-        settings.reduced_tol_feas = ACCEPTED
-        settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = ACCEPTED
+        settings.reduced_tol_feas = ACCEPTED_VIOLATION
+        settings.reduced_tol_gap_abs = settings.reduced_tol_gap_rel = ACCEPTED_VIOLATION
         settings.iterative_refinement_enable = not self._fast
         for name, value in changes.items():
             setattr(settings, name, value)
@@ -172,7 +173,7 @@ class Program:
 
 
 def _cone_weight(s: Vector, y: Vector) -> Vector:
-    """W⁻² of second-order cones of one size, one per row of slacks s and duals y."""
+    """W⁻² of second-order cones of one size, one per row of margins s and duals y."""
     J = np.append(1.0, -np.ones(s.shape[1] - 1))
     s, y = _into_cone(s), _into_cone(y)
     det_s, det_y = ((v**2 * J).sum(axis=1) for v in (s, y))
@@ -188,7 +189,7 @@ def _into_cone(v: Vector) -> Vector:
     """A head that is larger than the length of the rest by at least a little."""
     v = v.copy()
     length = np.sqrt((v[:, 1:] ** 2).sum(axis=1))
-    v[:, 0] = np.maximum(v[:, 0], length * (1 + 1e-9) + TINY)
+    v[:, 0] = np.maximum(v[:, 0], length * (1 + 1e-9) + LEAST_MARGIN)
     return v
 
 
@@ -203,11 +204,11 @@ def row_scale(matrix: Any, cones: Blocks) -> Vector:
     return 1 / np.where(length > 0, length, 1.0)
 
 
-def broken(slack: Vector, cones: Blocks) -> float:
-    """Largest distance of a row, or of the head of a second-order cone, from where it must be."""
+def broken(margins: Vector, cones: Blocks) -> float:
+    """Largest distance of a row of b − Ax, or of the head of a cone, from where it must be."""
     worst = 0.0
     for kind, rows in rows_by_kind(cones):
-        s = slack[rows]
+        s = margins[rows]
         if kind == "zero":
             worst = max(worst, float(np.abs(s).max()))
         elif kind == "nonneg":

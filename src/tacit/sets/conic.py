@@ -1,7 +1,7 @@
 """Feasible sets whose projection is a small cone program, solved by Clarabel on the host.
 
     Conic                {z : offset − matrix @ z in a product of cones}
-    ├── ConeSet          second-order cones, inequalities, equations and bounds
+    ├── ConeSet          second-order cones, inequalities, equations and bounds (``cones.py``)
     │   └── Polyhedron   the same without cones
     └── from_cvxpy(...)  CVXPY constraints on one variable (``cvxpy_sets.py``)
 
@@ -11,9 +11,7 @@ that the solver keeps its symbolic factorisation.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,9 +21,11 @@ from jax.typing import ArrayLike
 
 from tacit import errors
 from tacit._types import Vector
-from tacit.errors import NOT_DONE, InvalidInput, InvalidSet
-from tacit.sets.closed_forms import Box, FeasibleSet, bounds
+from tacit.errors import InvalidInput, InvalidSet
+from tacit.sets.boxes import Box
 from tacit.sets.cone_program import ACCURACY, Blocks, Program, broken, row_scale
+from tacit.sets.feasible_set import FeasibleSet
+from tacit.sets.matrices import full_vector_of, sparse, vector_of, weighted_square
 
 
 class Conic(FeasibleSet):
@@ -66,7 +66,7 @@ class Conic(FeasibleSet):
         slack: Any = None,
         rare: Sequence[int] = (),
     ) -> None:
-        self._matrix = _sparse("matrix", matrix)
+        self._matrix = sparse("matrix", matrix)
         rows, columns = self._matrix.shape
         self._offset = vector_of("offset", offset, rows)
         self._cones: Blocks = tuple(
@@ -74,23 +74,24 @@ class Conic(FeasibleSet):
             for kind, m in cones
         )
         if sum(m for _, m in self._cones) != rows:
-            raise InvalidInput(f"Expected cones for {rows} rows, got {self._cones}. {NOT_DONE}")
+            raise InvalidInput(f"Expected cones for {rows} rows, got {self._cones}.")
         self._columns = _column_indices(variables, columns)
         self._image, self._entries = _image(image, self._columns, columns)
         self._slack = (
-            None if slack is None else sp.csr_matrix(_sparse("slack", slack, self.dimension))
+            None if slack is None else sp.csr_matrix(sparse("slack", slack, self.dimension))
         )
         lifted = [self._image] if self._slack is None else [self._image, self._slack @ self._image]
         self._lifted = sp.vstack(lifted, format="csr")
-        self._pulled = sp.csr_matrix(self._lifted.T)
-        P, self._curvature = _weighted_square(self._lifted)
+        self._adjoint = sp.csr_matrix(self._lifted.T)
+        P, self._curvature = weighted_square(self._lifted)
         scale = row_scale(self._matrix, self._cones)
         self._matrix = sp.csc_matrix(sp.diags(scale) @ self._matrix)
         self._offset = scale * self._offset
         self._own = self._matrix[:, self._columns]
         fast = image is not None
         self._nearest = Program(P, self._matrix, self._offset, self._cones, fast=fast)
-        self._relieved = _without(rare, self._matrix, self._offset, self._cones, P, fast)
+        self._without_rare = _without(rare, self._matrix, self._offset, self._cones, P, fast)
+        self._around: Box | None = None
         self._refuse_empty()
         self._refuse_unbounded()
 
@@ -117,14 +118,14 @@ class Conic(FeasibleSet):
         with_slack = self.slack_size > 0 and np.size(point) == size + self.slack_size
         size += self.slack_size if with_slack else 0
         v = vector_of("point", point, size)
-        c = _vector("weight", 1.0 if weight is None else weight, size)
+        c = full_vector_of("weight", 1.0 if weight is None else weight, size)
         if not (c > 0).all():
-            raise InvalidInput(f"Expected weights > 0, got {weight}. {NOT_DONE}")
+            raise InvalidInput(f"Expected weights > 0, got {weight}.")
         if not with_slack and self.violation(v) <= 0:
             return v
         _, x = self._find_nearest(v, c)
         z: Vector = self._image @ x
-        if "_around" in self.__dict__:  # ``radius`` was asked for, and must hold for every answer
+        if self._around is not None:  # a radius was asked for, and must hold for every answer
             z = np.clip(z, np.asarray(self._around.lower), np.asarray(self._around.upper))
         return z
 
@@ -139,9 +140,7 @@ class Conic(FeasibleSet):
         ``lifted`` is image with slack @ image below it. On the boundary of a face the derivative
         of a projection jumps; this one is smoothed by the solver's barrier.
         """
-        scale = max(float(weight.max()), float((weight * np.abs(point)).max()))
-        numbers = {"P": self._curvature @ (weight / scale)}
-        numbers["q"] = self._pulled @ (-weight * point / scale)
+        scale, numbers = self._numbers(point, weight)
         _, x, y = self._nearest.minimise(**numbers)
         return x, scale * self._nearest.curvature(numbers["P"], x, y)
 
@@ -154,24 +153,31 @@ class Conic(FeasibleSet):
     def parts(self) -> tuple[Any, ...]:
         """All that makes this set and its projections: constraints, variables, image, slack, rare.
 
-        Also what subclasses keep of the constraints as they were given.
+        Also the constraints as they were given, where a subclass keeps them.
         """
-        rare = () if self._relieved is None else self._relieved[1:]
-        given = [getattr(self, n, None) for n in ("_less", "_equal", "_lower", "_upper")]
-        return (
-            *self.constraints,
-            *(self._columns, self._image, self._slack, rare),
-            *(given, getattr(self, "_cone_data", None)),
-        )
+        rare = () if self._without_rare is None else self._without_rare[1:]
+        about = self._columns, self._image, self._slack, rare
+        return *self.constraints, *about, *self._as_given
+
+    @property
+    def _as_given(self) -> tuple[list[Any], Any]:
+        """Linear constraints and bounds, and cones, as they were given."""
+        return [None] * 4, None
+
+    def _numbers(self, v: Vector, c: Vector) -> tuple[float, dict[str, Any]]:
+        """P and q of Σ c_i((lifted x)_i − v_i)²/2, divided by the first value.
+
+        Numbers of about 1: Clarabel fails on points that are 1e6 away otherwise.
+        """
+        scale = max(float(c.max()), float((c * np.abs(v)).max()))
+        return scale, {"P": self._curvature @ (c / scale), "q": self._adjoint @ (-c * v / scale)}
 
     def _find_nearest(self, v: Vector, c: Vector, or_else: str = "") -> tuple[str, Vector]:
-        # Scaled to numbers of about 1: Clarabel fails on points that are 1e6 away otherwise.
         if len(v) < self._lifted.shape[0]:  # no weight on the slack
             v, c = (np.append(values, np.zeros(self.slack_size)) for values in (v, c))
-        scale = max(float(c.max()), float((c * np.abs(v)).max()))
-        numbers = {"P": self._curvature @ (c / scale), "q": self._pulled @ (-c * v / scale)}
-        if self._relieved is not None and not or_else:
-            program, rows, limits, blocks = self._relieved
+        _, numbers = self._numbers(v, c)
+        if self._without_rare is not None and not or_else:
+            program, rows, limits, blocks = self._without_rare
             status, x, _ = program.minimise(**numbers)
             if broken(limits - rows @ x, blocks) <= ACCURACY:
                 return status, x
@@ -186,22 +192,29 @@ class Conic(FeasibleSet):
         """
         z = vector_of("point", point, self.dimension)
         x = z[self._entries]
-        slack = self._offset - self._own @ x
+        margins = self._offset - self._own @ x
         if len(self._entries) < self.dimension:
             apart = float(np.abs(z - self._image @ x).max())
-            return max(broken(slack, self._cones), apart)
+            return max(broken(margins, self._cones), apart)
         if self.dimension == self._matrix.shape[1]:
-            return broken(slack, self._cones)
+            return broken(margins, self._cones)
         program, expand = self._relaxed
-        _, x, _ = program.minimise(b=np.append(expand @ slack, 0.0))
+        _, x, _ = program.minimise(b=np.append(expand @ margins, 0.0))
         return max(float(x[-1]), 0.0)
 
     @property
     def diameter(self) -> float:
-        return self._around.diameter
+        return self.around.diameter
 
     def radius(self, norm: float) -> float:
-        return self._around.radius(norm)
+        return self.around.radius(norm)
+
+    @property
+    def around(self) -> Box:
+        """The smallest box around W. From its first use on, projections end inside it."""
+        if self._around is None:
+            self._around = self._smallest_box()
+        return self._around
 
     def tolerance(self, dtype: Any) -> float:
         """What the solver may leave: a ten-thousandth of the largest offset, or of 1."""
@@ -211,7 +224,7 @@ class Conic(FeasibleSet):
         n = self.dimension
         status, _ = self._find_nearest(np.zeros(n), np.ones(n), or_else="PrimalInfeasible")
         if status == "PrimalInfeasible":
-            raise InvalidSet(f"Expected a set with a point in it: the set is empty. {NOT_DONE}")
+            raise InvalidSet("Expected a set with a point in it: the set is empty.")
 
     def _refuse_unbounded(self) -> None:
         """W is bounded if no d ≠ 0 has −matrix @ d in K.
@@ -231,11 +244,10 @@ class Conic(FeasibleSet):
         for g in (direction, -direction):
             _, x, _ = rays.minimise(q=-g)
             if g @ x > 1e-4:
-                _ = self._around
+                self._around = self._smallest_box()
                 return
 
-    @cached_property
-    def _around(self) -> Box:
+    def _smallest_box(self) -> Box:
         """The smallest box around W, rounded outwards.
 
         A dual point y in K* with matrix'y + r = e_i proves z_i ≤ offset'y + r'z, so the error r
@@ -252,8 +264,7 @@ class Conic(FeasibleSet):
                 status, _, y = program.minimise("DualInfeasible", q=q)
                 if status == "DualInfeasible":
                     raise InvalidSet(
-                        f"Expected a compact set, got one that is unbounded in coordinate {i}. "
-                        f"{NOT_DONE}"
+                        f"Expected a compact set, got one that is unbounded in coordinate {i}."
                     )
                 proved.append(float(self._offset @ y))
                 error.append(float(np.abs(self._matrix.T @ y + q).sum()))
@@ -266,7 +277,7 @@ class Conic(FeasibleSet):
     def _relaxed(self) -> tuple[Program, Any]:
         """Least t ≥ 0 for which the rows, each relaxed by t, hold for some auxiliary variables.
 
-        The second value turns a slack of the rows into that of the relaxed ones, in which an
+        The second value turns the margins of the rows into those of the relaxed ones, in which an
         equation is two inequalities.
         """
         expand, relax, cones = [], [], []
@@ -288,127 +299,6 @@ class Conic(FeasibleSet):
         return Program(P, matrix, np.zeros(matrix.shape[0]), blocks, q), expansion
 
 
-@dataclass(frozen=True)
-class Cone:
-    """One second-order cone constraint: ‖matrix @ z + shift‖₂ ≤ slope'z + limit.
-
-    A number for ``shift`` or ``slope`` stands for a constant vector.
-    """
-
-    matrix: ArrayLike
-    shift: ArrayLike = 0.0
-    slope: ArrayLike = 0.0
-    limit: float = 0.0
-
-
-class ConeSet(Conic):
-    """Second-order cones together with linear constraints; the set must be compact.
-
-    {z : ‖F_k z + g_k‖₂ ≤ h_k'z + e_k for every cone k, matrix @ z ≤ offset,
-    equality_matrix @ z = equality_offset, lower ≤ z ≤ upper}. Bounds may be numbers or vectors
-    with infinite entries.
-    """
-
-    def __init__(
-        self,
-        cones: Sequence[Cone],
-        *,
-        matrix: Any = None,
-        offset: ArrayLike | None = None,
-        equality_matrix: Any = None,
-        equality_offset: ArrayLike | None = None,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
-    ) -> None:
-        n = _variables([matrix, equality_matrix, *(cone.matrix for cone in cones)], [lower, upper])
-        self._less = _rows("matrix", matrix, "offset", offset, n)
-        self._equal = _rows(
-            "equality_matrix", equality_matrix, "equality_offset", equality_offset, n
-        )
-        self._lower, self._upper = bounds(
-            -math.inf if lower is None else lower, math.inf if upper is None else upper, n
-        )
-        self._cone_data = [_cone_data(cone, n) for cone in cones]
-        super().__init__(*self._standard_form(n))
-
-    def _standard_form(self, n: int) -> tuple[Any, Vector, list[tuple[str, int]]]:
-        unit = sp.identity(n, format="csr")
-        low, high = self._lower, self._upper
-        fixed = low == high
-        below, above = np.isfinite(low) & ~fixed, np.isfinite(high) & ~fixed
-        parts = [
-            ("zero", *self._equal),
-            ("zero", unit[fixed], low[fixed]),
-            ("nonneg", *self._less),
-            ("nonneg", unit[above], high[above]),
-            ("nonneg", -unit[below], -low[below]),
-        ]
-        for F, g, h, limit in self._cone_data:
-            parts.append(("soc", sp.vstack([-h[None, :], -F]), np.append(limit, g)))
-        parts = [part for part in parts if part[2].size]
-        if not parts:
-            raise InvalidSet(f"Expected a constraint: the set is unbounded. {NOT_DONE}")
-        matrix = sp.vstack([rows for _, rows, _ in parts])
-        offset = np.concatenate([values for *_, values in parts])
-        return matrix, offset, [(kind, values.size) for kind, _, values in parts]
-
-    def violation(self, point: ArrayLike) -> float:
-        """Largest amount by which a constraint, as it was given, is broken."""
-        z = vector_of("point", point, self.dimension)
-        broken = [np.zeros(1), self._lower - z, z - self._upper]
-        broken.append(self._less[0] @ z - self._less[1])
-        broken.append(np.abs(self._equal[0] @ z - self._equal[1]))
-        for F, g, h, limit in self._cone_data:
-            broken.append(np.array([np.linalg.norm(F @ z + g) - h @ z - limit]))
-        return float(np.concatenate(broken).max())
-
-
-class Polyhedron(ConeSet):
-    """The compact set {z : matrix @ z ≤ offset, equality_matrix @ z = equality_offset,
-    lower ≤ z ≤ upper}; every part may be left out."""
-
-    def __init__(
-        self,
-        matrix: Any = None,
-        offset: ArrayLike | None = None,
-        equality_matrix: Any = None,
-        equality_offset: ArrayLike | None = None,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(
-            (),
-            matrix=matrix,
-            offset=offset,
-            equality_matrix=equality_matrix,
-            equality_offset=equality_offset,
-            lower=lower,
-            upper=upper,
-        )
-
-
-def vector_of(name: str, value: Any, size: int) -> Vector:
-    return errors.array(name, value, (size,), dtype=np.float64).copy()
-
-
-def _vector(name: str, value: Any, size: int) -> Vector:
-    """A vector; a number stands for a constant one."""
-    return vector_of(name, np.full(size, value) if np.ndim(value) == 0 else value, size)
-
-
-def _sparse(name: str, matrix: Any, columns: int | None = None) -> Any:
-    """A finite matrix in compressed columns."""
-    if not sp.issparse(matrix):
-        matrix = errors.array(name, matrix, (None, columns), dtype=np.float64)
-    result = sp.csc_matrix(matrix, dtype=np.float64, copy=True)
-    errors.array(f"the entries of {name}", result.data, (None,))
-    if 0 in result.shape or columns not in (None, result.shape[1]):
-        raise InvalidInput(
-            f"Expected {name} with {columns or 'some'} columns, got {result.shape}. {NOT_DONE}"
-        )
-    return result
-
-
 def _column_indices(variables: ArrayLike | None, columns: int) -> np.ndarray[Any, np.dtype[Any]]:
     if variables is None:
         return np.arange(columns)
@@ -416,8 +306,7 @@ def _column_indices(variables: ArrayLike | None, columns: int) -> np.ndarray[Any
     shared = np.intersect1d(indices, np.arange(columns))
     if indices.ndim != 1 or indices.dtype.kind not in "iu" or not 0 < indices.size == shared.size:
         raise InvalidInput(
-            f"Expected variables to be different columns out of {columns}, got {variables}. "
-            f"{NOT_DONE}"
+            f"Expected variables to be different columns out of {columns}, got {variables}."
         )
     return indices
 
@@ -426,14 +315,14 @@ def _image(image: Any, variables: Any, columns: int) -> tuple[Any, Any]:
     """The matrix of z = image @ x, and the entries of z that are the x at ``variables``."""
     if image is None:
         return sp.identity(columns, format="csr")[variables], np.arange(len(variables))
-    matrix = sp.csr_matrix(_sparse("image", image, columns))
+    matrix = sp.csr_matrix(sparse("image", image, columns))
     single = np.flatnonzero(np.diff(matrix.indptr) == 1)
     single = single[matrix.data[matrix.indptr[single]] == 1]
     column, first = np.unique(matrix.indices[matrix.indptr[single]], return_index=True)
     if len(column) != columns or len(variables) != columns:
         missing = np.setdiff1d(np.arange(columns), column).tolist()
         raise InvalidInput(
-            f"Expected every column to be an entry of image @ x, got none for {missing}. {NOT_DONE}"
+            f"Expected every column to be an entry of image @ x, got none for {missing}."
         )
     return matrix, single[first]
 
@@ -446,64 +335,10 @@ def _without(
         return None
     chosen = set(rare)
     if not chosen < set(range(len(cones))):
-        raise InvalidInput(
-            f"Expected some of the cones 0 to {len(cones) - 1} as rare, got {rare}. {NOT_DONE}"
-        )
+        raise InvalidInput(f"Expected some of the cones 0 to {len(cones) - 1} as rare, got {rare}.")
     is_rare = np.repeat([k in chosen for k in range(len(cones))], [m for _, m in cones])
     often = tuple(block for k, block in enumerate(cones) if k not in chosen)
     seldom = tuple(block for k, block in enumerate(cones) if k in chosen)
     rows = sp.csr_matrix(matrix)
     program = Program(P, sp.csc_matrix(rows[~is_rare]), offset[~is_rare], often, fast=fast)
     return program, rows[is_rare], offset[is_rare], seldom
-
-
-def _weighted_square(matrix: Any) -> tuple[Any, Any]:
-    """The pattern of M'CM (upper triangle) and the matrix that gives its numbers from C's.
-
-    Row k of M adds c_k M_ka M_kb to entry (a, b).
-    """
-    length = np.diff(matrix.indptr)
-    columns = matrix.shape[1]
-    # every ordered pair of entries of a row
-    first = np.repeat(np.arange(matrix.nnz), np.repeat(length, length))
-    start = np.repeat(matrix.indptr[:-1], length**2)
-    within = np.arange(len(first)) - np.repeat(np.cumsum(length**2) - length**2, length**2)
-    second = start + within % np.repeat(length, length**2)
-    row = np.repeat(np.arange(len(length)), length**2)
-    a, b = matrix.indices[first], matrix.indices[second]
-    upper = a <= b
-    key = b[upper].astype(np.int64) * columns + a[upper]  # column-major, as in csc
-    keys, entry = np.unique(key, return_inverse=True)
-    values = (matrix.data[first] * matrix.data[second])[upper]
-    numbers = sp.csr_matrix((values, (entry, row[upper])), shape=(len(keys), len(length)))
-    pointer = np.searchsorted(keys // columns, np.arange(columns + 1))
-    pattern = sp.csc_matrix((np.ones(len(keys)), keys % columns, pointer), shape=(columns,) * 2)
-    return pattern, numbers
-
-
-def _variables(matrices: Sequence[Any], vectors: Sequence[Any]) -> int:
-    """The number of variables that the constraints speak about."""
-    for matrix in matrices:
-        if matrix is not None and len(np.shape(matrix)) == 2:
-            return int(np.shape(matrix)[1])
-    for vector in vectors:
-        if vector is not None and np.ndim(vector) == 1:
-            return int(np.size(vector))
-    raise InvalidInput(f"Expected a matrix or a vector of bounds, got none. {NOT_DONE}")
-
-
-def _rows(name: str, matrix: Any, offset_name: str, offset: Any, n: int) -> tuple[Any, Vector]:
-    """Rows of a linear constraint, none where it was left out."""
-    if (matrix is None) != (offset is None):
-        raise InvalidInput(f"Expected both or neither of {name} and {offset_name}. {NOT_DONE}")
-    if matrix is None:
-        return sp.csc_matrix((0, n)), np.zeros(0)
-    rows = _sparse(name, matrix, n)
-    return rows, vector_of(offset_name, offset, rows.shape[0])
-
-
-def _cone_data(cone: Cone, n: int) -> tuple[Any, Vector, Vector, float]:
-    matrix = _sparse("the matrix of a cone", cone.matrix, n)
-    shift = _vector("the shift of a cone", cone.shift, matrix.shape[0])
-    slope = _vector("the slope of a cone", cone.slope, n)
-    return matrix, shift, slope, float(errors.array("the limit of a cone", cone.limit, ()))

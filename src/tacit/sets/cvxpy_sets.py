@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from tacit.errors import NOT_DONE, InvalidInput
-from tacit.sets.conic import Conic, vector_of
+from tacit.errors import InvalidInput
+from tacit.sets.conic import Conic
+from tacit.sets.matrices import vector_of
 
 
 def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
@@ -23,38 +24,34 @@ def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
     try:
         import cvxpy as cp
     except ImportError:
-        raise InvalidInput(
-            f"Expected CVXPY to be installed: pip install 'tacit[cvxpy]'. {NOT_DONE}"
-        ) from None
+        raise InvalidInput("Expected CVXPY to be installed: pip install 'tacit[cvxpy]'.") from None
     if isinstance(constraints, cp.Constraint):
         constraints = [constraints]
     constraints = list(constraints)
     for constraint in constraints:
         if not isinstance(constraint, cp.Constraint):
-            raise InvalidInput(f"Expected CVXPY constraints, got {constraint!r}. {NOT_DONE}")
+            raise InvalidInput(f"Expected CVXPY constraints, got {constraint!r}.")
     if not isinstance(variable, cp.Variable) or variable.ndim != 1:
-        raise InvalidInput(f"Expected a cvxpy.Variable with one axis, got {variable!r}. {NOT_DONE}")
+        raise InvalidInput(f"Expected a cvxpy.Variable with one axis, got {variable!r}.")
     given = [name for name, value in variable.attributes.items() if value not in (None, False)]
     if given:
         raise InvalidInput(
-            f"Expected a variable without attributes, got {given}: write them as constraints. "
-            f"{NOT_DONE}"
+            f"Expected a variable without attributes, got {given}: write them as constraints."
         )
     problem = cp.Problem(cp.Minimize(0), constraints)
     foreign = [v for v in problem.variables() if v.id != variable.id] + problem.parameters()
     if foreign or not problem.variables():
         raise InvalidInput(
-            f"Expected constraints on {variable.name()} alone, got others: {foreign}. {NOT_DONE}"
+            f"Expected constraints on {variable.name()} alone, got others: {foreign}."
         )
     if not problem.is_dcp():
         wrong = [str(constraint) for constraint in constraints if not constraint.is_dcp()]
-        raise InvalidInput(f"Expected convex (DCP) constraints, got {wrong}. {NOT_DONE}")
+        raise InvalidInput(f"Expected convex (DCP) constraints, got {wrong}.")
     data = problem.get_problem_data(cp.CLARABEL)[0]
     dims = data["dims"]
     if dims.exp or dims.psd or dims.p3d or dims.pnd:
         raise InvalidInput(
-            f"Expected constraints that need linear and second-order cones only, got {dims}. "
-            f"{NOT_DONE}"
+            f"Expected constraints that need linear and second-order cones only, got {dims}."
         )
     linear = [("zero", int(dims.zero)), ("nonneg", int(dims.nonneg))]
     cones = [block for block in linear if block[1]] + [("soc", int(m)) for m in dims.soc]

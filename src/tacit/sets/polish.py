@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit._types import Vector
 
-STEPS = 12
+NEWTON_STEPS = 12
 
 
 def polish(
@@ -35,7 +35,7 @@ def polish(
     """
     n = len(x)
     best, least = x, np.inf
-    for _ in range(STEPS):
+    for _ in range(NEWTON_STEPS):
         s = b - A @ x
         projected, J = _project(s - y, cones)
         residual = np.concatenate([P @ x + q + A.T @ y, s - projected])

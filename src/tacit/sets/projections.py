@@ -2,8 +2,8 @@
 
 A projection is computed for every finite point, of any size, and its result is made to satisfy
 the constraints at the end, whatever rounding did before: nothing that an agent proves about points
-of its set rests on the point that it was sent. Far points are first drawn nearer along their ray
-by a power of two, which leaves all their digits: 2⁴⁰⁰ away the direction alone decides. Weights
+of its set rests on the point that it was sent. Far points are first scaled down by a power of two,
+which leaves all their digits: 2⁴⁰⁰ away the direction alone decides. Weights
 that differ by more than 2¹⁰⁰ count as 2¹⁰⁰ apart.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 NEWTON_STEPS = 40  # weights that span twelve orders of magnitude need fewer
-FARTHEST = 400  # points are drawn nearer than 2 to this power
+LARGEST_EXPONENT = 400  # points beyond 2 to this power are scaled down to it
 LEAST_WEIGHT = 2.0**-100  # beside a largest weight of 1
 EPS = float(np.finfo(np.float64).eps)
 
@@ -35,7 +35,7 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
     The result lies between the bounds, and a'z differs from b by a few units in the last place of
     Σ|a_i z_i| (``_onto_plane``).
     """
-    v, c = _nearer(v), _relative(c)
+    v, c = _scaled_down(v), _relative(c)
     a, b, lower, upper = (jnp.asarray(x, jnp.float64) for x in (a, b, lower, upper))
     power = _exponent(jnp.max(jnp.abs(a)))
     a, b = jnp.ldexp(a, -power), jnp.ldexp(b, -power)
@@ -149,7 +149,7 @@ def onto_ball(v: Array, c: Array, center: Array, extent: Array) -> Array:
     against rounding, and y is made no longer than 1 at the end.
     """
     center, extent = (jnp.asarray(x, jnp.float64) for x in (center, extent))
-    u = _nearer((_nearer(v) - center) / extent, FARTHEST // 2)
+    u = _scaled_down((_scaled_down(v) - center) / extent, LARGEST_EXPONENT // 2)
     distance = length(u)
 
     def shrunk(μ: Array) -> tuple[Array, Array]:
@@ -200,7 +200,7 @@ def _exponent(largest: Array) -> Array:
     return jnp.where(usable, jnp.frexp(jnp.where(usable, largest, 1))[1], 0)
 
 
-def _nearer(v: Array, limit: int = FARTHEST) -> Array:
+def _scaled_down(v: Array, limit: int = LARGEST_EXPONENT) -> Array:
     """v as float64, or the point on its ray where no coordinate exceeds 2^limit."""
     v = jnp.asarray(v, jnp.float64)
     return jnp.ldexp(v, jnp.minimum(limit - _exponent(jnp.max(jnp.abs(v))), 0))

@@ -1,0 +1,110 @@
+"""The runs of Figures 3 and 4, several processes at a time; what is done is not done again.
+
+A folder holds ``experiment.json`` (what was run), ``traces.csv`` (every round of every run, from
+which all else is made), ``figure.png`` and ``.pdf``, ``table1.csv`` and ``claims.csv``.
+"""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from tacit.engines.one_process import solve
+from tacit.errors import count
+from tacit.files import write_atomically
+from tacit.power.model import PowerProblem
+from tacit.reproduce.power import COLUMNS, TRACE, Experiment, Run, report
+from tacit.reproduce.results import reserve
+
+_problem: PowerProblem | None = None  # of a worker process
+
+
+def _start(experiment: Experiment) -> None:
+    global _problem
+    _problem = experiment.build()
+
+
+def _work(experiment: Experiment, run: Run) -> tuple[Run, dict[str, Any]]:
+    assert _problem is not None
+    result = solve(_problem.problem, experiment.settings(run), seed=run.seed, workers=1)
+    return run, {name: result.trace[name].tolist() for name in TRACE}
+
+
+def run_experiment(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """Make all runs, ``workers`` at a time, and write the folder. Finished runs are not repeated.
+
+    ``progress`` is told local updates done and in all. Numbers do not depend on ``workers``.
+    """
+    experiment.build()  # a wrong case is refused here, before anything is written
+    workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
+    traces = reserve(folder, experiment, cores=os.cpu_count())
+    done = _finished(traces, experiment.rounds)
+    left = [run for run in experiment.runs() if run not in done]
+    total = sum(run.local_updates for run in experiment.runs()) * experiment.rounds
+    made = total - sum(run.local_updates for run in left) * experiment.rounds
+    progress(made, total)
+    if left:
+        pool = ProcessPoolExecutor(
+            min(workers, len(left)),
+            multiprocessing.get_context("spawn"),  # JAX does not survive a fork
+            _start,
+            (experiment,),
+        )
+        try:
+            # Ctrl-C in a terminal reaches all processes: only this one answers
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            jobs = [pool.submit(_work, experiment, run) for run in left]
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            for job in as_completed(jobs):
+                run, trace = job.result()
+                _append(traces, run, trace)
+                made += run.local_updates * experiment.rounds
+                progress(made, total)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return report(folder)
+
+
+def _finished(traces: Path, rounds: int) -> set[Run]:
+    """Runs that are in the file as a whole; a half-written last one is cut off."""
+    if not traces.exists():
+        return set()
+    with open(traces, newline="") as file:
+        rows = list(csv.reader(file))
+    whole: list[list[str]] = []
+    done: set[Run] = set()
+    width = len(COLUMNS) + len(TRACE)
+    for start in range(1, len(rows), rounds):
+        block = rows[start : start + rounds]
+        if len(block) < rounds or any(len(row) != width for row in block):
+            break
+        algorithm, epsilon, E, seed = block[0][:4]
+        done.add(Run(algorithm, float(epsilon), int(E), int(seed)))
+        whole += block
+    _rewrite(traces, whole)
+    return done
+
+
+def _append(traces: Path, run: Run, trace: dict[str, list[float]]) -> None:
+    if not traces.exists():
+        _rewrite(traces, [])
+    with open(traces, "a", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows((*run, *row) for row in zip(*(trace[n] for n in TRACE), strict=True))
+
+
+def _rewrite(traces: Path, rows: list[list[str]]) -> None:
+    lines = [",".join(map(str, row)) for row in [(*COLUMNS, *TRACE), *rows]]
+    write_atomically(traces, ("\n".join(lines) + "\n").encode())

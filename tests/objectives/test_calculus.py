@@ -1,0 +1,141 @@
+"""Gradients, curvature and bounds of them are those of the value."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_objectives import (
+    FEATURES,
+    KINKED,
+    LINEAR,
+    B,
+    N,
+    pinball,
+    points,
+    records,
+    residual,
+    sample,
+)
+
+from tacit.objectives import (
+    Hinge,
+    LeastSquares,
+    LogisticRegression,
+    Objective,
+    PerSample,
+    Residual,
+    SoftmaxRegression,
+)
+from tacit.sets import Ball, Box
+
+
+def every_objective() -> dict[str, Objective]:
+    X, y = records(0)
+    found: dict[str, Objective] = {name: sample(name, X, y) for name in LINEAR}
+    found["ridge"] = sample("least-squares", X, y, ridge=0.4)
+    found["softmax with ridge"] = sample("softmax", X, y, ridge=0.4)
+    found["per-sample"] = PerSample(pinball, (X, y), clip=1e9, size=FEATURES, normaliser=N)
+    found["residual"] = residual()
+    found["residual, noise on gradient"] = residual(noise_on="gradient")
+    return found
+
+
+OBJECTIVES = every_objective()
+each = pytest.mark.parametrize("name", OBJECTIVES)
+
+
+@each
+def test_gradient_is_the_derivative_of_value(name: str) -> None:
+    f = OBJECTIVES[name]  # where f has kinks, z is none
+    z, _ = points(f, 1)
+    np.testing.assert_allclose(f.gradient(z), jax.grad(f.value)(z), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(f.gradient(z), f.lift(f.statistic(z)) + f.public_gradient(z))
+    assert f.statistic(z).shape == (f.statistic_size,)
+
+
+@each
+def test_lift_is_linear_and_its_energy_is_known(name: str) -> None:
+    f = OBJECTIVES[name]
+    columns = jax.vmap(f.lift)(jnp.eye(f.statistic_size))
+    assert float((columns**2).sum()) == pytest.approx(f.lift_energy)
+
+
+@each
+@pytest.mark.parametrize("seed", range(5))
+def test_convex_smooth_and_strongly_convex_as_claimed(name: str, seed: int) -> None:
+    f = OBJECTIVES[name]
+    z, u = points(f, seed)
+    above = float(f.value(u) - f.value(z) - f.gradient(z) @ (u - z))
+    square = float((u - z) @ (u - z))
+    assert above >= f.strong_convexity / 2 * square - 1e-12
+    if f.smoothness is None:
+        assert name in KINKED | {"per-sample"}
+    else:
+        assert above <= f.smoothness / 2 * square + 1e-12
+
+
+def test_curvature_claims_are_tight() -> None:
+    f = residual()
+    eigenvalues = np.linalg.eigvalsh(2 * np.asarray(f.matrix).T @ np.asarray(f.matrix))
+    assert f.smoothness == pytest.approx(eigenvalues[-1])
+    assert f.strong_convexity == pytest.approx(eigenvalues[0])
+    assert Residual(np.ones((2, 3)), np.zeros(2), 1.0).strong_convexity == 0
+    X = np.tile([B, 0, 0, 0], (12, 1))
+    half = {"least-squares": 1.0, "huber": 1.0, "logistic": 0.25, "softmax": 0.5}
+    for name, curvature in half.items():
+        f = sample(name, X, np.zeros(12))
+        assert f.smoothness == pytest.approx(curvature * B**2)
+    two = SoftmaxRegression(X, np.zeros(12), 2, feature_norm=B, normaliser=N)
+    hessian = jax.hessian(two.value)(jnp.zeros(8))
+    assert np.linalg.eigvalsh(hessian)[-1] == pytest.approx(two.smoothness)
+
+
+@each
+@pytest.mark.parametrize("kind", [Box, Ball])
+def test_gradient_bound_holds(name: str, kind: type) -> None:
+    f = OBJECTIVES[name]
+    W = Box(-2.0, 1.5, f.dimension) if kind is Box else Ball(0.0, 1.5, f.dimension)
+    if isinstance(f, Residual):
+        assert f.gradient_bound(W) == math.inf
+        f = residual(data_bound=float(np.linalg.norm(f.data)) + 1e-9)
+    for seed in range(10):
+        z = W.project(10 * points(f, seed)[0])
+        assert np.linalg.norm(f.gradient(z)) <= f.gradient_bound(W)
+
+
+@pytest.mark.parametrize("records", [3, 3999, 4000, 4700, 6000])
+def test_sums_in_blocks_are_the_whole_sum(records):
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(records, 3)), rng.normal(size=6)
+    common = {"feature_norm": 9.0, "normaliser": 10.0, "record_bound": records}
+    softmax = SoftmaxRegression(X, rng.integers(0, 2, records), 2, **common)
+    np.testing.assert_allclose(softmax.gradient(z), jax.grad(softmax.value)(z), rtol=1e-10)
+    squares = LeastSquares(X, rng.uniform(-1, 1, records), target_bound=1.0, **common)
+    np.testing.assert_allclose(squares.gradient(z[:3]), jax.grad(squares.value)(z[:3]), rtol=1e-10)
+    padded = squares.pad(records + 700)
+    np.testing.assert_allclose(padded.gradient(z[:3]), squares.gradient(z[:3]), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, Hinge])
+def test_labels_zero_and_one_are_minus_and_plus_one(kind):
+    X, z = np.random.default_rng(0).normal(size=(6, 2)), np.array([0.7, -0.4])
+    bits = np.array([0, 1, 1, 0, 0, 1])
+    common = {"feature_norm": 9.0, "normaliser": 6}
+    f, g = kind(X, bits, **common), kind(X, 2 * bits - 1, **common)
+    margin = (2 * bits - 1) * (X @ z)
+    loss = np.log1p(np.exp(-margin)) if kind is LogisticRegression else 1 - margin
+    assert float(f.value(z)) == float(g.value(z)) == pytest.approx(np.maximum(loss, 0).mean())
+    np.testing.assert_array_equal(f.gradient(z), g.gradient(z))
+
+
+def test_softmax_gradient_is_two_products() -> None:
+    X, y = (a.astype(np.float32) for a in records(0))
+    f = sample("softmax", X, y)
+    z = jnp.zeros(f.dimension, jnp.float32)
+    program = str(jax.make_jaxpr(lambda f, z: f.gradient(z))(f, z))
+    assert program.count("dot_general") == 2
+    assert "scatter" not in program and "gather" not in program

@@ -1,0 +1,86 @@
+"""Losses of the user: every record's gradient is clipped, whatever it is."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_objectives import FEATURES, N, pinball, points, records
+
+from tacit.errors import InvalidInput
+from tacit.objectives import PerSample
+from tacit.sets import Ball
+
+
+@pytest.mark.parametrize("clip_norm", [1, 2])
+def test_per_sample_clipping(clip_norm: int) -> None:
+    X, y = records(0, rows=300)
+    options = {"size": FEATURES, "normaliser": 300, "clip_norm": clip_norm}
+    f = PerSample(pinball, (X, y), clip=0.7, **options)
+    z, _ = points(f, 0)
+    gradients = np.stack([jax.grad(pinball)(z, r) for r in zip(X, y, strict=True)])
+    norms = np.linalg.norm(gradients, clip_norm, axis=1)
+    clipped = gradients * np.minimum(1, 0.7 / norms)[:, None]
+    assert (norms > 0.7).any() and (norms < 0.7).any()
+    np.testing.assert_allclose(f.gradient(z), clipped.mean(axis=0), rtol=1e-12)
+    W = Ball(0.0, 1.0, FEATURES)
+    expected = {1: 0.7 / 300 * (1 if clip_norm == 1 else 2), 2: 0.7 / 300}
+    assert all(f.sensitivity(n, W) == pytest.approx(expected[n]) for n in (1, 2))
+    replace = PerSample(pinball, (X, y), clip=0.7, neighbours="replace", **options)
+    assert replace.sensitivity(2, W) == pytest.approx(2 * f.sensitivity(2, W))
+
+
+def test_per_sample_bound_survives_broken_records() -> None:
+    X, y = records(0)
+    X2 = X.copy()
+    X2[0], X2[1], X2[2] = math.nan, math.inf, 1e200  # the last: finite, but its square is not
+    options = {"clip": 0.7, "size": FEATURES, "normaliser": N}
+    f = PerSample(pinball, (X2, y), **options)
+    whole = PerSample(pinball, (X[3:], y[3:]), **options)
+    z, _ = points(f, 0)
+    np.testing.assert_allclose(f.gradient(z), whole.gradient(z), rtol=1e-12)
+
+
+def test_per_sample_memory_does_not_grow_as_records_times_size() -> None:
+    rows, size = 4000, 500
+    data = np.zeros((rows, size), np.float32)
+    f = PerSample(lambda z, x: (z @ x) ** 2, data, clip=1.0, size=size, normaliser=rows)
+    z = jnp.zeros(size, jnp.float32)
+    compiled = jax.jit(lambda f, z: f.gradient(z)).lower(f, z).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < rows * size * 4 / 4
+
+
+def test_float32_per_sample_sums_do_not_round_away_a_record():
+    """Half a million clipped gradients in float32: one record more moves the sum by one record."""
+    rows = 500_000
+    X = np.full((rows + 1, 1), 1.0, np.float32)
+    common = {"clip": 1.0, "size": 1, "normaliser": 1.0, "record_bound": rows + 1}
+
+    def loss(z, x):
+        return (x @ z) * np.float32(0.7)
+
+    z = jnp.ones(1, jnp.float32)
+    more = PerSample(loss, X, **common).statistic(z)
+    less = PerSample(loss, X[:-1], **common).statistic(z)
+    assert abs(float(more[0]) - float(less[0])) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "size", "words"),
+    [
+        (lambda z, x: z * 1.0, 2, "one number"),
+        (lambda z, x: (x @ z) ** 2, 3, "failed"),
+        (lambda z: z.sum(), 2, "failed"),
+    ],
+)
+def test_a_loss_of_the_wrong_form_is_refused(loss, size, words):
+    with pytest.raises(InvalidInput, match=words):
+        PerSample(loss, np.ones((4, 2)), clip=1.0, size=size, normaliser=4.0)
+
+
+def test_no_records_are_records_too():
+    f = PerSample(lambda z, x: (x @ z) ** 2, np.ones((0, 2)), clip=1.0, size=2, normaliser=10.0)
+    np.testing.assert_array_equal(f.statistic(jnp.ones(2)), np.zeros(2))

@@ -1,0 +1,118 @@
+"""The power-flow objective: residual and gradient, groups, sparse matrices, slack."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_objectives import change
+
+from tacit.admm.problem import LocalProblem
+from tacit.errors import InvalidInput
+from tacit.objectives import Residual
+from tacit.sets import Ball, Box
+
+ROUNDING = 2e-4  # what the rounding of numbers up to 2³⁷β adds
+
+
+@pytest.mark.parametrize("noise_on", ["residual", "gradient"])
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 10**6), moved=st.integers(1, 6), vector=st.booleans())
+def test_residual_neighbours_never_exceed_the_bound(
+    noise_on: str, seed: int, moved: int, vector: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    A, d = rng.normal(size=(6, 4)), rng.normal(size=6)
+    β = rng.uniform(0.1, 1, size=6) if vector else 0.3
+    who = rng.permutation(6)[:moved]
+    d2 = d.copy()
+    d2[who] += (β * np.ones(6) * rng.choice([-1, 1], size=6))[who]
+    f, g = (Residual(A, data, β, moved, noise_on=noise_on) for data in (d, d2))
+    W, z = Ball(0.0, 1.0, 4), rng.normal(size=4)
+    for norm in (1, 2):
+        assert change(f, g, z, norm) <= f.sensitivity(norm, W) * (1 + 1e-9)
+        moved_gradient = np.linalg.norm(
+            f.gradient(jnp.asarray(z)) - g.gradient(jnp.asarray(z)), norm
+        )
+        assert moved_gradient <= f.gradient_sensitivity(norm, W) * (1 + 1e-9)
+
+
+def test_residual_bounds_are_attained() -> None:
+    W, A = Ball(0.0, 1.0, 2), np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 1.0]])
+    one = Residual(A, np.zeros(3), 0.01)
+    assert one.sensitivity(1, W) == one.sensitivity(2, W) == pytest.approx(0.02, rel=ROUNDING)
+    assert one.gradient_sensitivity(1, W) == pytest.approx(0.02 * 7, rel=ROUNDING)
+    assert one.gradient_sensitivity(2, W) == pytest.approx(0.02 * 5, rel=ROUNDING)
+    assert one.neighbours == "one datum moving by at most 0.01"
+    two = Residual(A, np.zeros(3), [0.1, 0.3, 0.4], 2)
+    assert two.sensitivity(1, W) == pytest.approx(1.4, rel=ROUNDING)
+    assert two.sensitivity(2, W) == pytest.approx(1.0, rel=ROUNDING)
+    assert two.neighbours == "up to 2 data, each moving by at most its own bound, 0.4 or less"
+    orthogonal = Residual(np.eye(4), np.zeros(4), 1.0, 4, noise_on="gradient")
+    assert orthogonal.sensitivity(2, Ball(0.0, 1.0, 4)) == pytest.approx(4.0, rel=1e-3)  # not 2·4
+    assert orthogonal.statistic_size == orthogonal.dimension == 4
+
+
+def test_residual_groups_move_together() -> None:
+    """Two rows that share a column: the exact L2 bound lies between √2 and 2 times one row's."""
+    A = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [5.0, 0.0, 0.0], [0.0, 0.1, 0.0]])
+    W, options = Ball(0.0, 1.0, 3), {"groups": [0, 0, 1, 1]}
+    f = Residual(A, np.zeros(4), [0.3, 0.4, 0.01, 0.01], **options)
+    assert f.sensitivity(1, W) == pytest.approx(2 * 0.7, rel=ROUNDING)
+    assert f.sensitivity(2, W) == pytest.approx(2 * 0.5, rel=ROUNDING)
+    both = 0.3 * A[0] + 0.4 * A[1]
+    assert f.gradient_sensitivity(2, W) == pytest.approx(2 * np.linalg.norm(both), rel=1e-3)
+    assert f.gradient_sensitivity(1, W) == pytest.approx(2 * np.abs(both).sum(), rel=1e-3)
+    assert "the data of one group, each moving by at most its own bound" in f.neighbours
+    for wrong in ([0, 0, 1], [0.5] * 4):
+        with pytest.raises(InvalidInput, match="groups as 4 whole numbers"):
+            Residual(A, np.zeros(4), 0.1, groups=wrong)
+
+
+@pytest.mark.parametrize("noise_on", ["residual", "gradient"])
+def test_a_sparse_residual_is_the_dense_one(noise_on: str) -> None:
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(5, 7)) * (rng.uniform(size=(5, 7)) < 0.4)
+    d, z, W = rng.normal(size=5), rng.normal(size=7), Ball(0.0, 1.0, 7)
+    dense = Residual(A, d, 0.1, noise_on=noise_on, slack=True)
+    sparse = Residual(sp.csr_matrix(A), d, 0.1, noise_on=noise_on, slack=True)
+    assert sparse.slack_size == 5 and sparse.dimension == 7
+    for point in (z, jnp.asarray(z)):  # NumPy's arrays and JAX's
+        np.testing.assert_allclose(sparse.value(point), dense.value(point))
+        np.testing.assert_allclose(sparse.gradient(point), dense.gradient(point))
+        np.testing.assert_allclose(sparse.slack_of(point), A @ z)
+    assert isinstance(sparse.gradient(z), np.ndarray)
+    np.testing.assert_allclose(jax.grad(sparse.value)(jnp.asarray(z)), dense.gradient(z))
+    for norm in (1, 2):
+        assert sparse.sensitivity(norm, W) == pytest.approx(dense.sensitivity(norm, W), rel=1e-3)
+    assert sparse.lift_energy == pytest.approx(dense.lift_energy)
+    assert sparse.smoothness >= dense.smoothness  # a bound from row and column sums
+
+
+def test_a_slack_needs_a_set_that_has_it() -> None:
+    f = Residual(np.eye(2), np.zeros(2), 1.0, slack=True)
+    with pytest.raises(InvalidInput, match="a feasible set with 2 slacks"):
+        LocalProblem(f, Ball(0.0, 1.0, 2))
+
+
+def test_a_huge_residual_does_not_round_away_its_bound():
+    """At 1e17 numbers are 16 apart: data that differ by 0.01 would be rounded that far apart."""
+    for near, noise_on in ((7.995, "residual"), (7.995, "gradient")):
+        f, g = (
+            Residual(np.array([[1e17]]), np.array([d]), 0.01, noise_on=noise_on)
+            for d in (near, near + 0.01)
+        )
+        z = np.ones(1)
+        moved = np.abs(np.asarray(f.statistic(z)) - np.asarray(g.statistic(z))).max()
+        assert moved <= f.sensitivity(2, Box(-1.0, 1.0, 1))
+
+
+def test_data_that_float64_cannot_hold_are_refused():
+    for data in (np.array([2**62 + 512, 2**62 + 513]), np.array([1, 2**53 + 1])):
+        with pytest.raises(InvalidInput, match="data that float64 holds exactly"):
+            Residual(np.eye(2), data, 1.0)
+    assert Residual(np.eye(2), np.array([1, 2]), 1.0).data.dtype == np.float64

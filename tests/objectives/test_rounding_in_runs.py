@@ -1,0 +1,179 @@
+"""Runs that no proof about rounding covers say so, and points outside of a set end a run."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rounded_models import FEATURES, model, problem, records
+
+import tacit
+from tacit.admm.agent import Agent
+from tacit.admm.algorithm import Round, local_update
+from tacit.admm.local_side import certified_sensitivity, local_side
+from tacit.admm.messages import Broadcast
+from tacit.admm.statement import privacy_statement
+from tacit.engines.stacking import buckets_of
+from tacit.errors import InvalidInput, Refused, SolverFailure
+from tacit.sets import L1Ball
+
+
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+def test_sixteen_bits_are_not_certified(noise, tmp_path):
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
+    result = tacit.solve([problem(np.float32, sixteen=True)], settings, noise=noise)
+    assert not result.privacy.certified
+    assert "16 bits" in result.privacy.words and "Not certified" in result.privacy.words
+    assert tacit.solve([problem(np.float32)], settings, noise=noise).privacy.certified
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    with pytest.raises(Refused, match="only for what is proven"):
+        tacit.solve([problem(np.float32, sixteen=True)], settings, ledgers={"a": ledger})
+    assert ledger.spent.epsilon == 0
+
+
+def test_one_agent_of_sixteen_bits_is_enough():
+    """A statement is about every agent: certified only if all are."""
+    x, y = records(np.float32)
+    exact = model("logistic", x[:40], y[:40], "zero-out")
+    box = tacit.Box(-1.0, 1.0, FEATURES)
+    parts = [tacit.LocalProblem(f, box) for f in (exact, exact.in_bfloat16())]
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
+    for order in (parts, parts[::-1]):
+        assert not privacy_statement(tacit.Problem(order), settings, seeded=False).certified
+    assert privacy_statement(tacit.Problem(parts[:1]), settings, seeded=False).certified
+
+
+def test_a_reason_that_an_objective_states_is_the_statement_s():
+    class Rough(tacit.LogisticRegression):
+        doubt = "its bound is a guess."
+
+    x, y = records(np.float64)
+    rough = Rough(x[:40], y[:40], feature_norm=2.0, normaliser=6000.0)
+    guessed = tacit.Residual(np.eye(FEATURES), np.zeros(FEATURES), 0.1, doubt="beta is a guess.")
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
+    for f, reason in ((rough, "its bound is a guess."), (guessed, "beta is a guess.")):
+        part = tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, FEATURES))
+        statement = privacy_statement(tacit.Problem([part]), settings, seeded=False)
+        assert statement.uncertified == f.uncertified == reason and not statement.certified
+
+
+def test_numbers_of_32_bits_only_are_noticed():
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 2, penalty=1.0, step_size=0.1)
+    part = problem()
+    agent = Agent(part, "a", settings, jax.random.key(0), "run", FEATURES)
+    jax.config.update("jax_enable_x64", False)
+    try:
+        with pytest.raises(InvalidInput, match="jax_enable_x64"):
+            agent.respond(Broadcast("run", 1, np.zeros(FEATURES)))
+        with pytest.raises(InvalidInput, match="jax_enable_x64"):
+            tacit.solve([part], settings, seed=0)
+    finally:
+        jax.config.update("jax_enable_x64", True)
+    assert agent.rounds_done == 0
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "penalty", "step"),
+    [(np.float32, 1e-50, 1.0), (np.float32, 1e30, 1.0), (np.float32, 1.0, 1e-40)],
+)
+def test_penalties_and_steps_that_the_format_cannot_hold_are_refused(dtype, penalty, step, batch):
+    settings = tacit.Settings(2, 1, tacit.Gaussian(1.0), penalty=penalty, step_size=step)
+    with pytest.raises(InvalidInput, match="penalties and step sizes that float32 can hold"):
+        tacit.solve([problem(dtype)], settings, seed=0, batch=batch)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_point_outside_of_the_set_ends_a_run_without_a_result(monkeypatch, batch):
+    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=1.0, step_size=0.1)
+    part = problem(W=L1Ball(1.0, FEATURES))
+    ordinary = L1Ball.project
+
+    def beyond(self, point, weight=None):  # right at the start, wrong afterwards
+        z = ordinary(self, point, weight)
+        return z if weight is None else z + 1.5
+
+    monkeypatch.setattr(L1Ball, "project", beyond)
+    jax.clear_caches()
+    seen = []
+    with pytest.raises(SolverFailure, match=r"'a', round.* outside of the set\. Nothing of"):
+        tacit.solve([part], settings, seed=0, batch=batch, callback=seen.append)
+    jax.clear_caches()
+    assert not seen
+
+
+def test_an_agent_does_not_go_on_from_a_point_outside_of_its_set():
+    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=1.0, step_size=0.1)
+    agent = Agent(problem(), "a", settings, jax.random.key(0), "run", FEATURES)
+    inside, outside = np.zeros(FEATURES), np.full(FEATURES, 1.0 + 1e-9)
+    for point, average in ((outside, inside), (inside, outside)):
+        with pytest.raises(InvalidInput, match="within the feasible set"):
+            agent.restore(point, average, inside, 1)
+    assert agent.rounds_done == 0
+    agent.restore(inside, inside, inside, 1)
+    assert agent.rounds_done == 1
+
+
+def test_no_gradient_is_taken_outside_of_the_set():
+    """Whatever the projection did before: compiled code gives NaN, the host an error."""
+    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=1.0, step_size=0.1)
+    zero = np.zeros(FEATURES)
+    now = Round(1, zero, zero, 1.0, 0.1)
+    box = problem()
+    solved = problem(W=tacit.Polyhedron(lower=zero - 1, upper=zero + 1))
+    sides = [local_side(p, settings, jax.random.key(0), zero.dtype) for p in (box, solved)]
+    rule = settings.rule(True)
+    assert np.isfinite(local_update(jnp.asarray(zero), 0, now, sides[0], rule)[0]).all()
+    assert np.isnan(local_update(jnp.asarray(zero + 1 + 1e-9), 0, now, sides[0], rule)[0]).all()
+    assert np.isfinite(local_update(zero, 0, now, sides[1], rule)[0]).all()
+    with pytest.raises(SolverFailure, match="outside of the feasible set"):
+        local_update(zero + 1.001, 0, now, sides[1], rule)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_average_of_many_points_stays_in_the_set(dtype):
+    """A thousand points at a corner: their float32 sum would leave the set by its rounding."""
+    x, y = records(dtype)
+    W = tacit.Simplex(FEATURES, 1.0)
+    f = model("logistic", x[:5], y[:5], "zero-out")
+    settings = tacit.Settings(1, 1000, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
+    result = tacit.solve([tacit.LocalProblem(f, W)], settings, seed=0)
+    assert result.trace["violation"][-1] <= W.tolerance(dtype)
+
+
+def test_who_is_stacked_does_not_depend_on_private_numbers_of_records():
+    """A program that depends on them changes the rounding of other agents' messages."""
+
+    def loss(z, record):
+        return jnp.sum(jnp.maximum(record[0] * z - record[1], 0))
+
+    def agents(relation, *sizes):
+        rng = np.random.default_rng(0)
+        models = [
+            model("logistic", rng.normal(size=(n, 3)), np.ones(n), relation) for n in sizes
+        ] + [
+            tacit.PerSample(
+                loss,
+                rng.normal(size=(n, 2)),
+                clip=1.0,
+                size=3,
+                normaliser=6000.0,
+                neighbours=relation,
+            )
+            for n in sizes
+        ]
+        return [tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 3)) for f in models]
+
+    for sizes in ((1000, 800), (1001, 800), (801, 800)):
+        assert buckets_of(agents("add-remove", *sizes)) == [[0], [1], [2], [3]]
+    assert buckets_of(agents("zero-out", 801, 800)) == [[0, 1], [2, 3]]  # these are public
+
+
+def test_the_scale_of_float32_noise_is_never_less_than_certified():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        multiplier, norm = 10.0 ** rng.uniform(-2, 3), 10.0 ** rng.uniform(-3, 3)
+        part = problem(np.float32, feature_norm=norm)
+        settings = tacit.Settings(1, 1, tacit.Gaussian(multiplier), penalty=1.0, step_size=0.1)
+        side = local_side(part, settings, jax.random.key(0), part.dtype)
+        scale = np.float32(multiplier) * side.Δ
+        assert float(scale) >= multiplier * certified_sensitivity(part, settings) * (1 - 1e-9)
