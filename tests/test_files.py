@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import problem_of
-from test_cli import job  # noqa: F401
 
 import tacit
 from tacit.cli.main import main
@@ -122,11 +121,11 @@ def test_a_result_is_not_overwritten(result, tmp_path):
     assert tacit.Result.load(folder).seed == 0
 
 
-def test_folders_of_the_command_are_private(job, tmp_path, open_umask, created, capsys):  # noqa: F811
+def test_folders_of_the_command_are_private(job, tmp_path, open_umask, created, capsys):
     out = tmp_path / "result"
     assert "seed" in job.read_text()
     assert main(["solve", str(job), "--out", str(out)]) == 0
-    assert {p.name for p in out.iterdir()} >= {"job.toml", "job.json", "trace.csv", "plot.png"}
+    assert {p.name for p in out.iterdir()} >= {"job.toml", "run.json", "trace.csv", "plot.png"}
     assert_private(out, created)
     assert any(re.match(r"checkpoint.npz\.[0-9a-f]{12}\.tmp$", name) for name, _ in created)
     (out / "plot.png").chmod(0o644)
@@ -243,11 +242,10 @@ ALLOWED = {
     ("result.py", "open"): "arrays.npz is covered by the statement",
     ("files.py", "open"): "the helper itself",
     ("files.py", "savefig"): "into memory",
-    ("experiments/power.py", "open"): "appends to traces.csv, which is there and private",
-    ("learn/model.py", "write_text"): "model.json is covered by the statement",
+    ("reproduce/power.py", "open"): "appends to traces.csv, which is there and private",
     ("learn/download.py", "open"): "public data sets",
-    ("commands/learn.py", "open"): "predictions for a table of the user, where the user says",
-    ("commands/audit.py", "savefig"): "bounds on epsilon, where the user says",
+    ("cli/predict.py", "open"): "predictions for a table of the user, where the user says",
+    ("cli/audit.py", "savefig"): "bounds on epsilon, where the user says",
 }
 
 

@@ -311,11 +311,12 @@ def test_two_writers_do_not_share_a_temporary_file(tmp_path):
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
-    from tacit.cli.console import lock_folder
+    from tacit.cli.run_folder import RunFolder
 
-    lock_folder(tmp_path / "out")
-    code = "import sys; from pathlib import Path; from tacit.cli.console import lock_folder\n"
-    code += "lock_folder(Path(sys.argv[1]))"
+    (tmp_path / "out").mkdir()
+    RunFolder("solve", tmp_path / "out").claim()
+    code = "import sys; from pathlib import Path; from tacit.cli.run_folder import RunFolder\n"
+    code += "RunFolder('solve', Path(sys.argv[1])).claim()"
     other = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True
     )

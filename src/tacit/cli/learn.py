@@ -113,8 +113,6 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any]
     from tacit.learn import Box, PrivateLogisticRegression, save_model
     from tacit.learn.estimator import adopt, prepare
 
-    files = () if options.data_set in NAMED else ("data_set",)
-    make_absolute(options, files, folders=("data", "ledgers"))
     train, test, ranges = load(options, options.data_set)
     agents = _agents(options, train)
     classes = None if train.columns else list(train.names)  # a table's are read off it
@@ -136,11 +134,10 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any]
             problem, settings = prepare(model, train.features, labels, agents)
         if options.evaluate_every is None:
             options.evaluate_every = max(1, settings.rounds // 20)
-        adopt(
-            model,
-            problem,
-            folder.run(Path(options.data_set).stem, problem, settings, options),
-        )
+        files = () if options.data_set in NAMED else ("data_set",)
+        make_absolute(options, files, folders=("data", "ledgers"))
+        found = folder.run(Path(options.data_set).stem, problem, settings, options)
+    adopt(model, problem, found)
     save_model(model if ranges is None else make_pipeline(ranges, model), folder.path)
     folder.save(model.result_)
     return model, train, test

@@ -29,12 +29,12 @@ def _solve(options: argparse.Namespace) -> int:
     from tacit.jobs.job import load_job
 
     with run_folder("solve", options, "job", "-result") as (folder, options):
-        make_absolute(options, files=("job",), folders=("ledgers",))
         path = Path(options.job)
         job = load_job(path)
         for name in ("seed", "evaluate_every"):  # an option comes before the job's key
             if getattr(options, name) is None:
                 setattr(options, name, getattr(job, name))
+        make_absolute(options, files=("job",), folders=("ledgers",))
         result = folder.run(
             path.stem,
             job.problem,
