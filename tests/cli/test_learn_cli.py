@@ -11,10 +11,8 @@ from tacit.learn import download, load_digits, load_model
 
 def test_command_on_digits(tmp_path, monkeypatch, command, refused):
     monkeypatch.chdir(tmp_path)
-    budget = ("--total-epsilon", 4, "--total-delta", 1e-5)
-    document = json.loads(
-        command("learn", "digits", "--agents", 10, *budget, "--seed", 1, "--json")
-    )
+    budget = ("--total-epsilon", 4, "--total-delta", 1e-5, "--seed", 1)
+    document = json.loads(command("learn", "digits", "--agents", 10, *budget, "--json"))
     wanted = "test_error train_objective epsilon delta rounds local_updates seed"
     assert set(wanted.split()) <= set(document)
     assert document["test_error"] < 0.3 and document["epsilon"] <= 4 and document["seed"] == 1
@@ -56,7 +54,7 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
     for wrong, words in (
         ("learn t.csv --total-epsilon 1 --out r", "--target"),
         ("learn absent.csv --total-epsilon 1", "got 'absent.csv'"),
-        ("learn t.csv --target churn", "one of --total-epsilon"),
+        ("learn t.csv --target churn --out r", "one of --total-epsilon"),
         ("learn mnist --total-epsilon 1", "--data"),
         (f"{base} --out r", "none of 'age' (2 of 2 have none)"),
         (f"{base} --range age=20 --range fee=0:1 --out r", "COLUMN=LOW:HIGH, got 'age=20'"),
@@ -106,17 +104,6 @@ def test_attack_and_download_are_commands(tmp_path, monkeypatch, command, refuse
 def test_a_file_may_be_called_like_a_command(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "attack").write_text("x,y\n" + "".join(f"0.{k},{k % 2}\n" for k in range(9)))
-    words = [
-        "--target",
-        "y",
-        "--range",
-        "x=0:1",
-        "--agents",
-        "2",
-        "--total-epsilon",
-        "1",
-        "--rounds",
-        "1",
-        "--json",
-    ]
-    assert json.loads(command("learn", "./attack", *words))["folder"] == "attack-model"
+    budget = ("--total-epsilon", 1, "--rounds", 1, "--json")
+    words = ("./attack", "--target", "y", "--range", "x=0:1", "--agents", 2, *budget)
+    assert json.loads(command("learn", *words))["folder"] == "attack-model"

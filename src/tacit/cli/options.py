@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, count, shown
 
 # of a run, by the names that ``tacit.solve`` has for them
 RUN = ("seed", "noise", "ledgers", "block", "workers", "evaluate_every")
@@ -58,11 +58,18 @@ def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
 
 
 def run_arguments(options: argparse.Namespace) -> dict[str, Any]:
-    """The options of a run that were given, as arguments of ``tacit.solve``."""
+    """The options of a run that were given, checked, as arguments of ``tacit.solve``."""
     given = {name: getattr(options, name) for name in RUN}
-    if options.block is not None and options.ledgers is None:
+    given = {name: value for name, value in given.items() if value is not None}
+    if "block" in given and "ledgers" not in given:
         raise InvalidInput("Expected --ledgers beside --block. Nothing was started.")
-    return {name: value for name, value in given.items() if value is not None}
+    for name in {"block", "workers", "evaluate_every"} & set(given):
+        count(name, given[name])
+    if not 0 <= given.get("seed", 0) < 2**63:
+        raise InvalidInput(
+            f"Expected a whole number 0 <= seed < 2^63, got seed={shown(options.seed)}."
+        )
+    return given
 
 
 def changed(options: argparse.Namespace) -> dict[str, Any]:

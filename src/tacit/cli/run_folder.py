@@ -142,8 +142,7 @@ class RunFolder:
         the note.
         """
         arguments = run_arguments(options)
-        every = max(1, arguments.get("evaluate_every", 1))
-        rows = settings.rounds // every + 1
+        rows = settings.rounds // arguments.get("evaluate_every", 1) + 1
         numbers = sum(agent.dimension for agent in problem.agents)
         # two checkpoints, of four vectors each; the result's; a model in words; a picture
         room = 2**20 + 16 * 8 * numbers + 200 * rows
