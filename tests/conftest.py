@@ -136,19 +136,84 @@ def problem_of(objective, feasible, seed=0, agents=3, **options):
     return tacit.Problem(tacit.LocalProblem(f, set_of(feasible, f.dimension)) for f in objectives)
 
 
+# Two agents, one in a CSV file and one in an npz file
+JOB = """
+seed = 3
+evaluate_every = 2
+[objective]
+kind = "least-squares"
+feature_norm = 2.0
+target_bound = 1.5
+normaliser = 60
+[set]
+kind = "polyhedron"
+matrix = [[1.0, 1.0]]
+offset = [1.0]
+lower = -1.0
+upper = 1.0
+[privacy]
+total_epsilon = 2.0
+total_delta = 1e-5
+[algorithm]
+rounds = 20
+local_updates = 2
+[[agents]]
+name = "north"
+data = "north.csv"
+target = "y"
+[[agents]]
+name = "south"
+data = "south.npz"
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        X = rng.normal(size=(30, 2))
+        y = X @ [0.5, -0.2] + 0.1 * rng.normal(size=30)
+        if name == "north":
+            rows = ["a,y,b", *(f"{x[0]},{v},{x[1]}" for x, v in zip(X, y, strict=True))]
+            (tmp_path / "north.csv").write_text("\n".join(rows) + "\n")
+        else:
+            np.savez(tmp_path / "south.npz", features=X, targets=y)
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture
+def command(capsys):
+    """What a command prints, run in this process."""
+    from tacit.cli.main import main
+
+    def run(*words):
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stop:  # --help and --version
+            code = stop.code
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return said.out
+
+    return run
+
+
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
     """What a command that is refused says, run in this process in an empty folder."""
     from tacit.cli.main import main
 
-    def run(words):
+    def run(words, *more):
         monkeypatch.chdir(tmp_path)
         try:
-            code = main(words.split())
+            code = main([*words.split(), *map(str, more)])
         except SystemExit as stop:  # argparse
             code = stop.code
-        assert code in (1, 2)
-        return capsys.readouterr().err
+        said = capsys.readouterr()
+        assert code in (1, 2) and said.out == "" and "Traceback" not in said.err
+        return said.err
 
     return run
 

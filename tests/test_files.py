@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import problem_of
-from test_cli import job  # noqa: F401
 
 import tacit
-from tacit.cli.console import lock_folder
 from tacit.cli.main import main
+from tacit.cli.run_folder import RunFolder
 from tacit.files import open_private, save_figure, write_atomically
 from tacit.privacy.ledger import Ledger
 from tacit.reproduce.results import write_report
@@ -126,11 +125,11 @@ def test_a_result_is_not_overwritten(result, tmp_path):
     assert tacit.Result.load(folder).seed == 0
 
 
-def test_folders_of_the_command_are_private(job, tmp_path, open_umask, created, capsys):  # noqa: F811
+def test_folders_of_the_command_are_private(job, tmp_path, open_umask, created, capsys):
     out = tmp_path / "result"
     assert "seed" in job.read_text()
     assert main(["solve", str(job), "--out", str(out)]) == 0
-    assert {p.name for p in out.iterdir()} >= {"job.toml", "job.json", "trace.csv", "plot.png"}
+    assert {p.name for p in out.iterdir()} >= {"job.toml", "run.json", "trace.csv", "plot.png"}
     assert_private(out, created)
     assert any(re.match(r"checkpoint.npz\.[0-9a-f]{12}\.tmp$", name) for name, _ in created)
     (out / "plot.png").chmod(0o644)
@@ -248,9 +247,8 @@ ALLOWED = {
     ("files.py", "open"): "the helper itself",
     ("files.py", "savefig"): "into memory",
     ("reproduce/power_runs.py", "open"): "appends to traces.csv, which is there and private",
-    ("learn/model.py", "write_text"): "model.json is covered by the statement",
     ("learn/download.py", "open"): "public data sets",
-    ("cli/learn.py", "open"): "predictions for a table of the user, where the user says",
+    ("cli/predict.py", "open"): "predictions for a table of the user, where the user says",
     ("cli/audit.py", "savefig"): "bounds on epsilon, where the user says",
 }
 
@@ -308,9 +306,10 @@ def test_two_writers_do_not_share_a_temporary_file(tmp_path):
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
-    lock_folder(tmp_path / "out")
-    code = "import sys; from pathlib import Path; from tacit.cli.console import lock_folder\n"
-    code += "lock_folder(Path(sys.argv[1]))"
+    (tmp_path / "out").mkdir()
+    RunFolder("solve", tmp_path / "out").claim()
+    code = "import sys; from pathlib import Path; from tacit.cli.run_folder import RunFolder\n"
+    code += "RunFolder('solve', Path(sys.argv[1])).claim()"
     other = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True
     )

@@ -188,7 +188,7 @@ def test_json_has_both_vectors(result, tmp_path, capsys):
 
 
 def test_a_row_of_the_demonstration_is_answer_and_optimum(result):
-    from tacit.cli.demo import _row
+    from tacit.cli.demo_problems import _row
 
     problem = problem_of("logistic", "box")
     best = np.full(problem.size, 0.1)

@@ -3,7 +3,7 @@
     python tests/cli/interrupts.py --moments 200
 
 Prints how the processes ended, and every case that is not as promised: one line, status 130, and
-"go on with" only where that works. ``test_interrupts.py`` tries a few moments with the same code.
+"continue with" only where that works. ``test_interrupts.py`` tries a few with the same code.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class Ending:
         if not self.errors.endswith(said[0] + "\n"):
             return "BAD"
         if self.resumed is not None:
-            return "goes on" if self.resumed == 0 else "BAD: does not go on"
+            return "continued" if self.resumed == 0 else "BAD: does not continue"
         return "has a result" if "the result is in" in said[0] else "stopped"
 
 
@@ -88,8 +88,8 @@ def interrupt(command, moment, folder, resume=True):
         return Ending(command, moment, None, 20.0, process.communicate()[1])
     took = time.monotonic() - sent
     resumed = None
-    if resume and "go on with: tacit " in errors:
-        words = shlex.split(errors.split("go on with: tacit ")[1])
+    if resume and "continue with: tacit " in errors:
+        words = shlex.split(errors.split("continue with: tacit ")[1])
         again = start(words, cwd=folder)
         again.communicate(timeout=120)
         resumed = again.returncode
@@ -108,7 +108,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--moments", type=int, default=200, help="in all; default: 200")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--resume-every", type=int, default=1, help="of those that can go on")
+    parser.add_argument("--resume-every", type=int, default=1, help="of those that can continue")
     options = parser.parse_args()
     chance = random.Random(options.seed)
     endings = []
@@ -123,7 +123,7 @@ def main():
                 length[command] *= 0.9
                 continue
             endings.append(ending)
-            if ending.kind not in ("stopped", "goes on", "has a result"):
+            if ending.kind not in ("stopped", "continued", "has a result"):
                 print(ending.kind, ending, flush=True)
             if len(endings) % 20 == 0:
                 print(

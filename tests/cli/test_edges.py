@@ -25,7 +25,7 @@ SECONDS = 20  # of one command; most are refused at once
 # Cheap runs. What a run needs is written by the fixture below.
 BASES = {
     "account": "--epsilon 1 --delta 1e-5 --updates 10",
-    "solve": "job.toml --ledgers ledgers",
+    "solve": "job.toml --ledgers ledgers --noise seeded",
     "power solve": "case9 --zones 2 --total-epsilon 1 --total-delta 1e-5 --rounds 1",
     "power attack": "case9 --zones 2 --rounds 1 --seeds 1 --total-epsilons 1",
     "ledger budget": "new.db --total-epsilon 1 --total-delta 1e-5",
@@ -43,9 +43,9 @@ OTHERS = {
     ("power solve", "epsilon"): "case9 --zones 2 --delta 1e-5 --rounds 1",
     ("power solve", "delta"): "case9 --zones 2 --epsilon 1 --rounds 1",
     ("learn", "alpha"): BASES["learn"] + " --split dirichlet",
-    ("learn", "total_epsilons"): "attack " + BASES["learn attack"],
-    ("learn", "seeds"): "attack " + BASES["learn attack"],
-    ("learn", "records"): "attack " + BASES["learn attack"],
+    ("learn attack", "total_epsilon"): "digits --records 1 --agents 2 --rounds 1 --seeds 1",
+    ("power solve", "block"): BASES["power solve"] + " --ledgers ledgers",
+    ("learn", "block"): BASES["learn"] + " --ledgers ledgers",
 }
 TEXTS = {  # numbers inside text
     ("power solve", "beta"): (
@@ -77,8 +77,6 @@ def numeric_options():
     yield from walk(_parser(), [])
     for (command, dest), values in TEXTS.items():
         yield command, BASES[command], f"--{dest}", values
-    for option in ("--rounds", "--agents"):
-        yield "learn", "attack " + BASES["learn attack"], option, WHOLES
     yield "reproduce", "mnist " + BASES["reproduce mnist"], "--rounds", WHOLES
 
 
@@ -115,8 +113,9 @@ def in_time(seconds):
 def test_every_numeric_option(folder, monkeypatch, capsys, tmp_path, command, base, option, values):
     monkeypatch.chdir(folder)
     (folder / "ledgers").mkdir(exist_ok=True)
-    if not (folder / "ledgers" / "one.db").exists():
-        tacit.Ledger.create(folder / "ledgers" / "one.db", 1e6, 1e-3)
+    for name in ("one", "0", "1", "zone 1", "zone 2"):  # agents of job, table and grid
+        if not (folder / "ledgers" / f"{name}.db").exists():
+            tacit.Ledger.create(folder / "ledgers" / f"{name}.db", 1e6, 1e-3)
     for k, value in enumerate(values):
         words = [*command.split(), *without(base, option), f"{option}={value}"]
         if command not in ("account", "ledger budget", "audit"):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from interrupts import TACIT, interrupt, start
@@ -36,7 +37,7 @@ def wait_for_checkpoint(out, other_than):
         time.sleep(0.01)
 
 
-def test_go_on_is_said_where_it_works(tmp_path):
+def test_how_to_continue_is_said_where_it_works(tmp_path):
     """Inside the rounds: the checkpoint is there."""
     out = tmp_path / "out"
     process = start(
@@ -46,7 +47,7 @@ def test_go_on_is_said_where_it_works(tmp_path):
     wait_for_checkpoint(out, other_than=None)
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=20)[1]
-    said = f"tacit: interrupted; go on with: tacit power solve --resume {out}\n"
+    said = f"tacit: interrupted; continue with: tacit power solve --resume {out}\n"
     assert process.returncode == 130 and errors.endswith(said), errors
     found = (out / "checkpoint.npz").stat().st_mtime_ns
     again = start(["power", "solve", "--resume", str(out)], cwd=tmp_path)
@@ -57,17 +58,27 @@ def test_go_on_is_said_where_it_works(tmp_path):
     assert errors.endswith(said.replace("interrupted", "terminated")), errors
 
 
-def test_a_run_that_was_interrupted_after_its_result_is_whole(tmp_path):
-    import tacit
-    from tacit.cli.main import main
+def test_a_run_that_was_interrupted_after_its_result_is_made_whole(
+    tmp_path, monkeypatch, command, refused
+):
+    out, kept = tmp_path / "r", None
+    remove = Path.unlink
 
-    f = tacit.LeastSquares([[0.5]], [0.1], feature_norm=1.0, target_bound=1.0, normaliser=1)
-    problem = tacit.Problem([tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, size=1))])
-    tacit.solve(problem, tacit.Settings(2)).save(tmp_path / "r")
-    for name in ("checkpoint.npz", "job.json"):
-        (tmp_path / "r" / name).touch()
-    assert main(["solve", "--resume", str(tmp_path / "r")]) == 0
-    assert not (tmp_path / "r" / "checkpoint.npz").exists()
+    def stop(path, **options):
+        nonlocal kept
+        if path.name == "checkpoint.npz":
+            kept = path.read_bytes()
+        remove(path, **options)
+
+    monkeypatch.setattr(Path, "unlink", stop)
+    words = ["power", "solve", "case9", "--no-noise", "--rounds", "2", "--out", out]
+    before = command(*words, "--json")
+    monkeypatch.undo()
+    (out / "checkpoint.npz").write_bytes(kept)  # as if killed just before that
+    (out / "bus.csv").unlink()
+    assert command("power", "solve", "--resume", out, "--json") == before
+    assert not (out / "checkpoint.npz").exists() and (out / "bus.csv").exists()
+    assert "is finished: tacit show r" in refused("power solve --resume r")
 
 
 def test_ignored_interrupts_stay_ignored():

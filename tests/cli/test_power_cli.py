@@ -40,7 +40,7 @@ def test_solve_writes_result_tables_and_picture(tmp_path):
     assert "checkpoint.npz" not in names
     header = (tmp_path / "r" / "bus.csv").read_text().splitlines()[0]
     assert header == "bus,zone,voltage,p_demand,q_demand,p_shed,q_shed"
-    for private in ("bus.csv", "grid.png", "power.json"):
+    for private in ("bus.csv", "grid.png", "run.json"):
         assert (tmp_path / "r" / private).stat().st_mode & 0o077 == 0
     again = run("power solve case14 --no-noise --out r", folder=tmp_path, check=False)
     assert again.returncode == 2 and "budget is spent" in again.stderr
@@ -100,7 +100,7 @@ HEARING = (
 )
 
 
-def test_an_interrupted_run_goes_on(tmp_path):
+def test_an_interrupted_run_continues(tmp_path):
     command = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1 --rounds 1000"
     process = subprocess.Popen(
         [*HEARING, TACIT, *command.split(), "--out", "r"],
@@ -127,7 +127,7 @@ def test_an_interrupted_run_goes_on(tmp_path):
     refused = run(command, "--out", "r", folder=tmp_path, check=False)
     assert refused.returncode == 2 and "An interrupted run is in r" in refused.stderr
     # the options are those of the run: resuming needs no others
-    note = json.loads((tmp_path / "r" / "power.json").read_text())
+    note = json.loads((tmp_path / "r" / "run.json").read_text())["options"]
     assert note["rounds"] == 1000 and note["total_epsilon"] == 1.0
     run("power solve --resume r", folder=tmp_path)
     run(command, "--out", "w", folder=tmp_path)

@@ -195,8 +195,8 @@ def test_command(tmp_path, monkeypatch, capsys):
 
 def test_refused_commands(refused):
     for wrong, words in (
-        ("learn attack", "attack digits or attack mnist"),
-        ("learn attack femnist", "got 'femnist'"),
+        ("learn attack", "arguments are required: attacked"),
+        ("learn attack femnist", "invalid choice: 'femnist'"),
         ("learn attack mnist", "--data"),
         ("learn attack mnist --data absent", "train-images"),
         ("learn attack digits --records 9", "1 to 8 records"),
@@ -206,10 +206,10 @@ def test_refused_commands(refused):
         ("learn attack digits --agents 400", "at most 1347 records"),
         ("learn attack digits --total-epsilons -1", "epsilon"),
         ("learn attack digits --total-epsilons 1 --total-epsilon 2", "without --total-epsilon"),
-        ("learn attack digits --no-noise", "no_noise without attack"),
-        ("learn attack digits --local-updates 5", "local_updates without attack"),
-        ("learn digits --total-epsilon 1 --records 2", "records with attack"),
-        ("learn digits mnist --total-epsilon 1", "attacked with attack"),
+        ("learn attack digits --no-noise", "unrecognized arguments: --no-noise"),
+        ("learn attack digits --local-updates 5", "unrecognized arguments: --local-updates 5"),
+        ("learn digits --total-epsilon 1 --records 2", "unrecognized arguments: --records 2"),
+        ("learn digits mnist --total-epsilon 1", "unrecognized arguments: mnist"),
     ):
         *bar, message = refused(wrong).splitlines()
         assert words in message and message.startswith("tacit: "), message

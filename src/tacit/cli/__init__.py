@@ -1,13 +1,23 @@
-"""The command ``tacit``.
+"""The command ``tacit``: one file for each command.
 
 main            the parser, and errors as one line
-console         progress bars, tables, result folders
+options         the options of a run, once for all that run something
+run_folder      a run's folder: locked, tried, continued
+run_note        ... and what lies in it
+console         progress bars, tables, results
 interrupts      Ctrl-C: one line and status 130, at any moment
+device          CPU or GPU
+account         tacit account
+solve           tacit solve
+show            tacit show
 demo            tacit demo
+demo_problems   ... and what it solves
 power           tacit power
-learn           tacit learn, tacit predict
-learn_data      the data that commands of learning name
+learn           tacit learn
+training_data   ... and the data that it names
 learn_attack    tacit learn attack
+learn_download  tacit learn download
+predict         tacit predict
 audit           tacit audit
 ledger          tacit ledger
 reproduce       tacit reproduce

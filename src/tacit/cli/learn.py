@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import csv
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import claim_folder, print_table, progress_bar
-from tacit.cli.learn_attack import OPTIONS, add_attack, run_attack
-from tacit.cli.learn_data import load, on_device, one_line, refuse
+from tacit.cli.console import print_table
+from tacit.cli.device import on_device
+from tacit.cli.options import add_run_options, make_absolute, refuse
+from tacit.cli.run_folder import RunFolder, run_folder
+from tacit.cli.training_data import NAMED, load, one_line
 from tacit.errors import InvalidInput
 
 Add = Callable[..., Any]
@@ -28,12 +27,13 @@ def add_learn(add: Add) -> None:
         "  tacit learn mnist --data DIR --agents 10 --total-epsilon 1 --total-delta 1e-5\n"
         "  tacit learn churn.csv --target churn --classes no,yes --agent-column hospital "
         "--range age=18:90 \\\n    --range fee=0:10 --total-epsilon 1 --total-delta 1e-5\n"
-        "  tacit learn attack digits --records 4 --total-epsilons 100 10 1\n"
-        "  tacit learn download --data DIR",
+        "  tacit learn --resume churn-model\n\n"
+        "commands of their own:\n"
+        "  tacit learn attack --help      what an eavesdropper recovers\n"
+        "  tacit learn download --help    get MNIST",
     )
-    kinds = "digits, mnist, femnist, a CSV or Parquet file; attack; download"
-    learn.add_argument("data_set", metavar="DATA", help=kinds)
-    add_attack(learn)
+    kinds = f"{', '.join(NAMED)}, or a CSV or Parquet file"
+    learn.add_argument("data_set", metavar="DATA", nargs="?", help=kinds)
     learn.add_argument("--data", help="folder with the files of mnist or femnist")
     learn.add_argument("--target", help="column with the labels of a table")
     learn.add_argument(
@@ -87,42 +87,32 @@ def add_learn(add: Add) -> None:
     )
     learn.add_argument("--bound", type=float, help="of every coefficient (a box)")
     learn.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
-    learn.add_argument("--seed", type=int, help="noise from a seed, for research")
-    learn.add_argument(
-        "--noise",
-        choices=("seeded", "secure"),
-        help="as in tacit solve (default with --ledgers: secure)",
-    )
-    learn.add_argument("--ledgers", metavar="DIR", help="folder with AGENT.db for every agent")
-    learn.add_argument("--out", help="folder (default: the data's name + -model or -attack)")
-    learn.set_defaults(parser=learn)
-    predict = add(
-        "predict",
-        _predict,
-        "Classify the records of a table with a model that tacit learn fitted on a table.",
-        "tacit predict churn-model new.csv --out predictions.csv",
-    )
-    predict.add_argument("folder", help="folder of the model")
-    predict.add_argument("table", help="CSV or Parquet file with the model's columns")
-    predict.add_argument("--out", help="CSV file to write (default: standard output)")
+    add_run_options(learn, "the data's name + -model", "a twentieth of the rounds")
 
 
 def _learn(options: argparse.Namespace) -> int:
-    if options.data_set == "download":
-        return _download(options)
-    if options.data_set == "attack":
-        return run_attack(options)
-    refuse(options, ("attacked", *OPTIONS), "with attack only")
+    if options.data_set in ("attack", "download"):
+        word = options.data_set
+        raise InvalidInput(
+            f"Expected {word} right after learn (tacit learn {word} --help), or ./{word} for a "
+            "file of that name."
+        )
+    with run_folder("learn", options, "data_set", "-model") as (folder, options):
+        model, train, test = _fit(options, folder)
+    _print(options, folder, model, train, test)
+    return 0
+
+
+def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any]:
+    """The model, written to the folder, with the data it was fitted on and those for the test."""
     if (options.total_epsilon is None) == (not options.no_noise):
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
     import numpy as np
     from sklearn.pipeline import make_pipeline
 
     from tacit.learn import Box, PrivateLogisticRegression, save_model
-    from tacit.privacy.accounting import rounded_up
+    from tacit.learn.estimator import adopt, prepare
 
-    folder = Path(options.out or f"{Path(options.data_set).stem}-model")
-    claim_folder(folder, "")
     train, test, ranges = load(options, options.data_set)
     agents = _agents(options, train)
     classes = None if train.columns else list(train.names)  # a table's are read off it
@@ -137,23 +127,31 @@ def _learn(options: argparse.Namespace) -> int:
         mechanism=options.mechanism,
         rounds=options.rounds,
         local_updates=options.local_updates,
-        random_state=options.seed,
-        noise=options.noise,
-        ledgers=options.ledgers,
     )
-    labels, test_labels = (np.array(part.names)[part.labels] for part in (train, test))
-    with one_line(), on_device(options.device), progress_bar("rounds") as bar:
-        task = bar.add_task(Path(options.data_set).stem, total=None)
-        model.fit(
-            train.features,
-            labels,
-            agents=agents,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    with on_device(options.device):
+        with one_line():
+            labels = np.array(train.names)[train.labels]
+            problem, settings = prepare(model, train.features, labels, agents)
+        if options.evaluate_every is None:
+            options.evaluate_every = max(1, settings.rounds // 20)
+        files = () if options.data_set in NAMED else ("data_set",)
+        make_absolute(options, files, folders=("data", "ledgers"))
+        found = folder.run(Path(options.data_set).stem, problem, settings, options)
+    adopt(model, problem, found)
+    save_model(model if ranges is None else make_pipeline(ranges, model), folder.path)
+    folder.save(model.result_)
+    return model, train, test
+
+
+def _print(
+    options: argparse.Namespace, folder: RunFolder, model: Any, train: Any, test: Any
+) -> None:
+    import numpy as np
+
+    from tacit.privacy.accounting import rounded_up
+
     result = model.result_
-    save_model(model if ranges is None else make_pipeline(ranges, model), folder)
-    result.save(folder)  # last: with it the folder is whole
-    error = float(1 - model.score(test.features, test_labels))
+    error = float(1 - model.score(test.features, np.array(test.names)[test.labels]))
     settings = result.settings
     document = {
         "test_error": error,
@@ -165,7 +163,7 @@ def _learn(options: argparse.Namespace) -> int:
         "agents": len(result.names),
         "records": len(train),
         "classes": model.classes_.tolist(),
-        "folder": str(folder),
+        "folder": str(folder.path),
     }
     spent = [("noise", "none")]
     if document["epsilon"] is None:
@@ -177,7 +175,7 @@ def _learn(options: argparse.Namespace) -> int:
         ]
     if options.json:
         print(json.dumps(document))
-        return 0
+        return
     print_table(
         f"{len(result.names)} agents, {len(train)} records, {len(model.classes_)} classes",
         ("", ""),
@@ -192,44 +190,7 @@ def _learn(options: argparse.Namespace) -> int:
         ],
     )
     print(result.privacy.words)
-    print(f"files: {folder}")
-    return 0
-
-
-def _predict(options: argparse.Namespace) -> int:
-    from tacit.learn import load_model
-    from tacit.learn.data import numbers_of, read_table
-
-    model = load_model(options.folder)
-    columns = getattr(model, "feature_names_in_", None)
-    if columns is None:
-        raise InvalidInput(f"Expected a model of a table in {options.folder}, got one of images.")
-    table = read_table(options.table)
-    absent = [name for name in columns if name not in table]
-    if absent:
-        raise InvalidInput(
-            f"Expected the model's columns in {options.table}, got no {absent[0]!r} "
-            f"({len(absent)} of {len(columns)} are not there). Nothing was predicted."
-        )
-    table = table[list(columns)]
-    numbers_of(table, options.table)
-    found, shares = model.predict(table).tolist(), model.predict_proba(table)
-    classes = model.classes_.tolist()
-    if options.json:
-        document = {"classes": classes, "predictions": found, "probabilities": shares.tolist()}
-        print(json.dumps(document))
-        if not options.out:
-            return 0
-    with (
-        open(options.out, "w", newline="")
-        if options.out
-        else contextlib.nullcontext(sys.stdout) as file
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["prediction", *(f"probability of {name}" for name in classes)])
-        for label, row in zip(found, shares.tolist(), strict=True):
-            writer.writerow([label, *(f"{share:.6g}" for share in row)])
-    return 0
+    print(f"files: {folder.path}")
 
 
 def _agents(options: argparse.Namespace, train: Any) -> Any:
@@ -258,21 +219,3 @@ def _agents(options: argparse.Namespace, train: Any) -> Any:
     for p, rows in enumerate(split(train, agents, how, alpha=options.alpha)):
         owner[rows] = p
     return owner
-
-
-def _download(options: argparse.Namespace) -> int:
-    from tacit.learn.download import download_mnist
-
-    if options.data is None:
-        raise InvalidInput("Expected --data, the folder to put MNIST in.")
-    with progress_bar("bytes") as bar:
-        tasks: dict[str, Any] = {}
-
-        def show(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name, total=total)
-            bar.update(tasks[name], completed=done)
-
-        folder = download_mnist(options.data, progress=show)
-    print(json.dumps({"folder": str(folder)}) if options.json else f"files: {folder}")
-    return 0

@@ -4,42 +4,53 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import claim_folder, print_table, progress_bar
-from tacit.cli.learn_data import load, on_device, refuse
+from tacit.cli.console import print_table, progress_bar
+from tacit.cli.device import on_device
+from tacit.cli.options import refuse
+from tacit.cli.run_note import refuse_used
+from tacit.cli.training_data import load
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure
 
-OPTIONS = ("records", "total_epsilons", "seeds")  # of the attack only
-FIT = (
-    "target",
-    "agent_column",
-    "range",
-    "split",
-    "no_noise",
-    "local_updates",
-    "seed",
-    "noise",
-    "ledgers",
-)
+Add = Callable[..., Any]
 
 
-def add_attack(learn: Any) -> None:
-    learn.add_argument("attacked", nargs="?", metavar="digits|mnist", help="with attack: the data")
-    learn.add_argument("--records", type=int, default=4, help="attack: of each agent; default: 4")
-    tried = "attack: budgets to try; default: 100 10 1"
-    learn.add_argument("--total-epsilons", type=float, nargs="+", metavar="EPSILON", help=tried)
-    learn.add_argument("--seeds", type=int, default=3, help="attack: runs of each; default: 3")
+def add_attack(add: Add) -> None:
+    attack = add(
+        "learn attack",
+        _attack,
+        "What an eavesdropper recovers from an agent's messages, with and without privacy.",
+        "tacit learn attack digits --records 4 --total-epsilons 100 10 1",
+    )
+    attack.add_argument("attacked", choices=("digits", "mnist"), help="the data")
+    attack.add_argument("--data", help="folder with the files of mnist")
+    attack.add_argument("--records", type=int, default=4, help="of each agent; default: 4")
+    attack.add_argument("--agents", type=int, default=10, help="default: 10")
+    tried = "budgets to try; default: 100 10 1"
+    attack.add_argument("--total-epsilons", type=float, nargs="+", metavar="EPSILON", help=tried)
+    attack.add_argument("--total-epsilon", type=float, help="one budget to try")
+    attack.add_argument("--total-delta", type=float, default=1e-5, help="default: 1e-5")
+    attack.add_argument("--seeds", type=int, default=3, help="runs of each; default: 3")
+    attack.add_argument("--rounds", type=int, default=50, help="default: 50")
+    attack.add_argument(
+        "--mechanism",
+        choices=("gaussian", "laplace"),
+        default="gaussian",
+        help="default: gaussian",
+    )
+    attack.add_argument("--feature-norm", type=float, default=1.0, help="public; default: 1")
+    attack.add_argument("--bound", type=float, help="of every coefficient (a box)")
+    attack.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
+    attack.add_argument("--out", help="folder (default: the data's name + -attack)")
 
 
-def run_attack(options: argparse.Namespace) -> int:
+def _attack(options: argparse.Namespace) -> int:
     from tacit.learn.record_recovery import attack
 
-    refuse(options, FIT, "without attack only")
-    if options.attacked not in ("digits", "mnist"):
-        raise InvalidInput(f"Expected attack digits or attack mnist, got {options.attacked!r}.")
     if not 1 <= options.records <= 8:
         raise InvalidInput(f"Expected 1 to 8 records of each agent, got {options.records}.")
     count("seeds", options.seeds, RUNS)
@@ -48,7 +59,7 @@ def run_attack(options: argparse.Namespace) -> int:
         refuse(options, ("total_epsilons",), "without --total-epsilon")
         budgets = [options.total_epsilon]
     folder = Path(options.out or f"{options.attacked}-attack")
-    claim_folder(folder, "")
+    refuse_used(folder)
     train, test, _ = load(options, options.attacked)
     with on_device(options.device), progress_bar("runs") as bar:
         task = bar.add_task("attack", total=1 + options.seeds * len(budgets))
@@ -58,8 +69,8 @@ def run_attack(options: argparse.Namespace) -> int:
             budgets,
             options.total_delta,
             records=options.records,
-            agents=10 if options.agents is None else options.agents,
-            rounds=50 if options.rounds is None else options.rounds,
+            agents=options.agents,
+            rounds=options.rounds,
             seeds=options.seeds,
             feature_norm=options.feature_norm,
             bound=options.bound,

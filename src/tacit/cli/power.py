@@ -8,19 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import (
-    claim_folder,
-    finished,
-    lock_folder,
-    print_result,
-    print_table,
-    progress_bar,
-    run_with_progress,
-)
-from tacit.errors import RUNS, CorruptFile, InvalidInput, count
+from tacit.cli.console import print_result, print_table, progress_bar
+from tacit.cli.options import add_run_options, make_absolute
+from tacit.cli.run_folder import run_folder
+from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure, write_atomically
 
-SAVED = "power.json"  # the options of a run, beside its checkpoint
 Add = Callable[..., Any]
 
 
@@ -57,11 +50,7 @@ def add_power(add: Add) -> None:
         default="certified",
         help="paper: the paper's sensitivities, not certified",
     )
-    solve.add_argument("--seed", type=int, help="noise from a seed, for research")
-    solve.add_argument("--workers", type=int, help="zones solved at the same time; default: cores")
-    solve.add_argument("--out", help="result folder (default: the case's name + -result)")
-    solve.add_argument("--resume", metavar="DIR", help="go on with an interrupted run in DIR")
-    solve.set_defaults(parser=solve)
+    add_run_options(solve, "the case's name + -result")
 
     bound = add(
         "bound",
@@ -171,72 +160,26 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
 
 
 def _solve(options: argparse.Namespace) -> int:
-    from tacit.admm.keys import root_key
     from tacit.power import plot_grid
 
-    if (options.case is None) == (options.resume is None):
-        raise InvalidInput("Expected either a case or --resume DIR, one of the two.")
-    if options.resume is not None:
-        folder = Path(options.resume)
-        for name, value in vars(options).items():
-            if name not in ("resume", "json", "command") and value != options.parser.get_default(
-                name
-            ):
-                raise InvalidInput(
-                    f"Expected --resume without other options, as the run goes on with its own; "
-                    f"got {name}={value!r}. Nothing was started."
-                )
-        if finished(folder, options.json):
-            return 0
-        options = _saved_options(folder, options)
-    else:
-        folder = Path(options.out or f"{Path(options.case).stem}-result")
-        claim_folder(folder, f"tacit power solve --resume {folder}")
-    case = _build(options)
-    settings = _settings(options, case)
-    if options.workers is not None:
-        count("workers", options.workers)
-    root_key(options.seed)  # refuses a wrong seed before anything is written
-    lock_folder(folder)
-    kept = {
-        k: v for k, v in vars(options).items() if k not in ("command", "resume", "json", "parser")
-    }
-    for name in ("case", "zones", "nominal"):  # paths must not depend on where we are
-        if kept[name] is not None and Path(kept[name]).is_file():
-            kept[name] = str(Path(kept[name]).resolve())
-    write_atomically(folder / SAVED, json.dumps(kept, indent=2).encode())  # may hold a seed
-    checkpoint = folder / "checkpoint.npz"
-    result = run_with_progress(
-        case.grid.name,
-        case.problem,
-        settings,
-        seed=options.seed,
-        checkpoint=checkpoint,
-        workers=options.workers,
-        resume="tacit power solve --resume",
-    )
-    for name, table in case.tables(result.local).items():
-        write_atomically(folder / f"{name}.csv", table.to_csv().encode())
-    save_figure(folder / "grid.png", plot_grid(case, result), dpi=130)
-    result.save(folder)  # last: with it the folder is whole
-    checkpoint.unlink()
+    with run_folder("power solve", options, "case", "-result") as (folder, options):
+        case = _build(options)
+        settings = _settings(options, case)
+        named = ("zones",) if options.zones == "area" or options.zones.isdigit() else ()
+        files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
+        make_absolute(options, files, folders=("ledgers",))
+        result = folder.run(case.grid.name, case.problem, settings, options)
+        folder.save(result)
+        for name, table in case.tables(result.local).items():
+            write_atomically(folder.path / f"{name}.csv", table.to_csv().encode())
+        save_figure(folder.path / "grid.png", plot_grid(case, result), dpi=130)
     summary = {
         "case": case.grid.name,
         "zones": {name: len(buses) for name, buses in case.zones.items()},
         "cut_lines": case.cut_lines,
     }
-    print_result(result, folder, options.json, summary)
+    print_result(result, folder.path, options.json, summary)
     return 0
-
-
-def _saved_options(folder: Path, given: argparse.Namespace) -> argparse.Namespace:
-    if not (folder / "checkpoint.npz").is_file() or not (folder / SAVED).is_file():
-        raise InvalidInput(f"Expected an interrupted run in {folder}, found no checkpoint there.")
-    try:
-        saved = json.loads((folder / SAVED).read_text())
-        return argparse.Namespace(**{**vars(given), **saved})
-    except (ValueError, TypeError) as error:
-        raise CorruptFile(f"Expected the options of a run in {folder / SAVED}: {error}.") from None
 
 
 def _bound(options: argparse.Namespace) -> int:

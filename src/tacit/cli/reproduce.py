@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_table, progress_bar
+from tacit.cli.device import on_device
 from tacit.cli.interrupts import hint
-from tacit.cli.learn_data import on_device
 from tacit.errors import InvalidInput
 
 POWER = ("case14", "case118")
@@ -55,7 +55,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 def _with_bar(label: str, work: Callable[..., Any]) -> None:
     with progress_bar("updates") as bar:
         task = bar.add_task(label, total=None)
-        hint(lambda: "the same command goes on where this one stopped")
+        hint(lambda: "the same command continues where this one stopped")
         work(progress=lambda done, total: bar.update(task, completed=done, total=total))
 
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
 import tomllib
 import zipfile
@@ -26,6 +25,7 @@ from tacit.errors import CorruptFile, InvalidInput, count
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.privacy import mechanisms
+from tacit.tables import read_csv
 
 
 def _residual(
@@ -217,21 +217,19 @@ def _settings(job: dict[str, Any]) -> Settings:
 
 def _read(path: Path, target: str | None) -> dict[str, Any]:
     """Arrays by name: all of an .npz, or the columns of a CSV as features and targets."""
+    if path.suffix == ".csv" and target is not None:
+        return _read_csv(path, target)
+    if path.suffix != ".npz":
+        kinds = ".npz or .csv" if target is not None else ".npz"
+        raise InvalidInput(f"Expected a {kinds} file, got {path}.")
     try:
-        if path.suffix == ".npz":
-            with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
-                return {name: data[name] for name in data.files}
-        if path.suffix == ".csv" and target is not None:
-            return _read_csv(path, target)
-    except InvalidInput:
-        raise
+        with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
+            return {name: data[name] for name in data.files}
     except OSError as error:
         raise CorruptFile(f"Expected a readable file: {error}.") from None
     except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
         why = type(error).__name__  # its words may hold what is in the file
         raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None
-    kinds = ".npz or .csv" if target is not None else ".npz"
-    raise InvalidInput(f"Expected a {kinds} file, got {path}.")
 
 
 def _refuse_unknown(data: Any, known: set[str], where: str) -> None:
@@ -243,39 +241,29 @@ def _refuse_unknown(data: Any, known: set[str], where: str) -> None:
 
 
 def _read_csv(path: Path, target: str) -> dict[str, Any]:
-    """Features, targets and feature columns. Errors name a line, never what is in it."""
-    with open(path, newline="") as file:
-        rows = [row for row in csv.reader(file) if row]
-    if len(rows) < 2:
-        raise InvalidInput(f"Expected a header and at least one record in {path}.")
-    header = [cell.strip() for cell in rows[0]]
-    if any(_number(cell) is not None for cell in header):
+    """Features, targets and feature columns."""
+    table = read_csv(path)
+    header = [name.strip() for name in table.columns]
+    if any(map(_is_number, header)):
         raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
-    if len(set(header)) != len(header):
-        raise InvalidInput(f"Expected different column names in {path}, got one twice.")
     if target not in header:
         raise InvalidInput(
             f"Expected a column {target!r} in {path}, found none of that name in the first line, "
             f"among {len(header)} columns."
         )
-    table = np.empty((len(rows) - 1, len(header)))
-    for line, row in enumerate(rows[1:], start=2):
-        numbers = [_number(cell) for cell in row]
-        if len(row) != len(header) or None in numbers:
-            raise CorruptFile(f"Expected {len(header)} numbers in line {line} of {path}.")
-        table[line - 2] = numbers
     column = header.index(target)
-    answers = table[:, column]
+    values = table.numbers(table.columns)
     return {
-        "features": np.delete(table, column, axis=1),
-        "targets": answers,
-        "labels": answers,
+        "features": np.delete(values, column, axis=1),
+        "targets": values[:, column],
+        "labels": values[:, column],
         "columns": header[:column] + header[column + 1 :],
     }
 
 
-def _number(cell: str) -> float | None:
+def _is_number(name: str) -> bool:
     try:
-        return float(cell)
+        float(name)
     except ValueError:
-        return None
+        return False
+    return True

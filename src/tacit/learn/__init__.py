@@ -1,6 +1,7 @@
 """Federated, constrained, private classification (Section 6.2).
 
-data                labelled data from idx, LEAF and tables, and how agents share them
+data                labelled data from idx and LEAF files, and how agents share them
+table               labelled data from CSV and Parquet tables
 download            MNIST from a public mirror, checked
 ranges              columns brought to one scale by public numbers
 constraints         hard constraints on a model's coefficients
@@ -15,8 +16,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tacit.learn.constraints import Ball, Box, Budget, Convex, Sign
-from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, load_table, split
+from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, split
 from tacit.learn.plan import plan
+from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
     from tacit.learn.estimator import PrivateLogisticRegression

@@ -1,4 +1,4 @@
-"""Labelled data: MNIST's idx files, LEAF's JSON folders, tables, and how agents come to share them.
+"""Labelled data: MNIST's idx files, LEAF's JSON folders, and how agents come to share them.
 
 A ``Dataset`` holds one row of features per record, a label 0, 1, ... for each, and, where the data
 come from several writers or hospitals, whose record it is.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -121,82 +120,6 @@ def load_leaf(folder: str | Path, classes: int = 62, *, invert: bool = True) -> 
     if invert:
         np.subtract(1, features, out=features)
     return Dataset(features, found, tuple(map(str, range(classes))), np.array(groups))
-
-
-def load_table(
-    path: str | Path, target: str, agent_column: str | None = None, drop: Sequence[str] = ()
-) -> Dataset:
-    """A CSV or Parquet table: ``target`` has the labels; all other columns must be numbers.
-
-    ``agent_column`` says whose record it is; the columns in ``drop`` are not used.
-    """
-    table = read_table(path)
-    given = [c for c in (target, agent_column, *drop) if c is not None]
-    for column in given:
-        if column not in table:
-            raise InvalidInput(
-                f"Expected a column {column!r} in {path}, got none of that name in the first line, "
-                f"among {len(table.columns)} columns."
-            )
-        if given.count(column) > 1:
-            raise InvalidInput(f"Expected one use of the column {column!r} of {path}, got more.")
-    for column in given[: 1 if agent_column is None else 2]:
-        if (row := first_missing(table[column].to_numpy())) is not None:
-            raise InvalidInput(
-                f"Expected no missing values in {path}, found one in row {row + 1}, {column!r}."
-            )
-    values = table[target]
-    if values.dtype.kind == "f":
-        if (values % 1 != 0).any():
-            raise InvalidInput(
-                f"Expected labels in column {target!r} of {path}, got a fraction in row "
-                f"{int(np.flatnonzero(values % 1 != 0)[0]) + 1}: a classifier needs classes."
-            )
-        values = values.astype(np.int64)
-    names, labels = np.unique(values.astype(str), return_inverse=True)
-    rest = table.drop(columns=given)
-    features = numbers_of(rest, path)
-    groups = None if agent_column is None else table[agent_column].astype(str).to_numpy()
-    return Dataset(features, labels, tuple(names.tolist()), groups, tuple(map(str, rest.columns)))
-
-
-def read_table(path: str | Path) -> Any:
-    """The data frame in a CSV or Parquet file."""
-    try:
-        import pandas as pd
-    except ImportError:
-        raise InvalidInput("Expected pandas: pip install 'tacit[learn]'.") from None
-    path = Path(path)
-    try:
-        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except (OSError, ValueError, UnicodeDecodeError) as error:
-        # the error's own words may hold what is in the table
-        line = re.search(r"line \d+", str(error))
-        why = getattr(error, "strerror", None) or (line and f"not so in {line[0]}")
-        raise CorruptFile(
-            f"Expected a CSV or Parquet table in {path}: {why or 'it is none'}."
-        ) from None
-    if not len(table):
-        raise InvalidInput(f"Expected records in {path}, got no records.")
-    return table
-
-
-def numbers_of(table: Any, path: str | Path) -> Vector:
-    """The columns of a data frame as numbers, or one line about the first that is none."""
-    for column in table:
-        if table[column].dtype.kind not in "biuf":
-            raise InvalidInput(
-                f"Expected numbers in column {str(column)!r} of {path}; encode or drop it."
-            )
-    values: Vector = table.to_numpy(np.float64)
-    for fault, bad in (("missing", np.isnan(values)), ("infinite", np.isinf(values))):
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise InvalidInput(
-                f"Expected no {fault} values in {path}, found one in row {row + 1}, "
-                f"{str(table.columns[column])!r}."
-            )
-    return values
 
 
 def first_missing(values: Vector) -> int | None:

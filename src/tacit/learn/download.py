@@ -32,7 +32,7 @@ def download_mnist(
     """Get what is missing of MNIST's four files into ``folder``.
 
     A file has its name only once its checksum is right; until then it ends in ``.part``, and the
-    next attempt goes on from there.
+    next attempt continues from there.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.engines.one_process import solve
+from tacit.admm.result import Result
+from tacit.admm.settings import Settings
+from tacit.engines import solve
 from tacit.errors import InvalidInput, choice, count, positive
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.data import first_missing
@@ -100,34 +102,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
         ``progress`` is told the rounds done and in all.
         """
-        X, y = checked(self, X, y, ensure_min_samples=2)
-        check_classification_targets(y)
-        choice("neighbours", self.neighbours, ("zero-out", "replace"))
-        positive("feature_norm", self.feature_norm)
-        for name in ("rounds", "local_updates"):
-            if getattr(self, name) is not None:
-                count(name, getattr(self, name))
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if self.classes is not None:
-            self.classes_, labels = _public_classes(self.classes, y)
-        if len(self.classes_) < 2:
-            raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
-        names, owner = _owners(agents, len(y))
-        problem = self._problem(X, labels, names, owner)
-        outputs = len(self.classes_)
-        if self.total_epsilon is None:
-            settings = without_noise(problem, outputs, self.rounds, self.local_updates)
-        else:
-            settings = plan(
-                problem,
-                outputs,
-                self.total_epsilon,
-                self.total_delta,
-                rounds=self.rounds,
-                local_updates=self.local_updates,
-                mechanism=self.mechanism,
-                calibration=self.calibration,
-            )
+        problem, settings = prepare(self, X, y, agents)
         every = settings.rounds if progress is None else max(1, settings.rounds // 20)
         tell = None if progress is None else lambda now: progress(now.round, settings.rounds)
         found = solve(
@@ -139,9 +114,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             noise=self.noise,
             ledgers=self.ledgers,
         )
-        self.privacy_ = replace(found.privacy, assumed=self._assumed(len(y), found.privacy.delta))
-        self.result_ = replace(found, privacy=self.privacy_)
-        self._keep(self.result_.solution)
+        adopt(self, problem, found)
         return self
 
     def decision_function(self, X: Any) -> Vector:
@@ -163,6 +136,21 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         shares: Vector = powers / powers.sum(axis=1, keepdims=True)
         return shares
+
+    def _settings(self, problem: Problem) -> Settings:
+        outputs = len(self.classes_)
+        if self.total_epsilon is None:
+            return without_noise(problem, outputs, self.rounds, self.local_updates)
+        return plan(
+            problem,
+            outputs,
+            self.total_epsilon,
+            self.total_delta,
+            rounds=self.rounds,
+            local_updates=self.local_updates,
+            mechanism=self.mechanism,
+            calibration=self.calibration,
+        )
 
     def _assumed(self, records: int, delta: float) -> str:
         """What the statement takes for public, and where its delta says little."""
@@ -238,6 +226,34 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             return np.asarray(self.coef_.T)
         constant = self.intercept_ / (SHARE * self.feature_norm)
         return np.vstack([self.coef_.T, constant])
+
+
+def prepare(
+    model: PrivateLogisticRegression, X: Any, y: Any, agents: Any = None
+) -> tuple[Problem, Settings]:
+    """What ``fit`` solves, for those who run it themselves, with a checkpoint say."""
+    X, y = checked(model, X, y, ensure_min_samples=2)
+    check_classification_targets(y)
+    choice("neighbours", model.neighbours, ("zero-out", "replace"))
+    positive("feature_norm", model.feature_norm)
+    for name in ("rounds", "local_updates"):
+        if getattr(model, name) is not None:
+            count(name, getattr(model, name))
+    model.classes_, labels = np.unique(y, return_inverse=True)
+    if model.classes is not None:
+        model.classes_, labels = _public_classes(model.classes, y)
+    if len(model.classes_) < 2:
+        raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
+    problem = model._problem(X, labels, *_owners(agents, len(y)))
+    return problem, model._settings(problem)
+
+
+def adopt(model: PrivateLogisticRegression, problem: Problem, found: Result) -> None:
+    """Take the result of what was prepared: from here on the model is fitted."""
+    records = sum(agent.objective.sample_count for agent in problem.agents)
+    model.privacy_ = replace(found.privacy, assumed=model._assumed(records, found.privacy.delta))
+    model.result_ = replace(found, privacy=model.privacy_)
+    model._keep(model.result_.solution)
 
 
 def _public_classes(classes: Any, y: Vector) -> tuple[Vector, Vector]:

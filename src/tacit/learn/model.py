@@ -11,6 +11,7 @@ For two classes there is one score, of the second; for more there is one per cla
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,9 @@ def save_model(model: Any, folder: str | Path) -> Path:
     }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    content = json.dumps(document, indent=1)
+    write_atomically(folder / FILE, json.dumps(document, indent=1).encode())
     if classifier.privacy_.certified:
-        (folder / FILE).write_text(content)
-    else:
-        write_atomically(folder / FILE, content.encode())  # nothing covers it
+        os.chmod(folder / FILE, 0o644)  # what the statement covers may be read
     return folder / FILE
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from tacit.errors import InvalidInput
+from tacit.errors import CorruptFile, InvalidInput
 from tacit.power.case import Grid
+from tacit.tables import read_csv
 
 Zones = dict[str, list[int]]  # name of a zone -> its buses
 
@@ -64,23 +64,22 @@ def cut_lines(grid: Grid, buses: list[int]) -> list[int]:
 
 def _from_csv(path: Path) -> dict[int, str]:
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        table = read_csv(path, ("bus", "zone"))
+    except CorruptFile as error:
         raise InvalidInput(
-            "Expected as zones a number, 'area', or a CSV file with the columns bus and zone, got "
-            f"{str(path)!r}: {getattr(error, 'strerror', None) or error}. Nothing was solved."
+            "Expected as zones a number, 'area', or a CSV file with the columns bus and zone. "
+            f"{error} Nothing was solved."
         ) from None
     of_bus: dict[int, str] = {}
-    for number, row in enumerate(rows, 2):
+    for i, line in enumerate(table.lines):
         try:
-            bus, zone = int(row["bus"]), row["zone"].strip()
-        except (KeyError, TypeError, ValueError, AttributeError):
+            bus, zone = int(table.text["bus"][i]), table.text["zone"][i].strip()
+        except (KeyError, ValueError):
             raise InvalidInput(
-                f"Expected a bus number and a zone in line {number} of {path}, got {row}."
+                f"Expected a bus number and a zone in line {line} of {path}, got none."
             ) from None
         if not zone:
-            raise InvalidInput(f"Expected a zone for bus {bus} in line {number} of {path}.")
+            raise InvalidInput(f"Expected a zone for bus {bus} in line {line} of {path}.")
         if of_bus.setdefault(bus, zone) != zone:
             raise InvalidInput(f"Expected one zone for bus {bus} in {path}, got two.")
     return of_bus

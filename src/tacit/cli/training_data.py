@@ -1,4 +1,4 @@
-"""What the commands of learning share: the data they name, the device, one-line errors."""
+"""Training and test data of the commands of learning: what DATA and its options name."""
 
 from __future__ import annotations
 
@@ -9,29 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tacit.cli.options import refuse
 from tacit.errors import InvalidInput
 
+NAMED = ("digits", "mnist", "femnist")
 # options of a table only
 TABLE = ("target", "agent_column", "classes", "range", "drop", "test_share")
-
-
-@contextlib.contextmanager
-def on_device(name: str | None) -> Iterator[None]:
-    """Compute on the CPU or on a GPU."""
-    import jax
-
-    if name is None:
-        yield
-        return
-    try:
-        device = jax.devices(name)[0]
-    except RuntimeError:
-        raise InvalidInput(
-            f"Expected a {name} that JAX can use, found {jax.devices()[0].platform} only. "
-            "Nothing was run."
-        ) from None
-    with jax.default_device(device):
-        yield
 
 
 @contextlib.contextmanager
@@ -45,13 +28,6 @@ def one_line() -> Iterator[None]:
         raise InvalidInput(f"{str(error).splitlines()[0]} Nothing was fit.") from None
 
 
-def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if value != options.parser.get_default(name):
-            raise InvalidInput(f"Expected {name} {why}, got {name}={value!r}. Nothing was started.")
-
-
 def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Any]:
     """Training and test data, and for a table the ranges that were applied."""
     import numpy as np
@@ -60,7 +36,7 @@ def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Any]:
 
     if name in ("mnist", "femnist") and options.data is None:
         raise InvalidInput(f"Expected --data, the folder with the files of {name}.")
-    if name in ("digits", "mnist", "femnist"):
+    if name in NAMED:
         refuse(options, TABLE, "for a table only")
     if name == "digits":
         refuse(options, ("data",), "for mnist and femnist only")
@@ -71,9 +47,7 @@ def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Any]:
         folder = Path(options.data)
         return load_leaf(folder / "train"), load_leaf(folder / "test"), None
     if not Path(name).is_file():
-        raise InvalidInput(
-            f"Expected digits, mnist, femnist, or a CSV or Parquet file, got {name!r}."
-        )
+        raise InvalidInput(f"Expected {', '.join(NAMED)}, or a CSV or Parquet file, got {name!r}.")
     if options.target is None:
         raise InvalidInput("Expected --target, the column with the labels of the table.")
     if not 0 < options.test_share < 1:

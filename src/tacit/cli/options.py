@@ -1,0 +1,107 @@
+"""Commands and their options. Those of a run are here, once, for all that run something."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InvalidInput, count, shown
+
+# of a run, by the names that ``tacit.solve`` has for them
+RUN = ("seed", "noise", "ledgers", "block", "workers", "evaluate_every")
+
+
+def add_command(commands: Any, name: str, command: Any, summary: str, example: str) -> Any:
+    """A command with its help, an example, and ``--json``."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=command, parser=parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    return parser
+
+
+def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
+    """What ``tacit solve``, ``tacit power solve`` and ``tacit learn`` share, and its defaults."""
+    run = parser.add_argument_group("run")
+    run.add_argument("--seed", type=int, help="noise from a seed, for research")
+    run.add_argument(
+        "--noise",
+        choices=("seeded", "secure"),
+        help="secure: exact discrete noise from the operating system (default with --ledgers)",
+    )
+    run.add_argument(
+        "--ledgers",
+        metavar="DIR",
+        help="folder with AGENT.db: every agent pays there before it answers",
+    )
+    run.add_argument("--block", type=int, help="rounds to pay for at a time (default: 1)")
+    run.add_argument(
+        "--workers", type=int, help="agents at work at the same time (default: one per core)"
+    )
+    run.add_argument(
+        "--evaluate-every",
+        type=int,
+        metavar="ROUNDS",
+        help=f"rounds between rows of the trace, and checkpoints (default: {evaluate_every})",
+    )
+    run.add_argument("--out", help=f"result folder (default: {out})")
+    run.add_argument(
+        "--resume", metavar="DIR", help="continue the unfinished run in DIR, with its own options"
+    )
+
+
+def run_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of a run that were given, checked, as arguments of ``tacit.solve``."""
+    given = {name: getattr(options, name) for name in RUN}
+    given = {name: value for name, value in given.items() if value is not None}
+    if "block" in given and "ledgers" not in given:
+        raise InvalidInput("Expected --ledgers beside --block. Nothing was started.")
+    for name in {"block", "workers", "evaluate_every"} & set(given):
+        count(name, given[name])
+    if not 0 <= given.get("seed", 0) < 2**63:
+        raise InvalidInput(
+            f"Expected a whole number 0 <= seed < 2^63, got seed={shown(options.seed)}."
+        )
+    return given
+
+
+def changed(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that differ from their defaults."""
+    default = options.parser.get_default
+    return {
+        name: value
+        for name, value in vars(options).items()
+        if name not in ("command", "parser") and value != default(name)
+    }
+
+
+def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+    """Refuse options that do not apply."""
+    for name, value in changed(options).items():
+        if name in names:
+            raise InvalidInput(f"Expected {name} {why}, got {name}={value!r}. Nothing was started.")
+
+
+def make_absolute(
+    options: argparse.Namespace, files: tuple[str, ...] = (), folders: tuple[str, ...] = ()
+) -> None:
+    """Paths that do not depend on where the command is run; a file may also be a case's name."""
+    for name in (*files, *folders):
+        value = getattr(options, name)
+        if value is not None and (name in folders or Path(value).is_file()):
+            setattr(options, name, str(Path(value).resolve()))
+
+
+def whole(text: str) -> int:
+    """A whole number, also written as 1e6."""
+    number = float(text)
+    if not math.isfinite(number) or number != int(number):
+        raise ValueError
+    return int(number)

@@ -1,0 +1,293 @@
+"""The folder of a run, one layout for ``tacit solve``, ``tacit power solve`` and ``tacit learn``.
+
+    run.json         the command and its options, with which ``--resume`` continues
+    job.toml         of ``tacit solve``: a copy of the job
+    checkpoint.npz   as long as the run is unfinished
+    model.json       of ``tacit learn``, before the rest: what was paid for comes first
+    arrays.npz, trace.csv, plot.png, result.json     of every result (``Result.save``)
+    bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
+
+Before anything is spent the folder is made, locked against other runs, and written to: as much as
+the run will need. A start that is refused leaves nothing behind. From then on every file is whole
+or not there, and the run is finished when its checkpoint is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.console import run_with_progress
+from tacit.cli.interrupts import hint
+from tacit.cli.options import changed, run_arguments
+from tacit.cli.run_note import CHECKPOINT, FILES, LOST, NOTE, RESULT, Note, refuse_used
+from tacit.errors import InvalidInput, TacitError
+from tacit.files import open_private, sync_folder, write_atomically
+
+# left by a process that was killed
+TEMPORARY = re.compile(rf"({'|'.join(map(re.escape, (*FILES, 'room')))})\.[0-9a-f]{{12}}\.tmp")
+NOT_NOTED = ("command", "parser", "json", "resume", "out")
+
+
+@contextmanager
+def run_folder(
+    command: str, options: argparse.Namespace, about: str, out: str
+) -> Iterator[tuple[RunFolder, argparse.Namespace]]:
+    """The folder of a new run, or of the one to resume, with the options of that run.
+
+    ``about`` is the option that says what to run. On leaving, the run is finished; if it failed
+    before anything was spent, nothing is left of it.
+    """
+    given = getattr(options, about)
+    if (given is None) == (options.resume is None):
+        what = {"job": "a job file", "case": "a case", "data_set": "DATA"}[about]
+        raise InvalidInput(f"Expected either {what} or --resume DIR, one of the two.")
+    if given is not None:
+        job = Path(given) if about == "job" else None
+        folder = RunFolder(command, Path(options.out or f"{Path(given).stem}{out}"), job)
+    else:
+        folder = RunFolder(command, Path(options.resume))
+        if others := [(k, v) for k, v in changed(options).items() if k not in ("resume", "json")]:
+            name, value = others[0]
+            raise InvalidInput(
+                "Expected --resume without other options, as the run continues with its own; got "
+                f"{name}={value!r}. Nothing was started."
+            )
+    try:
+        if given is not None:
+            folder.claim()
+        else:
+            options = argparse.Namespace(**{**vars(options), **folder.reopen().options})
+        yield folder, options
+        (folder.path / CHECKPOINT).unlink(missing_ok=True)
+    except BaseException as error:
+        folder.failed(error)
+        raise
+    finally:
+        folder.unlock()
+
+
+class RunFolder:
+    """A run's folder, from claiming it to the result."""
+
+    def __init__(self, command: str, path: Path, job: Path | None = None) -> None:
+        self.command, self.path, self._job = command, path, job
+        self._note: Note | None = None
+        self._lock: int | None = None
+        self._made: list[Path] = []  # folders and files of this process, in case of a refusal
+        self._ledgers: list[Path] = []
+        self._new, self._rounds = True, False
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.path / CHECKPOINT
+
+    # --- a new run, or one that is there -----------------------------------------------------
+
+    def claim(self) -> None:
+        """Refuse a folder that is in use, or holds anything of a run. Nothing is written."""
+        if os.path.lexists(self.path) and not self.path.is_dir():
+            raise InvalidInput(
+                f"Expected a folder as --out, got the file {self.path}. Nothing was started."
+            )
+        if self.path.is_dir():
+            self._keep_others_out()
+            refuse_used(self.path, self._job)
+
+    def reopen(self) -> Note:
+        """The note of the unfinished run in the folder."""
+        self._new = False
+        if self.path.is_dir():
+            self._keep_others_out()
+            self._note = Note.read(self.path)
+        note = self._note
+        if note is None:
+            wanted = CHECKPOINT if not self._checkpoint.is_file() else NOTE
+            raise InvalidInput(
+                f"Expected an interrupted run in {self.path}, found no "
+                f"{'checkpoint' if wanted == CHECKPOINT else wanted} there. Nothing was started."
+            )
+        if note.command != self.command:
+            raise InvalidInput(
+                f"Expected a run of tacit {self.command} in {self.path}; use {self._resume()}."
+            )
+        if (self.path / RESULT).exists() and not self._checkpoint.exists():
+            raise InvalidInput(
+                f"The run in {self.path} is finished: tacit show {shlex.quote(str(self.path))}."
+            )
+        if not note.resumable:
+            raise InvalidInput(f"Expected another run than that in {self.path}: {LOST}.")
+        hint(self._what_to_say)
+        return note
+
+    def run(
+        self,
+        label: str,
+        problem: Any,
+        settings: Any,
+        options: argparse.Namespace,
+        run: str = "run",
+        files: Mapping[str, bytes] | None = None,
+    ) -> Any:
+        """``tacit.solve`` from where the run stands, with its state in this folder.
+
+        ``run`` is the run's name if no ledger has to tell it from others. ``files`` are kept beside
+        the note.
+        """
+        arguments = run_arguments(options)
+        rows = settings.rounds // arguments.get("evaluate_every", 1) + 1
+        numbers = sum(agent.dimension for agent in problem.agents)
+        # two checkpoints, of four vectors each; the result's; a model in words; a picture
+        room = 2**20 + 16 * 8 * numbers + 200 * rows
+        if self._note is None:
+            if options.ledgers is not None:
+                run = f"{label}-{secrets.token_hex(6)}"  # every run is another one to a ledger
+            noted = {k: v for k, v in vars(options).items() if k not in NOT_NOTED}
+            self._start(Note(self.command, run, noted), room, files or {})
+        else:
+            self._try_to_write(room)
+        assert self._note is not None
+        if options.ledgers is not None:
+            self._ledgers = [Path(options.ledgers) / f"{name}.db" for name in problem.names]
+        return run_with_progress(
+            label,
+            problem,
+            settings,
+            run=self._note.run,
+            checkpoint=self._checkpoint if self._note.resumable else None,
+            told=self._told,
+            **arguments,
+        )
+
+    def save(self, result: Any) -> None:
+        """Write the result, unless an interrupted run was as far as that."""
+        if not (self.path / RESULT).exists():
+            result.save(self.path)
+
+    # --- before anything is spent ------------------------------------------------------------
+
+    def _start(self, note: Note, room: int, files: Mapping[str, bytes]) -> None:
+        try:
+            for folder in reversed([p for p in (self.path, *self.path.parents) if not p.exists()]):
+                with suppress(FileExistsError):
+                    folder.mkdir()
+                    self._made.append(folder)
+                sync_folder(folder.parent)
+        except OSError as error:
+            raise InvalidInput(
+                f"Expected to make the folder {self.path}: {error.strerror}. Nothing was started."
+            ) from None
+        if self._lock is None:
+            self._keep_others_out()
+            refuse_used(self.path, self._job)  # another run may have been faster
+        self._try_to_write(room)
+        hint(self._what_to_say)
+        for name, content in files.items():
+            if not (self.path / name).exists():
+                self._made.append(self.path / name)
+                write_atomically(self.path / name, content)
+        self._made.append(self.path / NOTE)
+        write_atomically(self.path / NOTE, note.to_json())  # maybe a seed
+        self._note = note
+
+    def _try_to_write(self, room: int) -> None:
+        """Write and flush as much as the run will, and remove it again."""
+        self._clear()
+        probe = self.path / f"room.{secrets.token_hex(6)}.tmp"
+        block = os.urandom(2**20)  # that no file system makes smaller
+        try:
+            with open_private(probe) as file:
+                for _ in range(0, room, len(block)):
+                    file.write(block)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise InvalidInput(
+                f"Expected to write {room / 1e6:.1f} MB to {self.path}: {error.strerror}. Nothing "
+                "was started."
+            ) from None
+        finally:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
+
+    def _keep_others_out(self) -> None:
+        """Lock the folder until this run is done; the system unlocks it if the process dies."""
+        if os.name == "nt":
+            return
+        import fcntl
+
+        try:
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alive = os.path.samestat(os.fstat(self._lock), os.stat(self.path))
+        except BlockingIOError:
+            alive = False
+        except OSError as error:
+            raise InvalidInput(
+                f"Expected to lock {self.path}: {error.strerror}. Nothing was started."
+            ) from None
+        if not alive:  # or removed by a run that was refused
+            raise InvalidInput(
+                f"Another run is writing to {self.path}: wait for it or choose another --out. "
+                "Nothing was started."
+            )
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # --- when it does not end well -----------------------------------------------------------
+
+    def failed(self, error: BaseException) -> None:
+        """Leave nothing of a start that was refused, and say how to continue anything else."""
+        if self._new and not self._spent(error):
+            self._clear()
+            for path in reversed([*self._made, self._checkpoint] if self._made else []):
+                with suppress(OSError):  # such as a folder that holds something else by now
+                    path.rmdir() if path.is_dir() else path.unlink()
+        elif self._rounds and isinstance(error, TacitError | OSError) and self._note is not None:
+            error.add_note(f"To continue: {self._resume()}" if self._note.resumable else LOST)
+
+    def _spent(self, error: BaseException) -> bool:
+        """Whether an agent may have paid or answered; in doubt, yes."""
+        if self._rounds or self._note is None:
+            return self._rounds
+        if not self._checkpoint.exists():  # it is written before the first round
+            return not self._note.resumable and not isinstance(error, InvalidInput)
+        if not self._ledgers:
+            return True
+        from tacit.privacy.ledger import Ledger
+
+        try:
+            return any(Ledger(path).charged(self._note.run) for path in self._ledgers)
+        except (TacitError, OSError):
+            return True
+
+    def _clear(self) -> None:
+        """Remove what a killed process was about to write: it may hold the noise key."""
+        with suppress(OSError):
+            for path in [p for p in self.path.iterdir() if TEMPORARY.fullmatch(p.name)]:
+                path.unlink(missing_ok=True)
+
+    def _told(self) -> None:
+        self._rounds = True
+
+    def _resume(self) -> str:
+        command = self.command if self._note is None else self._note.command
+        return f"tacit {command} --resume {shlex.quote(str(self.path))}"
+
+    def _what_to_say(self) -> str:
+        """What an interrupt says: how to continue, if that is possible."""
+        if self._note is None:
+            return ""
+        if (self.path / RESULT).exists() and not self._checkpoint.exists():
+            return f"the result is in {self.path}"
+        return f"continue with: {self._resume()}" if self._note.resumable else LOST

@@ -1,0 +1,27 @@
+"""The command ``tacit show``: a result folder again."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.console import print_result
+
+Add = Callable[..., Any]
+
+
+def add_show(add: Add) -> None:
+    show = add("show", _show, "Print a result folder and draw its plot again.", "tacit show result")
+    show.add_argument("folder", help="result folder")
+
+
+def _show(options: argparse.Namespace) -> int:
+    from tacit.admm.result import Result
+
+    folder = Path(options.folder)
+    result = Result.load(folder)
+    result.save_plot(folder)
+    print_result(result, folder, options.json)
+    return 0

@@ -1,0 +1,48 @@
+"""The command ``tacit solve``: the problem of a job file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.console import print_result
+from tacit.cli.options import add_run_options, make_absolute
+from tacit.cli.run_folder import run_folder
+
+Add = Callable[..., Any]
+
+
+def add_solve(add: Add) -> None:
+    solve = add(
+        "solve",
+        _solve,
+        "Solve the problem of a job file privately and write a result folder.",
+        "tacit solve examples/hospitals.toml --out result\n  tacit solve --resume result",
+    )
+    solve.add_argument("job", nargs="?", help="job file (TOML)")
+    add_run_options(solve, "the job's name + -result", "the job's evaluate_every")
+
+
+def _solve(options: argparse.Namespace) -> int:
+    from tacit.jobs.job import load_job
+
+    with run_folder("solve", options, "job", "-result") as (folder, options):
+        path = Path(options.job)
+        job = load_job(path)
+        for name in ("seed", "evaluate_every"):  # an option comes before the job's key
+            if getattr(options, name) is None:
+                setattr(options, name, getattr(job, name))
+        make_absolute(options, files=("job",), folders=("ledgers",))
+        result = folder.run(
+            path.stem,
+            job.problem,
+            job.settings,
+            options,
+            run=path.stem,
+            files={"job.toml": path.read_bytes()},
+        )
+        folder.save(result)
+    print_result(result, folder.path, options.json)
+    return 0

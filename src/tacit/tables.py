@@ -1,0 +1,110 @@
+"""CSV tables, read in one place. An error names a line and a column, never what is in them."""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.errors import CorruptFile, InvalidInput
+
+CHUNK = 4096  # records at a time: text takes ten times the memory of numbers
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records with named columns: numbers, or text where that was asked for."""
+
+    path: Path
+    columns: tuple[str, ...]
+    text: Mapping[str, list[str]]
+    lines: array[int] = field(default_factory=lambda: array("q"))  # of each record in the file
+    _numbers: dict[str, list[Vector]] = field(default_factory=dict)
+    _faults: dict[str, int] = field(default_factory=dict)  # line of the first that is no number
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def numbers(self, columns: Sequence[str]) -> Vector:
+        """Records × columns; all of them finite numbers, or an error."""
+        if faults := [(self._faults[name], name) for name in columns if name in self._faults]:
+            line, name = min(faults)
+            raise CorruptFile(
+                f"Expected a finite number in line {line} of {self.path}, column {name!r}."
+            )
+        found = np.empty((len(self), len(columns)))
+        for j, name in enumerate(columns):
+            found[:, j] = np.concatenate(self._numbers[name])
+        return found
+
+    def _add(self, rows: list[list[str]], lines: list[int]) -> None:
+        self.lines.extend(lines)
+        for name, cells in zip(self.columns, zip(*rows, strict=True), strict=True):
+            if name in self.text:
+                self.text[name].extend(cells)
+            elif name not in self._faults:
+                values = _floats(cells)
+                self._numbers.setdefault(name, []).append(values)
+                if not (finite := np.isfinite(values)).all():
+                    self._faults[name] = lines[int(np.argmin(finite))]
+
+
+def read_csv(path: str | Path, text: Sequence[str] = ()) -> Table:
+    """The table in a CSV file with a header; the columns in ``text`` stay as they are written.
+
+    A column that holds something else than numbers is an error only where it is asked for.
+    """
+    path = Path(path)
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            return _read(path, csv.reader(file, strict=True), text)
+    except csv.Error:
+        raise CorruptFile(f"Expected a CSV table in {path}; its quotes do not match.") from None
+    except UnicodeDecodeError:
+        raise CorruptFile(f"Expected a CSV table in {path}; it is no text in UTF-8.") from None
+    except OSError as error:
+        raise CorruptFile(f"Expected a readable file {path}: {error.strerror}.") from None
+
+
+def _read(path: Path, reader: Any, text: Sequence[str]) -> Table:
+    header: list[str] = next(reader, [])
+    # a column without a name gets the one that pandas gives it
+    columns = tuple(name or f"Unnamed: {j}" for j, name in enumerate(header))
+    if len({name.strip() for name in columns}) != len(columns):
+        raise InvalidInput(f"Expected different column names in {path}, got one twice.")
+    table = Table(path, columns, {name: [] for name in text if name in columns})
+    records = ((row, reader.line_num) for row in reader if row)
+    while chunk := list(islice(records, CHUNK)):
+        for row, line in chunk:
+            if len(row) != len(columns):
+                raise CorruptFile(
+                    f"Expected {len(columns)} cells in line {line} of {path}, got {len(row)}."
+                )
+        table._add([row for row, _ in chunk], [line for _, line in chunk])
+    if not len(table):
+        raise InvalidInput(f"Expected a header and records in {path}, got no records.")
+    return table
+
+
+def _floats(cells: Sequence[str]) -> Vector:
+    """Numbers, and NaN for whatever is none; Python's own 1_000 is none."""
+    try:
+        if "_" not in "".join(cells):
+            return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        pass
+    return np.array([_float(cell) for cell in cells])
+
+
+def _float(cell: str) -> float:
+    try:
+        return np.nan if "_" in cell else float(cell)
+    except ValueError:
+        return np.nan

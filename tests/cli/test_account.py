@@ -1,0 +1,72 @@
+"""``tacit account``: the price of updates, and what is wrong with a question."""
+
+import json
+
+import pytest
+
+import tacit
+from tacit.privacy.accounting import exact
+
+
+@pytest.fixture
+def account(command):
+    """The JSON document of an account."""
+    return lambda *arguments: json.loads(command("account", *arguments, "--json"))
+
+
+def test_account_of_the_papers_largest_run(account):
+    totals = account("--mechanism", "gaussian", "--epsilon", 1, "--delta", 1e-6, "--updates", 50000)
+    assert totals["paper"]["epsilon"] == pytest.approx(221.8, abs=0.1)
+    assert totals["exact"]["epsilon"] == pytest.approx(1090.0, abs=0.1)
+    assert totals["basic"] == {"epsilon": 50000.0, "delta": pytest.approx(0.05)}
+    assert totals["exact"]["delta"] == 1e-6
+
+
+def test_account_where_the_paper_overstates(account):
+    totals = account("--epsilon", 0.1, "--delta", 1e-2, "--updates", 500)
+    assert totals["exact"]["epsilon"] == pytest.approx(1.493, abs=0.002)
+
+
+def test_account_laplace(account):
+    totals = account("--mechanism", "laplace", "--epsilon", 0.1, "--updates", 500)
+    assert totals["exact"]["epsilon"] == pytest.approx(50) and totals["paper"] is None
+    smaller = account("--mechanism", "laplace", "--epsilon", 0.1, "--delta", 1e-6, "--updates", 500)
+    assert 12 < smaller["exact"]["epsilon"] < 13
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_account_for_a_total_budget(mechanism, account):
+    found = account(
+        *("--total-epsilon", 1, "--total-delta", 1e-5, "--updates", 1500, "--mechanism", mechanism)
+    )
+    kind = {"gaussian": tacit.Gaussian, "laplace": tacit.Laplace}[mechanism]
+    spent = exact(kind(found["noise_multiplier"]), 1500, 1e-5).epsilon
+    assert 0.999 <= spent <= 1.0
+
+
+def test_account_table_labels_the_papers_theorem(command):
+    text = command("account", "--epsilon", 1, "--delta", 1e-6, "--updates", 50000)
+    assert "understates" in text and "1090.0" in text and "221.8" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--epsilon", "-1", "--delta", "1e-6"], "epsilon=-1.0"),
+        (["--epsilon", "nan", "--delta", "1e-6"], "epsilon=nan"),
+        (["--epsilon", "1", "--delta", "2"], "delta=2.0"),
+        (["--epsilon", "1"], "delta"),
+        ([], "either --epsilon"),
+        (["--epsilon", "1", "--delta", "1e-5", "--total-epsilon", "1"], "either --epsilon"),
+        (["--total-epsilon", "1"], "--total-delta"),
+        (["--total-epsilon", "1", "--delta", "0.1"], "got --delta"),
+    ],
+)
+def test_account_names_what_is_wrong(arguments, words, refused):
+    assert words in refused(" ".join(["account --updates 10", *arguments]))
+
+
+def test_price_of_a_noise_multiplier_and_version(account, command):
+    totals = account("--noise-multiplier", 144.487, "--delta", 1e-5, "--updates", "1.5e3")
+    assert totals["exact"]["epsilon"] == pytest.approx(1.0, abs=1e-4)
+    assert command("--version").strip() == "tacit 0.1.0"

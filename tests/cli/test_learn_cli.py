@@ -1,0 +1,109 @@
+"""``tacit learn`` and ``tacit predict``."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tacit.learn import download, load_digits, load_model
+
+
+def test_command_on_digits(tmp_path, monkeypatch, command, refused):
+    monkeypatch.chdir(tmp_path)
+    budget = ("--total-epsilon", 4, "--total-delta", 1e-5, "--seed", 1)
+    document = json.loads(command("learn", "digits", "--agents", 10, *budget, "--json"))
+    wanted = "test_error train_objective epsilon delta rounds local_updates seed"
+    assert set(wanted.split()) <= set(document)
+    assert document["test_error"] < 0.3 and document["epsilon"] <= 4 and document["seed"] == 1
+    assert document["classes"] == list("0123456789")
+    test = load_digits("test")
+    guesses = load_model(tmp_path / "digits-model").predict(test.features)
+    assert np.mean(guesses != test.labels.astype(str)) == pytest.approx(document["test_error"])
+    open_run = command("learn", "digits", "--no-noise", "--rounds", 2, "--out", "open")
+    assert "Not private" in open_run and "delta" not in open_run
+    assert "budget is spent" in refused("learn digits --total-epsilon 1")
+
+
+def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
+    monkeypatch.chdir(tmp_path)
+    rows = ["age,fee,churn,hospital"]
+    for _ in range(600):
+        age, fee = rng.uniform(20, 80), rng.uniform(0, 10)
+        churn = "yes" if age / 60 + fee / 10 > 1.3 else "no"
+        rows.append(f"{age:.1f},{fee:.2f},{churn},{rng.choice(['east', 'west', 'south'])}")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    (tmp_path / "few.csv").write_text("x,y\n0.1,1\n0.2,1\n0.3,1\n")
+    (tmp_path / "one.csv").write_text("x,y,a\n0.1,1,east\n")
+    ranges = "--range age=20:80 --range fee=0:10"
+    base = "learn t.csv --target churn --agent-column hospital --total-epsilon 4 --seed 2"
+    said = command(*f"{base} {ranges} --feature-norm 1.5 --classes no,yes,maybe".split())
+    assert "3 agents, 480 records, 3 classes" in said and "t-model" in said
+    assert "objective (not covered: keep secret)" in said
+    found = json.loads(command("predict", "t-model", "t.csv", "--json"))
+    table = pd.read_csv(tmp_path / "t.csv")
+    model = load_model(tmp_path / "t-model")
+    assert found["predictions"] == model.predict(table[["age", "fee"]]).tolist()
+    assert found["classes"] == ["maybe", "no", "yes"] and len(found["probabilities"]) == 600
+    assert np.mean(np.array(found["predictions"]) == table["churn"]) > 0.75
+    assert command("predict", "t-model", "t.csv", "--out", "p.csv") == ""
+    written = pd.read_csv(tmp_path / "p.csv")
+    assert written["prediction"].tolist() == found["predictions"]
+    assert list(written)[1:] == [f"probability of {c}" for c in found["classes"]]
+    assert float(said.split("120 records; not covered)")[1].split("│")[1].split("%")[0]) < 25
+    for wrong, words in (
+        ("learn t.csv --total-epsilon 1 --out r", "--target"),
+        ("learn absent.csv --total-epsilon 1", "got 'absent.csv'"),
+        ("learn t.csv --target churn --out r", "one of --total-epsilon"),
+        ("learn mnist --total-epsilon 1", "--data"),
+        (f"{base} --out r", "none of 'age' (2 of 2 have none)"),
+        (f"{base} --range age=20 --range fee=0:1 --out r", "COLUMN=LOW:HIGH, got 'age=20'"),
+        (f"{base} --range age=80:20 --range fee=0:1 --out r", "low < high of 'age'"),
+        (f"{base} {ranges} --range size=1:2 --out r", "got one of 'size'"),
+        (f"{base} {ranges} --drop size --out r", "a column 'size'"),
+        (f"{base} {ranges} --agents 4 --out r", "--agent-column without --agents"),
+        (f"{base} {ranges} --split iid --out r", "--agent-column without --agents"),
+        (f"{base} {ranges} --rounds 0 --out r", "rounds >= 1"),
+        (f"{base} {ranges} --classes no,never --out r", "got another one in row"),
+        (f"{base} {ranges} --alpha 2 --out r", "--split dirichlet only"),
+        (
+            "learn t.csv --target fee --total-epsilon 1 --drop churn --drop hospital --out r",
+            "a fraction in row",
+        ),
+        ("learn few.csv --target y --agents 1 --range *=0:1 --total-epsilon 1", "got 1 class."),
+        ("learn few.csv --target y --range *=0:1 --total-epsilon 1", "1 to 2 agents, got 10"),
+        ("learn one.csv --target y --agent-column a --range *=0:1 --total-epsilon 1", "0 sample"),
+        ("learn digits --total-epsilon 1 --agents 0", "agents >= 1"),
+        ("learn digits --total-epsilon 1 --target churn", "for a table only"),
+        ("learn digits --total-epsilon 1 --test-share 0.5", "for a table only"),
+        ("learn digits --total-epsilon 1 --split group --agents 3", "one per group"),
+        ("learn digits --total-epsilon 1 --split group", "agent-column"),
+        ("predict absent t.csv", "model that tacit saved"),
+        ("predict t-model few.csv", "got no 'age' (2 of 2"),
+        ("learn digits --total-epsilon 1 --device gpu", "a gpu that JAX can use"),
+        ("reproduce mnist", "--data"),
+        ("reproduce mnist --case case14", "no --case"),
+    ):
+        assert words in refused(wrong)
+
+
+def test_attack_and_download_are_commands(tmp_path, monkeypatch, command, refused):
+    got = []
+    monkeypatch.setattr(
+        download, "download_mnist", lambda folder, progress: got.append(folder) or folder
+    )
+    assert command("learn", "download", "here") == "files: here\n"
+    assert command("learn", "download", "--data", "there") == "files: there\n"  # as in 0.1.0
+    assert got == ["here", "there"]
+    assert "Expected DIR" in refused("learn download")
+    for word in ("attack", "download"):  # the word must come first
+        said = refused(f"learn --json {word}")
+        assert f"Expected {word} right after learn" in said and f"./{word}" in said
+
+
+def test_a_file_may_be_called_like_a_command(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "attack").write_text("x,y\n" + "".join(f"0.{k},{k % 2}\n" for k in range(9)))
+    budget = ("--total-epsilon", 1, "--rounds", 1, "--json")
+    words = ("./attack", "--target", "y", "--range", "x=0:1", "--agents", 2, *budget)
+    assert json.loads(command("learn", *words))["folder"] == "attack-model"

@@ -1,0 +1,163 @@
+"""``tacit solve`` and ``tacit show``, and commands in processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.jobs.job import load_job
+
+TACIT = Path(sys.executable).parent / "tacit"
+# SIGINT as a terminal's child has it, also where the tests run in the background
+HEARING = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["account", "solve", "show", "demo", "power solve", "learn", "learn attack", "learn download"],
+)
+def test_every_command_has_help_with_an_example(words, command):
+    text = command(*words.split(), "--help")
+    assert f"tacit {words}" in text.split("example:")[1] and "--json" in text
+    if words == "learn":  # beside DATA, which they are not
+        assert "tacit learn attack --help" in text and "tacit learn download --help" in text
+
+
+def test_solve_and_show(job, tmp_path):
+    out = tmp_path / "result"
+    done = subprocess.run(
+        [TACIT, "solve", job, "--out", out, "--json"], capture_output=True, text=True, check=True
+    )
+    document = json.loads(done.stdout)
+    assert document["summary"]["round"] == 20
+    assert 1.998 <= document["summary"]["epsilon"] <= 2.0
+    assert document["agents"] == ["north", "south"]
+    result = tacit.Result.load(out)
+    assert document["solution"] == result.solution.tolist()
+    assert list(result.trace["round"]) == list(range(2, 21, 2))
+    assert not (out / "checkpoint.npz").exists()
+    (out / "plot.png").unlink()
+    again = subprocess.run([TACIT, "show", out], capture_output=True, text=True, check=True).stdout
+    assert "(2, 1e-05)-DP" in again and "total epsilon" in again
+    assert (out / "plot.png").exists()
+
+
+def test_show_prints_what_solve_did(job, tmp_path, command):
+    document = json.loads(command("solve", job, "--out", tmp_path / "r", "--json"))
+    assert json.loads(command("show", tmp_path / "r", "--json")) == document
+
+
+def test_the_job_is_the_library_call(job, tmp_path, command):
+    """The same problem written in Python gives the same numbers."""
+    loaded = load_job(job)
+    out = tmp_path / "result"
+    command("solve", job, "--out", out)
+    direct = tacit.solve(loaded.problem, loaded.settings, seed=3, run="job", evaluate_every=2)
+    np.testing.assert_array_equal(tacit.Result.load(out).solution, direct.solution)
+
+
+def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
+    """And the folder notes which it was."""
+    loaded = load_job(job)
+    options = ("--seed", 8, "--evaluate-every", 5, "--workers", 1)
+    command("solve", job, "--out", tmp_path / "r", *options)
+    result = tacit.Result.load(tmp_path / "r")
+    direct = tacit.solve(loaded.problem, loaded.settings, seed=8, run="job", evaluate_every=5)
+    np.testing.assert_array_equal(result.solution, direct.solution)
+    assert result.seed == 8 and list(result.trace["round"]) == [5, 10, 15, 20]
+    noted = json.loads((tmp_path / "r" / "run.json").read_text())["options"]
+    assert (noted["seed"], noted["evaluate_every"], noted["workers"]) == (8, 5, 1)
+    command("solve", job, "--out", tmp_path / "own")
+    noted = json.loads((tmp_path / "own" / "run.json").read_text())["options"]
+    assert (noted["seed"], noted["evaluate_every"], noted["workers"]) == (3, 2, None)
+
+
+def test_resume_after_a_kill_gives_the_same_result(job, tmp_path, command, refused):
+    slow = job.read_text().replace("rounds = 20", "rounds = 1500").replace("= 2\n[obj", "= 1\n[obj")
+    job.write_text(slow)
+    out, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen([TACIT, "solve", job, "--out", out], stderr=subprocess.DEVNULL)
+    deadline = time.time() + 120
+    while not (out / "checkpoint.npz").exists() and time.time() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert (out / "checkpoint.npz").exists() and not (out / "result.json").exists()
+    assert "continue with tacit solve --resume" in refused("solve job.toml --out killed")
+    command("solve", "--resume", out)
+    command("solve", job, "--out", whole)
+    a, b = tacit.Result.load(out), tacit.Result.load(whole)
+    np.testing.assert_array_equal(a.solution, b.solution)
+    for name in a.trace:
+        np.testing.assert_array_equal(a.trace[name], b.trace[name])
+
+
+def test_solve_needs_a_job_or_a_folder(refused):
+    assert "either a job file or --resume DIR" in refused("solve")
+    assert "no checkpoint" in refused("solve --resume .")
+    assert "found none in none" in refused("show none")
+
+
+def test_an_interrupted_command_says_how_to_continue(job, tmp_path):
+    job.write_text(job.read_text().replace("rounds = 20", "rounds = 1000000"))
+    out = tmp_path / "r"
+    process = subprocess.Popen(
+        [*HEARING, TACIT, "solve", job, "--out", out], stderr=subprocess.PIPE, text=True
+    )
+    file, seen, deadline = out / "checkpoint.npz", set(), time.time() + 120
+    while time.time() < deadline and len(seen) < 3:  # well inside the loop
+        if file.exists():
+            seen.add(file.stat().st_mtime_ns)
+        time.sleep(0.01)
+    for _ in range(30):  # a library may swallow one interrupt
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(timeout=2)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    process.kill()  # where interrupts are ignored, as in some background jobs
+    errors = process.communicate(timeout=30)[1]
+    assert process.returncode == 130 and f"continue with: tacit solve --resume {out}" in errors
+
+
+def test_the_command_pays_in_blocks(job, tmp_path, command):
+    folder = tmp_path / "ledgers"
+    folder.mkdir()
+    for name in ("north", "south"):
+        tacit.Ledger.create(folder / f"{name}.db", 9.0, 1e-5)
+    job.write_text(job.read_text().replace("seed =", "# seed ="))  # the noise is secure
+    command("solve", job, "--ledgers", folder, "--block", 8, "--json", "--out", tmp_path / "r")
+    for name in ("north", "south"):
+        ledger = tacit.Ledger(folder / f"{name}.db")
+        (paid,) = ledger.runs()
+        assert ledger.charged(paid["run"]) == [(1, 8), (9, 16), (17, 20)]
+
+
+def test_demo(tmp_path, capsys):
+    from tacit.cli.main import main
+
+    assert main(["demo", "--out", str(tmp_path / "demo"), "--json"]) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    digits, diabetes = document["problems"]
+    for row in (digits, diabetes):
+        assert row["optimum"] <= row["objective"] + 1e-9
+        assert row["violation"] <= 1e-8 and 1.99 <= row["epsilon"] <= 2.0
+    assert digits["objective"] < 0.8 * np.log(10)  # better than guessing
+    assert "rounds" in said.err  # the progress bar
+    assert Path(document["plot"]).stat().st_size > 10_000
+    assert os.path.exists(tmp_path / "demo" / "digits" / "result.json")

@@ -1,0 +1,105 @@
+"""The plan: bounded noise, from public numbers only."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+import tacit
+from tacit.learn import (
+    PrivateLogisticRegression,
+    plan,
+)
+from tacit.learn.plan import NOISE
+
+
+def problem_of(records, agents, classes=10, features=20, B=1.0):
+    rng = np.random.default_rng(0)
+    n = records // agents
+    return tacit.Problem(
+        tacit.LocalProblem(
+            tacit.SoftmaxRegression(
+                rng.normal(size=(n, features)),
+                rng.integers(0, classes, n),
+                classes,
+                feature_norm=B,
+                normaliser=records,
+                record_bound=n,
+            ),
+            tacit.Box(-8 / B, 8 / B, size=features * classes),
+        )
+        for _ in range(agents)
+    )
+
+
+def first_step(settings):
+    return 1 / (1 / settings.step_size(0) * 1.1)
+
+
+@pytest.mark.parametrize(("records", "agents"), [(400, 4), (4000, 4), (4000, 40)])
+def test_the_plan_bounds_the_noise_of_a_score(records, agents):
+    """B s σ √(U/P) is at most NOISE, and reaches it unless the longest path is shorter."""
+    problem = problem_of(records, agents)
+    for epsilon in (0.5, 2.0, 8.0):
+        settings = plan(problem, 10, epsilon, 1e-5)
+        agent = problem.agents[0]
+        σ = math.sqrt(
+            settings.mechanism.variance(agent.objective.sensitivity(2, agent.feasible_set))
+        )
+        noise = first_step(settings) * σ * math.sqrt(settings.updates / agents)
+        assert noise == pytest.approx(NOISE, rel=0.01)
+        assert 50 <= settings.updates <= 1000
+
+
+def test_the_plan_does_not_depend_on_units():
+    """Features and norms ten times larger: the same rounds, steps a hundredth."""
+    a, b = (plan(problem_of(4000, 4, B=B), 10, 2.0, 1e-5) for B in (1.0, 10.0))
+    assert (a.rounds, a.mechanism) == (b.rounds, b.mechanism)
+    assert first_step(b) == pytest.approx(first_step(a) / 100, rel=0.05)
+
+
+def test_the_plan_reads_nothing_private():
+    """Other records with the same public numbers: the same settings."""
+    one = problem_of(400, 4)
+    other = tacit.Problem(
+        tacit.LocalProblem(
+            tacit.SoftmaxRegression(
+                np.zeros((100, 20)),
+                np.zeros(100, int),
+                10,
+                feature_norm=1.0,
+                normaliser=400,
+                record_bound=100,
+            ),
+            agent.feasible_set,
+        )
+        for agent in one.agents
+    )
+    assert plan(one, 10, 1.0, 1e-5) == plan(other, 10, 1.0, 1e-5)
+    assert plan(one, 10, 1.0, 1e-5, rounds=7, local_updates=2).updates == 14
+
+
+def test_the_plan_on_data_it_was_not_tuned_on():
+    """Breast cancer, three hospitals, total (2, 1e-5): far better than a guess."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)  # in earnest: by public numbers
+    errors = []
+    for seed in range(3):
+        model = PrivateLogisticRegression(2.0, 1e-5, random_state=seed)
+        model.fit(X[::2], y[::2], agents=np.arange(len(X[::2])) % 3)
+        errors.append(1 - model.score(X[1::2], y[1::2]))
+    assert np.mean(errors) < 0.12  # the larger class is 63 %; without privacy 0.03
+
+
+def test_the_plan_reads_public_numbers_only():
+    """Other records and labels, of the same sizes: the same settings to the last bit."""
+    rng = np.random.default_rng(1)
+    chosen = []
+    for scale, share in ((1.0, 0.5), (1e-3, 0.05), (1e3, 0.95)):
+        x = scale * rng.normal(size=(60, 3))
+        y = (np.arange(60) < share * 60).astype(int)
+        model = PrivateLogisticRegression(2.0, 1e-5, classes=[0, 1], random_state=0)
+        model.fit(x, y, agents=np.arange(60) % 3)
+        chosen.append(model.result_.settings.to_dict())
+    assert chosen[0] == chosen[1] == chosen[2]
