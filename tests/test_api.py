@@ -9,9 +9,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from recorded_api import described, members, own, parameters, parser
+from recorded_api import described, members, own, parameters
 
 import tacit
+from tacit.cli import main
 
 RECORDED = json.loads((Path(__file__).parent / "fixtures" / "api-0.1.0.json").read_text())
 COMMANDS = RECORDED.pop("commands")
@@ -117,7 +118,7 @@ def begun(command, option):
 
 @pytest.fixture(scope="module")
 def parse():
-    return parser().parse_args
+    return main.parse
 
 
 def lines(command, option):

@@ -26,10 +26,7 @@ from tacit.errors import TacitError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 for bad input, 1 for anything else that went wrong."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if " ".join(words[:2]) in TWO_WORDS:
-        words[:2] = [" ".join(words[:2])]
-    options = _parser().parse_args(words)
+    options = parse(list(sys.argv[1:] if arguments is None else arguments))
     try:
         command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
@@ -44,6 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(_line(error), file=sys.stderr)
         return 1
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """The options of a command line."""
+    if " ".join(words[:2]) in TWO_WORDS:
+        words = [" ".join(words[:2]), *words[2:]]
+    return _parser().parse_args(words)
 
 
 def _line(error: Exception) -> str:
