@@ -87,7 +87,7 @@ def test_a_run_that_failed_is_continued_bit_for_bit(kind, folder, disk, command,
     command(*words_of(kind, "--seed", 5, "--evaluate-every", 1, "--out", "whole"))
     disk(4)
     said = refused(" ".join(words_of(kind, "--seed 5 --evaluate-every 1 --out r")))
-    assert said.endswith(f"No space left on device To continue: tacit {kind} --resume r\n"), said
+    assert said.endswith(f"No space left on device. To continue: tacit {kind} --resume r\n"), said
     assert not (folder / "r" / "result.json").exists()
     assert Checkpoint.load(folder / "r" / "checkpoint.npz").round == 2
     assert f"continue with tacit {kind} --resume r or" in refused(
@@ -176,11 +176,36 @@ def test_two_runs_do_not_share_a_folder(kind, folder, command, refused):
     for name in ("r", "new"):
         held = os.open(folder / name, os.O_RDONLY)
         fcntl.flock(held, fcntl.LOCK_EX)  # as another process would
+        writing = folder / name / "checkpoint.npz.0123456789ab.tmp"
+        writing.write_bytes(b"what it is about to rename")
         for words in (words_of(kind, "--out", name), [*kind.split(), "--resume", name]):
             assert f"Another run is writing to {name}" in refused(" ".join(words))
         os.close(held)
+        assert writing.read_bytes() == b"what it is about to rename"
+        writing.unlink()
     assert contents(folder / "r") == before and not any((folder / "new").iterdir())
     command(*words_of(kind, "--out", "new"))  # the lock is gone with its holder
+
+
+@every
+def test_a_run_that_was_faster_keeps_its_files(kind, folder, refused, monkeypatch):
+    """Both found no folder; the other one locked the one that this one made."""
+    from tacit.cli.run_folder import RunFolder
+
+    right = RunFolder._keep_others_out
+
+    def slower(self):
+        (self.path / "checkpoint.npz").write_bytes(b"of the other")
+        held = os.open(self.path, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            right(self)
+        finally:
+            os.close(held)
+
+    monkeypatch.setattr(RunFolder, "_keep_others_out", slower)
+    assert "Another run is writing to new/r" in refused(" ".join(words_of(kind, "--out new/r")))
+    assert (folder / "new" / "r" / "checkpoint.npz").read_bytes() == b"of the other"
 
 
 @every
@@ -228,7 +253,7 @@ def test_what_was_paid_for_is_written_before_anything_is_drawn(
     names = {"solve": "tacit.Result.plot", "learn": "tacit.Result.plot"}
     monkeypatch.setattr(names.get(kind, "tacit.power.plot_grid"), fail)
     said = refused(" ".join(words_of(kind, "--ledgers ledgers --out r")))
-    assert f"no fonts To continue: tacit {kind} --resume r" in said
+    assert f"no fonts. To continue: tacit {kind} --resume r" in said
     arrays = (folder / "r" / "arrays.npz").read_bytes()
     if kind == "learn":
         model = json.loads((folder / "r" / "model.json").read_text())
@@ -251,7 +276,7 @@ def test_secure_noise_without_ledgers_is_not_continued(kind, folder, refused, mo
 
     monkeypatch.setattr(RunFolder, "_told", fail)
     said = refused(" ".join(words_of(kind, "--noise secure --evaluate-every 2 --out r")))
-    assert "power failure secure noise without ledgers cannot be continued" in said
+    assert "power failure. Secure noise without ledgers cannot be continued" in said
     for words in (words_of(kind, "--out", "r"), [*kind.split(), "--resume", "r"]):
         again = refused(" ".join(words))
         assert "secure noise without ledgers cannot be continued" in again

@@ -95,7 +95,7 @@ def test_leaf_folders(tmp_path, rng, first, monkeypatch):
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7])
-def test_a_number_goes_on_in_the_next_piece(tmp_path, monkeypatch, piece):
+def test_a_number_continues_in_the_next_piece(tmp_path, monkeypatch, piece):
     """Numbers that are no part of a list: their end shows only with what follows."""
     monkeypatch.setattr(reading, "CHUNK", piece)
     user = {"size": 1234567, "x": [[0.25, 12.5]], "y": [3], "weight": 77}

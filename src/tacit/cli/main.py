@@ -52,7 +52,8 @@ def parse(words: list[str]) -> argparse.Namespace:
 
 def _line(error: Exception) -> str:
     """The error and what to do, if that was noted."""
-    return " ".join([f"tacit: {error}", *getattr(error, "__notes__", ())])
+    notes = getattr(error, "__notes__", ())
+    return f"tacit: {error}" if not notes else f"tacit: {str(error).rstrip('.')}. {notes[0]}"
 
 
 # Commands of their own, beside the command of their first word, whose argument is data

@@ -81,9 +81,9 @@ class RunFolder:
         self.command, self.path, self._job = command, path, job
         self._note: Note | None = None
         self._lock: int | None = None
-        self._made: list[Path] = []  # folders and files of this process, in case of a refusal
+        self._made: list[Path] = []  # by this process, to remove if it is refused
         self._ledgers: list[Path] = []
-        self._new, self._rounds = True, False
+        self._rounds = False  # whether one was evaluated
 
     @property
     def _checkpoint(self) -> Path:
@@ -103,7 +103,6 @@ class RunFolder:
 
     def reopen(self) -> Note:
         """The note of the unfinished run in the folder."""
-        self._new = False
         if self.path.is_dir():
             self._keep_others_out()
             self._note = Note.read(self.path)
@@ -193,7 +192,7 @@ class RunFolder:
             if not (self.path / name).exists():
                 self._made.append(self.path / name)
                 write_atomically(self.path / name, content)
-        self._made.append(self.path / NOTE)
+        self._made += [self._checkpoint, self.path / NOTE]
         write_atomically(self.path / NOTE, note.to_json())  # maybe a seed
         self._note = note
 
@@ -224,20 +223,24 @@ class RunFolder:
         import fcntl
 
         try:
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alive = os.path.samestat(os.fstat(self._lock), os.stat(self.path))
+            lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.path.samestat(os.fstat(lock), os.stat(self.path)):
+                    raise BlockingIOError  # removed by a run that was refused, and made again
+            except BaseException:
+                os.close(lock)
+                raise
         except BlockingIOError:
-            alive = False
+            raise InvalidInput(
+                f"Another run is writing to {self.path}: wait for it or choose another --out. "
+                "Nothing was started."
+            ) from None
         except OSError as error:
             raise InvalidInput(
                 f"Expected to lock {self.path}: {error.strerror}. Nothing was started."
             ) from None
-        if not alive:  # or removed by a run that was refused
-            raise InvalidInput(
-                f"Another run is writing to {self.path}: wait for it or choose another --out. "
-                "Nothing was started."
-            )
+        self._lock = lock
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -248,13 +251,15 @@ class RunFolder:
 
     def failed(self, error: BaseException) -> None:
         """Leave nothing of a start that was refused, and say how to continue anything else."""
-        if self._new and not self._spent(error):
-            self._clear()
-            for path in reversed([*self._made, self._checkpoint] if self._made else []):
+        note, began = self._note, bool(self._made)
+        if began and not self._spent(error):
+            self._note = None
+            for path in reversed(self._made):
                 with suppress(OSError):  # such as a folder that holds something else by now
                     path.rmdir() if path.is_dir() else path.unlink()
-        elif self._rounds and isinstance(error, TacitError | OSError) and self._note is not None:
-            error.add_note(f"To continue: {self._resume()}" if self._note.resumable else LOST)
+        elif (began or self._rounds) and isinstance(error, TacitError | OSError) and note:
+            resumable = note.resumable
+            error.add_note(f"To continue: {self._resume()}" if resumable else LOST.capitalize())
 
     def _spent(self, error: BaseException) -> bool:
         """Whether an agent may have paid or answered; in doubt, yes."""

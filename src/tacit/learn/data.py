@@ -222,7 +222,7 @@ class _Stream:
             except ValueError:
                 self._more()
                 continue
-            if end == len(self.text) and isinstance(value, int | float):  # may go on
+            if end == len(self.text) and isinstance(value, int | float):  # may continue
                 self._more()
                 continue
             self.at = end
