@@ -1,11 +1,6 @@
-"""The driver: determinism, entropy, callbacks, checkpoints that continue bit for bit."""
+"""The driver: determinism, entropy, callbacks, traces, problems that do not fit together."""
 
 import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,18 +10,6 @@ import tacit
 from tacit.admm.schedules import NonsmoothStep, StronglyConvexStep
 
 SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
-
-
-class Interrupted(Exception):
-    pass
-
-
-def stop_at(round_):
-    def callback(progress):
-        if progress.round == round_:
-            raise Interrupted
-
-    return callback
 
 
 def same(a, b):
@@ -60,163 +43,6 @@ def test_without_a_seed_noise_comes_from_the_system():
     assert a.seed is None and a.summary["seed"] == "from the operating system"
     assert "seed" not in a.privacy.words
     assert "seed" in tacit.solve(problem, SETTINGS, seed=1).privacy.words
-
-
-@pytest.mark.parametrize("seed", [3, None])
-@pytest.mark.parametrize("feasible", ["box", "polyhedron"])
-def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
-    problem = problem_of("logistic", feasible)
-    path = tmp_path / "state.npz"
-    seen = []
-    with pytest.raises(Interrupted):
-        tacit.solve(
-            problem,
-            SETTINGS,
-            seed=seed,
-            checkpoint=path,
-            callback=lambda p: (seen.append(p.averages), stop_at(8)(p)),
-        )
-    assert path.stat().st_mode & 0o077 == 0  # it holds the noise key
-    more = []
-    resumed = tacit.solve(
-        problem, SETTINGS, seed=seed, checkpoint=path, callback=lambda p: more.append(p)
-    )
-    assert [p.round for p in more] == list(range(8, 13))  # round 8 was not saved yet
-    np.testing.assert_array_equal(more[0].averages, seen[7])  # and is the same when asked again
-    assert list(resumed.trace["round"]) == list(range(1, 13))
-    again = tacit.solve(problem, SETTINGS, seed=seed, checkpoint=path)
-    same(again, resumed)  # a finished checkpoint gives the result again, at no cost
-    if seed is not None:
-        same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
-
-
-def test_a_killed_process_resumes_to_the_same_result(tmp_path):
-    """SIGKILL at a random moment, several times, then compare with an undisturbed run."""
-    path = tmp_path / "state.npz"
-    program = f"""
-import sys, time, tacit
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from conftest import problem_of
-settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
-result = tacit.solve(problem_of("logistic", "box"), settings, seed=7, checkpoint={str(path)!r},
-                     callback=lambda p: time.sleep(0.02))
-result.save({str(tmp_path / "result")!r})
-"""
-    rng = np.random.default_rng(0)
-    kills = 0
-    for _ in range(30):
-        process = subprocess.Popen([sys.executable, "-c", program])
-        if kills < 4:
-            deadline = time.time() + 60
-            before = path.stat().st_mtime_ns if path.exists() else 0
-            while time.time() < deadline and process.poll() is None:
-                if path.exists() and path.stat().st_mtime_ns != before:
-                    break
-                time.sleep(0.005)
-            time.sleep(rng.uniform(0, 0.1))
-            process.send_signal(signal.SIGKILL)
-            kills += process.wait() == -signal.SIGKILL
-        elif process.wait() == 0:
-            break
-    settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
-    assert kills == 4
-    same(
-        tacit.Result.load(tmp_path / "result"),
-        tacit.solve(problem_of("logistic", "box"), settings, seed=7),
-    )
-
-
-def test_the_noise_key_is_saved_before_anything_is_released(tmp_path):
-    """Otherwise a restart after round 1 would answer it again with fresh noise."""
-    problem, path, seen = problem_of("logistic", "box"), tmp_path / "state.npz", []
-    for _ in range(2):
-        with pytest.raises(Interrupted):
-            tacit.solve(
-                problem,
-                SETTINGS,
-                checkpoint=path,
-                callback=lambda p: (seen.append(p.averages[0]), stop_at(1)(p)),
-            )
-    np.testing.assert_array_equal(seen[0], seen[1])
-
-
-def with_beta(beta, kind="box"):
-    rng = np.random.default_rng(0)
-    f = tacit.Residual(rng.normal(size=(4, 2)), rng.normal(size=4), beta=beta)
-    limit = 1.0 if kind == "box" else 0.9
-    W = tacit.Box(-1, 1, size=2) if kind == "box" else tacit.Polyhedron(lower=[-1, -1], upper=limit)
-    return [tacit.LocalProblem(f, W)]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (with_beta(0.01), with_beta(0.02)),
-        (with_beta(0.01, "polyhedron"), [*with_beta(0.01)]),
-        (
-            with_beta(0.01, "polyhedron"),
-            [
-                tacit.LocalProblem(
-                    with_beta(0.01)[0].objective, tacit.Polyhedron(lower=[-1, -1], upper=0.8)
-                )
-            ],
-        ),
-    ],
-)
-def test_other_public_bounds_or_sets_do_not_resume(first, second, tmp_path):
-    settings = tacit.Settings(
-        8,
-        1,
-        tacit.Laplace(2.0),
-        step_size=tacit.NonsmoothStep(0.1),
-        penalty=tacit.ConstantPenalty(1.0),
-    )
-    path = tmp_path / "state.npz"
-    with pytest.raises(Interrupted):
-        tacit.solve(first, settings, seed=3, checkpoint=path, callback=stop_at(5))
-    with pytest.raises(tacit.InvalidInput, match="sets and data of the checkpoint"):
-        tacit.solve(second, settings, seed=3, checkpoint=path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"seed": 9},
-        {"run": "other"},
-        {"settings": tacit.Settings(13, 2, tacit.Gaussian(3.0))},
-        {"problem": problem_of("logistic", "box", agents=2)},
-        {"problem": problem_of("logistic", "box", dimension=5)},
-        {"problem": problem_of("logistic", "box", seed=1)},  # other data of the same shape
-    ],
-)
-def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):
-    path = tmp_path / "state.npz"
-    arguments = {
-        "problem": problem_of("logistic", "box"),
-        "settings": SETTINGS,
-        "seed": 3,
-        "run": "run",
-        "checkpoint": path,
-    }
-    with pytest.raises(Interrupted):
-        tacit.solve(**arguments, callback=stop_at(5))
-    before = path.read_bytes()
-    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
-        tacit.solve(**(arguments | change))
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"x" * 99])
-def test_a_damaged_checkpoint_is_refused_and_kept(damage, tmp_path):
-    path = tmp_path / "state.npz"
-    problem = problem_of("logistic", "box")
-    with pytest.raises(Interrupted):
-        tacit.solve(problem, SETTINGS, seed=3, checkpoint=path, callback=stop_at(5))
-    path.write_bytes(damage(path.read_bytes()))
-    before = path.read_bytes()
-    with pytest.raises(tacit.CorruptFile, match="Nothing was resumed"):
-        tacit.solve(problem, SETTINGS, seed=3, checkpoint=path)
-    assert path.read_bytes() == before
 
 
 def test_evaluating_less_often_changes_nothing_else():
@@ -425,20 +251,3 @@ def test_agents_with_different_normalisers_are_refused(rng):
         tacit.Residual(np.eye(2), np.ones(2), beta=0.1), tacit.Box(-1, 1, size=2)
     )
     tacit.Problem([agent("a", 20), residual, agent("b", 20)])  # a residual has none
-
-
-def test_another_coupling_does_not_resume(tmp_path):
-    """The same data and sets, tied together in another way, are another problem."""
-
-    def coupled(order):
-        agents = problem_of("logistic", "box", agents=2).agents
-        first, second = (tacit.LocalProblem(a.objective, a.feasible_set, name="") for a in agents)
-        second = tacit.LocalProblem(second.objective, second.feasible_set, order)
-        return tacit.Problem([first, second])
-
-    arguments = {"settings": SETTINGS, "seed": 3, "checkpoint": tmp_path / "state.npz"}
-    with pytest.raises(Interrupted):
-        tacit.solve(coupled([0, 1, 2, 3]), callback=stop_at(5), **arguments)
-    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
-        tacit.solve(coupled([1, 0, 2, 3]), **arguments)
-    assert tacit.solve(coupled([0, 1, 2, 3]), **arguments).trace["round"][-1] == 12

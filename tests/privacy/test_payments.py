@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from test_agent import SIZE, ask, make, problem, settings
+from clinic import SIZE, ask, make, problem, settings
 
 import tacit
 from tacit.admm.agent import Agent

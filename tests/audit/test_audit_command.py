@@ -1,0 +1,77 @@
+"""tacit audit: what it prints, its exit status, and bad input in one line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tacit.cli.main import main
+
+
+def test_the_command_on_digits(tmp_path, capsys):
+    plot = tmp_path / "audit.png"
+    words = "audit digits --total-epsilons 4 --trials 400 --rounds 1 --seed 1 --json --plot"
+    assert main([*words.split(), str(plot)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert plot.stat().st_size > 10_000
+    assert document["violated"] is False and "never prove" in document["note"]
+    (one,) = document["audits"]
+    assert one["claim"]["epsilon"] == pytest.approx(4, rel=1e-3)
+    assert [b["bound"] for b in one["bounds"]] == [
+        "white box, distribution-free",
+        "white box, gaussian curve",
+        "black box, distribution-free",
+        "black box, gaussian curve",
+    ]
+    assert all(0 <= b["epsilon"] <= 4 for b in one["bounds"])
+    assert one["bounds"][1]["epsilon"] > 0.5 and one["bounds"][1]["attack"] == "likelihood"
+    assert one["bounds"][0]["confirming_trials"] == [320, 320]
+    assert one["settings"]["local_updates"] == 2 and one["verdict"].startswith("consistent")
+
+
+def test_a_violation_is_an_exit_status_and_words(capsys):
+    words = "audit digits --calibration paper --mechanism laplace --trials 300 --rounds 1 --seed 1"
+    assert main(words.split()) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
+    assert "An audit can refute a claim. It can never prove one." in out
+    assert main([*words.split(), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["violated"]
+
+
+def test_the_command_on_mnist_files(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    header = np.array([2051, 12, 28, 28], ">u4").tobytes()
+    images = rng.integers(0, 256, (12, 784), dtype=np.uint8)
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(header + images.tobytes())
+    labels = np.array([2049, 12], ">u4").tobytes() + bytes(range(10)) + b"\1\2"
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels)
+    words = f"audit mnist --data {tmp_path} --trials 100 --rounds 1 --local-updates 1 --json"
+    assert main(words.split()) == 0
+    document = json.loads(capsys.readouterr().out)["audits"][0]
+    assert document["name"] == "mnist" and document["trials"] == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("audit moon", "invalid choice: 'moon'"),
+        ("audit mnist", "Expected --data"),
+        ("audit mnist --data nowhere", "nowhere"),
+        ("audit digits --trials 99", "at least 100 trials"),
+        ("audit digits --trials 0", "trials >= 1"),
+        ("audit digits --rounds 0", "rounds >= 1"),
+        ("audit digits --total-epsilons -1", "total_epsilon > 0"),
+        ("audit digits --total-delta 0", "0 < delta < 1"),
+        ("audit digits --total-epsilons 1 --confidence 1.5 --trials 100", "0 < confidence < 1"),
+        ("audit digits --seed -1 --trials 100", "seed=-1"),
+        ("audit digits --total-epsilons", "expected at least one argument"),
+        ("audit digits --plot no/such/folder/a.png", "existing folder"),
+        ("audit digits --plot a.xyz", ".png"),
+    ],
+)
+def test_bad_input_gets_one_line(words, said, refused):
+    message = refused(words)
+    lines = [line for line in message.strip().splitlines() if "trials 0:" not in line]
+    assert said in lines[-1] and lines[-1].startswith("tacit: ")
+    assert sum(line.startswith("tacit:") for line in lines) == 1
