@@ -25,7 +25,7 @@ from tacit.learn import (
     load_digits,
     split,
 )
-from tacit.learn.estimator import SHARE, scaled_down
+from tacit.learn.estimator import INTERCEPT_SHARE, scaled_down
 
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}
 
@@ -127,7 +127,7 @@ def test_rows_keep_within_the_norm(rng, classes, fit_intercept):
     lengths = np.linalg.norm(model._rows(X), axis=1)
     assert lengths.max() <= 2.0 * (1 + 1e-12)
     scores = model.decision_function(X)
-    rows = scaled_down(X, 2.0 * math.sqrt(1 - SHARE**2) if fit_intercept else 2.0)
+    rows = scaled_down(X, 2.0 * math.sqrt(1 - INTERCEPT_SHARE**2) if fit_intercept else 2.0)
     by_hand = rows @ model.coef_.T + model.intercept_
     np.testing.assert_allclose(np.squeeze(scores), np.squeeze(by_hand), atol=1e-9)
 
@@ -290,7 +290,7 @@ def test_published_numbers_give_the_scores_of_the_solution(rng):
     """coef_ and intercept_ beside the solution itself, for a norm other than 1."""
     X, y = rng.normal(size=(50, 3)), np.arange(50) % 2
     model = PrivateLogisticRegression(None, feature_norm=4.0, rounds=3).fit(X, y)
-    rows = np.hstack([scaled_down(X, model.longest_row), np.full((50, 1), SHARE * 4.0)])
+    rows = np.hstack([scaled_down(X, model.longest_row), np.full((50, 1), INTERCEPT_SHARE * 4.0)])
     scores = rows @ model.result_.solution
     np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-9)
     by_hand = rows[:, :3] @ model.coef_[0] + model.intercept_[0]

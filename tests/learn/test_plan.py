@@ -11,7 +11,7 @@ from tacit.learn import (
     PrivateLogisticRegression,
     plan,
 )
-from tacit.learn.plan import NOISE
+from tacit.learn.plan import SCORE_DEVIATION
 
 
 def problem_of(records, agents, classes=10, features=20, B=1.0):
@@ -39,7 +39,7 @@ def first_step(settings):
 
 @pytest.mark.parametrize(("records", "agents"), [(400, 4), (4000, 4), (4000, 40)])
 def test_the_plan_bounds_the_noise_of_a_score(records, agents):
-    """B s σ √(U/P) is at most NOISE, and reaches it unless the longest path is shorter."""
+    """B s σ √(U/P) is at most SCORE_DEVIATION, and reaches it unless the longest path is shorter."""
     problem = problem_of(records, agents)
     for epsilon in (0.5, 2.0, 8.0):
         settings = plan(problem, 10, epsilon, 1e-5)
@@ -48,7 +48,7 @@ def test_the_plan_bounds_the_noise_of_a_score(records, agents):
             settings.mechanism.variance(agent.objective.sensitivity(2, agent.feasible_set))
         )
         noise = first_step(settings) * σ * math.sqrt(settings.updates / agents)
-        assert noise == pytest.approx(NOISE, rel=0.01)
+        assert noise == pytest.approx(SCORE_DEVIATION, rel=0.01)
         assert 50 <= settings.updates <= 1000
 
 

@@ -9,7 +9,7 @@ import tacit
 from tacit.cli.main import main
 from tacit.errors import InvalidInput
 from tacit.learn import load_digits
-from tacit.learn.estimator import SHARE, PrivateLogisticRegression, scaled_down
+from tacit.learn.estimator import INTERCEPT_SHARE, PrivateLogisticRegression, scaled_down
 from tacit.learn.gradient_inversion import Prior, _labels, gradients, recover
 from tacit.learn.plan import plan, without_noise
 from tacit.learn.record_recovery import _room, attack, listen, small_agents
@@ -27,7 +27,7 @@ def digits():
 def prior(digits):
     public = digits[1]
     known = scaled_down(public.features.astype(float), _room(1.0))
-    return Prior.of(known, public.labels, CLASSES, SHARE)
+    return Prior.of(known, public.labels, CLASSES, INTERCEPT_SHARE)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_the_first_message_counts_the_classes(digits):
     heard = gradients(
         problem.agents[0], settings, messages.consensus, messages.replies[:, 0], CLASSES
     )
-    counts = 5 / CLASSES - heard.sums[-1] / SHARE
+    counts = 5 / CLASSES - heard.sums[-1] / INTERCEPT_SHARE
     assert counts == pytest.approx(np.bincount(labels[:5], minlength=CLASSES), abs=1e-5)
 
 

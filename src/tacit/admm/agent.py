@@ -32,7 +32,7 @@ from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.privacy.spending import Terms
 
-NOISE = ("seeded", "secure")
+NOISE_SOURCES = ("seeded", "secure")
 log = logging.getLogger("tacit.agent")
 _compiled = jax.jit(local_round, static_argnames="rule")
 
@@ -67,8 +67,8 @@ class Agent:
     has used, and two such replies give the data away. (``solve`` with a checkpoint does not: it
     asks the same again.) Use a ledger, or another run name and so another budget.
 
-    ledger  pay for every round here, first; needs a certified problem. A run that was begun goes on
-            where the ledger says.
+    ledger  pay for every round here, first; needs a certified problem. A run that was begun
+            continues where the ledger says.
     noise   "seeded" from ``key``, or "secure" (the default with a ledger): exact discrete noise
             from the operating system
     key     of seeded noise (``agent_key``); None for secure noise
@@ -94,7 +94,9 @@ class Agent:
     ) -> None:
         self.problem, self.name, self.settings, self.run = problem, name, settings, run
         self.ledger, self._block = ledger, count("block", block)
-        self.noise_source = choice("noise", noise or ("secure" if ledger else "seeded"), NOISE)
+        self.noise_source = choice(
+            "noise", noise or ("secure" if ledger else "seeded"), NOISE_SOURCES
+        )
         if self.noise_source == "seeded" and self._block > 1:
             raise InvalidInput(
                 f"Expected secure noise for blocks, got noise='seeded' and block={block}: a round "
@@ -272,7 +274,7 @@ class Agent:
     # --- paying ---------------------------------------------------------------------------
 
     def _agree(self, ledger: Ledger) -> None:
-        """Write the run's terms into the ledger, or go on with a run that is there."""
+        """Write the run's terms into the ledger, or continue a run that is there."""
         problem, settings = self.problem, self.settings
         if reason := why_uncertified([problem], settings):
             raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
@@ -337,7 +339,7 @@ class Agent:
             admissible = admitted(z, self._local)
             if not np.isfinite(np.asarray(admissible)).all() or not np.isfinite(self.dual).all():
                 raise InvalidInput(
-                    f"Expected a {name} within the feasible set of agent {self.name!r} to go on "
-                    "from, got one outside. Nothing was computed."
+                    f"Expected a {name} within the feasible set of agent {self.name!r} to "
+                    "continue from, got one outside. Nothing was computed."
                 )
         self.rounds_done = rounds_done

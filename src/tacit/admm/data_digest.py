@@ -60,7 +60,7 @@ FORMER = {
 STDLIB = sysconfig.get_path("stdlib")
 BY_NAME = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "numpy", "scipy.special")
 # of a class: written by Python or by dataclasses, and says nothing that its functions do not
-UNTOLD = re.compile(
+WRITTEN_BY_PYTHON = re.compile(
     r"__(dict|weakref|doc|module|qualname|annotat\w*|firstlineno|static_attributes|match_args|"
     r"dataclass_\w*|abstractmethods|orig_bases|parameters|type_params|slots)__$|_abc_impl$"
 )
@@ -222,7 +222,9 @@ class Digest:
         name = f"{cls.__module__}.{cls.__qualname__}"
         parts: list[bytes] = []
         for attribute, value in sorted(vars(cls).items()):
-            if UNTOLD.match(attribute) or (inspect.isdatadescriptor(value) and not _own(value)):
+            if WRITTEN_BY_PYTHON.match(attribute) or (
+                inspect.isdatadescriptor(value) and not _own(value)
+            ):
                 continue
             for function in _functions(value):
                 parts.append(self._each("attribute", [attribute, function], f"class {name}"))

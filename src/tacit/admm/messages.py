@@ -100,7 +100,7 @@ class Refusal(_Message):
         return cls(run, round, next(kinds, "refused"), str(error))
 
     def error(self) -> TacitError:
-        """As an exception, for those who cannot go on without the reply."""
+        """As an exception, for those who cannot continue without the reply."""
         return REASONS[self.reason](self.words)
 
 

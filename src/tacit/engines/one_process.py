@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.admm.agent import NOISE, Agent
+from tacit.admm.agent import NOISE_SOURCES, Agent
 from tacit.admm.checkpoint import STATE, Checkpoint, data_digest
 from tacit.admm.keys import agent_key, generator, jax_key, root_key
 from tacit.admm.local_side import start_point
@@ -52,14 +52,14 @@ def solve(
 
     seed            Threefry noise from this seed (research); None takes a key of 64 bits, all
                     that Threefry's have, from the operating system. Do not give a seed again under
-                    the same run name, unless a checkpoint is there to go on from
+                    the same run name, unless there is a checkpoint to continue from
     run             a name; noise differs between runs of one seed. Default "run"; with ledgers a
                     fresh one
     evaluate_every  trace row (and callback) every so many rounds, and after the last
     checkpoint      file to save the state to at each evaluation, and to continue from if it is
                     there; the continued run is bit for bit the uninterrupted one. It holds the
                     noise key: guard it like the data, and remove it when the result is safe.
-    batch           run all agents as one program; default: if all sets are of closed form
+    batch           run all agents as one program; default: if all sets have a projection formula
     workers         agents at work at the same time, if not batched; default: one per core
     noise           "seeded" (Threefry, see ``seed``), or "secure": exact discrete noise from the
                     operating system, number by number, the default with ledgers. Without ledgers
@@ -164,7 +164,7 @@ class _Paying:
         checkpoint: str | Path | None,
     ) -> _Paying:
         opened = open_ledgers(ledgers, problem.names) if ledgers is not None else None
-        noise = choice("noise", noise or ("seeded" if opened is None else "secure"), NOISE)
+        noise = choice("noise", noise or ("seeded" if opened is None else "secure"), NOISE_SOURCES)
         if noise == "secure" and seed is not None:
             raise InvalidInput(
                 f"Expected no seed for secure noise, got seed={seed!r}. For a seeded run with "

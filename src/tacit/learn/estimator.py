@@ -25,8 +25,8 @@ from tacit.learn.plan import plan, without_noise
 from tacit.learn.ranges import checked
 from tacit.objectives.losses import LogisticRegression, SoftmaxRegression
 
-WIDE = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
-SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
+DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
+INTERCEPT_SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
 
 
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -172,14 +172,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         rows, features = self._rows(X), X.shape[1]
         classes = len(self.classes_)
         outputs = 1 if classes == 2 else classes
-        wide = WIDE / self.feature_norm
+        wide = DEFAULT_BOX / self.feature_norm
         constraint = Box(wide) if self.constraint is None else self.constraint
         if not callable(constraint) or isinstance(constraint, type):
             raise InvalidInput(
                 f"Expected a constraint such as Box(0.1), got constraint={constraint!r}. "
                 "Nothing was fit."
             )
-        intercept = wide / SHARE if self.fit_intercept else 0.0
+        intercept = wide / INTERCEPT_SHARE if self.fit_intercept else 0.0
         feasible_set = constraint(features, outputs, intercept)
         counts = np.bincount(owner)
         common: dict[str, Any] = {
@@ -202,14 +202,16 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     @property
     def longest_row(self) -> float:
         """Longer rows are scaled down to this; the constant of the intercept takes the rest."""
-        return self.feature_norm * (math.sqrt(1 - SHARE**2) if self.fit_intercept else 1.0)
+        return self.feature_norm * (
+            math.sqrt(1 - INTERCEPT_SHARE**2) if self.fit_intercept else 1.0
+        )
 
     def _rows(self, X: Vector) -> Vector:
         """Rows no longer than the norm, with a constant for the intercept within it."""
         rows = scaled_down(X, self.longest_row)
         if not self.fit_intercept:
             return rows
-        constant = np.full((len(X), 1), SHARE * self.feature_norm, X.dtype)
+        constant = np.full((len(X), 1), INTERCEPT_SHARE * self.feature_norm, X.dtype)
         return np.hstack([rows, constant])
 
     def _keep(self, solution: Vector) -> None:
@@ -218,13 +220,13 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.coef_ = matrix[: self.n_features_in_].T.copy()
         self.intercept_ = np.zeros(outputs)
         if self.fit_intercept:
-            self.intercept_ = matrix[-1] * SHARE * self.feature_norm
+            self.intercept_ = matrix[-1] * INTERCEPT_SHARE * self.feature_norm
         self.n_iter_ = self.result_.settings.rounds
 
     def _weights(self) -> Vector:
         if not self.fit_intercept:
             return np.asarray(self.coef_.T)
-        constant = self.intercept_ / (SHARE * self.feature_norm)
+        constant = self.intercept_ / (INTERCEPT_SHARE * self.feature_norm)
         return np.vstack([self.coef_.T, constant])
 
 

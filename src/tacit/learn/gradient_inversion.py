@@ -39,7 +39,7 @@ FIRST = 0.1  # without noise, the deviation assumed at first
 STAGES = 5  # and the number of searches until it is that of the rounding
 PART = 0.03  # of the prior's deviation, by which images are moved between searches
 WHOLE = 0.9  # share of columns without gaps, above which the others are left out
-LEAST = 1e-4  # variance of a direction of images, as a share of the largest
+LEAST_VARIANCE = 1e-4  # variance of a direction of images, as a share of the largest
 NEGLIGIBLE = 0.01  # directions in which messages say less than this about an image are left out
 
 
@@ -173,7 +173,7 @@ def _basis(heard: Gradients, records: int, prior: Prior) -> tuple[Vector, Vector
 
 def _spectrum(covariance: Vector) -> tuple[Vector, Vector]:
     variances, axes = np.linalg.eigh(covariance)
-    return axes, np.maximum(variances, LEAST * variances.max(initial=0.0))
+    return axes, np.maximum(variances, LEAST_VARIANCE * variances.max(initial=0.0))
 
 
 def _shares(x: Vector, heard: Gradients) -> Vector:

@@ -6,14 +6,14 @@ deviation σ on its gradient, the scores x'z (‖x‖₂ ≤ B) of the consensus
     B s σ √(U/P).
 
 The longer the path sU, the nearer the optimum, and the more noise. The rule takes the path on which
-that deviation is about NOISE: larger where the budget, the records or the agents' number allow it.
+that deviation is about SCORE_DEVIATION: larger where the budget, the records or the agents' number allow it.
 With Gaussian noise it does not depend on how many updates the path is cut into (σ grows as √U). So
 there are as many as keep the first step at STEP/L₀, within UPDATES; where those are too few, steps
 grow to at most LARGEST/L₀. L₀ = c·B²M/N bounds the curvature of an agent's objective at z = 0; c
 is 1/K for K classes and 1/4 for two; M is its number of records, N that of all. Steps beyond 2/L₀
 were stable on all data tried, as L₀ takes all records for alike.
 
-NOISE, LONGEST, STEP and the form of the schedules come from trials on MNIST's training images
+SCORE_DEVIATION, LONGEST, STEP and the form of the schedules come from trials on MNIST's training images
 (50,000 to learn from, 10,000 to judge by), on a tenth of them, on scikit-learn's digits and on
 FEMNIST, its writers pooled and shared out to ten agents.
 """
@@ -30,7 +30,7 @@ from tacit.admm.settings import Settings
 from tacit.errors import count
 from tacit.privacy.mechanisms import Noiseless
 
-NOISE = 3.5  # deviation of a score, were the steps all as long as the first
+SCORE_DEVIATION = 3.5  # deviation of a score, were the steps all as long as the first
 LONGEST = 8000.0  # path, in units of 1/L₀
 STEP = 2.0  # first step, in units of 1/L₀
 LARGEST = 8.0  # the same, where more updates would be needed
@@ -69,7 +69,7 @@ def plan(
     def path(settings: Settings) -> float:
         Δ = f.sensitivity(settings.mechanism.norm, largest.feasible_set)
         σ = math.sqrt(settings.mechanism.variance(Δ))
-        free = NOISE * math.sqrt(settings.updates * len(agents)) / (B * σ)  # s·U
+        free = SCORE_DEVIATION * math.sqrt(settings.updates * len(agents)) / (B * σ)  # s·U
         return float(min(free * curvature, LONGEST))
 
     settings = budget(UPDATES[1])

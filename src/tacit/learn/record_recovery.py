@@ -23,7 +23,7 @@ from tacit.engines.one_process import solve
 from tacit.errors import InvalidInput, count, positive
 from tacit.learn.constraints import Box
 from tacit.learn.data import Dataset
-from tacit.learn.estimator import SHARE, WIDE, scaled_down
+from tacit.learn.estimator import INTERCEPT_SHARE, DEFAULT_BOX, scaled_down
 from tacit.learn.gradient_inversion import Prior, gradients, recover
 from tacit.learn.plan import plan, without_noise
 from tacit.objectives.losses import SoftmaxRegression
@@ -31,7 +31,7 @@ from tacit.objectives.losses import SoftmaxRegression
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SHOWN = 8  # images in a row of the figure
+IMAGES_IN_A_ROW = 8  # images in a row of the figure
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Attack:
         side = math.isqrt(self.images.shape[1])
         if side**2 != self.images.shape[1]:
             raise InvalidInput(f"Expected square images, got {self.images.shape[1]} features.")
-        shown = min(SHOWN, len(self.images))
+        shown = min(IMAGES_IN_A_ROW, len(self.images))
         rows: list[tuple[str, Vector, Vector | None]] = [("true", self.images, self.labels)]
         rows += [
             (f"{name}\n{_words(one.error, one.label_accuracy)}", one.images, one.labels)
@@ -152,7 +152,7 @@ def attack(
     """
     count("seeds", seeds)
     problem, rows, labels = small_agents(data, records, agents, feature_norm, bound)
-    room, constant = _room(feature_norm), SHARE * feature_norm
+    room, constant = _room(feature_norm), INTERCEPT_SHARE * feature_norm
     known = scaled_down(public.features.astype(np.float64), room)
     prior = Prior.of(known, public.labels, data.classes, constant)
     guess = known.mean(axis=0)
@@ -185,7 +185,7 @@ def attack(
 
 def _room(feature_norm: float) -> float:
     """The norm that is left for an image beside the constant of the intercept."""
-    return positive("feature_norm", feature_norm) * math.sqrt(1 - SHARE**2)
+    return positive("feature_norm", feature_norm) * math.sqrt(1 - INTERCEPT_SHARE**2)
 
 
 def small_agents(
@@ -197,9 +197,11 @@ def small_agents(
         raise InvalidInput(f"Expected at most {len(data)} records in all, got {total}.")
     part = data.part(np.random.default_rng(0).permutation(len(data))[:total])
     images = scaled_down(part.features, _room(feature_norm))
-    rows = np.hstack([images, np.full((total, 1), SHARE * feature_norm, images.dtype)])
-    wide = WIDE / feature_norm
-    box = Box(wide if bound is None else bound)(images.shape[1], data.classes, wide / SHARE)
+    rows = np.hstack([images, np.full((total, 1), INTERCEPT_SHARE * feature_norm, images.dtype)])
+    wide = DEFAULT_BOX / feature_norm
+    box = Box(wide if bound is None else bound)(
+        images.shape[1], data.classes, wide / INTERCEPT_SHARE
+    )
     problem = Problem(
         LocalProblem(
             SoftmaxRegression(
