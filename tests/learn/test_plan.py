@@ -39,7 +39,7 @@ def first_step(settings):
 
 @pytest.mark.parametrize(("records", "agents"), [(400, 4), (4000, 4), (4000, 40)])
 def test_the_plan_bounds_the_noise_of_a_score(records, agents):
-    """B s σ √(U/P) is at most SCORE_DEVIATION, and reaches it unless the longest path is shorter."""
+    """B s σ √(U/P) is at most SCORE_DEVIATION, reached unless the longest path is shorter."""
     problem = problem_of(records, agents)
     for epsilon in (0.5, 2.0, 8.0):
         settings = plan(problem, 10, epsilon, 1e-5)
