@@ -7,15 +7,15 @@ deviation σ on its gradient, the scores x'z (‖x‖₂ ≤ B) of the consensus
 
 The longer the path sU, the nearer the optimum, and the more noise. The rule takes the path on which
 that deviation is about SCORE_DEVIATION: larger where the budget, the records or the number of
-agents allow it. With Gaussian noise it does not depend on how many updates the path is cut into (σ grows as √U). So
-there are as many as keep the first step at STEP/L₀, within UPDATES; where those are too few, steps
-grow to at most LARGEST/L₀. L₀ = c·B²M/N bounds the curvature of an agent's objective at z = 0; c
+agents allow it. With Gaussian noise it does not depend on how many updates the path is cut into (σ
+grows as √U). So there are as many as keep the first step at STEP/L₀, within UPDATES; where those
+are too few, steps grow to at most LARGEST/L₀. L₀ = c·B²M/N bounds the curvature of an agent's objective at z = 0; c
 is 1/K for K classes and 1/4 for two; M is its number of records, N that of all. Steps beyond 2/L₀
 were stable on all data tried, as L₀ takes all records for alike.
 
 SCORE_DEVIATION, LONGEST, STEP and the form of the schedules come from trials on MNIST's training
-images (50,000 to learn from, 10,000 to judge by), on a tenth of them, on scikit-learn's digits and on
-FEMNIST, its writers pooled and shared out to ten agents.
+images (50,000 to learn from, 10,000 to judge by), on a tenth of them, on scikit-learn's digits and
+on FEMNIST, its writers pooled and shared out to ten agents.
 """
 
 from __future__ import annotations
