@@ -9,8 +9,9 @@ The longer the path sU, the nearer the optimum, and the more noise. The rule tak
 that deviation is about SCORE_DEVIATION: larger where the budget, the records or the number of
 agents allow it. With Gaussian noise it does not depend on how many updates the path is cut into (σ
 grows as √U). So there are as many as keep the first step at STEP/L₀, within UPDATES; where those
-are too few, steps grow to at most LARGEST/L₀. L₀ = c·B²M/N bounds the curvature of an agent's objective at z = 0; c
-is 1/K for K classes and 1/4 for two; M is its number of records, N that of all. Steps beyond 2/L₀
+are too few, steps grow to at most LARGEST/L₀. L₀ = c·B²M/N bounds the curvature of an agent's
+objective at z = 0; c is 1/K for K classes and 1/4 for two; M is its number of records, N that of
+all. Steps beyond 2/L₀
 were stable on all data tried, as L₀ takes all records for alike.
 
 SCORE_DEVIATION, LONGEST, STEP and the form of the schedules come from trials on MNIST's training
