@@ -1,6 +1,7 @@
 """Rooms, and what may import what: mathematics never protocol, protocol never presentation."""
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,13 @@ def test_no_file_is_long():
     for path in [*MODULES, *Path(__file__).parent.rglob("*.py")]:
         lines = len(path.read_text().splitlines())
         assert lines <= 400, f"{path.relative_to(SOURCE.parent)} has {lines} lines"
+
+
+@pytest.mark.parametrize("room", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
+def test_exports_of_a_room(room):
+    module = importlib.import_module(f"tacit.{room}")
+    for name in getattr(module, "__all__", []):
+        assert getattr(module, name) is not None
 
 
 def test_exports():

@@ -3,7 +3,7 @@
     TacitError
     ├── InvalidInput       a value that was given cannot be used (also a ValueError)
     │   └── InvalidSet     a feasible set is empty or unbounded
-    ├── SolverFailure      a cone solver did not reach its accuracy
+    ├── SolverFailure      a local computation failed: a solver, or a point outside of its set
     ├── Refused            an agent declines a request; nothing was computed on its data
     ├── LedgerFailure      a ledger cannot be written; nothing was released
     └── CorruptFile        a saved result, checkpoint, ledger or data file cannot be read
@@ -21,9 +21,6 @@ import logging
 import math
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from tacit._types import Vector
@@ -44,7 +41,7 @@ class InvalidSet(InvalidInput):
 
 
 class SolverFailure(TacitError, RuntimeError):
-    """A cone solver did not reach its accuracy."""
+    """A local computation failed: a solver's accuracy, or a point outside of its set."""
 
 
 class Refused(TacitError):

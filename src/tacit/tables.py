@@ -1,8 +1,12 @@
-"""CSV tables, read in one place. An error names a line and a column, never what is in them."""
+"""Tables and arrays of data, read in one place.
+
+An error names a line and a column, never what is in them.
+"""
 
 from __future__ import annotations
 
 import csv
+import zipfile
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,6 +75,52 @@ def read_csv(path: str | Path, text: Sequence[str] = ()) -> Table:
         raise CorruptFile(f"Expected a CSV table in {path}; it is no text in UTF-8.") from None
     except OSError as error:
         raise CorruptFile(f"Expected a readable file {path}: {error.strerror}.") from None
+
+
+def read_arrays(path: Path, target: str | None) -> dict[str, Any]:
+    """Arrays by name: all of an .npz, or the columns of a CSV as features and targets."""
+    if path.suffix == ".csv" and target is not None:
+        return _features(path, target)
+    if path.suffix != ".npz":
+        kinds = ".npz or .csv" if target is not None else ".npz"
+        raise InvalidInput(f"Expected a {kinds} file, got {path}.")
+    try:
+        with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
+            return {name: data[name] for name in data.files}
+    except OSError as error:
+        raise CorruptFile(f"Expected a readable file: {error}.") from None
+    except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        why = type(error).__name__  # its words may hold what is in the file
+        raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None
+
+
+def _features(path: Path, target: str) -> dict[str, Any]:
+    """Features, targets and feature columns."""
+    table = read_csv(path)
+    header = [name.strip() for name in table.columns]
+    if any(map(_is_number, header)):
+        raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
+    if target not in header:
+        raise InvalidInput(
+            f"Expected a column {target!r} in {path}, found none of that name in the first line, "
+            f"among {len(header)} columns."
+        )
+    column = header.index(target)
+    values = table.numbers(table.columns)
+    return {
+        "features": np.delete(values, column, axis=1),
+        "targets": values[:, column],
+        "labels": values[:, column],
+        "columns": header[:column] + header[column + 1 :],
+    }
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _read(path: Path, reader: Any, text: Sequence[str]) -> Table:

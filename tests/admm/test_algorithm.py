@@ -162,7 +162,7 @@ def test_duals_of_server_and_agents_are_the_same_numbers():
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
     settings = settings.complete(problem)
-    from tacit.engines.one_process import _OneByOne
+    from tacit.engines.solving import _OneByOne
 
     worker = _OneByOne(problem, settings, root_key(0), "run")
     worker.advance(1, 7)
@@ -346,7 +346,7 @@ def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng)
 
 def test_duals_differ_when_a_reply_is_tampered_with():
     """Control for mirrored duals: a changed reply shows as disagreement of the two copies."""
-    from tacit.engines.one_process import _OneByOne
+    from tacit.engines.solving import _OneByOne
 
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import problem_of
-from test_one_process import SETTINGS, same
+from test_solving import SETTINGS, same
 
 import tacit
 

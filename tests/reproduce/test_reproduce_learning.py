@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from test_learn_data import idx, leaf
 
-from tacit.engines.one_process import solve
+from tacit.engines.solving import solve
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn.data import load_mnist
 from tacit.reproduce.learning import COLUMNS, Experiment, claims, final_errors, load

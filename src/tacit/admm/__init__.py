@@ -5,7 +5,7 @@ settings        rounds, schedules, mechanism: all that is public in a run
 schedules       penalties and step sizes
 algorithm       Algorithm 1 of the paper, once, in its letters
 messages        broadcast, reply and refusal, as values and as bytes
-agent           the only place where private data are read: one message in, one reply out
+agent           the only place where private data meet a message: one in, one reply out
 local_side      what an agent computes with: sensitivity, limits of its points, schedule
 server          the server: names, couplings, settings, replies, and an engine
 keys            keys of seeded noise
@@ -17,7 +17,7 @@ theory          the bounds of Section 5 as numbers
 """
 
 from tacit.admm.agent import Agent
-from tacit.admm.messages import Broadcast, Reply
+from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Progress, Result
 from tacit.admm.schedules import (

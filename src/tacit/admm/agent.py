@@ -1,4 +1,4 @@
-"""An agent: the only place where private data are read. One message in, one reply out.
+"""An agent: the only place where private data meet a message. One message in, one reply out.
 
     Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
 
@@ -20,10 +20,10 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.admm.algorithm import Local, Round, Rule, admitted, agent_round, local_round
-from tacit.admm.local_side import local_side, schedule_in, start_point
+from tacit.admm.local_side import local_side, start_point
 from tacit.admm.messages import Broadcast, Reply, digest_of
 from tacit.admm.problem import LocalProblem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Settings, schedule_in
 from tacit.admm.statement import why_uncertified
 from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
 from tacit.objectives.rounding import require_64_bits

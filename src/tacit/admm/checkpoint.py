@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.data_digest import Digest
+from tacit.admm.data_digest import data_digest
 from tacit.admm.problem import Problem
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically
@@ -133,16 +133,3 @@ class Checkpoint:
                 "Expected the state of a round of the run in the checkpoint: finite arrays of the "
                 "agents' sizes. Nothing was resumed."
             )
-
-
-def data_digest(problem: Problem, key: Vector, *public: Any) -> str:
-    """A digest of all agents' names, objectives, sets and couplings, code included (``digest``),
-    and of ``public`` values: schedules, which may be a user's own code.
-
-    Keyed with the noise key, so that it tells nothing to those who do not know that already.
-    """
-    agents = [
-        (name, agent.objective, agent.feasible_set, agent.coupling)
-        for name, agent in zip(problem.names, problem.agents, strict=True)
-    ]
-    return Digest(np.asarray(key).tobytes()).of([agents, *public]).hex()

@@ -34,6 +34,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
+from tacit._types import Vector
+from tacit.admm.problem import Problem
 from tacit.errors import InvalidInput
 from tacit.sets.conic import Conic
 
@@ -67,6 +69,20 @@ WRITTEN_BY_PYTHON = re.compile(
 DERIVATIVES = ("jvp", "fwd", "bwd")  # of a function whose derivatives are the user's own
 CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
 PLAIN = (bool, int, float, complex, str, bytes, bytearray)
+
+
+def data_digest(problem: Problem, key: Vector, *public: Any) -> str:
+    """A digest of all agents' names, objectives, sets and couplings, code included.
+
+    ``public`` values are digested too: schedules, which may be a user's own code.
+
+    Keyed with the noise key, so that it tells nothing to those who do not know that already.
+    """
+    agents = [
+        (name, agent.objective, agent.feasible_set, agent.coupling)
+        for name, agent in zip(problem.names, problem.agents, strict=True)
+    ]
+    return Digest(np.asarray(key).tobytes()).of([agents, *public]).hex()
 
 
 class Digest:

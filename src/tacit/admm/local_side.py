@@ -86,21 +86,3 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     coupled = problem.coupled.astype(dtype)
     f, W = problem.objective, problem.feasible_set.in_format(dtype)
     return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))
-
-
-def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:
-    """ρ^t and η^t in ``dtype``; refused if they, 1/η or 1/η + ρ do not fit it."""
-    require_64_bits()
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        ρ, η = (np.asarray(x).astype(dtype) for x in settings.schedule(first, last))
-        least, most = np.finfo(dtype).tiny, np.sqrt(np.finfo(dtype).max)
-        sizes = np.stack([ρ, η, 1 / η, 1 / η + ρ])
-    usable = ((sizes > least) & (sizes < most)).all(axis=0)
-    if not usable.all():
-        k = int(np.argmin(usable))
-        raise InvalidInput(
-            f"Expected penalties and step sizes that {np.dtype(dtype)} can hold, with their "
-            f"inverses, got penalty {ρ[k]:g} and step size {η[k]:g} in round {first + k}. Nothing "
-            "was computed."
-        )
-    return ρ, η

@@ -16,9 +16,8 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.algorithm import Holders, average_over_holders, dual_step, server_step
-from tacit.admm.local_side import schedule_in
 from tacit.admm.messages import Broadcast, Refusal, Reply
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput
 
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tacit._types import Vector
+from tacit._types import Array, Vector
 from tacit.admm.algorithm import Calibration, Perturbation, Rule
 from tacit.admm.problem import Problem
 from tacit.admm.schedules import (
@@ -22,6 +22,7 @@ from tacit.admm.schedules import (
     step_size_from,
 )
 from tacit.errors import InvalidInput, choice, probability, updates_of
+from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
 
@@ -165,3 +166,21 @@ class Settings:
             np.array([self.penalty(t) for t in rounds]),
             np.array([self.step_size(t) for t in rounds]),
         )
+
+
+def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:
+    """ρ^t and η^t in ``dtype``; refused if they, 1/η or 1/η + ρ do not fit it."""
+    require_64_bits()
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        ρ, η = (np.asarray(x).astype(dtype) for x in settings.schedule(first, last))
+        least, most = np.finfo(dtype).tiny, np.sqrt(np.finfo(dtype).max)
+        sizes = np.stack([ρ, η, 1 / η, 1 / η + ρ])
+    usable = ((sizes > least) & (sizes < most)).all(axis=0)
+    if not usable.all():
+        k = int(np.argmin(usable))
+        raise InvalidInput(
+            f"Expected penalties and step sizes that {np.dtype(dtype)} can hold, with their "
+            f"inverses, got penalty {ρ[k]:g} and step size {η[k]:g} in round {first + k}. Nothing "
+            "was computed."
+        )
+    return ρ, η

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from tacit._types import Vector
+from tacit.admm.local_side import start_point
 from tacit.admm.problem import Problem
 from tacit.admm.result import Progress
 from tacit.admm.schedules import NonsmoothStep, Schedule, SmoothStep, StronglyConvexStep
@@ -144,10 +145,7 @@ class ErgodicAverage:
             raise InvalidInput("Expected every round in turn: call solve with evaluate_every=1.")
         self._round = progress.round
         if self._last is None:
-            self._last = [
-                np.asarray(a.feasible_set.project(np.zeros(a.dimension)))
-                for a in self.problem.agents
-            ]
+            self._last = [start_point(a) for a in self.problem.agents]
         weight = float(progress.round) if self.theorem == "strongly-convex" else 1.0
         for p, average in enumerate(progress.averages):
             if self.theorem == "smooth":

@@ -31,7 +31,7 @@ from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import SolverFailure
 from tacit.objectives import losses
-from tacit.objectives.objective import Objective
+from tacit.objectives.objective import RELATIONS, Objective
 from tacit.objectives.per_sample import PerSample
 from tacit.objectives.residual import Residual
 from tacit.privacy.ledger import Ledger
@@ -64,7 +64,6 @@ RECORDS: dict[str, Callable[..., Objective]] = {
     "softmax": lambda x, y, **o: losses.SoftmaxRegression(x, np.where(y < 0, 0, 1), CLASSES, **o),
 }
 OBJECTIVES = (*RECORDS, "move", "per-sample", "residual")
-RELATIONS = ("add-remove", "zero-out", "replace")
 
 
 def _slope(z: Any, record: Any) -> Any:

@@ -30,10 +30,10 @@ from tacit._types import Array
 from tacit.admm import algorithm, local_side
 from tacit.admm.agent import Agent
 from tacit.admm.algorithm import Local, Round, Rule
-from tacit.admm.local_side import schedule_in, start_point
+from tacit.admm.local_side import start_point
 from tacit.admm.messages import Broadcast
 from tacit.admm.problem import LocalProblem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Settings, schedule_in
 from tacit.audit.neighbouring_data import Worlds
 from tacit.audit.report import Audit, judged, prepared
 from tacit.audit.trials import (

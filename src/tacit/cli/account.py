@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tacit.cli.console import print_table
-from tacit.cli.options import whole
+from tacit.cli.options import Add, whole
 from tacit.errors import InvalidInput
-
-Add = Callable[..., Any]
 
 
 def add_account(add: Add) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.cli.console import print_table, progress_bar
+from tacit.cli.options import Add
 from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
     from tacit.privacy.accounting import Guarantee
-
-Add = Callable[..., Any]
 PICTURES = (".png", ".pdf", ".svg")
 # Rounds, local updates and trials: about half a minute on one core for each epsilon.
 EFFORT = {

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tacit.cli.console import print_table, run_with_progress
-
-Add = Callable[..., Any]
+from tacit.cli.options import Add
 
 
 def add_demo(add: Add) -> None:

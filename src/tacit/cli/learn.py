@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_table
 from tacit.cli.device import on_device
-from tacit.cli.options import add_run_options, make_absolute, refuse
+from tacit.cli.options import Add, add_run_options, make_absolute, refuse
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.cli.training_data import NAMED, load, one_line
 from tacit.errors import InvalidInput
-
-Add = Callable[..., Any]
 
 
 def add_learn(add: Add) -> None:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tacit.cli.console import print_table, progress_bar
 from tacit.cli.device import on_device
-from tacit.cli.options import refuse
+from tacit.cli.options import Add, refuse
 from tacit.cli.run_note import refuse_used
 from tacit.cli.training_data import load
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure
-
-Add = Callable[..., Any]
 
 
 def add_attack(add: Add) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from typing import Any
 
 from tacit.cli.console import progress_bar
+from tacit.cli.options import Add
 from tacit.errors import InvalidInput
-
-Add = Callable[..., Any]
 
 
 def add_download(add: Add) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tacit.cli.console import print_table
+from tacit.cli.options import Add
 from tacit.errors import CorruptFile
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
-
-Add = Callable[..., Any]
 
 
 def add_ledger(add: Add) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import InvalidInput, count, shown
 
+Add = Callable[..., Any]  # ``add_command`` to one of the parser's levels
 # of a run, by the names that ``tacit.solve`` has for them
 RUN = ("seed", "noise", "ledgers", "block", "workers", "evaluate_every")
 

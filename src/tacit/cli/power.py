@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_result, print_table, progress_bar
-from tacit.cli.options import add_run_options, make_absolute
+from tacit.cli.options import Add, add_run_options, make_absolute
 from tacit.cli.run_folder import run_folder
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure, write_atomically
-
-Add = Callable[..., Any]
 
 
 def add_power(add: Add) -> None:

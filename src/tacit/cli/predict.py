@@ -7,12 +7,9 @@ import contextlib
 import csv
 import json
 import sys
-from collections.abc import Callable
-from typing import Any
 
+from tacit.cli.options import Add
 from tacit.errors import InvalidInput
-
-Add = Callable[..., Any]
 
 
 def add_predict(add: Add) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 from tacit.cli.console import print_table, progress_bar
 from tacit.cli.device import on_device
 from tacit.cli.interrupts import hint
+from tacit.cli.options import Add
 from tacit.errors import InvalidInput
 
 POWER = ("case14", "case118")
 LEARNING = ("mnist", "femnist", "hyper", "hyper-femnist")
-Add = Callable[..., Any]
 
 
 def add_reproduce(add: Add) -> None:

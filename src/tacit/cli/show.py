@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tacit.cli.console import print_result
-
-Add = Callable[..., Any]
+from tacit.cli.options import Add
 
 
 def add_show(add: Add) -> None:

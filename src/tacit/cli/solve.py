@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tacit.cli.console import print_result
-from tacit.cli.options import add_run_options, make_absolute
+from tacit.cli.options import Add, add_run_options, make_absolute
 from tacit.cli.run_folder import run_folder
-
-Add = Callable[..., Any]
 
 
 def add_solve(add: Add) -> None:

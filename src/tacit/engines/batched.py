@@ -23,13 +23,13 @@ from tacit._types import Array
 from tacit.admm.algorithm import (
     Holders,
     Rule,
+    admitted,
     agent_round,
     average_over_holders,
     server_step,
 )
-from tacit.admm.local_side import schedule_in
 from tacit.admm.problem import Problem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Settings, schedule_in
 from tacit.engines.stacking import (
     DIFFERENT,
     Bucket,
@@ -67,7 +67,6 @@ class BatchedAgents:
                     f"Expected closed-form sets in a batch; that of {name!r} needs a solver."
                 )
         self.settings, self.size, self.names = settings, problem.size, problem.names
-        self.sets = [agent.feasible_set for agent in problem.agents]
         self.configurations = [s for s, _ in configurations]
         self.members = buckets_of(problem.agents)
         self.dtype = problem.dtype
@@ -129,16 +128,19 @@ class BatchedAgents:
                     "not finite, or outside of the set. Nothing of these rounds was released."
                 )
 
-    def refuse_outside(self, points: Sequence[Array]) -> None:
-        """Points of all agents, in the problem's order and again: refused outside of their sets."""
-        for i, z in enumerate(points):
-            agent = i % len(self.sets)
-            W, name = self.sets[agent], self.names[agent]
-            if not float(W.violation(np.asarray(z, self.dtype))) <= W.tolerance(self.dtype):
-                raise InvalidInput(
-                    f"Expected points within the feasible set of agent {name!r} to continue from, "
-                    "got one outside. Nothing was computed."
-                )
+    def restored(self, state: dict[str, list[Array]]) -> State:
+        """A saved state; refused if a point is outside of where gradients are taken."""
+        found = State(**{name: self.stack(state[name]) for name in State._fields})
+        for points in (found.point, found.average):
+            for group, bucket, z in zip(self.members, self.buckets, points, strict=True):
+                sound = np.isfinite(np.asarray(_admitted(bucket, z))).all(axis=-1)
+                if not sound.all():
+                    name = self.names[group[int(np.argmin(sound))]]
+                    raise InvalidInput(
+                        f"Expected points within the feasible set of agent {name!r} to continue "
+                        "from, got one outside. Nothing was computed."
+                    )
+        return found
 
     def evaluate(self, state: State) -> tuple[Any, Any]:
         """Σ_p f_p(z_p^{t+1}) and the largest violation. The first reads private data."""
@@ -165,6 +167,12 @@ class BatchedAgents:
         return tuple(
             jnp.asarray(np.stack([values[i] for i in group]), self.dtype) for group in self.members
         )
+
+
+@jax.jit
+def _admitted(bucket: Bucket, z: Array) -> Array:
+    """The points of a bucket's agents, with NaN for those beyond their limits."""
+    return for_each(lambda b, z: admitted(z, b.local), bucket, z)
 
 
 @jax.jit

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from tacit.errors import CorruptFile, InvalidInput, count
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.privacy import mechanisms
-from tacit.tables import read_csv
+from tacit.tables import read_arrays
 
 
 def _residual(
@@ -73,7 +72,6 @@ class Job:
     settings: Settings
     seed: int | None
     evaluate_every: int
-    path: Path
 
 
 def load_job(path: str | Path) -> Job:
@@ -101,7 +99,7 @@ def load_job(path: str | Path) -> Job:
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
         raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
     count("evaluate_every", data.get("evaluate_every", 1))
-    return Job(problem, _settings(data), seed, data.get("evaluate_every", 1), path)
+    return Job(problem, _settings(data), seed, data.get("evaluate_every", 1))
 
 
 def _agent(
@@ -112,7 +110,7 @@ def _agent(
     name = entry.get("name", f"agent {index + 1}")
     if not isinstance(name, str) or not isinstance(entry.get("data"), str):
         raise InvalidInput(f"Expected a name and a data file as text for agent {name!r}.")
-    arrays = _read(folder / entry["data"], entry.get("target", "target"))
+    arrays = read_arrays(folder / entry["data"], entry.get("target", "target"))
     header = arrays.pop("columns", None)
     if header is not None and "coupling" not in entry:
         other = next(iter(columns.items()), (name, header))
@@ -130,7 +128,7 @@ def _agent(
     objective = _build("objective", OBJECTIVES, _merged("objective", job, entry), arrays)
     description = _merged("set", job, entry)
     if "file" in description:
-        description |= _read(folder / str(description.pop("file")), None)
+        description |= read_arrays(folder / str(description.pop("file")), None)
     if description.get("size", objective.dimension) != objective.dimension:
         raise InvalidInput(
             f"Expected size {objective.dimension} of [set], as the data of agent {name!r} have, "
@@ -215,55 +213,9 @@ def _settings(job: dict[str, Any]) -> Settings:
     return Settings(mechanism=mechanism, delta=delta, **others)
 
 
-def _read(path: Path, target: str | None) -> dict[str, Any]:
-    """Arrays by name: all of an .npz, or the columns of a CSV as features and targets."""
-    if path.suffix == ".csv" and target is not None:
-        return _read_csv(path, target)
-    if path.suffix != ".npz":
-        kinds = ".npz or .csv" if target is not None else ".npz"
-        raise InvalidInput(f"Expected a {kinds} file, got {path}.")
-    try:
-        with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
-            return {name: data[name] for name in data.files}
-    except OSError as error:
-        raise CorruptFile(f"Expected a readable file: {error}.") from None
-    except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
-        why = type(error).__name__  # its words may hold what is in the file
-        raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None
-
-
 def _refuse_unknown(data: Any, known: set[str], where: str) -> None:
     if not isinstance(data, dict):
         raise InvalidInput(f"Expected a table in {where}, got {data!r}.")
     if unknown := sorted(set(data) - known):
         options = ", ".join(sorted(known)) or "nothing more"
         raise InvalidInput(f"Expected only {options} in {where}; got {', '.join(unknown)}.")
-
-
-def _read_csv(path: Path, target: str) -> dict[str, Any]:
-    """Features, targets and feature columns."""
-    table = read_csv(path)
-    header = [name.strip() for name in table.columns]
-    if any(map(_is_number, header)):
-        raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
-    if target not in header:
-        raise InvalidInput(
-            f"Expected a column {target!r} in {path}, found none of that name in the first line, "
-            f"among {len(header)} columns."
-        )
-    column = header.index(target)
-    values = table.numbers(table.columns)
-    return {
-        "features": np.delete(values, column, axis=1),
-        "targets": values[:, column],
-        "labels": values[:, column],
-        "columns": header[:column] + header[column + 1 :],
-    }
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

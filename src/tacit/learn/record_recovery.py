@@ -19,7 +19,7 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement
-from tacit.engines.one_process import solve
+from tacit.engines.solving import solve
 from tacit.errors import InvalidInput, count, positive
 from tacit.learn.constraints import Box
 from tacit.learn.data import Dataset

@@ -4,7 +4,7 @@ objective       what every objective can do: value, statistic, sensitivity, neig
 linear_model    losses of a linear model's scores: sensitivities, rounding, record by record
 losses          least squares, logistic, softmax, Huber, hinge, quantile
 per_sample      any differentiable loss, each record's gradient clipped
-residual        |Az - d|^2/2 where d is private: power balance, inverse problems
+residual        |Az + d|^2 where d is private: power balance, inverse problems
 rounding        bounds on rounding errors, for the proofs
 """
 

@@ -22,8 +22,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from tacit._types import Vector
+from tacit.admm.local_side import start_point
 from tacit.admm.settings import Settings
-from tacit.engines.one_process import solve
+from tacit.engines.solving import solve
 from tacit.errors import InvalidInput
 from tacit.objectives.residual import Residual
 from tacit.power.model import PowerProblem, noise_deviation
@@ -208,7 +209,7 @@ def estimate_demand(
     for trust in TRUST:
         linearised_at = demand
         error = max(trust, LINEAR * deviation)
-        z = np.asarray(W.project(np.zeros(agent.dimension)))  # public, as the agent starts
+        z = start_point(agent)
         x, λ = z[W.entries], np.zeros(len(held))
         spread = np.zeros((size + loads, size + loads))
         spread[size:, size:] = prior_deviation**2 * np.eye(loads)

@@ -34,7 +34,6 @@ ALGORITHMS = {  # perturbation and mechanism
 }
 COLOURS = {"ObjG": "#1f5f8b", "OutG": "#c0392b", "ObjL": "#2e86c1", "OutL": "#e08e45"}
 COLUMNS = ("algorithm", "epsilon", "local_updates", "seed")
-TRACE = ("round", "objective", "residual", "noise", "violation")
 FINAL_ROUNDS = 10  # rounds whose mean stands for the end of a run
 
 

@@ -15,11 +15,12 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from tacit.engines.one_process import solve
+from tacit.admm.result import TRACE
+from tacit.engines.solving import solve
 from tacit.errors import count
 from tacit.files import write_atomically
 from tacit.power.model import PowerProblem
-from tacit.reproduce.power import COLUMNS, TRACE, Experiment, Run, report
+from tacit.reproduce.power import COLUMNS, Experiment, Run, report
 from tacit.reproduce.results import reserve
 
 _problem: PowerProblem | None = None  # of a worker process

@@ -19,14 +19,15 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.admm.agent import NOISE_SOURCES, Agent
-from tacit.admm.checkpoint import STATE, Checkpoint, data_digest
+from tacit.admm.checkpoint import STATE, Checkpoint
+from tacit.admm.data_digest import data_digest
 from tacit.admm.keys import agent_key, generator, jax_key, root_key
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem, objective_value
 from tacit.admm.result import TRACE, Progress, Result, result_of
 from tacit.admm.server import Member, Server
 from tacit.admm.settings import Settings
-from tacit.engines.batched import BatchedAgents, State
+from tacit.engines.batched import BatchedAgents
 from tacit.engines.in_process import InProcess
 from tacit.errors import InvalidInput, choice, count
 from tacit.objectives.rounding import require_64_bits
@@ -231,9 +232,7 @@ class _Batched:
         return {name: self.program.unstack(getattr(self.now, name)) for name in STATE}
 
     def restore(self, state: dict[str, list[Vector]], rounds_done: int) -> None:
-        if self.settings.perturbation != "output":
-            self.program.refuse_outside(state["point"] + state["average"])
-        self.now = State(**{name: self.program.stack(state[name]) for name in STATE})
+        self.now = self.program.restored(state)
 
 
 class _OneByOne:
