@@ -94,7 +94,8 @@ class Program:
         A = sp.csr_matrix(self._A)
         for kind, rows in rows_by_kind(self._cones):
             if kind == "soc":
-                weight: Any = sp.block_diag(list(_cone_weight(s[rows], y[rows])))
+                weights = _cone_weight(s[rows], y[rows])
+                weight: Any = sp.block_diag([sp.coo_matrix(w) for w in weights])
             elif kind == "nonneg":
                 dual, margin = (np.maximum(v[rows], LEAST_MARGIN) for v in (y, s))
                 weight = sp.diags(dual / margin)
