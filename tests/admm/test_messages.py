@@ -1,5 +1,7 @@
 """Messages as bytes: there and back, one encoding each, and nothing else is taken for one."""
 
+import tracemalloc
+
 import msgpack
 import numpy as np
 import pytest
@@ -68,6 +70,23 @@ def test_a_part_or_a_tail_is_refused(message, data):
         from_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
     with pytest.raises(CorruptFile):
         from_bytes(whole + data.draw(st.binary(min_size=1, max_size=9)))
+
+
+@pytest.mark.parametrize("filling", [b"\x90", b"\x80", b"\xc0", b"\xa0"])
+def test_memory_is_a_small_multiple_of_the_message(filling):
+    """Millions of empty lists or maps take no memory to write and much to read."""
+    size = 2_000_000
+    bombs = [
+        b"\xdd" + size.to_bytes(4, "big") + filling * size,
+        b"\xdf" + (size // 2).to_bytes(4, "big") + (b"\xa0" + filling) * (size // 2),
+    ]
+    for bomb in bombs:
+        tracemalloc.start()
+        with pytest.raises(CorruptFile):
+            from_bytes(bomb)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 10 * len(bomb), peak / len(bomb)
 
 
 REPLY = {"tacit": 1, "kind": "reply", "run": "r", "round": 1, "primal": ["<f8", 1, bytes(8)]}

@@ -10,7 +10,7 @@ from conftest import problem_of
 import tacit
 from tacit.admm import server as module
 from tacit.admm.keys import agent_key, jax_key, root_key
-from tacit.admm.messages import Broadcast, Refusal, Reply
+from tacit.admm.messages import Broadcast, Refusal, Reply, from_bytes
 from tacit.admm.server import Member, Server
 from tacit.engines import InProcess
 from tacit.engines.in_process import answer_bytes
@@ -65,6 +65,9 @@ def test_one_round_by_hand():
         (reply(), "invalid"),
         (reply(np.nan), "invalid"),
         (reply(np.inf), "invalid"),
+        (reply(1.7e308), "invalid"),
+        (Reply("run", 1, np.array([5.0], np.float16)), "invalid"),
+        (Reply("run", 1, np.array([5.0], np.longdouble)), "invalid"),
         (Reply("run", 1, np.array([5])), "invalid"),
         (Reply("run", 1, np.array(["5"])), "invalid"),
         (Broadcast("run", 1, np.array([5.0])), "invalid"),
@@ -85,6 +88,24 @@ def test_an_agent_without_a_reply_is_a_value_and_the_round_can_be_asked_again(an
         np.testing.assert_array_equal(old, new)
     again = Scripted(a=reply(1.0, 3.0), b=reply(5.0))
     assert server.step(again) == {} and server.round == 1
+
+
+def test_the_server_keeps_copies_of_what_it_was_sent():
+    class Changing:
+        """Another array each time it is looked at."""
+
+        def __init__(self):
+            self.looks = 0
+
+        def __array__(self, dtype=None, copy=None):
+            self.looks += 1
+            return np.array([5.0 if self.looks == 1 else np.nan])
+
+    server = Server(MEMBERS, SETTINGS, "run")
+    masked = np.ma.array([1.0, 3.0], mask=[True, False])
+    answers = {"a": Reply("run", 1, masked), "b": Reply("run", 1, Changing())}
+    assert server.step(Scripted(**answers)) == {}
+    assert type(server.z) is np.ndarray and np.isfinite(server.z).all()
 
 
 def test_strangers_are_not_heard():
@@ -133,18 +154,58 @@ def test_a_refusing_agent_is_a_refusal_to_the_server_and_an_error_of_solve():
         refusals = server.step(InProcess(agents, through_bytes=through_bytes))
         assert set(refusals) == set(problem.names)
         assert {r.reason for r in refusals.values()} == {"refused"}
-        assert "not in the one asked for" in next(iter(refusals.values())).words
+        # on a line, why is in the agent's log only
+        told = "not in the one asked for" in next(iter(refusals.values())).words
+        assert told != through_bytes
     assert all(agent.rounds_done == 0 for agent in agents)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00" * 100, reply(1.0).to_bytes()])
-def test_bytes_that_are_no_broadcast_are_refused_by_an_agent(data):
-    from tacit.admm.messages import from_bytes
-
+def test_bytes_that_are_no_broadcast_are_refused_and_logged_by_an_agent(data, caplog):
     problem = problem_of("logistic", "ball")
     agent = agents_of(problem, tacit.Settings(3, 1, tacit.Gaussian(1.0)).complete(problem))[0]
     answer = from_bytes(answer_bytes(agent, data))
     assert type(answer) is Refusal and answer.reason == "refused" and agent.rounds_done == 0
+    assert len(caplog.records) == 1 and caplog.records[0].name == "tacit.agent"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (tacit.LedgerFailure("/patients/oncology.db is full; 0.7 of 1 spent"), "ledger"),
+        (tacit.CorruptFile("/patients/oncology.db is another file"), "ledger"),
+        (tacit.Refused("the budget of /patients/oncology.db is spent"), "refused"),
+        (tacit.SolverFailure("no answer for patient 7 of /patients/oncology.db"), "failed"),
+        (tacit.InvalidInput("age 92 of /patients/oncology.db"), "failed"),
+        (ValueError("age 92 of /patients/oncology.db"), "failed"),
+        (RecursionError("age 92 of /patients/oncology.db"), "failed"),
+    ],
+)
+def test_no_exception_and_no_words_of_an_agent_leave_over_a_line(error, reason, monkeypatch):
+    problem = problem_of("logistic", "ball")
+    agent = agents_of(problem, tacit.Settings(3, 1, tacit.Gaussian(1.0)).complete(problem))[0]
+
+    def respond(broadcast):
+        raise error
+
+    monkeypatch.setattr(agent, "respond", respond)
+    answered = answer_bytes(agent, Broadcast("run", 1, np.zeros(4)).to_bytes())
+    assert from_bytes(answered).reason == reason
+    assert b"oncology" not in answered and b"92" not in answered
+
+
+def test_an_agent_s_digests_survive_a_server_of_another_number_format():
+    """The server computes in float64; what it says it heard is what a float32 agent sent."""
+    members = [Member("a", np.arange(2), np.zeros(2, np.float32))]
+    server = Server(members, SETTINGS, "run")
+    said = Reply("run", 1, np.array([0.1, 0.2], np.float32))
+    assert server.step(Scripted(a=said)) == {}
+    again = Server(members, SETTINGS, "run")
+    again.restore(server.z, server.λ, 1)
+    assert np.isnan(again.residual)  # not known before the next round
+    engine = Scripted()
+    again.step(engine)
+    assert engine.asked[0][0].last == {"a": said.digest}
 
 
 def test_a_server_imports_nothing_private():

@@ -28,6 +28,7 @@ from tacit.errors import CorruptFile, LedgerFailure, Refused, SolverFailure, Tac
 FORMAT = 1
 NUMBERS = ("<f4", "<f8")
 LARGEST = 2**31  # bytes of a message
+MOST_AGENTS = 100_000
 # why an agent gave no reply
 REASONS: dict[str, type[TacitError]] = {
     "refused": Refused,  # nothing was computed, nothing was paid
@@ -117,7 +118,14 @@ def from_bytes(data: bytes) -> Message:
     try:
         if len(data) > LARGEST:
             raise ValueError("too long")
-        content = msgpack.unpackb(data, unicode_errors="surrogatepass")
+        content = msgpack.unpackb(
+            data,
+            unicode_errors="surrogatepass",
+            object_pairs_hook=_map,
+            max_array_len=3,
+            max_map_len=MOST_AGENTS,
+            max_ext_len=0,
+        )
         if content.pop("tacit") != FORMAT:
             raise ValueError("another version")
         kind = KINDS[content.pop("kind")]
@@ -131,6 +139,13 @@ def from_bytes(data: bytes) -> Message:
             f"({type(error).__name__}). Nothing was computed."
         ) from None
     return message
+
+
+def _map(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A map; within one, only text is taken, so that no nesting uses up the memory."""
+    if pairs and pairs[0] != ("tacit", FORMAT) and not all(type(v) is str for _, v in pairs):
+        raise TypeError("a map of something else than text")
+    return dict(pairs)
 
 
 def digest_of(run: str, round: int, values: Vector) -> str:

@@ -20,6 +20,9 @@ from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput
 
+# Number formats of replies, and the largest number in them: sums and duals of such do not overflow
+FORMATS = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e100}
+
 
 class Engine(Protocol):
     """Carries one broadcast to every agent and brings back what each has to say.
@@ -91,23 +94,27 @@ class Server:
             elif answer is None:
                 words = f"Agent {member.name!r} gave no answer to round {t} in time."
                 refusals[member.name] = Refusal(self.run, t, "missing", words)
-            elif (wrong := self._wrong(answer, t, member)) is not None:
-                words = f"Expected a reply of agent {member.name!r} to round {t}, got {wrong}."
+            else:
+                reply = self._read(answer, t, member)
+                if isinstance(reply, Reply):
+                    replies[member.name] = reply
+                    continue
+                words = f"Expected a reply of agent {member.name!r} to round {t}, got {reply}."
                 refusals[member.name] = Refusal(self.run, t, "invalid", words)
-            elif isinstance(answer, Reply):
-                replies[member.name] = answer
         return replies, refusals
 
-    def _wrong(self, reply: Any, t: int, member: Member) -> str | None:
-        """What an answer is, if it is no reply to this round."""
+    def _read(self, reply: Any, t: int, member: Member) -> Reply | str:
+        """The server's own copy of a reply to this round, or what it got instead."""
         if type(reply) is not Reply:
             return type(reply).__name__
         if reply.run != self.run or reply.round != t:
             return f"one to round {reply.round!r} of {reply.run!r}"
-        primal = np.asarray(reply.primal)
-        if primal.dtype.kind != "f" or primal.shape != member.coordinates.shape:
+        primal = np.array(reply.primal)
+        if primal.dtype not in FORMATS or primal.shape != member.coordinates.shape:
             return f"{primal.dtype} of shape {primal.shape}, not {member.coordinates.shape}"
-        return None if np.isfinite(primal).all() else "numbers that are not finite"
+        if not (np.abs(primal) <= FORMATS[primal.dtype]).all():
+            return "numbers that are not finite, or larger than any set's"
+        return Reply(self.run, t, primal)
 
     @property
     def residual(self) -> float:
@@ -130,8 +137,9 @@ class Server:
             if np.shape(value) != self.z.shape or not np.isfinite(value).all():
                 raise InvalidInput(f"Expected finite numbers of shape {self.z.shape} as {name}.")
         self.z, self.λ = np.asarray(z, self.dtype), np.asarray(λ, self.dtype)
-        self.round = rounds_done
-        parts = zip(self.members, self.parts(self.z), strict=True)
-        self._answered = {m.name: Reply(self.run, rounds_done, z) for m, z in parts}
-        if not rounds_done:
-            self._answered = {}
+        self.round, self.w = rounds_done, np.full(self.size, np.nan, self.dtype)  # not known now
+        self._answered = {
+            m.name: Reply(self.run, rounds_done, part.astype(m.start.dtype))  # as it was sent
+            for m, part in zip(self.members, self.parts(self.z), strict=True)
+            if rounds_done
+        }

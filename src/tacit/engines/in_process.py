@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -11,26 +12,57 @@ from tacit.admm.messages import Broadcast, Refusal, Reply, from_bytes
 from tacit.errors import CorruptFile, LedgerFailure, Refused, SolverFailure
 
 T = TypeVar("T")
+log = logging.getLogger("tacit.agent")
 
 
 def answer(agent: Agent, broadcast: Broadcast) -> Reply | Refusal:
-    """The agent's reply, or why there is none."""
+    """The agent's reply, or why there is none, for those who may know all about the agent."""
     try:
         return agent.respond(broadcast)
     except (Refused, SolverFailure, LedgerFailure) as error:
         return Refusal.of(error, agent.run, broadcast.round)
 
 
+# What a server is told. Why is in the agent's log: it may name files, budgets and other runs.
+WORDS = {
+    "refused": "refused the request. Nothing was computed.",
+    "failed": "failed in this round. Nothing of it was released.",
+    "ledger": "could not pay. Nothing was released.",
+}
+
+
 def answer_bytes(agent: Agent, request: bytes) -> bytes:
-    """The same for an agent behind a line: bytes in, bytes out."""
+    """The answer of an agent behind a line: bytes in, bytes out.
+
+    Guarantee: every answer is a reply that ``Agent.respond`` gave, or a refusal in one of three
+    sentences; no exception leaves, whatever the request and whatever happens inside.
+    """
+    round = 0
+    try:
+        message = _broadcast(agent, request)
+        round = message.round
+        return agent.respond(message).to_bytes()
+    except Refused:  # which the agent has logged
+        reason = "refused"
+    except (LedgerFailure, CorruptFile) as error:
+        reason = "ledger"
+        log.error("Agent %r, round %s: %s", agent.name, round, error)
+    except Exception as error:  # its words may be about the data
+        reason = "failed"
+        log.error("Agent %r, round %s: %s", agent.name, round, type(error).__name__)
+    return Refusal(agent.run, round, reason, f"Agent {agent.name!r} {WORDS[reason]}").to_bytes()
+
+
+def _broadcast(agent: Agent, request: bytes) -> Broadcast:
     try:
         message = from_bytes(request)
+        if isinstance(message, Broadcast):
+            return message
+        words = f"expects a broadcast, got a {message.kind}."
     except CorruptFile as error:
-        return Refusal(agent.run, 0, "refused", str(error)).to_bytes()
-    if not isinstance(message, Broadcast):
-        words = f"Agent {agent.name!r} expects a broadcast, got a {message.kind}."
-        return Refusal(agent.run, message.round, "refused", words).to_bytes()
-    return answer(agent, message).to_bytes()
+        words = f"got no message. {error}"
+    log.warning("Agent %r %s", agent.name, words)
+    raise Refused(words)
 
 
 class InProcess:

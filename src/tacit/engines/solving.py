@@ -95,7 +95,7 @@ def solve(
     if now.state:
         agents.restore(now.state, now.round)
     path = Path(checkpoint) if checkpoint is not None else None
-    if path is not None and not path.exists():
+    if path is not None and not now.state:
         now.at(0, agents.state(), []).save(path)  # the key is there before anything is released
     done, trace = now.round, now.trace.tolist()
     while done < settings.rounds:
