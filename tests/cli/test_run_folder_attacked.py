@@ -12,8 +12,8 @@ from tacit.admm.checkpoint import Checkpoint
 __all__ = ["disk", "folder"]  # fixtures
 
 
-def keep_checkpoint(monkeypatch, at=None):
-    """Keep a copy of the last checkpoint, or of the ``at``-th, as if killed just after it."""
+def keep_checkpoints(monkeypatch):
+    """Copies of all checkpoints, to put one back as if the run had been killed after it."""
     save, kept = Checkpoint.save, []
 
     def also(self, path):
@@ -95,20 +95,22 @@ def test_the_note_is_written_before_the_job(folder, command, monkeypatch):
 
 
 @every
-@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("gone", ["nothing", "data", "checkpoint"])
 def test_a_finished_run_with_a_checkpoint_is_finished(kind, gone, folder, command, refused):
-    """Also if its data are no longer there."""
+    """Also if its data are no longer there, or the checkpoint is one of another version."""
     with pytest.MonkeyPatch.context() as patch:
-        kept = keep_checkpoint(patch)
+        kept = keep_checkpoints(patch)
         before = command(*words_of(kind, "--seed", 5, "--out", "r", "--json"))
     (folder / "r" / "checkpoint.npz").write_bytes(kept[-1])
     (folder / "r" / "plot.png").unlink()
     files = contents(folder / "r")
-    if gone:
+    if gone == "checkpoint":
+        (folder / "r" / "checkpoint.npz").write_bytes(b"of another version")
+    if gone == "data":
         for name in ("job.toml", "north.csv", "t.csv", "g.m"):
             (folder / name).unlink()
     now = command(*kind.split(), "--resume", "r", "--json")
-    if gone and kind != "solve":
+    if gone != "nothing" and kind != "solve":
         found = tacit.Result.load(folder / "r")
         assert json.loads(now)["solution"] == found.solution.tolist()
     else:
@@ -122,7 +124,7 @@ def test_a_finished_run_with_a_checkpoint_is_finished(kind, gone, folder, comman
 def test_a_finished_run_pays_for_nothing(kind, folder, command):
     """Even if the checkpoint is one of an earlier round, of which the ledgers know nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        kept = keep_checkpoint(patch)
+        kept = keep_checkpoints(patch)
         command(*words_of(kind, "--ledgers", "ledgers", "--evaluate-every", 2, "--out", "r"))
     (folder / "r" / "checkpoint.npz").write_bytes(kept[1])
     shutil.rmtree(folder / "ledgers")
