@@ -30,6 +30,8 @@ class Table:
     columns: tuple[str, ...]
     text: Mapping[str, list[str]]
     lines: array[int] = field(default_factory=lambda: array("q"))  # of each record in the file
+    words: Mapping[str, float] = field(default_factory=dict)  # numbers in columns of nothing else
+    _worded: set[str] = field(default_factory=set)  # columns that begin with a word
     _numbers: dict[str, list[Vector]] = field(default_factory=dict)
     _faults: dict[str, int] = field(default_factory=dict)  # line of the first that is no number
 
@@ -54,21 +56,31 @@ class Table:
             if name in self.text:
                 self.text[name].extend(cells)
             elif name not in self._faults:
-                values = _floats(cells)
+                values = self._values(name, cells)
                 self._numbers.setdefault(name, []).append(values)
                 if not (finite := np.isfinite(values)).all():
                     self._faults[name] = lines[int(np.argmin(finite))]
 
+    def _values(self, name: str, cells: Sequence[str]) -> Vector:
+        if name not in self._numbers and cells[0] in self.words:
+            self._worded.add(name)
+        if name in self._worded:
+            return np.array([self.words.get(cell, np.nan) for cell in cells], np.float64)
+        return _floats(cells)
 
-def read_csv(path: str | Path, text: Sequence[str] = ()) -> Table:
+
+def read_csv(
+    path: str | Path, text: Sequence[str] = (), words: Mapping[str, float] | None = None
+) -> Table:
     """The table in a CSV file with a header; the columns in ``text`` stay as they are written.
 
-    A column that holds something else than numbers is an error only where it is asked for.
+    A column that holds something else than numbers is an error only where it is asked for. One of
+    ``words`` only, such as true and false, is read as the numbers that these stand for.
     """
     path = Path(path)
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            return _read(path, csv.reader(file, strict=True), text)
+            return _read(path, csv.reader(file, strict=True), text, words or {})
     except csv.Error:
         raise CorruptFile(f"Expected a CSV table in {path}; its quotes do not match.") from None
     except UnicodeDecodeError:
@@ -123,13 +135,13 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _read(path: Path, reader: Any, text: Sequence[str]) -> Table:
+def _read(path: Path, reader: Any, text: Sequence[str], words: Mapping[str, float]) -> Table:
     header: list[str] = next(reader, [])
     # a column without a name gets the one that pandas gives it
     columns = tuple(name or f"Unnamed: {j}" for j, name in enumerate(header))
     if len({name.strip() for name in columns}) != len(columns):
         raise InvalidInput(f"Expected different column names in {path}, got one twice.")
-    table = Table(path, columns, {name: [] for name in text if name in columns})
+    table = Table(path, columns, {name: [] for name in text if name in columns}, words=words)
     records = ((row, reader.line_num) for row in reader if row)
     while chunk := list(islice(records, CHUNK)):
         for row, line in chunk:
@@ -144,9 +156,9 @@ def _read(path: Path, reader: Any, text: Sequence[str]) -> Table:
 
 
 def _floats(cells: Sequence[str]) -> Vector:
-    """Numbers, and NaN for whatever is none; Python's own 1_000 is none."""
+    """Numbers, and NaN for whatever is none; Python's own 1_000 and ٣ are none."""
     try:
-        if "_" not in "".join(cells):
+        if "_" not in (all_of_them := "".join(cells)) and all_of_them.isascii():
             return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         pass
@@ -155,6 +167,6 @@ def _floats(cells: Sequence[str]) -> Vector:
 
 def _float(cell: str) -> float:
     try:
-        return np.nan if "_" in cell else float(cell)
+        return np.nan if "_" in cell or not cell.isascii() else float(cell)
     except ValueError:
         return np.nan

@@ -220,10 +220,11 @@ def test_what_a_run_left_is_not_used_again(kind, folder, command, refused):
         assert "--resume" not in said  # that is said only where it works
     (folder / "r").mkdir()
     shutil.copy(folder / "whole" / "run.json", folder / "r")  # killed before its first checkpoint
-    said = refused(" ".join(words_of(kind, "--seed 2 --out r")))
-    assert f"continue with tacit {kind} --resume r or choose another --out" in said
-    command(*kind.split(), "--resume", "r")
-    assert contents(folder / "r") == contents(folder / "whole")
+    for words in (words_of(kind, "--seed 2 --out r"), [*kind.split(), "--resume r"]):
+        said = refused(" ".join(words))
+        assert "found no checkpoint there" in said and "choose another --out" in said
+        assert "Nothing was started" in said and "continue with" not in said
+        assert [p.name for p in (folder / "r").iterdir()] == ["run.json"]
 
 
 def test_an_interrupted_run_is_not_started_over(folder, refused):

@@ -111,8 +111,8 @@ class Checkpoint:
         ):
             raise InvalidInput(
                 "Expected the settings, run and seed of the checkpoint, its source of noise, "
-                "ledgers or none, and version of JAX; they differ. Nothing was resumed. Remove the "
-                "checkpoint to start anew."
+                "ledgers or none, and version of JAX; they differ. Nothing was resumed. Start "
+                "anew in another folder, with another seed if there is one."
             )
         self._check_state(problem)
         if self.digest != data_digest(problem, self.key, *public):

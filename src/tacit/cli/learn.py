@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_table
+from tacit.cli.console import print_result, print_table
 from tacit.cli.device import on_device
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
 from tacit.cli.run_folder import RunFolder, run_folder
@@ -95,8 +95,14 @@ def _learn(options: argparse.Namespace) -> int:
             "file of that name."
         )
     with run_folder("learn", options, "data_set", "-model") as (folder, options):
-        model, train, test = _fit(options, folder)
-    _print(options, folder, model, train, test)
+        result, fitted = folder.result(), None
+        # of a finished run the errors, if its data are still there, are told too
+        with folder.unless_finished():
+            fitted = _fit(options, folder)
+    if fitted is not None:
+        _print(options, folder, *fitted)
+    else:
+        print_result(result, folder.path, options.json, {})
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,34 @@ def changed(options: argparse.Namespace) -> dict[str, Any]:
         for name, value in vars(options).items()
         if name not in ("command", "parser") and value != default(name)
     }
+
+
+def check_noted(parser: Any, noted: dict[str, Any], without: tuple[str, ...]) -> None:
+    """Raise ``ValueError`` unless all are options of the command, as its parser would give them."""
+    known = {a.dest: a for a in parser._actions if a.dest not in ("help", *without)}
+    for name, value in noted.items():
+        if name not in known:
+            raise ValueError("an option that the command does not have")
+        option = known[name]
+        default, kind = option.default, option.type or str
+        if isinstance(default, list):
+            sound = type(value) is list and all(_is(kind, one) for one in value)
+        elif isinstance(default, bool):
+            sound = type(value) is bool
+        else:
+            sound = _is(kind, value) and (option.choices is None or value in option.choices)
+        if not sound and (value is not None or default is not None):
+            raise ValueError(f"another kind of value for {name}")
+
+
+def _is(kind: type, value: Any) -> bool:
+    """Of this type, and if it is text, such as can be the name of a file."""
+    if kind is str and type(value) is str:
+        try:
+            return b"\0" not in os.fsencode(value)
+        except UnicodeEncodeError:
+            return False
+    return type(value) is kind
 
 
 def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.cli.console import print_result, print_table, progress_bar
 from tacit.cli.options import Add, add_run_options, make_absolute
-from tacit.cli.run_folder import run_folder
+from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure, write_atomically
 
@@ -157,26 +157,36 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
 
 
 def _solve(options: argparse.Namespace) -> int:
+    with run_folder("power solve", options, "case", "-result") as (folder, options):
+        result = folder.result()
+        about: dict[str, Any] = {}
+        # of a finished run its grid, if that is still there, is written and told too
+        with folder.unless_finished():
+            result, about = _run(options, folder)
+    print_result(result, folder.path, options.json, about)
+    return 0
+
+
+def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str, Any]]:
+    """The result and what it is about, both written to the folder."""
     from tacit.power import plot_grid
 
-    with run_folder("power solve", options, "case", "-result") as (folder, options):
-        case = _build(options)
-        settings = _settings(options, case)
-        named = ("zones",) if options.zones == "area" or options.zones.isdigit() else ()
-        files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
-        make_absolute(options, files, folders=("ledgers",))
-        result = folder.run(case.grid.name, case.problem, settings, options)
-        folder.save(result)
-        for name, table in case.tables(result.local).items():
-            write_atomically(folder.path / f"{name}.csv", table.to_csv().encode())
-        save_figure(folder.path / "grid.png", plot_grid(case, result), dpi=130)
-    summary = {
+    case = _build(options)
+    settings = _settings(options, case)
+    named = ("zones",) if options.zones == "area" or options.zones.isdigit() else ()
+    files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
+    make_absolute(options, files, folders=("ledgers",))
+    result = folder.run(case.grid.name, case.problem, settings, options)
+    folder.save(result)
+    for name, table in case.tables(result.local).items():
+        write_atomically(folder.path / f"{name}.csv", table.to_csv().encode())
+    save_figure(folder.path / "grid.png", plot_grid(case, result), dpi=130)
+    about = {
         "case": case.grid.name,
         "zones": {name: len(buses) for name, buses in case.zones.items()},
         "cut_lines": case.cut_lines,
     }
-    print_result(result, folder.path, options.json, summary)
-    return 0
+    return result, about
 
 
 def _bound(options: argparse.Namespace) -> int:

@@ -9,7 +9,8 @@
 
 Before anything is spent the folder is made, locked against other runs, and written to: as much as
 the run will need. A start that is refused leaves nothing behind. From then on every file is whole
-or not there, and the run is finished when its checkpoint is gone.
+or not there, and the run is finished when its checkpoint is gone. A run that was killed before its
+first checkpoint is continued only if ledgers know what it spent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import re
 import secrets
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,9 +28,9 @@ from typing import Any
 
 from tacit.cli.console import run_with_progress
 from tacit.cli.interrupts import hint
-from tacit.cli.options import changed, run_arguments
-from tacit.cli.run_note import CHECKPOINT, FILES, LOST, NOTE, RESULT, Note, refuse_used
-from tacit.errors import InvalidInput, TacitError
+from tacit.cli.options import changed, check_noted, run_arguments
+from tacit.cli.run_note import CHECKPOINT, FILES, NOTE, RESULT, Note, refuse_used
+from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.files import open_private, sync_folder, write_atomically
 
 # left by a process that was killed
@@ -64,7 +66,8 @@ def run_folder(
         if given is not None:
             folder.claim()
         else:
-            options = argparse.Namespace(**{**vars(options), **folder.reopen().options})
+            noted = folder.reopen(options.parser, about)
+            options = argparse.Namespace(**{**vars(options), **noted})
         yield folder, options
         (folder.path / CHECKPOINT).unlink(missing_ok=True)
     except BaseException as error:
@@ -84,6 +87,7 @@ class RunFolder:
         self._made: list[Path] = []  # by this process, to remove if it is refused
         self._ledgers: list[Path] = []
         self._rounds = False  # whether one was evaluated
+        self._finished = False  # whether the result was there
 
     @property
     def _checkpoint(self) -> Path:
@@ -101,8 +105,8 @@ class RunFolder:
             self._keep_others_out()
             refuse_used(self.path, self._job)
 
-    def reopen(self) -> Note:
-        """The note of the unfinished run in the folder."""
+    def reopen(self, parser: Any, about: str) -> dict[str, Any]:
+        """The options of the unfinished run in the folder; of them ``about`` must be there."""
         if self.path.is_dir():
             self._keep_others_out()
             self._note = Note.read(self.path)
@@ -121,10 +125,44 @@ class RunFolder:
             raise InvalidInput(
                 f"The run in {self.path} is finished: tacit show {shlex.quote(str(self.path))}."
             )
-        if not note.resumable:
-            raise InvalidInput(f"Expected another run than that in {self.path}: {LOST}.")
+        try:
+            check_noted(parser, note.options, NOT_NOTED)
+            if note.options.get(about) is None:
+                raise ValueError(f"no {about}")
+        except ValueError as error:
+            raise CorruptFile(
+                f"Expected the options of tacit {note.command} in {self.path}, got {error}. "
+                "Nothing was started."
+            ) from None
+        if not (self.path / RESULT).exists() and (why := note.obstacle(self.path)) is not None:
+            raise InvalidInput(
+                f"Nothing can be continued in {self.path}: {why}; choose another --out. Nothing "
+                "was started."
+            )
         hint(self._what_to_say)
-        return note
+        return note.options
+
+    def result(self) -> Any:
+        """The result, if the run was interrupted between that and the end; else None."""
+        self._finished = (self.path / RESULT).exists()
+        if not self._finished:
+            return None
+        from tacit.admm.result import Result
+
+        result = Result.load(self.path)
+        if not (self.path / "plot.png").exists():
+            result.save_plot(self.path)
+        return result
+
+    @contextmanager
+    def unless_finished(self) -> Iterator[None]:
+        """What a finished run can do without: it fails if data or version are others by now."""
+        try:
+            yield
+        except TacitError as error:
+            if not self._finished:
+                raise
+            print(f"tacit: only the result is there: {error}", file=sys.stderr)
 
     def run(
         self,
@@ -145,6 +183,8 @@ class RunFolder:
         numbers = sum(agent.dimension for agent in problem.agents)
         # two checkpoints, of four vectors each; the result's; a model in words; a picture
         room = 2**20 + 16 * 8 * numbers + 200 * rows
+        if self._finished:
+            self._refuse_further_rounds(settings)
         if self._note is None:
             if options.ledgers is not None:
                 run = f"{label}-{secrets.token_hex(6)}"  # every run is another one to a ledger
@@ -152,6 +192,8 @@ class RunFolder:
             self._start(Note(self.command, run, noted), room, files or {})
         else:
             self._try_to_write(room)
+            if not self._checkpoint.exists():
+                self._keep(files or {})
         assert self._note is not None
         if options.ledgers is not None:
             self._ledgers = [Path(options.ledgers) / f"{name}.db" for name in problem.names]
@@ -164,6 +206,12 @@ class RunFolder:
             told=self._told,
             **arguments,
         )
+
+    def _refuse_further_rounds(self, settings: Any) -> None:
+        from tacit.admm.checkpoint import Checkpoint
+
+        if Checkpoint.load(self._checkpoint).round != settings.rounds:
+            raise InvalidInput(f"Expected no round after the result in {self.path}.")
 
     def save(self, result: Any) -> None:
         """Write the result, unless an interrupted run was as far as that."""
@@ -188,13 +236,18 @@ class RunFolder:
             refuse_used(self.path, self._job)  # another run may have been faster
         self._try_to_write(room)
         hint(self._what_to_say)
+        self._made += [self._checkpoint, self.path / NOTE]
+        # maybe a seed; before all others, which would say nothing without it
+        write_atomically(self.path / NOTE, note.to_json())
+        self._made += [self.path / name for name in files if not (self.path / name).exists()]
+        self._keep(files)
+        self._note = note
+
+    def _keep(self, files: Mapping[str, bytes]) -> None:
+        """Write those that are not there."""
         for name, content in files.items():
             if not (self.path / name).exists():
-                self._made.append(self.path / name)
                 write_atomically(self.path / name, content)
-        self._made += [self._checkpoint, self.path / NOTE]
-        write_atomically(self.path / NOTE, note.to_json())  # maybe a seed
-        self._note = note
 
     def _try_to_write(self, room: int) -> None:
         """Write and flush as much as the run will, and remove it again."""
@@ -258,8 +311,8 @@ class RunFolder:
                 with suppress(OSError):  # such as a folder that holds something else by now
                     path.rmdir() if path.is_dir() else path.unlink()
         elif (began or self._rounds) and isinstance(error, TacitError | OSError) and note:
-            resumable = note.resumable
-            error.add_note(f"To continue: {self._resume()}" if resumable else LOST.capitalize())
+            why = note.obstacle(self.path)
+            error.add_note(f"To continue: {self._resume()}" if why is None else _sentence(why))
 
     def _spent(self, error: BaseException) -> bool:
         """Whether an agent may have paid or answered; in doubt, yes."""
@@ -295,4 +348,11 @@ class RunFolder:
             return ""
         if (self.path / RESULT).exists() and not self._checkpoint.exists():
             return f"the result is in {self.path}"
-        return f"continue with: {self._resume()}" if self._note.resumable else LOST
+        if (why := self._note.obstacle(self.path)) is None:
+            return f"continue with: {self._resume()}"
+        before = self._note.resumable and not self._rounds  # the first checkpoint
+        return "nothing was spent; choose another --out to start anew" if before else why
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]

@@ -17,12 +17,13 @@ FILES = (  # what a run writes, and would write over
     *(NOTE, *OLD_NOTES, CHECKPOINT, RESULT, "model.json", "arrays.npz", "trace.csv", "plot.png"),
     *("bus.csv", "line.csv", "generator.csv", "grid.png", "job.toml"),
 )
+COMMANDS = ("solve", "power solve", "learn")
 LOST = "secure noise without ledgers cannot be continued; what was sent is spent"
 
 
 @dataclass(frozen=True)
 class Note:
-    """What run.json says: which command with which options, and the run's name."""
+    """What run.json says: one of ``COMMANDS`` with its options, and the run's name."""
 
     command: str
     run: str
@@ -32,6 +33,19 @@ class Note:
     def resumable(self) -> bool:
         """Whether a round that is asked again gets the same answer: from a key, or a ledger."""
         return self.options.get("noise") != "secure" or self.options.get("ledgers") is not None
+
+    def obstacle(self, folder: Path) -> str | None:
+        """Why the run in the folder cannot be continued, if so.
+
+        Without its checkpoint the noise key is lost, and other noise on the same data is a second
+        release. A ledger knows what was paid and answered under the run's name, or that nothing
+        was.
+        """
+        if not self.resumable:
+            return LOST
+        if self.options.get("ledgers") is None and not (folder / CHECKPOINT).is_file():
+            return "found no checkpoint there, and no ledgers know what was spent"
+        return None
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), indent=2).encode()
@@ -50,11 +64,14 @@ class Note:
             elif name == "power.json":
                 about.pop("out", None)
                 about = {"command": "power solve", "run": "run", "options": about}
-            note = cls(about["command"], about["run"], dict(about["options"]))
-            if not isinstance(note.command, str) or not isinstance(note.run, str):
-                raise TypeError("a command and a run are text")
+            note = cls(about["command"], about["run"], about["options"])
+            if note.command not in COMMANDS:  # it is printed, to be typed
+                raise ValueError("no command that runs something")
+            if not isinstance(note.options, dict):
+                raise TypeError("options are a table")
+            note.run.encode()
             return note
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptFile(
                 f"Expected the options of a run in {folder / name}: {error!r}. Nothing was started."
             ) from None
@@ -71,13 +88,13 @@ def refuse_used(folder: Path, job: Path | None = None) -> None:
             "several runs on the same data add up. Nothing was started."
         )
     note = Note.read(folder) if found else None
-    if note is not None and note.resumable:
+    if note is not None and note.obstacle(folder) is None:
         raise InvalidInput(
             f"An interrupted run is in {folder}: continue with tacit {note.command} --resume "
             f"{shlex.quote(str(folder))} or choose another --out. Nothing was started."
         )
     if note is not None or CHECKPOINT in found:
-        why = LOST if note is not None else f"{NOTE} is missing"
+        why = note.obstacle(folder) if note is not None else f"{NOTE} is missing"
         raise InvalidInput(
             f"An interrupted run is in {folder} ({why}): choose another --out. Nothing was started."
         )

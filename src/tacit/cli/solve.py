@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from tacit.cli.console import print_result
 from tacit.cli.options import Add, add_run_options, make_absolute
-from tacit.cli.run_folder import run_folder
+from tacit.cli.run_folder import RunFolder, run_folder
 
 
 def add_solve(add: Add) -> None:
@@ -22,23 +23,29 @@ def add_solve(add: Add) -> None:
 
 
 def _solve(options: argparse.Namespace) -> int:
-    from tacit.jobs.job import load_job
-
     with run_folder("solve", options, "job", "-result") as (folder, options):
-        path = Path(options.job)
-        job = load_job(path)
-        for name in ("seed", "evaluate_every"):  # an option comes before the job's key
-            if getattr(options, name) is None:
-                setattr(options, name, getattr(job, name))
-        make_absolute(options, files=("job",), folders=("ledgers",))
-        result = folder.run(
-            path.stem,
-            job.problem,
-            job.settings,
-            options,
-            run=path.stem,
-            files={"job.toml": path.read_bytes()},
-        )
-        folder.save(result)
+        result = folder.result() or _run(options, folder)
     print_result(result, folder.path, options.json)
     return 0
+
+
+def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
+    """The result, written to the folder."""
+    from tacit.jobs.job import load_job
+
+    path = Path(options.job)
+    job = load_job(path)
+    for name in ("seed", "evaluate_every"):  # an option comes before the job's key
+        if getattr(options, name) is None:
+            setattr(options, name, getattr(job, name))
+    make_absolute(options, files=("job",), folders=("ledgers",))
+    result = folder.run(
+        path.stem,
+        job.problem,
+        job.settings,
+        options,
+        run=path.stem,
+        files={"job.toml": path.read_bytes()},
+    )
+    folder.save(result)
+    return result

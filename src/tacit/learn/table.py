@@ -20,6 +20,7 @@ MISSING = {
 }
 BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)
 BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
+EXACT = 2**53  # from here on two whole numbers may be one floating-point number
 
 
 class Source(Protocol):
@@ -56,6 +57,11 @@ def load_table(
                 f"Expected labels in column {target!r} of {path}, got a fraction in row "
                 f"{int(np.flatnonzero(values % 1 != 0)[0]) + 1}: a classifier needs classes."
             )
+        if (np.abs(values) >= EXACT).any():
+            raise InvalidInput(
+                f"Expected labels below 2^53 in column {target!r} of {path}: larger ones are not "
+                "told apart as floating-point numbers."
+            )
         values = values.astype(np.int64)
     names, labels = np.unique(values.astype(str), return_inverse=True)
     rest = tuple(name for name in table.columns if name not in given)
@@ -71,7 +77,7 @@ def read_table(path: str | Path, labelled: Sequence[str] = ()) -> Source:
 
 class _Csv:
     def __init__(self, path: Path, labelled: Sequence[str]) -> None:
-        self.table = read_csv(path, labelled)
+        self.table = read_csv(path, labelled, BOOLEANS)
         self.columns = self.table.columns
 
     def numbers(self, columns: Sequence[str]) -> Vector:
@@ -90,15 +96,25 @@ class _Csv:
 
 
 def _typed(cells: list[str]) -> Vector:
-    """Whole numbers, numbers or truth values where all cells are such, else text: as pandas."""
-    if any("_" in cell for cell in cells):
-        return np.array(cells, object)
-    for kind, read in ((np.int64, int), (np.float64, float), (np.bool_, BOOLEANS.__getitem__)):
-        try:
-            return np.array([read(cell) for cell in cells], kind)
-        except (ValueError, KeyError, OverflowError):
-            continue
-    return np.array(cells, object)
+    """Whole numbers, numbers or truth values where all cells are such, else text: as pandas.
+
+    Numbers that 64 bits cannot tell apart stay text: they may be names of different agents.
+    """
+    text = np.array(cells, object)
+    if not all(cell.isascii() and "_" not in cell for cell in cells):  # ٣ is not 3
+        return text
+    try:
+        return np.array([int(cell) for cell in cells], np.int64)
+    except OverflowError:
+        return text
+    except ValueError:
+        pass
+    try:
+        numbers = np.array([float(cell) for cell in cells])
+        return numbers if (np.abs(numbers) < EXACT).all() else text
+    except ValueError:
+        pass
+    return np.array([BOOLEANS[c] for c in cells]) if set(cells) <= set(BOOLEANS) else text
 
 
 class _Parquet:
