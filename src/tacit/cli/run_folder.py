@@ -9,7 +9,7 @@
 
 Before anything is spent the folder is made, locked against other runs, and written to: as much as
 the run will need. A start that is refused leaves nothing behind. From then on every file is whole
-or not there, and the run is finished when its checkpoint is gone. A run that was killed before its
+or not there, and the run is finished when result.json is there. A run that was killed before its
 first checkpoint is continued only if ledgers know what it spent.
 """
 
