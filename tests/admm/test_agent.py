@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clinic import ROUNDS, SIZE, ask, make, problem, settings
+from conftest import repeat
 
 import tacit
 from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure
@@ -263,10 +264,13 @@ def test_a_run_stopped_before_its_first_evaluation_goes_on(tmp_path):
 # --- kills -------------------------------------------------------------------------------------
 
 
-def test_two_hundred_kills(tmp_path):
+KILLS = repeat(40, 200)
+
+
+def test_an_agent_killed_at_random_moments(tmp_path):
     program = Path(__file__).with_name("killed_agent.py")
     done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path), "200"],
+        [sys.executable, str(program), str(tmp_path), str(KILLS)],
         capture_output=True,
         text=True,
         timeout=1200,
@@ -277,7 +281,7 @@ def test_two_hundred_kills(tmp_path):
     for name in ("killed", "fresh", "blocks"):
         killed = outcome[name]
         assert killed["refusals"] == []
-        assert killed["lives"] == (40 if name == "blocks" else 200)
+        assert killed["lives"] == (KILLS // 5 if name == "blocks" else KILLS)
         assert len(killed["replies"]) == 50
         assert killed["short"] == 0  # the ledger never knew less than was answered
         assert killed["twice"] == 0  # no round was answered twice with different noise

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import repeat
 
 from tacit.admm import algorithm, local_side
 from tacit.admm.problem import LocalProblem
@@ -82,7 +83,7 @@ def correct(epsilon):
     return run(Settings.for_budget(epsilon, DELTA, 3, 2))
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("epsilon", repeat([0.5, 2.0], [0.5, 1.0, 2.0, 4.0]))
 def test_correct_code_is_consistent_and_the_bound_is_near(epsilon):
     found = correct(epsilon)
     assert not found.violated and found.verdict == "consistent with the claim"
@@ -95,15 +96,11 @@ def test_correct_code_is_consistent_and_the_bound_is_near(epsilon):
         assert found.white.free >= 0.25 * epsilon
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "perturbation"),
-    [
-        ("laplace", "objective"),
-        ("gaussian", "output"),
-        ("gaussian", "projected-output"),
-        ("laplace", "projected-output"),
-    ],
-)
+KINDS = [("laplace", "objective"), ("gaussian", "output"), ("laplace", "projected-output")]
+KINDS += repeat([], [("gaussian", "projected-output")])
+
+
+@pytest.mark.parametrize(("mechanism", "perturbation"), KINDS)
 def test_every_kind_of_noise_is_consistent_and_seen(mechanism, perturbation):
     settings = Settings.for_budget(4.0, DELTA, 2, 2, mechanism, perturbation=perturbation)
     found = run(settings, trials=6_000)
@@ -149,8 +146,8 @@ def test_a_round_is_watched_update_by_update():
 
 
 def test_the_same_seed_gives_the_same_audit():
-    again = run(Settings.for_budget(4.0, DELTA, 3, 2))
-    assert again.to_dict() == correct(4.0).to_dict()
+    again = run(Settings.for_budget(2.0, DELTA, 3, 2))
+    assert again.to_dict() == correct(2.0).to_dict()
 
 
 # --- broken code ----------------------------------------------------------------------------

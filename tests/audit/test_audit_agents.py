@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import old_projections
 import pytest
+from conftest import repeat
 from test_audit import DELTA, small_worlds
 
 from tacit.admm import agent, algorithm, local_side
@@ -57,12 +58,12 @@ def patched(monkeypatch):
 # --- correct code -----------------------------------------------------------------------------
 
 WORLDS = {"l1-ball": ball_worlds, "simplex": simplex_worlds}
+EVERY = [(name, dtype) for name in WORLDS for dtype in ("float64", "float32")]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(("name", "dtype"), repeat(EVERY[1:3], EVERY))
 def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
-    worlds = WORLDS[name](dtype)
+    worlds = WORLDS[name](np.dtype(dtype))
     assert worlds.without.dtype == dtype
     found = run(worlds, trials=200, epsilon=10.0)  # without a seed: room for chance
     assert not found.violated and found.through == "agents"
@@ -70,10 +71,9 @@ def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
     assert found.white.curve > 1.5
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(("name", "dtype"), repeat(EVERY[::3], EVERY))
 def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
-    worlds = WORLDS[name](dtype)
+    worlds = WORLDS[name](np.dtype(dtype))
     found = run(worlds, [hostile(worlds, settings(2.0))], trials=300, epsilon=2.0)
     assert not found.violated
 

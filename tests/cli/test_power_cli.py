@@ -1,4 +1,4 @@
-"""``tacit power`` and ``tacit reproduce`` from end to end, in processes of their own."""
+"""``tacit power`` and ``tacit reproduce`` from end to end."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import repeat
 from grids import EVERYTHING
 
 TACIT = Path(sys.executable).with_name("tacit")
@@ -47,11 +48,10 @@ def test_solve_writes_result_tables_and_picture(tmp_path):
     assert run("show r", folder=tmp_path).returncode == 0
 
 
-def test_workers_do_not_change_a_bit(tmp_path):
-    budget = "--total-epsilon 1 --total-delta 1e-5"
+def test_workers_do_not_change_a_bit(tmp_path, command):
+    words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --rounds 8 --seed 1"
     for workers in (1, 2, 5):
-        command = f"power solve case14 {budget} --rounds 8 --seed 1 --out w{workers}"
-        run(command, "--workers", workers, folder=tmp_path)
+        command(*words.split(), "--out", tmp_path / f"w{workers}", "--workers", workers)
     arrays = [np.load(tmp_path / f"w{w}" / "arrays.npz") for w in (1, 2, 5)]
     for name in arrays[0].files:
         assert np.array_equal(arrays[0][name], arrays[1][name])
@@ -68,16 +68,17 @@ def test_own_grid_with_zones_from_a_file_and_laplace_noise(tmp_path):
     assert (tmp_path / "mygrid-result" / "grid.png").exists()
 
 
-def test_bound(tmp_path):
-    done = run("power bound case118_ieee --json")
-    assert json.loads(done.stdout)["objective"] == pytest.approx(96336, rel=1e-5)
+def test_bound(tmp_path, command):
+    done = command("power", "bound", "case118_ieee", "--json")
+    assert json.loads(done)["objective"] == pytest.approx(96336, rel=1e-5)
     (tmp_path / "mine.m").write_text(EVERYTHING)
-    assert "$/h" in run("power bound", tmp_path / "mine.m").stdout
+    assert "$/h" in command("power", "bound", tmp_path / "mine.m")
 
 
-def test_attack(tmp_path):
-    command = "power attack case14 --total-epsilons 1 --rounds 20 --seeds 1 --json"
-    document = json.loads(run(command, folder=tmp_path).stdout)
+def test_attack(tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = f"power attack case14 --total-epsilons 1 --rounds {repeat(10, 20)} --seeds 1 --json"
+    document = json.loads(command(*words.split()))
     assert document["error"]["no privacy"] < 1e-3 < 0.05 < document["error"]["epsilon 1"]
     assert (tmp_path / "case14-attack" / "attack.png").exists()
     assert (tmp_path / "case14-attack" / "loads.csv").stat().st_mode & 0o077 == 0
@@ -100,10 +101,11 @@ HEARING = (
 )
 
 
-def test_an_interrupted_run_continues(tmp_path):
-    command = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1 --rounds 1000"
+def test_an_interrupted_run_continues(tmp_path, command, refused):
+    rounds = repeat(400, 1000)
+    words = f"power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1 --rounds {rounds}"
     process = subprocess.Popen(
-        [*HEARING, TACIT, *command.split(), "--out", "r"],
+        [*HEARING, TACIT, *words.split(), "--out", "r"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
@@ -122,15 +124,13 @@ def test_an_interrupted_run_continues(tmp_path):
             continue
     errors = process.communicate(timeout=30)[1]
     assert process.returncode == 130 and "tacit power solve --resume r" in errors
-    elsewhere = run("solve --resume r", folder=tmp_path, check=False)
-    assert elsewhere.returncode == 2 and "tacit power solve --resume" in elsewhere.stderr
-    refused = run(command, "--out", "r", folder=tmp_path, check=False)
-    assert refused.returncode == 2 and "An interrupted run is in r" in refused.stderr
+    assert "tacit power solve --resume" in refused("solve --resume r")
+    assert "An interrupted run is in r" in refused(f"{words} --out r")
     # the options are those of the run: resuming needs no others
     note = json.loads((tmp_path / "r" / "run.json").read_text())["options"]
-    assert note["rounds"] == 1000 and note["total_epsilon"] == 1.0
-    run("power solve --resume r", folder=tmp_path)
-    run(command, "--out", "w", folder=tmp_path)
+    assert note["rounds"] == rounds and note["total_epsilon"] == 1.0
+    command(*["power", "solve", "--resume"], tmp_path / "r")
+    command(*words.split(), "--out", tmp_path / "w")
     a, b = (np.load(tmp_path / name / "arrays.npz") for name in "rw")
     assert all(np.array_equal(a[name], b[name]) for name in a.files)
 

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import repeat
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -115,8 +116,10 @@ def test_monotone_effects(rng):
         PrivateLogisticRegression(None, constraint=Sign({0: 1}, 1.0)).fit(X, np.arange(400) % 3)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("fit_intercept", [True, False])
+EVERY = [(classes, intercept) for classes in (2, 3) for intercept in (True, False)]
+
+
+@pytest.mark.parametrize(("classes", "fit_intercept"), repeat(EVERY[::3], EVERY))
 def test_rows_keep_within_the_norm(rng, classes, fit_intercept):
     """What the sensitivity rests on: rows with the constant are no longer than feature_norm."""
     X = rng.normal(size=(60, 5)) * 10 ** rng.uniform(-3, 3, (60, 1))

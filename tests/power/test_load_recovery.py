@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import repeat
 
 import tacit
 from tacit.errors import InvalidInput
@@ -18,7 +19,7 @@ def found():
         (f"epsilon {e:g}", tacit.Settings.for_budget(e, 1e-5, 25)) for e in (1000.0, 10.0, 1.0)
     ]
     chosen = [(label, scheduled(case, settings)) for label, settings in budgets]
-    return case, attack(case, chosen, seeds=2)
+    return case, attack(case, chosen, seeds=repeat(1, 2))
 
 
 def test_without_noise_every_load_is_found(found):

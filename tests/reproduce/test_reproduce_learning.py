@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import repeat
 from test_learn_data import idx, leaf
 
 from tacit.engines.solving import solve
@@ -115,7 +116,9 @@ def test_writers_are_agents(tmp_path):
             n: (rng.random((k, 784)).round(3), rng.integers(0, 62, k)) for n, k in names.items()
         }
         leaf(tmp_path / part / "1.json.gz", users)
-    experiment = Experiment.named("femnist", **SMALL, algorithms=["ObjG"])
+    experiment = Experiment.named(
+        "femnist", **{**SMALL, "local_updates": repeat([1], [1, 2])}, algorithms=["ObjG"]
+    )
     problem = experiment.problem(experiment.load(tmp_path)[0])
     assert [a.objective.sample_count for a in problem.agents] == [7, 3, 5]
     run_experiment(experiment, tmp_path, tmp_path / "f")
