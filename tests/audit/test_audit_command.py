@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from conftest import repeat
 
 from tacit.cli.main import main
 
@@ -48,7 +47,6 @@ def test_the_command_on_mnist_files(tmp_path, capsys):
     labels = np.array([2049, 12], ">u4").tobytes() + bytes(range(10)) + b"\1\2"
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels)
     words = f"audit mnist --data {tmp_path} --trials 100 --rounds 1 --local-updates 1 --json"
-    words += repeat(" --total-epsilons 4", "")
     assert main(words.split()) == 0
     document = json.loads(capsys.readouterr().out)["audits"][0]
     assert document["name"] == "mnist" and document["trials"] == 100
