@@ -108,6 +108,15 @@ def test_the_server_keeps_copies_of_what_it_was_sent():
     assert type(server.z) is np.ndarray and np.isfinite(server.z).all()
 
 
+def test_a_reply_that_would_overflow_a_dual_leaves_the_server_as_it_was():
+    members = [Member(m.name, m.coordinates, m.start.astype(np.float32)) for m in MEMBERS]
+    server = Server(members, tacit.Settings(5, penalty=1e15, step_size=0.1), "run", np.float32)
+    huge = Reply("run", 1, np.array([9e29], np.float32))
+    honest = Reply("run", 1, np.array([1.0, 3.0], np.float32))
+    assert list(server.step(Scripted(a=honest, b=huge))) == ["b"]
+    assert server.round == 0 and not server.λ.any()
+
+
 def test_strangers_are_not_heard():
     server = Server(MEMBERS, SETTINGS, "run")
     assert server.step(Scripted(a=reply(1.0, 3.0), b=reply(5.0), c=reply(1e9))) == {}

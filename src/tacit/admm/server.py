@@ -20,7 +20,7 @@ from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput
 
-# Number formats of replies, and the largest number in them: sums and duals of such do not overflow
+# Number formats of replies, and the largest number in them: far beyond any set's
 FORMATS = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e100}
 
 
@@ -77,8 +77,15 @@ class Server:
         replies, refusals = self._sorted(answers, t)
         if not refusals:
             z = np.concatenate([replies[m.name].primal for m in self.members])
-            self.λ = dual_step(self.λ, ρ, w[self.index], z)
-            self.w, self.z, self.round, self._answered = w, z, t, replies
+            with np.errstate(over="ignore"):
+                λ = dual_step(self.λ, ρ, w[self.index], z)
+            for member, part in zip(self.members, self.parts(λ), strict=True):
+                if not np.isfinite(part).all():
+                    words = f"The reply of agent {member.name!r} to round {t} overflows its dual."
+                    refusals[member.name] = Refusal(self.run, t, "invalid", words)
+        if not refusals:
+            self.w, self.z, self.λ = w, z, λ
+            self.round, self._answered = t, replies
         return refusals
 
     def _sorted(
