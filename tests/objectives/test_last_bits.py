@@ -54,7 +54,7 @@ def test_output_noise_with_a_slack_is_scaled_by_the_step(mechanism, coupled):
     local = Local(f, None, coupled, Δ, mechanism, key, Limits(1.0, 1.0, 1.0))
     rule = Rule(1, "output", "certified", separable=False)
     drawn = algorithm.draw(z, c, 0, Round(1, z, z, ρ, η), local, rule)
-    plain = algorithm._sample_on_host(key, 1, 0, 3, Δ, z.dtype, mechanism)
+    plain = algorithm.sample_on_host(key, 1, 0, 3, Δ, z.dtype, mechanism)
     root = np.sqrt(3) if mechanism.norm == 1 else 1.0
     np.testing.assert_allclose(drawn, plain * root * np.sqrt(η / c), rtol=1e-12)
 

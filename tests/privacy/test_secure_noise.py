@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
-from tacit.admm.algorithm import GridNoise, Local, noisy
+from tacit.admm.algorithm import noisy
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import EPSILON_PER_DISTANCE, calibrate, delta_of, epsilon_of, exact
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
-from tacit.privacy.secure_noise import INVERSE_DISTANCE, SecureNoise, secure_noise
+from tacit.privacy.secure_noise import GridNoise, INVERSE_DISTANCE, SecureNoise, secure_noise
 
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
 
@@ -58,9 +58,9 @@ def test_sum_is_exact_on_the_grid():
     spacing = np.float64(2.0**-20)
     X = rng.integers(-(2**30), 2**30, 1000)
     φ = rng.normal(size=1000)
-    local = Local(*[None] * 4, GridNoise(X[None], spacing), None, None)
+    grid = GridNoise(X[None], spacing)
     for values in (φ, jax.numpy.asarray(φ)):
-        total = np.asarray(noisy(values, X, local))
+        total = np.asarray(noisy(values, X, grid))
         assert total.dtype == np.float64 and np.all(total % spacing == 0)
         np.testing.assert_array_equal(total, np.round(φ / spacing) * spacing + X * spacing)
         assert np.abs(total - X * spacing - φ).max() <= spacing / 2
@@ -69,12 +69,12 @@ def test_sum_is_exact_on_the_grid():
 def test_statistics_of_any_size_are_hidden():
     """2⁵³ steps of the grid and more: float64 sums would drop the noise, whole numbers do not."""
     spacing, X = np.float64(2.0**-20), np.array([1, -1, 7])
-    local = Local(*[None] * 4, GridNoise(X[None], spacing), None, None)
+    grid = GridNoise(X[None], spacing)
     for large in (2.0**40, 1e300, -1e300):
-        got = np.asarray(noisy(np.full(3, large), X, local)) / spacing
+        got = np.asarray(noisy(np.full(3, large), X, grid)) / spacing
         assert np.isfinite(got).all() and (np.abs(got) <= 2.0**61 + 8).all()
     φ = np.full(3, 2.0**35)  # 2⁵⁵ steps: X survives in whole numbers, rounded only afterwards
-    total = np.asarray(noisy(φ, X * 2**4, local))
+    total = np.asarray(noisy(φ, X * 2**4, grid))
     assert len(set(total)) == 3
 
 

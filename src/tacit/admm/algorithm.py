@@ -144,7 +144,7 @@ def draw(z: Array, c: Array, e: Array, now: Round, local: Local, rule: Rule) -> 
     f, Δ, mechanism = local.f, local.Δ, local.mechanism
     if isinstance(mechanism, GridNoise):
         return mechanism.values[e]
-    norm, sample = mechanism.norm, _sample_on_host if isinstance(z, np.ndarray) else _sample
+    norm, sample = mechanism.norm, sample_on_host if isinstance(z, np.ndarray) else _sample
     if rule.perturbation == "objective":
         if rule.calibration != "certified":
             Δ = f.paper_sensitivity(z, norm)
@@ -168,7 +168,7 @@ def _sample(
 _compiled_sample = jax.jit(_sample, static_argnames=("size", "dtype"))
 
 
-def _sample_on_host(
+def sample_on_host(
     key: Array, t: Array, e: Array, size: int, Δ: Array, dtype: Any, mechanism: Mechanism
 ) -> Array:
     """The first entries of a longer draw: agents of many sizes share few compiled samplers."""
@@ -189,7 +189,7 @@ def proximal_target(
     c = 1.0 / η + ρ * local.coupled
     ξ = draw(z, c, e, now, local, rule)
     φ = local.f.statistic(z)
-    private = local.f.lift(noisy(φ, ξ, local) if rule.perturbation == "objective" else φ)
+    private = local.f.lift(noisy(φ, ξ, local.mechanism) if rule.perturbation == "objective" else φ)
     gradient = private.astype(z.dtype) + local.f.public_gradient(z)
     v = (z / η + local.coupled * (ρ * w + λ) - gradient) / c
     if slacks := local.f.slack_size:
@@ -200,11 +200,11 @@ def proximal_target(
     return v, c, ξ, (abs(ξ).sum() * spacing).astype(z.dtype)
 
 
-def noisy(φ: Array, ξ: Array, local: Local) -> Array:
+def noisy(φ: Array, ξ: Array, mechanism: Mechanism | GridNoise) -> Array:
     """φ + ξ in float64. With noise on a grid φ is rounded to it, and whole numbers are added."""
-    if not isinstance(local.mechanism, GridNoise):
+    if not isinstance(mechanism, GridNoise):
         return φ + ξ
-    spacing = local.mechanism.spacing
+    spacing = mechanism.spacing
     steps = (φ / spacing).round().clip(-(2.0**61), 2.0**61)
     known = steps == steps  # NaN is no whole number; it stays what it is
     xp: Any = np if isinstance(φ, np.ndarray) else jnp

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TRACE = ("round", "objective", "residual", "noise", "violation")
+RELEASED_TRACE = ("round", "objective", "residual", "dual_residual", "violation")
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,11 @@ class Result:
     local        every agent's own last average z_p^{T+1}, private coordinates included
     trace        columns ``round``, ``objective`` Σf_p(z_p^{t+1}), ``residual`` ‖Aw − z‖,
                  ``noise`` Σ_pΣ_eΣ_i|ξ| of the round, ``violation`` (largest over the agents).
-                 Objective and noise are computed from private values: see ``privacy``.
+                 Objective and noise are computed from private values: see ``privacy``. Of a
+                 released problem: its own objective and ``dual_residual``, both covered
     seed         the seed, or None: a key from the operating system (``noise_source``)
+    converged    whether both residuals reached the tolerance; None where there was none
+    plan         what was chosen for a budget, and why; empty where the settings said it
     """
 
     solution: Vector
@@ -77,6 +81,8 @@ class Result:
     names: tuple[str, ...]
     seed: int | None
     versions: dict[str, str]
+    converged: bool | None = None
+    plan: str = ""
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy
@@ -97,7 +103,8 @@ class Result:
             "epsilon": self.privacy.to_dict()["epsilon"],
             "delta": self.privacy.delta,
             "certified": self.privacy.certified,
-            "not_covered": ["objective", "noise"],
+            "not_covered": [] if self.privacy.once else ["objective", "noise"],
+            "converged": self.converged,
             "seed": self.seed if self.seed is not None else "from the operating system",
         }
 
@@ -123,6 +130,8 @@ class Result:
             "agents": list(self.names),
             "seed": self.seed,
             "noise_source": self.noise_source,
+            "converged": self.converged,
+            "plan": self.plan,
             "versions": self.versions,
         }
 
@@ -137,8 +146,8 @@ class Result:
         local: dict[str, Any] = {f"local_{i}": z for i, z in enumerate(self.local)}
         np.savez_compressed(arrays, solution=self.solution, ergodic=self.ergodic, **local)
         writer = csv.writer(table)
-        writer.writerow(TRACE)
-        writer.writerows(zip(*(self.trace[name].tolist() for name in TRACE), strict=True))
+        writer.writerow(self.trace)
+        writer.writerows(zip(*(column.tolist() for column in self.trace.values()), strict=True))
         content = {
             "arrays.npz": arrays.getvalue(),
             "trace.csv": table.getvalue().encode(),
@@ -180,9 +189,10 @@ class Result:
                 solution, ergodic = arrays["solution"], arrays["ergodic"]
             with open(folder / "trace.csv", newline="") as table:
                 rows = list(csv.DictReader(table))
-            trace = {name: np.array([float(row[name]) for row in rows]) for name in TRACE}
             if not rows:
                 raise ValueError("trace.csv has no rows")
+            names = RELEASED_TRACE if RELEASED_TRACE[3] in rows[0] else TRACE
+            trace = {name: np.array([float(row[name]) for row in rows]) for name in names}
             return cls(
                 solution,
                 ergodic,
@@ -193,6 +203,8 @@ class Result:
                 tuple(data["agents"]),
                 data["seed"],
                 data["versions"],
+                data.get("converged"),
+                data.get("plan", ""),
             )
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise CorruptFile(
@@ -205,18 +217,19 @@ class Result:
 
         figure = Figure(figsize=(10, 6.5), layout="constrained")
         panels = figure.subplots(2, 2, sharex=True)
+        covered = "(at the released data)" if self.privacy.once else "(not covered)"
         titles = {
-            "objective": "objective  Σ f_p(z_p)  (not covered)",
+            "objective": f"objective  Σ f_p(z_p)  {covered}",
             "residual": "consensus residual  ‖Aw − z‖",
             "noise": "noise magnitude  Σ|ξ| of a round  (not covered)",
+            "dual_residual": "dual residual",
             "violation": "largest constraint violation",
         }
-        rounds = self.trace["round"]
+        rounds, *columns = self.trace.values()
         marker = "o" if len(rounds) == 1 else ""
-        for panel, (name, title) in zip(panels.flat, titles.items(), strict=True):
-            column = self.trace[name]
+        for panel, name, column in zip(panels.flat, list(self.trace)[1:], columns, strict=True):
             panel.plot(rounds, column, marker=marker, color="#1f5f8b")
-            panel.set_title(title, fontsize=10)
+            panel.set_title(titles[name], fontsize=10)
             if (column > 0).all() and column.max() > 20 * column.min():
                 panel.set_yscale("log")
             panel.grid(alpha=0.3)

@@ -21,7 +21,7 @@ from tacit.admm.schedules import (
     penalty_from,
     step_size_from,
 )
-from tacit.errors import InvalidInput, choice, probability, updates_of
+from tacit.errors import InvalidInput, choice, positive, probability, updates_of
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
@@ -33,6 +33,9 @@ class Settings:
 
     ``penalty`` and ``step_size`` left out are chosen from public quantities (see ``complete``).
     ``delta`` is the δ at which the total is stated; 0 states pure ε (Laplace only).
+    ``tolerance``: take exact local steps, and stop when both residuals are that small
+    (``fixed_point.py``), after ``rounds`` at the latest. For released problems, and for runs
+    without noise; ``penalty`` is then where the penalties start, and E, η are not used.
     """
 
     rounds: int
@@ -43,6 +46,7 @@ class Settings:
     calibration: Calibration = "certified"
     penalty: Schedule | float | None = None  # a number stands for a constant
     step_size: Schedule | float | None = None
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         for name, constant in (("penalty", ConstantPenalty), ("step_size", ConstantStep)):
@@ -66,6 +70,14 @@ class Settings:
             )
         if not (self.delta == 0 and self.mechanism.name == "laplace"):
             probability("delta", self.delta)
+        if self.tolerance is not None:
+            object.__setattr__(self, "tolerance", positive("tolerance", self.tolerance, (1e-12, 1.0)))
+            if not isinstance(self.mechanism, Noiseless):
+                raise InvalidInput(
+                    f"Expected no tolerance where every round adds noise, got {self.tolerance:g}: "
+                    "to stop when a number computed from the data looks good would release that "
+                    "number. Read the data once (tacit.release), or give rounds alone."
+                )
 
     @classmethod
     def for_budget(
@@ -139,6 +151,8 @@ class Settings:
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for name in ("mechanism", "penalty", "step_size"):
             data[name] = data[name].to_dict() if data[name] is not None else None
+        if self.tolerance is None:  # as version 0.1.0 has it, whose digests are in ledgers
+            del data["tolerance"]
         return data
 
     @classmethod

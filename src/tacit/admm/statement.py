@@ -13,7 +13,7 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile
 from tacit.privacy.accounting import exact, rounded_up
-from tacit.privacy.mechanisms import Noiseless
+from tacit.privacy.mechanisms import Mechanism, Noiseless
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class PrivacyStatement:
     ``seeded``: whoever knows the seed can subtract the noise. Where neither ``seeded`` nor
     ``secure``, the noise is Threefry's from a key of the operating system.
     ``assumed``: sentences about what is taken for public, beyond sets and bounds.
+    ``once``: every agent released a noisy reading of its data, and the run used nothing else of it.
     """
 
     epsilon: float
@@ -36,6 +37,7 @@ class PrivacyStatement:
     uncertified: str = ""
     secure: bool = False  # exact discrete noise from the operating system (``secure_noise.py``)
     assumed: str = ""
+    once: bool = False
 
     @property
     def certified(self) -> bool:
@@ -55,15 +57,23 @@ class PrivacyStatement:
         numbers = f"({rounded_up(self.epsilon, 3)}, {rounded_up(self.delta, 6)})-DP"
         if not self.certified:
             return (
-                f"Not certified: {self.uncertified} If it were covered, the {self.updates} "
-                f"updates of an agent would be {numbers} for {change}."
+                f"Not certified: {self.uncertified} If it were covered, {self._spent} of an agent "
+                f"would be {numbers} for {change}."
             )
-        text = (
-            f"For {change}, all messages of the run together ({self.updates} "
-            f"{self.mechanism} updates per agent) are {numbers} against everyone who sees all "
-            "messages, the server and the other agents included. The solutions are covered; the "
-            "objective and noise columns of the trace are not, and must not be published."
-        )
+        if self.once:
+            text = (
+                f"For {change}, what an agent released ({self._spent}) is {numbers} against "
+                "everyone, the server and the other agents included. All else was computed from "
+                "it: the solutions and the whole trace are covered, and further runs, restarts "
+                "and stopping rules on the same release cost nothing."
+            )
+        else:
+            text = (
+                f"For {change}, all messages of the run together ({self.updates} "
+                f"{self.mechanism} updates per agent) are {numbers} against everyone who sees all "
+                "messages, the server and the other agents included. The solutions are covered; "
+                "the objective and noise columns of the trace are not, and must not be published."
+            )
         if self.assumed:
             text += f" {self.assumed}"
         if self.seeded:
@@ -82,6 +92,12 @@ class PrivacyStatement:
             )
         return text
 
+    @property
+    def _spent(self) -> str:
+        if self.once:
+            return f"one reading of its data with {self.mechanism} noise"
+        return f"the {self.updates} updates"
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
@@ -94,6 +110,7 @@ class PrivacyStatement:
             "seeded": self.seeded,
             "secure": self.secure,
             "assumed": self.assumed,
+            "once": self.once,
             "statement": self.words,
         }
 
@@ -110,6 +127,7 @@ class PrivacyStatement:
                 data["uncertified"],
                 data.get("secure", False),
                 data.get("assumed", ""),
+                data.get("once", False),
             )
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None
@@ -127,10 +145,7 @@ def privacy_statement(
     ``updates`` is the number that was paid for, if not TE: a round that failed is paid again.
     Agents' data are disjoint, so one agent's record costs what that agent's messages cost.
     """
-    agents: dict[str, list[str]] = {}
-    for name, agent in zip(problem.names, problem.agents, strict=True):
-        agents.setdefault(agent.objective.neighbours, []).append(name)
-    neighbours = tuple((change, tuple(names)) for change, names in agents.items())
+    neighbours = _neighbours(problem)
     mechanism, updates = settings.mechanism, updates or settings.updates
     epsilon, delta, uncertified = math.inf, settings.delta, "the run adds no noise."
     if not isinstance(mechanism, Noiseless):
@@ -140,6 +155,28 @@ def privacy_statement(
     return PrivacyStatement(
         epsilon, delta, mechanism.name, updates, neighbours, seeded, uncertified, secure
     )
+
+
+def release_statement(
+    problem: Problem, mechanism: Mechanism, delta: float, seeded: bool, secure: bool
+) -> PrivacyStatement:
+    """Of one reading of every agent's data, and all that is computed from it."""
+    epsilon, uncertified = math.inf, "the run adds no noise."
+    if not isinstance(mechanism, Noiseless):
+        epsilon, delta = (total := exact(mechanism, 1, delta)).epsilon, total.delta
+        uncertified = next((u for a in problem.agents if (u := a.objective.uncertified)), "")
+    neighbours = _neighbours(problem)
+    return PrivacyStatement(
+        epsilon, delta, mechanism.name, 1, neighbours, seeded, uncertified, secure, once=True
+    )
+
+
+def _neighbours(problem: Problem) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each change that is hidden, with the agents whose data it is about."""
+    agents: dict[str, list[str]] = {}
+    for name, agent in zip(problem.names, problem.agents, strict=True):
+        agents.setdefault(agent.objective.neighbours, []).append(name)
+    return tuple((change, tuple(names)) for change, names in agents.items())
 
 
 def why_uncertified(agents: Sequence[LocalProblem], settings: Settings) -> str:

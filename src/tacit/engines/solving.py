@@ -29,6 +29,7 @@ from tacit.admm.server import Member, Server
 from tacit.admm.settings import Settings
 from tacit.engines.batched import BatchedAgents
 from tacit.engines.in_process import InProcess
+from tacit.engines.ledgers import open_ledgers
 from tacit.errors import InvalidInput, choice, count
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.ledger import Ledger
@@ -194,21 +195,6 @@ class _Paying:
 
 
 SEEDED = _Paying("seeded", None, 1)
-
-
-def open_ledgers(
-    ledgers: Mapping[str, Ledger | str | Path] | str | Path, names: Sequence[str]
-) -> dict[str, Ledger]:
-    """Ledgers or files by name, or those NAME.db in a folder."""
-    if isinstance(ledgers, Mapping):
-        found = {n: v if isinstance(v, Ledger) else Ledger(v) for n, v in ledgers.items()}
-        if missing := sorted(set(names) - set(found)):
-            raise InvalidInput(f"Expected a ledger for agent {missing[0]!r}, got none.")
-        return found
-    for name in names:
-        if Path(name).name != name:
-            raise InvalidInput(f"Expected an agent's name that can name a file, got {name!r}.")
-    return {name: Ledger(Path(ledgers) / f"{name}.db") for name in names}
 
 
 class _Batched:

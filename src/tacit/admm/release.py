@@ -1,0 +1,190 @@
+"""One noisy reading of an agent's data; whatever is computed from it costs nothing more.
+
+    data ─▶ Objective.reading() ─▶ values + noise ─▶ public copy of the objective
+            paid for, once          kept first        rounds, retries, stopping: post-processing
+
+For an objective that depends on its data through a few numbers only (‖Az + d‖² through d, least
+squares through X'X and X'y) every message of a run is a function of those numbers. Noise in every
+round measures them again and again, and pays each time; here they are measured once.
+
+Guarantee: a release is the mechanism on ``Reading.values``, whose sensitivity is a proven public
+bound: exactly as private as one update of the mechanism. All that follows reads the release and
+public numbers only (post-processing). With a ledger the release is paid for before it is measured,
+and kept before anything is computed from it; several processes, each killed at any moment, never
+show more readings than were paid for: a release is round 1 of a run of one round, and
+``payments.py`` has the proof. That data have changed since they were released shows: a new release
+is made then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import numpy as np
+
+from tacit._types import Array, Vector
+from tacit.admm.algorithm import noisy, sample_on_host
+from tacit.admm.problem import LocalProblem
+from tacit.errors import CorruptFile, Refused
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.privacy.payments import Payments
+from tacit.privacy.secure_noise import SecureNoise, secure_noise
+from tacit.privacy.spending import Terms
+
+if TYPE_CHECKING:
+    from tacit.objectives.public import Reading
+
+SEAL = 64  # bytes: a key, and the digest of what was read under that key
+
+
+@dataclass(frozen=True)
+class Release:
+    """What one agent has released, and a seal by which it knows the data again.
+
+    ``values`` are covered by the statement. The seal is not: it stays with the agent.
+    """
+
+    values: Vector
+    seal: bytes = b""
+
+    def fits(self, reading: Reading) -> bool:
+        """Whether it was read from these values."""
+        return hmac.compare_digest(self.seal, _seal(reading.values, self.seal[: SEAL // 2]))
+
+    def to_bytes(self) -> bytes:
+        return np.asarray(self.values, "<f8").tobytes()
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One agent's part of a release: which noise its reading gets, and who pays.
+
+    mechanism  of one reading            delta   at which the total is stated
+    noise      "seeded" from ``key``, or "secure"
+    """
+
+    name: str
+    mechanism: Mechanism
+    delta: float
+    noise: str
+    key: Array | None = None
+    ledger: Ledger | None = None
+
+    def agree(self, problem: LocalProblem) -> None:
+        """See that the ledger would pay for a release, where none is kept; costs nothing.
+
+        If one agent's budget is too small, none of them has paid in vain.
+        """
+        if self.ledger is None or isinstance(self.mechanism, Noiseless):
+            return
+        if reason := problem.objective.uncertified:
+            raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
+        plan = self._plan(problem)
+        run, kept = self._find(plan)
+        if kept is None:
+            self.ledger.begin(run, plan.terms)
+
+    def read(self, problem: LocalProblem) -> Release:
+        """The release of this agent's data: the one that is kept, or a new one that is paid for.
+
+        Data that have changed since need, and get, a new one.
+        """
+        if isinstance(self.mechanism, Noiseless):
+            return Release(problem.objective.reading().values)
+        plan = self._plan(problem)
+        if self.ledger is None:
+            return self._measured(plan, "release")
+        self.agree(problem)
+        while True:  # until what is kept is of these data: another process may have others
+            run, kept = self._find(plan)
+            release = kept or self._new(run, plan)
+            if release.fits(plan.reading):
+                return release
+
+    def _plan(self, problem: LocalProblem) -> _Plan:
+        """What is to be measured, with which noise and on which terms. No secret but the reading."""
+        objective, reading = problem.objective, problem.objective.reading()
+        Δ, size, secure = reading.sensitivity(self.mechanism.norm), reading.values.size, None
+        if self.noise == "secure":
+            secure = secure_noise(self.mechanism, Δ, size, 1, self.delta)
+        law = secure.mechanism if secure else self.mechanism
+        distance = secure.distance if secure else 0.0
+        public = ["release", self.name, self.mechanism.to_dict(), self.delta, float(Δ), size]
+        public += [self.noise, objective.relation]
+        digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
+        terms = Terms(self.name, law, 1, 1, distance, self.noise, objective.relation, digest)
+        return _Plan(reading, Δ, secure, terms)
+
+    def _find(self, plan: _Plan) -> tuple[str, Release | None]:
+        """The release on these terms and of these data, or the name that a new one would have."""
+        for n in count(1):  # there is one for every state of the data
+            run = f"release-{plan.terms.settings[:12]}-{n}"
+            kept = self._kept(run, plan.reading)
+            if kept is None or kept.fits(plan.reading):
+                return run, kept
+        raise AssertionError("unreachable")
+
+    def _kept(self, run: str, reading: Reading) -> Release | None:
+        """The release that is in the ledger under this name."""
+        assert self.ledger is not None
+        answer = self.ledger.answer(run, 1)
+        if answer is None:
+            return None
+        values = np.frombuffer(answer.reply, "<f8")
+        if len(answer.state) != SEAL or values.shape != reading.values.shape:
+            raise CorruptFile(f"Expected a release as {run!r} in {self.ledger.path}, got none.")
+        return Release(values, answer.state)
+
+    def _new(self, run: str, plan: _Plan) -> Release:
+        """Pay, measure, keep; what another process kept meanwhile counts instead."""
+        assert self.ledger is not None
+        self.ledger.begin(run, plan.terms)
+        payments = Payments(self.ledger, run, 1, 1)
+        if payments.pay(1):
+            try:
+                release = self._measured(plan, run)
+            except Exception:
+                payments.fail(1)
+                raise
+            if payments.store(1, plan.terms.settings, release.to_bytes(), release.seal):
+                return release
+        kept = self._kept(run, plan.reading)
+        assert kept is not None
+        return kept
+
+    def _measured(self, plan: _Plan, run: str) -> Release:
+        """Values plus noise. Seeded noise differs with ``run``, and from that of any round."""
+        values = plan.reading.values
+        if plan.secure is not None:
+            grid = plan.secure.draw(1)
+            found = noisy(values, grid.values[0], grid)
+        else:
+            assert self.key is not None
+            word = np.frombuffer(hashlib.sha256(run.encode()).digest()[:4], "<u4")[0]
+            key = jax.random.fold_in(self.key, word)
+            Δ = np.float64(plan.sensitivity * (1 + 2 * float(np.finfo(np.float64).eps)))
+            ξ = sample_on_host(key, 0, 0, values.size, Δ, np.float64, self.mechanism)
+            found = noisy(values, ξ, self.mechanism)
+        return Release(found, _seal(values, os.urandom(SEAL // 2)))
+
+
+class _Plan(NamedTuple):
+    """What a reader is about to measure."""
+
+    reading: Reading
+    sensitivity: float
+    secure: SecureNoise | None
+    terms: Terms
+
+
+def _seal(values: Vector, key: bytes) -> bytes:
+    content = np.ascontiguousarray(values, "<f8").tobytes()
+    return key + hmac.new(key, content, hashlib.sha256).digest()

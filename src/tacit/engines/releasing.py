@@ -1,0 +1,88 @@
+"""``release``: one noisy reading of every agent's data, with all agents in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tacit.admm.agent import NOISE_SOURCES
+from tacit.admm.keys import agent_key, jax_key, root_key
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.release import Reader
+from tacit.admm.released import Released
+from tacit.admm.statement import release_statement
+from tacit.engines.ledgers import open_ledgers
+from tacit.errors import InvalidInput, choice
+from tacit.objectives.rounding import require_64_bits
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Mechanism, Noiseless
+
+
+def release(
+    problem: Problem | Iterable[LocalProblem],
+    total_epsilon: float,
+    total_delta: float = 0.0,
+    *,
+    mechanism: str = "gaussian",
+    seed: int | None = None,
+    run: str = "run",
+    noise: str | None = None,
+    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None = None,
+) -> Released:
+    """Let every agent read its data once, with noise; what is computed from it costs no more.
+
+    total_epsilon, total_delta   the budget of each agent's reading; δ = 0 with Laplace noise only
+    mechanism   "gaussian" or "laplace"
+    seed        Threefry noise from this seed (research); None: from a key of the operating system
+    run         a name; seeded noise differs between runs of one seed
+    noise       "seeded", or "secure": exact discrete noise from the operating system, number by
+                number, the default with ledgers
+    ledgers     the agents' ledgers by name, or a folder with NAME.db for every agent. Each agent
+                pays there once; asked again for the same data and budget, it gives what it has
+                given, at no cost. Data that have changed need, and get, a charge of their own.
+
+    Guarantee: see ``release.py``. ``Released.privacy`` covers all that is computed from it.
+    """
+    if not isinstance(problem, Problem):
+        problem = Problem(problem)
+    noise_law = calibrate(mechanism, total_epsilon, total_delta, 1)
+    return read(problem, noise_law, total_delta, seed, run, noise, ledgers)
+
+
+def without_noise(problem: Problem) -> Released:
+    """The problem itself as if it were public: for runs that are not private."""
+    return read(problem, Noiseless(), 1e-6)
+
+
+def read(
+    problem: Problem,
+    mechanism: Mechanism,
+    delta: float,
+    seed: int | None = None,
+    run: str = "run",
+    noise: str | None = None,
+    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None = None,
+) -> Released:
+    """``release`` with a given law of the noise."""
+    require_64_bits()
+    opened = open_ledgers(ledgers, problem.names) if ledgers is not None else None
+    noise = choice("noise", noise or ("seeded" if opened is None else "secure"), NOISE_SOURCES)
+    if noise == "secure" and seed is not None:
+        raise InvalidInput(
+            f"Expected no seed for secure noise, got seed={seed!r}. For a seeded release with "
+            "ledgers give noise='seeded'. Nothing was released."
+        )
+    root = jax_key(root_key(seed))
+    readers = [
+        Reader(name, mechanism, delta, noise, agent_key(root, run, i), (opened or {}).get(name))
+        for i, name in enumerate(problem.names)
+    ]
+    pairs = list(zip(readers, problem.agents, strict=True))
+    for reader, agent in pairs:  # all can be read and paid for, or none is
+        agent.objective.reading()
+        reader.agree(agent)
+    releases = tuple(reader.read(agent) for reader, agent in pairs)
+    secure = noise == "secure" and not isinstance(mechanism, Noiseless)
+    statement = release_statement(problem, mechanism, delta, seed is not None, secure)
+    return Released.of(problem, releases, mechanism, statement, seed)
