@@ -7,6 +7,7 @@ and every answer comes with an (epsilon, delta) statement that is true.
     problem          LocalProblem(objective, feasible_set, coupling), Problem
     privacy          Gaussian, Laplace, Noiseless; Settings.for_budget(total_epsilon, total_delta)
     run              solve(problem, settings) -> Result
+                     release(problem, total_epsilon, total_delta) -> Released, to solve at no cost
                      solve_many(problem, [settings], [seed]) -> [Result], all at once
     trust            Ledger, Agent: pay before you answer; noise="secure"
 
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
         NonsmoothStep,
         Problem,
         Progress,
+        Released,
         Reply,
         Result,
         Settings,
         SmoothStep,
         StronglyConvexStep,
     )
-    from tacit.engines import solve, solve_many
+    from tacit.engines import release, solve, solve_many
     from tacit.errors import (
         CorruptFile,
         InvalidInput,
@@ -89,9 +91,9 @@ if "jax" in sys.modules:
 __path__.append(os.path.join(__path__[0], "moved"))
 NAMES = {  # by room
     "admm": "Agent Broadcast ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty "
-    "GeometricStep LocalProblem NonsmoothStep Problem Progress Reply Result Settings "
+    "GeometricStep LocalProblem NonsmoothStep Problem Progress Released Reply Result Settings "
     "SmoothStep StronglyConvexStep",
-    "engines": "solve solve_many",
+    "engines": "release solve solve_many",
     "errors": "CorruptFile InvalidInput InvalidSet LedgerFailure Refused SolverFailure TacitError",
     "objectives": "Hinge Huber LeastSquares LogisticRegression Objective PerSample Quantile "
     "Residual SoftmaxRegression",
@@ -140,6 +142,7 @@ __all__ = [
     "Progress",
     "Quantile",
     "Refused",
+    "Released",
     "Reply",
     "Residual",
     "Result",
@@ -151,6 +154,7 @@ __all__ = [
     "StronglyConvexStep",
     "TacitError",
     "from_cvxpy",
+    "release",
     "solve",
     "solve_many",
 ]

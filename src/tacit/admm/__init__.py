@@ -8,6 +8,8 @@ messages        broadcast, reply and refusal, as values and as bytes
 agent           the only place where private data meet a message: one in, one reply out
 local_side      what an agent computes with: sensitivity, limits of its points, schedule
 server          the server: names, couplings, settings, replies, and an engine
+release         one noisy reading of an agent's data, paid for once and kept
+released        a problem of public copies, which costs nothing more to solve
 keys            keys of seeded noise
 statement       what a run promises, in numbers and in words
 result          what a run leaves behind, and its files
@@ -19,6 +21,7 @@ theory          the bounds of Section 5 as numbers
 from tacit.admm.agent import Agent
 from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.released import Released
 from tacit.admm.result import Progress, Result
 from tacit.admm.schedules import (
     ConstantPenalty,
@@ -48,6 +51,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Refusal",
+    "Released",
     "Reply",
     "Result",
     "Server",

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -87,8 +88,10 @@ class Released:
             privacy = PrivacyStatement.from_dict(about["privacy"])
             mechanism = mechanism_from(about["mechanism"])
             seed, names = about["seed"], tuple(about["agents"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-            raise CorruptFile(f"Expected a release that tacit saved in {path}: {error!r}.") from None
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+            raise CorruptFile(
+                f"Expected a release that tacit saved in {path}: {error!r}."
+            ) from None
         readings = [a.objective.reading() for a in problem.agents]
         same = names == problem.names and all(
             release.values.shape == reading.values.shape and release.fits(reading)

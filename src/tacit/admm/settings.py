@@ -71,7 +71,9 @@ class Settings:
         if not (self.delta == 0 and self.mechanism.name == "laplace"):
             probability("delta", self.delta)
         if self.tolerance is not None:
-            object.__setattr__(self, "tolerance", positive("tolerance", self.tolerance, (1e-12, 1.0)))
+            object.__setattr__(
+                self, "tolerance", positive("tolerance", self.tolerance, (1e-12, 1.0))
+            )
             if not isinstance(self.mechanism, Noiseless):
                 raise InvalidInput(
                     f"Expected no tolerance where every round adds noise, got {self.tolerance:g}: "

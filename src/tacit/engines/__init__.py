@@ -1,6 +1,8 @@
 """Who carries the messages between server and agents, behind ``Engine`` of ``admm/server.py``.
 
 in_process      an engine for agents of this process
+releasing       ``release``: one noisy reading of every agent's data
+ledgers         the ledgers of all agents of a run
 solving         ``solve``: server and agents in one process
 batched         all agents as one compiled program, for sets with a formula
 stacking        agents of the same structure as one stack of arrays
@@ -8,11 +10,13 @@ sweep           many configurations as one program: ``solve_many``
 """
 
 from tacit.engines.in_process import InProcess
+from tacit.engines.releasing import release
 from tacit.engines.solving import solve
 from tacit.engines.sweep import solve_many
 
 __all__ = [
     "InProcess",
+    "release",
     "solve",
     "solve_many",
 ]

@@ -1,0 +1,159 @@
+"""One noisy reading of every agent's data: its noise, its price, and that it is paid for once."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import tacit
+from tacit.admm.released import Released
+from tacit.errors import CorruptFile, InvalidInput, Refused
+from tacit.privacy.accounting import calibrate
+
+RNG = np.random.default_rng(0)
+A = RNG.normal(size=(6, 4))
+DATA = RNG.normal(size=(2, 6))
+
+
+def zones(data=DATA, beta=0.1, rows=6):
+    """Two agents with 4 variables in common, each with private data d of ‖Az + d‖²."""
+    W = tacit.Box(-5, 5, size=4)
+    return tacit.Problem(
+        tacit.LocalProblem(tacit.Residual(A[:rows], d[:rows], beta), W, name=name)
+        for name, d in zip(("north", "south"), data, strict=True)
+    )
+
+
+def ledgers(folder, epsilon=1.0, delta=1e-5):
+    return {
+        name: tacit.Ledger.create(folder / f"{name}.db", epsilon, delta)
+        for name in ("north", "south")
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+def test_noise_is_that_of_the_budget(mechanism, noise):
+    size, beta = 30_000, 0.3
+    matrix = np.ones((size, 1))
+    problem = [
+        tacit.LocalProblem(tacit.Residual(matrix, np.arange(size) / 7, beta), tacit.Box(-1, 1, 1))
+    ]
+    delta = 1e-5 if mechanism == "gaussian" else 0.0
+    released = tacit.release(problem, 0.8, delta, mechanism=mechanism, noise=noise)
+    ξ = released.releases[0].values - np.arange(size) / 7
+    scale = calibrate(mechanism, 0.8, delta, 1).scale(beta)
+    law = {"gaussian": stats.norm, "laplace": stats.laplace}[mechanism]
+    assert stats.kstest(ξ, law(scale=scale).cdf).pvalue > 1e-6
+    for wrong in (scale / 2, 1.1 * scale, scale**2):
+        assert stats.kstest(ξ, law(scale=wrong).cdf).pvalue < 1e-6
+    statement = released.privacy
+    assert statement.certified and statement.once and statement.updates == 1
+    assert statement.epsilon <= 0.8 * (1 + 1e-9) and statement.delta == delta
+    assert statement.secure == (noise == "secure")
+    assert "one reading of its data" in statement.words
+    np.testing.assert_array_equal(
+        released.problem.agents[0].objective.data, released.releases[0].values
+    )
+
+
+def test_groups_share_one_bound():
+    """Two entries that move together: Δ is the norm of both."""
+    grouped = tacit.Residual(A, DATA[0], 0.1, groups=(0, 0, 1, 1, 2, 2)).reading()
+    assert grouped.sensitivity(2) == pytest.approx(0.1 * math.sqrt(2), rel=1e-12)
+    assert grouped.sensitivity(1) == pytest.approx(0.2, rel=1e-12)
+    assert grouped.sensitivity(2) >= 0.1 * math.sqrt(2)
+
+
+def test_one_charge_for_ten_releases(tmp_path):
+    books = ledgers(tmp_path)
+    first = tacit.release(zones(), 1.0, 1e-5, ledgers=books)
+    assert first.privacy.secure
+    spent = books["north"].spent
+    assert 0.99 < spent.epsilon <= 1.0
+    for _ in range(9):
+        again = tacit.release(zones(), 1.0, 1e-5, ledgers=tmp_path)
+        for one, other in zip(first.releases, again.releases, strict=True):
+            np.testing.assert_array_equal(one.values, other.values)
+    assert books["north"].spent == spent
+    assert sum(run["rounds_charged"] for run in books["north"].runs()) == 1
+    with pytest.raises(Refused, match="beyond the budget"):  # another release of the same data
+        tacit.release(zones(), 0.5, 1e-5, ledgers=tmp_path)
+
+
+def test_data_that_changed_are_paid_for_again(tmp_path):
+    books = ledgers(tmp_path, epsilon=3.0)
+    first = tacit.release(zones(), 1.0, 1e-5, ledgers=books)
+    changed = DATA.copy()
+    changed[1, 3] += 1e-9
+    second = tacit.release(zones(changed), 1.0, 1e-5, ledgers=books)
+    charges = {n: sum(r["rounds_charged"] for r in book.runs()) for n, book in books.items()}
+    assert charges == {"north": 1, "south": 2}
+    np.testing.assert_array_equal(first.releases[0].values, second.releases[0].values)
+    # fresh noise: the difference of two readings does not show the change
+    assert np.abs(first.releases[1].values - second.releases[1].values).min() > 1e-6
+    back = tacit.release(zones(), 1.0, 1e-5, ledgers=books)
+    np.testing.assert_array_equal(first.releases[1].values, back.releases[1].values)
+    assert sum(r["rounds_charged"] for r in books["south"].runs()) == 2
+
+
+def test_no_agent_pays_where_one_cannot(tmp_path):
+    books = ledgers(tmp_path)
+    poor = tacit.Ledger.create(tmp_path / "poor.db", 0.1, 1e-5)
+    with pytest.raises(Refused, match="beyond the budget"):
+        tacit.release(zones(), 1.0, 1e-5, ledgers={"north": books["north"], "south": poor})
+    assert books["north"].spent.epsilon == 0 and poor.spent.epsilon == 0
+
+
+def test_objectives_that_are_no_quadratics_say_why(tmp_path):
+    X = np.ones((3, 2))
+    f = tacit.LogisticRegression(X, np.array([0, 1, 1]), feature_norm=2.0, normaliser=3)
+    agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2), name="north")]
+    book = tacit.Ledger.create(tmp_path / "north.db", 1.0, 1e-5)
+    with pytest.raises(InvalidInput, match="LogisticRegression: each of its gradients"):
+        tacit.release(agents, 1.0, 1e-5, ledgers={"north": book})
+    assert book.spent.epsilon == 0
+
+
+def test_uncertified_data_are_not_paid_for(tmp_path):
+    f = tacit.Residual(A, DATA[0], 0.1, doubt="beta is a guess.")
+    agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=4), name="north")]
+    book = tacit.Ledger.create(tmp_path / "north.db", 1.0, 1e-5)
+    with pytest.raises(Refused, match="beta is a guess"):
+        tacit.release(agents, 1.0, 1e-5, ledgers={"north": book})
+    assert book.spent.epsilon == 0
+    released = tacit.release(agents, 1.0, 1e-5, seed=1)
+    assert not released.privacy.certified and "Not certified" in released.privacy.words
+
+
+def test_seeds_and_runs():
+    one, again = (tacit.release(zones(), 1.0, 1e-5, seed=3) for _ in range(2))
+    other = tacit.release(zones(), 1.0, 1e-5, seed=3, run="other")
+    np.testing.assert_array_equal(one.releases[0].values, again.releases[0].values)
+    assert np.abs(one.releases[0].values - other.releases[0].values).min() > 0
+    ξ = [r.values - d for r, d in zip(one.releases, DATA, strict=True)]
+    assert np.abs(ξ[0] - ξ[1]).min() > 0  # every agent has its own
+    assert one.privacy.seeded and "from a seed" in one.privacy.words
+    with pytest.raises(InvalidInput, match="no seed for secure noise"):
+        tacit.release(zones(), 1.0, 1e-5, seed=3, noise="secure")
+
+
+def test_kept_in_a_file(tmp_path):
+    released = tacit.release(zones(), 1.0, 1e-5)
+    path = tmp_path / "release.npz"
+    released.save(path)
+    assert path.stat().st_mode & 0o077 == 0  # the seals are not covered
+    loaded = Released.load(path, zones())
+    assert loaded.privacy == released.privacy
+    for one, other in zip(released.releases, loaded.releases, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+    changed = DATA.copy()
+    changed[0, 0] = np.nextafter(changed[0, 0], 9)
+    for other in (zones(changed), zones(rows=5)):
+        with pytest.raises(InvalidInput, match="others by now"):
+            Released.load(path, other)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30])
+    with pytest.raises(CorruptFile, match="Expected a release"):
+        Released.load(path, zones())
