@@ -40,7 +40,7 @@ from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.privacy.spending import Terms
 
 if TYPE_CHECKING:
-    from tacit.objectives.public import Reading
+    from tacit.objectives.objective import Reading
 
 SEAL = 64  # bytes: a key, and the digest of what was read under that key
 
@@ -110,7 +110,7 @@ class Reader:
                 return release
 
     def _plan(self, problem: LocalProblem) -> _Plan:
-        """What is to be measured, with which noise and on which terms. No secret but the reading."""
+        """What is to be measured, with which noise and on which terms."""
         objective, reading = problem.objective, problem.objective.reading()
         Δ, size, secure = reading.sensitivity(self.mechanism.norm), reading.values.size, None
         if self.noise == "secure":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from tacit.errors import InvalidInput, choice, positive, probability, updates_of
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
+
+if TYPE_CHECKING:
+    from tacit.admm.plan import Budget
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Settings:
                     "number. Read the data once (tacit.release), or give rounds alone."
                 )
 
+    @overload
     @classmethod
     def for_budget(
         cls,
@@ -90,8 +94,41 @@ class Settings:
         local_updates: int = 1,
         mechanism: str = "gaussian",
         **others: Any,
-    ) -> Settings:
-        """The least noise for which all rounds·local_updates together cost at most the budget."""
+    ) -> Settings: ...
+
+    @overload
+    @classmethod
+    def for_budget(
+        cls,
+        total_epsilon: float,
+        total_delta: float,
+        rounds: None = None,
+        local_updates: int = 1,
+        mechanism: str = "gaussian",
+        **others: Any,
+    ) -> Budget: ...
+
+    @classmethod
+    def for_budget(
+        cls,
+        total_epsilon: float,
+        total_delta: float,
+        rounds: int | None = None,
+        local_updates: int = 1,
+        mechanism: str = "gaussian",
+        **others: Any,
+    ) -> Settings | Budget:
+        """The least noise for which all rounds·local_updates together cost at most the budget.
+
+        Without ``rounds``: the budget alone. ``solve`` then chooses whether to read the data once
+        or to add noise in every round (``plan.py``), and says so.
+        """
+        if rounds is None:
+            from tacit.admm.plan import Budget
+
+            if local_updates != 1:
+                others["local_updates"] = local_updates
+            return Budget(total_epsilon, total_delta, mechanism, others)
         updates = updates_of(rounds, local_updates)
         noise = calibrate(mechanism, total_epsilon, total_delta, updates)
         return cls(rounds, local_updates, noise, total_delta, **others)

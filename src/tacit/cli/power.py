@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_result, print_table, progress_bar
-from tacit.cli.options import Add, add_run_options, make_absolute
+from tacit.cli.options import Add, add_run_options, make_absolute, refuse
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure, write_atomically
+
+OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration", "delta")
 
 
 def add_power(add: Add) -> None:
@@ -21,27 +23,41 @@ def add_power(add: Add) -> None:
         _solve,
         "Solve a grid's load shedding privately, zone by zone.",
         "tacit power solve case14 --zones 3 --total-epsilon 1 --total-delta 1e-5\n"
-        "  tacit power solve mygrid.m --zones zones.csv --epsilon 0.1 --mechanism laplace "
-        "--rounds 100 --local-updates 5",
+        "  tacit power solve mygrid.m --zones zones.csv --noise-every-round --epsilon 0.1 "
+        "--mechanism laplace --rounds 100 --local-updates 5",
     )
     _grid_options(solve, required=False)
-    solve.add_argument("--total-epsilon", type=float, help="epsilon of the whole run")
-    solve.add_argument("--total-delta", type=float, help="delta of the whole run")
-    solve.add_argument("--epsilon", type=float, help="epsilon of one update")
-    solve.add_argument("--delta", type=float, help="delta of one gaussian update")
+    solve.add_argument("--total-epsilon", type=float, help="epsilon of all that is released")
+    solve.add_argument("--total-delta", type=float, help="delta of all that is released")
     solve.add_argument("--no-noise", action="store_true", help="not private: the exact answer")
     solve.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
-    solve.add_argument("--rounds", type=int, help="default: 100 with noise, 300 without")
-    solve.add_argument("--local-updates", type=int, help="default: 1 with noise, 5 without")
-    solve.add_argument("--penalty", type=float, help="default: 10 with noise, 5 without")
-    solve.add_argument("--step-size", type=float, help="default: falls with the noise")
-    solve.add_argument("--noise-on", choices=("residual", "gradient"), default="residual")
     solve.add_argument(
+        "--tolerance",
+        type=float,
+        help="stop when both residuals, relative to the solution, are this small "
+        "(default: 1e-4; 1e-6 without noise)",
+    )
+    solve.add_argument(
+        "--rounds", type=int, help="at most so many (default: 1000; every round noisy: 100)"
+    )
+    solve.add_argument("--penalty", type=float, help="where the penalties start (default: chosen)")
+    rounds = solve.add_argument_group("noise in every round (Algorithm 1 as in the paper)")
+    rounds.add_argument(
+        "--noise-every-round",
+        action="store_true",
+        help="read the loads in every round, and pay for each, instead of once",
+    )
+    rounds.add_argument("--epsilon", type=float, help="epsilon of one update")
+    rounds.add_argument("--delta", type=float, help="delta of one gaussian update")
+    rounds.add_argument("--local-updates", type=int, help="default: 1 with noise, 5 without")
+    rounds.add_argument("--step-size", type=float, help="default: falls with the noise")
+    rounds.add_argument("--noise-on", choices=("residual", "gradient"), default="residual")
+    rounds.add_argument(
         "--perturbation",
         choices=("objective", "output", "projected-output"),
         default="objective",
     )
-    solve.add_argument(
+    rounds.add_argument(
         "--calibration",
         choices=("certified", "paper"),
         default="certified",
@@ -103,11 +119,11 @@ def _build(options: argparse.Namespace) -> Any:
     )
 
 
-def _settings(options: argparse.Namespace, case: Any) -> Any:
-    """Settings from a total budget, from that of one update, or without noise."""
+def _plan(options: argparse.Namespace, case: Any) -> Any:
+    """How to spend the total budget, or that of one update, or to run without noise."""
+    from tacit.admm.plan import MOST_ROUNDS, NOISELESS_TOLERANCE, TOLERANCE, Budget, Plan
     from tacit.admm.settings import Settings
     from tacit.power import scheduled
-    from tacit.privacy.mechanisms import per_update
 
     given = [options.total_epsilon is not None, options.epsilon is not None, options.no_noise]
     if sum(given) != 1:
@@ -115,6 +131,31 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
             "Expected one of --total-epsilon, --epsilon (of one update) and --no-noise. "
             "Nothing was solved."
         )
+    if options.epsilon is not None or options.noise_every_round:
+        if options.tolerance is not None:
+            raise InvalidInput(
+                "Expected no --tolerance where every round adds noise: to stop when a number "
+                "computed from the loads looks good would release it. Nothing was solved."
+            )
+        settings = scheduled(case, _every_round(options))
+        return Plan(settings, None, settings.delta, "Noise in every round, as asked for.")
+    refuse(options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none")
+    rounds = MOST_ROUNDS if options.rounds is None else options.rounds
+    others = {"penalty": options.penalty} if options.penalty is not None else {}
+    if options.no_noise:
+        others["tolerance"] = options.tolerance or NOISELESS_TOLERANCE
+        return Settings(rounds, **others)
+    _check_delta(options)
+    others["tolerance"] = options.tolerance or TOLERANCE
+    budget = Budget(options.total_epsilon, options.total_delta or 0.0, options.mechanism, others)
+    return budget.once("The loads are read once, with noise; exact steps follow.", rounds)
+
+
+def _every_round(options: argparse.Namespace) -> Any:
+    """Algorithm 1 as in the paper: settings from a total, from the budget of one update, or none."""
+    from tacit.admm.settings import Settings
+    from tacit.privacy.mechanisms import per_update
+
     name = options.mechanism
     others = {
         "perturbation": options.perturbation,
@@ -126,34 +167,26 @@ def _settings(options: argparse.Namespace, case: Any) -> Any:
     rounds = rounds if options.rounds is None else options.rounds
     updates = updates if options.local_updates is None else options.local_updates
     if options.no_noise:
-        settings = Settings(rounds, updates, **others)
-    elif options.epsilon is not None:
-        if options.total_delta is not None:
-            raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
-        delta = options.delta
-        if name == "gaussian" and delta is None:
-            raise InvalidInput("Expected --delta for gaussian noise of a given --epsilon.")
-        mechanism = per_update(
-            name,
-            options.epsilon,
-            delta if name == "gaussian" else None,
-            options.calibration,
-        )
-        settings = Settings(rounds, updates, mechanism, delta or 0.0, **others)
-    else:
-        if options.delta is not None:
-            raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
-        if options.total_delta is None and name == "gaussian":
-            raise InvalidInput("Expected --total-delta for gaussian noise.")
-        settings = Settings.for_budget(
-            options.total_epsilon,
-            options.total_delta or 0.0,
-            rounds,
-            updates,
-            name,
-            **others,
-        )
-    return scheduled(case, settings)
+        return Settings(rounds, updates, **others)
+    if options.total_epsilon is not None:
+        _check_delta(options)
+        budget = options.total_epsilon, options.total_delta or 0.0
+        return Settings.for_budget(*budget, rounds, updates, name, **others)
+    if options.total_delta is not None:
+        raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
+    delta = options.delta
+    if name == "gaussian" and delta is None:
+        raise InvalidInput("Expected --delta for gaussian noise of a given --epsilon.")
+    delta = delta if name == "gaussian" else None
+    mechanism = per_update(name, options.epsilon, delta, options.calibration)
+    return Settings(rounds, updates, mechanism, options.delta or 0.0, **others)
+
+
+def _check_delta(options: argparse.Namespace) -> None:
+    if options.delta is not None:
+        raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
+    if options.total_delta is None and options.mechanism == "gaussian":
+        raise InvalidInput("Expected --total-delta for gaussian noise.")
 
 
 def _solve(options: argparse.Namespace) -> int:
@@ -172,11 +205,11 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     from tacit.power import plot_grid
 
     case = _build(options)
-    settings = _settings(options, case)
+    plan = _plan(options, case)
     named = ("zones",) if options.zones == "area" or options.zones.isdigit() else ()
     files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
     make_absolute(options, files, folders=("ledgers",))
-    result = folder.run(case.grid.name, case.problem, settings, options)
+    result = folder.run(case.grid.name, case.problem, plan, options)
     folder.save(result)
     for name, table in case.tables(result.local).items():
         write_atomically(folder.path / f"{name}.csv", table.to_csv().encode())

@@ -175,7 +175,7 @@ class RunFolder:
     ) -> Any:
         """``tacit.solve`` from where the run stands, with its state in this folder.
 
-        ``run`` is the run's name if no ledger has to tell it from others. ``files`` are kept beside
+        ``settings`` or a plan. ``run`` is the run's name if no ledger has to tell it from others. ``files`` are kept beside
         the note.
         """
         arguments = run_arguments(options)
@@ -210,7 +210,8 @@ class RunFolder:
     def _refuse_further_rounds(self, settings: Any) -> None:
         from tacit.admm.checkpoint import Checkpoint
 
-        if Checkpoint.load(self._checkpoint).round != settings.rounds:
+        exact = getattr(settings, "settings", settings).tolerance is not None  # solved again
+        if not exact and Checkpoint.load(self._checkpoint).round != settings.rounds:
             raise InvalidInput(f"Expected no round after the result in {self.path}.")
 
     def save(self, result: Any) -> None:

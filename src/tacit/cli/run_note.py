@@ -69,6 +69,8 @@ class Note:
                 raise ValueError("no command that runs something")
             if not isinstance(note.options, dict):
                 raise TypeError("options are a table")
+            if note.command == "power solve":  # version 0.1.0 knew nothing else
+                note.options.setdefault("noise_every_round", True)
             note.run.encode()
             return note
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

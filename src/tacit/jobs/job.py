@@ -1,7 +1,7 @@
 """Jobs: a problem, its budget and its schedules in one TOML file (see ``examples/``).
 
 [objective]   kind and public bounds          [set]        kind and bounds
-[privacy]     budget or mechanism             [algorithm]  rounds, local updates, schedules
+[privacy]     budget or mechanism             [algorithm]  may be left out: rounds, tolerance, ...
 [[agents]]    name, data file, coupling; may override parts of [objective] and [set]
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tacit import sets
+from tacit.admm.plan import MOST_ROUNDS, NOISELESS_TOLERANCE, Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Settings
@@ -69,7 +70,7 @@ class Job:
     """A job file, read and checked; the data are loaded by ``load_job``."""
 
     problem: Problem
-    settings: Settings
+    settings: Settings | Plan  # a plan where the job leaves the rounds out
     seed: int | None
     evaluate_every: int
 
@@ -85,7 +86,7 @@ def load_job(path: str | Path) -> Job:
         raise CorruptFile(f"Expected TOML in {path}: {error}.") from None
     known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
     _refuse_unknown(data, known, "the job")
-    for section in ("objective", "set", "privacy", "algorithm"):
+    for section in ("objective", "set", "privacy"):
         if not isinstance(data.get(section), dict):
             raise InvalidInput(f"Expected a section [{section}] in {path}, found none.")
     agents = data.get("agents")
@@ -99,7 +100,7 @@ def load_job(path: str | Path) -> Job:
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
         raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
     count("evaluate_every", data.get("evaluate_every", 1))
-    return Job(problem, _settings(data), seed, data.get("evaluate_every", 1))
+    return Job(problem, _settings(data, problem), seed, data.get("evaluate_every", 1))
 
 
 def _agent(
@@ -174,20 +175,14 @@ def _build(
     return kinds[kind](**arguments)
 
 
-def _settings(job: dict[str, Any]) -> Settings:
-    privacy, algorithm = dict(job["privacy"]), dict(job["algorithm"])
-    known = {"rounds", "local_updates", "penalty", "step_size"}
+def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
+    privacy, algorithm = dict(job["privacy"]), dict(job.get("algorithm", {}))
+    known = {"rounds", "local_updates", "penalty", "step_size", "tolerance"}
     _refuse_unknown(algorithm, known, "[algorithm]")
-    if "rounds" not in algorithm:
-        raise InvalidInput("Expected rounds in [algorithm]; not given.")
-    others: dict[str, Any] = {
-        "rounds": algorithm["rounds"],
-        "local_updates": algorithm.get("local_updates", 1),
-    }
-    if "penalty" in algorithm:
-        others["penalty"] = penalty_from(algorithm["penalty"])
-    if "step_size" in algorithm:
-        others["step_size"] = step_size_from(algorithm["step_size"])
+    others: dict[str, Any] = dict(algorithm)
+    for key, read in (("penalty", penalty_from), ("step_size", step_size_from)):
+        if key in others:
+            others[key] = read(others[key])
     for key in ("perturbation", "calibration"):
         if key in privacy:
             others[key] = privacy.pop(key)
@@ -196,15 +191,24 @@ def _settings(job: dict[str, Any]) -> Settings:
         if "total_epsilon" in job["privacy"]:
             raise InvalidInput('Expected no total_epsilon beside mechanism = "none" in [privacy].')
         _refuse_unknown(privacy, set(), "[privacy] without noise")
+        if "rounds" not in others:
+            others = {"rounds": MOST_ROUNDS, "tolerance": NOISELESS_TOLERANCE, **others}
         return Settings(mechanism=mechanisms.Noiseless(), **others)
     if "total_epsilon" in privacy:
         _refuse_unknown(privacy, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
         if name == "gaussian" and "total_delta" not in privacy:
             raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
-        delta = privacy.get("total_delta", 0.0)
-        return Settings.for_budget(privacy["total_epsilon"], delta, mechanism=name, **others)
+        budget = privacy["total_epsilon"], privacy.get("total_delta", 0.0)
+        if "tolerance" in others:  # rounds are then the most that there may be
+            rounds = others.pop("rounds", MOST_ROUNDS)
+            return Budget(*budget, name, others).plan(problem, rounds)
+        if "rounds" not in others:
+            return Budget(*budget, name, others).plan(problem)
+        return Settings.for_budget(*budget, mechanism=name, **others)
     if "epsilon" not in privacy:
         raise InvalidInput("Expected total_epsilon, or epsilon of one update, in [privacy].")
+    if "rounds" not in others:
+        raise InvalidInput("Expected rounds in [algorithm] beside epsilon of one update; not given.")
     _refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
     mechanism = mechanisms.per_update(
         name, privacy["epsilon"], privacy.get("delta"), others.get("calibration", "certified")
