@@ -96,6 +96,11 @@ class LocalProblem:
             )
         object.__setattr__(self, "coupling", coupling.astype(np.int64))
 
+    def with_objective(self, objective: Objective, name: str) -> LocalProblem:
+        """The same part of a problem with another objective, such as its public copy."""
+        coupling = None if self.holds_everything else self.coupling
+        return LocalProblem(objective, self.feasible_set, coupling, name)
+
     @property
     def dimension(self) -> int:
         return self.objective.dimension

@@ -34,7 +34,7 @@ from tacit.admm.algorithm import noisy, sample_on_host
 from tacit.admm.problem import LocalProblem
 from tacit.errors import CorruptFile, Refused
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.privacy.spending import Terms
@@ -83,7 +83,7 @@ class Reader:
 
         If one agent's budget is too small, none of them has paid in vain.
         """
-        if self.ledger is None or isinstance(self.mechanism, Noiseless):
+        if self.ledger is None:
             return
         if reason := problem.objective.uncertified:
             raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
@@ -97,8 +97,6 @@ class Reader:
 
         Data that have changed since need, and get, a new one.
         """
-        if isinstance(self.mechanism, Noiseless):
-            return Release(problem.objective.reading().values)
         plan = self._plan(problem)
         if self.ledger is None:
             return self._measured(plan, "release")

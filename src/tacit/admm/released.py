@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.problem import Problem
 from tacit.admm.release import Release
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput
@@ -49,13 +50,10 @@ class Released:
         copies = []
         for name, agent, release in zip(problem.names, problem.agents, releases, strict=True):
             reading = agent.objective.reading()
-            deviation = 0.0
-            if not np.isinf(privacy.epsilon):
-                Δ = reading.sensitivity(mechanism.norm)
-                deviation = float(np.sqrt(mechanism.variance(Δ)))
-            copy = reading.public_copy(release.values, deviation)
-            coupling = None if agent.holds_everything else agent.coupling
-            copies.append(LocalProblem(copy, agent.feasible_set, coupling, name))
+            deviation = math.sqrt(mechanism.variance(reading.sensitivity(mechanism.norm)))
+            copies.append(
+                agent.with_objective(reading.public_copy(release.values, deviation), name)
+            )
         return cls(Problem(copies), releases, mechanism, privacy, seed)
 
     def save(self, path: str | Path) -> None:

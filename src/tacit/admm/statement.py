@@ -161,13 +161,14 @@ def release_statement(
     problem: Problem, mechanism: Mechanism, delta: float, seeded: bool, secure: bool
 ) -> PrivacyStatement:
     """Of one reading of every agent's data, and all that is computed from it."""
-    epsilon, uncertified = math.inf, "the run adds no noise."
+    epsilon, uncertified, once = math.inf, "the run adds no noise.", False
     if not isinstance(mechanism, Noiseless):
+        once = True
         epsilon, delta = (total := exact(mechanism, 1, delta)).epsilon, total.delta
         uncertified = next((u for a in problem.agents if (u := a.objective.uncertified)), "")
     neighbours = _neighbours(problem)
     return PrivacyStatement(
-        epsilon, delta, mechanism.name, 1, neighbours, seeded, uncertified, secure, once=True
+        epsilon, delta, mechanism.name, 1, neighbours, seeded, uncertified, secure, once=once
     )
 
 

@@ -139,7 +139,9 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
             )
         settings = scheduled(case, _every_round(options))
         return Plan(settings, None, settings.delta, "Noise in every round, as asked for.")
-    refuse(options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none")
+    refuse(
+        options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none"
+    )
     rounds = MOST_ROUNDS if options.rounds is None else options.rounds
     others = {"penalty": options.penalty} if options.penalty is not None else {}
     if options.no_noise:

@@ -13,6 +13,8 @@ from tacit.admm.released import Released
 from tacit.admm.statement import release_statement
 from tacit.engines.ledgers import open_ledgers
 from tacit.errors import InvalidInput, choice
+from tacit.objectives.objective import Objective
+from tacit.objectives.public import WithoutNoise
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.ledger import Ledger
@@ -51,8 +53,18 @@ def release(
 
 
 def without_noise(problem: Problem) -> Released:
-    """The problem itself as if it were public: for runs that are not private."""
-    return read(problem, Noiseless(), 1e-6)
+    """The problem itself as if it were public, for exact steps: such a run is not private."""
+    copies = []
+    for name, agent in zip(problem.names, problem.agents, strict=True):
+        try:
+            reading = agent.objective.reading()
+            copy: Objective = reading.public_copy(reading.values, 0.0)
+        except InvalidInput:
+            copy = WithoutNoise(agent.objective)
+        copies.append(agent.with_objective(copy, name))
+    mechanism = Noiseless()
+    statement = release_statement(problem, mechanism, 1e-6, False, False)
+    return Released(Problem(copies), (), mechanism, statement, None)
 
 
 def read(
@@ -83,6 +95,5 @@ def read(
         agent.objective.reading()
         reader.agree(agent)
     releases = tuple(reader.read(agent) for reader, agent in pairs)
-    secure = noise == "secure" and not isinstance(mechanism, Noiseless)
-    statement = release_statement(problem, mechanism, delta, seed is not None, secure)
+    statement = release_statement(problem, mechanism, delta, seed is not None, noise == "secure")
     return Released.of(problem, releases, mechanism, statement, seed)

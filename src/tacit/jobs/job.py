@@ -208,7 +208,9 @@ def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
     if "epsilon" not in privacy:
         raise InvalidInput("Expected total_epsilon, or epsilon of one update, in [privacy].")
     if "rounds" not in others:
-        raise InvalidInput("Expected rounds in [algorithm] beside epsilon of one update; not given.")
+        raise InvalidInput(
+            "Expected rounds in [algorithm] beside epsilon of one update; not given."
+        )
     _refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
     mechanism = mechanisms.per_update(
         name, privacy["epsilon"], privacy.get("delta"), others.get("calibration", "certified")
