@@ -10,6 +10,12 @@ local_side      what an agent computes with: sensitivity, limits of its points, 
 server          the server: names, couplings, settings, replies, and an engine
 release         one noisy reading of an agent's data, paid for once and kept
 released        a problem of public copies, which costs nothing more to solve
+plan            how to spend a budget: read once, or noise in every round
+public_agent    an agent of a released problem: exact steps on a public copy
+exact_server    the server of a released problem: acceleration, and an end at a tolerance
+fixed_point     ADMM with exact steps as one map, which server and agents follow
+acceleration    what the server chooses there: mixing, penalties, the end
+penalties       where penalties start
 keys            keys of seeded noise
 statement       what a run promises, in numbers and in words
 result          what a run leaves behind, and its files

@@ -47,7 +47,9 @@ class _Message:
     def to_bytes(self) -> bytes:
         content: dict[str, Any] = {"tacit": FORMAT, "kind": self.kind}
         for part in fields(self):  # type: ignore[arg-type]
-            content[part.name] = _plain(getattr(self, part.name))
+            value = getattr(self, part.name)
+            if part.name != "instructions" or len(value):  # as before there were any
+                content[part.name] = _plain(value)
         data: bytes = msgpack.packb(content, unicode_errors="surrogatepass")
         return data
 
@@ -57,6 +59,8 @@ class Broadcast(_Message):
     """Server to agents: the consensus w^{t+1} of this round.
 
     ``last`` has, for each agent, the digest of the last reply the server got from it.
+    ``instructions``, where data were read once: how to go on from the last round, in public numbers
+    (``fixed_point.py``).
     """
 
     kind = "broadcast"
@@ -64,11 +68,13 @@ class Broadcast(_Message):
     round: int
     consensus: Vector
     last: Mapping[str, str] = field(default_factory=dict)
+    instructions: Vector = field(default_factory=lambda: np.zeros(0))
 
     @property
     def digest(self) -> str:
         """Of the question itself: run, round and every bit of the consensus."""
-        return _sha256(Broadcast(self.run, self.round, self.consensus))
+        about = self.run, self.round, self.consensus
+        return _sha256(Broadcast(*about, instructions=self.instructions))
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ def _plain(value: Any) -> Any:
 
 def _value(name: str, value: Any) -> Any:
     """What a field holds, of the type that it must have."""
-    if name in ("consensus", "primal"):
+    if name in ("consensus", "primal", "instructions"):
         number, length, content = value
         if number not in NUMBERS or len(content) != length * np.dtype(number).itemsize:
             raise ValueError("a vector of another length")

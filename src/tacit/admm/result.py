@@ -89,7 +89,7 @@ class Result:
         epsilon = "no noise" if np.isinf(p.epsilon) else f"epsilon <= {rounded_up(p.epsilon, 4)}"
         label = "certified" if p.certified else "not certified"
         return (
-            f"Result({n} agents, {self.settings.rounds} rounds, solution of size "
+            f"Result({n} agents, {int(self.trace['round'][-1])} rounds, solution of size "
             f"{self.solution.size}, {epsilon}, delta {p.delta:g}, {label})"
         )
 

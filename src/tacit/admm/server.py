@@ -69,23 +69,40 @@ class Server:
 
         The same request may then be made again: agents repeat what they have answered.
         """
+        broadcast = self._question()
+        answers = engine.exchange(broadcast, deadline)
+        replies, refusals = self._sorted(answers, broadcast.round)
+        if not refusals:
+            refusals = self._take(broadcast, replies)
+        if not refusals:
+            self.w, self.round, self._answered = broadcast.consensus, broadcast.round, replies
+        return refusals
+
+    @property
+    def _last(self) -> dict[str, str]:
+        """The digests of the last replies."""
+        return {name: reply.digest for name, reply in self._answered.items()}
+
+    def _question(self) -> Broadcast:
+        """Line 5."""
         t = self.round + 1
         ρ = schedule_in(self.dtype, self.settings, t, t)[0][0]
         w = server_step(self.z, self.λ, ρ, self.holders)
-        last = {name: reply.digest for name, reply in self._answered.items()}
-        answers = engine.exchange(Broadcast(self.run, t, w, last), deadline)
-        replies, refusals = self._sorted(answers, t)
+        return Broadcast(self.run, t, w, self._last)
+
+    def _take(self, broadcast: Broadcast, replies: Mapping[str, Reply]) -> dict[str, Refusal]:
+        """Line 8, given everyone's reply; those that cannot be taken."""
+        t, refusals = broadcast.round, {}
+        ρ = schedule_in(self.dtype, self.settings, t, t)[0][0]
+        z = np.concatenate([replies[m.name].primal for m in self.members])
+        with np.errstate(over="ignore"):
+            λ = dual_step(self.λ, ρ, broadcast.consensus[self.index], z)
+        for member, part in zip(self.members, self.parts(λ), strict=True):
+            if not np.isfinite(part).all():
+                words = f"The reply of agent {member.name!r} to round {t} overflows its dual."
+                refusals[member.name] = Refusal(self.run, t, "invalid", words)
         if not refusals:
-            z = np.concatenate([replies[m.name].primal for m in self.members])
-            with np.errstate(over="ignore"):
-                λ = dual_step(self.λ, ρ, w[self.index], z)
-            for member, part in zip(self.members, self.parts(λ), strict=True):
-                if not np.isfinite(part).all():
-                    words = f"The reply of agent {member.name!r} to round {t} overflows its dual."
-                    refusals[member.name] = Refusal(self.run, t, "invalid", words)
-        if not refusals:
-            self.w, self.z, self.λ = w, z, λ
-            self.round, self._answered = t, replies
+            self.z, self.λ = z, λ
         return refusals
 
     def _sorted(

@@ -4,6 +4,7 @@ in_process      an engine for agents of this process
 releasing       ``release``: one noisy reading of every agent's data
 ledgers         the ledgers of all agents of a run
 solving         ``solve``: server and agents in one process
+solving_released   exact steps on public copies until both residuals are small
 batched         all agents as one compiled program, for sets with a formula
 stacking        agents of the same structure as one stack of arrays
 sweep           many configurations as one program: ``solve_many``

@@ -5,17 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from tacit.admm.agent import Agent
 from tacit.admm.messages import Broadcast, Refusal, Reply, from_bytes
 from tacit.errors import CorruptFile, LedgerFailure, Refused, SolverFailure
 
 T = TypeVar("T")
+
+
+class Responder(Protocol):
+    """An agent: of private data (``Agent``), or of a released problem (``PublicAgent``)."""
+
+    name: str
+    run: str
+
+    def respond(self, broadcast: Broadcast) -> Reply: ...
+
+
+A = TypeVar("A", bound=Responder)
 log = logging.getLogger("tacit.agent")
 
 
-def answer(agent: Agent, broadcast: Broadcast) -> Reply | Refusal:
+def answer(agent: Responder, broadcast: Broadcast) -> Reply | Refusal:
     """The agent's reply, or why there is none, for those who may know all about the agent."""
     try:
         return agent.respond(broadcast)
@@ -31,7 +42,7 @@ WORDS = {
 }
 
 
-def answer_bytes(agent: Agent, request: bytes) -> bytes:
+def answer_bytes(agent: Responder, request: bytes) -> bytes:
     """The answer of an agent behind a line: bytes in, bytes out.
 
     Guarantee: every answer is a reply that ``Agent.respond`` gave, or a refusal in one of three
@@ -53,7 +64,7 @@ def answer_bytes(agent: Agent, request: bytes) -> bytes:
     return Refusal(agent.run, round, reason, f"Agent {agent.name!r} {WORDS[reason]}").to_bytes()
 
 
-def _broadcast(agent: Agent, request: bytes) -> Broadcast:
+def _broadcast(agent: Responder, request: bytes) -> Broadcast:
     try:
         message = from_bytes(request)
         if isinstance(message, Broadcast):
@@ -65,7 +76,7 @@ def _broadcast(agent: Agent, request: bytes) -> Broadcast:
     raise Refused(words)
 
 
-class InProcess:
+class InProcess(Generic[A]):
     """Agents of this process, ``workers`` of them at a time.
 
     Workers are threads: the cone solver runs outside of Python's lock. No number depends on how
@@ -75,16 +86,14 @@ class InProcess:
     through_bytes  encode and decode every message, as between processes
     """
 
-    def __init__(
-        self, agents: Sequence[Agent], workers: int = 1, through_bytes: bool = False
-    ) -> None:
+    def __init__(self, agents: Sequence[A], workers: int = 1, through_bytes: bool = False) -> None:
         self.agents, self.through_bytes = agents, through_bytes
         self._pool = ThreadPoolExecutor(min(workers, len(agents))) if workers > 1 else None
 
     def exchange(
         self, broadcast: Broadcast, deadline: float | None = None
     ) -> dict[str, Reply | Refusal]:
-        def one(agent: Agent) -> Reply | Refusal:
+        def one(agent: A) -> Reply | Refusal:
             if not self.through_bytes:
                 return answer(agent, broadcast)
             message = from_bytes(answer_bytes(agent, broadcast.to_bytes()))
@@ -93,6 +102,6 @@ class InProcess:
 
         return dict(zip((a.name for a in self.agents), self.for_each(one), strict=True))
 
-    def for_each(self, task: Callable[[Agent], T]) -> list[T]:
+    def for_each(self, task: Callable[[A], T]) -> list[T]:
         """``task`` of every agent, in order."""
         return list((self._pool.map if self._pool else map)(task, self.agents))

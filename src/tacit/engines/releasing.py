@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.admm.agent import NOISE_SOURCES
@@ -10,6 +11,7 @@ from tacit.admm.keys import agent_key, jax_key, root_key
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.release import Reader
 from tacit.admm.released import Released
+from tacit.admm.settings import Settings
 from tacit.admm.statement import release_statement
 from tacit.engines.ledgers import open_ledgers
 from tacit.errors import InvalidInput, choice
@@ -97,3 +99,64 @@ def read(
     releases = tuple(reader.read(agent) for reader, agent in pairs)
     statement = release_statement(problem, mechanism, delta, seed is not None, noise == "secure")
     return Released.of(problem, releases, mechanism, statement, seed)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the public copies of a run come from: what ``solve`` was given of it.
+
+    The checkpoint of a run that reads its data once is its release, kept before anything is
+    computed from it: a run that is continued does not read them again.
+    """
+
+    seed: int | None
+    run: str | None
+    noise: str | None
+    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None
+    checkpoint: str | Path | None
+
+    def released(
+        self,
+        problem: Problem | Released,
+        reading: tuple[Mechanism, float] | None,
+        settings: Settings,
+    ) -> Released:
+        """``reading``: the noise and the δ of one reading; None: a run without noise."""
+        if isinstance(problem, Released):
+            self._refuse("a released problem: its noise is drawn and paid for")
+            return problem
+        if reading is None:
+            if not isinstance(settings.mechanism, Noiseless):
+                raise InvalidInput("Expected settings without noise for exact steps.")
+            if self.noise is not None or self.ledgers is not None:
+                raise InvalidInput(
+                    "Expected neither ledgers nor a source of noise for a run without noise, which "
+                    "no ledger can pay for. Nothing was released."
+                )
+            found = without_noise(problem)
+            if self.checkpoint is not None:
+                found.save(self.checkpoint)
+            return found
+        mechanism, delta = reading
+        if self.checkpoint is not None and Path(self.checkpoint).exists():
+            found = Released.load(self.checkpoint, problem)
+            if (found.mechanism, found.privacy.delta) != reading:
+                raise InvalidInput(
+                    f"Expected the budget of the release in {self.checkpoint}, got another: a new "
+                    "release needs a checkpoint of its own. Nothing was released."
+                )
+            return found
+        found = read(
+            problem, mechanism, delta, self.seed, self.run or "run", self.noise, self.ledgers
+        )
+        if self.checkpoint is not None:
+            found.save(self.checkpoint)
+        return found
+
+    def _refuse(self, why: str) -> None:
+        given = {
+            name: getattr(self, name) for name in ("seed", "run", "noise", "ledgers", "checkpoint")
+        }
+        for name, value in given.items():
+            if value is not None:
+                raise InvalidInput(f"Expected no {name} for {why}; got {name}={value!r}.")

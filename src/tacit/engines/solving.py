@@ -9,6 +9,7 @@ computed from private data looks good would itself release that number.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,21 +24,26 @@ from tacit.admm.checkpoint import STATE, Checkpoint
 from tacit.admm.data_digest import data_digest
 from tacit.admm.keys import agent_key, generator, jax_key, root_key
 from tacit.admm.local_side import start_point
+from tacit.admm.plan import Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem, objective_value
+from tacit.admm.released import Released
 from tacit.admm.result import TRACE, Progress, Result, result_of
 from tacit.admm.server import Member, Server
 from tacit.admm.settings import Settings
 from tacit.engines.batched import BatchedAgents
 from tacit.engines.in_process import InProcess
 from tacit.engines.ledgers import open_ledgers
+from tacit.engines.releasing import Source
+from tacit.engines.solving_released import solve_released
 from tacit.errors import InvalidInput, choice, count
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Mechanism
 
 
 def solve(
-    problem: Problem | Iterable[LocalProblem],
-    settings: Settings,
+    problem: Problem | Iterable[LocalProblem] | Released,
+    settings: Settings | Budget | Plan,
     *,
     seed: int | None = None,
     run: str | None = None,
@@ -49,8 +55,12 @@ def solve(
     noise: str | None = None,
     ledgers: Mapping[str, Ledger | str | Path] | str | Path | None = None,
     block: int = 1,
+    start: Result | None = None,
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
+
+    A released problem, one without noise whose settings have a tolerance, and one whose data a
+    ``Budget`` is best spent on reading once, are solved by exact steps (``solving_released.py``).
 
     seed            Threefry noise from this seed (research); None takes a key of 64 bits, all
                     that Threefry's have, from the operating system. Do not give a seed again under
@@ -69,18 +79,38 @@ def solve(
     ledgers         the agents' ledgers by name, or a folder with NAME.db for every agent: each
                     agent pays there before it answers, and refuses beyond its budget
     block           rounds to pay for at a time (see ``Agent``)
+    start           exact steps only: begin at the solution of another result
 
     Guarantee: the statement in ``Result.privacy`` covers every reply and so every solution in the
     result. The trace's ``objective`` and ``noise`` are computed from private data and noise for
     the researcher's eyes; they are not covered, and publishing them is not private.
     """
-    if not isinstance(problem, Problem):
+    if not isinstance(problem, Problem | Released):
         problem = Problem(problem)
-    if not isinstance(settings, Settings):
+    if not isinstance(settings, Settings | Budget | Plan):
         raise InvalidInput(f"Expected Settings, got {type(settings).__name__}.")
     require_64_bits()
     count("evaluate_every", evaluate_every)
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
+    settings, reading, plan = _planned(problem, settings)
+    if isinstance(problem, Released) or reading is not None or settings.tolerance is not None:
+        if batch is not None or block != 1:
+            raise InvalidInput(
+                "Expected batch and block left out for exact steps, which have neither, got "
+                f"batch={batch!r} and block={block!r}. Nothing was computed."
+            )
+        source = Source(seed, run, noise, ledgers, checkpoint)
+        return solve_released(
+            source.released(problem, reading, settings),
+            settings,
+            evaluate_every=evaluate_every,
+            callback=callback,
+            workers=workers,
+            start=start,
+            plan=plan,
+        )
+    if start is not None:
+        raise InvalidInput("Expected no start where every round adds noise. Nothing was computed.")
     settings = settings.complete(problem)
     paying = _Paying.of(problem, noise, seed, ledgers, block, checkpoint)
     now = _begin(problem, settings, seed, run, paying, checkpoint)
@@ -111,7 +141,24 @@ def solve(
             now.at(done, agents.state(), trace).save(path)
     charged = paying.updates(now.run, settings)
     secure = paying.noise == "secure"
-    return result_of(problem, settings, agents.state(), trace, seed, secure, charged)
+    result = result_of(problem, settings, agents.state(), trace, seed, secure, charged)
+    return dataclasses.replace(result, plan=plan)
+
+
+def _planned(
+    problem: Problem | Released, settings: Settings | Budget | Plan
+) -> tuple[Settings, tuple[Mechanism, float] | None, str]:
+    """Settings, noise and δ of one reading of the data if they are read once, and why."""
+    if isinstance(settings, Settings):
+        return settings, None, ""
+    if isinstance(problem, Released):
+        raise InvalidInput(
+            "Expected Settings for a released problem, got a budget: it is spent already."
+        )
+    if isinstance(settings, Budget):
+        settings = settings.plan(problem)
+    once = None if settings.reading is None else (settings.reading, settings.delta)
+    return settings.settings, once, settings.reason
 
 
 def _begin(

@@ -1,0 +1,130 @@
+"""Solve a problem of public copies: exact steps until both residuals are small."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from tacit.admm.exact_server import ExactServer
+from tacit.admm.local_side import start_point
+from tacit.admm.penalties import starting_penalties
+from tacit.admm.problem import objective_value
+from tacit.admm.public_agent import PublicAgent, Start
+from tacit.admm.released import Released
+from tacit.admm.result import RELEASED_TRACE, Progress, Result, versions
+from tacit.admm.schedules import ConstantPenalty
+from tacit.admm.server import Member
+from tacit.admm.settings import Settings
+from tacit.engines.in_process import InProcess
+from tacit.errors import InvalidInput, count
+from tacit.privacy.mechanisms import Noiseless
+
+MEMORY = 10  # steps that acceleration uses
+
+
+def solve_released(
+    released: Released,
+    settings: Settings,
+    *,
+    evaluate_every: int = 1,
+    callback: Callable[[Progress], None] | None = None,
+    workers: int | None = None,
+    start: Result | None = None,
+    plan: str = "",
+) -> Result:
+    """``solve`` of a released problem, or of one without noise; ``start`` from another's answer."""
+    problem = released.problem
+    check(settings)
+    count("evaluate_every", evaluate_every)
+    workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
+    begin = _start(released, settings, start)
+    agents = [
+        PublicAgent(part, name, "released", begin)
+        for name, part in zip(problem.names, problem.agents, strict=True)
+    ]
+    held = [np.flatnonzero(np.asarray(part.coupling) >= 0) for part in problem.agents]
+    members = [
+        Member(name, np.asarray(part.coupling)[own], start_point(part)[own])
+        for name, part, own in zip(problem.names, problem.agents, held, strict=True)
+    ]
+    server = ExactServer(members, settings, "released", begin)
+    trace: list[list[float]] = []
+    engine = InProcess(agents, workers)
+    while server.round < settings.rounds and not server.converged:
+        for refusal in server.step(engine).values():
+            raise refusal.error()
+        last = server.converged or server.round == settings.rounds
+        if last or server.round % evaluate_every == 0:
+            trace.append([server.round, *_evaluate(engine, server)])
+            if callback is not None:
+                callback(_progress(server, agents, trace[-1]))
+    columns = np.array(trace, dtype=np.float64).T
+    return Result(
+        solution=server.solution,
+        ergodic=server.solution,
+        local=tuple(agent.point for agent in agents),
+        trace=dict(zip(RELEASED_TRACE, columns, strict=True)),
+        settings=settings,
+        privacy=released.privacy,
+        names=problem.names,
+        seed=released.seed,
+        versions=versions(),
+        converged=server.converged if settings.tolerance is not None else None,
+        plan=plan,
+    )
+
+
+def check(settings: Settings) -> None:
+    """Refuse settings that exact steps do not have."""
+    if not isinstance(settings.mechanism, Noiseless):
+        raise InvalidInput(
+            f"Expected settings without noise for a released problem, got "
+            f"{settings.mechanism.name}: its noise is in the data already, and paid for."
+        )
+    if settings.penalty is not None and not isinstance(settings.penalty, ConstantPenalty):
+        raise InvalidInput(
+            f"Expected a number as penalty for exact steps, where penalties start, got "
+            f"{settings.penalty!r}."
+        )
+    if settings.step_size is not None or settings.local_updates != 1:
+        raise InvalidInput(
+            "Expected no step_size and local_updates=1 for exact steps, which have neither, got "
+            f"step_size={settings.step_size!r} and local_updates={settings.local_updates}."
+        )
+
+
+def _start(released: Released, settings: Settings, start: Result | None) -> Start:
+    penalty, group = starting_penalties(released.problem)
+    if isinstance(settings.penalty, ConstantPenalty):
+        penalty = penalty * (settings.penalty(1) / float(np.exp(np.log(penalty).mean())))
+    point = None
+    if start is not None:
+        point = np.asarray(start.solution, np.float64)
+        if point.shape != (released.problem.size,):
+            raise InvalidInput(
+                f"Expected a result with a solution of size {released.problem.size} to start from, "
+                f"got {point.size}."
+            )
+    return Start(penalty, group, MEMORY, point)
+
+
+def _evaluate(engine: InProcess[PublicAgent], server: ExactServer) -> tuple[float, ...]:
+    """Objective of the public copies, both residuals, and the largest violation: all covered."""
+    pairs = engine.for_each(
+        lambda a: (
+            objective_value(a.problem.objective, a.point),
+            float(a.problem.feasible_set.violation(a.point)),
+        )
+    )
+    objectives, violations = zip(*pairs, strict=True)
+    assert server.residuals is not None
+    return sum(objectives), server.residuals.primal, server.residuals.dual, max(violations)
+
+
+def _progress(server: ExactServer, agents: list[PublicAgent], row: list[float]) -> Progress:
+    points = [agent.point for agent in agents]
+    duals = server.parts(server.λ)
+    row_by_name = dict(zip(RELEASED_TRACE, row, strict=True))
+    return Progress(server.round, server.w, points, points, duals, row_by_name)
