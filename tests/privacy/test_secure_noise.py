@@ -16,7 +16,7 @@ from tacit.admm.algorithm import noisy
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import EPSILON_PER_DISTANCE, calibrate, delta_of, epsilon_of, exact
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
-from tacit.privacy.secure_noise import GridNoise, INVERSE_DISTANCE, SecureNoise, secure_noise
+from tacit.privacy.secure_noise import INVERSE_DISTANCE, GridNoise, SecureNoise, secure_noise
 
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
 

@@ -53,9 +53,14 @@ def run_with_progress(
 
         def show(progress: Any) -> None:
             told()
-            bar.update(task, completed=progress.round)
+            where = label
+            if "dual_residual" in progress.row:  # a run that ends at a tolerance
+                where = f"{label}, residual {progress.row['residual']:.1e}"
+            bar.update(task, completed=progress.round, description=where)
 
-        return solve(problem, settings, callback=show, **options)
+        result = solve(problem, settings, callback=show, **options)
+        bar.update(task, total=result.summary["round"])
+        return result
 
 
 def print_result(
@@ -77,19 +82,24 @@ def print_result(
             ("total delta", f"{last['delta']:g}"),
             ("noise from", result.noise_source),
         ]
+    whose = "at the released data" if result.privacy.once else "(not covered: keep secret)"
+    ended = []
+    if result.converged is not None:
+        tolerance = f"{result.settings.tolerance:g}"
+        ended = [("tolerance", tolerance if result.converged else f"{tolerance}: NOT reached")]
     print_table(
         f"{len(result.names)} agents, {last['round']} rounds",
         ("", ""),
         [
-            (
-                "objective at the agents' points (not covered: keep secret)",
-                f"{last['objective']:.6g}",
-            ),
+            (f"objective at the agents' points {whose}", f"{last['objective']:.6g}"),
             ("consensus residual", f"{last['residual']:.3g}"),
+            *ended,
             ("largest violation", f"{last['violation']:.3g}"),
             *spent,
         ],
     )
+    if result.plan:
+        print(result.plan)
     if result.solution.size <= 20 and about is None:
         print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
         print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))

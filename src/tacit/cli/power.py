@@ -154,7 +154,7 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
 
 
 def _every_round(options: argparse.Namespace) -> Any:
-    """Algorithm 1 as in the paper: settings from a total, from the budget of one update, or none."""
+    """Algorithm 1 as in the paper, for a total budget, for that of one update, or without noise."""
     from tacit.admm.settings import Settings
     from tacit.privacy.mechanisms import per_update
 

@@ -175,8 +175,8 @@ class RunFolder:
     ) -> Any:
         """``tacit.solve`` from where the run stands, with its state in this folder.
 
-        ``settings`` or a plan. ``run`` is the run's name if no ledger has to tell it from others. ``files`` are kept beside
-        the note.
+        ``settings`` may be a plan. ``run`` is the run's name if no ledger has to tell it from
+        others. ``files`` are kept beside the note.
         """
         arguments = run_arguments(options)
         rows = settings.rounds // arguments.get("evaluate_every", 1) + 1

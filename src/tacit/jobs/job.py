@@ -204,7 +204,8 @@ def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
             return Budget(*budget, name, others).plan(problem, rounds)
         if "rounds" not in others:
             return Budget(*budget, name, others).plan(problem)
-        return Settings.for_budget(*budget, mechanism=name, **others)
+        settings: Settings = Settings.for_budget(*budget, mechanism=name, **others)
+        return settings
     if "epsilon" not in privacy:
         raise InvalidInput("Expected total_epsilon, or epsilon of one update, in [privacy].")
     if "rounds" not in others:
