@@ -1,0 +1,333 @@
+"""How far cone sets reach: proven bounds above the largest norms and distances over them.
+
+For W = {z = Lx : b − Ax in K}, where L picks or combines columns of x, three steps:
+
+1. The smallest box l ≤ z ≤ h around W, by 2n linear programs over the cone, and the box of the
+   auxiliary variables by two more each.
+2. sup ‖z‖₂² is the largest value of a convex function, which no solver finds. Put τ_i for z_i²:
+   linear conditions that every square obeys leave a linear program whose value is at least the
+   true one (McCormick 1976; Sherali and Adams 1990):
+
+       τ ≤ (l + h)z − lh     the chord above the square; τ ≥ 2mz − m², tangents
+       D'τ + ... ≤ 0         ‖s‖² ≤ t² of a cone (t, s), with a diagonal D below its matrix
+       (b_p − a_p'x)(b_q − a_q'x) ≥ 0 for rows |y| ≤ t, and summed over rows −c ≤ a'x ≤ b
+
+3. The diameter likewise, with d_i for (u_i − v_i)² of two points, and z, τ for their averages:
+
+       d ≤ 4τ − 8cz + 4c²    2u² + 2v² − (u + v)², and (u + v)² above its tangent at 2c
+       d ≤ 2(h − l)(z − l)   |u − v| ≤ h − l and |u − v| ≤ (u − l) + (v − l); from h alike
+
+The values are exact, up to 1e-8, for boxes, simplices, Euclidean and L1 balls, capped simplices,
+budgets, ellipsoids around 0, and products of these; for others they are bounds.
+
+Guarantee: no bound rests on the solver's answer. It is computed from dual points as ``certified``
+says, which proves it for any y; a bad y gives a large bound. Rounding is inside. One thing is taken
+for granted: an auxiliary variable that is unbounded by itself needs no value larger than all
+others. Nothing private is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit._types import Vector
+from tacit.errors import InvalidSet, SolverFailure
+from tacit.sets.cone_program import ACCURACY, Blocks, Program, rows_by_kind
+
+UNIT = float(np.finfo(np.float64).eps)
+MOST_DENSE = 200  # columns of a cone up to which the smallest eigenvalue of its matrix is computed
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The constraints b − Ax in K, and a solver for linear functions over them."""
+
+    matrix: Any
+    offset: Vector
+    cones: Blocks
+
+    @cached_property
+    def _program(self) -> Program:
+        nothing = sp.csc_matrix((self.matrix.shape[1],) * 2)
+        return Program(nothing, self.matrix, self.offset, self.cones)
+
+    @cached_property
+    def _absolute(self) -> Any:
+        return abs(self.matrix).T.tocsr()
+
+    def largest(self, q: Vector) -> tuple[float, Vector] | None:
+        """A value m and errors r with q'x ≤ m + r'|x| wherever the rows hold; None if unbounded."""
+        status, _, y = self._program.minimise("DualInfeasible", q=-q)
+        return None if status == "DualInfeasible" else self.certified(q, y)
+
+    def certified(self, q: Vector, y: Vector) -> tuple[float, Vector]:
+        """m and r with q'x ≤ m + r'|x| wherever the rows hold, from a dual point, whatever it is.
+
+        y, brought into the dual cone K*, has y'(b − Ax) ≥ 0, so q'x ≤ b'y + (q − A'y)'x. A sum
+        of k rounded products is off by at most k units of the sum of their absolute values.
+        """
+        y = _into_dual_cone(y, self.cones)
+        size, units = np.abs(y), (len(y) + 3) * UNIT
+        m = float(self.offset @ y + units * (np.abs(self.offset) @ size))
+        return m, np.abs(q - self.matrix.T @ y) + units * (np.abs(q) + self._absolute @ size)
+
+
+def _into_dual_cone(y: Vector, cones: Blocks) -> Vector:
+    y = y.copy()
+    for kind, rows in rows_by_kind(cones):
+        if kind == "nonneg":
+            y[rows] = np.maximum(y[rows], 0.0)
+        elif kind == "soc":
+            length = np.sqrt((y[rows[:, 1:]] ** 2).sum(axis=1))
+            y[rows[:, 0]] = np.maximum(y[rows[:, 0]], length * (1 + rows.shape[1] * UNIT))
+    return y
+
+
+def smallest_box(rows: Rows, forms: Any, needed: int) -> tuple[Vector, Vector]:
+    """The smallest bounds of every row of ``forms @ x``, rounded outwards.
+
+    Every column of x is one of the forms, so that with X = sup ‖x‖_∞ all of them are at most
+    m + ‖r‖₁X, hence X ≤ max m/(1 − max ‖r‖₁), and ‖r‖₁X is what the solver's error costs. The
+    first ``needed`` forms must be bounded.
+    """
+    count = forms.shape[0]
+    value, error = np.full((2, 2 * count), np.inf)
+    for k in range(2 * count):
+        form = forms[[k % count]].toarray()[0]
+        found = rows.largest(form if k < count else -form)
+        if found is not None:
+            value[k], error[k] = found[0], found[1].sum()
+        elif k % count < needed:
+            raise InvalidSet(
+                f"Expected a compact set, got one that is unbounded in coordinate {k % count}."
+            )
+    bounded = np.isfinite(value)
+    most = error[bounded].max()
+    if not most < 0.5:
+        raise SolverFailure(f"Expected a proof of how far the set reaches, got errors of {most:g}.")
+    reach = max(value[bounded].max(), 0.0) / (1 - most)
+    value[bounded] += error[bounded] * reach + ACCURACY * (1 + reach)
+    return -value[count:], value[:count]
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """The sizes of {z = Lx}, each solved for on first use.
+
+    ``forms`` are the rows of L and of the auxiliary variables, ``places`` says which of them each
+    column of x is, and the first ``size`` are z.
+    """
+
+    rows: Rows
+    forms: Any
+    places: Any
+    size: int
+
+    @cached_property
+    def box(self) -> tuple[Vector, Vector]:
+        """The smallest bounds of z and of the auxiliary variables."""
+        return smallest_box(self.rows, self.forms, self.size)
+
+    @cached_property
+    def longest(self) -> float:
+        """sup ‖z‖₂, or a bound above it."""
+        lower, upper = (bound[: self.size] for bound in self.box)
+        in_box = float(np.linalg.norm(np.maximum(np.abs(lower), np.abs(upper))))
+        return min(self._lifted.longest, in_box)
+
+    @cached_property
+    def widest(self) -> float:
+        """sup ‖u − v‖₂, or a bound above it."""
+        lower, upper = (bound[: self.size] for bound in self.box)
+        return min(self._lifted.widest, 2 * self.longest, float(np.linalg.norm(upper - lower)))
+
+    @cached_property
+    def _lifted(self) -> Lifted:
+        return Lifted(self.rows, self.forms, self.places, self.size, self.box)
+
+
+class Lifted:
+    """The linear program over (x, τ, d) of steps 2 and 3, in units of the largest coordinate."""
+
+    def __init__(self, rows: Rows, forms: Any, places: Any, size: int, box: Any) -> None:
+        known = np.isfinite(box[0]) & np.isfinite(box[1])
+        self._unit = float(np.abs(np.stack(box))[:, known].max()) or 1.0
+        # what is unbounded by itself has no square, and is taken to be no larger than the unit
+        low, high = np.where(known, np.stack(box) / self._unit, [[-1.0], [1.0]])
+        rows = Rows(rows.matrix, rows.offset / self._unit, rows.cones)
+        square, columns = sp.identity(len(low), format="csr"), rows.matrix.shape[1]
+        # rows, and what they say of x, τ and d
+        blocks = [[rows.matrix, _none(rows, len(low)), _none(rows, size)]]
+        offsets = [rows.offset]
+
+        def add(on_x: Any, on_squares: Any, on_distances: Any, offset: Vector) -> None:
+            blocks.append([on_x, on_squares, on_distances])
+            offsets.append(offset)
+
+        l, h, L, τ = low[known], high[known], forms[known], square[known]
+        add(-_times(l + h, L), τ, None, -l * h)
+        for m in (l, (l + h) / 2, h):
+            add(_times(2 * m, L), -τ, None, m**2)
+        for D, linear, constant in _quadratics(rows, low[places], high[places]):
+            if known[places[D != 0]].all():
+                add(linear[None, :], _at(places, D, len(low)), None, np.array([-constant]))
+        l, h, L, d = low[:size], high[:size], forms[:size], sp.identity(size)
+        c = (l + h) / 2
+        add(_times(8 * c, L), -4 * square[:size], d, 4 * c**2)
+        add(-_times(2 * (h - l), L), None, d, -2 * (h - l) * l)
+        add(_times(2 * (h - l), L), None, d, 2 * (h - l) * h)
+
+        offset = np.concatenate(offsets)
+        added = ("nonneg", len(offset) - len(rows.offset))
+        self._rows = Rows(sp.csc_matrix(sp.bmat(blocks)), offset, (*rows.cones, added))
+        largest = np.maximum(-low, high)
+        self._sizes = np.concatenate([largest[places], largest**2, (h - l) ** 2])
+        self._squares = slice(columns, columns + size)
+        self._distances = slice(columns + len(low), None)
+
+    @property
+    def longest(self) -> float:
+        return self._root(self._squares)
+
+    @property
+    def widest(self) -> float:
+        return self._root(self._distances)
+
+    def _root(self, entries: slice) -> float:
+        """The root of the largest sum of some entries of (x, τ, d); inf if the solver fails."""
+        q = np.zeros(len(self._sizes))
+        q[entries] = 1.0
+        try:
+            found = self._rows.largest(q)
+        except SolverFailure:
+            found = None
+        if found is None:
+            return math.inf
+        value = found[0] + float(found[1] @ self._sizes) * (1 + len(q) * UNIT)
+        return self._unit * math.sqrt(max(value, 0.0)) * (1 + ACCURACY)
+
+
+def _none(rows: Rows, columns: int) -> Any:
+    return sp.csr_matrix((len(rows.offset), columns))
+
+
+def _times(by: Vector, forms: Any) -> Any:
+    return sp.diags(by) @ forms
+
+
+def _at(places: Any, values: Vector, size: int) -> Any:
+    """One row with values at their places."""
+    return sp.csr_matrix((values, (np.zeros(len(values), int), places)), shape=(1, size))
+
+
+Quadratic = tuple[Vector, Vector, float]
+
+
+def _quadratics(rows: Rows, low: Vector, high: Vector) -> Iterator[Quadratic]:
+    """Conditions D'x² + l'x + k ≤ 0 that follow from the rows for |x| ≤ 1, one (D, l, k) each."""
+    matrix, b = sp.csr_matrix(rows.matrix), rows.offset
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    inequalities: list[int] = []
+    start = 0
+    for kind, m in rows.cones:
+        if kind == "nonneg":
+            inequalities.extend(range(start, start + m))
+        elif kind == "soc":
+            yield from _of_a_cone(matrix[start : start + m], b[start : start + m], low, high)
+        start += m
+    yield from _of_pairs(matrix[inequalities], b[inequalities])
+
+
+def _of_a_cone(A: Any, b: Vector, low: Vector, high: Vector) -> Iterator[Quadratic]:
+    """From ‖s‖₂ ≤ t, the rows (t, s) = b − Ax: ‖s‖² − t² ≤ 0.
+
+    Where t is not constant also ‖s‖² ≤ (t₀ + t₁)t − t₀t₁ for 0 ≤ t₀ ≤ t ≤ t₁.
+    """
+    signs = np.append(-1.0, np.ones(len(b) - 1))
+    yield from _diagonal(A, signs, A, -2 * (signs * b), signs * b**2, A, b)
+    if A[[0]].nnz:
+        head = A[[0]].toarray()[0]
+        ends = head * low, head * high
+        least = max(float(b[0] - np.maximum(*ends).sum()), 0.0)
+        most = max(float(b[0] - np.minimum(*ends).sum()), least)
+        on_rows = np.append(least + most, -2 * b[1:])
+        constants = np.append(least * most - (least + most) * b[0], b[1:] ** 2)
+        yield from _diagonal(A[1:], np.ones(len(b) - 1), A[1:], on_rows, constants, A, b)
+
+
+def _of_pairs(A: Any, b: Vector) -> Iterator[Quadratic]:
+    """From the products of two inequalities b_p − a_p'x ≥ 0, where little but squares is in them.
+
+    Rows of the same two columns, as |y| ≤ t gives, one by one; rows a and −a summed over all.
+    """
+    by_columns: dict[Any, list[int]] = defaultdict(list)
+    by_line: dict[Any, list[int]] = defaultdict(list)
+    for p in range(A.shape[0]):
+        entries = slice(A.indptr[p], A.indptr[p + 1])
+        columns, values = tuple(A.indices[entries]), A.data[entries]
+        if len(columns) == 2:
+            by_columns[columns].append(p)
+        if len(columns) > 1:  # a bound on one column is in the box
+            by_line[columns, tuple(np.round(values * np.sign(values[0]), 9))].append(p)
+    sign = {p: np.sign(A.data[A.indptr[p]]) for found in by_line.values() for p in found}
+    opposite = [
+        (found[0], q)
+        for found in by_line.values()
+        for q in found[1:]
+        if sign[q] != sign[found[0]]
+    ]
+    if opposite:
+        yield from _of_products(A, b, opposite)
+    for found in by_columns.values():
+        for p, q in combinations(found[:4], 2):
+            (a, c), (e, f) = (A.data[A.indptr[k] : A.indptr[k + 1]] for k in (p, q))
+            if abs(a * f + c * e) <= 1e-9 * (abs(a * f) + abs(c * e)):
+                yield from _of_products(A, b, [(p, q)])
+
+
+def _of_products(A: Any, b: Vector, pairs: list[tuple[int, int]]) -> Iterator[Quadratic]:
+    """−Σ(b_p − a_p'x)(b_q − a_q'x) ≤ 0 over pairs of rows."""
+    p, q = np.array(pairs).T
+    both, values = sp.vstack([A[p], A[q]]), np.concatenate([b[p], b[q]])
+    crossed = np.concatenate([b[q], b[p]])
+    yield from _diagonal(A[p], -np.ones(len(p)), A[q], crossed, -b[p] * b[q], both, values)
+
+
+def _diagonal(
+    left: Any, weights: Vector, right: Any, on_rows: Vector, constants: Vector, A: Any, b: Vector
+) -> Iterator[Quadratic]:
+    """x'Qx + on_rows'Ax + Σ constants ≤ 0 with diagonals D below Q = Σ weights·left·right'.
+
+    Below Q are its diagonal less the sums of the others in a row (Gershgorin), and its smallest
+    eigenvalue. What rounding may have taken is given back, for |x| ≤ 1.
+    """
+    Q = left.T @ sp.diags(weights) @ right
+    Q = sp.csr_matrix((Q + Q.T) / 2)
+    units = 4 * (A.shape[0] + 4) * UNIT
+    lost = abs(left).T @ (sp.diags(np.abs(weights)) @ abs(right))
+    lost = units * np.asarray((lost + lost.T).sum(axis=1)).ravel()
+    linear = A.T @ on_rows
+    given = float(abs(A).T.dot(np.abs(on_rows)).sum() + np.abs(constants).sum() + (b**2).sum())
+    constant = float(constants.sum()) - units * given
+    main = Q.diagonal()
+    others = np.asarray(abs(Q).sum(axis=1)).ravel() - np.abs(main)
+    if (main - others > 0).any() or not others.any():
+        yield main - others - lost, linear, constant
+    used = np.flatnonzero(np.diff(Q.indptr))
+    if others.any() and len(used) <= MOST_DENSE:
+        dense = Q[used][:, used].toarray()
+        least = float(np.linalg.eigvalsh(dense)[0]) - units * float(np.abs(dense).sum())
+        if least > 0:
+            D = np.zeros(len(main))
+            D[used] = least
+            yield D - lost, linear, constant
