@@ -268,9 +268,7 @@ class Conic(FeasibleSet):
     def _sizes(self) -> Sizes:
         auxiliary = np.setdiff1d(np.arange(self._matrix.shape[1]), self._columns)
         columns = np.concatenate([self._columns, auxiliary])
-        places = np.concatenate(
-            [self._entries, self.dimension + np.arange(len(auxiliary))]
-        )
+        places = np.concatenate([self._entries, self.dimension + np.arange(len(auxiliary))])
         unit = sp.identity(self._matrix.shape[1], format="csr")
         forms = sp.vstack([self._image, unit[auxiliary]], format="csr")
         return Sizes(Rows(*self.constraints), forms, places[np.argsort(columns)], self.dimension)

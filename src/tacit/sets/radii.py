@@ -281,10 +281,7 @@ def _of_pairs(A: Any, b: Vector) -> Iterator[Quadratic]:
             by_line[columns, tuple(np.round(values * np.sign(values[0]), 9))].append(p)
     sign = {p: np.sign(A.data[A.indptr[p]]) for found in by_line.values() for p in found}
     opposite = [
-        (found[0], q)
-        for found in by_line.values()
-        for q in found[1:]
-        if sign[q] != sign[found[0]]
+        (found[0], q) for found in by_line.values() for q in found[1:] if sign[q] != sign[found[0]]
     ]
     if opposite:
         yield from _of_products(A, b, opposite)
