@@ -55,7 +55,7 @@ class CutBox(FeasibleSet):
 
     @property
     def diameter(self) -> float:
-        """(u_i − v_i)² ≤ 2w min(z_i − l, h − z_i) for z = (u + v)/2 and w = h − l (``radii.py``)."""
+        """(u_i − v_i)² ≤ 2(h − l)min(z_i − l, h − z_i) for z = (u + v)/2 (``radii.py``)."""
         low, high = np.asarray(self.around.lower), np.asarray(self.around.upper)
         in_box = self.around.diameter
         if not 0 < in_box < math.inf:

@@ -17,7 +17,7 @@ For W = {z = Lx : b − Ax in K}, where L picks or combines columns of x, three 
        d ≤ 4τ − 8cz + 4c²    2u² + 2v² − (u + v)², and (u + v)² above its tangent at 2c
        d ≤ 2(h − l)(z − l)   |u − v| ≤ h − l and |u − v| ≤ (u − l) + (v − l); from h alike
 
-The values are exact, up to 1e-8, for boxes, simplices, Euclidean and L1 balls, capped simplices,
+The values are exact, up to 1e-8, for boxes, simplices, Euclidean and L1 balls,
 budgets, ellipsoids around 0, and products of these; for others they are bounds.
 
 Guarantee: no bound rests on the solver's answer. It is computed from dual points as ``certified``
@@ -29,11 +29,8 @@ others. Nothing private is read.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -42,9 +39,7 @@ import scipy.sparse as sp
 from tacit._types import Vector
 from tacit.errors import InvalidSet, SolverFailure
 from tacit.sets.cone_program import ACCURACY, Blocks, Program, rows_by_kind
-
-UNIT = float(np.finfo(np.float64).eps)
-MOST_DENSE = 200  # columns of a cone up to which the smallest eigenvalue of its matrix is computed
+from tacit.sets.quadratics import UNIT, quadratics, times
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +49,10 @@ class Rows:
     matrix: Any
     offset: Vector
     cones: Blocks
+
+    @property
+    def parts(self) -> tuple[Any, Vector, Blocks]:
+        return self.matrix, self.offset, self.cones
 
     @cached_property
     def _program(self) -> Program:
@@ -173,24 +172,27 @@ class Lifted:
             blocks.append([on_x, on_squares, on_distances])
             offsets.append(offset)
 
-        l, h, L, τ = low[known], high[known], forms[known], square[known]
-        add(-_times(l + h, L), τ, None, -l * h)
-        for m in (l, (l + h) / 2, h):
-            add(_times(2 * m, L), -τ, None, m**2)
-        for D, linear, constant in _quadratics(rows, low[places], high[places]):
-            if known[places[D != 0]].all():
-                add(linear[None, :], _at(places, D, len(low)), None, np.array([-constant]))
-        l, h, L, d = low[:size], high[:size], forms[:size], sp.identity(size)
-        c = (l + h) / 2
-        add(_times(8 * c, L), -4 * square[:size], d, 4 * c**2)
-        add(-_times(2 * (h - l), L), None, d, -2 * (h - l) * l)
-        add(_times(2 * (h - l), L), None, d, 2 * (h - l) * h)
+        lo, hi, L, τ = low[known], high[known], forms[known], square[known]
+        add(-times(lo + hi, L), τ, None, -lo * hi)
+        for m in (lo, (lo + hi) / 2, hi):
+            add(times(2 * m, L), -τ, None, m**2)
+        for D, linear, constant in quadratics(
+            *rows.parts, *(bound[places] / self._unit for bound in box)
+        ):
+            usable = abs(sp.csr_matrix(D)) @ ~known[places] == 0
+            on_squares = sp.csr_matrix(D)[usable] @ square[places]
+            add(sp.csr_matrix(linear)[usable], on_squares, None, -constant[usable])
+        lo, hi, L, d = low[:size], high[:size], forms[:size], sp.identity(size)
+        c = (lo + hi) / 2
+        add(times(8 * c, L), -4 * square[:size], d, 4 * c**2)
+        add(-times(2 * (hi - lo), L), None, d, -2 * (hi - lo) * lo)
+        add(times(2 * (hi - lo), L), None, d, 2 * (hi - lo) * hi)
 
         offset = np.concatenate(offsets)
         added = ("nonneg", len(offset) - len(rows.offset))
         self._rows = Rows(sp.csc_matrix(sp.bmat(blocks)), offset, (*rows.cones, added))
         largest = np.maximum(-low, high)
-        self._sizes = np.concatenate([largest[places], largest**2, (h - l) ** 2])
+        self._sizes = np.concatenate([largest[places], largest**2, (hi - lo) ** 2])
         self._squares = slice(columns, columns + size)
         self._distances = slice(columns + len(low), None)
 
@@ -218,113 +220,3 @@ class Lifted:
 
 def _none(rows: Rows, columns: int) -> Any:
     return sp.csr_matrix((len(rows.offset), columns))
-
-
-def _times(by: Vector, forms: Any) -> Any:
-    return sp.diags(by) @ forms
-
-
-def _at(places: Any, values: Vector, size: int) -> Any:
-    """One row with values at their places."""
-    return sp.csr_matrix((values, (np.zeros(len(values), int), places)), shape=(1, size))
-
-
-Quadratic = tuple[Vector, Vector, float]
-
-
-def _quadratics(rows: Rows, low: Vector, high: Vector) -> Iterator[Quadratic]:
-    """Conditions D'x² + l'x + k ≤ 0 that follow from the rows for |x| ≤ 1, one (D, l, k) each."""
-    matrix, b = sp.csr_matrix(rows.matrix), rows.offset
-    matrix.eliminate_zeros()
-    matrix.sort_indices()
-    inequalities: list[int] = []
-    start = 0
-    for kind, m in rows.cones:
-        if kind == "nonneg":
-            inequalities.extend(range(start, start + m))
-        elif kind == "soc":
-            yield from _of_a_cone(matrix[start : start + m], b[start : start + m], low, high)
-        start += m
-    yield from _of_pairs(matrix[inequalities], b[inequalities])
-
-
-def _of_a_cone(A: Any, b: Vector, low: Vector, high: Vector) -> Iterator[Quadratic]:
-    """From ‖s‖₂ ≤ t, the rows (t, s) = b − Ax: ‖s‖² − t² ≤ 0.
-
-    Where t is not constant also ‖s‖² ≤ (t₀ + t₁)t − t₀t₁ for 0 ≤ t₀ ≤ t ≤ t₁.
-    """
-    signs = np.append(-1.0, np.ones(len(b) - 1))
-    yield from _diagonal(A, signs, A, -2 * (signs * b), signs * b**2, A, b)
-    if A[[0]].nnz:
-        head = A[[0]].toarray()[0]
-        ends = head * low, head * high
-        least = max(float(b[0] - np.maximum(*ends).sum()), 0.0)
-        most = max(float(b[0] - np.minimum(*ends).sum()), least)
-        on_rows = np.append(least + most, -2 * b[1:])
-        constants = np.append(least * most - (least + most) * b[0], b[1:] ** 2)
-        yield from _diagonal(A[1:], np.ones(len(b) - 1), A[1:], on_rows, constants, A, b)
-
-
-def _of_pairs(A: Any, b: Vector) -> Iterator[Quadratic]:
-    """From the products of two inequalities b_p − a_p'x ≥ 0, where little but squares is in them.
-
-    Rows of the same two columns, as |y| ≤ t gives, one by one; rows a and −a summed over all.
-    """
-    by_columns: dict[Any, list[int]] = defaultdict(list)
-    by_line: dict[Any, list[int]] = defaultdict(list)
-    for p in range(A.shape[0]):
-        entries = slice(A.indptr[p], A.indptr[p + 1])
-        columns, values = tuple(A.indices[entries]), A.data[entries]
-        if len(columns) == 2:
-            by_columns[columns].append(p)
-        if len(columns) > 1:  # a bound on one column is in the box
-            by_line[columns, tuple(np.round(values * np.sign(values[0]), 9))].append(p)
-    sign = {p: np.sign(A.data[A.indptr[p]]) for found in by_line.values() for p in found}
-    opposite = [
-        (found[0], q) for found in by_line.values() for q in found[1:] if sign[q] != sign[found[0]]
-    ]
-    if opposite:
-        yield from _of_products(A, b, opposite)
-    for found in by_columns.values():
-        for p, q in combinations(found[:4], 2):
-            (a, c), (e, f) = (A.data[A.indptr[k] : A.indptr[k + 1]] for k in (p, q))
-            if abs(a * f + c * e) <= 1e-9 * (abs(a * f) + abs(c * e)):
-                yield from _of_products(A, b, [(p, q)])
-
-
-def _of_products(A: Any, b: Vector, pairs: list[tuple[int, int]]) -> Iterator[Quadratic]:
-    """−Σ(b_p − a_p'x)(b_q − a_q'x) ≤ 0 over pairs of rows."""
-    p, q = np.array(pairs).T
-    both, values = sp.vstack([A[p], A[q]]), np.concatenate([b[p], b[q]])
-    crossed = np.concatenate([b[q], b[p]])
-    yield from _diagonal(A[p], -np.ones(len(p)), A[q], crossed, -b[p] * b[q], both, values)
-
-
-def _diagonal(
-    left: Any, weights: Vector, right: Any, on_rows: Vector, constants: Vector, A: Any, b: Vector
-) -> Iterator[Quadratic]:
-    """x'Qx + on_rows'Ax + Σ constants ≤ 0 with diagonals D below Q = Σ weights·left·right'.
-
-    Below Q are its diagonal less the sums of the others in a row (Gershgorin), and its smallest
-    eigenvalue. What rounding may have taken is given back, for |x| ≤ 1.
-    """
-    Q = left.T @ sp.diags(weights) @ right
-    Q = sp.csr_matrix((Q + Q.T) / 2)
-    units = 4 * (A.shape[0] + 4) * UNIT
-    lost = abs(left).T @ (sp.diags(np.abs(weights)) @ abs(right))
-    lost = units * np.asarray((lost + lost.T).sum(axis=1)).ravel()
-    linear = A.T @ on_rows
-    given = float(abs(A).T.dot(np.abs(on_rows)).sum() + np.abs(constants).sum() + (b**2).sum())
-    constant = float(constants.sum()) - units * given
-    main = Q.diagonal()
-    others = np.asarray(abs(Q).sum(axis=1)).ravel() - np.abs(main)
-    if (main - others > 0).any() or not others.any():
-        yield main - others - lost, linear, constant
-    used = np.flatnonzero(np.diff(Q.indptr))
-    if others.any() and len(used) <= MOST_DENSE:
-        dense = Q[used][:, used].toarray()
-        least = float(np.linalg.eigvalsh(dense)[0]) - units * float(np.abs(dense).sum())
-        if least > 0:
-            D = np.zeros(len(main))
-            D[used] = least
-            yield D - lost, linear, constant
