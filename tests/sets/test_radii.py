@@ -97,6 +97,8 @@ def test_sizes_by_hand():
     ellipsoid = ConeSet([Cone(np.diag([0.5, 1, 2, 3, 4, 5]) @ turned, limit=1.0)])
     assert ellipsoid.radius(2) == pytest.approx(2.0, rel=1e-6)
     assert ellipsoid.diameter == pytest.approx(4.0, rel=1e-6)
+    tilted = ConeSet([Cone(np.linalg.cholesky([[1.0, 0.5], [0.5, 1.0]]).T, limit=1.0)])
+    assert tilted.radius(2) == pytest.approx(math.sqrt(2), rel=1e-6)
     assert HalfSpace([1.0, 2.0, 4.0], 1.0, 0.0).diameter == pytest.approx(math.hypot(1, 0.5))
 
 
@@ -241,10 +243,11 @@ def test_a_wrong_certificate_is_rejected_or_costs_what_it_is_wrong_by(monkeypatc
         status, x, y = exact(self, *args, **changes)
         return status, x, factor * y
 
-    monkeypatch.setattr(Program, "minimise", wrong)
     W = BY_NAME["simplex"][0]()
-    assert 1 <= W.radius(math.inf) <= 1.1
+    assert W.around.radius(math.inf) <= 1.1
+    monkeypatch.setattr(Program, "minimise", wrong)
     assert W.radius(2) >= 1 and W.diameter >= math.sqrt(2)
+    assert 1 <= BY_NAME["simplex"][0]().radius(math.inf) <= 1.1
     factor = 0.4
     with pytest.raises(SolverFailure, match="proof"):
         BY_NAME["simplex"][0]().radius(math.inf)
