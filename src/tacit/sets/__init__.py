@@ -10,6 +10,8 @@ conic           sets given by cone constraints, on which a solver projects
 cones           second-order cones with linear constraints, and polyhedra, as conic sets
 cvxpy_sets      a CVXPY model as a conic set
 cone_program    the program that Clarabel solves, set up once and updated in place
+radii           how far conic sets reach, by linear programs with certificates
+quadratics      what cones and products of rows say about squares, for these programs
 polish          the last digits of its answer
 matrices        checked vectors and sparse matrices of these programs
 """

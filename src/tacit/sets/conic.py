@@ -11,6 +11,7 @@ that the solver keeps its symbolic factorisation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from tacit.sets.boxes import Box
 from tacit.sets.cone_program import ACCURACY, Blocks, Program, broken, row_scale
 from tacit.sets.feasible_set import FeasibleSet
 from tacit.sets.matrices import full_vector_of, sparse, vector_of, weighted_square
+from tacit.sets.radii import Rows, Sizes
 
 
 class Conic(FeasibleSet):
@@ -51,8 +53,8 @@ class Conic(FeasibleSet):
     solver alone leaves 1e-7 on polyhedra and 1e-6 (worst seen 5e-5) on second-order cones. Rows
     are scaled to length 1 first, so that these numbers are distances.
 
-    ``diameter`` and ``radius`` are those of the smallest box around the set (2n solves, on first
-    use): bounds above the true ones.
+    ``radius(inf)`` is exact, ``radius(2)`` and ``diameter`` are exact on simple sets and proven
+    bounds on others: see ``radii.py``. They take two solves for each variable, on first use.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Conic(FeasibleSet):
         self._nearest = Program(P, self._matrix, self._offset, self._cones, fast=fast)
         self._without_rare = _without(rare, self._matrix, self._offset, self._cones, P, fast)
         self._around: Box | None = None
+        self._longest: float | None = None
         self._refuse_empty()
         self._refuse_unbounded()
 
@@ -124,9 +127,17 @@ class Conic(FeasibleSet):
         if not with_slack and self.violation(v) <= 0:
             return v
         _, x = self._find_nearest(v, c)
-        z: Vector = self._image @ x
-        if self._around is not None:  # a radius was asked for, and must hold for every answer
+        return self._within_sizes(self._image @ x)
+
+    def _within_sizes(self, z: Vector) -> Vector:
+        """z, or where a radius was asked for the nearest point within it: it holds for all answers.
+
+        No point of W is beyond a radius, so that neither step is longer than z is far from W.
+        """
+        if self._around is not None:
             z = np.clip(z, np.asarray(self._around.lower), np.asarray(self._around.upper))
+        if self._longest is not None and (length := float(np.linalg.norm(z))) > self._longest:
+            z = z * (self._longest / length * (1 - len(z) * float(np.finfo(z.dtype).eps)))
         return z
 
     @property
@@ -204,16 +215,22 @@ class Conic(FeasibleSet):
 
     @property
     def diameter(self) -> float:
-        return self.around.diameter
+        return self._sizes.widest
 
     def radius(self, norm: float) -> float:
-        return self.around.radius(norm)
+        """Largest ‖z‖₂ or ‖z‖_∞, or a bound above it. From now on projections end within it."""
+        if errors.choice("norm", norm, (2, math.inf)) == math.inf:
+            return self.around.radius(norm)
+        if self._longest is None:
+            self._longest = self._sizes.longest
+        return self._longest
 
     @property
     def around(self) -> Box:
         """The smallest box around W. From its first use on, projections end inside it."""
         if self._around is None:
-            self._around = self._smallest_box()
+            n, (lower, upper) = self.dimension, self._sizes.box
+            self._around = Box(lower[:n], upper[:n])
         return self._around
 
     def tolerance(self, dtype: Any) -> float:
@@ -244,34 +261,17 @@ class Conic(FeasibleSet):
         for g in (direction, -direction):
             _, x, _ = rays.minimise(q=-g)
             if g @ x > 1e-4:
-                self._around = self._smallest_box()
+                _ = self.around
                 return
 
-    def _smallest_box(self) -> Box:
-        """The smallest box around W, rounded outwards.
-
-        A dual point y in K* with matrix'y + r = e_i proves z_i ≤ offset'y + r'z, so the error r
-        of the solver costs at most ‖r‖₁ sup ‖z‖_∞ (auxiliary variables taken to be no larger).
-        """
-        columns = self._matrix.shape[1]
-        program = Program(
-            sp.csc_matrix((columns, columns)), self._matrix, self._offset, self._cones
-        )
-        proved, error = [], []
-        for sign in (1.0, -1.0):
-            for i in range(self.dimension):
-                q = -sign * self._image[[i]].toarray()[0]
-                status, _, y = program.minimise("DualInfeasible", q=q)
-                if status == "DualInfeasible":
-                    raise InvalidSet(
-                        f"Expected a compact set, got one that is unbounded in coordinate {i}."
-                    )
-                proved.append(float(self._offset @ y))
-                error.append(float(np.abs(self._matrix.T @ y + q).sum()))
-        support = np.array(proved)
-        reach = support.max() / (1 - max(error))
-        support += np.array(error) * reach + ACCURACY * (1 + reach)
-        return Box(-support[self.dimension :], support[: self.dimension])
+    @cached_property
+    def _sizes(self) -> Sizes:
+        auxiliary = np.setdiff1d(np.arange(self._matrix.shape[1]), self._columns)
+        columns = np.concatenate([self._columns, auxiliary])
+        places = np.concatenate([self._entries, self.dimension + np.arange(len(auxiliary))])
+        unit = sp.identity(self._matrix.shape[1], format="csr")
+        forms = sp.vstack([self._image, unit[auxiliary]], format="csr")
+        return Sizes(Rows(*self.constraints), forms, places[np.argsort(columns)], self.dimension)
 
     @cached_property
     def _relaxed(self) -> tuple[Program, Any]:

@@ -24,8 +24,9 @@ from tacit.sets.projections import onto_cut, total
 class CutBox(FeasibleSet):
     """A box cut by one linear constraint: {z : least ≤ normal'z ≤ offset, lower ≤ z ≤ upper}.
 
-    ``radius(inf)`` is exact. ``radius(2)`` and ``diameter`` are those of ``around``, the smallest
-    box around the set: bounds above the true ones.
+    ``radius(inf)`` is exact. ``radius(2)`` and ``diameter`` are bounds above the true ones, no
+    larger than those of ``around``, the smallest box around the set, and exact for a simplex and
+    for budgets {z ≥ 0 : a'z ≤ b}.
     """
 
     normal: ArrayLike
@@ -54,10 +55,21 @@ class CutBox(FeasibleSet):
 
     @property
     def diameter(self) -> float:
-        return self.around.diameter
+        """(u_i − v_i)² ≤ 2(h − l)min(z_i − l, h − z_i) for z = (u + v)/2 (``radii.py``)."""
+        low, high = np.asarray(self.around.lower), np.asarray(self.around.upper)
+        in_box = self.around.diameter
+        if not 0 < in_box < math.inf:
+            return in_box
+        tent = np.stack([0 * low, high - low, 0 * low])
+        return min(in_box, _largest_sum(self, np.stack([low, (low + high) / 2, high]), tent))
 
     def radius(self, norm: float) -> float:
-        return self.around.radius(norm)
+        """z_i² is at most the chord through l² and h²."""
+        in_box = self.around.radius(norm)
+        if norm == math.inf or not 0 < in_box < math.inf:
+            return in_box
+        ends = np.stack([np.asarray(self.around.lower), np.asarray(self.around.upper)])
+        return min(in_box, _largest_sum(self, ends, ends))
 
     @property
     def magnitude(self) -> float:
@@ -72,7 +84,7 @@ class CutBox(FeasibleSet):
 class HalfSpace(CutBox):
     """A box cut by one inequality: {z : normal'z ≤ offset, lower ≤ z ≤ upper}.
 
-    Its sizes are those of the smallest box around it; only ``radius(inf)`` is exact.
+    Only ``radius(inf)`` is exact in general: see ``CutBox``.
     """
 
     @property
@@ -97,7 +109,7 @@ class HalfSpace(CutBox):
 class Hyperplane(CutBox):
     """A box cut by one equation: {z : normal'z = offset, lower ≤ z ≤ upper}.
 
-    Its sizes are those of the smallest box around it; only ``radius(inf)`` is exact.
+    Only ``radius(inf)`` is exact in general: see ``CutBox``.
     """
 
     @property
@@ -138,6 +150,37 @@ def _smallest_box(cut: CutBox) -> Box:
     tight_lower[moving] = np.clip(ends.min(axis=0) - allowance, lower[moving], upper[moving])
     tight_upper[moving] = np.clip(ends.max(axis=0) + allowance, lower[moving], upper[moving])
     return Box(tight_lower, tight_upper)
+
+
+def _largest_sum(cut: CutBox, points: Vector, roots: Vector) -> float:
+    """√ sup Σ_i g_i(z_i), rounded upwards, over the cut box, or a bound above it.
+
+    g_i is concave and made of the straight lines through (points, roots²) of coordinate i. For any
+    multiplier μ of the cut, Σ g_i ≤ μb + Σ_i max over its points of g_i − μ a_i z_i, where μ ≥ 0
+    for an inequality; the least of these is at a μ where a maximum changes.
+    """
+    unit = float(np.abs(points).max())
+    a, points, gains = np.asarray(cut.normal), points / unit, (roots / unit) ** 2
+    b, equation = float(np.asarray(cut.offset)) / unit, math.isfinite(cut.least)
+
+    def bound(μ: float) -> float:
+        prices = μ * a * points
+        size = abs(μ * b) + float((np.abs(gains) + np.abs(prices)).max(axis=0).sum())
+        exact = μ * b + float((gains - prices).max(axis=0).sum())
+        return exact + (len(a) + 8) * float(np.finfo(np.float64).eps) * size
+
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slopes = np.diff(gains, axis=0) / (a * np.diff(points, axis=0))
+    changes = np.unique(np.append(slopes[np.isfinite(slopes)], 0.0))
+    changes = changes if equation else changes[changes >= 0]
+    first, last = 0, len(changes) - 1
+    while first < last:  # convex in μ
+        middle = (first + last) // 2
+        if bound(changes[middle]) <= bound(changes[middle + 1]):
+            last = middle
+        else:
+            first = middle + 1
+    return unit * math.sqrt(max(bound(changes[first]), 0.0)) * (1 + 2.0**-50)
 
 
 def _sum_of_others(terms: Vector) -> Vector:
