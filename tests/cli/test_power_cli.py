@@ -103,7 +103,8 @@ HEARING = (
 
 def test_an_interrupted_run_continues(tmp_path, command, refused):
     rounds = repeat(400, 1000)
-    words = f"power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1 --rounds {rounds}"
+    words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1"
+    words += f" --noise-every-round --rounds {rounds}"
     process = subprocess.Popen(
         [*HEARING, TACIT, *words.split(), "--out", "r"],
         cwd=tmp_path,

@@ -13,7 +13,7 @@ from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure, write_atomically
 
-OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration", "delta")
+OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
 
 
 def add_power(add: Add) -> None:
@@ -147,7 +147,6 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
     if options.no_noise:
         others["tolerance"] = options.tolerance or NOISELESS_TOLERANCE
         return Settings(rounds, **others)
-    _check_delta(options)
     others["tolerance"] = options.tolerance or TOLERANCE
     budget = Budget(options.total_epsilon, options.total_delta or 0.0, options.mechanism, others)
     return budget.once("The loads are read once, with noise; exact steps follow.", rounds)

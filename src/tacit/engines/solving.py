@@ -23,12 +23,11 @@ from tacit.admm.agent import NOISE_SOURCES, Agent
 from tacit.admm.checkpoint import STATE, Checkpoint
 from tacit.admm.data_digest import data_digest
 from tacit.admm.keys import agent_key, generator, jax_key, root_key
-from tacit.admm.local_side import start_point
 from tacit.admm.plan import Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem, objective_value
 from tacit.admm.released import Released
 from tacit.admm.result import TRACE, Progress, Result, result_of
-from tacit.admm.server import Member, Server
+from tacit.admm.server import Server, members_of
 from tacit.admm.settings import Settings
 from tacit.engines.batched import BatchedAgents
 from tacit.engines.in_process import InProcess
@@ -298,11 +297,7 @@ class _OneByOne:
         ]
         self.engine = InProcess(self.agents, workers)
         self.held = [np.flatnonzero(np.asarray(part.coupling) >= 0) for part in problem.agents]
-        members = [
-            Member(name, np.asarray(part.coupling)[held], start_point(part)[held])
-            for name, part, held in zip(problem.names, problem.agents, self.held, strict=True)
-        ]
-        self.server = Server(members, settings, run, problem.dtype)
+        self.server = Server(members_of(problem), settings, run, problem.dtype)
         self.total = [np.zeros(part.dimension, problem.dtype) for part in problem.agents]
 
     def advance(self, first: int, last: int) -> tuple[Vector, float, float]:

@@ -8,14 +8,13 @@ from collections.abc import Callable
 import numpy as np
 
 from tacit.admm.exact_server import ExactServer
-from tacit.admm.local_side import start_point
 from tacit.admm.penalties import starting_penalties
 from tacit.admm.problem import objective_value
 from tacit.admm.public_agent import PublicAgent, Start
 from tacit.admm.released import Released
 from tacit.admm.result import RELEASED_TRACE, Progress, Result, versions
 from tacit.admm.schedules import ConstantPenalty
-from tacit.admm.server import Member
+from tacit.admm.server import members_of
 from tacit.admm.settings import Settings
 from tacit.engines.in_process import InProcess
 from tacit.errors import InvalidInput, count
@@ -44,12 +43,7 @@ def solve_released(
         PublicAgent(part, name, "released", begin)
         for name, part in zip(problem.names, problem.agents, strict=True)
     ]
-    held = [np.flatnonzero(np.asarray(part.coupling) >= 0) for part in problem.agents]
-    members = [
-        Member(name, np.asarray(part.coupling)[own], start_point(part)[own])
-        for name, part, own in zip(problem.names, problem.agents, held, strict=True)
-    ]
-    server = ExactServer(members, settings, "released", begin)
+    server = ExactServer(members_of(problem), settings, "released", begin)
     trace: list[list[float]] = []
     engine = InProcess(agents, workers)
     while server.round < settings.rounds and not server.converged:

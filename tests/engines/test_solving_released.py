@@ -1,0 +1,228 @@
+"""Problems of public copies: exact steps end at the optimum, cost nothing, and say so."""
+
+import json
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from test_releasing import zones
+
+import tacit
+from tacit.admm.exact_server import ExactServer
+from tacit.admm.messages import Broadcast
+from tacit.admm.public_agent import PublicAgent
+from tacit.admm.server import members_of
+from tacit.engines import solving_released
+from tacit.engines.in_process import InProcess
+from tacit.engines.releasing import without_noise
+from tacit.errors import InvalidInput, Refused
+
+EXACT = tacit.Settings(rounds=300, tolerance=1e-8)
+
+
+def coupled():
+    """Two agents that share the last two of their three variables, over a cone set each."""
+    rng = np.random.default_rng(1)
+    z = cp.Variable(3)
+    W = tacit.from_cvxpy(z, [cp.norm(z, 2) <= 1.0, z[0] + z[1] <= 0.8])
+    parts = [(rng.normal(size=(5, 3)), rng.normal(size=5), c) for c in ([-1, 0, 1], [-1, 1, 0])]
+    agents = [tacit.LocalProblem(tacit.Residual(A, d, 0.1), W, c) for A, d, c in parts]
+    return tacit.Problem(agents), parts
+
+
+def central(parts):
+    """The optimum of ``coupled`` by one solver."""
+    w, own = cp.Variable(2), [cp.Variable() for _ in parts]
+    constraints, total = [], 0
+    for (A, d, c), y in zip(parts, own, strict=True):
+        z = cp.hstack([y, w[c[1]], w[c[2]]])
+        constraints += [cp.norm(z, 2) <= 1.0, z[0] + z[1] <= 0.8]
+        total += cp.sum_squares(A @ z + d)
+    cp.Problem(cp.Minimize(total), constraints).solve(solver="CLARABEL")
+    return w.value, float(total.value)
+
+
+def test_the_central_optimum_is_reached():
+    problem, parts = coupled()
+    result = tacit.solve(problem, EXACT)
+    solution, value = central(parts)
+    assert result.converged and result.trace["round"][-1] < 150
+    np.testing.assert_allclose(result.solution, solution, atol=1e-5)
+    assert result.trace["objective"][-1] == pytest.approx(value, abs=1e-5)
+    assert result.trace["violation"].max() < 1e-7
+
+
+def test_losses_that_are_no_quadratics_have_an_exact_answer_too():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    X /= 1 + np.linalg.norm(X, axis=1, keepdims=True)
+    agents = [
+        tacit.LocalProblem(
+            tacit.LogisticRegression(X[p::2], y[p::2], feature_norm=1.0, normaliser=60),
+            tacit.Box(-0.3, 0.3, size=3),
+        )
+        for p in range(2)
+    ]
+
+    def value(z):
+        return np.logaddexp(0, -(2 * y - 1) * (X @ z)).sum() / 60
+
+    best = minimize(value, np.zeros(3), bounds=[(-0.3, 0.3)] * 3, method="L-BFGS-B", tol=1e-14)
+    result = tacit.solve(agents, EXACT)
+    assert result.converged and not result.privacy.certified
+    np.testing.assert_allclose(result.solution, best.x, atol=1e-5)
+
+
+def test_what_a_run_of_released_data_says():
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    result = tacit.solve(released, tacit.Settings(rounds=200, tolerance=1e-6))
+    assert result.privacy is released.privacy and result.converged
+    assert result.summary["not_covered"] == [] and result.summary["converged"]
+    assert "further runs" in result.privacy.words
+    values = [a.objective.value(result.solution) for a in released.problem.agents]
+    assert result.trace["objective"][-1] == pytest.approx(sum(values), rel=1e-4)
+    short = tacit.solve(released, tacit.Settings(rounds=2, tolerance=1e-12))
+    assert short.converged is False and len(short.trace["round"]) == 2
+    open_end = tacit.solve(released, tacit.Settings(rounds=3))
+    assert open_end.converged is None
+
+
+def test_saved_and_loaded(tmp_path):
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    result = tacit.solve(released, tacit.Settings(rounds=20, tolerance=1e-6))
+    loaded = tacit.Result.load(result.save(tmp_path / "r"))
+    assert loaded.converged and loaded.privacy == result.privacy
+    np.testing.assert_array_equal(loaded.trace["dual_residual"], result.trace["dual_residual"])
+    document = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert document["privacy"]["once"] and document["settings"]["tolerance"] == 1e-6
+
+
+def test_started_from_an_answer_it_ends_sooner():
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    settings = tacit.Settings(rounds=200, tolerance=1e-6)
+    cold = tacit.solve(released, settings)
+    warm = tacit.solve(released, settings, start=cold)
+    assert warm.trace["round"][-1] <= cold.trace["round"][-1]
+    np.testing.assert_allclose(warm.solution, cold.solution, atol=1e-4)
+    f = tacit.Residual(np.eye(2), [0, 0], 1)
+    other = tacit.solve([tacit.LocalProblem(f, tacit.Box(0, 1, 2))], EXACT)
+    with pytest.raises(InvalidInput, match="solution of size 4"):
+        tacit.solve(released, settings, start=other)
+
+
+def test_messages_as_bytes_give_the_same_bits():
+    """The server and every agent follow the same instructions by themselves."""
+    released = without_noise(coupled()[0])
+    problem, begin = released.problem, solving_released._start(released, EXACT, None)
+    found = []
+    for through_bytes in (False, True):
+        agents = [
+            PublicAgent(part, name, "run", begin)
+            for name, part in zip(problem.names, problem.agents, strict=True)
+        ]
+        server = ExactServer(members_of(problem), EXACT, "run", begin)
+        engine = InProcess(agents, 1, through_bytes)
+        while not server.converged:
+            assert not server.step(engine)
+        found.append((server.round, server.z, server._iterate.s))
+        for agent, s in zip(agents, server.parts(server._iterate.s), strict=True):
+            told = server._told.to_vector()
+            following = agent._next(server.round + 1, server._next_w, told)
+            np.testing.assert_array_equal(following.s, s)
+    assert found[0][0] == found[1][0]
+    for one, other in zip(found[0][1:], found[1][1:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_agent_answers_each_round_once():
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    part = released.problem.agents[0]
+    begin = solving_released._start(released, EXACT, None)
+    agent = PublicAgent(part, "north", "run", begin)
+    w = np.zeros(4)
+    reply = agent.respond(Broadcast("run", 1, w))
+    assert agent.respond(Broadcast("run", 1, w)) is reply
+    hostile = [
+        Broadcast("run", 1, w + 1),
+        Broadcast("run", 3, w),
+        Broadcast("other", 2, w),
+        Broadcast("run", 2, np.full(4, np.nan)),
+        Broadcast("run", 2, np.zeros(3)),
+        Broadcast("run", 2, w.astype(np.float32)),
+        Broadcast("run", 2, w),  # without instructions
+        Broadcast("run", 2, w, {}, np.array([0.5, 0.0])),
+        Broadcast("run", 2, w, {}, np.array([0.0, 9.0, 1.0])),
+        Broadcast("run", 2, w, {}, np.array([0.0, 1.0, -1.0])),
+        Broadcast("run", 2, w, {}, np.array([0.0, 0.0, np.inf])),
+    ]
+    for request in hostile:
+        with pytest.raises(Refused):
+            agent.respond(request)
+    assert agent.rounds_done == 1
+    agent.respond(Broadcast("run", 2, w, {}, np.array([0.0, 1.0, 1.0])))
+    private = zones().agents[0]
+    with pytest.raises(InvalidInput, match="public copy"):
+        PublicAgent(private, "north", "run", begin)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "words"),
+    [
+        (tacit.Settings(5, mechanism=tacit.Gaussian(1.0)), {}, "without noise for a released"),
+        (tacit.Settings(5, local_updates=2), {}, "local_updates=1"),
+        (tacit.Settings(5, step_size=0.1), {}, "no step_size"),
+        (tacit.Settings(5, penalty=tacit.GeometricPenalty(1.0, 1.1)), {}, "a number as penalty"),
+        (tacit.Settings(5), {"seed": 1}, "no seed for a released"),
+        (tacit.Settings(5), {"ledgers": "x"}, "no ledgers for a released"),
+        (tacit.Settings(5), {"noise": "secure"}, "no noise for a released"),
+        (tacit.Settings(5), {"block": 2}, "batch and block"),
+        (tacit.Settings.for_budget(1.0, 1e-5), {}, "it is spent already"),
+    ],
+)
+def test_what_does_not_apply_is_refused(settings, options, words):
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    with pytest.raises(InvalidInput, match=words):
+        tacit.solve(released, settings, **options)
+
+
+def test_a_tolerance_is_refused_where_rounds_have_noise():
+    with pytest.raises(InvalidInput, match="would release that"):
+        tacit.Settings.for_budget(1.0, 1e-5, rounds=10, tolerance=1e-3)
+
+
+def test_a_budget_is_spent_as_the_problem_allows():
+    budget = tacit.Settings.for_budget(1.0, 1e-5)
+    result = tacit.solve(zones(), budget, seed=2)
+    assert result.plan.startswith("The data are read once") and result.privacy.once
+    assert result.privacy.epsilon <= 1.0 and result.converged
+    X = np.full((4, 2), 0.5)
+    f = tacit.LogisticRegression(X, [0, 1, 0, 1], feature_norm=1.0, normaliser=4)
+    agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2))]
+    result = tacit.solve(agents, budget, seed=2)
+    assert "LogisticRegression cannot be read once" in result.plan and not result.privacy.once
+    assert result.privacy.epsilon <= 1.0 and result.settings.rounds == 200
+    chosen = tacit.Settings.for_budget(1.0, 1e-5, local_updates=2)
+    assert "local_updates was given" in tacit.solve(zones(), chosen, seed=2).plan
+
+
+def test_the_checkpoint_is_the_release(tmp_path, monkeypatch):
+    path, budget = tmp_path / "c.npz", tacit.Settings.for_budget(1.0, 1e-5)
+    first = tacit.solve(zones(), budget, checkpoint=path)
+    assert path.stat().st_mode & 0o077 == 0
+
+    def measured(*_):
+        raise AssertionError("the data were read again")
+
+    monkeypatch.setattr("tacit.admm.release.Reader._measured", measured)
+    again = tacit.solve(zones(), budget, checkpoint=path)
+    np.testing.assert_array_equal(first.solution, again.solution)
+    with pytest.raises(InvalidInput, match="Expected the budget of the release"):
+        tacit.solve(zones(), tacit.Settings.for_budget(2.0, 1e-5), checkpoint=path)
+    with pytest.raises(InvalidInput, match="others by now"):
+        tacit.solve(zones(beta=0.1, data=np.zeros((2, 6))), budget, checkpoint=path)
+
+
+def test_workers_do_not_change_a_bit():
+    one, two = (tacit.solve(coupled()[0], EXACT, workers=w).solution for w in (1, 2))
+    np.testing.assert_array_equal(one, two)
