@@ -143,11 +143,12 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
         options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none"
     )
     rounds = MOST_ROUNDS if options.rounds is None else options.rounds
-    others = {"penalty": options.penalty} if options.penalty is not None else {}
+    others = {"tolerance": NOISELESS_TOLERANCE if options.no_noise else TOLERANCE}
+    for name in ("penalty", "tolerance"):
+        if getattr(options, name) is not None:
+            others[name] = getattr(options, name)
     if options.no_noise:
-        others["tolerance"] = options.tolerance or NOISELESS_TOLERANCE
         return Settings(rounds, **others)
-    others["tolerance"] = options.tolerance or TOLERANCE
     budget = Budget(options.total_epsilon, options.total_delta or 0.0, options.mechanism, others)
     return budget.once("The loads are read once, with noise; exact steps follow.", rounds)
 

@@ -1,0 +1,81 @@
+"""``tacit power solve`` reads the loads once: interrupted, paid, and refused."""
+
+import json
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from test_power_cli import HEARING, TACIT, run
+
+import tacit
+
+BUDGET = "--total-epsilon 1 --total-delta 1e-5"
+
+
+def test_stops_at_a_tolerance_and_says_so(tmp_path):
+    command = f"power solve case14 {BUDGET} --seed 5 --tolerance 1e-3 --json --out r"
+    document = json.loads(run(command, folder=tmp_path).stdout)
+    assert document["converged"] and document["summary"]["round"] <= 20
+    assert document["privacy"]["once"] and document["privacy"]["certified"]
+    assert document["summary"]["not_covered"] == []
+    assert not (tmp_path / "r" / "checkpoint.npz").exists()
+    said = run("show r", folder=tmp_path).stdout
+    assert "one reading of its data" in said and "read once" in said
+    few = run(f"power solve case14 {BUDGET} --rounds 2 --out f", folder=tmp_path).stdout
+    assert "NOT reached" in few
+
+
+def test_an_interrupted_run_continues_from_its_release(tmp_path, command):
+    words = f"power solve case14 {BUDGET} --seed 1 --tolerance 1e-12 --rounds 400"
+    process = subprocess.Popen(
+        [*HEARING, TACIT, *words.split(), "--out", "r"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    file, deadline = tmp_path / "r" / "checkpoint.npz", time.time() + 120
+    while time.time() < deadline and not file.exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "tacit power solve --resume r" in errors
+    command(*["power", "solve", "--resume"], tmp_path / "r")
+    command(*words.split(), "--out", tmp_path / "w")
+    a, b = (np.load(tmp_path / name / "arrays.npz") for name in "rw")
+    assert all(np.array_equal(a[name], b[name]) for name in a.files)
+
+
+def test_zones_pay_once(tmp_path, command, refused):
+    ledgers = tmp_path / "ledgers"
+    ledgers.mkdir()
+    books = [tacit.Ledger.create(ledgers / f"zone {i}.db", 1.0, 1e-5) for i in (1, 2, 3)]
+    words = f"power solve case14 {BUDGET} --tolerance 1e-3".split()
+    for name in ("a", "b"):
+        command(*words, "--ledgers", ledgers, "--out", tmp_path / name)
+    a, b = (np.load(tmp_path / name / "arrays.npz") for name in "ab")
+    assert all(np.array_equal(a[name], b[name]) for name in a.files)
+    for book in books:
+        assert sum(r["rounds_charged"] for r in book.runs()) == 1
+        assert 0.99 < book.spent.epsilon <= 1.0
+    more = "power solve case14 --total-epsilon 0.5 --total-delta 1e-5".split()
+    assert "beyond the budget" in refused(" ".join([*more, "--ledgers", str(ledgers), "--out c"]))
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (f"{BUDGET} --local-updates 5", "local_updates beside --noise-every-round"),
+        (f"{BUDGET} --noise-on gradient", "noise_on beside --noise-every-round"),
+        (f"{BUDGET} --noise-every-round --tolerance 1e-3", "no --tolerance"),
+        ("--epsilon 1 --delta 1e-5 --tolerance 1e-3", "no --tolerance"),
+        (f"{BUDGET} --tolerance 0", "tolerance"),
+        (f"{BUDGET} --tolerance nan", "tolerance"),
+        (f"{BUDGET} --block 2 --ledgers x", "x"),
+    ],
+)
+def test_what_does_not_apply_is_refused(options, words, tmp_path, refused):
+    assert words in refused(f"power solve case14 {options} --out r")
+    assert not (tmp_path / "r").exists()
