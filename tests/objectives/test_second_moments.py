@@ -178,10 +178,12 @@ def test_columns_that_say_nothing_are_no_obstacle():
 @given(seed=st.integers(0, 10**6), deviation=st.sampled_from([1e-12, 1.0, 1e6]))
 def test_a_copy_of_any_values_is_strongly_convex(seed, deviation):
     rng = np.random.default_rng(seed)
-    f = squares(rng.normal(size=(8, 3)), rng.normal(size=8))
+    f = squares(rng.normal(size=(8, 3)), rng.normal(size=8), "zero-out", normaliser=32.0)
     noisy = f.reading().values + deviation * rng.normal(size=9)
     copy = f.reading().public_copy(noisy, deviation)
-    least = FLOOR * math.sqrt(6) * deviation / f.normaliser
+    least = FLOOR * math.sqrt(6 / 4) * deviation / f.normaliser  # a quarter of all records
+    one = f.reading().public_copy(noisy, deviation, agents=1)
+    assert one.strong_convexity >= 2 * least * (1 - 1e-6) - 1e-12
     assert copy.strong_convexity >= least * (1 - 1e-6) - 1e-12
     # the linear part is as it was read
     linear = noisy[-3:] * Y / B / f.normaliser

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tacit.objectives.losses import LeastSquares
 
 BLOCK = 4096  # K: records whose products are added up at a time
-FLOOR = 0.3  # least eigenvalue, in units of the edge of the noise's spectrum: by experiment
+FLOOR = 0.7  # least eigenvalue of a sum, in units of the edge of its noise: by experiment
 ROOT = math.sqrt(2)
 
 
@@ -35,7 +35,7 @@ class SecondMoments(Reading):
     """(S as a vector, κb): on and above the diagonal row by row, the entries above times √2.
 
     So the L2 norm of the first part is the Frobenius norm of S. κ = B/Y is public and gives a
-    record's two parts equal bounds; by experiment no other weight was better by 1 %.
+    record's two parts equal bounds; by experiment weights from κ/2 to 1.4κ were no better.
 
     Guarantee: write ‖x‖₂ ≤ B, ‖x‖₁ ≤ B₁ ≤ √d·B, |y| ≤ Y (rows and targets beyond are shortened at
     construction), and D = d(d+1)/2. One record adds (xx', κxy).
@@ -110,15 +110,18 @@ class SecondMoments(Reading):
         q = 2 * α / (β + math.hypot(β, math.sqrt(8) * α))
         return 2 * B * math.sqrt(1 - q**2) * (α * q + β)
 
-    def public_copy(self, values: Vector, deviation: float) -> PublicQuadratic:
+    def public_copy(
+        self, values: Vector, deviation: float, agents: float | None = None
+    ) -> PublicQuadratic:
         """z'(S⁺/N + ridge·I)z/2 − b'z/N as ‖Az + d‖², up to a constant.
 
-        S⁺ has the eigenvectors of the noisy S and no eigenvalue below FLOOR·√(2d)·``deviation``:
-        √(2d) deviations are the largest eigenvalue of the noise alone. What lies below is noise,
-        and the floor is the ridge there (AdaSSP adds it to all eigenvalues). In a federation the
-        sum of agents' copies counts. Lifting each agent's eigenvalues alone gives that sum, in
-        directions where all is noise, about the ridge that the noise of the sum asks for, as
-        long as there are few agents: with 3 to 10 of them it was as good as lifting the sum's.
+        S⁺ has the eigenvectors of the noisy S, and no eigenvalue below FLOOR·√(2d/P)·``deviation``.
+        The noise alone has eigenvalues up to about √(2d) deviations, that of a sum of P = ``agents``
+        releases up to √(2dP): P floors add up to FLOOR times that edge. What lies below is noise,
+        and the floor is a ridge there, and only there (AdaSSP adds one everywhere). P is N/M where
+        it is not given, as if all agents had as many records. Each agent lifts its own, and needs
+        no other's release: with up to 30 agents that was as good as lifting the sum's eigenvalues
+        (a ridge of the agent's own noise level, P times too large in the sum, was not).
         Without noise (deviation 0) f is exact but for its constant.
         """
         f, d = self.objective, self._d
@@ -128,7 +131,8 @@ class SecondMoments(Reading):
         S /= self._weights
         spectrum, V = np.linalg.eigh(S + np.triu(S, 1).T)
         none = 4 * d * float(np.finfo(np.float64).eps) * float(np.abs(spectrum).max())
-        floor = FLOOR * math.sqrt(2 * d) * deviation
+        P = max(1.0, f.normaliser / f.most_records) if agents is None else agents
+        floor = FLOOR * math.sqrt(2 * d / P) * deviation
         spectrum = np.where(spectrum > max(floor, none), spectrum, floor)
         roots = np.sqrt((spectrum / f.normaliser + f.ridge) / 2)
         linear = V.T @ values[-d:] / (self._scale * f.normaliser)
