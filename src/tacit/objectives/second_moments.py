@@ -116,8 +116,8 @@ class SecondMoments(Reading):
         """z'(S⁺/N + ridge·I)z/2 − b'z/N as ‖Az + d‖², up to a constant.
 
         S⁺ has the eigenvectors of the noisy S, and no eigenvalue below FLOOR·√(2d/P)·``deviation``.
-        The noise alone has eigenvalues up to about √(2d) deviations, that of a sum of P = ``agents``
-        releases up to √(2dP): P floors add up to FLOOR times that edge. What lies below is noise,
+        The noise alone has eigenvalues up to about √(2d) deviations, that of P = ``agents`` releases
+        together up to √(2dP): P floors add up to FLOOR times that edge. What lies below is noise,
         and the floor is a ridge there, and only there (AdaSSP adds one everywhere). P is N/M where
         it is not given, as if all agents had as many records. Each agent lifts its own, and needs
         no other's release: with up to 30 agents that was as good as lifting the sum's eigenvalues
