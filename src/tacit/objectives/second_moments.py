@@ -116,12 +116,11 @@ class SecondMoments(Reading):
         """z'(S⁺/N + ridge·I)z/2 − b'z/N as ‖Az + d‖², up to a constant.
 
         S⁺ has the eigenvectors of the noisy S, and no eigenvalue below FLOOR·√(2d/P)·``deviation``.
-        The noise alone has eigenvalues up to about √(2d) deviations, that of P = ``agents`` releases
-        together up to √(2dP): P floors add up to FLOOR times that edge. What lies below is noise,
-        and the floor is a ridge there, and only there (AdaSSP adds one everywhere). P is N/M where
-        it is not given, as if all agents had as many records. Each agent lifts its own, and needs
-        no other's release: with up to 30 agents that was as good as lifting the sum's eigenvalues
-        (a ridge of the agent's own noise level, P times too large in the sum, was not).
+        The noise alone has eigenvalues up to about √(2d) deviations, that of P = ``agents`` added
+        up √(2dP): P floors add up to FLOOR times that edge. What lies below is noise, and the
+        floor is a ridge there, and only there (AdaSSP adds one everywhere). P is N/M where it is
+        not given, as if all agents had as many records. Each agent lifts its own and needs no
+        other's release: with up to 30 agents that was as good as lifting the sum's eigenvalues.
         Without noise (deviation 0) f is exact but for its constant.
         """
         f, d = self.objective, self._d
