@@ -16,7 +16,7 @@ bound. So least squares is read once. Measured on five real tables and on made o
 columns, 300 to 40,000 records, 3 and 10 agents, ε = 0.5 and 2, against the best of 48 schedules,
 chosen by its test errors (noisy gradient descent at the consensus): for B·R ≥ 2Y a release was more
 than 10 % better in 93 of 264 cells and more than 10 % worse in one; for B·R from Y/5 to 3Y/2 in 23
-and 10 of 272, all 10 with 300 records, where the mean of the targets was as good as either.
+and 10 of 272, all 10 with 300 records.
 With Laplace noise a release pays for all its d(d + 3)/2 values, and rounds may win.
 """
 
