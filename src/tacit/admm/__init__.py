@@ -3,6 +3,7 @@
 problem         agents, what each holds, and which coordinates they share
 settings        rounds, schedules, mechanism: all that is public in a run
 schedules       penalties and step sizes
+once_or_rounds  whether one release beats noise in every round, from public numbers
 algorithm       Algorithm 1 of the paper, once, in its letters
 messages        broadcast, reply and refusal, as values and as bytes
 agent           the only place where private data meet a message: one in, one reply out
