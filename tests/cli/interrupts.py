@@ -22,8 +22,9 @@ ROOT = Path(__file__).parents[2]
 # what the installed script does
 TACIT = [sys.executable, "-c", "import sys; from tacit.__main__ import main; sys.exit(main())"]
 COMMANDS = {
-    "solve": f"solve {ROOT / 'examples' / 'hospitals.toml'}",
-    "power": "power solve case14 --total-epsilon 1 --total-delta 1e-5 --rounds 30",
+    "solve": f"solve {ROOT / 'examples' / 'wine.toml'}",
+    "power": "power solve case14 --total-epsilon 1 --total-delta 1e-5 --rounds 30 "
+    "--noise-every-round",
     "learn": "learn digits --agents 5 --total-epsilon 1 --total-delta 1e-5",
 }
 PROMPT = 2.0  # seconds in which a process must end

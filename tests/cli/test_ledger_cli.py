@@ -52,13 +52,15 @@ def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
     """End to end: each hospital's ledger, a killed run that goes on, and the end of the budget."""
     folder = tmp_path / "ledgers"
     folder.mkdir()
-    text = EXAMPLE.read_text()
+    job = tmp_path / "rounds.toml"  # the example with noise in every round
+    text = EXAMPLE.read_text().replace('"data/', f'"{EXAMPLE.parent}/data/')
+    job.write_text(text.replace("[[agents]]", "[algorithm]\nrounds = 100\n\n[[agents]]", 1))
     names = [line.split('"')[1] for line in text.splitlines() if line.startswith("name = ")]
     for name in names:
         Ledger.create(folder / f"{name}.db", 1.2, 1e-5)
     out = tmp_path / "first"
     command = [sys.executable, "-c", "from tacit.cli.main import main; raise SystemExit(main())"]
-    command += ["solve", str(EXAMPLE), "--ledgers", str(folder), "--out", str(out)]
+    command += ["solve", str(job), "--ledgers", str(folder), "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     watch = folder / f"{names[0]}.db"
     deadline = time.monotonic() + 120
@@ -76,11 +78,9 @@ def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
         (run,) = Ledger(folder / f"{name}.db").runs()
         assert (run["rounds_charged"], run["rounds_answered"]) == (100, 100)
         assert Ledger(folder / f"{name}.db").spent.epsilon <= 1.0
-    assert (
-        main(["solve", str(EXAMPLE), "--ledgers", str(folder), "--out", str(tmp_path / "b")]) == 1
-    )
+    assert main(["solve", str(job), "--ledgers", str(folder), "--out", str(tmp_path / "b")]) == 1
     assert "beyond the budget of 1.2" in capsys.readouterr().err
     assert main(["solve", "--resume", str(out), "--noise", "secure"]) == 2
     for wrong in (["--block", "0", "--ledgers", str(folder)], ["--block", "3"]):
-        assert main(["solve", str(EXAMPLE), "--out", str(tmp_path / "c"), *wrong]) == 2
+        assert main(["solve", str(job), "--out", str(tmp_path / "c"), *wrong]) == 2
     shutil.rmtree(out)

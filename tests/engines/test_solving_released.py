@@ -200,7 +200,10 @@ def test_a_budget_is_spent_as_the_problem_allows():
     f = tacit.LogisticRegression(X, [0, 1, 0, 1], feature_norm=1.0, normaliser=4)
     agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2))]
     result = tacit.solve(agents, budget, seed=2)
-    assert "LogisticRegression cannot be read once" in result.plan and not result.privacy.once
+    assert (
+        "every round: LogisticRegression cannot be read once" in result.plan
+        and not result.privacy.once
+    )
     assert result.privacy.epsilon <= 1.0 and result.settings.rounds == 200
     chosen = tacit.Settings.for_budget(1.0, 1e-5, local_updates=2)
     assert "local_updates was given" in tacit.solve(zones(), chosen, seed=2).plan

@@ -4,8 +4,8 @@
 
 Only sizes, bounds, kinds of objectives and the budget are looked at, so the choice costs nothing.
 
-*Once*, where every objective can be read once (``Objective.reading``): the run then takes exact
-steps and stops at a tolerance. *Every round* otherwise. The noise that reaches the answer of such a
+*Once*, where every objective can be read once and that brings no more noise (``once_or_rounds.py``):
+the run then takes exact steps and stops at a tolerance. *Every round* otherwise. The noise that reaches the answer of such a
 run hardly depends on the number T of rounds (each has noise of deviation ~√T, and steps as small
 as that needs), so T = 200: on breast cancer and wine, ε = 0.5, 1 and 4, the best of T = 10, 25, 50,
 100, 200, 400 was never more than 15 % better. For pure ε each of T rounds has T times the noise,
@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tacit.admm.once_or_rounds import prefers_release
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
@@ -65,20 +66,19 @@ class Budget:
     def plan(self, problem: Problem, rounds: int = MOST_ROUNDS) -> Plan:
         """The best known way to spend the budget on this problem; ``rounds`` of exact steps."""
         of_rounds = sorted(set(self.others) - {"penalty", "tolerance"})
-        obstacle = f"{of_rounds[0]} was given" if of_rounds else why_every_round(problem)
-        if obstacle and "tolerance" in self.others:
+        if of_rounds:
+            release, reason = False, f"{of_rounds[0]} was given."
+        else:
+            budget = self.total_epsilon, self.total_delta, self.mechanism
+            release, reason = prefers_release(problem, *budget)
+        if release:
+            return self.once(f"The data are read once, with noise: {reason}", rounds)
+        if "tolerance" in self.others:
             raise InvalidInput(
-                f"Expected no tolerance where every round adds noise ({obstacle}), got "
-                f"tolerance={self.others['tolerance']!r}."
+                f"Expected no tolerance where every round adds noise, got "
+                f"tolerance={self.others['tolerance']!r}; it does, as {reason}"
             )
-        if obstacle:
-            return self.every_round(f"Noise in every round, as {obstacle}.")
-        reason = (
-            "The data are read once, with noise; exact steps follow. All objectives are quadratic, "
-            "so that a few numbers say all of them, and measuring these once costs less than "
-            "measuring them in every round."
-        )
-        return self.once(reason, rounds)
+        return self.every_round(f"Noise in every round: {reason}")
 
     def once(self, reason: str = "The data are read once.", rounds: int = MOST_ROUNDS) -> Plan:
         noise = calibrate(self.mechanism, self.total_epsilon, self.total_delta, 1)
@@ -90,13 +90,3 @@ class Budget:
         others = {"mechanism": self.mechanism, **self.others}
         settings = Settings.for_budget(self.total_epsilon, self.total_delta, T, **others)
         return Plan(settings, None, self.total_delta, reason)
-
-
-def why_every_round(problem: Problem) -> str:
-    """Why these objectives are not read once, or nothing. Public: it looks at kinds and bounds."""
-    for agent in problem.agents:
-        try:
-            agent.objective.reading()
-        except InvalidInput as error:
-            return f"{type(agent.objective).__name__} cannot be read once: {error}"
-    return ""
