@@ -4,12 +4,12 @@
 
 Only sizes, bounds, kinds of objectives and the budget are looked at, so the choice costs nothing.
 
-*Once*, where every objective can be read once and that brings no more noise (``once_or_rounds.py``):
-the run then takes exact steps and stops at a tolerance. *Every round* otherwise. The noise that reaches the answer of such a
-run hardly depends on the number T of rounds (each has noise of deviation ~√T, and steps as small
-as that needs), so T = 200: on breast cancer and wine, ε = 0.5, 1 and 4, the best of T = 10, 25, 50,
-100, 200, 400 was never more than 15 % better. For pure ε each of T rounds has T times the noise,
-so T = 20.
+*Once*, where every objective can be read once and that brings no more noise
+(``once_or_rounds.py``): the run then takes exact steps and stops at a tolerance. *Every round*
+otherwise. The noise that reaches the answer of such a run hardly depends on the number T of rounds
+(each has noise of deviation ~√T, and steps as small as that needs), so T = 200: on breast cancer
+and wine, ε = 0.5, 1 and 4, the best of T = 10, 25, 50, 100, 200, 400 was never more than 15 %
+better. For pure ε each of T rounds has T times the noise, so T = 20.
 """
 
 from __future__ import annotations
