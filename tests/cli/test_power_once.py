@@ -59,7 +59,7 @@ def test_zones_pay_once(tmp_path, command, refused):
     for book in books:
         assert sum(r["rounds_charged"] for r in book.runs()) == 1
         assert 0.99 < book.spent.epsilon <= 1.0
-    more = "power solve case14 --total-epsilon 0.5 --total-delta 1e-5".split()
+    more = ["power", "solve", "case14", "--total-epsilon", "0.5", "--total-delta", "1e-5"]
     assert "beyond the budget" in refused(" ".join([*more, "--ledgers", str(ledgers), "--out c"]))
     assert not (tmp_path / "c").exists()
 

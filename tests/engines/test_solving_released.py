@@ -10,10 +10,11 @@ from test_releasing import zones
 
 import tacit
 from tacit.admm.exact_server import ExactServer
+from tacit.admm.fixed_point import Instructions
 from tacit.admm.messages import Broadcast
+from tacit.admm.penalties import starting_penalties
 from tacit.admm.public_agent import PublicAgent
 from tacit.admm.server import members_of
-from tacit.engines import solving_released
 from tacit.engines.in_process import InProcess
 from tacit.engines.releasing import without_noise
 from tacit.errors import InvalidInput, Refused
@@ -103,33 +104,35 @@ def test_started_from_an_answer_it_ends_sooner():
     settings = tacit.Settings(rounds=200, tolerance=1e-6)
     cold = tacit.solve(released, settings)
     warm = tacit.solve(released, settings, start=cold)
-    assert warm.trace["round"][-1] <= cold.trace["round"][-1]
+    assert warm.trace["round"][-1] < cold.trace["round"][-1] / 2
     np.testing.assert_allclose(warm.solution, cold.solution, atol=1e-4)
     f = tacit.Residual(np.eye(2), [0, 0], 1)
     other = tacit.solve([tacit.LocalProblem(f, tacit.Box(0, 1, 2))], EXACT)
-    with pytest.raises(InvalidInput, match="solution of size 4"):
-        tacit.solve(released, settings, start=other)
+    for wrong in (other, tacit.solve(zones(), tacit.Settings(rounds=2))):
+        with pytest.raises(InvalidInput, match="same agents and coordinates"):
+            tacit.solve(released, settings, start=wrong)
 
 
 def test_messages_as_bytes_give_the_same_bits():
     """The server and every agent follow the same instructions by themselves."""
     released = without_noise(coupled()[0])
-    problem, begin = released.problem, solving_released._start(released, EXACT, None)
+    problem, penalties = released.problem, starting_penalties(released.problem)
     found = []
     for through_bytes in (False, True):
         agents = [
-            PublicAgent(part, name, "run", begin)
+            PublicAgent(part, name, "run", penalties)
             for name, part in zip(problem.names, problem.agents, strict=True)
         ]
-        server = ExactServer(members_of(problem), EXACT, "run", begin)
+        server = ExactServer(members_of(problem), EXACT, "run", penalties)
         engine = InProcess(agents, 1, through_bytes)
         while not server.converged:
             assert not server.step(engine)
-        found.append((server.round, server.z, server._iterate.s))
-        for agent, s in zip(agents, server.parts(server._iterate.s), strict=True):
-            told = server._told.to_vector()
-            following = agent._next(server.round + 1, server._next_w, told)
-            np.testing.assert_array_equal(following.s, s)
+            for agent, s in zip(agents, server.parts(server.rounds.iterate.s), strict=True):
+                rounds = agent._rounds
+                told = Instructions.from_vector(server.rounds.instructions.to_vector())
+                own = server.rounds.w[agent._mine], rounds.z[rounds.held]
+                np.testing.assert_array_equal(rounds.iterate.follow(*own, told).s, s)
+        found.append((server.round, server.z, server.rounds.iterate.s))
     assert found[0][0] == found[1][0]
     for one, other in zip(found[0][1:], found[1][1:], strict=True):
         np.testing.assert_array_equal(one, other)
@@ -138,8 +141,8 @@ def test_messages_as_bytes_give_the_same_bits():
 def test_an_agent_answers_each_round_once():
     released = tacit.release(zones(), 1.0, 1e-5, seed=1)
     part = released.problem.agents[0]
-    begin = solving_released._start(released, EXACT, None)
-    agent = PublicAgent(part, "north", "run", begin)
+    penalties = starting_penalties(released.problem)
+    agent = PublicAgent(part, "north", "run", penalties)
     w = np.zeros(4)
     reply = agent.respond(Broadcast("run", 1, w))
     assert agent.respond(Broadcast("run", 1, w)) is reply
@@ -163,7 +166,7 @@ def test_an_agent_answers_each_round_once():
     agent.respond(Broadcast("run", 2, w, {}, np.array([0.0, 1.0, 1.0])))
     private = zones().agents[0]
     with pytest.raises(InvalidInput, match="public copy"):
-        PublicAgent(private, "north", "run", begin)
+        PublicAgent(private, "north", "run", penalties)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ settings        rounds, schedules, mechanism: all that is public in a run
 schedules       penalties and step sizes
 once_or_rounds  whether one release beats noise in every round, from public numbers
 algorithm       Algorithm 1 of the paper, once, in its letters
+fixed_point     the same with exact local steps, as one map that server and agents follow
+acceleration    what a server chooses there: mixing, penalties, when to stop
 messages        broadcast, reply and refusal, as values and as bytes
 agent           the only place where private data meet a message: one in, one reply out
 local_side      what an agent computes with: sensitivity, limits of its points, schedule
@@ -14,8 +16,6 @@ released        a problem of public copies, which costs nothing more to solve
 plan            how to spend a budget: read once, or noise in every round
 public_agent    an agent of a released problem: exact steps on a public copy
 exact_server    the server of a released problem: acceleration, and an end at a tolerance
-fixed_point     ADMM with exact steps as one map, which server and agents follow
-acceleration    what the server chooses there: mixing, penalties, the end
 penalties       where penalties start
 keys            keys of seeded noise
 statement       what a run promises, in numbers and in words

@@ -123,12 +123,19 @@ class LocalProblem:
 
 @dataclass(frozen=True)
 class Problem:
-    """All agents' parts together."""
+    """All agents' parts together.
+
+    ``penalties``: for every global coordinate where its penalty starts, and its group, for exact
+    steps on public copies (``fixed_point.py``). Left out, they follow from the objectives.
+    """
 
     agents: tuple[LocalProblem, ...]
     names: tuple[str, ...] = field(init=False)
+    penalties: tuple[Vector, Vector] | None = None
 
-    def __init__(self, agents: Iterable[LocalProblem]) -> None:
+    def __init__(
+        self, agents: Iterable[LocalProblem], penalties: tuple[Vector, Vector] | None = None
+    ) -> None:
         try:
             agents = tuple(agents)
         except TypeError:
@@ -144,6 +151,7 @@ class Problem:
             raise InvalidInput(f"Expected agents of different names, got {twice!r} twice.")
         object.__setattr__(self, "agents", agents)
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "penalties", penalties)
         held = np.unique(np.concatenate([np.asarray(a.coupling) for a in agents]))
         held = held[held >= 0]
         if not len(held):
@@ -202,6 +210,12 @@ class Problem:
         """Whether every agent holds the whole global vector and nothing else."""
         everything = np.arange(self.size)
         return all(np.array_equal(np.asarray(a.coupling), everything) for a in self.agents)
+
+    @classmethod
+    def of(cls, given: Any) -> Problem:
+        """A problem as it is, that of a ``PowerProblem``, or one of a list of agents."""
+        inner = getattr(given, "problem", given)
+        return inner if isinstance(inner, Problem) else cls(given)
 
     def value(self, solution: Vector) -> float:
         """F(w) = Σ_p f_p(w) for a global consensus problem. Reads private data: do not publish."""

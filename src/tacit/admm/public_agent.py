@@ -9,12 +9,11 @@ read (``release.py``), and what it computes from them now is post-processing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.fixed_point import PRIVATE_WEIGHT, Instructions, Iterate
+from tacit.admm.acceleration import MEMORY
+from tacit.admm.fixed_point import Instructions, LocalRounds
 from tacit.admm.local_side import start_point
 from tacit.admm.messages import Broadcast, Reply
 from tacit.admm.problem import LocalProblem
@@ -22,40 +21,49 @@ from tacit.errors import InvalidInput, Refused, SolverFailure
 from tacit.objectives.public import PublicObjective
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where exact steps begin, on all global coordinates; public.
+class PublicAgent:
+    """One party of a run on released data. It answers rounds 1, 2, ... in order, each once.
 
-    penalty   ρ of each                       group   penalties are adapted group by group
-    memory    steps that acceleration uses    point   w of the first round, where known
+    penalties  where they start, and their groups, on all global coordinates; public
+    start      the point z and the dual λ (on coupled coordinates) to start from
     """
 
-    penalty: Vector
-    group: Vector
-    memory: int
-    point: Vector | None = None
-
-
-class PublicAgent:
-    """One party of a run on released data. It answers rounds 1, 2, ... in order, each once."""
-
-    def __init__(self, problem: LocalProblem, name: str, run: str, start: Start) -> None:
+    def __init__(
+        self,
+        problem: LocalProblem,
+        name: str,
+        run: str,
+        penalties: tuple[Vector, Vector],
+        start: tuple[Vector, Vector] | None = None,
+    ) -> None:
         if not isinstance(problem.objective, PublicObjective):
             raise InvalidInput(
                 f"Expected a public copy as the objective of agent {name!r}, got "
                 f"{type(problem.objective).__name__}. Nothing was computed."
             )
         self.problem, self.name, self.run = problem, name, run
-        self._coupling = np.asarray(problem.coupling)
-        self._held = np.flatnonzero(self._coupling >= 0)
-        self._mine = self._coupling[self._held]
-        self._start = start
-        self._size = len(start.penalty)
-        self._step = problem.objective.prox(problem.feasible_set)
-        self.point = np.asarray(start_point(problem), np.float64)
-        self._iterate: Iterate | None = None
+        coupling = np.asarray(problem.coupling)
+        held = np.flatnonzero(coupling >= 0)
+        penalty, group = penalties
+        self._mine, self._size = coupling[held], len(penalty)
+        point, dual = start or (np.asarray(start_point(problem), np.float64), 0.0)
+        self._rounds = LocalRounds(
+            problem.objective.prox(problem.feasible_set),
+            held,
+            point,
+            penalty[self._mine],
+            group[self._mine],
+            MEMORY,
+            problem.objective.mean_curvature,
+            dual=dual,
+        )
         self._last: tuple[str, Reply] | None = None
         self.rounds_done = 0
+
+    @property
+    def point(self) -> Vector:
+        """z, private coordinates included."""
+        return self._rounds.z
 
     def respond(self, broadcast: Broadcast) -> Reply:
         """The exact local step of one round; the last round again gets the same reply."""
@@ -64,29 +72,24 @@ class PublicAgent:
             if broadcast.digest != self._last[0]:
                 raise Refused(f"Agent {self.name!r} has answered round {t} of another consensus.")
             return self._last[1]
-        iterate = self._next(t, w, broadcast.instructions)
-        v, c = self.point.copy(), np.full(self.problem.dimension, PRIVATE_WEIGHT)
-        v[self._held], c[self._held] = iterate.s, iterate.penalty
-        point = np.asarray(self._step(v, c), np.float64)
+        try:
+            told = Instructions() if t == 1 else Instructions.from_vector(broadcast.instructions)
+            rounds = self._rounds.answer(w[self._mine], told)
+        except InvalidInput as error:
+            raise Refused(
+                f"Agent {self.name!r}, round {t}: {error} Nothing was computed."
+            ) from None
+        point = np.asarray(rounds.z, np.float64)
         violation = float(self.problem.feasible_set.violation(point))
         if not violation <= self.problem.feasible_set.tolerance(np.float64):
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: the local point lies outside of the feasible set "
                 f"by {violation:.2g}."
             )
-        reply = Reply(self.run, t, point[self._held])
-        self._iterate, self.point, self.rounds_done = iterate, point, t
+        reply = Reply(self.run, t, point[rounds.held])
+        self._rounds, self.rounds_done = rounds, t
         self._last = broadcast.digest, reply
         return reply
-
-    def _next(self, t: int, w: Vector, instructions: Vector) -> Iterate:
-        mine = self._mine
-        if t == 1:
-            start = self._start
-            return Iterate(w[mine], start.penalty[mine], start.group[mine], start.memory)
-        assert self._iterate is not None
-        told = Instructions.from_vector(instructions)
-        return self._iterate.follow(w[mine], self.point[self._held], told)
 
     def _accept(self, broadcast: Broadcast) -> tuple[int, Vector]:
         """The round and the consensus of a request that makes sense."""

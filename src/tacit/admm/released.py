@@ -54,7 +54,7 @@ class Released:
             copies.append(
                 agent.with_objective(reading.public_copy(release.values, deviation), name)
             )
-        return cls(Problem(copies), releases, mechanism, privacy, seed)
+        return cls(Problem(copies, problem.penalties), releases, mechanism, privacy, seed)
 
     def save(self, path: str | Path) -> None:
         """Keep the releases and their seals, for their owner's eyes."""

@@ -70,6 +70,7 @@ class Result:
     seed         the seed, or None: a key from the operating system (``noise_source``)
     converged    whether both residuals reached the tolerance; None where there was none
     plan         what was chosen for a budget, and why; empty where the settings said it
+    duals        of exact steps: every agent's λ on its coupled coordinates, to start again from
     """
 
     solution: Vector
@@ -83,6 +84,7 @@ class Result:
     versions: dict[str, str]
     converged: bool | None = None
     plan: str = ""
+    duals: tuple[Vector, ...] = ()
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy
@@ -144,6 +146,7 @@ class Result:
         folder = Path(folder)
         arrays, table = io.BytesIO(), io.StringIO(newline="")
         local: dict[str, Any] = {f"local_{i}": z for i, z in enumerate(self.local)}
+        local |= {f"dual_{i}": λ for i, λ in enumerate(self.duals)}
         np.savez_compressed(arrays, solution=self.solution, ergodic=self.ergodic, **local)
         writer = csv.writer(table)
         writer.writerow(self.trace)
@@ -187,6 +190,7 @@ class Result:
             ):
                 local = tuple(arrays[f"local_{i}"] for i in range(len(data["agents"])))
                 solution, ergodic = arrays["solution"], arrays["ergodic"]
+                duals = tuple(arrays[f"dual_{i}"] for i in range(len(local)) if "dual_0" in arrays)
             with open(folder / "trace.csv", newline="") as table:
                 rows = list(csv.DictReader(table))
             if not rows:
@@ -205,6 +209,7 @@ class Result:
                 data["versions"],
                 data.get("converged"),
                 data.get("plan", ""),
+                duals,
             )
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise CorruptFile(

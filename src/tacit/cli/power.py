@@ -143,7 +143,7 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
         options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none"
     )
     rounds = MOST_ROUNDS if options.rounds is None else options.rounds
-    others = {"tolerance": NOISELESS_TOLERANCE if options.no_noise else TOLERANCE}
+    others: dict[str, Any] = {"tolerance": NOISELESS_TOLERANCE if options.no_noise else TOLERANCE}
     for name in ("penalty", "tolerance"):
         if getattr(options, name) is not None:
             others[name] = getattr(options, name)

@@ -15,8 +15,7 @@ from tacit.admm.settings import Settings
 from tacit.admm.statement import release_statement
 from tacit.engines.ledgers import open_ledgers
 from tacit.errors import InvalidInput, choice
-from tacit.objectives.objective import Objective
-from tacit.objectives.public import WithoutNoise
+from tacit.objectives import public
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.ledger import Ledger
@@ -48,25 +47,20 @@ def release(
 
     Guarantee: see ``release.py``. ``Released.privacy`` covers all that is computed from it.
     """
-    if not isinstance(problem, Problem):
-        problem = Problem(problem)
+    problem = Problem.of(problem)
     noise_law = calibrate(mechanism, total_epsilon, total_delta, 1)
     return read(problem, noise_law, total_delta, seed, run, noise, ledgers)
 
 
 def without_noise(problem: Problem) -> Released:
     """The problem itself as if it were public, for exact steps: such a run is not private."""
-    copies = []
-    for name, agent in zip(problem.names, problem.agents, strict=True):
-        try:
-            reading = agent.objective.reading()
-            copy: Objective = reading.public_copy(reading.values, 0.0)
-        except InvalidInput:
-            copy = WithoutNoise(agent.objective)
-        copies.append(agent.with_objective(copy, name))
+    copies = [
+        agent.with_objective(public.without_noise(agent.objective), name)
+        for name, agent in zip(problem.names, problem.agents, strict=True)
+    ]
     mechanism = Noiseless()
     statement = release_statement(problem, mechanism, 1e-6, False, False)
-    return Released(Problem(copies), (), mechanism, statement, None)
+    return Released(Problem(copies, problem.penalties), (), mechanism, statement, None)
 
 
 def read(

@@ -84,8 +84,8 @@ def solve(
     result. The trace's ``objective`` and ``noise`` are computed from private data and noise for
     the researcher's eyes; they are not covered, and publishing them is not private.
     """
-    if not isinstance(problem, Problem | Released):
-        problem = Problem(problem)
+    if not isinstance(problem, Released):
+        problem = Problem.of(problem)
     if not isinstance(settings, Settings | Budget | Plan):
         raise InvalidInput(f"Expected Settings, got {type(settings).__name__}.")
     require_64_bits()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tacit._types import Vector
 from tacit.admm.exact_server import ExactServer
 from tacit.admm.penalties import starting_penalties
-from tacit.admm.problem import objective_value
-from tacit.admm.public_agent import PublicAgent, Start
+from tacit.admm.problem import Problem, objective_value
+from tacit.admm.public_agent import PublicAgent
 from tacit.admm.released import Released
 from tacit.admm.result import RELEASED_TRACE, Progress, Result, versions
 from tacit.admm.schedules import ConstantPenalty
@@ -19,8 +20,6 @@ from tacit.admm.settings import Settings
 from tacit.engines.in_process import InProcess
 from tacit.errors import InvalidInput, count
 from tacit.privacy.mechanisms import Noiseless
-
-MEMORY = 10  # steps that acceleration uses
 
 
 def solve_released(
@@ -38,12 +37,13 @@ def solve_released(
     check(settings)
     count("evaluate_every", evaluate_every)
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
-    begin = _start(released, settings, start)
+    penalties = _penalties(released, settings)
+    begin = _check_start(problem, start)
     agents = [
-        PublicAgent(part, name, "released", begin)
-        for name, part in zip(problem.names, problem.agents, strict=True)
+        PublicAgent(part, name, "released", penalties, own)
+        for name, part, own in zip(problem.names, problem.agents, begin, strict=True)
     ]
-    server = ExactServer(members_of(problem), settings, "released", begin)
+    server = ExactServer(members_of(problem), settings, "released", penalties, _first(start))
     trace: list[list[float]] = []
     engine = InProcess(agents, workers)
     while server.round < settings.rounds and not server.converged:
@@ -67,6 +67,7 @@ def solve_released(
         versions=versions(),
         converged=server.converged if settings.tolerance is not None else None,
         plan=plan,
+        duals=tuple(server.parts(server.λ)),
     )
 
 
@@ -89,19 +90,30 @@ def check(settings: Settings) -> None:
         )
 
 
-def _start(released: Released, settings: Settings, start: Result | None) -> Start:
+def _penalties(released: Released, settings: Settings) -> tuple[Vector, Vector]:
+    """Where penalties start, and their groups; a given penalty is their geometric mean."""
     penalty, group = starting_penalties(released.problem)
     if isinstance(settings.penalty, ConstantPenalty):
         penalty = penalty * (settings.penalty(1) / float(np.exp(np.log(penalty).mean())))
-    point = None
-    if start is not None:
-        point = np.asarray(start.solution, np.float64)
-        if point.shape != (released.problem.size,):
-            raise InvalidInput(
-                f"Expected a result with a solution of size {released.problem.size} to start from, "
-                f"got {point.size}."
-            )
-    return Start(penalty, group, MEMORY, point)
+    return penalty, group
+
+
+def _check_start(problem: Problem, start: Result | None) -> Sequence[tuple[Vector, Vector] | None]:
+    """What each agent starts from: its point and dual in another result of exact steps."""
+    if start is None:
+        return [None] * len(problem.agents)
+    own = list(zip(start.local, start.duals, strict=False))
+    sizes = [(a.dimension, int(a.coupled.sum())) for a in problem.agents]
+    if [(len(z), len(λ)) for z, λ in own] != sizes:
+        raise InvalidInput(
+            "Expected a result of exact steps on a problem of the same agents and coordinates to "
+            "start from, got another. Nothing was computed."
+        )
+    return own
+
+
+def _first(start: Result | None) -> tuple[Vector, Vector] | None:
+    return None if start is None else (start.solution, np.concatenate(start.duals))
 
 
 def _evaluate(engine: InProcess[PublicAgent], server: ExactServer) -> tuple[float, ...]:
