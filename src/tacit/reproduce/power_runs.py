@@ -15,12 +15,17 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from tacit.admm.result import TRACE
+import numpy as np
+
+from tacit.admm.problem import objective_value
+from tacit.admm.result import TRACE, Progress
+from tacit.admm.settings import Settings
+from tacit.engines.releasing import read
 from tacit.engines.solving import solve
 from tacit.errors import count
 from tacit.files import write_atomically
 from tacit.power.model import PowerProblem
-from tacit.reproduce.power import COLUMNS, Experiment, Run, report
+from tacit.reproduce.power import COLUMNS, ONCE, Experiment, Run, report
 from tacit.reproduce.results import reserve
 
 _problem: PowerProblem | None = None  # of a worker process
@@ -33,8 +38,32 @@ def _start(experiment: Experiment) -> None:
 
 def _work(experiment: Experiment, run: Run) -> tuple[Run, dict[str, Any]]:
     assert _problem is not None
+    if run.algorithm == ONCE:
+        return run, _read_once(_problem, experiment, run)
     result = solve(_problem.problem, experiment.settings(run), seed=run.seed, workers=1)
     return run, {name: result.trace[name].tolist() for name in TRACE}
+
+
+def _read_once(case: PowerProblem, experiment: Experiment, run: Run) -> dict[str, Any]:
+    """A trace like that of the other runs: objective at the true loads, noise of the one reading.
+
+    Rounds after the last, at tolerance, are as that.
+    """
+    problem, rows = case.problem, []
+    noise = experiment.reading(run, problem.agents)
+    released = read(problem, noise, experiment.delta, run.seed)
+    parts = zip(released.releases, problem.agents, strict=True)
+    drawn = sum(float(np.abs(r.values - a.objective.reading().values).sum()) for r, a in parts)
+
+    def note(progress: Progress) -> None:
+        pairs = zip(problem.agents, progress.points, strict=True)
+        objective = sum(objective_value(a.objective, z) for a, z in pairs)
+        row = progress.row
+        rows.append([progress.round, objective, row["residual"], drawn, row["violation"]])
+
+    solve(released, Settings(experiment.rounds, tolerance=1e-6), callback=note, workers=1)
+    rows += [[t, *rows[-1][1:]] for t in range(len(rows) + 1, experiment.rounds + 1)]
+    return dict(zip(TRACE, np.array(rows).T.tolist(), strict=True))
 
 
 def run_experiment(
