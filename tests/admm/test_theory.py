@@ -11,7 +11,7 @@ from test_optimum import constraints, expression
 import tacit
 from tacit.admm.theory import Constants, ErgodicAverage, bound, constants
 
-SEEDS = range(repeat(6, 12))
+SEEDS = range(repeat(4, 12))
 STEPS = {
     "smooth": ("logistic", lambda L, α: tacit.SmoothStep(L, growth=0.5)),
     "nonsmooth": ("hinge", lambda L, α: tacit.NonsmoothStep(1.0)),
@@ -74,7 +74,7 @@ def test_mean_gap_is_below_the_bound(theorem, mechanism):
 )
 def test_gap_falls_at_least_as_fast_as_the_rate(theorem, rate):
     """Empirical slope of log(mean gap) in log T, beside −1/2 or −1 (and some noise)."""
-    rounds = repeat([25, 100, 400], [50, 200, 800])
+    rounds = repeat([20, 60, 180], [50, 200, 800])
     gaps = [mean_gap(theorem, T, seeds=range(repeat(4, 6)))[0] for T in rounds]
     slope = np.polyfit(np.log(rounds), np.log(gaps), 1)[0]
     assert slope <= rate + 0.2, (slope, gaps)
