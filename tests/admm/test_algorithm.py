@@ -5,15 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import (
-    CLOSED_SETS,
-    OBJECTIVES,
-    SOLVER_SETS,
-    objective_of,
-    problem_of,
-    repeat,
-    set_of,
-)
+from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, objective_of, problem_of, repeat, set_of
 from scipy import stats
 
 import tacit

@@ -78,11 +78,10 @@ def test_attack(tmp_path, command, monkeypatch):
 
 
 def test_reproduce(tmp_path, run):
-    rounds = repeat(4, 10)  # by two processes in test_reproduce_power
-    command = f"reproduce case14 --rounds {rounds} --seeds 2 --workers 1 --json"
+    command = "reproduce case14 --rounds 4 --seeds 2 --workers 1 --json"
     document = json.loads(run(command))
     assert len(document["claims"]) == 11 and len(document["table1"]) == 4
-    assert {c["verdict"] for c in document["claims"]} >= {"undecided", "does not hold"}
+    assert {c["verdict"] for c in document["claims"]} >= {"undecided", "holds"}
     assert (tmp_path / "reproduce-case14" / "figure.pdf").exists()
 
 
