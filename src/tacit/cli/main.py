@@ -21,7 +21,7 @@ from tacit.cli.predict import add_predict
 from tacit.cli.reproduce import add_reproduce
 from tacit.cli.show import add_show
 from tacit.cli.solve import add_solve
-from tacit.errors import TacitError, cause
+from tacit.errors import TacitError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,8 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        where = f": {error.filename}" if error.filename is not None else ""
-        print(_line(error, f"{cause(error)}{where}"), file=sys.stderr)
+        known = error.strerror is not None and error.filename is not None
+        words = f"{error.strerror}: {error.filename}" if known else str(error)
+        print(_line(error, words), file=sys.stderr)
         return 1
 
 
