@@ -83,6 +83,11 @@ def shown(value: Any) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def cause(error: Exception) -> str:
+    """Why a file could not be read: what the operating system says, without its number."""
+    return getattr(error, "strerror", None) or repr(error)
+
+
 def positive(name: str, value: float, within: tuple[float, float] = LENGTHS) -> float:
     """Return ``value`` as a float, or refuse it unless it is positive and ``within`` a range."""
     number = _real(name, value)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, cause
 
 CHUNK = 4096  # records at a time: text takes ten times the memory of numbers
 
@@ -86,7 +86,7 @@ def read_csv(
     except UnicodeDecodeError:
         raise CorruptFile(f"Expected a CSV table in {path}; it is no text in UTF-8.") from None
     except OSError as error:
-        raise CorruptFile(f"Expected a readable file {path}: {error.strerror}.") from None
+        raise CorruptFile(f"Expected a readable file {path}: {cause(error)}.") from None
 
 
 def read_arrays(path: Path, target: str | None) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def read_arrays(path: Path, target: str | None) -> dict[str, Any]:
         with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
             return {name: data[name] for name in data.files}
     except OSError as error:
-        raise CorruptFile(f"Expected a readable file: {error}.") from None
+        raise CorruptFile(f"Expected a readable file {path}: {cause(error)}.") from None
     except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
         why = type(error).__name__  # its words may hold what is in the file
         raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None

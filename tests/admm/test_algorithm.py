@@ -5,15 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import (
-    CLOSED_SETS,
-    OBJECTIVES,
-    SOLVER_SETS,
-    objective_of,
-    problem_of,
-    repeat,
-    set_of,
-)
+from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, objective_of, problem_of, repeat, set_of
 from scipy import stats
 
 import tacit
@@ -107,51 +99,57 @@ def test_server_step_averages_over_the_holders():
 
 
 GAUSSIAN, LAPLACE = tacit.Gaussian(3.0), tacit.Laplace(3.0)
-EVERY = [(feasible, "objective", GAUSSIAN) for feasible in CLOSED_SETS] + [
-    (feasible, perturbation, mechanism)
+EVERY = [((feasible,) * 3, "objective", GAUSSIAN) for feasible in CLOSED_SETS] + [
+    ((feasible,) * 3, perturbation, mechanism)
     for feasible in ("box", "ball")
     for perturbation in ("objective", "output", "projected-output")
     for mechanism in (GAUSSIAN, LAPLACE)
 ]
-# every set and every kind of noise; sets that take long to compile share it with test_feasibility
+# every kind of projection and of noise; every set under vmap is in test_closed_form_projections
 SOME = [
-    ("box", "objective", GAUSSIAN),
-    ("box", "output", LAPLACE),
-    ("box", "projected-output", GAUSSIAN),
-    ("non-negative", "output", GAUSSIAN),
-    ("ball", "projected-output", LAPLACE),
-    ("l1-ball", "objective", LAPLACE),
-    ("simplex", "objective", GAUSSIAN),
-    ("half-space", "objective", LAPLACE),
-    ("hyperplane", "objective", GAUSSIAN),
-    ("product", "objective", LAPLACE),
+    (("box", "simplex"), "objective", GAUSSIAN),
+    (("half-space", "product"), "objective", LAPLACE),
+    (("box", "box"), "output", LAPLACE),
+    (("non-negative",), "output", GAUSSIAN),
+    (("box",), "projected-output", GAUSSIAN),
+    (("ball",), "projected-output", LAPLACE),
 ]
 
 
-@pytest.mark.parametrize(("feasible", "perturbation", "mechanism"), repeat(SOME, EVERY))
-def test_batch_and_agents_agree(feasible, perturbation, mechanism):
+@pytest.mark.parametrize(
+    ("feasible", "perturbation", "mechanism"),
+    repeat(SOME, EVERY + SOME),
+    ids=lambda x: "-".join(x) if isinstance(x, tuple) else None,
+)
+def test_batch_and_agents_agree(feasible, perturbation, mechanism, rng):
     """The batched program and agents that exchange messages: same noise, same iterates."""
-    problem = problem_of("logistic", feasible)
+    objectives = [objective_of("logistic", rng) for _ in feasible]
+    problem = tacit.Problem(
+        tacit.LocalProblem(f, set_of(kind, f.dimension))
+        for f, kind in zip(objectives, feasible, strict=True)
+    )
     settings = tacit.Settings(
         6, 2, mechanism, 1e-5, perturbation, penalty=tacit.ConstantPenalty(0.5)
     )
-    every = 2 if feasible == "box" else 1  # one program for one round and another for two
+    every = 2 if "box" in feasible else 1  # one program for one round and another for two
     a = tacit.solve(problem, settings, seed=3, evaluate_every=every)
     b = tacit.solve(problem, settings, seed=3, batch=False, evaluate_every=every)
     for name in a.trace:
         np.testing.assert_allclose(a.trace[name], b.trace[name], rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(a.solution, b.solution, atol=1e-11)
     np.testing.assert_allclose(a.ergodic, b.ergodic, atol=1e-11)
+    for mine, other in zip(a.local, b.local, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-11)
     assert a.trace["noise"].min() > 0
 
 
 def test_ragged_agents_agree_with_one_by_one(rng):
-    """Padding and buckets change nothing: agents with 3 to 60 records."""
+    """Buckets change nothing: agents with 3 to 60 records, none of which may share one."""
     agents = [
         tacit.LocalProblem(
             objective_of("softmax", rng, records=records, normaliser=240), set_of("box", 12)
         )
-        for records in repeat((3, 60, 58), (3, 60, 58, 30, 31, 4))
+        for records in repeat((3, 60), (3, 60, 58, 30, 31, 4))
     ]
     settings = tacit.Settings(5, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.1))
     a = tacit.solve(agents, settings, seed=1)
@@ -268,7 +266,7 @@ def test_output_noise_needs_a_bound_that_holds_outside_the_set():
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_local_round_averages_and_returns_the_last_point(objective, rng):
     f = objective_of(objective, rng)
-    W = set_of("ball", f.dimension)
+    W = set_of(repeat("box", "ball"), f.dimension)
     rule = Rule(3, "objective", "certified", False)
     z = w = λ = jnp.zeros(f.dimension)
     local = Local(f, W, jnp.ones(f.dimension), *NO_NOISE, jax.random.key(0), NO_LIMITS)
@@ -327,11 +325,19 @@ NAMES = {
 @pytest.mark.parametrize("coupling", ["global", "general"])
 @pytest.mark.parametrize("name", NAMES)
 def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng):
+    """With a projection formula, batched; and in a run with an agent whose set needs a solver.
+
+    One form of each algorithm is batched here, the other in test_batch_and_agents_agree.
+    """
     perturbation, mechanism = NAMES[name]
     couplings = [[0, 1, 2, -1], [2, -1, 1, 0]] if coupling == "general" else [None, None]
-    for kind in ("box", "polyhedron"):
+    kinds = [("box", "polyhedron"), ("polyhedron", "polyhedron")]
+    if repeat(coupling == "general", True):
+        kinds.append(("box", "box"))
+    for sets in kinds:
         agents = [
-            tacit.LocalProblem(objective_of("huber", rng), set_of(kind, 4), c) for c in couplings
+            tacit.LocalProblem(objective_of("huber", rng), set_of(kind, 4), c)
+            for kind, c in zip(sets, couplings, strict=True)
         ]
         settings = tacit.Settings(5, 2, mechanism, 1e-5, perturbation, penalty=0.2, step_size=1.0)
         result = tacit.solve(agents, settings, seed=0)
@@ -373,7 +379,8 @@ def test_a_coordinate_counts_its_own_holders():
 def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):
     """Numbers of records that are public (zero-out) may differ within a stack: padding is none."""
     agents = []
-    for records in (60, 58, 57):
+    sizes = repeat((60, 57), (60, 58, 57))
+    for records in sizes:
         X = rng.normal(size=(records, 4)) / 4
         f = tacit.SoftmaxRegression(
             X,
@@ -385,7 +392,7 @@ def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):
             record_bound=60.0,
         )
         agents.append(tacit.LocalProblem(f, set_of("box", 12)))
-    assert buckets_of(agents) == [[0, 1, 2]]
+    assert buckets_of(agents) == [list(range(len(sizes)))]
     settings = tacit.Settings(5, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.1))
     a = tacit.solve(agents, settings, seed=1)
     b = tacit.solve(agents, settings, seed=1, batch=False)

@@ -1,6 +1,7 @@
 """Section 5: mean gaps stay below the bounds, and fall in T as the theorems say."""
 
 import math
+from functools import cache
 
 import cvxpy as cp
 import numpy as np
@@ -19,6 +20,7 @@ STEPS = {
 }
 
 
+@cache
 def case(theorem):
     kind, step = STEPS[theorem]
     ridge = 0.3 if theorem == "strongly-convex" else 0.0
@@ -61,6 +63,7 @@ def mean_gap(theorem, rounds, local_updates=2, mechanism=None, seeds=SEEDS):
 
 EVERY = [(theorem, law(2.0)) for theorem in STEPS for law in (tacit.Gaussian, tacit.Laplace)]
 SOME = [EVERY[k] for k in (0, 3, 4)]  # every theorem once, both laws
+LAWS = dict(SOME)
 
 
 @pytest.mark.parametrize(("theorem", "mechanism"), repeat(SOME, EVERY))
@@ -75,7 +78,8 @@ def test_mean_gap_is_below_the_bound(theorem, mechanism):
 def test_gap_falls_at_least_as_fast_as_the_rate(theorem, rate):
     """Empirical slope of log(mean gap) in log T, beside −1/2 or −1 (and some noise)."""
     rounds = repeat([25, 100, 400], [50, 200, 800])
-    gaps = [mean_gap(theorem, T, seeds=range(repeat(4, 6)))[0] for T in rounds]
+    seeds, law = range(repeat(4, 6)), LAWS[theorem]
+    gaps = [mean_gap(theorem, T, mechanism=law, seeds=seeds)[0] for T in rounds]
     slope = np.polyfit(np.log(rounds), np.log(gaps), 1)[0]
     assert slope <= rate + 0.2, (slope, gaps)
 
@@ -93,7 +97,7 @@ def test_bounds_fall_in_T_and_E_and_grow_with_noise(theorem):
 
     assert limit(rounds=400) < limit() < limit(multiplier=4.0)
     assert limit(local_updates=8) < limit()
-    ratio = limit(rounds=4_000_000) / limit(rounds=1_000_000)
+    ratio = limit(rounds=1_000_000) / limit(rounds=250_000)
     assert ratio == pytest.approx(0.25 if theorem == "strongly-convex" else 0.5, rel=0.02)
 
 

@@ -70,7 +70,10 @@ def residual_worlds():
     return Worlds("residual", "a datum moves", *worlds, lambda noise, updates: (1.0, 0.01))
 
 
-def run(settings=None, trials=20_000, seed=0, worlds=None, **options):
+TRIALS = repeat(8_000, 20_000)
+
+
+def run(settings=None, trials=TRIALS, seed=0, worlds=None, **options):
     settings = settings or Settings.for_budget(1.0, DELTA, 3, 2)
     return audit(worlds or small_worlds(), settings, trials=trials, seed=seed, **options)
 
@@ -274,7 +277,7 @@ def zone():
 
 
 def test_a_zone_is_consistent_and_seen_through_its_solver(zone):
-    found = run(Settings.for_budget(4.0, DELTA, 1), 1_500, worlds=zone)
+    found = run(Settings.for_budget(4.0, DELTA, 1), repeat(1_000, 1_500), worlds=zone)
     assert not found.violated
     assert found.white.curve > 0.5 * 4.0 and found.black.curve > 0.4 * 4.0
     later = run(Settings.for_budget(20.0, DELTA, 2, 2), 100, worlds=zone)
@@ -283,7 +286,7 @@ def test_a_zone_is_consistent_and_seen_through_its_solver(zone):
 
 def test_a_zone_with_half_the_noise_is_caught(zone, monkeypatch):
     noise_halved(monkeypatch)
-    assert run(Settings.for_budget(4.0, DELTA, 1), 1_000, worlds=zone).violated
+    assert run(Settings.for_budget(4.0, DELTA, 1), repeat(600, 1_000), worlds=zone).violated
 
 
 def with_other_neighbours(problem):

@@ -40,7 +40,11 @@ def settings(epsilon=4.0, rounds=4, **others):
     return Settings.for_budget(epsilon, DELTA, rounds, 1, **others)
 
 
-def run(worlds, plans=(), trials=300, rounds=4, epsilon=4.0, begin=None):
+# enough to catch every fault planted below
+TRIALS = repeat(160, 300)
+
+
+def run(worlds, plans=(), trials=TRIALS, rounds=4, epsilon=4.0, begin=None):
     """In blocks for speed; ``test_every_round_paid_for_alone`` pays round by round."""
     chosen = settings(epsilon, rounds)
     return audit_agents(worlds, chosen, plans, trials=trials, begin=begin or paying(rounds))
@@ -65,7 +69,7 @@ EVERY = [(name, dtype) for name in WORLDS for dtype in ("float64", "float32")]
 def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
     worlds = WORLDS[name](np.dtype(dtype))
     assert worlds.without.dtype == dtype
-    found = run(worlds, trials=200, epsilon=10.0)  # without a seed: room for chance
+    found = run(worlds, trials=repeat(100, 200), epsilon=10.0)  # without a seed: room for chance
     assert not found.violated and found.through == "agents"
     assert 9.9 < found.claim.epsilon <= 10.0  # what the ledgers say
     assert found.white.curve > 1.5
@@ -74,22 +78,22 @@ def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
 @pytest.mark.parametrize(("name", "dtype"), repeat(EVERY[::3], EVERY))
 def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
     worlds = WORLDS[name](np.dtype(dtype))
-    found = run(worlds, [hostile(worlds, settings(2.0))], trials=300, epsilon=2.0)
+    found = run(worlds, [hostile(worlds, settings(2.0))], trials=TRIALS, epsilon=2.0)
     assert not found.violated
 
 
 def test_agents_on_a_box_are_consistent_and_seen():
-    found = run(small_worlds(), trials=200, epsilon=10.0)
+    found = run(small_worlds(), trials=repeat(100, 200), epsilon=10.0)
     assert not found.violated and found.white.curve > 1.5
 
 
 def test_every_round_paid_for_alone():
-    found = run(small_worlds(), trials=150, begin=paying(1))
+    found = run(small_worlds(), trials=repeat(100, 150), begin=paying(1))
     assert not found.violated and 0.99 * 4.0 < found.claim.epsilon <= 4.0
 
 
 def test_an_agent_with_a_zone_is_consistent_and_seen():
-    found = run(zone_worlds("case14"), trials=200, rounds=1, epsilon=10.0)
+    found = run(zone_worlds("case14"), trials=repeat(120, 200), rounds=1, epsilon=10.0)
     assert not found.violated and max(found.epsilons) > 0.5
 
 
@@ -116,7 +120,7 @@ def test_a_projection_that_can_be_pushed_out_is_caught(pushed):
     for module in (algorithm, agent):
         pushed.setattr(module, "admitted", lambda z, local: z)
     worlds = ball_worlds()
-    found = run(worlds, [hostile(worlds, settings(2.0))], trials=300, epsilon=2.0)
+    found = run(worlds, [hostile(worlds, settings(2.0))], trials=TRIALS, epsilon=2.0)
     assert found.violated and found.white.free > found.claim.epsilon
 
 
@@ -188,10 +192,10 @@ def float32_sum(patch):
 def test_a_float32_sum_is_caught(patched):
     worlds = rounding_worlds()
     plan = corner_plan(worlds, 4)
-    assert not run(worlds, [plan], trials=300, epsilon=1.0).violated
+    assert not run(worlds, [plan], trials=TRIALS, epsilon=1.0).violated
     jax.clear_caches()
     float32_sum(patched)
-    found = run(worlds, [plan], trials=300, epsilon=1.0)
+    found = run(worlds, [plan], trials=TRIALS, epsilon=1.0)
     assert found.violated and found.white.curve > 2 * found.claim.epsilon
 
 
@@ -216,9 +220,9 @@ def test_a_restarted_seed_is_caught():
     worlds = small_worlds()
     plan = ordinary(worlds, 2)
     plans = [plan, plan + 0.01 * np.eye(1, plan.shape[1])]
-    fresh = run(worlds, plans, 300, 2, 1.0, seeded(restarted=False))
+    fresh = run(worlds, plans, TRIALS, 2, 1.0, seeded(restarted=False))
     assert not fresh.violated
-    found = run(worlds, plans, 300, 2, 1.0, seeded(restarted=True))
+    found = run(worlds, plans, TRIALS, 2, 1.0, seeded(restarted=True))
     assert found.violated and found.white.free_rates.attack == "restart"
     assert found.white.free > found.claim.epsilon
 

@@ -1,7 +1,6 @@
 """``tacit power`` and ``tacit reproduce`` from end to end."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,25 +13,21 @@ from conftest import repeat
 from grids import EVERYTHING
 
 TACIT = Path(sys.executable).with_name("tacit")
+WORKERS = repeat((1, 2), (1, 2, 5))
 
 
-def run(words, *arguments, folder=None, check=True):
-    """The words of a command, then arguments that may hold spaces."""
-    done = subprocess.run(
-        [TACIT, *words.split(), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "100"},
-    )
-    assert not check or done.returncode == 0, done.stderr
-    return done
+@pytest.fixture
+def run(tmp_path, monkeypatch, command):
+    """What a command prints, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return lambda words: command(*words.split())
 
 
-def test_solve_writes_result_tables_and_picture(tmp_path):
+def test_solve_writes_result_tables_and_picture(tmp_path, run, refused):
     budget = "--total-epsilon 1 --total-delta 1e-5"
     command = f"power solve case14 --zones 3 {budget} --rounds 10 --seed 5 --json --out r"
-    document = json.loads(run(command, folder=tmp_path).stdout)
+    document = json.loads(run(command))
     assert document["privacy"]["certified"] and document["privacy"]["epsilon"] <= 1
     assert document["summary"]["violation"] <= 1e-6
     assert document["case"] == "case14" and sum(document["zones"].values()) == 14
@@ -43,28 +38,26 @@ def test_solve_writes_result_tables_and_picture(tmp_path):
     assert header == "bus,zone,voltage,p_demand,q_demand,p_shed,q_shed"
     for private in ("bus.csv", "grid.png", "run.json"):
         assert (tmp_path / "r" / private).stat().st_mode & 0o077 == 0
-    again = run("power solve case14 --no-noise --out r", folder=tmp_path, check=False)
-    assert again.returncode == 2 and "budget is spent" in again.stderr
-    assert run("show r", folder=tmp_path).returncode == 0
+    assert "budget is spent" in refused("power solve case14 --no-noise --out r")
+    assert "total epsilon" in run("show r")
 
 
 def test_workers_do_not_change_a_bit(tmp_path, command):
     words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --rounds 8 --seed 1"
-    for workers in (1, 2, 5):
+    for workers in WORKERS:
         command(*words.split(), "--out", tmp_path / f"w{workers}", "--workers", workers)
-    arrays = [np.load(tmp_path / f"w{w}" / "arrays.npz") for w in (1, 2, 5)]
+    arrays = [np.load(tmp_path / f"w{w}" / "arrays.npz") for w in WORKERS]
     for name in arrays[0].files:
-        assert np.array_equal(arrays[0][name], arrays[1][name])
-        assert np.array_equal(arrays[0][name], arrays[2][name])
+        assert all(np.array_equal(arrays[0][name], other[name]) for other in arrays[1:])
 
 
-def test_own_grid_with_zones_from_a_file_and_laplace_noise(tmp_path):
+def test_own_grid_with_zones_from_a_file_and_laplace_noise(tmp_path, run):
     (tmp_path / "mygrid.m").write_text(EVERYTHING)
     (tmp_path / "zones.csv").write_text("bus,zone\n10,a\n25,b\n3,b\n")
     noise = "--epsilon 0.1 --mechanism laplace --rounds 10 --local-updates 5"
-    done = run(f"power solve mygrid.m --zones zones.csv {noise}", folder=tmp_path)
-    assert "(5, 0)-DP" in done.stdout  # 50 updates of 0.1, pure
-    assert "the active and the reactive demand of one bus" in done.stdout.replace("\n", " ")
+    said = run(f"power solve mygrid.m --zones zones.csv {noise}")
+    assert "(5, 0)-DP" in said  # 50 updates of 0.1, pure
+    assert "the active and the reactive demand of one bus" in said.replace("\n", " ")
     assert (tmp_path / "mygrid-result" / "grid.png").exists()
 
 
@@ -84,11 +77,11 @@ def test_attack(tmp_path, command, monkeypatch):
     assert (tmp_path / "case14-attack" / "loads.csv").stat().st_mode & 0o077 == 0
 
 
-def test_reproduce(tmp_path):
-    command = "reproduce case14 --rounds 10 --seeds 2 --json"
-    document = json.loads(run(command, folder=tmp_path).stdout)
+def test_reproduce(tmp_path, run):
+    command = "reproduce case14 --rounds 4 --seeds 2 --workers 1 --json"
+    document = json.loads(run(command))
     assert len(document["claims"]) == 11 and len(document["table1"]) == 4
-    assert {c["verdict"] for c in document["claims"]} >= {"undecided", "does not hold"}
+    assert {c["verdict"] for c in document["claims"]} >= {"undecided", "holds"}
     assert (tmp_path / "reproduce-case14" / "figure.pdf").exists()
 
 
@@ -102,7 +95,7 @@ HEARING = (
 
 
 def test_an_interrupted_run_continues(tmp_path, command, refused):
-    rounds = repeat(400, 1000)
+    rounds = repeat(200, 1000)
     words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1"
     words += f" --noise-every-round --rounds {rounds}"
     process = subprocess.Popen(

@@ -9,14 +9,15 @@ from tacit.errors import InvalidInput
 from tacit.learn import load_digits
 from tacit.privacy import normals as draws
 
-SIZES = repeat((12, 12, 30), (12, 12, 9, 30))  # records of the agents
+AGENTS = repeat(2, 4)  # of the digits; each is compiled by itself
+SIZES = repeat((12, 30), (12, 12, 9, 30))  # records of the agents
 
 
-def problem_of(rng, kind="softmax"):
+def problem_of(rng, feasible="box"):
     agents = []
     for records in SIZES:
-        f = objective_of(kind, rng, records, normaliser=36)
-        agents.append(tacit.LocalProblem(f, set_of("ball", f.dimension)))
+        f = objective_of("softmax", rng, records, normaliser=36)
+        agents.append(tacit.LocalProblem(f, set_of(feasible, f.dimension)))
     return agents
 
 
@@ -31,15 +32,15 @@ def digits_run(dtype, settings, monkeypatch):
     agents = [
         tacit.LocalProblem(
             tacit.SoftmaxRegression(
-                data.features[p::4].astype(dtype),
-                data.labels[p::4],
+                data.features[p::AGENTS].astype(dtype),
+                data.labels[p::AGENTS],
                 10,
                 feature_norm=8.0,
                 normaliser=len(data),
             ),
             tacit.Box(-1, 1, size=640),
         )
-        for p in range(4)
+        for p in range(AGENTS)
     ]
     return tacit.solve(agents, settings, seed=5)
 
@@ -67,7 +68,7 @@ SOME = [*EVERY[:1], *EVERY[4:]]  # every place of the noise once, both laws
 @pytest.mark.parametrize(("name", "perturbation"), repeat(SOME, EVERY))
 def test_configurations_are_the_single_runs(rng, name, perturbation):
     """Different noise, schedules and seeds, ragged agents: the same numbers as one by one."""
-    agents = problem_of(rng)
+    agents = problem_of(rng, "ball" if perturbation == "projected-output" else "box")
     chosen = [
         tacit.Settings.for_budget(
             ε, 1e-5, repeat(6, 7), 2, name, perturbation=perturbation, penalty=ρ, step_size=0.3 / ρ
@@ -88,18 +89,18 @@ def test_configurations_are_the_single_runs(rng, name, perturbation):
 
 def test_callback_gets_the_solutions_of_all_configurations(rng):
     agents, seen = problem_of(rng), []
-    settings = tacit.Settings(5, 1, tacit.Gaussian(20.0))
+    settings = tacit.Settings(7, 2, tacit.Gaussian(20.0))  # a program of the test above, and one
     found = tacit.solve_many(
         agents,
-        [settings] * 2,
-        [1, 2],
-        evaluate_every=2,
+        [settings] * 3,
+        [1, 2, 3],
+        evaluate_every=3,
         callback=lambda t, w, rows: seen.append((t, w.copy(), rows)),
     )
-    assert [t for t, _, _ in seen] == [2, 4, 5]
-    for one in (0, 1):
+    assert [t for t, _, _ in seen] == [3, 6, 7]
+    for one in (0, 1, 2):
         np.testing.assert_allclose(seen[-1][1][one], found[one].solution, rtol=1e-12)
-        assert seen[0][2][one, 0] == 2 and seen[0][2].shape == (2, 5)
+        assert seen[0][2][one, 0] == 3 and seen[0][2].shape == (3, 5)
 
 
 @pytest.mark.parametrize("kind", ["softmax", "logistic", "least-squares"])

@@ -14,7 +14,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.data_digest import data_digest
 from tacit.admm.problem import Problem
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import write_atomically
 
 STATE = ("point", "average", "dual", "total")
@@ -83,7 +83,8 @@ class Checkpoint:
                 )
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise CorruptFile(
-                f"Expected a checkpoint that tacit saved in {path}: {error!r}. Nothing was resumed."
+                f"Expected a checkpoint that tacit saved in {path}: {cause(error)}. Nothing was "
+                "resumed."
             ) from None
         if other:
             raise InvalidInput(

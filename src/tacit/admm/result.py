@@ -31,7 +31,7 @@ from tacit.admm.algorithm import Holders, average_over_holders
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement, privacy_statement
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import save_figure, write_atomically
 from tacit.privacy.accounting import rounded_up
 
@@ -213,7 +213,7 @@ class Result:
             )
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise CorruptFile(
-                f"Expected a result that tacit saved in {folder}: {error!r}."
+                f"Expected a result that tacit saved in {folder}: {cause(error)}."
             ) from None
 
     def plot(self) -> Figure:

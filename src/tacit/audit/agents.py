@@ -20,6 +20,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ from tacit.privacy.mechanisms import Noiseless
 from tacit.privacy.secure_noise import GridNoise, secure_noise
 
 Begin = Callable[[LocalProblem, Settings, str, Ledger], Agent]
+Update = Callable[[Local, Array, Round], Array]  # without noise
 AGENTS = (*WHITE, "restart", "failure")
 HUGE = {"float64": 1e55, "float32": 1e30}  # of a hostile consensus; a solver gets 1e6
 DIRECTIONS = 512  # in which a hostile server tries to push a projection out
@@ -91,8 +93,8 @@ def hostile(worlds: Worlds, settings: Settings, seed: int = 0) -> Array:
     if problem.feasible_set.closed_form and settings.rounds > 1:
         far = HUGE[dtype.name]
         pulls = (far * directions)[:, np.asarray(problem.coupling)] * problem.coupled
-        sides = _silent(worlds, settings)
-        found = [_apart(w, sides, settings, start_point(problem)) for w in pulls.astype(dtype)]
+        sides, start = _silent(worlds, settings), start_point(problem)
+        found = [_apart(w, sides, settings, start) for w in pulls.astype(dtype)]
         best = int(np.argmax(found))
     plan[0] = far * directions[best]
     plan[1:2] = -plan[0]
@@ -246,7 +248,10 @@ def _scores(
     guesses = _guesses(worlds, settings)
     coupling = np.asarray(problem.coupling)
     local = [(p[:, coupling] * stage.coupled).astype(problem.dtype) for p in plans]
-    finals = [np.asarray(_final(g, stage, rule, local[-1])) * stage.coupled for g in guesses]
+    update: Update = partial(_update, rule=rule)
+    if problem.feasible_set.closed_form:
+        update = jax.jit(update)  # anew in every audit, so that it is the code as it is now
+    finals = [np.asarray(_final(g, stage, update, local[-1])) * stage.coupled for g in guesses]
     recompute = _recompute(stage, rule)
     rows, telling = [], None
     for points in watched:
@@ -293,12 +298,17 @@ def _round(t: int, w: Array, λ: Array, stage: Stage) -> Round:
     return Round(t, w, λ, stage.ρ[t - 1], stage.η[t - 1])
 
 
-def _final(guess: Local, stage: Stage, rule: Rule, w: Sequence[Array]) -> Array:
+def _update(guess: Local, z: Array, now: Round, rule: Rule) -> Array:
+    """An update without noise."""
+    return algorithm.local_update(z, 0, now, guess, rule)[0]
+
+
+def _final(guess: Local, stage: Stage, update: Update, w: Sequence[Array]) -> Array:
     """The last point of a run without noise."""
     z, λ = stage.start, np.zeros_like(stage.start)
     for t in range(1, len(w) + 1):
         now = _round(t, w[t - 1], λ, stage)
-        z = algorithm.local_update(z, 0, now, guess, rule)[0]
+        z = update(guess, z, now)
         λ = algorithm.dual_step(λ, now.ρ, w[t - 1], z * stage.coupled)
     return z
 
@@ -308,10 +318,7 @@ def _recompute(stage: Stage, rule: Rule) -> Callable[[Local, Array, Array], Arra
 
     Takes a world, points and the plan. Duals follow from the replies.
     """
-
-    def update(guess: Local, z: Array, now: Round) -> Array:
-        return algorithm.local_update(z, 0, now, guess, rule)[0]
-
+    update = partial(_update, rule=rule)
     each = jax.vmap(jax.vmap(update, (None, 0, 0)), (None, 0, Round(None, None, 0, None, None)))
     compiled = jax.jit(each)  # anew in every audit, so that it is the code as it is now
 

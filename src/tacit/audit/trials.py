@@ -247,11 +247,20 @@ def run_trials(
     )
     host = not problem.feasible_set.closed_form
 
-    def look(local: Local, stage: Stage, opening: Opening = None) -> Seen:
+    # All numbers are arguments: audits that differ in them alone are one program in JAX's cache.
+    def look(
+        local: Local, guesses: tuple[Local, Local], stage: Stage, opening: Opening = None
+    ) -> Seen:
         return observe(local, guesses, stage, rule, opening)
 
+    def scored(
+        key: Array, side: Local, guesses: tuple[Local, Local], finals: Any, stage: Stage
+    ) -> Array:
+        return scores(look(side._replace(key=key), guesses, stage), finals, stage)
+
     # compiled anew in every audit, so that it is the code as it is now
-    quiet = [(look if host else jax.jit(look))(guess, stage) for guess in guesses]
+    quiet_look = look if host else jax.jit(look)
+    quiet = [quiet_look(guess, guesses, stage) for guess in guesses]
     finals = (np.asarray(quiet[0].last), np.asarray(quiet[1].last))
     size = np.abs(np.asarray(quiet[1].told[0])).sum(axis=0)
     stage = stage._replace(telling=np.argsort(-size)[:TELLING])
@@ -260,23 +269,19 @@ def run_trials(
     if host:
         opening = _opening(guesses, stage, rule)
     else:
-        run = jax.jit(
-            jax.vmap(
-                lambda key, side: scores(look(side._replace(key=key), stage), finals, stage),
-                in_axes=(0, None),
-            )
-        )
+        run = jax.jit(jax.vmap(scored, in_axes=(0, None, None, None, None)))
     found: list[Array] = []
     batch = 1 if host else min(trials, max(1, BATCH // (stage.start.size * settings.updates)))
     for mine, side in zip(keys, sides, strict=True):
         rows = []
         for at in range(0, trials, batch):
             if host:
-                seen = look(side._replace(key=mine[at]), stage, opening)
+                seen = look(side._replace(key=mine[at]), guesses, stage, opening)
                 rows.append(scores(seen, finals, stage)[None])
             else:
                 begin = min(at, trials - batch)  # all batches of one size: compiled once
-                rows.append(np.asarray(run(mine[begin : begin + batch], side))[at - begin :])
+                these = mine[begin : begin + batch]
+                rows.append(np.asarray(run(these, side, guesses, finals, stage))[at - begin :])
             progress(len(rows[-1]))
         found.append(np.concatenate(rows).T)
     return found[0], found[1]

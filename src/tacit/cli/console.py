@@ -45,22 +45,39 @@ def run_with_progress(
     told: Callable[[], None] = lambda: None,
     **options: Any,
 ) -> Any:
-    """``tacit.solve`` with a progress bar; ``told`` hears of every evaluated round."""
+    """``tacit.solve`` with a progress bar; ``told`` hears of every evaluated round.
+
+    A start that is refused draws no bar. It is there from the first evaluated round, or on a
+    terminal after a second, as that round may take long.
+    """
+    from threading import Timer
+
     from tacit.engines import solve
 
-    with progress_bar("rounds") as bar:
-        task = bar.add_task(label, total=settings.rounds)
+    bar = progress_bar("rounds")
+    task = bar.add_task(label, total=settings.rounds)
+    late = Timer(1.0, bar.start)
 
-        def show(progress: Any) -> None:
-            told()
-            where = label
-            if "dual_residual" in progress.row:  # a run that ends at a tolerance
-                where = f"{label}, residual {progress.row['residual']:.1e}"
-            bar.update(task, completed=progress.round, description=where)
+    def show(progress: Any) -> None:
+        told()
+        bar.start()
+        where = label
+        if "dual_residual" in progress.row:  # a run that ends at a tolerance
+            where = f"{label}, residual {progress.row['residual']:.1e}"
+        bar.update(task, completed=progress.round, description=where)
 
+    if bar.console.is_terminal:
+        late.start()
+    try:
         result = solve(problem, settings, callback=show, **options)
         bar.update(task, total=result.summary["round"])
         return result
+    finally:
+        late.cancel()
+        if late.ident is not None:
+            late.join()
+        if bar.live.is_started:
+            bar.stop()
 
 
 def print_result(
@@ -112,7 +129,8 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
     table = Table(title=title, title_justify="left", show_header=any(header))
     for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right")
+        # a name that is too long goes on below; it is never cut
+        table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
     _console().print(table)

@@ -175,6 +175,7 @@ def _print(
         spent = [
             ("total epsilon", rounded_up(document["epsilon"], 4)),
             ("total delta", f"{document['delta']:g}"),
+            ("noise from", result.noise_source),
         ]
     if options.json:
         print(json.dumps(document))

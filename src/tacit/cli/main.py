@@ -39,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(_line(error), file=sys.stderr)
+        known = error.strerror is not None and error.filename is not None
+        words = f"{error.strerror}: {error.filename}" if known else str(error)
+        print(_line(error, words), file=sys.stderr)
         return 1
 
 
@@ -47,13 +49,16 @@ def parse(words: list[str]) -> argparse.Namespace:
     """The options of a command line."""
     if " ".join(words[:2]) in TWO_WORDS:
         words = [" ".join(words[:2]), *words[2:]]
-    return _parser().parse_args(words)
+    options, unknown = _parser().parse_known_args(words)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
 
 
-def _line(error: Exception) -> str:
-    """The error and what to do, if that was noted."""
-    notes = getattr(error, "__notes__", ())
-    return f"tacit: {error}" if not notes else f"tacit: {str(error).rstrip('.')}. {notes[0]}"
+def _line(error: Exception, words: str = "") -> str:
+    """The error, in these words if there are any, and what to do, if that was noted."""
+    words, notes = words or str(error), getattr(error, "__notes__", ())
+    return f"tacit: {words}" if not notes else f"tacit: {words.rstrip('.')}. {notes[0]}"
 
 
 # Commands of their own, beside the command of their first word, whose argument is data

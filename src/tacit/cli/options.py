@@ -66,8 +66,19 @@ def run_arguments(options: argparse.Namespace) -> dict[str, Any]:
     given = {name: value for name, value in given.items() if value is not None}
     if "block" in given and "ledgers" not in given:
         raise InvalidInput("Expected --ledgers beside --block. Nothing was started.")
+    by_itself = "secure" if "ledgers" in given else "seeded"
+    if "seed" in given and given.get("noise", by_itself) == "secure":
+        raise InvalidInput(
+            f"Expected no seed for secure noise, got seed {shown(options.seed)}. For a seeded run "
+            "with --ledgers add --noise seeded. Nothing was started."
+        )
     for name in {"block", "workers", "evaluate_every"} & set(given):
         count(name, given[name])
+    if given.get("block", 1) > 1 and given.get("noise") == "seeded":
+        raise InvalidInput(
+            f"Expected secure noise for blocks, got --noise seeded and --block {given['block']}: a "
+            "round that is paid for again needs other noise. Nothing was started."
+        )
     if not 0 <= given.get("seed", 0) < 2**63:
         raise InvalidInput(
             f"Expected a whole number 0 <= seed < 2^63, got seed={shown(options.seed)}."
@@ -113,11 +124,19 @@ def _is(kind: type, value: Any) -> bool:
     return type(value) is kind
 
 
+def as_typed(name: str, value: Any) -> str:
+    """An option and its value as they are typed."""
+    flag = f"--{name.replace('_', '-')}"
+    values = value if isinstance(value, list) else [value]
+    return flag if value is True else " ".join([flag, *map(str, values)])
+
+
 def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
     """Refuse options that do not apply."""
     for name, value in changed(options).items():
         if name in names:
-            raise InvalidInput(f"Expected {name} {why}, got {name}={value!r}. Nothing was started.")
+            given = as_typed(name, value)
+            raise InvalidInput(f"Expected --{name} {why}, got {given}. Nothing was started.")
 
 
 def make_absolute(

@@ -28,13 +28,14 @@ from typing import Any
 
 from tacit.cli.console import run_with_progress
 from tacit.cli.interrupts import hint
-from tacit.cli.options import changed, check_noted, run_arguments
+from tacit.cli.options import as_typed, changed, check_noted, run_arguments
 from tacit.cli.run_note import CHECKPOINT, FILES, NOTE, RESULT, Note, refuse_used
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.files import open_private, sync_folder, write_atomically
 
 # left by a process that was killed
 TEMPORARY = re.compile(rf"({'|'.join(map(re.escape, (*FILES, 'room')))})\.[0-9a-f]{{12}}\.tmp")
+NOT_STARTED = "nothing was started"
 NOT_NOTED = ("command", "parser", "json", "resume", "out")
 
 
@@ -47,6 +48,7 @@ def run_folder(
     ``about`` is the option that says what to run. On leaving, the run is finished; if it failed
     before anything was spent, nothing is left of it.
     """
+    hint(lambda: NOT_STARTED)
     given = getattr(options, about)
     if (given is None) == (options.resume is None):
         what = {"job": "a job file", "case": "a case", "data_set": "DATA"}[about]
@@ -60,7 +62,7 @@ def run_folder(
             name, value = others[0]
             raise InvalidInput(
                 "Expected --resume without other options, as the run continues with its own; got "
-                f"{name}={value!r}. Nothing was started."
+                f"{as_typed(name, value)}. Nothing was started."
             )
     try:
         if given is not None:
@@ -346,7 +348,7 @@ class RunFolder:
     def _what_to_say(self) -> str:
         """What an interrupt says: how to continue, if that is possible."""
         if self._note is None:
-            return ""
+            return NOT_STARTED
         if (self.path / RESULT).exists() and not self._checkpoint.exists():
             return f"the result is in {self.path}"
         if (why := self._note.obstacle(self.path)) is None:

@@ -21,7 +21,7 @@ from tacit.admm.plan import MOST_ROUNDS, NOISELESS_TOLERANCE, Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Settings
-from tacit.errors import CorruptFile, InvalidInput, count
+from tacit.errors import CorruptFile, InvalidInput, cause, count
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.privacy import mechanisms
@@ -80,7 +80,9 @@ def load_job(path: str | Path) -> Job:
     path = Path(path)
     try:
         data = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise CorruptFile(f"Expected a readable job file {path}: {cause(error)}.") from None
+    except UnicodeDecodeError as error:
         raise CorruptFile(f"Expected a readable job file {path}: {error}.") from None
     except tomllib.TOMLDecodeError as error:
         raise CorruptFile(f"Expected TOML in {path}: {error}.") from None

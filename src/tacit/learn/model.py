@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.admm.statement import PrivacyStatement
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import write_atomically
 from tacit.learn.estimator import PrivateLogisticRegression
 from tacit.learn.ranges import PublicRange
@@ -118,4 +118,4 @@ def load_model(folder: str | Path) -> Any:
             ranges.feature_names_in_ = np.array(columns, object)
         return make_pipeline(ranges, model)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptFile(f"Expected a model that tacit saved in {path}: {error!r}.") from None
+        raise CorruptFile(f"Expected a model that tacit saved in {path}: {cause(error)}.") from None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tacit.admm.result import versions
-from tacit.errors import RUNS, UPDATES, CorruptFile, InvalidInput, count
+from tacit.errors import RUNS, UPDATES, CorruptFile, InvalidInput, cause, count
 from tacit.files import save_figure, write_atomically
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def read(folder: str | Path, kind: type[T]) -> tuple[T, pd.DataFrame]:
         table = pd.read_csv(folder / "traces.csv", dtype={"penalty": str})
         return kind(**described), table
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(f"Expected the traces of an experiment in {folder}: {error!r}.") from None
+        raise CorruptFile(
+            f"Expected the traces of an experiment in {folder}: {cause(error)}."
+        ) from None
 
 
 def write_report(folder: Path, figure: Any, **tables: list[dict[str, Any]]) -> Path:
