@@ -7,23 +7,23 @@ import time
 
 import numpy as np
 import pytest
-from test_power_cli import HEARING, TACIT, run
+from test_power_cli import HEARING, TACIT, run  # noqa: F401 (a fixture)
 
 import tacit
 
 BUDGET = "--total-epsilon 1 --total-delta 1e-5"
 
 
-def test_stops_at_a_tolerance_and_says_so(tmp_path):
+def test_stops_at_a_tolerance_and_says_so(tmp_path, run):  # noqa: F811
     command = f"power solve case14 {BUDGET} --seed 5 --tolerance 1e-3 --json --out r"
-    document = json.loads(run(command, folder=tmp_path).stdout)
+    document = json.loads(run(command))
     assert document["converged"] and document["summary"]["round"] <= 20
     assert document["privacy"]["once"] and document["privacy"]["certified"]
     assert document["summary"]["not_covered"] == []
     assert not (tmp_path / "r" / "checkpoint.npz").exists()
-    said = run("show r", folder=tmp_path).stdout
+    said = run("show r")
     assert "one reading of its data" in said and "read once" in said
-    few = run(f"power solve case14 {BUDGET} --rounds 2 --out f", folder=tmp_path).stdout
+    few = run(f"power solve case14 {BUDGET} --rounds 2 --out f")
     assert "NOT reached" in few
 
 
