@@ -38,7 +38,7 @@ def of_a_sketch(share):
     return np.maximum(one(1.0, 1 + share), one(1 + share, 1.0))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def noise_of_mixing(epsilon, rounds, rows):
     """η²/B² of the sketches and σ/Δ of the gradients: half of the budget each."""
     low, high = 1e-5, 50.0
