@@ -107,6 +107,7 @@ def solve(
             workers=workers,
             start=start,
             plan=plan,
+            true=problem if isinstance(problem, Problem) and reading is None else None,
         )
     if start is not None:
         raise InvalidInput("Expected no start where every round adds noise. Nothing was computed.")

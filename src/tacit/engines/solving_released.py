@@ -31,8 +31,13 @@ def solve_released(
     workers: int | None = None,
     start: Result | None = None,
     plan: str = "",
+    true: Problem | None = None,
 ) -> Result:
-    """``solve`` of a released problem, or of one without noise; ``start`` from another's answer."""
+    """``solve`` of a released problem, or of one without noise; ``start`` from another's answer.
+
+    ``true``: of a run without noise, the problem whose objective the trace has. Public copies of
+    least squares leave out a constant.
+    """
     problem = released.problem
     check(settings)
     count("evaluate_every", evaluate_every)
@@ -45,13 +50,16 @@ def solve_released(
     ]
     server = ExactServer(members_of(problem), settings, "released", penalties, _first(start))
     trace: list[list[float]] = []
+    objectives = [a.objective for a in (true or problem).agents]
     engine = InProcess(agents, workers)
     while server.round < settings.rounds and not server.converged:
         for refusal in server.step(engine).values():
             raise refusal.error()
         last = server.converged or server.round == settings.rounds
         if last or server.round % evaluate_every == 0:
-            trace.append([server.round, *_evaluate(engine, server)])
+            points = [agent.point for agent in agents]
+            objective = sum(map(objective_value, objectives, points))
+            trace.append([server.round, objective, *_evaluate(engine, server)])
             if callback is not None:
                 callback(_progress(server, agents, trace[-1]))
     columns = np.array(trace, dtype=np.float64).T
@@ -117,16 +125,10 @@ def _first(start: Result | None) -> tuple[Vector, Vector] | None:
 
 
 def _evaluate(engine: InProcess[PublicAgent], server: ExactServer) -> tuple[float, ...]:
-    """Objective of the public copies, both residuals, and the largest violation: all covered."""
-    pairs = engine.for_each(
-        lambda a: (
-            objective_value(a.problem.objective, a.point),
-            float(a.problem.feasible_set.violation(a.point)),
-        )
-    )
-    objectives, violations = zip(*pairs, strict=True)
+    """Both residuals, and the largest violation."""
+    violations = engine.for_each(lambda a: float(a.problem.feasible_set.violation(a.point)))
     assert server.residuals is not None
-    return sum(objectives), server.residuals.primal, server.residuals.dual, max(violations)
+    return server.residuals.primal, server.residuals.dual, max(violations)
 
 
 def _progress(server: ExactServer, agents: list[PublicAgent], row: list[float]) -> Progress:
