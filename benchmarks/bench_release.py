@@ -128,7 +128,7 @@ def show(found):
 @pytest.mark.parametrize(
     ("case", "zones", "rounds", "objective"),
     [
-        ("case14_ieee", 3, 25, 0.065),
+        ("case14_ieee", 3, 60, 0.08),  # a floor of 0.078: seeds alone move the mean by 0.01
         ("case118_ieee", 3, 25, 0.66),
         ("case2869_pegase", 30, 60, 16.5),
         ("case10000_goc", 100, 60, 57.0),

@@ -25,7 +25,7 @@ from tacit.errors import InvalidInput, positive
 from tacit.objectives.residual import Residual
 from tacit.power.case import Grid, load_case
 from tacit.power.network import FLOWS, Network, demand, network
-from tacit.power.zones import Zones, cut_lines, partition
+from tacit.power.zones import Zones, grids_of, lines_between, partition
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,8 @@ def build(
     """
     grid = load_case(case)
     parts = partition(grid, zones)
-    networks = tuple(network(grid, buses) for buses in parts.values())
+    own_parts = zip(grids_of(grid, parts), parts.values(), strict=True)
+    networks = tuple(network(part, buses) for part, buses in own_parts)
     bounds, doubt = _bounds(grid, beta, nominal)
     doubt = doubt or _loads_in_limits(grid)
     shared = _shared(grid, parts, networks)
@@ -179,7 +180,7 @@ def starting_penalties(case: PowerProblem) -> tuple[Vector, Vector]:
 def _shared(grid: Grid, zones: Zones, networks: tuple[Network, ...]) -> tuple[tuple[str, Any], ...]:
     """The consensus vector φ: flows of every cut line, c and s of every pair of buses across."""
     zone_of = {bus: name for name, buses in zones.items() for bus in buses}
-    lines = sorted({line for buses in zones.values() for line in cut_lines(grid, buses)})
+    lines = sorted(lines_between(grid, zones))
     pairs = sorted({p for net in networks for p in net.pairs if zone_of[p[0]] != zone_of[p[1]]})
     flows = [(quantity, line) for line in lines for quantity in FLOWS]
     return (*flows, *((quantity, pair) for pair in pairs for quantity in ("c", "s")))
