@@ -174,7 +174,8 @@ def _lifted_cuts(
     np.maximum.at(low, pair, np.where(turned > 0, one, -other))
     np.minimum.at(high, pair, np.where(turned > 0, other, -one))
     chosen = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & (low <= high))
-    φ, δ = (high + low)[chosen] / 2, (high - low)[chosen] / 2
+    low, high = low[chosen], high[chosen]
+    φ, δ = (high + low) / 2, (high - low) / 2
     u_i, u_j, c, s = (rows[chosen] for rows in at)
     ends = np.array(pairs).reshape(-1, 2)[chosen].T
     (l_i, h_i), (l_j, h_j) = (grid.bus.loc[end, ["v_min", "v_max"]].to_numpy().T for end in ends)
