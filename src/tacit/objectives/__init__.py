@@ -5,6 +5,7 @@ linear_model    losses of a linear model's scores: sensitivities, rounding, reco
 losses          least squares, logistic, softmax, Huber, hinge, quantile
 per_sample      any differentiable loss, each record's gradient clipped
 residual        |Az + d|^2 where d is private: power balance, inverse problems
+public          objectives in which nothing is private any more, and their exact local steps
 rounding        bounds on rounding errors, for the proofs
 """
 
@@ -16,8 +17,9 @@ from tacit.objectives.losses import (
     Quantile,
     SoftmaxRegression,
 )
-from tacit.objectives.objective import Objective
+from tacit.objectives.objective import Objective, Reading
 from tacit.objectives.per_sample import PerSample
+from tacit.objectives.public import PublicObjective, PublicQuadratic
 from tacit.objectives.residual import Residual
 
 __all__ = [
@@ -27,7 +29,10 @@ __all__ = [
     "LogisticRegression",
     "Objective",
     "PerSample",
+    "PublicObjective",
+    "PublicQuadratic",
     "Quantile",
+    "Reading",
     "Residual",
     "SoftmaxRegression",
 ]

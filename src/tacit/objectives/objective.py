@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import jax.numpy as jnp
 import numpy as np
 
-from tacit._types import Array
+from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, choice, positive
 from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
+    from tacit.objectives.public import PublicObjective
     from tacit.sets.feasible_set import FeasibleSet
 
 RELATIONS = {
@@ -27,6 +28,31 @@ RELATIONS = {
     "zero-out": "taking one record out of the sums or putting it back (numbers of records stay)",
     "replace": "replacing one record",
 }
+
+
+class Reading(ABC):
+    """What a release reads of an objective, once: numbers that say all of f that a run needs.
+
+    Guarantee: for neighbouring data, as the objective's ``neighbours`` says in words, the computed
+    ``values`` are equally many and differ by at most ``sensitivity(norm)``, rounding included. The
+    bound, and the number of values, never depend on private data. With noise of that sensitivity
+    on them, ``public_copy`` of the noisy values, and all that is computed from it, is
+    post-processing.
+    """
+
+    values: Vector  # private, float64
+
+    @abstractmethod
+    def sensitivity(self, norm: int) -> float:
+        """Δ: the most that neighbouring data can move the values, in the L1 or L2 norm."""
+
+    @abstractmethod
+    def public_copy(self, values: Vector, deviation: float) -> PublicObjective:
+        """f as noisy ``values`` tell it; reads no private data.
+
+        ``deviation`` is the standard deviation of the noise on one value, a public number; 0
+        without noise.
+        """
 
 
 class Objective(ABC):
@@ -101,6 +127,13 @@ class Objective(ABC):
     @abstractmethod
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         """Δ: the most that neighbouring data can move the statistic, in the L1 or L2 norm."""
+
+    def reading(self) -> Reading:
+        """What one release of this objective reads; an error for kinds that cannot be read once."""
+        raise InvalidInput(
+            f"Expected an objective that a few numbers say in full, a quadratic one, to be read "
+            f"once, got {type(self).__name__}: each of its gradients is a new question to the data."
+        )
 
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         """The most that neighbouring data can move the gradient."""

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,11 +16,12 @@ import scipy.sparse as sp
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, count, non_negative, positive
-from tacit.objectives.objective import Objective, optional_positive
+from tacit.objectives.objective import Objective, Reading, optional_positive
 from tacit.objectives.rounding import DOUBLE, gamma, require_64_bits, rounded_up
 from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
+    from tacit.objectives.public import PublicQuadratic
     from tacit.sets.feasible_set import FeasibleSet
 
 
@@ -174,21 +175,10 @@ class Residual(Objective):
     def lift_energy(self) -> float:
         if self.noise_on == "gradient":
             return float(self.dimension)
-        return float(self._rows_in(lambda row: np.sum(row**2)).sum())
+        return float(rows_in(self._host(), lambda row: np.sum(row**2)).sum())
 
     def _host(self) -> Any:
-        """A as a NumPy array or a SciPy matrix."""
-        A = self.matrix
-        if not isinstance(A, SparseMatrix):
-            return np.asarray(A, np.float64)
-        entries = (np.asarray(A.values), (np.asarray(A.rows), np.asarray(A.columns)))
-        return sp.csr_matrix(entries, shape=A.shape)
-
-    def _rows_in(self, norm: Callable[[Any], Any]) -> Vector:
-        """``norm`` of each row of A."""
-        A = self._host()
-        rows = np.split(A.data, A.indptr[1:-1]) if sp.issparse(A) else A
-        return np.array([norm(row) for row in rows], dtype=np.float64)
+        return on_host(self.matrix)
 
     def _residual(self, z: Array) -> Array:
         return self.matrix @ z.astype(self.data.dtype) + self.data
@@ -210,6 +200,9 @@ class Residual(Objective):
             return statistic
         return self.matrix.T @ statistic
 
+    def reading(self) -> DataReading:
+        return DataReading(self)
+
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         if self.noise_on == "gradient":
             return self.gradient_sensitivity(norm, feasible_set)
@@ -225,7 +218,7 @@ class Residual(Objective):
 
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         choice("norm", norm, (1, 2))
-        lengths = self._rows_in(lambda row: np.linalg.norm(row, norm))
+        lengths = rows_in(self._host(), lambda row: np.linalg.norm(row, norm))
         rounding = self._together(lengths * self._rounded() + self._rounded_sums(norm), 1)
         rows = 2 * self._together(lengths * self._betas(), 1)
         if norm == 2 and self.groups is not None and max(Counter(self.groups).values()) <= 8:
@@ -286,15 +279,7 @@ class Residual(Objective):
         return largest * float(most ** (1 / norm))
 
     def _singular(self) -> tuple[float, float]:
-        """Bounds of the largest singular value of A and of min ‖Az‖/‖z‖."""
-        if isinstance(self.matrix, SparseMatrix):  # ‖A‖₂² ≤ ‖A‖₁‖A‖_∞
-            by_row = self._rows_in(lambda row: np.abs(row).sum()).max()
-            columns = np.bincount(np.asarray(self.matrix.columns), np.abs(self.matrix.values))
-            return float(np.sqrt(by_row * columns.max())), 0.0
-        values = np.linalg.svd(np.asarray(self.matrix, np.float64), compute_uv=False)
-        rounding = float(values[0]) * max(self.matrix.shape) * np.finfo(np.float64).eps
-        smallest = float(values[-1]) - rounding if len(values) == self.dimension else 0.0
-        return float(values[0]) + rounding, max(smallest, 0.0)
+        return singular_bounds(self.matrix)
 
     @property
     def smoothness(self) -> float | None:
@@ -324,3 +309,57 @@ class Residual(Objective):
     def paper_output_sensitivity(self, z: Array, norm: int, curvature: Array | float) -> Array:
         """Δ_1 = Δ_2 = β (Section 6.1). Guarantee: none."""
         return np.asarray(self._betas().max(), z.dtype)
+
+
+@dataclass(frozen=True)
+class DataReading(Reading):
+    """d itself: with it f(z) = ‖Az + d‖² is known, as A is public.
+
+    Guarantee: neighbours differ in at most ``moved`` entries of d, or in those of one group, entry
+    i by at most β_i, and nothing is computed from d before the noise: Δ_p is the largest p-norm of
+    the β_i that move together, attained. No arithmetic, so no rounding: d is float64 as it was
+    given (data that float64 does not hold are refused), and both differences and β are of these
+    numbers. Noise on a grid divides d by a power of two and rounds, which ``secure_noise`` counts;
+    clipping there at ±2⁶¹ spacings brings no two values further apart.
+    """
+
+    objective: Residual
+
+    @property
+    def values(self) -> Vector:  # type: ignore[override]
+        return np.array(self.objective.data, np.float64)
+
+    def sensitivity(self, norm: int) -> float:
+        return rounded_up(self.objective._most_moved(choice("norm", norm, (1, 2))))
+
+    def public_copy(self, values: Vector, deviation: float) -> PublicQuadratic:
+        """‖Az + d~‖²: the noise has mean zero, so no ``deviation`` corrects it."""
+        from tacit.objectives.public import PublicQuadratic
+
+        return PublicQuadratic(self.objective.matrix, values, slack=self.objective.slack)
+
+
+def on_host(matrix: Array) -> Any:
+    """A matrix as a NumPy array or, if it is sparse, as a SciPy matrix."""
+    if not isinstance(matrix, SparseMatrix):
+        return np.asarray(matrix, np.float64)
+    entries = (np.asarray(matrix.values), (np.asarray(matrix.rows), np.asarray(matrix.columns)))
+    return sp.csr_matrix(entries, shape=matrix.shape)
+
+
+def rows_in(A: Any, norm: Callable[[Any], Any]) -> Vector:
+    """``norm`` of each row of a matrix on the host."""
+    rows = np.split(A.data, A.indptr[1:-1]) if sp.issparse(A) else A
+    return np.array([norm(row) for row in rows], dtype=np.float64)
+
+
+def singular_bounds(matrix: Array) -> tuple[float, float]:
+    """Bounds of the largest singular value of A and of min ‖Az‖/‖z‖."""
+    if isinstance(matrix, SparseMatrix):  # ‖A‖₂² ≤ ‖A‖₁‖A‖_∞
+        by_row = rows_in(on_host(matrix), lambda row: np.abs(row).sum()).max()
+        columns = np.bincount(np.asarray(matrix.columns), np.abs(matrix.values))
+        return float(np.sqrt(by_row * columns.max())), 0.0
+    values = np.linalg.svd(np.asarray(matrix, np.float64), compute_uv=False)
+    rounding = float(values[0]) * max(matrix.shape) * np.finfo(np.float64).eps
+    smallest = float(values[-1]) - rounding if len(values) == matrix.shape[1] else 0.0
+    return float(values[0]) + rounding, max(smallest, 0.0)
