@@ -21,9 +21,10 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import SmoothStep
 from tacit.admm.settings import Settings
-from tacit.errors import InvalidInput, positive
+from tacit.errors import InvalidInput, choice, positive
 from tacit.objectives.residual import Residual
 from tacit.power.case import Grid, load_case
+from tacit.power.cost import GenerationCost, price_of_shedding, tariff
 from tacit.power.network import FLOWS, Network, demand, network
 from tacit.power.zones import Zones, cut_lines, partition
 
@@ -43,6 +44,8 @@ class PowerProblem:
     networks: tuple[Network, ...]
     agents: tuple[LocalProblem, ...]
     shared: tuple[tuple[str, Any], ...]  # what each global coordinate is
+    objective: str = "shed"
+    shed_price: float | None = None  # of the objective "cost", in $/MWh
 
     def __iter__(self) -> Iterator[LocalProblem]:
         return iter(self.agents)
@@ -105,8 +108,14 @@ def build(
     beta: Beta = 0.01,
     noise_on: str = "residual",
     nominal: Grid | str | Path | None = None,
+    objective: str = "shed",
+    shed_price: float | None = None,
 ) -> PowerProblem:
     """The zones' problems.
+
+    ``objective`` is "shed", the squared load shedding, or "cost", the generation cost with a price
+    on what is short of, or beyond, the demand (``cost.py``): ``shed_price`` in $/MWh (reactive
+    power: per MVArh), by default ten times the largest marginal cost of the grid's generators.
 
     ``beta`` says how far one bus's active and reactive demand may each move between neighbours:
     a number in per unit, numbers per bus, "1% of largest" (of all active and reactive loads) or
@@ -121,6 +130,10 @@ def build(
     grid = load_case(case)
     parts = partition(grid, zones)
     networks = tuple(network(grid, buses) for buses in parts.values())
+    choice("objective", objective, ("shed", "cost"))
+    if objective == "shed" and shed_price is not None:
+        raise InvalidInput("Expected shed_price beside objective='cost' only.")
+    price = price_of_shedding(grid, shed_price) if objective == "cost" else None
     bounds, doubt = _bounds(grid, beta, nominal)
     doubt = doubt or _loads_in_limits(grid)
     shared = _shared(grid, parts, networks)
@@ -128,7 +141,7 @@ def build(
     agents = []
     for name, net in zip(parts, networks, strict=True):
         size = len(net.buses)
-        objective = Residual(
+        shed = Residual(
             net.balance,
             demand(grid, net.buses),
             bounds if np.ndim(bounds) == 0 else _pick(bounds, grid, net.buses),
@@ -140,8 +153,9 @@ def build(
             doubt=doubt,
         )
         coupling = [place.get(entry, -1) for entry in net.names]
-        agents.append(LocalProblem(objective, net.feasible_set(), coupling, name))
-    return PowerProblem(grid, parts, networks, tuple(agents), shared)
+        own = shed if price is None else GenerationCost(shed, tariff(grid, net, price))
+        agents.append(LocalProblem(own, net.feasible_set(), coupling, name))
+    return PowerProblem(grid, parts, networks, tuple(agents), shared, objective, price)
 
 
 def noise_deviation(agent: LocalProblem, settings: Settings) -> float:
