@@ -3,6 +3,9 @@
 case            grids from MATPOWER files, named cases and pandapower networks, in per unit
 zones           a partition of the buses, each part with an operator of its own
 network         the second-order cone relaxation of AC power flow (Appendix D)
+cost            generation cost as an objective, with a price of shed load
+central         the whole grid in one solver, as a baseline
+served          how much of the load a dispatch serves
 model           a grid in zones as a problem for ``tacit.solve``
 load_recovery   what an eavesdropper learns about the loads
 plots           the grid as a picture

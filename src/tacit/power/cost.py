@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tacit.power.network import Network
     from tacit.sets.feasible_set import FeasibleSet
 
-DEFAULT_PRICE = 10  # times the largest marginal cost of a generator
+DEFAULT_PRICE = 100  # times the largest marginal cost of a generator: as lost load is valued
 RELEASE = (
     "Expected a release (tacit.release) of a problem of generation cost: its objective has kinks, "
     "and noise in every round is for smooth ones. Nothing was solved."
@@ -233,7 +233,7 @@ def tariff(grid: Grid, net: Network, shed_price: float) -> Tariff:
 
 
 def price_of_shedding(grid: Grid, shed_price: float | None) -> float:
-    """In $/MWh: as given, or ten times the largest marginal cost of a generator of the grid."""
+    """In $/MWh: as given, or 100 times the largest marginal cost of a generator of the grid."""
     largest = largest_marginal_cost(grid)
     if shed_price is not None:
         return positive("shed_price", shed_price)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +24,10 @@ from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, choice, positive
 from tacit.objectives.residual import Residual
 from tacit.power.case import Grid, load_case
+from tacit.power.central import solve_centrally
 from tacit.power.cost import GenerationCost, price_of_shedding, tariff
 from tacit.power.network import FLOWS, Network, demand, network
+from tacit.power.served import served
 from tacit.power.zones import Zones, cut_lines, partition
 
 if TYPE_CHECKING:
@@ -95,6 +97,24 @@ class PowerProblem:
             generator[quantity] = [mean[quantity][g] for g in generator.index]
         return {"bus": bus, "line": line, "generator": generator}
 
+    def served(self, local: tuple[Vector, ...]) -> dict[str, Any]:
+        """The share of load served and what is short (``served.py``). For its owners' eyes."""
+        return served(self.tables(local)["bus"], self.grid.base_mva)
+
+    def cost(self, local: tuple[Vector, ...]) -> float:
+        """The generation cost in $/h, which is public, without the price of what is short."""
+        made, costs = self.tables(local)["generator"]["p"], self.grid.generator["cost"]
+        return float(sum(_cost(costs[g], p) for g, p in made.items()))
+
+    def central(self, objectives: Sequence[Any] | None = None) -> tuple[Vector, ...]:
+        """Every zone's z at the optimum of the whole grid, solved in one place (``central.py``).
+
+        ``objectives`` are the zones' released ones; without them it is the optimum at the true
+        loads, which is not private.
+        """
+        agents = [agent.objective for agent in self.agents] if objectives is None else objectives
+        return solve_centrally(self, [np.asarray(objective.data) for objective in agents])
+
     def _shortage(self, net: Network, z: Vector) -> Vector:
         """Demand that is not served: the balance of eqs. (7), (8)."""
         short: Vector = net.balance @ np.asarray(z, np.float64) + demand(self.grid, net.buses)
@@ -115,7 +135,7 @@ def build(
 
     ``objective`` is "shed", the squared load shedding, or "cost", the generation cost with a price
     on what is short of, or beyond, the demand (``cost.py``): ``shed_price`` in $/MWh (reactive
-    power: per MVArh), by default ten times the largest marginal cost of the grid's generators.
+    power: per MVArh), by default 100 times the largest marginal cost of the grid's generators.
 
     ``beta`` says how far one bus's active and reactive demand may each move between neighbours:
     a number in per unit, numbers per bus, "1% of largest" (of all active and reactive loads) or
@@ -178,6 +198,11 @@ def scheduled(case: PowerProblem, settings: Settings) -> Settings:
         penalty=settings.penalty or (10.0 if σ else 5.0),
         step_size=settings.step_size or step,
     )
+
+
+def _cost(cost: Any, p: float) -> float:
+    """In $/h of p in per unit, of a polynomial or of corners (``Grid``)."""
+    return float(np.interp(p, *np.transpose(cost)) if np.ndim(cost[0]) else np.polyval(cost, p))
 
 
 def _shared(grid: Grid, zones: Zones, networks: tuple[Network, ...]) -> tuple[tuple[str, Any], ...]:
