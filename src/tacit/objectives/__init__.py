@@ -5,7 +5,8 @@ linear_model    losses of a linear model's scores: sensitivities, rounding, reco
 losses          least squares, logistic, softmax, Huber, hinge, quantile
 per_sample      any differentiable loss, each record's gradient clipped
 residual        |Az + d|^2 where d is private: power balance, inverse problems
-public          objectives in which nothing is private any more, and their exact local steps
+public          objectives in which nothing is private any more
+exact_steps     their exact local steps, on every kind of set
 rounding        bounds on rounding errors, for the proofs
 """
 

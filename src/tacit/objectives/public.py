@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from tacit._types import Array, Vector
-from tacit.errors import array
+from tacit._types import Array
+from tacit.errors import InvalidInput, array
+from tacit.objectives.exact_steps import Prox, quadratic_step, smooth_step
 from tacit.objectives.objective import Objective
 from tacit.objectives.residual import SparseMatrix, singular_bounds
 from tacit.objectives.rounding import require_64_bits
@@ -24,8 +24,6 @@ from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet
-
-Prox = Callable[[Vector, Vector], Vector]
 
 
 class PublicObjective(Objective):
@@ -46,6 +44,7 @@ class PublicObjective(Objective):
         """The exact local step (v, c) → argmin over z in W of f(z) + ½ Σ_i c_i (z_i − v_i)².
 
         All c_i > 0. Made once for an agent: what does not change from step to step is set up here.
+        ``exact_steps.py`` says which sets go with which objectives; others are refused here.
         """
 
 
@@ -111,4 +110,66 @@ class PublicQuadratic(PublicObjective):
         return 2 * norm * (norm * radius + length) if math.isfinite(radius) else math.inf
 
     def prox(self, feasible_set: FeasibleSet) -> Prox:
-        raise NotImplementedError
+        return quadratic_step(self, feasible_set)
+
+
+@pytree
+class WithoutNoise(PublicObjective):
+    """Any smooth objective in a run without noise, for exact local steps.
+
+    Guarantee: none. The data in it are as they were given.
+    """
+
+    objective: Objective
+
+    @property
+    def on_host(self) -> bool:  # type: ignore[override]
+        return self.objective.on_host
+
+    @property
+    def dimension(self) -> int:
+        return self.objective.dimension
+
+    def value(self, z: Array) -> Array:
+        return self.objective.value(z)
+
+    def statistic(self, z: Array) -> Array:
+        return self.objective.statistic(z)
+
+    def lift(self, statistic: Array) -> Array:
+        return self.objective.lift(statistic)
+
+    def public_gradient(self, z: Array) -> Array:
+        return self.objective.public_gradient(z)
+
+    @property
+    def smoothness(self) -> float | None:
+        return self.objective.smoothness
+
+    @property
+    def strong_convexity(self) -> float:
+        return self.objective.strong_convexity
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        return self.objective.gradient_bound(feasible_set)
+
+    @property
+    def sample_count(self) -> int:
+        return self.objective.sample_count
+
+    def prox(self, feasible_set: FeasibleSet) -> Prox:
+        return smooth_step(self.objective, feasible_set)
+
+
+def without_noise(objective: Objective) -> PublicObjective:
+    """The objective for exact local steps in a run without noise: a quadratic where it is one.
+
+    Guarantee: none. Nothing computed from it is private.
+    """
+    if isinstance(objective, PublicObjective):
+        return objective
+    try:
+        reading = objective.reading()
+    except InvalidInput:
+        return WithoutNoise(objective)
+    return reading.public_copy(reading.values, 0.0)
