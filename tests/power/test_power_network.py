@@ -112,14 +112,14 @@ def test_cuts_leave_every_power_flow_within_the_limits_in(data):
     """Also where a line runs against its pair, and where limits are on one side of zero."""
     number = lambda low, high: data.draw(st.floats(low, high))  # noqa: E731
     low = [number(0.0, 1.0), number(0.0, 1.0)]
-    bus = {"v_min": low, "v_max": [l + number(0.0, 0.5) for l in low]}
+    bus = {"v_min": low, "v_max": [v + number(0.0, 0.5) for v in low]}
     angles = np.sort([number(-1.5, 1.5), number(-1.5, 1.5)])
     grid = two_buses(bus, data.draw(st.sampled_from([(1, 2), (2, 1)])), angles)
     net = network(grid)
     rows, offset = sp.csr_matrix(net.constraints[0]), net.constraints[1]
     start, end = (grid.line.iloc[0][k] for k in ("from_bus", "to_bus"))
     turn = number(*angles)
-    length = {b: number(l, h) for b, l, h in zip((1, 2), *bus.values(), strict=True)}
+    length = {b: number(*limits) for b, *limits in zip((1, 2), *bus.values(), strict=True)}
     V = {start: length[start] * np.exp(1j * turn), end: length[end]}
     slack = offset - rows @ ac_point(net, V)
     assert net.constraints[2][-2:] == [("nonneg", 4), ("soc", 4)]

@@ -180,9 +180,7 @@ class PublicCost(PublicObjective):
     def prox(self, feasible_set: FeasibleSet) -> Callable[[Vector, Vector], Vector]:
         """One cone program in x, with z = image @ x, and t ≥ |balance @ z + d|."""
         if not isinstance(feasible_set, Conic):
-            raise InvalidInput(
-                f"Expected a network's cone set, got {type(feasible_set).__name__}."
-            )
+            raise InvalidInput(f"Expected a network's cone set, got {type(feasible_set).__name__}.")
         matrix, offset, cones, _, image, *_ = feasible_set.parts
         A, b, blocks = with_shortage(
             matrix, offset, cones, on_host(self.matrix) @ image, np.asarray(self.data)

@@ -112,8 +112,9 @@ class PowerProblem:
         ``objectives`` are the zones' released ones; without them it is the optimum at the true
         loads, which is not private.
         """
-        agents = [agent.objective for agent in self.agents] if objectives is None else objectives
-        return solve_centrally(self, [np.asarray(objective.data) for objective in agents])
+        if objectives is None:
+            return solve_centrally(self, [demand(self.grid, net.buses) for net in self.networks])
+        return solve_centrally(self, [np.asarray(objective.data) for objective in objectives])
 
     def _shortage(self, net: Network, z: Vector) -> Vector:
         """Demand that is not served: the balance of eqs. (7), (8)."""

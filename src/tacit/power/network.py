@@ -162,7 +162,7 @@ def _lifted_cuts(
     PowerModels has in its relaxation too. For limits φ − δ, φ + δ of the angle and l, h of the
     voltages, with σ = l + h at either end,
 
-        σ_i σ_j (cos φ c + sin φ s) ≥ cos δ (h_j σ_j u_i + h_i σ_i u_j + h_i h_j (l_i l_j − h_i h_j))
+        σ_i σ_j (cos φ c + sin φ s)/cos δ ≥ h_j σ_j u_i + h_i σ_i u_j + h_i h_j (l_i l_j − h_i h_j)
 
     and likewise with l in place of h outside the bracket, whose sign then changes. They imply the
     bounds on c and s alone (PowerModels' ``ref_calc_voltage_product_bounds``): at u = l² the second
