@@ -84,6 +84,29 @@ def test_attack(tmp_path, command, monkeypatch):
     assert (tmp_path / "case14-attack" / "loads.csv").stat().st_mode & 0o077 == 0
 
 
+def test_check_says_what_would_happen_with_a_dispatch(tmp_path, command, refused, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.m").write_text(EVERYTHING)
+    words = "power solve mine.m --zones 2 --no-noise --rounds 30 --out r"
+    command(*words.split())
+    found = json.loads(command("power", "check", "r", "--json"))
+    assert found["converged"] and found["load_mw"] == 75 and found["slack_buses"] == [10]
+    assert found["dispatched_mw"] + found["slack_mw"] > 75 + found["losses_mw"] > 75
+    assert (tmp_path / "r" / "check.png").stat().st_mode & 0o077 == 0
+    said = command("power", "check", "r")
+    assert "keep secret" in said and "slack bus 10" in said
+    (tmp_path / "mine.m").rename(tmp_path / "other.m")
+    assert "Expected a MATPOWER file" in refused("power check r")
+    assert json.loads(command("power", "check", "r", "--case", "other.m", "--json")) == found
+    assert "each generator of case14" in refused("power check r --case case14")
+    assert "folder of tacit power solve" in refused("power check elsewhere")
+    table = tmp_path / "r" / "generator.csv"
+    table.write_text(table.read_text().replace(",p,", ",x,"))
+    assert "a column p of numbers" in refused("power check r --case other.m")
+    table.unlink()
+    assert "found no generator.csv" in refused("power check r --case other.m")
+
+
 def test_reproduce(tmp_path):
     command = "reproduce case14 --rounds 10 --seeds 2 --json"
     document = json.loads(run(command, folder=tmp_path).stdout)

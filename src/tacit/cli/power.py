@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.cli.console import print_result, print_table, progress_bar
 from tacit.cli.options import Add, add_run_options, make_absolute
+from tacit.cli.power_check import add_check
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure, write_atomically
@@ -56,6 +57,8 @@ def add_power(add: Add) -> None:
         "tacit power bound case118 --json",
     )
     bound.add_argument("case", help="MATPOWER file (.m) or a named case such as case14")
+
+    add_check(add)
 
     attack = add(
         "attack",
