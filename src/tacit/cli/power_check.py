@@ -68,7 +68,8 @@ def _column(folder: Path, table: str, column: str) -> Any:
 
 
 def _print(found: dict[str, Any]) -> None:
-    title = f"{found['case']}: with this dispatch and the true loads (keep secret)"
+    title = f"{found['case']}: AC power flow of this dispatch"
+    print("computed from the true loads: keep secret")
     rows = [(f"{name} (MW)", f"{found[f'{name}_mw']:.6g}") for name in ("load", "dispatched")]
     if not found["converged"]:
         print_table(title, ("", ""), [*rows, ("AC power flow", "none was found")])
