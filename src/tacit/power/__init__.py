@@ -4,6 +4,7 @@ case            grids from MATPOWER files, named cases and pandapower networks, 
 zones           a partition of the buses, each part with an operator of its own
 network         the second-order cone relaxation of AC power flow (Appendix D)
 cost            generation cost as an objective, with a price of shed load
+expected_loads  noisy readings of loads, drawn towards public ones
 central         the whole grid in one solver, as a baseline
 served          how much of the load a dispatch serves
 model           a grid in zones as a problem for ``tacit.solve``

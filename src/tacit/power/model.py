@@ -26,6 +26,7 @@ from tacit.objectives.residual import Residual
 from tacit.power.case import Grid, load_case
 from tacit.power.central import solve_centrally
 from tacit.power.cost import GenerationCost, price_of_shedding, tariff
+from tacit.power.expected_loads import ExpectedLoads
 from tacit.power.network import FLOWS, Network, demand, network
 from tacit.power.served import served
 from tacit.power.zones import Zones, cut_lines, partition
@@ -129,6 +130,7 @@ def build(
     beta: Beta = 0.01,
     noise_on: str = "residual",
     nominal: Grid | str | Path | None = None,
+    nominal_spread: float | None = None,
     objective: str = "shed",
     shed_price: float | None = None,
 ) -> PowerProblem:
@@ -145,6 +147,10 @@ def build(
     private loads themselves, as the paper does; noise scaled by them gives them away, and results
     say that they are not certified.
 
+    Loads that are read once are drawn towards the public ones of ``nominal``, where given, by
+    ``nominal_spread``, a public number (0.1: loads lie within about 10% of the nominal ones), or
+    else by as much as the noisy readings themselves suggest (``expected_loads.py``).
+
     Guarantee: ``Residual``'s, with the two demands of a bus as one group. Loads that the case
     models as generators with negative limits are part of the public set: not certified.
     """
@@ -155,24 +161,30 @@ def build(
     if objective == "shed" and shed_price is not None:
         raise InvalidInput("Expected shed_price beside objective='cost' only.")
     price = price_of_shedding(grid, shed_price) if objective == "cost" else None
-    bounds, doubt = _bounds(grid, beta, nominal)
+    public = None if nominal is None else _same_buses(grid, load_case(nominal))
+    if public is None and nominal_spread is not None:
+        raise InvalidInput("Expected nominal_spread beside nominal only.")
+    bounds, doubt = _bounds(grid, beta, public)
     doubt = doubt or _loads_in_limits(grid)
     shared = _shared(grid, parts, networks)
     place = {name: i for i, name in enumerate(shared)}
     agents = []
     for name, net in zip(parts, networks, strict=True):
         size = len(net.buses)
-        shed = Residual(
-            net.balance,
-            demand(grid, net.buses),
-            bounds if np.ndim(bounds) == 0 else _pick(bounds, grid, net.buses),
-            groups=tuple(range(size)) * 2,
-            noise_on=noise_on,
-            slack=True,
-            change=CHANGE,
-            unit="per unit",
-            doubt=doubt,
-        )
+        limit = bounds if np.ndim(bounds) == 0 else _pick(bounds, grid, net.buses)
+        about: dict[str, Any] = {
+            "groups": tuple(range(size)) * 2,
+            "noise_on": noise_on,
+            "slack": True,
+            "change": CHANGE,
+            "unit": "per unit",
+            "doubt": doubt,
+        }
+        kind: Any = Residual
+        if public is not None:
+            kind = ExpectedLoads
+            about |= {"expected": demand(public, net.buses), "spread": nominal_spread}
+        shed = kind(net.balance, demand(grid, net.buses), limit, **about)
         coupling = [place.get(entry, -1) for entry in net.names]
         own = shed if price is None else GenerationCost(shed, tariff(grid, net, price))
         agents.append(LocalProblem(own, net.feasible_set(), coupling, name))
@@ -215,7 +227,7 @@ def _shared(grid: Grid, zones: Zones, networks: tuple[Network, ...]) -> tuple[tu
     return (*flows, *((quantity, pair) for pair in pairs for quantity in ("c", "s")))
 
 
-def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
+def _bounds(grid: Grid, beta: Beta, nominal: Grid | None) -> tuple[Any, str]:
     """β in per unit, one number or (buses, 2) numbers, and why it is no proven bound."""
     if isinstance(beta, Mapping):
         missing = [b for b in grid.bus.index if b not in beta]
@@ -224,8 +236,6 @@ def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
         return np.array([[float(beta[b])] * 2 for b in grid.bus.index]), ""
     share = re.fullmatch(r"\s*([0-9.eE+-]+)\s*%\s*of\s+(largest|bus)\s*", str(beta))
     if share is None:
-        if nominal is not None:
-            raise InvalidInput(f"Expected beta as a percentage beside nominal, got beta={beta!r}.")
         try:
             return positive("beta", float(beta)), ""
         except ValueError:
@@ -234,16 +244,19 @@ def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
                 f"got {beta!r}. Nothing was solved."
             ) from None
     part = positive("beta", float(share[1])) / 100  # of public loads, or of the private ones
-    public = grid if nominal is None else load_case(nominal)
-    if not public.bus.index.equals(grid.bus.index):
-        raise InvalidInput(f"Expected the buses of {grid.name} in the nominal case {public.name}.")
-    loads = np.abs(public.bus[["p_demand", "q_demand"]].to_numpy())
+    loads = np.abs((grid if nominal is None else nominal).bus[["p_demand", "q_demand"]].to_numpy())
     doubt = (
         ""
         if nominal is not None
         else "beta is a share of the private loads themselves, so its scale tells them."
     )
     return (float(part * loads.max()) if share[2] == "largest" else part * loads), doubt
+
+
+def _same_buses(grid: Grid, nominal: Grid) -> Grid:
+    if not nominal.bus.index.equals(grid.bus.index):
+        raise InvalidInput(f"Expected the buses of {grid.name} in the nominal case {nominal.name}.")
+    return nominal
 
 
 def _loads_in_limits(grid: Grid) -> str:
