@@ -5,10 +5,10 @@
 
 Budgets: case118_ieee in 3 zones, total (epsilon, 1e-5), beta 0.01 per unit, five seeds, loads read
 once. The dispatch is the optimum at the released loads, to which zones converge (here found in one
-place, as in ``tacit power solve --central``). Cost and shares are of that dispatch; what is short is
-measured at the true loads, and so is the AC power flow that would follow. In the second series true
-loads are the public nominal ones times (1 + 0.1·(standard normal)), and readings are drawn towards
-these without a stated spread.
+place, as in ``tacit power solve --central``); what is short is measured at the true loads, and so
+is the AC power flow that would follow. True loads are nominal ones times (1 + 0.1·(standard
+normal)); in the second series these are public, and readings are drawn towards them, without a
+stated spread.
 """
 
 import dataclasses
@@ -96,15 +96,22 @@ def draw(series: dict[str, dict[float, dict[str, float]]], out: str) -> None:
         left.plot(at, [100 * (of[e]["cost"] - 1) for e in at], marker + "-", label=label)
         middle.plot(at, [100 * of[e]["short_p"] for e in at], marker + "-", label=label)
         right.plot(at, [100 * of[e]["slack"] for e in at], marker + "-", label=label)
-        right.axhline(100 * exact["slack"], color="grey", ls=":", lw=1)
+        right.axhline(
+            100 * exact["slack"],
+            color="grey",
+            ls=":",
+            lw=1,
+            label="exact loads" if marker == "o" else None,
+        )
     left.set(ylabel="% more or less than the bound at true loads", title="generation cost")
     middle.set(ylabel="% of the load", title="short at true loads")
-    right.set(ylabel="% of the load", title="AC power flow: slack (dotted: exact loads)")
+    right.set(ylabel="% of the load", title="slack of the AC power flow")
     for axes in (left, middle, right):
         axes.set(xscale="log", xlabel="total epsilon")
         axes.grid(alpha=0.3)
     middle.set(yscale="log")
     left.legend()
+    right.legend()
     figure.savefig(out, dpi=130)
 
 
