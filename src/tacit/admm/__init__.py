@@ -4,6 +4,8 @@ problem         agents, what each holds, and which coordinates they share
 settings        rounds, schedules, mechanism: all that is public in a run
 schedules       penalties and step sizes
 algorithm       Algorithm 1 of the paper, once, in its letters
+fixed_point     the same with exact local steps, as one map that server and agents follow
+acceleration    what a server chooses there: mixing, penalties, when to stop
 messages        broadcast, reply and refusal, as values and as bytes
 agent           the only place where private data meet a message: one in, one reply out
 local_side      what an agent computes with: sensitivity, limits of its points, schedule

@@ -39,6 +39,11 @@ class PublicObjective(Objective):
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         return 0.0
 
+    @property
+    @abstractmethod
+    def mean_curvature(self) -> float:
+        """The mean of the diagonal of f'', or a bound above it: penalties near it suit f."""
+
     @abstractmethod
     def prox(self, feasible_set: FeasibleSet) -> Prox:
         """The exact local step (v, c) → argmin over z in W of f(z) + ½ Σ_i c_i (z_i − v_i)².
@@ -109,6 +114,12 @@ class PublicQuadratic(PublicObjective):
         radius = feasible_set.radius(2)
         return 2 * norm * (norm * radius + length) if math.isfinite(radius) else math.inf
 
+    @property
+    def mean_curvature(self) -> float:
+        """2‖A‖_F²/n."""
+        A = self.matrix.values if isinstance(self.matrix, SparseMatrix) else self.matrix
+        return 2 * float(np.sum(np.square(A))) / self.dimension
+
     def prox(self, feasible_set: FeasibleSet) -> Prox:
         return quadratic_step(self, feasible_set)
 
@@ -156,6 +167,10 @@ class WithoutNoise(PublicObjective):
     @property
     def sample_count(self) -> int:
         return self.objective.sample_count
+
+    @property
+    def mean_curvature(self) -> float:
+        return math.inf if self.smoothness is None else self.smoothness
 
     def prox(self, feasible_set: FeasibleSet) -> Prox:
         return smooth_step(self.objective, feasible_set)

@@ -177,6 +177,11 @@ class PublicCost(PublicObjective):
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
         return math.inf
 
+    @property
+    def mean_curvature(self) -> float:
+        """That of the generation cost; the price has none."""
+        return 2 * float(np.mean(self.tariff.quadratic))
+
     def prox(self, feasible_set: FeasibleSet) -> Callable[[Vector, Vector], Vector]:
         """One cone program in x, with z = image @ x, and t ≥ |balance @ z + d|."""
         if not isinstance(feasible_set, Conic):

@@ -31,6 +31,9 @@ from tacit.power.network import FLOWS, Network, demand, network
 from tacit.power.served import served
 from tacit.power.zones import Zones, cut_lines, partition
 
+
+from tacit.power.zones import Zones, grids_of, lines_between, partition
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -165,6 +168,10 @@ def build(
     if public is None and nominal_spread is not None:
         raise InvalidInput("Expected nominal_spread beside nominal only.")
     bounds, doubt = _bounds(grid, beta, public)
+
+    own_parts = zip(grids_of(grid, parts), parts.values(), strict=True)
+    networks = tuple(network(part, buses) for part, buses in own_parts)
+    bounds, doubt = _bounds(grid, beta, nominal)
     doubt = doubt or _loads_in_limits(grid)
     shared = _shared(grid, parts, networks)
     place = {name: i for i, name in enumerate(shared)}
@@ -218,10 +225,22 @@ def _cost(cost: Any, p: float) -> float:
     return float(np.interp(p, *np.transpose(cost)) if np.ndim(cost[0]) else np.polyval(cost, p))
 
 
+def starting_penalties(case: PowerProblem) -> tuple[Vector, Vector]:
+    """Penalties and their groups, by global coordinate, for exact local steps on released loads.
+
+    0.3 on flows and 30 on c and s, from trials on case118_ieee, case2869_pegase and case10000_goc:
+    flows answer to loads with a slope of about 1, c and s with one of about a hundredth. For the
+    generation cost 0.1 and 3, from trials on the cases of benchmarks/power_cost.py.
+    """
+    group = np.array([quantity in ("c", "s") for quantity, _ in case.shared], np.int64)
+    flows, products = (0.1, 3.0) if case.objective == "cost" else (0.3, 30.0)
+    return np.where(group == 1, products, flows), group
+
+
 def _shared(grid: Grid, zones: Zones, networks: tuple[Network, ...]) -> tuple[tuple[str, Any], ...]:
     """The consensus vector φ: flows of every cut line, c and s of every pair of buses across."""
     zone_of = {bus: name for name, buses in zones.items() for bus in buses}
-    lines = sorted({line for buses in zones.values() for line in cut_lines(grid, buses)})
+    lines = sorted(lines_between(grid, zones))
     pairs = sorted({p for net in networks for p in net.pairs if zone_of[p[0]] != zone_of[p[1]]})
     flows = [(quantity, line) for line in lines for quantity in FLOWS]
     return (*flows, *((quantity, pair) for pair in pairs for quantity in ("c", "s")))

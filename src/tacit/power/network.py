@@ -250,7 +250,10 @@ def _admittance(line: pd.DataFrame) -> tuple[Vector, Vector, Vector, Vector]:
 
 
 def _times(factors: Vector, rows: Any) -> Any:
-    return sp.csr_matrix(sp.diags(factors) @ rows)
+    product = rows.copy()
+    product.data *= np.repeat(factors, np.diff(rows.indptr))
+    product.eliminate_zeros()
+    return product
 
 
 def _interleave(blocks: list[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.power.case import Grid
 from tacit.tables import read_csv
@@ -51,15 +53,55 @@ def partition(grid: Grid, zones: int | str | Path | Mapping[Any, Any] = 3) -> Zo
     if len(parts) < 2:
         raise InvalidInput(f"Expected at least two zones in {grid.name}, got {len(parts)}.")
     named = {f"zone {name}": parts[name] for name in sorted(parts)}
-    if alone := [name for name, buses in named.items() if not cut_lines(grid, buses)]:
+    first, second = ends_of(grid, named)
+    bordering = {*first[first != second].tolist(), *second[first != second].tolist()}
+    if alone := [name for k, name in enumerate(named) if k not in bordering]:
         raise InvalidInput(f"Expected every zone to border on another; {alone[0]} does not.")
     return named
+
+
+def ends_of(grid: Grid, zones: Zones) -> tuple[Vector, Vector]:
+    """For both ends of every line, which zone it is in."""
+    number = np.repeat(np.arange(len(zones)), [len(buses) for buses in zones.values()])
+    of_bus = dict(zip((b for buses in zones.values() for b in buses), number, strict=True))
+    first, second = (
+        np.array([of_bus[b] for b in grid.line[side].tolist()], np.int64)
+        for side in ("from_bus", "to_bus")
+    )
+    return first, second
+
+
+def lines_between(grid: Grid, zones: Zones) -> list[int]:
+    """Lines whose ends are in two zones."""
+    first, second = ends_of(grid, zones)
+    return [int(line) for line in grid.line.index[first != second]]
 
 
 def cut_lines(grid: Grid, buses: list[int]) -> list[int]:
     """Lines with one end in the zone."""
     ends = grid.line["from_bus"].isin(buses).to_numpy() ^ grid.line["to_bus"].isin(buses).to_numpy()
     return [int(line) for line in grid.line.index[ends]]
+
+
+def grids_of(grid: Grid, zones: Zones) -> list[Grid]:
+    """Every zone's own part of the grid: lines that touch it, its generators, and all buses."""
+    first, second = ends_of(grid, zones)
+    zone_of = {bus: k for k, buses in enumerate(zones.values()) for bus in buses}
+    owner = np.array([zone_of[b] for b in grid.generator["bus"].tolist()], np.int64)
+    inner = first == second
+    rows = np.concatenate([np.arange(len(first)), np.flatnonzero(~inner)])
+    lines = _in_groups(np.concatenate([first, second[~inner]]), rows, len(zones))
+    generators = _in_groups(owner, np.arange(len(owner)), len(zones))
+    return [
+        dataclasses.replace(grid, line=grid.line.iloc[touching], generator=grid.generator.iloc[own])
+        for touching, own in zip(lines, generators, strict=True)
+    ]
+
+
+def _in_groups(group: Vector, items: Vector, groups: int) -> list[Vector]:
+    """The items of every group, in order."""
+    order = np.lexsort((items, group))
+    return np.split(items[order], np.searchsorted(group[order], np.arange(1, groups)))
 
 
 def _from_csv(path: Path) -> dict[int, str]:

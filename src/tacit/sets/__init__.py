@@ -9,6 +9,7 @@ projections     the formulas of the above, for points of any size and in both nu
 conic           sets given by cone constraints, on which a solver projects
 cones           second-order cones with linear constraints, and polyhedra, as conic sets
 cvxpy_sets      a CVXPY model as a conic set
+bounded         a proof, without a solver, that such a set is bounded
 cone_program    the program that Clarabel solves, set up once and updated in place
 polish          the last digits of its answer
 matrices        checked vectors and sparse matrices of these programs

@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 from tacit import errors
 from tacit._types import Vector
 from tacit.errors import InvalidInput, InvalidSet
+from tacit.sets.bounded import bounded_by_signs
 from tacit.sets.boxes import Box
 from tacit.sets.cone_program import ACCURACY, Blocks, Program, broken, row_scale
 from tacit.sets.feasible_set import FeasibleSet
@@ -223,6 +224,13 @@ class Conic(FeasibleSet):
 
     def _refuse_empty(self) -> None:
         n = self.dimension
+        if self._without_rare is not None:  # a point that breaks no rare cone either is enough
+            program, rows, limits, blocks = self._without_rare
+            weight = np.append(np.ones(n), np.zeros(self.slack_size))
+            _, numbers = self._numbers(np.zeros(len(weight)), weight)
+            status, x, _ = program.minimise("PrimalInfeasible", **numbers)
+            if status == "Solved" and broken(limits - rows @ x, blocks) <= ACCURACY:
+                return
         status, _ = self._find_nearest(np.zeros(n), np.ones(n), or_else="PrimalInfeasible")
         if status == "PrimalInfeasible":
             raise InvalidSet("Expected a set with a point in it: the set is empty.")
@@ -233,8 +241,11 @@ class Conic(FeasibleSet):
         Largest g'd and −g'd over such d in the unit box, for a g in general position: one of them
         is positive unless d = 0 is the only one. A positive value alone does not refuse the set:
         auxiliary variables may grow while z does not, and a long thin set looks unbounded to
-        the solver's accuracy. Then the box around the set decides.
+        the solver's accuracy. Then the box around the set decides. No solver is asked where signs
+        alone prove it.
         """
+        if bounded_by_signs(self._matrix, self._cones):
+            return
         columns = self._matrix.shape[1]
         box = sp.identity(columns)
         matrix = sp.csc_matrix(sp.vstack([self._matrix, box, -box]))

@@ -1,0 +1,169 @@
+"""Exact local steps: the optimum of the whole problem, the same bits on both sides, safeguards."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from conftest import problem_of
+from exact_run import exact_run, random_quadratics, sides
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.admm import acceleration
+from tacit.admm.acceleration import Residuals, Watch, mixing
+from tacit.admm.fixed_point import Instructions, Iterate
+from tacit.errors import InvalidInput
+
+
+def central(problem, constrained):
+    """The optimal value by CVXPY, all agents' variables in one model."""
+    w, value, constraints = cp.Variable(problem.size), 0, []
+    for agent in problem.agents:
+        z, coupling = cp.Variable(agent.dimension), np.asarray(agent.coupling)
+        held = np.flatnonzero(coupling >= 0)
+        constraints += [z[held] == w[coupling[held]], *constrained(z)]
+        f = agent.objective
+        value += cp.sum_squares(np.asarray(f.matrix) @ z + np.asarray(f.data))
+    return cp.Problem(cp.Minimize(value), constraints).solve(cp.CLARABEL)
+
+
+def value_of(problem, agents):
+    """At the agents' points, with the mean of all copies in each."""
+    return sum(float(p.objective.value(a.z)) for p, a in zip(problem.agents, agents, strict=True))
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6), strength=st.sampled_from([1e-2, 1.0, 1e2]))
+def test_quadratics_reach_the_optimum_of_the_whole_problem(seed, strength):
+    problem = random_quadratics(seed)
+    best = central(problem, lambda z: [z >= -1, z <= 1])
+    curvature = np.mean([a.objective.mean_curvature for a in problem.agents])
+    _, agents, trace = exact_run(problem, penalty=strength * curvature)
+    assert trace[-1].within(1e-8)
+    assert value_of(problem, agents) == pytest.approx(best, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["simplex", "l1-ball", "polyhedron", "cvxpy"])
+@pytest.mark.parametrize("loss", ["residual", "logistic"])
+def test_other_sets_and_losses(kind, loss):
+    """By the optimality conditions: no agent gains by moving all copies together."""
+    if loss == "logistic" and kind in ("polyhedron", "cvxpy"):
+        return  # no exact step: tests/objectives
+    problem = problem_of(loss, kind, seed=3)
+    _, agents, trace = exact_run(problem, tolerance=1e-7)
+    assert trace[-1].within(1e-7)
+    w = np.mean([a.z for a in agents], axis=0)
+    W = problem.agents[0].feasible_set
+    gradient = sum(np.asarray(a.objective.gradient(w)) for a in problem.agents)
+    L = sum(a.objective.smoothness for a in problem.agents)
+    np.testing.assert_allclose(W.project(w - gradient / L), w, atol=3e-6)
+
+
+def test_server_and_agents_have_the_same_bits():
+    """Through mixing, forgetting and changes of penalties, on coordinates in another order."""
+    seen = set()
+
+    def watch(server, agents):
+        ours = server.iterate
+        assert (ours.s == np.concatenate([a.iterate.s for a in agents])).all()
+        assert (ours.penalty == np.concatenate([a.iterate.penalty for a in agents])).all()
+        told = server.instructions
+        seen.update(["mixing"] * bool(told.mixing) + ["factors"] * bool(told.factors))
+
+    problem = random_quadratics(1, agents=5, shared=9, private=3)
+    group = np.arange(9) % 2
+    exact_run(problem, 60, 1e-12, watch, penalty=np.where(group, 1e3, 1e-3), group=group)
+    assert seen == {"mixing", "factors"}
+
+
+def test_acceleration_saves_rounds():
+    problem = random_quadratics(4, agents=6, shared=12, private=0)
+    accelerated, plain = (len(exact_run(problem, memory=m)[2]) for m in (10, 0))
+    assert accelerated < 0.7 * plain
+
+
+def wild(now, g):
+    """Mixing numbers that a broken least-squares routine might give."""
+    return 300.0 * np.random.default_rng(len(g)).normal(size=len(now.changes))
+
+
+def test_a_bad_mixing_does_not_make_it_diverge(monkeypatch):
+    problem = random_quadratics(2)
+    monkeypatch.setattr(acceleration, "mixing", wild)
+    _, agents, trace = exact_run(problem, 2000, 1e-6)
+    assert trace[-1].within(1e-6)
+    best = central(problem, lambda z: [z >= -1, z <= 1])
+    assert value_of(problem, agents) == pytest.approx(best, rel=1e-3, abs=1e-4)
+    for name in ("LONGEST_STEP", "ALLOWANCE", "SETBACK"):  # control: without the safeguards
+        monkeypatch.setattr(acceleration, name, np.inf)
+    _, _, trace = exact_run(problem, 2000, 1e-6)
+    assert not trace[-1].within(1e-2)
+
+
+def test_penalties_far_off_are_brought_into_balance():
+    """1e-4 and 1e4 times the curvature: all copies agree at once there, and nothing has moved."""
+    problem = random_quadratics(2)
+    best = central(problem, lambda z: [z >= -1, z <= 1])
+    for penalty in (1e-4, 1e4, 1e6):
+        server, agents, trace = exact_run(problem, 200, 1e-5, penalty=penalty)
+        assert trace[-1].within(1e-5)
+        assert value_of(problem, agents) == pytest.approx(best, rel=1e-3)
+    assert server.watch.changes >= 2
+    server, _, _ = sides(problem, penalty=1e6)
+    found = Residuals(0.0, 1.0, 0.0, 1.0, (1.0, 1.0), (np.zeros(1), np.zeros(1)))
+    assert server.converged(found, 1e-6)
+    off = Watch(balance=(np.array([-3.0, 0.5]),))
+    assert not off.balanced and off.factors() == (0.1, 1.0)
+    assert Watch(balance=(np.array([0.5]),)).balanced
+
+
+def test_a_change_of_penalty_leaves_the_dual_as_it_is():
+    rng = np.random.default_rng(0)
+    s, w, z = rng.normal(size=(3, 5))
+    group = np.array([0, 1, 0, 1, 1])
+    now = Iterate.start(s, np.full(5, 2.0), group, 3)
+    after = now.follow(w, z, Instructions(factors=(4.0, 0.5)))
+    np.testing.assert_allclose(after.penalty, [8, 1, 8, 1, 1])
+    np.testing.assert_allclose(after.penalty * (after.s - w), 2.0 * (s - z))
+    assert after.last is None and not after.steps
+
+
+def test_residuals_are_the_two_parts_of_the_step():
+    server, *_ = sides(random_quadratics(3), penalty=0.7)
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=len(server.index))
+    nxt, found = server.receive(z)
+    g = nxt.iterate.s - server.iterate.s  # a plain step
+    total = np.sqrt(sum(part @ part for part in found.parts))
+    assert total == pytest.approx(np.sqrt(0.7) * np.linalg.norm(g), rel=1e-12)
+    assert found.primal == pytest.approx(np.linalg.norm(found.parts[0]) / np.sqrt(0.7))
+    assert not found.within(1e-3) and found.within(1e9)
+
+
+def test_mixing_solves_the_least_squares():
+    rng = np.random.default_rng(0)
+    changes, g = rng.normal(size=(3, 40)), rng.normal(size=40)
+    ρ = rng.uniform(0.1, 9, size=40)
+    now = Iterate(g, ρ, np.zeros(40, int), 5, None, tuple(changes), tuple(changes))
+    θ = mixing(now, g)
+    left = np.sqrt(ρ) * (g - θ @ changes)
+    np.testing.assert_allclose((np.sqrt(ρ) * changes) @ left, 0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"mixing": (np.nan,)}, {"mixing": (1e10,)}, {"factors": (0.0,)}, {"factors": (np.inf,)}],
+)
+def test_wild_instructions_are_refused(wrong):
+    with pytest.raises(InvalidInput, match="Expected"):
+        Instructions(**wrong)
+
+
+def test_an_agent_does_not_follow_to_infinity():
+    ones = np.ones(2)
+    now = Iterate.start(ones, ones, np.zeros(2, int), 2)
+    with pytest.raises(InvalidInput, match="for 0 remembered steps"):
+        now.follow(ones, ones, Instructions(mixing=(1.0,)))
+    with pytest.raises(InvalidInput, match="targets up to 1e\\+100"):
+        now.follow(np.array([1e101, 0.0]), ones, Instructions())
+    with pytest.raises(InvalidInput, match="penalties from"):
+        Iterate.start(ones, 0 * ones, np.zeros(2, int), 2)
