@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Vector
-from tacit.power.cost import price_of_shedding, tariff, with_shortage
+from tacit.power.cost import price_of_shedding, tariff, with_shortage, worth_of
 from tacit.power.network import Network, network
 from tacit.sets.cone_program import Program, row_scale
 
@@ -28,7 +28,8 @@ def solve_centrally(case: PowerProblem, loads: Sequence[Vector]) -> tuple[Vector
     matrix, offset, cones = whole.constraints
     balance, n, m = whole.balance @ whole.image, matrix.shape[1], len(d)
     if case.objective == "cost":
-        costs = tariff(case.grid, whole, price_of_shedding(case.grid, case.shed_price))
+        price = price_of_shedding(case.grid, case.shed_price)
+        costs = tariff(case.grid, whole, price, worth_of(case.grid, price))
         A, b, blocks = with_shortage(matrix, offset, cones, balance, d)
         P = np.append(whole.image.T @ (2 * costs.quadratic), np.zeros(m))
         q = np.append(whole.image.T @ costs.linear, np.full(m, costs.price))

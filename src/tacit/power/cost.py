@@ -223,9 +223,8 @@ def with_shortage(
     return A, np.concatenate([offset, -d, d]), (*cones, ("nonneg", 2 * len(d)))
 
 
-def tariff(grid: Grid, net: Network, shed_price: float) -> Tariff:
+def tariff(grid: Grid, net: Network, shed_price: float, worth: float) -> Tariff:
     """The costs of a zone's generators, and the price ($/MWh) of what its buses are short of."""
-    worth = grid.base_mva * largest_marginal_cost(grid) or grid.base_mva * shed_price
     quadratic, linear = np.zeros(len(net.names)), np.zeros(len(net.names))
     first = len(net.names) - 2 * len(net.generators)  # z ends in p_g and q_g
     costs = np.array(grid.generator.loc[net.generators, "cost"].tolist()).reshape(-1, 3) / worth
@@ -233,6 +232,11 @@ def tariff(grid: Grid, net: Network, shed_price: float) -> Tariff:
     quadratic[at], linear[at] = costs[:, 0], costs[:, 1]
     price = grid.base_mva * shed_price / worth
     return Tariff(quadratic, linear, float(costs[:, 2].sum()), price, worth)
+
+
+def worth_of(grid: Grid, shed_price: float) -> float:
+    """What f counts as 1, in $/h: the largest marginal cost, or the price where all is free."""
+    return grid.base_mva * (largest_marginal_cost(grid) or shed_price)
 
 
 def price_of_shedding(grid: Grid, shed_price: float | None) -> float:

@@ -25,13 +25,10 @@ from tacit.errors import InvalidInput, choice, positive
 from tacit.objectives.residual import Residual
 from tacit.power.case import Grid, load_case
 from tacit.power.central import solve_centrally
-from tacit.power.cost import GenerationCost, price_of_shedding, tariff
+from tacit.power.cost import GenerationCost, price_of_shedding, tariff, worth_of
 from tacit.power.expected_loads import ExpectedLoads
 from tacit.power.network import FLOWS, Network, demand, network
 from tacit.power.served import served
-from tacit.power.zones import Zones, cut_lines, partition
-
-
 from tacit.power.zones import Zones, grids_of, lines_between, partition
 
 if TYPE_CHECKING:
@@ -159,19 +156,17 @@ def build(
     """
     grid = load_case(case)
     parts = partition(grid, zones)
-    networks = tuple(network(grid, buses) for buses in parts.values())
     choice("objective", objective, ("shed", "cost"))
     if objective == "shed" and shed_price is not None:
         raise InvalidInput("Expected shed_price beside objective='cost' only.")
     price = price_of_shedding(grid, shed_price) if objective == "cost" else None
+    worth = 0.0 if price is None else worth_of(grid, price)
     public = None if nominal is None else _same_buses(grid, load_case(nominal))
     if public is None and nominal_spread is not None:
         raise InvalidInput("Expected nominal_spread beside nominal only.")
-    bounds, doubt = _bounds(grid, beta, public)
-
     own_parts = zip(grids_of(grid, parts), parts.values(), strict=True)
     networks = tuple(network(part, buses) for part, buses in own_parts)
-    bounds, doubt = _bounds(grid, beta, nominal)
+    bounds, doubt = _bounds(grid, beta, public)
     doubt = doubt or _loads_in_limits(grid)
     shared = _shared(grid, parts, networks)
     place = {name: i for i, name in enumerate(shared)}
@@ -193,7 +188,7 @@ def build(
             about |= {"expected": demand(public, net.buses), "spread": nominal_spread}
         shed = kind(net.balance, demand(grid, net.buses), limit, **about)
         coupling = [place.get(entry, -1) for entry in net.names]
-        own = shed if price is None else GenerationCost(shed, tariff(grid, net, price))
+        own = shed if price is None else GenerationCost(shed, tariff(grid, net, price, worth))
         agents.append(LocalProblem(own, net.feasible_set(), coupling, name))
     return PowerProblem(grid, parts, networks, tuple(agents), shared, objective, price)
 
