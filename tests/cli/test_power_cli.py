@@ -73,14 +73,39 @@ def test_attack(tmp_path, command, monkeypatch):
     words = f"power attack case14 --total-epsilons 1 --rounds {repeat(10, 20)} --seeds 1 --json"
     document = json.loads(command(*words.split()))
     assert document["error"]["no privacy"] < 1e-3 < 0.05 < document["error"]["epsilon 1"]
+    assert 0.03 < document["error"]["epsilon 1, read once"] < 0.06  # the noise of one reading
     assert (tmp_path / "case14-attack" / "attack.png").exists()
     assert (tmp_path / "case14-attack" / "loads.csv").stat().st_mode & 0o077 == 0
+
+
+def test_check_says_what_would_happen_with_a_dispatch(tmp_path, command, refused, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.m").write_text(EVERYTHING)
+    words = "power solve mine.m --zones 2 --no-noise --rounds 30 --out r"
+    command(*words.split())
+    found = json.loads(command("power", "check", "r", "--json"))
+    assert found["converged"] and found["load_mw"] == 75 and found["slack_buses"] == [10]
+    assert found["dispatched_mw"] + found["slack_mw"] > 75 + found["losses_mw"] > 75
+    assert (tmp_path / "r" / "check.png").stat().st_mode & 0o077 == 0
+    said = command("power", "check", "r")
+    assert "keep secret" in said and "slack bus 10" in said
+    (tmp_path / "mine.m").rename(tmp_path / "other.m")
+    assert "Expected a MATPOWER file" in refused("power check r")
+    again = json.loads(command("power", "check", "r", "--case", "other.m", "--json"))
+    assert again == {**found, "case": "other"}
+    assert "each generator of case14" in refused("power check r --case case14")
+    assert "folder of tacit power solve" in refused("power check elsewhere")
+    table = tmp_path / "r" / "generator.csv"
+    table.write_text(table.read_text().replace(",p,", ",x,"))
+    assert "a column p of numbers" in refused("power check r --case other.m")
+    table.unlink()
+    assert "found no generator.csv" in refused("power check r --case other.m")
 
 
 def test_reproduce(tmp_path, run):
     command = "reproduce case14 --rounds 4 --seeds 2 --workers 1 --json"
     document = json.loads(run(command))
-    assert len(document["claims"]) == 11 and len(document["table1"]) == 4
+    assert len(document["claims"]) == 12 and len(document["table1"]) == 4
     assert {c["verdict"] for c in document["claims"]} >= {"undecided", "holds"}
     assert (tmp_path / "reproduce-case14" / "figure.pdf").exists()
 
@@ -154,7 +179,6 @@ def test_an_interrupted_run_continues(tmp_path, command, refused):
         ("solve case14 --no-noise --seed -1", "got seed=-1"),
         ("solve case14 --no-noise --zones -1", "Expected as zones a number"),
         ("solve case14 --no-noise --rounds 2.5", "invalid int value: '2.5'"),
-        ("solve case14 --no-noise --nominal case14", "beta as a percentage"),
         ("solve --resume nowhere --rounds 3", "--resume without other options"),
     ],
 )

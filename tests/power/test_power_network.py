@@ -2,16 +2,20 @@
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from conftest import repeat
 from grids import EVERYTHING, published
 
 from tacit.errors import InvalidInput, SolverFailure
-from tacit.power import bound, load_case, network
+from tacit.power import Grid, bound, load_case, network
 from tacit.power.network import demand
 
 SMALL = [row for row in published(1000) if row[0] != "pglib_opf_case197_snem"]
+# where the cuts bind, and change the gap by more than the table's rounding
+CUT = [f"case{k}__sad" for k in ("118_ieee", "300_ieee", "30_as", "588_sdet", "60_c", "89_pegase")]
+CUT = [row for row in published(1000, "__sad") if row[0].removeprefix("pglib_opf_") in CUT]
 LARGE = ["case1354_pegase", "case2000_goc", "case2869_pegase"]
 LARGE = [row for row in published(3000) if row[0].removeprefix("pglib_opf_") in LARGE]
 
@@ -84,7 +88,9 @@ def test_ac_power_flow_lies_on_the_boundary_of_the_cones(everything):
 
 
 @pytest.mark.parametrize(
-    ("name", "buses", "ac", "gap"), SMALL + repeat(LARGE[:2], LARGE), ids=lambda v: str(v)[:24]
+    ("name", "buses", "ac", "gap"),
+    SMALL + CUT + repeat(LARGE[:2], LARGE),
+    ids=lambda v: str(v)[:24],
 )
 def test_bound_is_the_published_one(name, buses, ac, gap):
     """SOC bound = AC·(1 − gap), within the table's rounding: AC to 5 digits, gaps to 0.01.
@@ -96,6 +102,57 @@ def test_bound_is_the_published_one(name, buses, ac, gap):
     assert len(grid.bus) <= buses
     digit = 100 * 0.5 * 10.0 ** (np.floor(np.log10(ac)) - 4) / ac
     assert -digit - 1e-3 <= gap - 100 * (1 - bound(grid) / ac) <= 0.01 + digit
+
+
+@pytest.mark.parametrize("ends", [(1, 2), (2, 1)], ids=["along", "against"])
+def test_cuts_leave_every_power_flow_within_the_limits_in(ends):
+    """Also where a line runs against its pair, and where limits are on one side of zero."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        low = rng.uniform(0.0, 1.0, 2)
+        bus = {"v_min": low, "v_max": low + rng.choice([0.0, 0.01, 0.5], 2)}
+        angles = np.sort(rng.uniform(-1.5, 1.5, 2))
+        net = network(two_buses(bus, ends, angles))
+        assert net.constraints[2][-2:] == [("nonneg", 4), ("soc", 4)]
+        rows, offset = sp.csr_matrix(net.constraints[0]), net.constraints[1]
+        for _ in range(20):
+            turn = rng.choice([*angles, rng.uniform(*angles)])  # corners too
+            share = rng.choice([0.0, 1.0, rng.random()], 2)
+            v = bus["v_min"] + share * (bus["v_max"] - bus["v_min"])
+            length = {1: v[0], 2: v[1]}
+            V = {ends[0]: length[ends[0]] * np.exp(1j * turn), ends[1]: length[ends[1]]}
+            slack = offset - rows @ ac_point(net, V)
+            assert (slack[-8:-4] >= -1e-12).all()
+
+
+def two_buses(bus, ends, angles):
+    """One line between buses 1 and 2, its angle limited, without thermal limit."""
+    at = {"p_demand": 0.0, "q_demand": 0.0, "conductance": 0.0, "susceptance": 0.0, "area": 1}
+    line = {"r": 0.01, "x": 0.1, "b": 0.0, "g": 0.0, "tap": 1.0, "shift": 0.0, "limit": np.inf}
+    line |= {"from_bus": ends[0], "to_bus": ends[1]}
+    line |= {"angle_min": angles[0], "angle_max": angles[1]}
+    generator = pd.DataFrame(columns=["bus", "p_min", "p_max", "q_min", "q_max", "cost"])
+    return Grid(
+        "two",
+        100.0,
+        pd.DataFrame(bus | at, index=[1, 2]),
+        pd.DataFrame(line, index=[1]),
+        generator.astype(float),
+    )
+
+
+def test_cuts_imply_the_bounds_on_c_and_s_alone():
+    """PowerModels' wr and wi bounds, with limits of the angle on one side of zero."""
+    for angles in ((-0.5, 0.3), (0.1, 0.6), (-0.7, -0.2)):
+        net = network(two_buses({"v_min": [0.9, 0.95], "v_max": [1.1, 1.05]}, (1, 2), angles))
+        x = cp.Variable(4)
+        within = _cvxpy(net, x)
+        ends = np.array([np.exp(1j * a) for a in (*angles, np.clip(0.0, *angles))])
+        for coordinate, part in ((2, ends.real), (3, ends.imag)):
+            corners = np.outer(part, (0.9 * 0.95, 1.1 * 1.05))
+            for sign in (1, -1):
+                most = cp.Problem(cp.Maximize(sign * x[coordinate]), within).solve(cp.CLARABEL)
+                assert most <= (sign * corners).max() + 1e-6
 
 
 def test_piecewise_linear_costs(everything):

@@ -13,6 +13,7 @@ show            tacit show
 demo            tacit demo
 demo_problems   ... and what it solves
 power           tacit power
+power_check     tacit power check
 learn           tacit learn
 training_data   ... and the data that it names
 learn_attack    tacit learn attack

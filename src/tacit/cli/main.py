@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     add_show(add)
     add_demo(add)
     power = commands.add_parser(
-        "power", help="Private distributed control of power flow: solve, bound, attack."
+        "power", help="Private distributed control of power flow: solve, bound, check, attack."
     )
     add_power(partial(add_command, power.add_subparsers(metavar="COMMAND", required=True)))
     ledger = commands.add_parser("ledger", help="An agent's privacy ledger: show, budget, backup.")

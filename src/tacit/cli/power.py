@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.cli.console import print_result, print_table, progress_bar
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
+from tacit.cli.power_check import add_check
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure, write_atomically
@@ -72,6 +73,8 @@ def add_power(add: Add) -> None:
         "tacit power bound case118 --json",
     )
     bound.add_argument("case", help="MATPOWER file (.m) or a named case such as case14")
+
+    add_check(add)
 
     attack = add(
         "attack",
@@ -240,6 +243,7 @@ def _attack(options: argparse.Namespace) -> int:
     from tacit.admm.settings import Settings
     from tacit.power import scheduled
     from tacit.power.load_recovery import attack
+    from tacit.privacy.accounting import calibrate
 
     count("seeds", options.seeds, RUNS)
     case = _build(options)
@@ -248,12 +252,22 @@ def _attack(options: argparse.Namespace) -> int:
         private = Settings.for_budget(epsilon, options.total_delta, options.rounds)
         chosen.append((f"epsilon {epsilon:g}", private))
     chosen = [(label, scheduled(case, settings)) for label, settings in chosen]
+    releases = [
+        (f"epsilon {epsilon:g}, read once", calibrate("gaussian", epsilon, options.total_delta, 1))
+        for epsilon in options.total_epsilons
+    ]
     folder = Path(options.out or f"{Path(options.case).stem}-attack")
     folder.mkdir(parents=True, exist_ok=True)
-    runs = 1 + options.seeds * len(options.total_epsilons)
+    runs = 1 + 2 * options.seeds * len(options.total_epsilons)
     with progress_bar("runs") as bar:
         task = bar.add_task("attack", total=runs)
-        found = attack(case, chosen, seeds=options.seeds, progress=lambda: bar.advance(task))
+        found = attack(
+            case,
+            chosen,
+            releases=releases,
+            seeds=options.seeds,
+            progress=lambda: bar.advance(task),
+        )
     write_atomically(folder / "loads.csv", found.loads.to_csv(index=False).encode())
     save_figure(folder / "attack.png", found.plot(), dpi=130)
     if options.json:

@@ -10,6 +10,9 @@ with B = balance @ image. Linearised at the current estimate this is a linear sy
 inputs, of which the reply shows some coordinates. The extended Kalman filter gives the most likely
 demand under a normal prior, up to the linearisation, which is repeated at the estimate. Without
 noise the prior fades with every repetition, and what remains is least squares.
+
+Of loads that were read once the release itself is all that there is to know: messages, results, and
+whatever else was computed from it say nothing more. With the prior it gives the most likely demand.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from tacit._types import Vector
 from tacit.admm.local_side import start_point
+from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.engines.solving import solve
 from tacit.errors import InvalidInput
@@ -30,7 +34,7 @@ from tacit.objectives.residual import Residual
 from tacit.power.model import PowerProblem, noise_deviation
 from tacit.power.network import Network
 from tacit.power.network import demand as demand_of
-from tacit.privacy.mechanisms import Noiseless
+from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.sets.conic import Conic
 
 if TYPE_CHECKING:
@@ -41,6 +45,10 @@ SOLVER = 1e-5  # error of a local solve, as noise of the filter
 LINEAR = 0.003  # error of the linearisation, per deviation of the noise (by trial)
 # The filter is run again at its last estimate, first with little trust in it.
 TRUST = (1e-2, 1e-3, 1e-3, 1e-4, 1e-4, SOLVER, SOLVER, SOLVER)
+
+
+# Fisher information of a shift, times the variance of the noise
+INFORMATION = {"noiseless": np.inf, "gaussian": 1.0, "laplace": 2.0}
 
 
 @dataclass(frozen=True)
@@ -106,12 +114,15 @@ def attack(
     case: PowerProblem,
     settings: Sequence[tuple[str, Settings]],
     *,
+    releases: Sequence[tuple[str, Mechanism]] = (),
     seeds: int = 3,
     prior_mean: float = 0.0,
     prior_deviation: float = 0.3,
     progress: Callable[[], None] = lambda: None,
 ) -> Attack:
     """Run every one of the settings, listen, and estimate all loads from the messages.
+
+    ``releases`` are laws of noise with which loads are read once; there the release is attacked.
 
     The prior (normal, per unit, the same for every load) is the eavesdropper's knowledge before.
     A run without noise is made once, others for ``seeds`` seeds. The least expected error is the
@@ -146,13 +157,27 @@ def attack(
             progress()
         errors[label] = float(np.mean(squares))
         floors[label] = _least_expected(case, chosen, prior_deviation)
+    for label, law in releases:
+        squares = []
+        for seed in range(1 if isinstance(law, Noiseless) else seeds):
+            estimate = np.concatenate(
+                [
+                    estimate_released(agent, law, (seed, p), prior_mean, prior_deviation)
+                    for p, agent in enumerate(case.agents)
+                ]
+            )
+            squares.append(float(np.sqrt(np.mean((estimate - truth) ** 2))))
+            table.setdefault(label, estimate)
+            progress()
+        errors[label] = float(np.mean(squares))
+        floors[label] = _least_expected_of_release(case, law, prior_deviation)
     prior_error = float(np.sqrt(np.mean((truth - prior_mean) ** 2)))
     return Attack(pd.DataFrame(table), prior_error, errors, floors)
 
 
 def _least_expected(case: PowerProblem, settings: Settings, prior_deviation: float) -> float:
     """√ of the mean over the loads of 1/(prior information + 4·rounds·information of ξ)."""
-    known = {"noiseless": np.inf, "gaussian": 1.0, "laplace": 2.0}[settings.mechanism.name]
+    known = INFORMATION[settings.mechanism.name]
     total, loads = 0.0, 0
     for agent, net in zip(case.agents, case.networks, strict=True):
         variance = noise_deviation(agent, settings) ** 2 or 1.0
@@ -160,6 +185,43 @@ def _least_expected(case: PowerProblem, settings: Settings, prior_deviation: flo
         total += 2 * len(net.buses) / (prior_deviation**-2 + information)
         loads += 2 * len(net.buses)
     return float(np.sqrt(total / loads))
+
+
+def _least_expected_of_release(case: PowerProblem, law: Mechanism, prior_deviation: float) -> float:
+    """√ of the mean over the loads of 1/(prior information + information of one reading)."""
+    total, loads = 0.0, 0
+    for agent in case.agents:
+        reading = agent.objective.reading()
+        variance = float(law.variance(reading.sensitivity(law.norm)))
+        information = INFORMATION[law.name] / (variance or 1.0)
+        total += reading.values.size / (prior_deviation**-2 + information)
+        loads += reading.values.size
+    return float(np.sqrt(total / loads))
+
+
+def estimate_released(
+    agent: LocalProblem,
+    law: Mechanism,
+    seed: tuple[int, int],
+    prior_mean: float,
+    prior_deviation: float,
+) -> Vector:
+    """The most likely demand, given one reading v of it with noise of this law.
+
+    Gaussian noise of variance σ², prior variance τ²: m + (v − m) τ²/(τ² + σ²). Laplace noise of
+    scale b: v, but no further than τ²/b from m.
+    """
+    import jax
+
+    reading = agent.objective.reading()
+    Δ, size = reading.sensitivity(law.norm), reading.values.size
+    key = jax.random.fold_in(jax.random.key(seed[0]), seed[1])
+    away = reading.values + np.asarray(law.sample(key, (size,), Δ, np.float64)) - prior_mean
+    variance, prior = float(law.variance(Δ)), prior_deviation**2
+    if law.name == "laplace":
+        most = prior / float(law.scale(Δ))
+        return np.asarray(prior_mean + np.clip(away, -most, most))
+    return np.asarray(prior_mean + away * prior / (prior + variance))
 
 
 def listen(case: PowerProblem, settings: Settings, seed: int) -> Messages:

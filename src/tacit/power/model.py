@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +21,14 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import SmoothStep
 from tacit.admm.settings import Settings
-from tacit.errors import InvalidInput, positive
+from tacit.errors import InvalidInput, choice, positive
 from tacit.objectives.residual import Residual
 from tacit.power.case import Grid, load_case
+from tacit.power.central import solve_centrally
+from tacit.power.cost import GenerationCost, price_of_shedding, tariff, worth_of
+from tacit.power.expected_loads import ExpectedLoads
 from tacit.power.network import FLOWS, Network, demand, network
+from tacit.power.served import served
 from tacit.power.zones import Zones, grids_of, lines_between, partition
 
 if TYPE_CHECKING:
@@ -43,6 +47,8 @@ class PowerProblem:
     networks: tuple[Network, ...]
     agents: tuple[LocalProblem, ...]
     shared: tuple[tuple[str, Any], ...]  # what each global coordinate is
+    objective: str = "shed"
+    shed_price: float | None = None  # of the objective "cost", in $/MWh
 
     def __iter__(self) -> Iterator[LocalProblem]:
         return iter(self.agents)
@@ -92,6 +98,25 @@ class PowerProblem:
             generator[quantity] = [mean[quantity][g] for g in generator.index]
         return {"bus": bus, "line": line, "generator": generator}
 
+    def served(self, local: tuple[Vector, ...]) -> dict[str, Any]:
+        """The share of load served and what is short (``served.py``). For its owners' eyes."""
+        return served(self.tables(local)["bus"], self.grid.base_mva)
+
+    def cost(self, local: tuple[Vector, ...]) -> float:
+        """The generation cost in $/h, which is public, without the price of what is short."""
+        made, costs = self.tables(local)["generator"]["p"], self.grid.generator["cost"]
+        return float(sum(_cost(costs[g], p) for g, p in made.items()))
+
+    def central(self, objectives: Sequence[Any] | None = None) -> tuple[Vector, ...]:
+        """Every zone's z at the optimum of the whole grid, solved in one place (``central.py``).
+
+        ``objectives`` are the zones' released ones; without them it is the optimum at the true
+        loads, which is not private.
+        """
+        if objectives is None:
+            return solve_centrally(self, [demand(self.grid, net.buses) for net in self.networks])
+        return solve_centrally(self, [np.asarray(objective.data) for objective in objectives])
+
     def _shortage(self, net: Network, z: Vector) -> Vector:
         """Demand that is not served: the balance of eqs. (7), (8)."""
         short: Vector = net.balance @ np.asarray(z, np.float64) + demand(self.grid, net.buses)
@@ -105,8 +130,15 @@ def build(
     beta: Beta = 0.01,
     noise_on: str = "residual",
     nominal: Grid | str | Path | None = None,
+    nominal_spread: float | None = None,
+    objective: str = "shed",
+    shed_price: float | None = None,
 ) -> PowerProblem:
     """The zones' problems.
+
+    ``objective`` is "shed", the squared load shedding, or "cost", the generation cost with a price
+    on what is short of, or beyond, the demand (``cost.py``): ``shed_price`` in $/MWh (reactive
+    power: per MVArh), by default 100 times the largest marginal cost of the grid's generators.
 
     ``beta`` says how far one bus's active and reactive demand may each move between neighbours:
     a number in per unit, numbers per bus, "1% of largest" (of all active and reactive loads) or
@@ -115,34 +147,50 @@ def build(
     private loads themselves, as the paper does; noise scaled by them gives them away, and results
     say that they are not certified.
 
+    Loads that are read once are drawn towards the public ones of ``nominal``, where given, by
+    ``nominal_spread``, a public number (0.1: loads lie within about 10% of the nominal ones), or
+    else by as much as the noisy readings themselves suggest (``expected_loads.py``).
+
     Guarantee: ``Residual``'s, with the two demands of a bus as one group. Loads that the case
     models as generators with negative limits are part of the public set: not certified.
     """
     grid = load_case(case)
     parts = partition(grid, zones)
+    choice("objective", objective, ("shed", "cost"))
+    if objective == "shed" and shed_price is not None:
+        raise InvalidInput("Expected shed_price beside objective='cost' only.")
+    price = price_of_shedding(grid, shed_price) if objective == "cost" else None
+    worth = 0.0 if price is None else worth_of(grid, price)
+    public = None if nominal is None else _same_buses(grid, load_case(nominal))
+    if public is None and nominal_spread is not None:
+        raise InvalidInput("Expected nominal_spread beside nominal only.")
     own_parts = zip(grids_of(grid, parts), parts.values(), strict=True)
     networks = tuple(network(part, buses) for part, buses in own_parts)
-    bounds, doubt = _bounds(grid, beta, nominal)
+    bounds, doubt = _bounds(grid, beta, public)
     doubt = doubt or _loads_in_limits(grid)
     shared = _shared(grid, parts, networks)
     place = {name: i for i, name in enumerate(shared)}
     agents = []
     for name, net in zip(parts, networks, strict=True):
         size = len(net.buses)
-        objective = Residual(
-            net.balance,
-            demand(grid, net.buses),
-            bounds if np.ndim(bounds) == 0 else _pick(bounds, grid, net.buses),
-            groups=tuple(range(size)) * 2,
-            noise_on=noise_on,
-            slack=True,
-            change=CHANGE,
-            unit="per unit",
-            doubt=doubt,
-        )
+        limit = bounds if np.ndim(bounds) == 0 else _pick(bounds, grid, net.buses)
+        about: dict[str, Any] = {
+            "groups": tuple(range(size)) * 2,
+            "noise_on": noise_on,
+            "slack": True,
+            "change": CHANGE,
+            "unit": "per unit",
+            "doubt": doubt,
+        }
+        kind: Any = Residual
+        if public is not None:
+            kind = ExpectedLoads
+            about |= {"expected": demand(public, net.buses), "spread": nominal_spread}
+        shed = kind(net.balance, demand(grid, net.buses), limit, **about)
         coupling = [place.get(entry, -1) for entry in net.names]
-        agents.append(LocalProblem(objective, net.feasible_set(), coupling, name))
-    return PowerProblem(grid, parts, networks, tuple(agents), shared)
+        own = shed if price is None else GenerationCost(shed, tariff(grid, net, price, worth))
+        agents.append(LocalProblem(own, net.feasible_set(), coupling, name))
+    return PowerProblem(grid, parts, networks, tuple(agents), shared, objective, price)
 
 
 def noise_deviation(agent: LocalProblem, settings: Settings) -> float:
@@ -167,14 +215,21 @@ def scheduled(case: PowerProblem, settings: Settings) -> Settings:
     )
 
 
+def _cost(cost: Any, p: float) -> float:
+    """In $/h of p in per unit, of a polynomial or of corners (``Grid``)."""
+    return float(np.interp(p, *np.transpose(cost)) if np.ndim(cost[0]) else np.polyval(cost, p))
+
+
 def starting_penalties(case: PowerProblem) -> tuple[Vector, Vector]:
     """Penalties and their groups, by global coordinate, for exact local steps on released loads.
 
     0.3 on flows and 30 on c and s, from trials on case118_ieee, case2869_pegase and case10000_goc:
-    flows answer to loads with a slope of about 1, c and s with one of about a hundredth.
+    flows answer to loads with a slope of about 1, c and s with one of about a hundredth. For the
+    generation cost 0.1 and 3, from trials on the cases of benchmarks/power_cost.py.
     """
     group = np.array([quantity in ("c", "s") for quantity, _ in case.shared], np.int64)
-    return np.where(group == 1, 30.0, 0.3), group
+    flows, products = (0.1, 3.0) if case.objective == "cost" else (0.3, 30.0)
+    return np.where(group == 1, products, flows), group
 
 
 def _shared(grid: Grid, zones: Zones, networks: tuple[Network, ...]) -> tuple[tuple[str, Any], ...]:
@@ -186,7 +241,7 @@ def _shared(grid: Grid, zones: Zones, networks: tuple[Network, ...]) -> tuple[tu
     return (*flows, *((quantity, pair) for pair in pairs for quantity in ("c", "s")))
 
 
-def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
+def _bounds(grid: Grid, beta: Beta, nominal: Grid | None) -> tuple[Any, str]:
     """β in per unit, one number or (buses, 2) numbers, and why it is no proven bound."""
     if isinstance(beta, Mapping):
         missing = [b for b in grid.bus.index if b not in beta]
@@ -195,8 +250,6 @@ def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
         return np.array([[float(beta[b])] * 2 for b in grid.bus.index]), ""
     share = re.fullmatch(r"\s*([0-9.eE+-]+)\s*%\s*of\s+(largest|bus)\s*", str(beta))
     if share is None:
-        if nominal is not None:
-            raise InvalidInput(f"Expected beta as a percentage beside nominal, got beta={beta!r}.")
         try:
             return positive("beta", float(beta)), ""
         except ValueError:
@@ -205,16 +258,19 @@ def _bounds(grid: Grid, beta: Beta, nominal: Any) -> tuple[Any, str]:
                 f"got {beta!r}. Nothing was solved."
             ) from None
     part = positive("beta", float(share[1])) / 100  # of public loads, or of the private ones
-    public = grid if nominal is None else load_case(nominal)
-    if not public.bus.index.equals(grid.bus.index):
-        raise InvalidInput(f"Expected the buses of {grid.name} in the nominal case {public.name}.")
-    loads = np.abs(public.bus[["p_demand", "q_demand"]].to_numpy())
+    loads = np.abs((grid if nominal is None else nominal).bus[["p_demand", "q_demand"]].to_numpy())
     doubt = (
         ""
         if nominal is not None
         else "beta is a share of the private loads themselves, so its scale tells them."
     )
     return (float(part * loads.max()) if share[2] == "largest" else part * loads), doubt
+
+
+def _same_buses(grid: Grid, nominal: Grid) -> Grid:
+    if not nominal.bus.index.equals(grid.bus.index):
+        raise InvalidInput(f"Expected the buses of {grid.name} in the nominal case {nominal.name}.")
+    return nominal
 
 
 def _loads_in_limits(grid: Grid) -> str:

@@ -109,7 +109,9 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
     angle_min, angle_max = line["angle_min"].to_numpy()[low], line["angle_max"].to_numpy()[high]
     turn_left = _times(np.tan(angle_min), c_ij[low]) - s_ij[low]
     turn_right = s_ij[high] - _times(np.tan(angle_max), c_ij[high])
-    turns = sp.vstack([turn_left, turn_right])
+    u_a, u_b = (u[_positions(extended, ends)] for ends in zip(*pairs, strict=True))
+    cuts, heights = _lifted_cuts(grid, line, pairs, pair, turned, (u_a, u_b, c, s))
+    turns = sp.vstack([turn_left, turn_right, cuts])
 
     # Thermal limits, eq. (5), of lines that could exceed them at all.
     v_i, v_j = (bus["v_max"].to_numpy()[at] for at in (i, j))
@@ -123,15 +125,15 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
     limits = np.concatenate([limit[begins], limit[finishes]])
 
     # The link c² + s² ≤ u_i u_j, eq. (11), as a cone.
-    u_a, u_b = (u[_positions(extended, ends)] for ends in zip(*pairs, strict=True))
     link = _interleave([-(u_a + u_b) / 2, -c, -s, -(u_a - u_b) / 2])
 
     matrix = sp.vstack(
         [within[fixed], within[free], -within[free], turns, *thermal, link], format="csc"
     )
-    straight, head = np.zeros(turns.shape[0]), np.kron(limits, (1.0, 0.0, 0.0))
+    straight, head = np.zeros(turns.shape[0] - len(heights)), np.kron(limits, (1.0, 0.0, 0.0))
+    last = np.zeros(4 * len(pairs))
     offset = np.concatenate(
-        [upper[fixed], upper[free], -lower[free], straight, head, np.zeros(4 * len(pairs))]
+        [upper[fixed], upper[free], -lower[free], straight, heights, head, last]
     )
     cones = [("zero", int(fixed.sum())), ("nonneg", 2 * int(free.sum()))]
     cones = [block for block in cones if block[1]]
@@ -149,6 +151,42 @@ def network(grid: Grid, buses: Iterable[int] | None = None) -> Network:
         (matrix, offset, cones),
         rare,
     )
+
+
+def _lifted_cuts(
+    grid: Grid, line: pd.DataFrame, pairs: list[Pair], pair: Vector, turned: Vector, at: Any
+) -> tuple[Any, Vector]:
+    """What limits of voltages and angles imply for V_i V_j*, as rows and offsets.
+
+    The lifted nonlinear cuts of Coffrin, Hijazi and Van Hentenryck (2015, arXiv:1512.04644), which
+    PowerModels has in its relaxation too. For limits φ − δ, φ + δ of the angle and l, h of the
+    voltages, with σ = l + h at either end,
+
+        σ_i σ_j (cos φ c + sin φ s)/cos δ ≥ h_j σ_j u_i + h_i σ_i u_j + h_i h_j (l_i l_j − h_i h_j)
+
+    and likewise with l in place of h outside the bracket, whose sign then changes. They imply the
+    bounds on c and s alone (PowerModels' ``ref_calc_voltage_product_bounds``): at u = l² the second
+    is cos φ c + sin φ s ≥ l_i l_j cos δ, the chord between the corners of the sector.
+    Pairs without limits of the angle to both sides have no cuts.
+    """
+    low, high = np.full(len(pairs), -np.inf), np.full(len(pairs), np.inf)
+    one, other = line["angle_min"].to_numpy(), line["angle_max"].to_numpy()
+    np.maximum.at(low, pair, np.where(turned > 0, one, -other))
+    np.minimum.at(high, pair, np.where(turned > 0, other, -one))
+    chosen = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & (low <= high))
+    low, high = low[chosen], high[chosen]
+    φ, δ = (high + low) / 2, (high - low) / 2
+    u_i, u_j, c, s = (rows[chosen] for rows in at)
+    ends = np.array(pairs).reshape(-1, 2)[chosen].T
+    (l_i, h_i), (l_j, h_j) = (grid.bus.loc[end, ["v_min", "v_max"]].to_numpy().T for end in ends)
+    σ_i, σ_j = l_i + h_i, l_j + h_j
+    middle = _times(σ_i * σ_j * np.cos(φ), c) + _times(σ_i * σ_j * np.sin(φ), s)
+    rows, offsets = [], []
+    for v_i, v_j, sign in ((h_i, h_j, 1.0), (l_i, l_j, -1.0)):
+        ends_part = _times(np.cos(δ) * v_j * σ_j, u_i) + _times(np.cos(δ) * v_i * σ_i, u_j)
+        rows.append(ends_part - middle)
+        offsets.append(-sign * np.cos(δ) * v_i * v_j * (l_i * l_j - h_i * h_j))
+    return sp.vstack(rows, format="csr"), np.concatenate(offsets)
 
 
 def demand(grid: Grid, buses: Iterable[int]) -> Vector:

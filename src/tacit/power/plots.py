@@ -1,4 +1,4 @@
-"""The grid as a picture: zones, cut lines, flows, and load shedding by bus."""
+"""The grid as a picture: zones, flows and load shedding, and an AC power flow with its limits."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tacit.admm.result import Result
+    from tacit.power.ac_flow import PowerFlow
     from tacit.power.model import PowerProblem
 
 CUT = "#c0392b"
@@ -68,6 +69,44 @@ def plot_grid(case: PowerProblem, result: Result) -> Figure:
         fontsize=10,
     )
     axes.set_axis_off()
+    axes.autoscale()
+    return figure
+
+
+def plot_power_flow(flow: PowerFlow) -> Figure:
+    """Buses coloured by voltage, lines as wide as their loading; whatever breaks a limit is red.
+
+    Computed from the private demand: the picture is for its owners' eyes.
+    """
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+
+    grid, summary = flow.grid, flow.summary()
+    x, y = layout(grid).T
+    place = dict(zip(grid.bus.index, zip(x, y, strict=True), strict=True))
+    figure = Figure(figsize=(9, 7.5), layout="constrained")
+    axes = figure.subplots()
+    axes.set_axis_off()
+    if not flow.converged:
+        axes.set_title(f"{grid.name}: no AC power flow was found for this dispatch", fontsize=10)
+        return figure
+    loading = flow.line["loading"].to_numpy()
+    ends = [(place[i], place[j]) for i, j in flow.line[["from_bus", "to_bus"]].to_numpy()]
+    red = flow.line.index.isin(flow.overloads.index)
+    colours = np.where(red, CUT, "#9aa5b1")
+    widths = 0.4 + 3 * np.minimum(loading, 2)
+    axes.add_collection(LineCollection(ends, linewidths=widths, colors=colours, zorder=1))
+    small = 110 * min(1.0, 20 / np.sqrt(len(grid.bus)))
+    beyond = flow.bus.index.isin(flow.voltages.index)
+    how: dict[str, Any] = {"edgecolors": np.where(beyond, CUT, "black"), "cmap": "viridis"}
+    how["lw"] = np.where(beyond, 2.0, 0.5)
+    shown = axes.scatter(x, y, small, flow.bus["voltage"], zorder=2, **how)
+    figure.colorbar(shown, ax=axes, label="voltage (per unit)", shrink=0.6)
+    axes.set_title(
+        f"{grid.name}: slack {summary['slack_mw']:+.3g} MW, losses {summary['losses_mw']:.3g} MW; "
+        f"beyond limits, in red: lines {len(flow.overloads)}, voltages {len(flow.voltages)}",
+        fontsize=10,
+    )
     axes.autoscale()
     return figure
 

@@ -93,7 +93,8 @@ class Conic(FeasibleSet):
         self._own = self._matrix[:, self._columns]
         fast = image is not None
         self._nearest = Program(P, self._matrix, self._offset, self._cones, fast=fast)
-        self._without_rare = _without(rare, self._matrix, self._offset, self._cones, P, fast)
+        self.rare = tuple(rare)
+        self._without_rare = without_rare(rare, self._matrix, self._offset, self._cones, P, fast)
         self._around: Box | None = None
         self._longest: float | None = None
         self._refuse_empty()
@@ -338,7 +339,7 @@ def _image(image: Any, variables: Any, columns: int) -> tuple[Any, Any]:
     return matrix, single[first]
 
 
-def _without(
+def without_rare(
     rare: Sequence[int], matrix: Any, offset: Vector, cones: Blocks, P: Any, fast: bool
 ) -> Any:
     """The program without the rare cones, and their rows, offsets and blocks; None for no cones."""

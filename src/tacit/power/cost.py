@@ -1,0 +1,268 @@
+"""Generation cost, with a price on demand that is not met: public costs, private loads.
+
+    f(z) = (Σ_g c₂ p_g² + c₁ p_g + c₀ + price ‖balance @ z + d‖₁) / worth
+
+The price makes every f finite, whatever loads d are read with noise; where it is above the dual
+prices of the balance, and all demand can be met, the minimum meets it (an exact penalty). ``worth``
+is the largest marginal cost of a generator of the grid in $/h per unit of power, public: f is of
+the order of the power in per unit, as the squared load shedding is, and like penalties suit it.
+
+f has kinks, so that it is not solved with noise in every round: loads are read once (``reading``),
+and every local step on the public copy is one cone program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+
+from tacit._types import Array, Vector
+from tacit.errors import InvalidInput, positive
+from tacit.objectives.objective import Objective, Reading
+from tacit.objectives.public import PublicObjective
+from tacit.objectives.residual import Residual, on_host
+from tacit.pytree import pytree
+from tacit.sets.cone_program import ACCURACY, Program, broken
+from tacit.sets.conic import Conic, without_rare
+from tacit.sets.matrices import weighted_square
+
+if TYPE_CHECKING:
+    from tacit.power.case import Grid
+    from tacit.power.network import Network
+    from tacit.sets.feasible_set import FeasibleSet
+
+DEFAULT_PRICE = 100  # times the largest marginal cost of a generator: as lost load is valued
+RELEASE = (
+    "Expected a release (tacit.release) of a problem of generation cost: its objective has kinks, "
+    "and noise in every round is for smooth ones. Nothing was solved."
+)
+
+
+@pytree
+class Tariff:
+    """What z costs, all public: Σ_i quadratic_i z_i² + linear_i z_i + constant, and the price.
+
+    All is divided by ``worth`` ($/h); the price is per unit of power that is short or in excess.
+    """
+
+    quadratic: Array = field(repr=False)
+    linear: Array = field(repr=False)
+    constant: float
+    price: float
+    worth: float
+
+    def of(self, z: Array, short: Array) -> Array:
+        """f at z, if the balance is short by so much."""
+        made = (self.quadratic * z**2 + self.linear * z).sum() + self.constant
+        return (made + self.price * abs(short).sum()).astype(z.dtype)
+
+    def slope(self, z: Array) -> Array:
+        """The gradient of the generation cost."""
+        return 2 * self.quadratic * z + self.linear
+
+
+@pytree
+class GenerationCost(Objective):
+    """Generation cost of one zone, and the price of its demand that is not met.
+
+    ``demand`` says balance, loads and who counts as neighbours; its value is not part of f.
+
+    Guarantee: the loads are read as ``Residual`` has them read: d itself, with the groups and
+    bounds of ``demand``. Costs and prices are public. Nothing else is offered: no gradient is
+    released.
+    """
+
+    demand: Residual
+    tariff: Tariff
+    on_host: ClassVar[bool] = True
+
+    @property
+    def neighbours(self) -> str:  # type: ignore[override]
+        return self.demand.neighbours
+
+    @property
+    def relation(self) -> str:
+        return self.demand.relation
+
+    @property
+    def uncertified(self) -> str:
+        return self.demand.uncertified
+
+    @property
+    def dimension(self) -> int:
+        return self.demand.dimension
+
+    @property
+    def data(self) -> Array:
+        """d. Private."""
+        return self.demand.data
+
+    def value(self, z: Array) -> Array:
+        return self.tariff.of(z, self.demand.matrix @ z + self.demand.data)
+
+    def reading(self) -> CostReading:
+        return CostReading(self)
+
+    def statistic(self, z: Array) -> NoReturn:
+        raise InvalidInput(RELEASE)
+
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        raise InvalidInput(RELEASE)
+
+    @property
+    def smoothness(self) -> float | None:
+        return None
+
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        return math.inf
+
+
+@dataclass(frozen=True)
+class CostReading(Reading):
+    """The loads: values and sensitivity are those of ``Residual.reading()``."""
+
+    objective: GenerationCost
+
+    @property
+    def values(self) -> Vector:  # type: ignore[override]
+        return self.objective.demand.reading().values
+
+    def sensitivity(self, norm: int) -> float:
+        return self.objective.demand.reading().sensitivity(norm)
+
+    def public_copy(self, values: Vector, deviation: float) -> PublicCost:
+        demand = self.objective.demand
+        loads = demand.reading().public_copy(values, deviation).data
+        return PublicCost(demand.matrix, loads, self.objective.tariff)
+
+
+@pytree
+class PublicCost(PublicObjective):
+    """Generation cost with loads d that may be read by everyone."""
+
+    matrix: Array = field(repr=False)
+    data: Array = field(repr=False)
+    tariff: Tariff
+    on_host: ClassVar[bool] = True
+
+    @property
+    def dimension(self) -> int:
+        return int(self.matrix.shape[-1])
+
+    def value(self, z: Array) -> Array:
+        return self.tariff.of(z, self.matrix @ z + self.data)
+
+    def statistic(self, z: Array) -> Array:
+        """A subgradient."""
+        signs = np.sign(self.matrix @ z + self.data)
+        return self.tariff.slope(z) + self.tariff.price * (self.matrix.T @ signs)
+
+    @property
+    def smoothness(self) -> float | None:
+        return None
+
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        return math.inf
+
+    @property
+    def mean_curvature(self) -> float:
+        """That of the generation cost; the price has none."""
+        return 2 * float(np.mean(self.tariff.quadratic))
+
+    def prox(self, feasible_set: FeasibleSet) -> Callable[[Vector, Vector], Vector]:
+        """One cone program in x, with z = image @ x, and t ≥ |balance @ z + d|."""
+        if not isinstance(feasible_set, Conic):
+            raise InvalidInput(f"Expected a network's cone set, got {type(feasible_set).__name__}.")
+        matrix, offset, cones, _, image, *_ = feasible_set.parts
+        A, b, blocks = with_shortage(
+            matrix, offset, cones, on_host(self.matrix) @ image, np.asarray(self.data)
+        )
+        pattern, numbers = weighted_square(sp.csr_matrix(image))
+        n, size = image.shape[1], A.shape[1]
+        pointer = np.append(pattern.indptr, np.full(size - n, pattern.nnz))
+        P = sp.csc_matrix((pattern.data, pattern.indices, pointer), shape=(size, size))
+        back, tariff = sp.csr_matrix(image.T), self.tariff
+        every = Program(P, A, b, blocks, fast=True)
+        often = without_rare(feasible_set.rare, A, b, blocks, P, True)
+
+        def step(v: Vector, c: Vector) -> Vector:
+            pull = back @ (tariff.linear - c * v)
+            q = np.append(pull, np.full(size - n, tariff.price))
+            scale = max(float(np.abs(q).max()), float(c.max()))
+            changes = {"P": numbers @ (c + 2 * tariff.quadratic) / scale, "q": q / scale}
+            if often is not None:
+                program, rows, limits, rare = often
+                _, x, _ = program.minimise(**changes)
+                if broken(limits - rows @ x, rare) <= ACCURACY:
+                    return np.asarray(image @ x[:n])
+            _, x, _ = every.minimise(**changes)
+            return np.asarray(image @ x[:n])
+
+        return step
+
+
+def with_shortage(
+    matrix: Any, offset: Vector, cones: Any, balance: Any, d: Vector
+) -> tuple[Any, Vector, tuple[tuple[str, int], ...]]:
+    """Rows on (x, t) of a network's constraints and of −t ≤ balance @ x + d ≤ t."""
+    unit = sp.identity(len(d))
+    A = sp.block_array([[matrix, None], [balance, -unit], [-balance, -unit]], format="csc")
+    return A, np.concatenate([offset, -d, d]), (*cones, ("nonneg", 2 * len(d)))
+
+
+def tariff(grid: Grid, net: Network, shed_price: float, worth: float) -> Tariff:
+    """The costs of a zone's generators, and the price ($/MWh) of what its buses are short of."""
+    quadratic, linear = np.zeros(len(net.names)), np.zeros(len(net.names))
+    first = len(net.names) - 2 * len(net.generators)  # z ends in p_g and q_g
+    costs = np.array(grid.generator.loc[net.generators, "cost"].tolist()).reshape(-1, 3) / worth
+    at = slice(first, first + len(net.generators))
+    quadratic[at], linear[at] = costs[:, 0], costs[:, 1]
+    price = grid.base_mva * shed_price / worth
+    return Tariff(quadratic, linear, float(costs[:, 2].sum()), price, worth)
+
+
+def worth_of(grid: Grid, shed_price: float) -> float:
+    """What f counts as 1, in $/h: the largest marginal cost, or the price where all is free."""
+    return grid.base_mva * (largest_marginal_cost(grid) or shed_price)
+
+
+def price_of_shedding(grid: Grid, shed_price: float | None) -> float:
+    """In $/MWh: as given, or 100 times the largest marginal cost of a generator of the grid."""
+    largest = largest_marginal_cost(grid)
+    if shed_price is not None:
+        return positive("shed_price", shed_price)
+    if not largest > 0:
+        raise InvalidInput(
+            f"Expected a shed_price ($/MWh) for {grid.name}, whose generation costs nothing."
+        )
+    return DEFAULT_PRICE * largest
+
+
+def largest_marginal_cost(grid: Grid) -> float:
+    """In $/MWh, over all generators and the power they can make. Public."""
+    largest = 0.0
+    for name, row in grid.generator.iterrows():
+        cost = row["cost"]
+        if np.ndim(cost[0]):
+            raise InvalidInput(
+                f"Expected quadratic generation costs for the objective 'cost', got a piecewise "
+                f"linear one of generator {name} of {grid.name}. Nothing was built."
+            )
+        if cost[0] < 0:
+            raise InvalidInput(f"Expected a convex cost of generator {name} of {grid.name}.")
+        slopes = (2 * cost[0] * row[end] + cost[1] for end in ("p_min", "p_max"))
+        largest = max(largest, *map(abs, slopes))
+    return largest / grid.base_mva

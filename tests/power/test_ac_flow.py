@@ -1,0 +1,106 @@
+"""The AC power flow of a dispatch, against the network's own equations and MATPOWER's case."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from grids import EVERYTHING
+
+from tacit.errors import InvalidInput
+from tacit.power import build, load_case, network, plot_power_flow, power_flow
+
+
+def dispatch(grid):
+    """Half of what generators can make, all voltages 1."""
+    p = grid.generator[["p_min", "p_max"]].mean(axis=1)
+    return p, pd.Series(1.0, grid.bus.index)
+
+
+def residual(flow):
+    """Power that leaves each bus, less generation, plus demand, by the relaxation's equations."""
+    grid = flow.grid
+    net = network(grid)
+    V = dict(zip(flow.bus.index, flow.bus["voltage"] * np.exp(1j * flow.bus["angle"]), strict=True))
+    products = [V[i] * np.conj(V[j]) for i, j in net.pairs]
+    u = [abs(V[b]) ** 2 for b in net.extended]
+    made = flow.generator.loc[net.generators]
+    x = np.concatenate([u, np.real(products), np.imag(products), made["p"], made["q"]])
+    demand = grid.bus.loc[net.buses, ["p_demand", "q_demand"]].to_numpy().T.ravel()
+    return net.balance @ (net.image @ x) + demand, dict(zip(net.names, net.image @ x, strict=True))
+
+
+@pytest.mark.parametrize("name", ["case14_ieee", "case118", "case57", "everything"])
+def test_power_balances_at_every_bus(name, tmp_path):
+    """Taps, shifts, shunts, iron losses and several generators at a bus, by other equations."""
+    if name == "everything":
+        path = tmp_path / "everything.m"
+        path.write_text(EVERYTHING)
+        grid = load_case(path)
+        lossy = grid.line.assign(g=0.02)
+        grid = dataclasses.replace(grid, line=lossy, bus=grid.bus.assign(p_demand=0.3))
+    else:
+        grid = load_case(name)
+    p, voltage = dispatch(grid)
+    p *= grid.bus["p_demand"].sum() / p.sum()
+    flow = power_flow(grid, p, voltage)
+    short, z = residual(flow)
+    assert flow.converged and np.abs(short).max() < 1e-6
+    for quantity in ("p_from", "q_from", "p_to", "q_to") if name != "everything" else ():
+        ours = [z[quantity, k] for k in flow.line.index]
+        assert flow.line[quantity].to_numpy() == pytest.approx(ours, abs=1e-6)
+    others = flow.generator[~flow.generator["slack"]]
+    assert others["p"].to_numpy() == pytest.approx(others["dispatched"].to_numpy())
+    found = flow.summary()
+    generated = grid.base_mva * flow.generator["p"].sum()
+    assert found["slack_mw"] == pytest.approx(generated - found["dispatched_mw"])
+
+
+def test_limits_that_are_broken_are_listed():
+    case = build("case14_ieee", 3, objective="cost")
+    tables = case.tables(case.central())
+    p, voltage = tables["generator"]["p"], tables["bus"]["voltage"]
+    usual = power_flow(case.grid, p, voltage)
+    assert not len(usual.overloads) and not len(usual.voltages)
+    # gap 0.11%: what the relaxation leaves out is small
+    assert abs(usual.summary()["slack_mw"]) < 1
+    assert usual.summary()["losses_mw"] == pytest.approx(
+        usual.summary()["dispatched_mw"] + usual.summary()["slack_mw"] - 259.0
+    )
+    tight = dataclasses.replace(
+        case.grid,
+        line=case.grid.line.assign(
+            limit=case.grid.line["limit"].where(lambda v: v.index != 1, 0.1)
+        ),
+        bus=case.grid.bus.assign(v_max=case.grid.bus["v_max"].where(lambda v: v.index != 14, 0.95)),
+    )
+    flow = power_flow(tight, p, voltage)
+    found = flow.summary()
+    assert [row["line"] for row in found["overloads"]] == [1]
+    assert found["overloads"][0]["loading"] == found["highest_loading"] > 1
+    assert [row["bus"] for row in found["voltages"]] == [14]
+    title = plot_power_flow(flow).axes[0].get_title()
+    assert "lines 1, voltages 1" in title
+
+
+def test_a_dispatch_that_has_no_power_flow():
+    grid = load_case("case14_ieee")
+    heavy = dataclasses.replace(grid, bus=grid.bus.assign(p_demand=9.0))
+    flow = power_flow(heavy, *dispatch(grid))
+    assert not flow.converged and set(flow.summary()) == {
+        *("case", "converged", "load_mw", "dispatched_mw")
+    }
+    assert "no AC power flow" in plot_power_flow(flow).axes[0].get_title()
+
+
+def test_dispatches_of_another_case_and_islands_without_generators():
+    grid = load_case("case14_ieee")
+    p, voltage = dispatch(grid)
+    with pytest.raises(InvalidInput, match="each generator of pglib_opf_case14_ieee"):
+        power_flow(grid, p.iloc[1:], voltage)
+    with pytest.raises(InvalidInput, match="each bus of"):
+        power_flow(grid, p, voltage * np.nan)
+    ends = grid.line[["from_bus", "to_bus"]]
+    cut = grid.line[~ends.isin([14]).any(axis=1)]
+    with pytest.raises(InvalidInput, match="island of bus 14"):
+        power_flow(dataclasses.replace(grid, line=cut), p, voltage)

@@ -1,0 +1,212 @@
+"""Generation cost: its steps, what is read of it, and the optimum of the relaxation."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from grids import EVERYTHING
+
+from tacit.admm.settings import Settings
+from tacit.engines.solving import solve
+from tacit.errors import InvalidInput
+from tacit.power import bound, build, load_case
+from tacit.power.cost import largest_marginal_cost
+from tacit.power.network import network
+from tacit.privacy.mechanisms import Gaussian
+
+
+def public(case):
+    """The zones' public copies, without noise."""
+    readings = [agent.objective.reading() for agent in case.agents]
+    return [reading.public_copy(reading.values, 0.0) for reading in readings]
+
+
+def rounds(case, objectives, number, penalty=0.1, factor=30.0, memory=10):
+    """ADMM with exact steps and Anderson acceleration: every zone's last z."""
+    coupling = [np.asarray(agent.coupling) for agent in case.agents]
+    held = [np.flatnonzero(c >= 0) for c in coupling]
+    index = np.concatenate([c[h] for c, h in zip(coupling, held, strict=True)])
+    ends = np.cumsum([len(h) for h in held])[:-1]
+    each = np.array([penalty * (factor if q in "cs" else 1.0) for q, _ in case.shared])
+    mean = lambda x: (np.bincount(index, x) / np.bincount(index))[index]  # noqa: E731
+    steps = [f.prox(a.feasible_set) for f, a in zip(objectives, case.agents, strict=True)]
+    z = [np.asarray(a.feasible_set.project(np.zeros(a.dimension))) for a in case.agents]
+    s, before = mean(np.concatenate([x[h] for x, h in zip(z, held, strict=True)])), []
+    root = np.sqrt(each[index])[:, None]
+    for _ in range(number):
+        for k, part in enumerate(np.split(s, ends)):
+            c, v = np.full(len(z[k]), 1e-5), z[k].copy()
+            c[held[k]], v[held[k]] = each[coupling[k][held[k]]], part
+            z[k] = steps[k](v, c)
+        copies = np.concatenate([x[h] for x, h in zip(z, held, strict=True)])
+        g = mean(2 * copies - s) - copies
+        before = [(s + g, g), *before[:memory]]
+        s = s + g
+        if len(before) > 1:
+            moved, changed = (
+                np.diff(np.array(rows), axis=0).T for rows in zip(*before, strict=True)
+            )
+            ridge = 1e-6 * np.linalg.norm(root * changed) * np.eye(changed.shape[1])
+            right = np.append(root[:, 0] * g, np.zeros(len(ridge)))
+            s = s - moved @ np.linalg.lstsq(np.vstack([root * changed, ridge]), right)[0]
+    return tuple(z), float(np.linalg.norm(g))
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("case5_pjm", 120), ("case14_ieee", 120), ("case57_ieee", 60)]
+)
+def test_without_noise_zones_find_the_least_cost_of_the_relaxation(name, number):
+    """Rows of a table; case30, case118 and case300 are in benchmarks/power_cost.py."""
+    case = build(name, 3, objective="cost")
+    z, apart = rounds(case, public(case), number)
+    least = bound(case.grid)
+    assert apart < 1e-2
+    assert case.cost(z) == pytest.approx(least, rel=1e-4)
+    worth = case.agents[0].objective.tariff.worth
+    value = sum(float(a.objective.value(x)) for a, x in zip(case.agents, z, strict=True))
+    assert worth * value == pytest.approx(least, rel=1e-4)  # all demand is met: the price is paid
+
+
+def test_one_step_is_the_optimum_that_cvxpy_finds():
+    case = build("case14_ieee", 3, objective="cost", shed_price=30.0)
+    rng = np.random.default_rng(0)
+    for agent, f in zip(case.agents, public(case), strict=True):
+        n, costs = agent.dimension, f.tariff
+        v, c = rng.normal(size=n), rng.uniform(0.1, 3.0, n)
+        z = f.prox(agent.feasible_set)(v, c)
+        assert agent.feasible_set.violation(z) <= 1e-7
+        matrix, offset, cones, _, image, slack, *_ = agent.feasible_set.parts
+        x = cp.Variable(matrix.shape[1])
+        y, rows, row, within = image @ x, sp.csr_matrix(matrix), 0, []
+        for kind, m in cones:
+            s = offset[row : row + m] - rows[row : row + m] @ x
+            within.append(
+                cp.SOC(s[0], s[1:]) if kind == "soc" else (s == 0 if kind == "zero" else s >= 0)
+            )
+            row += m
+        made = costs.quadratic @ cp.square(y) + costs.linear @ y + costs.constant
+        value = made + costs.price * cp.norm1(slack @ y + np.asarray(f.data))
+        whole = cp.Problem(cp.Minimize(value + c @ cp.square(y - v) / 2), within)
+        ours = float(f.value(z)) + c @ (z - v) ** 2 / 2
+        assert ours == pytest.approx(whole.solve(cp.CLARABEL), rel=1e-6)
+        assert z == pytest.approx(y.value, abs=1e-4)
+
+
+def test_value_is_the_cost_in_dollars_and_the_price_of_all_that_is_short():
+    case = build("case14_ieee", 3, objective="cost", shed_price=1000.0)
+    z = [np.random.default_rng(1).normal(size=agent.dimension) for agent in case.agents]
+    worth = case.agents[0].objective.tariff.worth
+    assert worth == pytest.approx(100 * largest_marginal_cost(case.grid))
+    short = np.abs(case.tables(tuple(z))["bus"][["p_shed", "q_shed"]].to_numpy()).sum()
+    dollars = case.cost(z) + 1000.0 * 100 * short
+    total = sum(float(a.objective.value(x)) for a, x in zip(case.agents, z, strict=True))
+    assert worth * total == pytest.approx(dollars)
+    for f, agent, x in zip(public(case), case.agents, z, strict=True):
+        assert float(f.value(x)) == pytest.approx(float(agent.objective.value(x)))
+        other = x + 0.1 * np.random.default_rng(2).normal(size=len(x))
+        below = float(f.value(x)) + f.gradient(x) @ (other - x)  # a subgradient
+        assert float(f.value(other)) >= below - 1e-9
+
+
+def test_loads_are_read_as_for_load_shedding():
+    cost, shed = (build("case14_ieee", 3, objective=o, beta=0.02) for o in ("cost", "shed"))
+    for a, b in zip(cost.agents, shed.agents, strict=True):
+        ours, theirs = a.objective.reading(), b.objective.reading()
+        assert np.array_equal(ours.values, theirs.values)
+        assert [ours.sensitivity(p) for p in (1, 2)] == [theirs.sensitivity(p) for p in (1, 2)]
+        assert a.objective.relation == b.objective.relation
+        noisy = ours.values + 1.0
+        assert np.array_equal(ours.public_copy(noisy, 0.1).data, noisy)
+        assert ours.public_copy(noisy, 0.1).sensitivity(2, a.feasible_set) == 0
+    doubtful = build("case14_ieee", 3, objective="cost", beta="1% of bus")
+    assert "private loads" in doubtful.agents[0].objective.uncertified
+
+
+def test_noise_in_every_round_is_refused():
+    case = build("case14_ieee", 3, objective="cost")
+    settings = Settings(2, 1, Gaussian(1.0), 1e-5, penalty=1.0, step_size=1.0)
+    with pytest.raises(InvalidInput, match="Expected a release"):
+        solve(case.problem, settings, seed=0)
+
+
+def test_prices_and_costs_that_do_not_fit(tmp_path):
+    grid = load_case("case14_ieee")
+    assert build(grid, 2, objective="cost").shed_price == 100 * largest_marginal_cost(grid)
+    with pytest.raises(InvalidInput, match="shed_price beside objective='cost'"):
+        build(grid, 2, shed_price=10.0)
+    with pytest.raises(InvalidInput, match="shed_price"):
+        build(grid, 2, objective="cost", shed_price=-1.0)
+    with pytest.raises(InvalidInput, match="objective"):
+        build(grid, 2, objective="price")
+    path = tmp_path / "everything.m"
+    path.write_text(EVERYTHING)
+    with pytest.raises(InvalidInput, match="piecewise linear one of generator 2"):
+        build(path, 2, objective="cost")
+
+    def priced(cost):
+        generator = grid.generator.assign(cost=[cost] * len(grid.generator))
+        return type(grid)("priced", 100.0, grid.bus, grid.line, generator)
+
+    with pytest.raises(InvalidInput, match="convex cost of generator 1"):
+        build(priced((-1.0, 1.0, 0.0)), 2, objective="cost")
+    with pytest.raises(InvalidInput, match="whose generation costs nothing"):
+        build(priced((0.0, 0.0, 5.0)), 2, objective="cost")
+    free = build(priced((0.0, 0.0, 5.0)), 2, objective="cost", shed_price=7.0)
+    assert free.agents[0].objective.tariff.price == 1.0
+
+
+@pytest.mark.parametrize("objective", ["shed", "cost"])
+def test_central_solution_is_below_that_of_zones_at_released_loads(objective):
+    """And at true loads it is the relaxation's: no load shed, at the least cost."""
+    case = build("case14_ieee", 3, objective=objective)
+    z = case.central()
+    assert case.served(z)["p"]["share"] == pytest.approx(1, abs=1e-8)
+    if objective == "cost":
+        assert case.cost(z) == pytest.approx(bound(case.grid), rel=1e-7)
+    rng = np.random.default_rng(0)
+    more = 0.4 if objective == "shed" else 0.0  # so much that some is shed
+    released = [
+        agent.objective.reading().public_copy(
+            agent.objective.reading().values + more + 0.05 * rng.normal(size=2 * len(net.buses)),
+            0.05,
+        )
+        for agent, net in zip(case.agents, case.networks, strict=True)
+    ]
+    central = case.central(released)
+    for agent, x in zip(case.agents, central, strict=True):
+        assert agent.feasible_set.violation(x) <= 1e-6
+    of = lambda local: sum(float(f.value(x)) for f, x in zip(released, local, strict=True))  # noqa: E731
+    zones, apart = rounds(case, released, 150)
+    assert apart < 1e-2
+    assert of(zones) == pytest.approx(of(central), rel=1e-3) and of(central) > 0.1
+
+
+def test_zones_and_the_whole_agree_on_what_a_quantity_is():
+    case = build("case14_ieee", 3)
+    z, whole = case.central(), network(case.grid)
+    tables = case.tables(z)
+    at = {
+        name: value
+        for net, x in zip(case.networks, z, strict=True)
+        for name, value in zip(net.names, x, strict=True)
+    }
+    assert set(at) == set(whole.names)
+    assert tables["generator"]["p"].to_dict() == pytest.approx(
+        {key: value for (quantity, key), value in at.items() if quantity == "p"}
+    )
+
+
+def test_served_counts_what_is_short_and_where():
+    case = build("case14_ieee", 3)
+    table = case.grid.bus[["p_demand", "q_demand"]].assign(p_shed=0.0, q_shed=-0.01)
+    table.loc[[2, 3], "p_shed"] = [0.1, 0.0005]
+    from tacit.power.served import in_words, served
+
+    found = served(table, 100.0)
+    load = case.grid.bus["p_demand"].sum()
+    assert found["p"]["share"] == pytest.approx(1 - 0.1005 / load)
+    assert (found["p"]["buses"], found["q"]["buses"]) == (1, 0)
+    assert found["p"]["short_mw"] == pytest.approx(10.05) and found["p"]["load_mw"] == 100 * load
+    assert found["q"]["share"] == 1 and found["q"]["surplus_mvar"] == pytest.approx(14.0)
+    assert "short at 1 of 14 buses" in in_words(found)[0] and "96.12%" in in_words(found)[0]
+    assert served(table.assign(p_shed=9.0), 100.0)["p"]["share"] == 0

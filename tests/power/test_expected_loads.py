@@ -1,0 +1,79 @@
+"""Readings drawn towards public loads: their errors, and that nothing private decides on them."""
+
+import numpy as np
+import pytest
+
+from tacit.errors import InvalidInput
+from tacit.power import build, load_case
+from tacit.power.expected_loads import shrunk
+from tacit.privacy.accounting import calibrate
+
+σ = 0.1
+
+
+def errors(expected, distance, spread, trials=4000):
+    """Mean squared errors per load, as read and as estimated, for loads so far from expected."""
+    rng = np.random.default_rng(0)
+    noise = σ * rng.normal(size=(trials, len(expected)))
+    true = expected + distance
+    estimates = np.array([shrunk(true + n, expected, σ, spread) for n in noise])
+    return (noise**2).mean(), ((estimates - true) ** 2).mean()
+
+
+@pytest.mark.parametrize("size", [3, 16, 40])
+@pytest.mark.parametrize("distance", [0.0, 0.03, 0.1, 1.0, 100.0])
+def test_without_a_spread_estimates_beat_readings_whatever_the_loads(size, distance):
+    rng = np.random.default_rng(1)
+    read, estimated = errors(rng.normal(size=size), distance * rng.normal(size=size), None)
+    assert read == pytest.approx(σ**2, rel=0.03)
+    assert estimated <= read * 1.001
+    if distance == 0:
+        assert estimated < 0.7 * read  # 2/m of it and a little, for a block of m
+
+
+def test_a_stated_spread_gives_the_posterior_mean():
+    expected, spread = np.array([0.0, 0.5, -2.0]), 0.1
+    read = np.array([0.3, 0.6, -1.0])
+    prior, known = (spread * expected) ** 2, np.full(3, σ**2)
+    mean = (expected * known + read * prior) / (known + prior)
+    assert shrunk(read, expected, σ, spread) == pytest.approx(mean)
+    assert shrunk(read, expected, 0.0, spread) == pytest.approx(read)
+    assert np.array_equal(shrunk(read, expected, 0.0), read)
+    assert shrunk(read, expected, σ, 0.0) == pytest.approx(expected)
+    few = shrunk(read[:2], expected[:2], σ)  # two numbers are too few to learn from
+    assert np.array_equal(few, read[:2])
+
+
+def test_posterior_means_have_the_error_that_the_theory_says():
+    rng = np.random.default_rng(2)
+    expected, spread = rng.uniform(0.2, 3.0, 200), 0.2
+    distance = spread * expected * rng.normal(size=200)
+    τ2 = (spread * expected) ** 2
+    wanted = np.mean(τ2 * σ**2 / (τ2 + σ**2))
+    assert errors(expected, distance, spread, 200)[1] == pytest.approx(wanted, rel=0.1)
+
+
+@pytest.mark.parametrize("objective", ["shed", "cost"])
+def test_released_loads_are_drawn_towards_the_nominal_ones(objective):
+    nominal = load_case("case14_ieee")
+    case = build(nominal, 3, nominal=nominal, nominal_spread=0.1, objective=objective, beta=0.02)
+    plain = build(nominal, 3, objective=objective, beta=0.02)
+    for ours, theirs in zip(case.agents, plain.agents, strict=True):
+        a, b = ours.objective.reading(), theirs.objective.reading()
+        assert np.array_equal(a.values, b.values)
+        assert a.sensitivity(2) == b.sensitivity(2)
+        assert ours.objective.relation == theirs.objective.relation
+        noise = calibrate("gaussian", 1.0, 1e-5, 1).variance(a.sensitivity(2)) ** 0.5
+        noisy = a.values + noise * np.random.default_rng(3).normal(size=len(a.values))
+        copy = a.public_copy(noisy, noise)
+        assert np.array_equal(copy.data, shrunk(noisy, a.values, noise, 0.1))
+        assert np.array_equal(b.public_copy(noisy, noise).data, noisy)
+
+
+def test_a_spread_needs_nominal_loads_of_the_same_grid():
+    with pytest.raises(InvalidInput, match="nominal_spread beside nominal"):
+        build("case14", 3, nominal_spread=0.1)
+    with pytest.raises(InvalidInput, match="nominal_spread"):
+        build("case14", 3, nominal="case14", nominal_spread=-1.0)
+    with pytest.raises(InvalidInput, match="the buses of case14"):
+        build("case14", 3, nominal="case30")
