@@ -5,6 +5,7 @@ linear_model    losses of a linear model's scores: sensitivities, rounding, reco
 losses          least squares, logistic, softmax, Huber, hinge, quantile
 per_sample      any differentiable loss, each record's gradient clipped
 residual        |Az + d|^2 where d is private: power balance, inverse problems
+second_moments  least squares read once: X'X and X'y, their joint sensitivity, and the repair
 public          objectives in which nothing is private any more
 exact_steps     their exact local steps, on every kind of set
 rounding        bounds on rounding errors, for the proofs

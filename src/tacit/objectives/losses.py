@@ -21,6 +21,7 @@ from tacit.errors import InvalidInput, array, choice, count, positive, probabili
 from tacit.objectives.linear_model import LinearModel
 from tacit.objectives.objective import RELATIONS
 from tacit.objectives.rounding import gamma
+from tacit.objectives.second_moments import SecondMoments
 from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
@@ -82,6 +83,17 @@ class LeastSquares(LinearModel):
                 "of a target that moves a little."
             )
         return super().in_bfloat16()
+
+    def reading(self) -> SecondMoments:
+        if type(self).slopes is not LeastSquares.slopes:
+            return super().reading()  # type: ignore[return-value]  # refuses
+        if self.moved_by is not None:
+            raise InvalidInput(
+                "Expected neighbours that differ by a record for least squares to be read once: "
+                "where one target moves, features are public, and "
+                "Residual(features, -targets, beta) is the objective whose data are the targets."
+            )
+        return SecondMoments(self)
 
     def losses(self, scores: Array) -> Array:
         return (scores - self.targets) ** 2 / 2

@@ -1,0 +1,139 @@
+"""Least squares read once: second moments (X'X, X'y) with a proven joint sensitivity.
+
+    f(z) = (1/N) Σ_i (x_i'z − y_i)²/2 + (ridge/2)‖z‖²
+         = z'(S/N + ridge·I)z/2 − b'z/N + constant,        S = X'X,  b = X'y
+
+S and b say all of f that a minimiser needs. They are released together, with one noise: Dwork et
+al. (2014), Wang (2018, AdaSSP), who splits the budget. A noisy S may have eigenvalues below zero;
+``public_copy`` lifts them, which reads the release only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.errors import array, choice
+from tacit.objectives.objective import RELATIONS, Reading
+from tacit.objectives.public import PublicQuadratic
+from tacit.objectives.rounding import gamma, rounded_up
+
+if TYPE_CHECKING:
+    from tacit.objectives.losses import LeastSquares
+
+BLOCK = 4096  # K: records whose products are added up at a time
+FLOOR = 0.7  # least eigenvalue of a sum, in units of the edge of its noise: by experiment
+ROOT = math.sqrt(2)
+
+
+@dataclass(frozen=True)
+class SecondMoments(Reading):
+    """(S as a vector, κb): on and above the diagonal row by row, the entries above times √2.
+
+    So the L2 norm of the first part is the Frobenius norm of S. κ = B/Y is public and gives a
+    record's two parts equal bounds; by experiment weights from κ/2 to 1.4κ were no better.
+
+    Guarantee: write ‖x‖₂ ≤ B, ‖x‖₁ ≤ B₁ ≤ √d·B, |y| ≤ Y (rows and targets beyond are shortened at
+    construction), and D = d(d+1)/2. One record adds (xx', κxy).
+    *add-remove, zero-out*: Δ_2 = √2·B² since ‖xx'‖² + κ²‖x‖²y² ≤ B⁴ + B⁴; in L1 the entries of
+    xx' sum up to ‖x‖₂²(1 − 1/√2) + ‖x‖₁²/√2, so Δ_1 = B²(1 − 1/√2) + B₁²/√2 + B·B₁. Both attained.
+    *replace*: Δ_2 = (3/√2)·B², or 2B² for d = 1: less than twice the above. Attained where there is
+    no L1 bound. Δ_1 = 2B√(1−q²)(αq + β) with α = √(2D)·B, β = √d·B, q = 2α/(β + √(β² + 8α²)), or
+    twice the above if smaller: not attained, but by less than 3 % (searched for 2 ≤ d ≤ 12).
+    Proof. (x,y) and (−x,−y) add the same, so let c = x₁'x₂ ≥ 0. The first part of the difference
+    has square ‖x₁‖⁴ + ‖x₂‖⁴ − 2c², the second at most κ²Y²(‖x₁‖² + ‖x₂‖² + 2c), κY = B. For a
+    fixed c both grow in ‖x₁‖ and ‖x₂‖, so let both be B and c = B² cos θ: the parts are √2·B² sin θ
+    and 2B² cos(θ/2). With p = sin²(θ/2) their squares add up to 4B⁴(1−p)(2p + 1), largest at
+    p = 1/4. For d = 1 there is only c = ‖x₁‖‖x₂‖, and with a = ‖x₁‖ = B, b = ‖x₂‖ the squares add
+    up to (B+b)²((B−b)² + B²), which grows in b. In L1, by Cauchy-Schwarz, the parts are at most √D
+    and √d times as long: maximise their sum over q = sin(θ/2). ∎
+
+    Rounding (``rounding.py``): products and sums are float64, by blocks of K records, J = M/K of
+    them. Nothing is assumed about order or place: each entry errs by at most γ_{K+J+6} times the
+    sum of the absolute values of its terms, the factors √2 and κ included, hence the vector by
+    γ_{K+J+6}·M times one record's bound, in either of two neighbours. Products too small for the
+    format may be flushed to zero. All is computed by the processor, whatever the device of a run.
+    """
+
+    objective: LeastSquares
+
+    @property
+    def values(self) -> Vector:  # type: ignore[override]
+        f = self.objective
+        d, records = self._d, f.features.shape[-1]
+        S, b = np.zeros((d, d)), np.zeros(d)
+        for start in range(0, records, BLOCK):
+            x = np.asarray(f.features[:, start : start + BLOCK], np.float64)
+            S += x @ x.T
+            b += x @ np.asarray(f.targets[start : start + BLOCK], np.float64)
+        return np.concatenate([(S * self._weights)[np.triu_indices(d)], self._scale * b])
+
+    @property
+    def _d(self) -> int:
+        return self.objective.dimension
+
+    @property
+    def _weights(self) -> Vector:
+        return np.where(np.eye(self._d, dtype=bool), 1.0, ROOT)
+
+    @property
+    def _scale(self) -> float:
+        """κ."""
+        return self.objective.feature_bound(2) / self.objective.target_bound
+
+    def sensitivity(self, norm: int) -> float:
+        choice("norm", norm, (1, 2))
+        f, d, B = self.objective, self._d, self.objective.feature_bound(2)
+        one = ROOT * B**2
+        if norm == 1:
+            B1 = f.feature_bound(1)
+            one = B**2 * (1 - 1 / ROOT) + B1**2 / ROOT + B * B1
+        change = one
+        if f.neighbours == RELATIONS["replace"]:
+            change = min(2 * one, self._diameter(norm))
+        M = f.most_records
+        depth = min(BLOCK, M) + M / BLOCK + 6
+        tiny = float(np.finfo(np.float64).tiny) * (1 + B) * (1 + f.target_bound) * (1 + self._scale)
+        flushed = 8 * M * tiny * float((d * (d + 3) / 2) ** (1 / norm))
+        return rounded_up(change + 2 * gamma(depth) * M * one + flushed)
+
+    def _diameter(self, norm: int) -> float:
+        """The most by which the terms of two records differ."""
+        d, B = self._d, self.objective.feature_bound(2)
+        if norm == 2:
+            return 2 * B**2 if d == 1 else 3 / ROOT * B**2
+        α, β = math.sqrt(d * (d + 1)) * B, math.sqrt(d) * B
+        q = 2 * α / (β + math.hypot(β, math.sqrt(8) * α))
+        return 2 * B * math.sqrt(1 - q**2) * (α * q + β)
+
+    def public_copy(
+        self, values: Vector, deviation: float, agents: float | None = None
+    ) -> PublicQuadratic:
+        """z'(S⁺/N + ridge·I)z/2 − b'z/N as ‖Az + d‖², up to a constant.
+
+        S⁺ has the eigenvectors of the noisy S, and no eigenvalue below FLOOR·√(2d/P)·``deviation``.
+        The noise alone has eigenvalues up to about √(2d) deviations, that of P = ``agents`` added
+        up √(2dP): P floors add up to FLOOR times that edge. What lies below is noise, and the
+        floor is a ridge there, and only there (AdaSSP adds one everywhere). P is N/M where it is
+        not given, as if all agents had as many records. Each agent lifts its own and needs no
+        other's release: with up to 30 agents that was as good as lifting the sum's eigenvalues.
+        Without noise (deviation 0) f is exact but for its constant.
+        """
+        f, d = self.objective, self._d
+        values = array("values", values, (d * (d + 3) // 2,), dtype=np.float64)
+        S = np.zeros((d, d))
+        S[np.triu_indices(d)] = values[:-d]
+        S /= self._weights
+        spectrum, V = np.linalg.eigh(S + np.triu(S, 1).T)
+        none = 4 * d * float(np.finfo(np.float64).eps) * float(np.abs(spectrum).max())
+        P = max(1.0, f.normaliser / f.most_records) if agents is None else agents
+        floor = FLOOR * math.sqrt(2 * d / P) * deviation
+        spectrum = np.where(spectrum > max(floor, none), spectrum, floor)
+        roots = np.sqrt((spectrum / f.normaliser + f.ridge) / 2)
+        linear = V.T @ values[-d:] / (self._scale * f.normaliser)
+        data = -np.divide(linear, 2 * roots, out=np.zeros(d), where=roots > 0)
+        return PublicQuadratic(roots[:, None] * V.T, data)

@@ -1,0 +1,223 @@
+"""Least squares read once: Δ of (X'X, X'y) against the worst neighbours, and the public copy."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_objectives import B, Y, sample
+
+import tacit
+from tacit.errors import InvalidInput
+from tacit.objectives import LeastSquares, PublicQuadratic
+from tacit.objectives.second_moments import BLOCK, FLOOR
+
+ROOT = math.sqrt(2)
+
+
+def squares(x, y, relation="add-remove", **options):
+    options = {"feature_norm": B, "target_bound": Y, "normaliser": 12.0, **options}
+    return LeastSquares(np.asarray(x), np.asarray(y), neighbours=relation, **options)
+
+
+def apart(f, g, norm):
+    return float(np.linalg.norm(f.reading().values - g.reading().values, norm))
+
+
+def neighbour(x, y, relation, record):
+    """The data without their first record, or with another one in its place."""
+    if relation == "add-remove":
+        return x[1:], y[1:]
+    x, y = x.copy(), y.copy()
+    x[0], y[0] = (record[:-1], record[-1]) if relation == "replace" else (0, 0)
+    return x, y
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "zero-out", "replace"])
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    d=st.integers(1, 5),
+    scale=st.sampled_from([1e-320, 0.1, 1.0, 30.0, 1e300]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    norm_1=st.sampled_from([None, 1.7, 1.0]),
+)
+def test_neighbours_never_exceed_the_bound(relation, seed, d, scale, dtype, norm_1):
+    rng = np.random.default_rng(seed)
+    scale = min(scale, float(np.finfo(dtype).max) / 100)
+    x, y = scale * rng.normal(size=(6, d)), 3 * rng.normal(size=6)
+    record = np.append(rng.choice([-1, 1]) * x[0] + scale * rng.normal(size=d), -y[0])
+    x2, y2 = neighbour(x, y, relation, record)
+    f, g = (
+        squares(a.astype(dtype), b.astype(dtype), relation, feature_norm_1=norm_1)
+        for a, b in ((x, y), (x2, y2))
+    )
+    for norm in (1, 2):
+        assert apart(f, g, norm) <= f.reading().sensitivity(norm)
+        assert f.reading().sensitivity(norm) == g.reading().sensitivity(norm)
+
+
+def worst(relation, d, angle=math.pi / 3):
+    """Two data sets of one record, furthest apart in L2: equal lengths, 60°, opposite targets."""
+    first = np.zeros(d)
+    first[0] = B
+    if relation != "replace":
+        empty = (np.zeros((0, d)), np.zeros(0)) if relation == "add-remove" else ([0 * first], [0])
+        return ([first], [Y]), empty
+    other = first.copy()
+    if d > 1:
+        other[:2] = B * math.cos(angle), B * math.sin(angle)
+    return ([first], [Y]), ([other], [-Y])
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "zero-out", "replace"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_the_bound_is_attained(relation, d):
+    one, other = (squares(*data, relation) for data in worst(relation, d))
+    Δ = one.reading().sensitivity(2)
+    assert (1 - 1e-9) * Δ <= apart(one, other, 2) <= Δ
+    if relation == "replace":
+        assert Δ / (2 * ROOT * B**2) < 0.76  # twice one record's norm would be too much
+        for angle in (0.7, 1.4) if d > 1 else ():
+            turned = squares(*worst(relation, d, angle)[1], relation)
+            assert apart(one, turned, 2) < 0.995 * Δ
+        return
+    for norm_1 in (None, 1.1 * B):  # a row with both norms at their bounds
+        if d == 1 and norm_1:
+            continue
+        row = np.full(d, B / math.sqrt(d))
+        if norm_1:
+            # (a, c, ..., c): a + (d−1)c = B₁, a² + (d−1)c² = B²
+            m = d - 1
+            c = (norm_1 * m - math.sqrt(m * (d * B**2 - norm_1**2))) / (m * d)
+            row = np.r_[norm_1 - m * c, np.full(m, c)]
+        one = squares([row], [Y], relation, feature_norm_1=norm_1)
+        other = squares(*worst(relation, d)[1], relation, feature_norm_1=norm_1)
+        Δ = one.reading().sensitivity(1)
+        assert (1 - 1e-9) * Δ <= apart(one, other, 1) <= Δ
+
+
+@pytest.mark.parametrize(("d", "share"), [(2, 0.97), (4, 0.93), (8, 0.93)])
+def test_replacing_a_record_comes_near_the_bound_in_L1(d, share):
+    """Entries of the difference all of about the same size: two halves with other signs."""
+    half = np.repeat([1.0, 0.0], d // 2)
+    best = 0.0
+    for turn, middle in product(np.linspace(0.3, 0.7, 9), np.linspace(0.2, math.pi / 4, 9)):
+        rows = []
+        for sign in (1, -1):
+            angle = middle + sign * turn
+            rows.append(math.cos(angle) * half + math.sin(angle) * half[::-1])
+        one, other = (
+            squares([B * row / np.linalg.norm(row)], [t], "replace")
+            for row, t in zip(rows, (Y, -Y), strict=True)
+        )
+        best = max(best, apart(one, other, 1))
+    Δ = one.reading().sensitivity(1)
+    assert share * Δ <= best <= Δ
+    twice = 2 * squares([rows[0]], [Y]).reading().sensitivity(1)
+    assert Δ / twice < 0.76
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_many_records_is_inside_the_bound(relation, dtype):
+    """More than two blocks; the other records shift by one place where one is removed."""
+    rng = np.random.default_rng(3)
+    n, d = 2 * BLOCK + 5, 3
+    x, y = rng.normal(size=(n, d)).astype(dtype), rng.choice([-Y, Y], n).astype(dtype)
+    x[0] = [2 * B, 0, 0]
+    x2, y2 = neighbour(x, y, relation, np.array([B / 2, B * math.sqrt(0.75), 0, -y[0]]))
+    f, g = (squares(a, b, relation, normaliser=2.0 * n) for a, b in ((x, y), (x2, y2)))
+    Δ = f.reading().sensitivity(2)
+    assert (1 - 1e-6) * Δ <= apart(f, g, 2) <= Δ
+    alone = squares(x[:1], y[:1], relation, normaliser=1.0).reading().sensitivity(2)
+    assert alone < Δ < alone * (1 + 1e-6)
+    exact = np.asarray(f.features, np.longdouble)
+    weights = np.where(np.eye(d, dtype=bool), 1, np.sqrt(np.longdouble(2)))
+    reference = (weights * (exact @ exact.T))[np.triu_indices(d)]
+    error = f.reading().values[: d * (d + 1) // 2] - reference
+    assert np.linalg.norm(error.astype(float)) <= (Δ - alone) / 2
+
+
+def test_the_bound_grows_with_the_records_that_rounding_may_touch():
+    few, many = (squares([[1.0]], [0.0], normaliser=n).reading() for n in (1e3, 1e9))
+    assert few.sensitivity(2) < many.sensitivity(2) < 1.2 * few.sensitivity(2)
+    assert squares([[1.0]], [0.0], normaliser=1e15).reading().sensitivity(2) > 1e3
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_without_noise_the_copy_is_the_objective(ridge):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 4)), rng.normal(size=30)
+    f = squares(x, y, ridge=ridge, normaliser=30.0)
+    copy = f.reading().public_copy(f.reading().values, 0.0)
+    assert isinstance(copy, PublicQuadratic)
+    zero = np.zeros(4)
+    for z in rng.normal(size=(5, 4)):
+        same = float(f.value(z) - f.value(zero))
+        assert float(copy.value(z) - copy.value(zero)) == pytest.approx(same, rel=1e-9)
+        assert np.allclose(copy.gradient(z), f.gradient(z), atol=1e-9)
+
+
+def test_columns_that_say_nothing_are_no_obstacle():
+    x = np.c_[np.eye(3), np.zeros(3)]
+    f = squares(x, [1.0, 1.0, 1.0])
+    copy = f.reading().public_copy(f.reading().values, 0.0)
+    assert np.allclose(copy.gradient(np.ones(4)), 0)
+    empty = squares(np.zeros((0, 2)), [])
+    assert not empty.reading().values.any()
+    copy = empty.reading().public_copy(np.zeros(5), 0.0)
+    assert float(copy.value(np.ones(2))) == 0
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 10**6), deviation=st.sampled_from([1e-12, 1.0, 1e6]))
+def test_a_copy_of_any_values_is_strongly_convex(seed, deviation):
+    rng = np.random.default_rng(seed)
+    f = squares(rng.normal(size=(8, 3)), rng.normal(size=8), "zero-out", normaliser=32.0)
+    noisy = f.reading().values + deviation * rng.normal(size=9)
+    copy = f.reading().public_copy(noisy, deviation)
+    least = FLOOR * math.sqrt(6 / 4) * deviation / f.normaliser  # a quarter of all records
+    one = f.reading().public_copy(noisy, deviation, agents=1)
+    assert one.strong_convexity >= 2 * least * (1 - 1e-6) - 1e-12
+    assert copy.strong_convexity >= least * (1 - 1e-6) - 1e-12
+    # the linear part is as it was read
+    linear = noisy[-3:] * Y / B / f.normaliser
+    assert np.allclose(copy.gradient(np.zeros(3)), -linear, rtol=1e-6, atol=1e-9)
+
+
+def test_noise_far_below_the_data_moves_the_answer_little():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(4000, 3))
+    f = squares(x, x @ [0.3, -0.2, 0.1], normaliser=4000.0)
+    Δ = f.reading().sensitivity(2)
+    noisy = f.reading().values + Δ * rng.normal(size=9)
+    copy = f.reading().public_copy(noisy, Δ)
+    A, d = np.asarray(copy.matrix), np.asarray(copy.data)
+    X, t = np.asarray(f.features).T, np.asarray(f.targets)
+    exact = np.linalg.lstsq(X, t, rcond=None)[0]
+    assert np.abs(np.linalg.solve(A, -d) - exact).max() < 0.01
+
+
+def test_rows_that_are_padding_add_nothing():
+    f = squares([[1.0, 2.0]], [0.5], "zero-out")
+    g = f.pad(7)
+    assert np.array_equal(f.reading().values, g.reading().values)
+    assert f.reading().sensitivity(2) == g.reading().sensitivity(2)
+
+
+def test_what_is_not_quadratic_or_not_record_by_record_is_refused():
+    for name in ("huber", "logistic", "quantile"):
+        with pytest.raises(InvalidInput, match="read once"):
+            sample(name, [[1.0]], [1.0]).reading()
+    with pytest.raises(InvalidInput, match="Residual"):
+        sample("least-squares", [[1.0]], [1.0], neighbours=("move", 0.1)).reading()
+    f = tacit.LeastSquares([[1.0]], [0.0], feature_norm=1, target_bound=1, normaliser=1)
+    with pytest.raises(InvalidInput, match="norm"):
+        f.reading().sensitivity(3)
+    with pytest.raises(InvalidInput, match="values"):
+        f.reading().public_copy(np.zeros(3), 1.0)
