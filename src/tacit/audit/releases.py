@@ -4,9 +4,9 @@ Every trial is a ``Reader`` that reads the data of one world, and another one on
 after a restart. The adversary sees every reading and knows all but whether the canary is there, so
 it knows the noise as it would have to be in either world, ξ₀ and ξ₁:
 
-    likelihood      Σ ‖ξ₀‖² − ‖ξ₁‖² (Laplace: of |·|) over all readings: the projection on the change
-                    that the canary makes, the best attack on correct code. A reading that is kept
-                    says the same again and adds nothing; one with fresh noise does
+    likelihood      Σ ‖ξ₀‖² − ‖ξ₁‖² (Laplace: of |·|) over all readings: the projection on the
+                    canary's change, the best attack on correct code. A reading that was kept says
+                    the same again and adds nothing; one with fresh noise does
     magnitude       Σ ‖ξ₀‖² + ‖ξ₁‖²: does the size of the noise depend on the canary?
     single entry    the smallest |ξ₀| against the smallest |ξ₁|: is an entry without noise?
     restart         ‖ξ₀ − ξ₀'‖ against ‖ξ₁ − ξ₁'‖ between readings: was noise used for other data?
@@ -68,7 +68,7 @@ def audit_releases(
     ledgers    every trial pays from a fresh ledger and has secure noise; without, it has noise from
                a key that follows from ``seed``, and reads once
     starts     with ledgers: so often the same data are read, each time after a restart
-    later      data that the agent has afterwards, known to the adversary, in the order it reads them
+    later      data that the agent reads afterwards, one after another; known to the adversary
     claim      by default the largest total that a trial's ledger shows, or that of one reading
 
     Guarantee: as ``audit``. With ledgers the noise has no seed, so no two audits are the same.
