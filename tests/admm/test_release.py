@@ -18,6 +18,7 @@ from tacit.objectives.second_moments import SecondMoments
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.payments import Payments
+from tacit.privacy.secure_noise import secure_noise
 
 KILLS = repeat(50, 500)
 MECHANISM = calibrate("gaussian", 1.0, 1e-5, 1)
@@ -196,6 +197,38 @@ def test_last_bits_of_a_sum_are_no_change_of_the_data(ledger, monkeypatch):
     assert charges(ledger) == 2
 
 
+def test_a_changed_target_is_a_change_of_the_data(ledger):
+    """Also where X'X and X'y stay as they are, up to rounding."""
+    rows = np.vstack([MATRIX, np.zeros((1, 3))])
+    bounds = {"feature_norm": 1.0, "target_bound": 1.0, "normaliser": 6}
+    for last in (0.0, 1.0):
+        f = tacit.LeastSquares(rows, np.append(DATA / 10, last), **bounds)
+        reader(ledger).read(tacit.LocalProblem(f, BOX))
+    assert charges(ledger) == 2
+
+
+def test_another_law_or_kind_of_noise_is_another_release(ledger):
+    """A statement is about the noise that was drawn, so that must be what was asked for."""
+    half = calibrate("gaussian", 0.5, 1e-5, 1)
+    readers = [reader(ledger), reader(ledger, "seeded"), reader(ledger, mechanism=half)]
+    shown = [one.read(zone()).values for one in readers]
+    assert charges(ledger) == 3 and len({v.tobytes() for v in shown}) == 3
+    assert [run["noise"] for run in ledger.runs()] == ["secure", "seeded", "secure"]
+
+
+@pytest.mark.parametrize("problem", [zone(), table()], ids=["zone", "table"])
+def test_the_ledger_pays_for_the_noise_that_is_drawn(ledger, problem):
+    """Discrete noise is a little wider, and its distance from the continuous law is counted."""
+    reader(ledger).read(problem)
+    terms = ledger.terms(ledger.runs()[0]["run"])
+    f = problem.objective.reading()
+    secure = secure_noise(MECHANISM, f.sensitivity(2), f.values.size, 1, 1e-5)
+    assert terms.mechanism == secure.mechanism != MECHANISM
+    assert terms.distance == secure.distance > 0
+    assert (terms.rounds, terms.local_updates, terms.noise) == (1, 1, "secure")
+    assert terms.neighbours == problem.objective.relation
+
+
 def test_a_reading_is_one_look_at_the_data():
     """Data that change under a reader cannot give values and seal of two states."""
     f = table().objective
@@ -300,6 +333,8 @@ def test_readers_killed_at_random_moments():
     assert done.stderr == "" and found["kills"] >= KILLS
     assert found["two readings"] == found["unpaid"] == found["lost"] == 0
     assert found["one reading twice"] == 0  # of different data
-    assert found["charges"] == found["states"] and found["release"] >= 10
+    # whoever lost its payment to another process may pay anew
+    assert 0 <= found["charges"] - found["states"] <= found.get("refused", 0)
+    assert found["release"] >= 10
     # kills did fall between payment and storage, and while solving
     assert found["taken over"] >= 3 and found["killed while solving"] >= 1

@@ -126,7 +126,7 @@ class Reader:
     def _find(self, plan: _Plan) -> tuple[str, Release | None]:
         """The release on these terms and of these data, or the name that a new one would have."""
         for n in count(1):  # there is one for every state of the data
-            run = f"release-{plan.terms.settings[:12]}-{n}"
+            run = plan.terms.release(n)
             kept = self._kept(run, plan.reading)
             if kept is None or kept.fits(plan.reading):
                 return run, kept
