@@ -202,4 +202,5 @@ def _least_point(problem: LocalProblem, values: Vector, deviation: float) -> Vec
     """Of the public copy ‖Az + d‖² that these values tell, on no set: the shortest such point."""
     copy: Any = problem.objective.reading().public_copy(values, deviation)
     A = on_host(copy.matrix)
-    return -np.linalg.lstsq(A.toarray() if sp.issparse(A) else A, np.asarray(copy.data))[0]
+    least: Vector = np.linalg.lstsq(A.toarray() if sp.issparse(A) else A, -np.asarray(copy.data))[0]
+    return least
