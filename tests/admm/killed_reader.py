@@ -77,7 +77,7 @@ def serve(requests, replies, path, kind, state):
         A, d = np.asarray(copy.matrix), np.asarray(copy.data)
         for step in (0.01, 0.02):  # solving what was released, twice
             z = np.zeros(SIZE)
-            time.sleep(SLOW / 4)
+            time.sleep(SLOW)
             for _ in range(50):
                 z = np.clip(z - step * 2 * A.T @ (A @ z + d), -1, 1)
             show("solution", step, z.tolist())
@@ -113,7 +113,7 @@ def one_run(path, kind, kills, seed):
         states.add(state)
         together = [Process(path, kind, state) for _ in range(1 + (rng.random() < 0.3))]
         for process in together:
-            killing = rng.random() < 0.8
+            killing = rng.random() < (0.8 if len(together) == 1 else 0.4)
             lines = process.end(rng.uniform(0, wait) if killing else None)
             if not killing and len(together) == 1:
                 wait = 0.7 * wait + 0.3 * 1.2 * (time.perf_counter() - process.start)

@@ -248,6 +248,15 @@ def test_another_weight_of_the_targets_is_another_reading(ledger):
     assert charges(ledger) == 2
 
 
+@pytest.mark.parametrize(("one", "other"), [(zone(), zone(-DATA)), (table(), table(-2 * MATRIX))])
+def test_a_copy_is_made_of_the_release_and_public_numbers(one, other):
+    """Agents with other data make the same of the same release."""
+    values = one.objective.reading().values + 0.1
+    copies = [p.objective.reading().public_copy(values, 0.1) for p in (one, other)]
+    np.testing.assert_array_equal(copies[0].matrix, copies[1].matrix)
+    np.testing.assert_array_equal(copies[0].data, copies[1].data)
+
+
 def test_the_seal_is_keyed(ledger):
     """Two releases of the same data have different seals: it takes the key to test a guess."""
     seals = {Reader("a", MECHANISM, 1e-5, "secure").read(zone()).seal for _ in range(3)}

@@ -139,6 +139,16 @@ def test_seeds_and_runs():
         tacit.release(zones(), 1.0, 1e-5, seed=3, noise="secure")
 
 
+def test_noise_from_a_seed_is_never_stated_as_another(tmp_path):
+    """Whoever knows the seed subtracts the noise: a statement without a seed needs other noise."""
+    books = ledgers(tmp_path, epsilon=3.0)
+    known = tacit.release(zones(), 1.0, 1e-5, seed=3, noise="seeded", ledgers=books)
+    other = tacit.release(zones(), 1.0, 1e-5, noise="seeded", ledgers=books)
+    assert known.privacy.seeded and not other.privacy.seeded
+    assert np.abs(known.releases[0].values - other.releases[0].values).min() > 0
+    assert sum(run["rounds_charged"] for run in books["north"].runs()) == 2
+
+
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_copies_know_the_size_of_the_noise(mechanism):
     """Least squares repairs X'X by what the noise does to it: a standard deviation, not b or σ²."""

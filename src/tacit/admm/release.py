@@ -69,6 +69,8 @@ class Reader:
 
     mechanism  of one reading            delta   at which the total is stated
     noise      "seeded" from ``key``, or "secure"
+    from_seed  whether the key follows from a seed that somebody knows: what is kept of such noise
+               is not given where a key of the operating system is asked for, nor the other way
     """
 
     name: str
@@ -77,6 +79,7 @@ class Reader:
     noise: str
     key: Array | None = None
     ledger: Ledger | None = None
+    from_seed: bool = False
 
     def agree(self, problem: LocalProblem) -> None:
         """See that the ledger would pay for a release, where none is kept; costs nothing.
@@ -118,7 +121,7 @@ class Reader:
         law = secure.mechanism if secure else self.mechanism
         distance = secure.distance if secure else 0.0
         public = ["release", self.name, self.mechanism.to_dict(), self.delta, float(Δ), size]
-        public += [self.noise, objective.relation]
+        public += [self.noise, objective.relation, self.from_seed]
         digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
         terms = Terms(self.name, law, 1, 1, distance, self.noise, objective.relation, digest)
         return _Plan(reading, Δ, secure, terms)
