@@ -52,9 +52,28 @@ def test_the_command_on_mnist_files(tmp_path, capsys):
     assert document["name"] == "mnist" and document["trials"] == 100
 
 
+@pytest.mark.parametrize("words", ["case14", "least-squares --agents", "least-squares --float32"])
+def test_the_command_on_one_reading(words, capsys):
+    words = f"audit {words} --once --total-epsilons 10 --trials 100"
+    assert main(words.split()) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "one reading of the data" in out and "sees every reading" in out
+    assert ("kept in a ledger" in out) == ("--agents" in words)
+    assert main([*words.split(), "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["audits"]
+    assert one["through"] == ("releases" if "--agents" in words else "readings")
+    assert one["settings"]["rounds"] == one["settings"]["local_updates"] == 1
+    assert one["bounds"][1]["epsilon"] > 1.0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("audit digits --once", "other objectives cannot be read once"),
+        ("audit case14 --once --rounds 2", "Expected no --rounds"),
+        ("audit case14 --once --agents --hostile", "Expected no --rounds"),
+        ("audit case14 --once --calibration paper", "certified calibration"),
+        ("audit case14 --once --agents --seed 1", "no --seed with --agents"),
         ("audit moon", "invalid choice: 'moon'"),
         ("audit mnist", "Expected --data"),
         ("audit mnist --data nowhere", "nowhere"),

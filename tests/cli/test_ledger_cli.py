@@ -7,8 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 from test_ledger import terms
 
+import tacit
+from tacit import Box, LocalProblem, Residual
 from tacit.cli.main import main
 from tacit.privacy.ledger import Ledger
 
@@ -34,6 +37,25 @@ def test_commands(tmp_path, capsys):
     assert ledger.budget.epsilon == 3.0
     assert main(["ledger", "backup", path, str(tmp_path / "copy.db"), "--json"]) == 0
     assert Ledger(tmp_path / "copy.db").head == ledger.head
+
+
+def test_releases_are_listed_as_readings(tmp_path, capsys):
+    path = tmp_path / "north.db"
+    ledger = Ledger.create(path, 4.0, 1e-5)
+    agents = [
+        LocalProblem(Residual(np.eye(2), [0.1, 0.2], beta=0.1), Box(-1, 1, size=2), name="north")
+    ]
+    tacit.release(agents, 1.0, 1e-5, ledgers={"north": ledger})
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 1, penalty=1.0, step_size=0.1)
+    tacit.solve(agents, settings, ledgers={"north": ledger})  # one round is no release
+    assert main(["ledger", "show", str(path), "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["runs"]
+    assert first["read_once"] and first["run"].startswith("release-")
+    assert first["rounds_charged"] == first["rounds_answered"] == 1
+    assert not second["read_once"] and second["rounds_agreed"] == 1
+    assert main(["ledger", "show", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "one reading" in text and "kept" in text and "1 of 1" in text
 
 
 def test_commands_refuse(tmp_path, capsys):

@@ -139,6 +139,33 @@ def test_seeds_and_runs():
         tacit.release(zones(), 1.0, 1e-5, seed=3, noise="secure")
 
 
+def test_noise_from_a_seed_is_never_stated_as_another(tmp_path):
+    """Whoever knows the seed subtracts the noise: a statement without a seed needs other noise."""
+    books = ledgers(tmp_path, epsilon=3.0)
+    known = tacit.release(zones(), 1.0, 1e-5, seed=3, noise="seeded", ledgers=books)
+    other = tacit.release(zones(), 1.0, 1e-5, noise="seeded", ledgers=books)
+    assert known.privacy.seeded and not other.privacy.seeded
+    assert np.abs(known.releases[0].values - other.releases[0].values).min() > 0
+    assert sum(run["rounds_charged"] for run in books["north"].runs()) == 2
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_copies_know_the_size_of_the_noise(mechanism):
+    """Least squares repairs X'X by what the noise does to it: a standard deviation, not b or σ²."""
+    bounds = {"feature_norm": 2.0, "target_bound": 1.0, "normaliser": 12}
+    f = tacit.LeastSquares(A, DATA[0], **bounds)
+    agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=4))]
+    delta = 1e-5 if mechanism == "gaussian" else 0.0
+    released = tacit.release(agents, 1.0, delta, mechanism=mechanism, seed=1)
+    law, norm = calibrate(mechanism, 1.0, delta, 1), 2 if mechanism == "gaussian" else 1
+    scale = law.scale(f.reading().sensitivity(norm))
+    deviation = scale if mechanism == "gaussian" else math.sqrt(2) * scale
+    expected = f.reading().public_copy(released.releases[0].values, deviation)
+    copy = released.problem.agents[0].objective
+    np.testing.assert_allclose(copy.matrix, expected.matrix, rtol=1e-12)
+    np.testing.assert_allclose(copy.data, expected.data, rtol=1e-12)
+
+
 def test_kept_in_a_file(tmp_path):
     released = tacit.release(zones(), 1.0, 1e-5)
     path = tmp_path / "release.npz"
@@ -150,7 +177,10 @@ def test_kept_in_a_file(tmp_path):
         np.testing.assert_array_equal(one.values, other.values)
     changed = DATA.copy()
     changed[0, 0] = np.nextafter(changed[0, 0], 9)
-    for other in (zones(changed), zones(rows=5)):
+    renamed = tacit.Problem(
+        tacit.LocalProblem(a.objective, a.feasible_set, name=f"{a.name}-2") for a in zones().agents
+    )
+    for other in (zones(changed), zones(rows=5), renamed):
         with pytest.raises(InvalidInput, match="others by now"):
             Released.load(path, other)
     whole = path.read_bytes()

@@ -56,8 +56,8 @@ class Release:
     seal: bytes = b""
 
     def fits(self, reading: Reading) -> bool:
-        """Whether it was read from these values."""
-        return hmac.compare_digest(self.seal, _seal(reading.values, self.seal[: SEAL // 2]))
+        """Whether it was read from these data."""
+        return hmac.compare_digest(self.seal, _seal(reading, self.seal[: SEAL // 2]))
 
     def to_bytes(self) -> bytes:
         return np.asarray(self.values, "<f8").tobytes()
@@ -69,6 +69,8 @@ class Reader:
 
     mechanism  of one reading            delta   at which the total is stated
     noise      "seeded" from ``key``, or "secure"
+    from_seed  whether the key follows from a seed that somebody knows: what is kept of such noise
+               is not given where a key of the operating system is asked for, nor the other way
     """
 
     name: str
@@ -77,17 +79,20 @@ class Reader:
     noise: str
     key: Array | None = None
     ledger: Ledger | None = None
+    from_seed: bool = False
 
     def agree(self, problem: LocalProblem) -> None:
         """See that the ledger would pay for a release, where none is kept; costs nothing.
 
         If one agent's budget is too small, none of them has paid in vain.
         """
-        if self.ledger is None:
-            return
+        if self.ledger is not None:
+            self._agree(problem, self._plan(problem))
+
+    def _agree(self, problem: LocalProblem, plan: _Plan) -> None:
+        assert self.ledger is not None
         if reason := problem.objective.uncertified:
             raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
-        plan = self._plan(problem)
         run, kept = self._find(plan)
         if kept is None:
             self.ledger.begin(run, plan.terms)
@@ -100,7 +105,7 @@ class Reader:
         plan = self._plan(problem)
         if self.ledger is None:
             return self._measured(plan, "release")
-        self.agree(problem)
+        self._agree(problem, plan)
         while True:  # until what is kept is of these data: another process may have others
             run, kept = self._find(plan)
             release = kept or self._new(run, plan)
@@ -116,7 +121,7 @@ class Reader:
         law = secure.mechanism if secure else self.mechanism
         distance = secure.distance if secure else 0.0
         public = ["release", self.name, self.mechanism.to_dict(), self.delta, float(Δ), size]
-        public += [self.noise, objective.relation]
+        public += [self.noise, objective.relation, self.from_seed]
         digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
         terms = Terms(self.name, law, 1, 1, distance, self.noise, objective.relation, digest)
         return _Plan(reading, Δ, secure, terms)
@@ -124,7 +129,7 @@ class Reader:
     def _find(self, plan: _Plan) -> tuple[str, Release | None]:
         """The release on these terms and of these data, or the name that a new one would have."""
         for n in count(1):  # there is one for every state of the data
-            run = f"release-{plan.terms.settings[:12]}-{n}"
+            run = plan.terms.release(n)
             kept = self._kept(run, plan.reading)
             if kept is None or kept.fits(plan.reading):
                 return run, kept
@@ -171,7 +176,7 @@ class Reader:
             Δ = np.float64(plan.sensitivity * (1 + 2 * float(np.finfo(np.float64).eps)))
             ξ = sample_on_host(key, 0, 0, values.size, Δ, np.float64, self.mechanism)
             found = noisy(values, ξ, self.mechanism)
-        return Release(found, _seal(values, os.urandom(SEAL // 2)))
+        return Release(found, _seal(plan.reading, os.urandom(SEAL // 2)))
 
 
 class _Plan(NamedTuple):
@@ -183,6 +188,10 @@ class _Plan(NamedTuple):
     terms: Terms
 
 
-def _seal(values: Vector, key: bytes) -> bytes:
-    content = np.ascontiguousarray(values, "<f8").tobytes()
-    return key + hmac.new(key, content, hashlib.sha256).digest()
+def _seal(reading: Reading, key: bytes) -> bytes:
+    """Of the data themselves: sums over them differ in their last bits between processors."""
+    digest = hmac.new(key, digestmod=hashlib.sha256)
+    for part in map(np.asarray, reading.source):
+        digest.update(f"{part.dtype.str}{part.shape}".encode())
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return key + digest.digest()

@@ -3,6 +3,7 @@
 neighbouring_data   neighbouring data and canaries
 trials              many runs, and the attacks
 agents              the same through agents with ledgers and secure noise
+releases            one noisy reading of an agent's data, kept in its ledger
 bounds              error rates to lower bounds on epsilon
 report              the audit and its verdict
 adversary           a hostile server's search for a record that changes more than was proven
@@ -13,10 +14,12 @@ from tacit.audit.bounds import Bounds, curve_epsilon, free_epsilon, lower_bounds
 from tacit.audit.neighbouring_data import (
     Worlds,
     ball_worlds,
+    moment_worlds,
     record_worlds,
     simplex_worlds,
     zone_worlds,
 )
+from tacit.audit.releases import audit_releases
 from tacit.audit.report import LIMITS, Audit, audit, paper_claim, plot
 
 __all__ = [
@@ -26,11 +29,13 @@ __all__ = [
     "Worlds",
     "audit",
     "audit_agents",
+    "audit_releases",
     "ball_worlds",
     "curve_epsilon",
     "free_epsilon",
     "hostile",
     "lower_bounds",
+    "moment_worlds",
     "ordinary",
     "paper_claim",
     "paying",

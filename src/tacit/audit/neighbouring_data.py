@@ -8,6 +8,9 @@ statement hides. The worse the canary, the more an audit can find.
     zones       both demands of one bus move by the whole of beta: that is the bound itself
     small sets  on an L1 ball and a simplex the canary's target is far from every prediction, so
                 that its slope is close to the bound wherever the point is
+    moments     for a release of X'X and X'y the canary is long, its target large, and all features
+                have a part in it; where it replaces another, the two are 60 degrees apart and
+                have opposite targets, which moves both moments most
 """
 
 from __future__ import annotations
@@ -123,36 +126,65 @@ def record_worlds(data: Dataset, name: str, dtype: Any = np.float64) -> Worlds:
 def ball_worlds(dtype: Any = np.float64) -> Worlds:
     """Least squares on a small L1 ball: is the canary, all of it in one feature, among them?"""
     size, radius = 5, 0.02
-    return _target_worlds("l1-ball", L1Ball(radius, size), np.eye(size)[-1], radius, dtype)
+    return _target_worlds("l1-ball", L1Ball(radius, size), _alone(np.eye(size)[-1]), radius, dtype)
 
 
 def simplex_worlds(dtype: Any = np.float64) -> Worlds:
     """Least squares on a small simplex, whose points move in directions of sum zero only."""
     size, total = 5, 0.02
     across = np.array([1.0, -1.0, 0.0, 0.0, 0.0]) / math.sqrt(2)
-    return _target_worlds("simplex", Simplex(size, total), across, total / size, dtype)
+    return _target_worlds("simplex", Simplex(size, total), _alone(across), total / size, dtype)
+
+
+def moment_worlds(dtype: Any = np.float64, neighbours: str = "zero-out") -> Worlds:
+    """Least squares on a small box: is the canary there, or which of two is it ("replace")?
+
+    One long record moves X'X and X'y, as they are released together, by the whole of their bound:
+    √2·B², and by 3/√2·B² where it replaces another (``second_moments.py``).
+    """
+    size, bound = 5, 0.004
+    row = np.full(size, 1 / math.sqrt(size))
+    pair = _alone(row)
+    if neighbours == "replace":
+        across = np.array([1.0, -1.0, 0.0, 0.0, 0.0]) / math.sqrt(2)  # at a right angle to row
+        pair = (row, -1.0), (row / 2 + math.sqrt(3) / 2 * across, 1.0)
+    box = Box(-bound, bound, size=size)
+    return _target_worlds("least-squares", box, pair, bound, dtype, neighbours)
+
+
+Record = tuple[Vector, float]
+
+
+def _alone(row: Vector) -> tuple[Record, Record]:
+    """A record with the largest target, out of the sums and in them."""
+    return (0 * row, 1.0), (row, 1.0)
 
 
 def _target_worlds(
-    name: str, feasible_set: FeasibleSet, row: Vector, room: float, dtype: Any
+    name: str,
+    feasible_set: FeasibleSet,
+    pair: tuple[Record, Record],
+    room: float,
+    dtype: Any,
+    neighbours: str = "zero-out",
 ) -> Worlds:
     """Predictions are at most 0.02 and the canary's target is 1: 0.98 of the bound, or more."""
-    size = row.size
+    size = pair[1][0].size
     others = SHORT * np.eye(OTHERS, size)
 
-    def problem(canary: float) -> LocalProblem:
+    def problem(row: Vector, target: float) -> LocalProblem:
         objective = LeastSquares(
-            np.concatenate([others, canary * row[None]]).astype(dtype),
-            np.append(np.zeros(OTHERS), 1.0),
+            np.concatenate([others, row[None]]).astype(dtype),
+            np.append(np.zeros(OTHERS), target),
             feature_norm=1.0,
-            feature_norm_1=float(np.abs(row).sum()),
+            feature_norm_1=max(float(np.abs(row).sum()) for row, _ in pair),
             target_bound=1.0,
             normaliser=100.0,
-            neighbours="zero-out",
+            neighbours=neighbours,
         )
         return LocalProblem(objective, feasible_set, name=name)
 
-    without, with_canary = problem(0.0), problem(1.0)
+    without, with_canary = (problem(*record) for record in pair)
 
     def schedules(mechanism: Mechanism, updates: int) -> tuple[float, float]:
         """Steps so short that the middle of the set is not left.
@@ -163,6 +195,8 @@ def _target_worlds(
         return 2.0 ** math.floor(math.log2(0.25 / step)), step
 
     canary = "a record of length 1 with the largest target, out of the sums or in them"
+    if neighbours == "replace":
+        canary = "a record of length 1, or another at 60 degrees with the opposite target"
     return Worlds(name, canary, without, with_canary, schedules)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,11 @@ EFFORT = {
     "case14": (2, 1, 4_000),
     "l1-ball": (4, 2, 20_000),
     "simplex": (4, 2, 20_000),
+    "least-squares": (4, 2, 20_000),
 }
 AGENTS = {"case14": 500}  # trials through agents, where they are slow
+ONCE = 20_000  # readings without ledgers
+QUADRATIC = ("case14", "l1-ball", "simplex", "least-squares")  # that can be read once
 
 
 def add_audit(add: Add) -> None:
@@ -36,6 +40,8 @@ def add_audit(add: Add) -> None:
         "  tacit audit mnist --data DIR --mechanism laplace --plot audit.png\n"
         "  tacit audit case14 --total-epsilons 4\n"
         "  tacit audit l1-ball --agents --hostile --float32\n"
+        "  tacit audit case14 --once\n"
+        "  tacit audit least-squares --once --agents\n"
         "  tacit audit server",
     )
     audit.add_argument(
@@ -67,6 +73,11 @@ def add_audit(add: Add) -> None:
         "--hostile",
         action="store_true",
         help="with --agents: a server that drives the agent far away first",
+    )
+    audit.add_argument(
+        "--once",
+        action="store_true",
+        help="one reading of the data, as a release makes it; with --agents kept in a ledger",
     )
     audit.add_argument("--float32", action="store_true", help="features of 32 bits")
     audit.add_argument("--rounds", type=int, help="default: by application")
@@ -112,7 +123,16 @@ def _audit(options: argparse.Namespace) -> int:
     if options.application == "server":
         return _server(options)
     from tacit.admm.settings import Settings
-    from tacit.audit import LIMITS, Audit, audit, audit_agents, hostile, paper_claim, plot
+    from tacit.audit import (
+        LIMITS,
+        Audit,
+        audit,
+        audit_agents,
+        audit_releases,
+        hostile,
+        paper_claim,
+        plot,
+    )
     from tacit.audit.bounds import trials_of
     from tacit.audit.report import rounded_down
     from tacit.privacy.accounting import rounded_up
@@ -124,6 +144,10 @@ def _audit(options: argparse.Namespace) -> int:
     )
     trials_of(trials)
     _check_agents(options)
+    runs: Callable[..., Audit] = audit
+    if options.once:
+        _check_once(options, rounds, updates)
+        runs = partial(audit_releases, ledgers=options.agents)
     if options.plot is not None:
         file = Path(options.plot).resolve()
         if file.suffix not in PICTURES or file.is_dir() or not file.parent.is_dir():
@@ -145,7 +169,7 @@ def _audit(options: argparse.Namespace) -> int:
         for k, (settings, claim) in enumerate(chosen):
             label = f"epsilon {options.total_epsilons[k]:g}"
             task = bar.add_task(label, total=2 * trials)
-            if options.agents:
+            if options.agents and not options.once:
                 plans = [hostile(worlds, settings)] if options.hostile else []
                 one = audit_agents(
                     worlds,
@@ -158,7 +182,7 @@ def _audit(options: argparse.Namespace) -> int:
                 found.append(one)
                 continue
             found.append(
-                audit(
+                runs(
                     worlds,
                     settings,
                     trials=trials,
@@ -189,16 +213,21 @@ def _audit(options: argparse.Namespace) -> int:
         ],
     )
     noise = f"{first.settings.mechanism.name} noise, {first.settings.perturbation} perturbation"
-    print(f"{noise}, {options.calibration} calibration, {rounds} x {updates} updates")
-    if options.agents:
+    if options.once:
+        print(f"{first.settings.mechanism.name} noise, one reading of the data")
+    else:
+        print(f"{noise}, {options.calibration} calibration, {rounds} x {updates} updates")
+    if options.agents and options.once:
+        print("paid for and kept in a ledger, read again after a restart; secure noise")
+    elif options.agents:
         print("through agents, each with a ledger of its own; noise from the operating system")
     print(f"canary: {first.canary}; delta {first.claim.delta:g}")
     for one in found:
         print(f"epsilon {rounded_up(one.claim.epsilon, 4)}: {one.verdict}")
     print(
         f"Bounds of a row hold together with {100 * options.confidence:g} % confidence. White: the "
-        "adversary sees every local update; black: the last model. Free: whatever the noise is; "
-        f"curve: it is {first.settings.mechanism.name}."
+        f"adversary sees every {'reading' if options.once else 'local update'}; black: the last "
+        f"model. Free: whatever the noise is; curve: it is {first.settings.mechanism.name}."
     )
     print(LIMITS)
     if options.plot is not None:
@@ -208,6 +237,8 @@ def _audit(options: argparse.Namespace) -> int:
 
 def _effort(options: argparse.Namespace) -> tuple[int, int, int]:
     rounds, updates, trials = EFFORT[options.application]
+    if options.once:
+        return 1, 1, 1000 if options.agents else ONCE
     if not options.agents:
         return rounds, updates, trials
     return rounds, 1, AGENTS.get(options.application, 1000)
@@ -229,10 +260,34 @@ def _check_agents(options: argparse.Namespace) -> None:
         raise InvalidInput("Expected float64 for case14: grids have no other. Nothing was run.")
 
 
+def _check_once(options: argparse.Namespace, rounds: int, updates: int) -> None:
+    if options.application not in QUADRATIC:
+        raise InvalidInput(
+            f"Expected one of {', '.join(QUADRATIC)} with --once, got {options.application}: other "
+            "objectives cannot be read once. Nothing was run."
+        )
+    if (rounds, updates) != (1, 1) or options.hostile:
+        raise InvalidInput(
+            "Expected no --rounds, --local-updates or --hostile with --once: nobody asks for "
+            "anything after the one reading. Nothing was run."
+        )
+    if (options.calibration, options.perturbation) != ("certified", "objective"):
+        raise InvalidInput(
+            "Expected certified calibration and perturbation objective with --once. "
+            "Nothing was run."
+        )
+
+
 def _worlds(options: argparse.Namespace) -> Any:
     import numpy as np
 
-    from tacit.audit import ball_worlds, record_worlds, simplex_worlds, zone_worlds
+    from tacit.audit import (
+        ball_worlds,
+        moment_worlds,
+        record_worlds,
+        simplex_worlds,
+        zone_worlds,
+    )
     from tacit.learn.data import load_digits, load_mnist
 
     dtype = np.float32 if options.float32 else np.float64
@@ -240,6 +295,8 @@ def _worlds(options: argparse.Namespace) -> Any:
         return zone_worlds("case14")
     if options.application == "l1-ball":
         return ball_worlds(dtype)
+    if options.application == "least-squares":
+        return moment_worlds(dtype)
     if options.application == "simplex":
         return simplex_worlds(dtype)
     if options.application == "digits":

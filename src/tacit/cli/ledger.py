@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.cli.console import print_table
 from tacit.cli.options import Add
@@ -120,17 +120,25 @@ def _print(ledger: Ledger, as_json: bool) -> None:
         print(f"for {runs[0]['neighbours']}")
         print_table(
             "runs, each by itself",
-            ("run", "began", "noise", "rounds paid", "answered", "epsilon"),
+            ("run", "began", "noise", "paid for", "answered", "epsilon"),
             [
                 (
                     r["run"],
                     r["began"][:10],
                     f"{r['mechanism']['kind']}, {r['noise']}",
-                    f"{r['rounds_charged']} of {r['rounds_agreed']}",
-                    str(r["rounds_answered"]),
+                    *_paid(r),
                     rounded_up(r["epsilon"], 4),
                 )
                 for r in runs
             ],
         )
     print(f"all entries are sound; the last has the hash {ledger.head[:16]}...")
+
+
+def _paid(run: dict[str, Any]) -> tuple[str, str]:
+    """What was paid for in a run, and what was answered: rounds, or a reading of the data."""
+    charges, answers = run["rounds_charged"], run["rounds_answered"]
+    if not run["read_once"]:
+        return f"{charges} of {run['rounds_agreed']} rounds", str(answers)
+    paid = {0: "no reading", 1: "one reading"}.get(charges, f"{charges} readings")
+    return paid, "kept" if answers else "nothing kept"

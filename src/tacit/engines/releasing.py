@@ -83,7 +83,15 @@ def read(
         )
     root = jax_key(root_key(seed))
     readers = [
-        Reader(name, mechanism, delta, noise, agent_key(root, run, i), (opened or {}).get(name))
+        Reader(
+            name,
+            mechanism,
+            delta,
+            noise,
+            agent_key(root, run, i),
+            (opened or {}).get(name),
+            seed is not None,
+        )
         for i, name in enumerate(problem.names)
     ]
     pairs = list(zip(readers, problem.agents, strict=True))

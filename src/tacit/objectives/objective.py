@@ -42,6 +42,14 @@ class Reading(ABC):
 
     values: Vector  # private, float64
 
+    @property
+    def source(self) -> tuple[Vector, ...]:
+        """What decides the values: an agent knows its data again by these.
+
+        Where values are sums they are not: their last bits differ from processor to processor.
+        """
+        return (self.values,)
+
     @abstractmethod
     def sensitivity(self, norm: int) -> float:
         """Δ: the most that neighbouring data can move the values, in the L1 or L2 norm."""

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -325,7 +326,7 @@ class DataReading(Reading):
 
     objective: Residual
 
-    @property
+    @cached_property
     def values(self) -> Vector:  # type: ignore[override]
         return np.array(self.objective.data, np.float64)
 

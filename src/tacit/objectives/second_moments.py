@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,7 +63,7 @@ class SecondMoments(Reading):
 
     objective: LeastSquares
 
-    @property
+    @cached_property
     def values(self) -> Vector:  # type: ignore[override]
         f = self.objective
         d, records = self._d, f.features.shape[-1]
@@ -72,6 +73,11 @@ class SecondMoments(Reading):
             S += x @ x.T
             b += x @ np.asarray(f.targets[start : start + BLOCK], np.float64)
         return np.concatenate([(S * self._weights)[np.triu_indices(d)], self._scale * b])
+
+    @property
+    def source(self) -> tuple[Vector, ...]:
+        f = self.objective
+        return np.asarray(f.features), np.asarray(f.targets), np.array([self._scale])
 
     @property
     def _d(self) -> int:

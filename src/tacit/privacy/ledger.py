@@ -145,6 +145,7 @@ class Ledger(LedgerFile):
                     "rounds_agreed": terms.rounds,
                     "rounds_charged": rounds,
                     "rounds_answered": answers,
+                    "read_once": terms.released_as(run),
                     "epsilon": alone.epsilon(self.budget.delta) if rounds else 0.0,
                 }
             )

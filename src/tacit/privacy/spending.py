@@ -25,6 +25,14 @@ class Terms:
     neighbours: str  # what is hidden; totals make sense only if it is the same in all runs
     settings: str  # digest of all that is public in the run
 
+    def release(self, n: int) -> str:
+        """The run's name of the n-th release on these terms: one for every state of the data."""
+        return f"release-{self.settings[:12]}-{n}"
+
+    def released_as(self, run: str) -> bool:
+        """Whether a run is a release: one reading of the data, and no rounds."""
+        return self.rounds == 1 and run.startswith(self.release(0)[:-1])
+
     def to_json(self) -> str:
         data = {**asdict(self), "mechanism": self.mechanism.to_dict()}
         data["slack"] = data.pop("distance")  # as ledgers have always had it

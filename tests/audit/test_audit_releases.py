@@ -1,0 +1,194 @@
+"""The audit of releases: correct readings are consistent and seen, broken ones are caught."""
+
+import numpy as np
+import pytest
+from conftest import repeat
+from test_audit import DELTA
+
+from tacit.admm import release
+from tacit.admm.problem import LocalProblem
+from tacit.admm.release import Reader
+from tacit.admm.settings import Settings
+from tacit.audit import (
+    audit_releases,
+    ball_worlds,
+    moment_worlds,
+    record_worlds,
+    simplex_worlds,
+    zone_worlds,
+)
+from tacit.audit.neighbouring_data import moved
+from tacit.errors import InvalidInput
+from tacit.learn import load_digits
+from tacit.objectives.second_moments import SecondMoments
+
+
+def settings(epsilon=4.0, mechanism="gaussian", rounds=1):
+    return Settings.for_budget(epsilon, DELTA, rounds, 1, mechanism)
+
+
+def run(worlds, epsilon=10.0, mechanism="gaussian", trials=150, **others):
+    """At a large epsilon few trials tell much."""
+    return audit_releases(worlds, settings(epsilon, mechanism), trials=trials, **others)
+
+
+def replaced():
+    return moment_worlds(neighbours="replace")
+
+
+WORLDS = {
+    "zone": lambda: zone_worlds("case14"),
+    "moments": moment_worlds,
+    "moments-replaced": replaced,
+    "l1-ball": ball_worlds,
+}
+
+
+# --- correct code -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_canaries_reach_the_sensitivity(name):
+    worlds = WORLDS[name]()
+    first, second = (p.objective.reading() for p in worlds.problems)
+    for norm, least in ((2, 0.999999), (1, 0.79 if name == "moments-replaced" else 0.999999)):
+        Δ = first.sensitivity(norm)
+        assert second.sensitivity(norm) == Δ
+        assert least * Δ < np.linalg.norm(second.values - first.values, norm) <= Δ
+
+
+@pytest.mark.parametrize("name", repeat(("zone", "moments"), WORLDS))
+def test_releases_with_ledgers_are_consistent_and_seen(name):
+    found = run(WORLDS[name]())
+    assert not found.violated and found.through == "releases"
+    assert 9.9 < found.claim.epsilon <= 10.0  # what the ledgers say, for two starts
+    assert found.white.curve > 1.5
+
+
+@pytest.mark.parametrize("name", repeat(("zone", "moments-replaced"), WORLDS))
+def test_the_bound_is_near_the_claim(name):
+    found = run(WORLDS[name](), ledgers=False, trials=repeat(1000, 20_000), seed=1)
+    assert not found.violated and found.through == "readings"
+    assert repeat(0.7, 0.9) * 10.0 < found.white.curve <= found.claim.epsilon <= 10.0
+    assert found.white.curve_rates.attack == "likelihood"
+    assert found.black.curve > 0.2  # the least point of the copy says less
+
+
+@pytest.mark.parametrize("name", ["zone", "l1-ball"])
+def test_laplace_noise_is_seen(name):
+    found = run(WORLDS[name](), 4.0, "laplace", ledgers=False, trials=400, seed=2)
+    assert not found.violated and found.white.curve > 1.0
+
+
+def test_data_that_change_are_paid_for_and_consistent():
+    """The adversary knows what they change to; both worlds change, so that this says nothing."""
+    worlds = zone_worlds("case14")
+    found = run(worlds, trials=100, starts=1, later=[other(worlds)])
+    assert not found.violated and found.claim.epsilon > 1.2 * 10.0  # two charges
+    assert found.white.curve > 1.5
+
+
+def other(worlds):
+    f = worlds.without.objective
+    agent = worlds.without
+    return LocalProblem(moved(f, 0.3), agent.feasible_set, agent.coupling, agent.name)
+
+
+def test_what_cannot_be_audited_so():
+    with pytest.raises(InvalidInput, match="one update to audit releases, got 3"):
+        audit_releases(moment_worlds(), settings(rounds=3))
+    with pytest.raises(InvalidInput, match="no seed with ledgers"):
+        run(moment_worlds(), seed=1)
+    with pytest.raises(InvalidInput, match="starts >= 1"):
+        run(moment_worlds(), starts=0)
+    with pytest.raises(InvalidInput, match="SoftmaxRegression: each of its gradients"):
+        run(record_worlds(load_digits(), "digits"), trials=100)
+
+
+# --- broken code --------------------------------------------------------------------------------
+
+
+def halved(monkeypatch):
+    whole = release.noisy
+    monkeypatch.setattr(release, "noisy", lambda φ, ξ, law: whole(φ, (ξ / 2).astype(ξ.dtype), law))
+
+
+@pytest.mark.parametrize(("name", "ledgers"), [("zone", True), ("moments", False)])
+def test_half_the_noise_is_caught(monkeypatch, name, ledgers):
+    halved(monkeypatch)
+    found = run(WORLDS[name](), ledgers=ledgers, starts=1)
+    assert found.violated and "attack: likelihood" in found.verdict
+
+
+def only_products(self, norm):
+    """Δ of X'y alone."""
+    return self.objective.feature_bound(2) ** 2
+
+
+def one_record(self, norm):
+    """Δ as if a record that replaces another were one that comes or goes."""
+    return 2**0.5 * self.objective.feature_bound(2) ** 2
+
+
+def twice(self):
+    """Off-diagonals with weight 2 instead of its root."""
+    return np.where(np.eye(self._d, dtype=bool), 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("worlds", "part", "wrong", "epsilon", "trials"),
+    [
+        (moment_worlds, "sensitivity", only_products, 10.0, 500),
+        (replaced, "sensitivity", one_record, 10.0, 500),
+        (moment_worlds, "_weights", property(twice), 20.0, 1500),
+    ],
+)
+def test_a_wrong_sensitivity_of_moments_is_caught(
+    monkeypatch, worlds, part, wrong, epsilon, trials
+):
+    monkeypatch.setattr(SecondMoments, part, wrong)
+    found = run(worlds(), epsilon, trials=trials, ledgers=False, seed=1)
+    assert found.violated and "attack: likelihood" in found.verdict
+
+
+def test_noise_that_depends_on_the_data_is_caught(monkeypatch):
+    """Δ from the agent's own records: the largest change that one of them makes."""
+
+    def own(self, norm):
+        return float(np.linalg.norm(np.asarray(self.objective.features), axis=0).max()) ** 2 + 0.01
+
+    monkeypatch.setattr(SecondMoments, "sensitivity", own)
+    found = run(moment_worlds(), epsilon=2.0, ledgers=False, seed=1)
+    assert found.violated and found.white.free > found.claim.epsilon
+
+
+def test_an_entry_without_noise_is_caught(monkeypatch):
+    def all_but_one(φ, ξ, law):
+        return whole(φ, np.where(np.arange(ξ.shape[-1]) == 0, 0, ξ).astype(ξ.dtype), law)
+
+    whole = release.noisy
+    monkeypatch.setattr(release, "noisy", all_but_one)
+    found = run(simplex_worlds(), epsilon=2.0, starts=1)
+    assert found.violated and found.white.free > found.claim.epsilon
+    assert "single entry" in found.verdict
+
+
+def test_data_that_are_read_again_are_caught(monkeypatch):
+    """Fresh noise at every start, for the one charge that the ledger has."""
+    once = Reader.read
+
+    def again(self, problem):
+        once(self, problem)
+        return self._measured(self._plan(problem), "again")
+
+    monkeypatch.setattr(Reader, "read", again)
+    found = run(zone_worlds("case14"), trials=100, starts=4)
+    assert found.claim.epsilon <= 10.0 and found.violated and "likelihood" in found.verdict
+
+
+def test_noise_that_is_used_for_other_data_is_caught():
+    """A seed that serves twice: the change of the data that are known shows those that are not."""
+    worlds = zone_worlds("case14")
+    found = run(worlds, epsilon=1.0, ledgers=False, later=[other(worlds)], seed=1)
+    assert found.violated and found.white.free > found.claim.epsilon
+    assert "restart" in found.verdict
