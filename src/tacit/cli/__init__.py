@@ -12,8 +12,10 @@ solve           tacit solve
 show            tacit show
 demo            tacit demo
 demo_problems   ... and what it solves
-power           tacit power
+power           tacit power solve
+power_grid      ... and the grid that it and others name
 power_check     tacit power check
+power_attack    tacit power bound, tacit power attack
 learn           tacit learn
 training_data   ... and the data that it names
 learn_attack    tacit learn attack

@@ -81,9 +81,13 @@ def run_with_progress(
 
 
 def print_result(
-    result: Any, folder: Path, as_json: bool, about: dict[str, Any] | None = None
+    result: Any,
+    folder: Path,
+    as_json: bool,
+    about: dict[str, Any] | None = None,
+    lines: Sequence[str] = (),
 ) -> None:
-    """The last round, the privacy statement and where the files are."""
+    """The last round, the privacy statement and where the files are; ``lines`` on what it is."""
     from tacit.privacy.accounting import rounded_up
 
     if as_json:
@@ -115,6 +119,8 @@ def print_result(
             *spent,
         ],
     )
+    for line in lines:
+        print(line)
     if result.plan:
         print(result.plan)
     if result.solution.size <= 20 and about is None:

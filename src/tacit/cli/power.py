@@ -1,20 +1,22 @@
-"""The commands ``tacit power``."""
+"""The command ``tacit power solve``, and those beside it."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
+import io
 from typing import Any
 
-from tacit.cli.console import print_result, print_table, progress_bar
+from tacit.cli.console import print_result
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
+from tacit.cli.power_attack import add_attack
 from tacit.cli.power_check import add_check
+from tacit.cli.power_grid import add_grid, build_case
 from tacit.cli.run_folder import RunFolder, run_folder
-from tacit.errors import RUNS, InvalidInput, count
+from tacit.errors import InvalidInput
 from tacit.files import save_figure, write_atomically
 
 OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
+OF_READING = ("tolerance", "objective", "shed_price", "nominal_spread", "central", "publish")
 
 
 def add_power(add: Add) -> None:
@@ -22,12 +24,13 @@ def add_power(add: Add) -> None:
     solve = add(
         "solve",
         _solve,
-        "Solve a grid's load shedding privately, zone by zone.",
+        "Serve a grid's load, or at least cost, privately, zone by zone.",
         "tacit power solve case14 --zones 3 --total-epsilon 1 --total-delta 1e-5\n"
+        "  tacit power solve case118 --total-epsilon 1 --total-delta 1e-5 --objective cost\n"
         "  tacit power solve mygrid.m --zones zones.csv --noise-every-round --epsilon 0.1 "
         "--mechanism laplace --rounds 100 --local-updates 5",
     )
-    _grid_options(solve, required=False)
+    add_grid(solve, required=False)
     solve.add_argument("--total-epsilon", type=float, help="epsilon of all that is released")
     solve.add_argument("--total-delta", type=float, help="delta of all that is released")
     solve.add_argument("--no-noise", action="store_true", help="not private: the exact answer")
@@ -42,6 +45,27 @@ def add_power(add: Add) -> None:
         "--rounds", type=int, help="at most so many (default: 1000; every round noisy: 100)"
     )
     solve.add_argument("--penalty", type=float, help="where the penalties start (default: chosen)")
+    solve.add_argument(
+        "--objective",
+        choices=("shed", "cost"),
+        default="shed",
+        help="squared load shedding, or generation cost with a price on what is short",
+    )
+    solve.add_argument(
+        "--shed-price", type=float, help="$/MWh (default: 100 times the largest marginal cost)"
+    )
+    solve.add_argument(
+        "--nominal-spread",
+        type=float,
+        help="how far loads lie from those of --nominal, as a share; public (default: estimated "
+        "from what was released)",
+    )
+    solve.add_argument(
+        "--central", action="store_true", help="also solve the whole grid in one place, to compare"
+    )
+    solve.add_argument(
+        "--publish", action="store_true", help="also write the released loads, which are covered"
+    )
     rounds = solve.add_argument_group("noise in every round (Algorithm 1 as in the paper)")
     rounds.add_argument(
         "--noise-every-round",
@@ -66,60 +90,8 @@ def add_power(add: Add) -> None:
     )
     add_run_options(solve, "the case's name + -result")
 
-    bound = add(
-        "bound",
-        _bound,
-        "The least generation cost over the relaxation: below that of any AC power flow.",
-        "tacit power bound case118 --json",
-    )
-    bound.add_argument("case", help="MATPOWER file (.m) or a named case such as case14")
-
     add_check(add)
-
-    attack = add(
-        "attack",
-        _attack,
-        "What an eavesdropper learns about the loads, with and without privacy.",
-        "tacit power attack case14",
-    )
-    _grid_options(attack, required=True)
-    attack.add_argument(
-        "--total-epsilons", type=float, nargs="+", default=[100.0, 10.0, 1.0], metavar="EPSILON"
-    )
-    attack.add_argument("--total-delta", type=float, default=1e-5)
-    attack.add_argument("--rounds", type=int, default=50)
-    attack.add_argument("--seeds", type=int, default=3)
-    attack.add_argument("--out", help="folder for loads.csv and attack.png (default: case-attack)")
-
-
-def _grid_options(command: Any, *, required: bool) -> None:
-    command.add_argument(
-        "case",
-        nargs=None if required else "?",
-        help="MATPOWER file (.m) or a named case such as case14",
-    )
-    command.add_argument(
-        "--zones", default="3", help="a number, 'area', or a CSV file with columns bus, zone"
-    )
-    command.add_argument(
-        "--beta",
-        default="0.01",
-        help="how far a bus's demands may move: per unit, '1%% of largest' or '1%% of bus'",
-    )
-    command.add_argument("--nominal", help="case whose public loads a percentage is taken of")
-
-
-def _build(options: argparse.Namespace) -> Any:
-    from tacit.power import build
-
-    zones = int(options.zones) if options.zones.isdigit() else options.zones
-    return build(
-        options.case,
-        zones,
-        beta=options.beta,
-        nominal=options.nominal,
-        noise_on=getattr(options, "noise_on", "residual"),
-    )
+    add_attack(add)
 
 
 def _plan(options: argparse.Namespace, case: Any) -> Any:
@@ -135,11 +107,12 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
             "Nothing was solved."
         )
     if options.epsilon is not None or options.noise_every_round:
-        if options.tolerance is not None:
+        if options.tolerance is not None and not options.no_noise:
             raise InvalidInput(
                 "Expected no --tolerance where every round adds noise: to stop when a number "
                 "computed from the loads looks good would release it. Nothing was solved."
             )
+        refuse(options, OF_READING, "without --noise-every-round, where the loads are read once")
         settings = scheduled(case, _every_round(options))
         return Plan(settings, None, settings.delta, "Noise in every round, as asked for.")
     refuse(
@@ -201,7 +174,7 @@ def _solve(options: argparse.Namespace) -> int:
         # of a finished run its grid, if that is still there, is written and told too
         with folder.unless_finished():
             result, about = _run(options, folder)
-    print_result(result, folder.path, options.json, about)
+    print_result(result, folder.path, options.json, about, _said(about))
     return 0
 
 
@@ -209,78 +182,77 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     """The result and what it is about, both written to the folder."""
     from tacit.power import plot_grid
 
-    case = _build(options)
+    case = build_case(options)
     plan = _plan(options, case)
     named = ("zones",) if options.zones == "area" or options.zones.isdigit() else ()
     files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
     make_absolute(options, files, folders=("ledgers",))
     result = folder.run(case.grid.name, case.problem, plan, options)
     folder.save(result)
-    for name, table in case.tables(result.local).items():
+    tables = case.tables(result.local)
+    for name, table in tables.items():
         write_atomically(folder.path / f"{name}.csv", table.to_csv().encode())
     save_figure(folder.path / "grid.png", plot_grid(case, result), dpi=130)
     about = {
         "case": case.grid.name,
         "zones": {name: len(buses) for name, buses in case.zones.items()},
         "cut_lines": case.cut_lines,
+        "tables": {name: t.reset_index().to_dict("list") for name, t in tables.items()},
+        "answer": _measures(case, result.local),
+        "base_mva": case.grid.base_mva,
     }
+    if options.objective == "cost":
+        about["shed_price"] = case.shed_price
+    if options.central or options.publish:
+        released = None if options.no_noise else folder.release(case.problem)
+        if options.central:
+            copies = released and [a.objective for a in released.problem.agents]
+            about["central"] = _measures(case, case.central(copies))
+        if options.publish:
+            _publish(case, released, folder)
     return result, about
 
 
-def _bound(options: argparse.Namespace) -> int:
-    from tacit.power import bound, load_case
-
-    grid = load_case(options.case)
-    objective = bound(grid)
-    if options.json:
-        print(json.dumps({"case": grid.name, "buses": len(grid.bus), "objective": objective}))
-    else:
-        print(f"{grid.name}: at least {objective:.6g} $/h")
-    return 0
+def _measures(case: Any, local: Any) -> dict[str, Any]:
+    """What a dispatch is worth at the true loads: for their owners' eyes only."""
+    true = [float(a.objective.value(z)) for a, z in zip(case.agents, local, strict=True)]
+    found = {"served": case.served(local), "objective_at_true_loads": sum(true)}
+    return {**found, "cost": case.cost(local)} if case.objective == "cost" else found
 
 
-def _attack(options: argparse.Namespace) -> int:
-    from tacit.admm.settings import Settings
-    from tacit.power import scheduled
-    from tacit.power.load_recovery import attack
-    from tacit.privacy.accounting import calibrate
+def _publish(case: Any, released: Any, folder: RunFolder) -> None:
+    """The loads as they were released: bus, p and q in per unit. Covered: anyone may read it."""
+    import pandas as pd
 
-    count("seeds", options.seeds, RUNS)
-    case = _build(options)
-    chosen = [("no privacy", Settings(options.rounds))]
-    for epsilon in options.total_epsilons:
-        private = Settings.for_budget(epsilon, options.total_delta, options.rounds)
-        chosen.append((f"epsilon {epsilon:g}", private))
-    chosen = [(label, scheduled(case, settings)) for label, settings in chosen]
-    releases = [
-        (f"epsilon {epsilon:g}, read once", calibrate("gaussian", epsilon, options.total_delta, 1))
-        for epsilon in options.total_epsilons
-    ]
-    folder = Path(options.out or f"{Path(options.case).stem}-attack")
-    folder.mkdir(parents=True, exist_ok=True)
-    runs = 1 + 2 * options.seeds * len(options.total_epsilons)
-    with progress_bar("runs") as bar:
-        task = bar.add_task("attack", total=runs)
-        found = attack(
-            case,
-            chosen,
-            releases=releases,
-            seeds=options.seeds,
-            progress=lambda: bar.advance(task),
+    if released is None:
+        raise InvalidInput("Expected a private run beside --publish: without noise it has nothing.")
+    parts = []
+    for net, release in zip(case.networks, released.releases, strict=True):
+        p, q = release.values.reshape(2, -1)
+        parts.append(pd.DataFrame({"p_demand": p, "q_demand": q}, index=net.buses))
+    text = io.StringIO()
+    pd.concat(parts).sort_index().rename_axis("bus").to_csv(text)
+    folder.write_public("release.csv", text.getvalue().encode())
+
+
+def _said(about: dict[str, Any]) -> list[str]:
+    """What a person asks first; it reads the true loads."""
+    from tacit.power.served import in_words
+
+    if not about:
+        return []
+    lines = ["At the true loads (not covered: keep secret):", *in_words(about["answer"]["served"])]
+    if "cost" in about["answer"]:
+        lines.append(
+            f"generation cost: {about['answer']['cost']:,.2f} $/h, load that is short priced at "
+            f"{about['shed_price']:g} $/MWh"
         )
-    write_atomically(folder / "loads.csv", found.loads.to_csv(index=False).encode())
-    save_figure(folder / "attack.png", found.plot(), dpi=130)
-    if options.json:
-        print(json.dumps({**found.to_dict(), "delta": options.total_delta, "folder": str(folder)}))
-        return 0
-    rows = [("guess without messages", f"{found.prior_error:.2g}", "")]
-    for label in found.labels:
-        floor = "" if label == "no privacy" else f"{found.floors[label]:.2g}"
-        rows.append((label, f"{found.errors[label]:.2g}", floor))
-    print_table(
-        f"{case.grid.name}: error of the estimated loads (RMS, per unit)",
-        ("", "eavesdropper", "least expected"),
-        rows,
-    )
-    print(f"files: {folder}")
-    return 0
+    if "central" in about:
+        for name in ("answer", "central"):
+            found = about[name]
+            served = 100 * found["served"]["p"]["share"]
+            words = f"objective {found['objective_at_true_loads']:.6g}, {served:.4g}% served"
+            if "cost" in found:
+                words += f", {found['cost']:,.2f} $/h"
+            lines.append(f"{'zones together' if name == 'answer' else 'one solver'}: {words}")
+    return lines

@@ -191,7 +191,8 @@ class RunFolder:
             if options.ledgers is not None:
                 run = f"{label}-{secrets.token_hex(6)}"  # every run is another one to a ledger
             noted = {k: v for k, v in vars(options).items() if k not in NOT_NOTED}
-            self._start(Note(self.command, run, noted), room, files or {})
+            once = getattr(settings, "reading", None) is not None
+            self._start(Note(self.command, run, noted, once), room, files or {})
         else:
             self._try_to_write(room)
             if not self._checkpoint.exists():
@@ -215,6 +216,17 @@ class RunFolder:
         exact = getattr(settings, "settings", settings).tolerance is not None  # solved again
         if not exact and Checkpoint.load(self._checkpoint).round != settings.rounds:
             raise InvalidInput(f"Expected no round after the result in {self.path}.")
+
+    def release(self, problem: Any) -> Any:
+        """What the agents released in this run."""
+        from tacit.admm.released import Released
+
+        return Released.load(self._checkpoint, problem)
+
+    def write_public(self, name: str, content: bytes) -> None:
+        """A file of what the statement covers."""
+        write_atomically(self.path / name, content)
+        os.chmod(self.path / name, 0o644)
 
     def save(self, result: Any) -> None:
         """Write the result, unless an interrupted run was as far as that."""

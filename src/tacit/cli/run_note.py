@@ -15,7 +15,7 @@ NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
 OLD_NOTES = {"job.json": "solve", "power.json": "power solve"}  # of version 0.1.0
 FILES = (  # what a run writes, and would write over
     *(NOTE, *OLD_NOTES, CHECKPOINT, RESULT, "model.json", "arrays.npz", "trace.csv", "plot.png"),
-    *("bus.csv", "line.csv", "generator.csv", "grid.png", "job.toml"),
+    *("bus.csv", "line.csv", "generator.csv", "grid.png", "job.toml", "release.csv"),
 )
 COMMANDS = ("solve", "power solve", "learn")
 LOST = "secure noise without ledgers cannot be continued; what was sent is spent"
@@ -28,11 +28,13 @@ class Note:
     command: str
     run: str
     options: dict[str, Any]
+    once: bool = False  # whether data are read once: the checkpoint is then what was released
 
     @property
     def resumable(self) -> bool:
         """Whether a round that is asked again gets the same answer: from a key, or a ledger."""
-        return self.options.get("noise") != "secure" or self.options.get("ledgers") is not None
+        secure = self.options.get("noise") == "secure"
+        return self.once or not secure or self.options.get("ledgers") is not None
 
     def obstacle(self, folder: Path) -> str | None:
         """Why the run in the folder cannot be continued, if so.
@@ -64,7 +66,7 @@ class Note:
             elif name == "power.json":
                 about.pop("out", None)
                 about = {"command": "power solve", "run": "run", "options": about}
-            note = cls(about["command"], about["run"], about["options"])
+            note = cls(about["command"], about["run"], about["options"], about.get("once") is True)
             if note.command not in COMMANDS:  # it is printed, to be typed
                 raise ValueError("no command that runs something")
             if not isinstance(note.options, dict):

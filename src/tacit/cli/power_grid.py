@@ -1,0 +1,42 @@
+"""The options that say which grid, in which zones, for all commands ``tacit power``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+OF_SOLVE = ("noise_on", "objective", "shed_price", "nominal_spread")
+
+
+def add_grid(command: Any, *, required: bool) -> None:
+    command.add_argument(
+        "case",
+        nargs=None if required else "?",
+        help="MATPOWER file (.m) or a named case such as case14",
+    )
+    command.add_argument(
+        "--zones", default="3", help="a number, 'area', or a CSV file with columns bus, zone"
+    )
+    command.add_argument(
+        "--beta",
+        default="0.01",
+        help="how far a bus's demands may move: per unit, '1%% of largest' or '1%% of bus'",
+    )
+    command.add_argument(
+        "--nominal",
+        help="case with public loads: a percentage is taken of them, and loads that are read once "
+        "are drawn towards them",
+    )
+
+
+def build_case(options: argparse.Namespace) -> Any:
+    from tacit.power import build
+
+    zones = int(options.zones) if options.zones.isdigit() else options.zones
+    return build(
+        options.case,
+        zones,
+        beta=options.beta,
+        nominal=options.nominal,
+        **{name: getattr(options, name) for name in OF_SOLVE if hasattr(options, name)},
+    )
