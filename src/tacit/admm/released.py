@@ -52,7 +52,9 @@ class Released:
             reading = agent.objective.reading()
             deviation = math.sqrt(mechanism.variance(reading.sensitivity(mechanism.norm)))
             copies.append(
-                agent.with_objective(reading.public_copy(release.values, deviation), name)
+                agent.with_objective(
+                    reading.public_copy(release.values, deviation, len(releases)), name
+                )
             )
         return cls(Problem(copies, problem.penalties), releases, mechanism, privacy, seed)
 

@@ -115,6 +115,8 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
         refuse(options, OF_READING, "without --noise-every-round, where the loads are read once")
         settings = scheduled(case, _every_round(options))
         return Plan(settings, None, settings.delta, "Noise in every round, as asked for.")
+    if options.publish and options.no_noise:
+        raise InvalidInput("Expected a private run beside --publish, got --no-noise.")
     refuse(
         options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none"
     )
@@ -224,8 +226,7 @@ def _publish(case: Any, released: Any, folder: RunFolder) -> None:
     """The loads as they were released: bus, p and q in per unit. Covered: anyone may read it."""
     import pandas as pd
 
-    if released is None:
-        raise InvalidInput("Expected a private run beside --publish: without noise it has nothing.")
+    assert released is not None
     parts = []
     for net, release in zip(case.networks, released.releases, strict=True):
         p, q = release.values.reshape(2, -1)

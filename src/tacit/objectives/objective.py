@@ -55,11 +55,13 @@ class Reading(ABC):
         """Δ: the most that neighbouring data can move the values, in the L1 or L2 norm."""
 
     @abstractmethod
-    def public_copy(self, values: Vector, deviation: float) -> PublicObjective:
+    def public_copy(
+        self, values: Vector, deviation: float, agents: float | None = None
+    ) -> PublicObjective:
         """f as noisy ``values`` tell it; reads no private data.
 
         ``deviation`` is the standard deviation of the noise on one value, a public number; 0
-        without noise.
+        without noise. ``agents``: how many copies will be added up, where that is known.
         """
 
 

@@ -333,7 +333,9 @@ class DataReading(Reading):
     def sensitivity(self, norm: int) -> float:
         return rounded_up(self.objective._most_moved(choice("norm", norm, (1, 2))))
 
-    def public_copy(self, values: Vector, deviation: float) -> PublicQuadratic:
+    def public_copy(
+        self, values: Vector, deviation: float, agents: float | None = None
+    ) -> PublicQuadratic:
         """‖Az + d~‖²: the noise has mean zero, so no ``deviation`` corrects it."""
         from tacit.objectives.public import PublicQuadratic
 

@@ -139,7 +139,9 @@ class CostReading(Reading):
     def sensitivity(self, norm: int) -> float:
         return self.objective.demand.reading().sensitivity(norm)
 
-    def public_copy(self, values: Vector, deviation: float) -> PublicCost:
+    def public_copy(
+        self, values: Vector, deviation: float, agents: float | None = None
+    ) -> PublicCost:
         demand = self.objective.demand
         loads = demand.reading().public_copy(values, deviation).data
         return PublicCost(demand.matrix, loads, self.objective.tariff)

@@ -63,7 +63,9 @@ class LoadReading(DataReading):
 
     objective: Any
 
-    def public_copy(self, values: Vector, deviation: float) -> PublicQuadratic:
+    def public_copy(
+        self, values: Vector, deviation: float, agents: float | None = None
+    ) -> PublicQuadratic:
         of = self.objective
         loads = shrunk(values, np.asarray(of.expected), deviation, of.spread)
         return PublicQuadratic(of.matrix, loads, slack=of.slack)
