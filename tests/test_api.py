@@ -1,6 +1,6 @@
 """What worked with version 0.1.0 works: names, parameters, defaults, commands and their options.
 
-What may be added: names, members, parameters that have a default, options, choices.
+What may be added: names, members, defaults, parameters that have a default, options, choices.
 """
 
 import builtins
@@ -38,8 +38,9 @@ def incompatible(before, now):
         keyword = parameter.startswith("* ")
         if keyword and parameter[2:] not in there:
             return parameter
-        if not keyword and next(after, None) != parameter:
-            return parameter
+        if not keyword and (now_there := next(after, None)) != parameter:
+            if now_there is None or now_there.split("=")[0] != parameter:  # it may have got one
+                return parameter
     known = {p.removeprefix("* ") for p in before}
     return next((p for p in now if p.removeprefix("* ") not in known and not optional(p)), None)
 
@@ -54,6 +55,7 @@ def optional(parameter):
         (["a", "b=1"], ["a", "b=1", "c=2", "* d=3", "**e"], None),
         (["a", "* b=1", "* c"], ["a", "* c", "* b=1"], None),
         (["a", "* b=1"], ["a", "b=1"], None),
+        (["a", "b"], ["a", "b=1"], None),
         (["a", "b"], ["a"], "b"),
         (["a", "b"], ["b", "a"], "a"),
         (["a", "b=1"], ["a", "b=2"], "b=1"),

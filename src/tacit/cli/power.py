@@ -115,7 +115,9 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
         refuse(options, OF_READING, "without --noise-every-round, where the loads are read once")
         settings = scheduled(case, _every_round(options))
         return Plan(settings, None, settings.delta, "Noise in every round, as asked for.")
-    if options.publish and options.no_noise:
+    if not options.no_noise:
+        _check_delta(options)
+    elif options.publish:
         raise InvalidInput("Expected a private run beside --publish, got --no-noise.")
     refuse(
         options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none"
