@@ -38,9 +38,8 @@ def incompatible(before, now):
         keyword = parameter.startswith("* ")
         if keyword and parameter[2:] not in there:
             return parameter
-        if not keyword and (now_there := next(after, None)) != parameter:
-            if now_there is None or now_there.split("=")[0] != parameter:  # it may have got one
-                return parameter
+        if not keyword and parameter not in ((found := next(after, "")), found.split("=")[0]):
+            return parameter  # a default that it has got is no harm
     known = {p.removeprefix("* ") for p in before}
     return next((p for p in now if p.removeprefix("* ") not in known and not optional(p)), None)
 

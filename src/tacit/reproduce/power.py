@@ -118,6 +118,8 @@ class Experiment:
         return build(self.case, self.zones, beta=self.beta, noise_on=on)
 
     def settings(self, run: Run) -> Settings:
+        if run.algorithm == ONCE:  # rounds after the one reading
+            return Settings(self.rounds, tolerance=1e-6)
         perturbation = ALGORITHMS.get(run.algorithm, ("objective", ""))[0]
         return Settings(
             self.rounds,

@@ -19,7 +19,6 @@ import numpy as np
 
 from tacit.admm.problem import objective_value
 from tacit.admm.result import TRACE, Progress
-from tacit.admm.settings import Settings
 from tacit.engines.releasing import read
 from tacit.engines.solving import solve
 from tacit.errors import count
@@ -61,7 +60,7 @@ def _read_once(case: PowerProblem, experiment: Experiment, run: Run) -> dict[str
         row = progress.row
         rows.append([progress.round, objective, row["residual"], drawn, row["violation"]])
 
-    solve(released, Settings(experiment.rounds, tolerance=1e-6), callback=note, workers=1)
+    solve(released, experiment.settings(run), callback=note, workers=1)
     rows += [[t, *rows[-1][1:]] for t in range(len(rows) + 1, experiment.rounds + 1)]
     return dict(zip(TRACE, np.array(rows).T.tolist(), strict=True))
 
