@@ -36,7 +36,8 @@ def measure(case, zones, seed=0, tolerance=1e-3, noisy=True):
     result = tacit.solve(released, settings, evaluate_every=300)
     end = time.perf_counter(), time.process_time()
     reading = problem.agents[0].objective.reading()
-    σ = released.mechanism.scale(reading.sensitivity(2)) if noisy else 0.0
+    noise = released.mechanism if noisy else None
+    variance = noise.variance(reading.sensitivity(noise.norm)) if noisy else 0.0
     buses, held = len(problem.grid.bus), [np.asarray(a.coupling) >= 0 for a in problem.agents]
     size = np.linalg.norm(np.concatenate([z[h] for z, h in zip(result.local, held, strict=True)]))
     return {
@@ -48,7 +49,7 @@ def measure(case, zones, seed=0, tolerance=1e-3, noisy=True):
         "converged": bool(result.converged),
         "residual": float(result.trace["residual"][-1] / size),
         "objective": shed(problem, result),
-        "floor": 2 * buses * σ**2,
+        "floor": 2 * buses * variance,
         "build_s": built[0] - begin[0],
         "build_cpu_s": built[1] - begin[1],
         "solve_s": end[0] - built[0],
@@ -107,7 +108,7 @@ def show(found):
 @pytest.mark.parametrize(
     ("case", "zones", "rounds", "objective"),
     [
-        ("case14_ieee", 3, 60, 0.08),  # a floor of 0.078: seeds alone move the mean by 0.01
+        ("case14_ieee", 3, 60, 0.065),
         ("case118_ieee", 3, 25, 0.66),
         ("case2869_pegase", 30, 60, 16.5),
         ("case10000_goc", 100, 60, 57.0),

@@ -39,7 +39,7 @@ def test_the_noise_of_both_ways_is_compared():
     """√(2Y² + B²R²(d+1)/d) beside BR + Y, in units of B/N and the multiplier."""
     for R, d in ((0.1, 2), (2.0, 5)):
         ratio = math.sqrt(2 + 4 * R**2 * (d + 1) / d) / (2 * R + 1)
-        assert f" {ratio:.2g} times" in prefers_release(problem(R, d=d), 1.0, 1e-5).reason
+        assert f"({ratio:.2g} times" in prefers_release(problem(R, d=d), 1.0, 1e-5).reason
 
 
 def test_gradients_of_a_release_have_the_deviation_that_is_compared():

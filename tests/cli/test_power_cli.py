@@ -197,10 +197,10 @@ def test_reproduce_refuses_before_it_writes(tmp_path, refused):
 def test_nominal_loads_make_a_percentage_public():
     from argparse import Namespace
 
-    from tacit.cli.power import _build
+    from tacit.cli.power_grid import build_case
 
     options = {"case": "case9", "zones": "3", "beta": "1% of bus"}
-    certain = _build(Namespace(**options, nominal="case9"))
+    certain = build_case(Namespace(**options, nominal="case9"))
     assert not any(a.objective.uncertified for a in certain.agents)
-    unproven = _build(Namespace(**options, nominal=None))
+    unproven = build_case(Namespace(**options, nominal=None))
     assert all("private loads" in a.objective.uncertified for a in unproven.agents)

@@ -17,14 +17,14 @@ BUDGET = "--total-epsilon 1 --total-delta 1e-5"
 def test_stops_at_a_tolerance_and_says_so(tmp_path, run):  # noqa: F811
     command = f"power solve case14 {BUDGET} --seed 5 --tolerance 1e-3 --json --out r"
     document = json.loads(run(command))
-    assert document["converged"] and document["summary"]["round"] <= 20
+    assert document["converged"] and document["summary"]["round"] <= 60
     assert document["privacy"]["once"] and document["privacy"]["certified"]
     assert document["summary"]["not_covered"] == []
     assert not (tmp_path / "r" / "checkpoint.npz").exists()
     said = run("show r")
     assert "one reading of its data" in said and "read once" in said
     few = run(f"power solve case14 {BUDGET} --rounds 2 --out f")
-    assert "NOT reached" in few
+    assert "NOT reached" in few and "Laplace noise adds least" in few
 
 
 def test_an_interrupted_run_continues_from_its_release(tmp_path, command):
@@ -67,9 +67,11 @@ def test_zones_pay_once(tmp_path, command, refused):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (f"{BUDGET} --local-updates 5", "local_updates beside --noise-every-round"),
-        (f"{BUDGET} --noise-on gradient", "noise_on beside --noise-every-round"),
+        (f"{BUDGET} --local-updates 5", "--local-updates beside --noise-every-round"),
+        (f"{BUDGET} --noise-on gradient", "--noise-on beside --noise-every-round"),
         (f"{BUDGET} --noise-every-round --tolerance 1e-3", "no --tolerance"),
+        (f"{BUDGET} --noise-every-round --objective cost", "--objective without --noise"),
+        ("--no-noise --publish", "a private run beside --publish"),
         ("--epsilon 1 --delta 1e-5 --tolerance 1e-3", "no --tolerance"),
         (f"{BUDGET} --tolerance 0", "tolerance"),
         (f"{BUDGET} --tolerance nan", "tolerance"),

@@ -187,3 +187,33 @@ def test_kept_in_a_file(tmp_path):
     path.write_bytes(whole[:-30])
     with pytest.raises(CorruptFile, match="Expected a release"):
         Released.load(path, zones())
+
+
+def test_the_law_that_adds_less_noise_is_chosen():
+    """Few numbers that move together: Laplace. Many: Gaussian. Always as private."""
+    rng = np.random.default_rng(0)
+    wide = tacit.Residual(rng.normal(size=(40, 4)), np.zeros(40), 0.1, groups=[0] * 40)
+    W = tacit.Box(-1, 1, size=4)
+    assert tacit.release(zones(), 1.0, 1e-5).mechanism.name == "laplace"
+    assert tacit.release([tacit.LocalProblem(wide, W)], 1.0, 1e-5).mechanism.name == "gaussian"
+    assert tacit.release([tacit.LocalProblem(wide, W)], 1.0).mechanism.name == "laplace"
+    few = tacit.release(zones(), 1.0, 1e-5, mechanism="gaussian")
+    assert few.mechanism.variance(0.1) > 2 * tacit.release(zones(), 1.0, 1e-5).mechanism.variance(
+        0.1
+    )
+    assert few.privacy.epsilon <= 1.0 and few.mechanism.name == "gaussian"
+
+
+def test_what_is_shown_of_a_release_is_covered():
+    released = tacit.release(zones(), 1.0, 1e-5)
+    assert "seal" not in repr(released) and repr(released.releases[0].seal) not in repr(released)
+    with pytest.raises(InvalidInput, match="released already"):
+        tacit.release(released, 1.0, 1e-5)
+    with pytest.raises(InvalidInput, match="public already"):
+        tacit.release(released.problem, 1.0, 1e-5)
+
+
+def test_a_kept_release_says_that_nothing_was_charged(tmp_path):
+    books, budget = ledgers(tmp_path), tacit.Settings.for_budget(1.0, 1e-5)
+    assert "nothing was charged" not in tacit.solve(zones(), budget, ledgers=books).plan
+    assert "nothing was charged" in tacit.solve(zones(), budget, ledgers=books).plan

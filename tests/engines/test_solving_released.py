@@ -11,10 +11,10 @@ from test_releasing import zones
 import tacit
 from tacit.admm.exact_server import ExactServer
 from tacit.admm.fixed_point import Instructions
+from tacit.admm.local_side import members_of
 from tacit.admm.messages import Broadcast
 from tacit.admm.penalties import starting_penalties
 from tacit.admm.public_agent import PublicAgent
-from tacit.admm.server import members_of
 from tacit.engines.in_process import InProcess
 from tacit.engines.releasing import without_noise
 from tacit.errors import InvalidInput, Refused
@@ -208,6 +208,12 @@ def test_a_budget_is_spent_as_the_problem_allows():
         and not result.privacy.once
     )
     assert result.privacy.epsilon <= 1.0 and result.settings.rounds == 200
+    assert "Laplace noise adds least" in tacit.solve(zones(), budget, seed=2).plan
+    plain = tacit.Settings.for_budget(1.0, 1e-5, perturbation="objective", calibration="certified")
+    assert tacit.solve(zones(), plain, seed=2).privacy.once  # defaults, written out
+    for wrong in ({"tolerence": 1e-3}, {"tolerance": 0.0}, {"penalty": -1.0}):
+        with pytest.raises(InvalidInput, match=r"tolerence|tolerance|penalty"):
+            tacit.Settings.for_budget(1.0, 1e-5, **wrong)
     chosen = tacit.Settings.for_budget(1.0, 1e-5, local_updates=2)
     assert "local_updates was given" in tacit.solve(zones(), chosen, seed=2).plan
 

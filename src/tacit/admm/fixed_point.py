@@ -101,6 +101,7 @@ class Iterate:
         """s = w + λ/ρ, by default without duals λ. ``memory`` rounds are remembered; 0 for plain
         steps only."""
         ρ = np.array(penalty, np.float64)
+        _refuse_wild(np.zeros(0), ρ)
         s = np.array(w, np.float64) + dual / ρ
         _refuse_wild(s, ρ)
         return cls(s, ρ, np.asarray(group, np.int64), memory)

@@ -44,16 +44,23 @@ class Choice(NamedTuple):
 
 
 def prefers_release(
-    problem: Problem, total_epsilon: float, total_delta: float, mechanism: str = "gaussian"
+    problem: Problem,
+    total_epsilon: float,
+    total_delta: float,
+    mechanism: str = "gaussian",
+    one: Mechanism | None = None,
 ) -> Choice:
-    """Whether to read once, for this budget. Reads sizes, bounds and kinds only: all public."""
+    """Whether to read once, for this budget. Reads sizes, bounds and kinds only: all public.
+
+    ``mechanism`` of noise in every round, and of one reading, unless ``one`` is given.
+    """
     readings = []
     for agent in problem.agents:
         try:
             readings.append(agent.objective.reading())
         except InvalidInput as error:
-            name = type(agent.objective).__name__
-            return Choice(False, f"{name} cannot be read once: {error}")
+            name, why = type(agent.objective).__name__, str(error).rpartition(": ")[2]
+            return Choice(False, f"{name} cannot be read once: {why}")
     moments = [
         (reading, agent)
         for reading, agent in zip(readings, problem.agents, strict=True)
@@ -65,7 +72,7 @@ def prefers_release(
     if columns > MOST_COLUMNS:
         return Choice(False, f"X'X of {columns} columns is too large to be released.")
     T = PURE_ROUNDS if total_delta == 0 else ROUNDS
-    one = calibrate(mechanism, total_epsilon, total_delta, 1)
+    one = one or calibrate(mechanism, total_epsilon, total_delta, 1)
     many = calibrate(mechanism, total_epsilon, total_delta, T)
     once = math.hypot(*(_of_a_release(reading, agent, one) for reading, agent in moments))
     rounds = math.hypot(*(_of_rounds(agent, many) / math.sqrt(T) for _, agent in moments))
@@ -75,8 +82,8 @@ def prefers_release(
             f"one release of X'X and X'y would bring {once / rounds:.3g} times the noise of rounds "
             "into a gradient: Laplace noise is paid for every value.",
         )
-    less = "" if math.isinf(rounds) else f" with {once / rounds:.2g} times the noise of rounds"
-    reason = f"X'X and X'y say all of least squares{less}, and rounds after a release are free."
+    beside = "" if math.isinf(rounds) else f" ({once / rounds:.2g} times the noise of rounds)"
+    reason = f"X'X and X'y say all of least squares{beside}, and rounds after a release are free."
     if _drowned(moments, one):
         reason += " X'X is mostly noise, with so few records for its columns: expect little."
     return Choice(True, reason)

@@ -22,7 +22,7 @@ import hashlib
 import hmac
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,8 +52,9 @@ class Release:
     ``values`` are covered by the statement. The seal is not: it stays with the agent.
     """
 
-    values: Vector
-    seal: bytes = b""
+    values: Vector = field(repr=False)
+    seal: bytes = field(default=b"", repr=False)
+    kept: bool = False  # whether the ledger had it: then nothing was charged
 
     def fits(self, reading: Reading) -> bool:
         """Whether it was read from these data."""
@@ -144,7 +145,7 @@ class Reader:
         values = np.frombuffer(answer.reply, "<f8")
         if len(answer.state) != SEAL or values.shape != reading.values.shape:
             raise CorruptFile(f"Expected a release as {run!r} in {self.ledger.path}, got none.")
-        return Release(values, answer.state)
+        return Release(values, answer.state, True)
 
     def _new(self, run: str, plan: _Plan) -> Release:
         """Pay, measure, keep; what another process kept meanwhile counts instead."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tacit.admm.problem import Problem
+from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.release import Release
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput
@@ -76,7 +77,7 @@ class Released:
         write_atomically(Path(path), content.getvalue())
 
     @classmethod
-    def load(cls, path: str | Path, problem: Problem) -> Released:
+    def load(cls, path: str | Path, problem: Problem | Iterable[LocalProblem]) -> Released:
         """What ``save`` kept of a release of this problem's data; of other data it is refused."""
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -92,6 +93,7 @@ class Released:
             raise CorruptFile(
                 f"Expected a release that tacit saved in {path}: {error!r}."
             ) from None
+        problem = Problem.of(problem)
         readings = [a.objective.reading() for a in problem.agents]
         same = names == problem.names and all(
             release.values.shape == reading.values.shape and release.fits(reading)

@@ -16,9 +16,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.algorithm import Holders, average_over_holders, dual_step, server_step
-from tacit.admm.local_side import start_point
 from tacit.admm.messages import Broadcast, Refusal, Reply
-from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput
 
@@ -44,16 +42,6 @@ class Member:
     name: str
     coordinates: Vector  # the global coordinates that it holds, in its own order
     start: Vector  # z^1 there
-
-
-def members_of(problem: Problem) -> list[Member]:
-    """The agents of a problem as a server knows them."""
-    members = []
-    for name, part in zip(problem.names, problem.agents, strict=True):
-        coupling = np.asarray(part.coupling)
-        held = np.flatnonzero(coupling >= 0)
-        members.append(Member(name, coupling[held], start_point(part)[held]))
-    return members
 
 
 class Server:

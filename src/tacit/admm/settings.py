@@ -128,7 +128,8 @@ class Settings:
 
             if local_updates != 1:
                 others["local_updates"] = local_updates
-            return Budget(total_epsilon, total_delta, mechanism, others)
+            law = None if mechanism == "gaussian" else mechanism  # the default: as fits
+            return Budget(total_epsilon, total_delta, law, others)
         updates = updates_of(rounds, local_updates)
         noise = calibrate(mechanism, total_epsilon, total_delta, updates)
         return cls(rounds, local_updates, noise, total_delta, **others)

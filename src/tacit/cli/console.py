@@ -99,15 +99,18 @@ def print_result(
     spent = [("noise", "none")]
     if last["epsilon"] is not None:
         spent = [
-            ("total epsilon", rounded_up(last["epsilon"], 4)),
+            (
+                "total epsilon" if result.privacy.certified else "total epsilon (not certified)",
+                rounded_up(last["epsilon"], 4),
+            ),
             ("total delta", f"{last['delta']:g}"),
             ("noise from", result.noise_source),
         ]
     whose = "at the released data" if result.privacy.once else "(not covered: keep secret)"
     ended = []
     if result.converged is not None:
-        tolerance = f"{result.settings.tolerance:g}"
-        ended = [("tolerance", tolerance if result.converged else f"{tolerance}: NOT reached")]
+        said = "reached" if result.converged else "NOT reached"
+        ended = [(f"tolerance {result.settings.tolerance:g}, relative", said)]
     print_table(
         f"{len(result.names)} agents, {last['round']} rounds",
         ("", ""),

@@ -136,7 +136,8 @@ def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> Non
     for name, value in changed(options).items():
         if name in names:
             given = as_typed(name, value)
-            raise InvalidInput(f"Expected --{name} {why}, got {given}. Nothing was started.")
+            option = f"--{name.replace('_', '-')}"
+            raise InvalidInput(f"Expected {option} {why}, got {given}. Nothing was started.")
 
 
 def make_absolute(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 from typing import Any
 
 from tacit.cli.console import print_result
@@ -34,7 +33,11 @@ def add_power(add: Add) -> None:
     solve.add_argument("--total-epsilon", type=float, help="epsilon of all that is released")
     solve.add_argument("--total-delta", type=float, help="delta of all that is released")
     solve.add_argument("--no-noise", action="store_true", help="not private: the exact answer")
-    solve.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
+    solve.add_argument(
+        "--mechanism",
+        choices=("gaussian", "laplace"),
+        help="default: gaussian in every round; for one reading the one that adds less noise",
+    )
     solve.add_argument(
         "--tolerance",
         type=float,
@@ -114,7 +117,8 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
             )
         refuse(options, OF_READING, "without --noise-every-round, where the loads are read once")
         settings = scheduled(case, _every_round(options))
-        return Plan(settings, None, settings.delta, "Noise in every round, as asked for.")
+        why = "as --epsilon is that of one update" if options.epsilon else "as asked for"
+        return Plan(settings, None, settings.delta, f"Noise in every round, {why}.")
     if not options.no_noise:
         _check_delta(options)
     elif options.publish:
@@ -130,7 +134,10 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
     if options.no_noise:
         return Settings(rounds, **others)
     budget = Budget(options.total_epsilon, options.total_delta or 0.0, options.mechanism, others)
-    return budget.once("The loads are read once, with noise; exact steps follow.", rounds)
+    reason = "The loads are read once, with noise; exact steps follow."
+    if options.nominal is not None:
+        reason += " What was read is drawn towards the nominal loads."
+    return budget.once(case.problem, reason, rounds)
 
 
 def _every_round(options: argparse.Namespace) -> Any:
@@ -138,7 +145,7 @@ def _every_round(options: argparse.Namespace) -> Any:
     from tacit.admm.settings import Settings
     from tacit.privacy.mechanisms import per_update
 
-    name = options.mechanism
+    name = options.mechanism or "gaussian"
     others = {
         "perturbation": options.perturbation,
         "calibration": options.calibration,
@@ -167,8 +174,8 @@ def _every_round(options: argparse.Namespace) -> Any:
 def _check_delta(options: argparse.Namespace) -> None:
     if options.delta is not None:
         raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
-    if options.total_delta is None and options.mechanism == "gaussian":
-        raise InvalidInput("Expected --total-delta for gaussian noise.")
+    if options.total_delta is None and options.mechanism != "laplace":
+        raise InvalidInput("Expected --total-delta for gaussian noise. Nothing was solved.")
 
 
 def _solve(options: argparse.Namespace) -> int:
@@ -204,6 +211,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
         "tables": {name: t.reset_index().to_dict("list") for name, t in tables.items()},
         "answer": _measures(case, result.local),
         "base_mva": case.grid.base_mva,
+        "not_covered": ["tables.bus", "answer", "central"],  # they read the true loads
     }
     if options.objective == "cost":
         about["shed_price"] = case.shed_price
@@ -221,7 +229,10 @@ def _measures(case: Any, local: Any) -> dict[str, Any]:
     """What a dispatch is worth at the true loads: for their owners' eyes only."""
     true = [float(a.objective.value(z)) for a, z in zip(case.agents, local, strict=True)]
     found = {"served": case.served(local), "objective_at_true_loads": sum(true)}
-    return {**found, "cost": case.cost(local)} if case.objective == "cost" else found
+    if case.objective == "cost":  # in $/h, what is short at its price
+        found["objective_at_true_loads"] *= case.agents[0].objective.tariff.worth
+        found["cost"] = case.cost(local)
+    return found
 
 
 def _publish(case: Any, released: Any, folder: RunFolder) -> None:
@@ -233,9 +244,8 @@ def _publish(case: Any, released: Any, folder: RunFolder) -> None:
     for net, release in zip(case.networks, released.releases, strict=True):
         p, q = release.values.reshape(2, -1)
         parts.append(pd.DataFrame({"p_demand": p, "q_demand": q}, index=net.buses))
-    text = io.StringIO()
-    pd.concat(parts).sort_index().rename_axis("bus").to_csv(text)
-    folder.write_public("release.csv", text.getvalue().encode())
+    table = pd.concat(parts).sort_index().rename_axis("bus")
+    folder.write_public("release.csv", table.to_csv().encode())
 
 
 def _said(about: dict[str, Any]) -> list[str]:
@@ -256,6 +266,6 @@ def _said(about: dict[str, Any]) -> list[str]:
             served = 100 * found["served"]["p"]["share"]
             words = f"objective {found['objective_at_true_loads']:.6g}, {served:.4g}% served"
             if "cost" in found:
-                words += f", {found['cost']:,.2f} $/h"
+                words = f"{found['cost']:,.2f} $/h, {served:.4g}% served"
             lines.append(f"{'zones together' if name == 'answer' else 'one solver'}: {words}")
     return lines

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tacit.admm.agent import NOISE_SOURCES
 from tacit.admm.keys import agent_key, jax_key, root_key
+from tacit.admm.plan import least_noise
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.release import Reader
 from tacit.admm.released import Released
@@ -27,7 +28,7 @@ def release(
     total_epsilon: float,
     total_delta: float = 0.0,
     *,
-    mechanism: str = "gaussian",
+    mechanism: str | None = None,
     seed: int | None = None,
     run: str = "run",
     noise: str | None = None,
@@ -36,7 +37,8 @@ def release(
     """Let every agent read its data once, with noise; what is computed from it costs no more.
 
     total_epsilon, total_delta   the budget of each agent's reading; δ = 0 with Laplace noise only
-    mechanism   "gaussian" or "laplace"
+    mechanism   "gaussian" or "laplace"; by default the one that adds less noise, chosen from public
+                numbers (``plan.least_noise``)
     seed        Threefry noise from this seed (research); None: from a key of the operating system
     run         a name; seeded noise differs between runs of one seed
     noise       "seeded", or "secure": exact discrete noise from the operating system, number by
@@ -47,8 +49,14 @@ def release(
 
     Guarantee: see ``release.py``. ``Released.privacy`` covers all that is computed from it.
     """
+    if isinstance(problem, Released):
+        raise InvalidInput("Expected a problem of private data, got one that is released already.")
     problem = Problem.of(problem)
-    noise_law = calibrate(mechanism, total_epsilon, total_delta, 1)
+    noise_law = (
+        least_noise(problem, total_epsilon, total_delta)
+        if mechanism is None
+        else calibrate(mechanism, total_epsilon, total_delta, 1)
+    )
     return read(problem, noise_law, total_delta, seed, run, noise, ledgers)
 
 

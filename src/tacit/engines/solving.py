@@ -23,11 +23,12 @@ from tacit.admm.agent import NOISE_SOURCES, Agent
 from tacit.admm.checkpoint import STATE, Checkpoint
 from tacit.admm.data_digest import data_digest
 from tacit.admm.keys import agent_key, generator, jax_key, root_key
+from tacit.admm.local_side import members_of
 from tacit.admm.plan import Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem, objective_value
 from tacit.admm.released import Released
 from tacit.admm.result import TRACE, Progress, Result, result_of
-from tacit.admm.server import Server, members_of
+from tacit.admm.server import Server
 from tacit.admm.settings import Settings
 from tacit.engines.batched import BatchedAgents
 from tacit.engines.in_process import InProcess
@@ -99,8 +100,11 @@ def solve(
                 f"batch={batch!r} and block={block!r}. Nothing was computed."
             )
         source = Source(seed, run, noise, ledgers, checkpoint)
+        released = source.released(problem, reading, settings)
+        if released is not problem and released.releases and all(r.kept for r in released.releases):
+            plan += " All agents had released these data before: nothing was charged."
         return solve_released(
-            source.released(problem, reading, settings),
+            released,
             settings,
             evaluate_every=evaluate_every,
             callback=callback,

@@ -9,13 +9,13 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.exact_server import ExactServer
+from tacit.admm.local_side import members_of
 from tacit.admm.penalties import starting_penalties
 from tacit.admm.problem import Problem, objective_value
 from tacit.admm.public_agent import PublicAgent
 from tacit.admm.released import Released
 from tacit.admm.result import RELEASED_TRACE, Progress, Result, versions
 from tacit.admm.schedules import ConstantPenalty
-from tacit.admm.server import members_of
 from tacit.admm.settings import Settings
 from tacit.engines.in_process import InProcess
 from tacit.errors import InvalidInput, count

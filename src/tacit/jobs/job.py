@@ -159,7 +159,9 @@ def _build(
         options = ", ".join(sorted(kinds))
         raise InvalidInput(f"Expected [{section}] kind to be one of {options}; got {kind!r}.")
     for name, value in arguments.items():
-        if isinstance(value, list):
+        if name == "neighbours" and isinstance(value, list):  # "move" and by how much
+            arguments[name] = tuple(value)
+        elif isinstance(value, list):
             try:
                 np.asarray(value, dtype=np.float64)
             except (TypeError, ValueError):
@@ -188,7 +190,8 @@ def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
     for key in ("perturbation", "calibration"):
         if key in privacy:
             others[key] = privacy.pop(key)
-    name = privacy.pop("mechanism", "gaussian")
+    given = privacy.pop("mechanism", None)
+    name = given or "gaussian"
     if name == "none":
         if "total_epsilon" in job["privacy"]:
             raise InvalidInput('Expected no total_epsilon beside mechanism = "none" in [privacy].')
@@ -203,9 +206,9 @@ def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
         budget = privacy["total_epsilon"], privacy.get("total_delta", 0.0)
         if "tolerance" in others:  # rounds are then the most that there may be
             rounds = others.pop("rounds", MOST_ROUNDS)
-            return Budget(*budget, name, others).plan(problem, rounds)
+            return Budget(*budget, given, others).plan(problem, rounds)
         if "rounds" not in others:
-            return Budget(*budget, name, others).plan(problem)
+            return Budget(*budget, given, others).plan(problem)
         settings: Settings = Settings.for_budget(*budget, mechanism=name, **others)
         return settings
     if "epsilon" not in privacy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,6 +39,12 @@ class PublicObjective(Objective):
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         return 0.0
 
+    def reading(self) -> NoReturn:
+        raise InvalidInput(
+            "Expected an objective of private data to release, got "
+            f"{type(self).__name__}: all in it is public already."
+        )
+
     @property
     @abstractmethod
     def mean_curvature(self) -> float:
@@ -55,7 +61,7 @@ class PublicObjective(Objective):
 
 @pytree
 class PublicQuadratic(PublicObjective):
-    """f(z) = ‖Az + d‖² with public A (``matrix``, dense or sparse) and public d (``data``).
+    """f(z) = ‖Az + d‖² + ``constant`` with public A (``matrix``, dense or sparse) and d (``data``).
 
     ``slack``: the set has A as its slack (``Residual``, ``Conic``).
     """
@@ -64,6 +70,7 @@ class PublicQuadratic(PublicObjective):
     data: Array = field(repr=False)
     _: KW_ONLY
     slack: bool = static(default=False)
+    constant: float = 0.0
     on_host: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -91,7 +98,7 @@ class PublicQuadratic(PublicObjective):
         return self.matrix @ z.astype(self.data.dtype) + self.data
 
     def value(self, z: Array) -> Array:
-        return (self._residual(z) ** 2).sum().astype(z.dtype)
+        return ((self._residual(z) ** 2).sum() + self.constant).astype(z.dtype)
 
     def statistic(self, z: Array) -> Array:
         """The gradient 2A'(Az + d)."""

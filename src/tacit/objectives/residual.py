@@ -328,7 +328,9 @@ class DataReading(Reading):
 
     @cached_property
     def values(self) -> Vector:  # type: ignore[override]
-        return np.array(self.objective.data, np.float64)
+        data = np.array(self.objective.data, np.float64)
+        data.flags.writeable = False
+        return data
 
     def sensitivity(self, norm: int) -> float:
         return rounded_up(self.objective._most_moved(choice("norm", norm, (1, 2))))

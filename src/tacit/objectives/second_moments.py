@@ -72,7 +72,9 @@ class SecondMoments(Reading):
             x = np.asarray(f.features[:, start : start + BLOCK], np.float64)
             S += x @ x.T
             b += x @ np.asarray(f.targets[start : start + BLOCK], np.float64)
-        return np.concatenate([(S * self._weights)[np.triu_indices(d)], self._scale * b])
+        found = np.concatenate([(S * self._weights)[np.triu_indices(d)], self._scale * b])
+        found.flags.writeable = False
+        return found
 
     @property
     def source(self) -> tuple[Vector, ...]:
@@ -152,4 +154,4 @@ class SecondMoments(Reading):
         roots = np.sqrt((spectrum / f.normaliser + f.ridge) / 2)
         linear = V.T @ values[-d:] / (self._scale * f.normaliser)
         data = -np.divide(linear, 2 * roots, out=np.zeros(d), where=roots > 0)
-        return PublicQuadratic(roots[:, None] * V.T, data)
+        return PublicQuadratic(roots[:, None] * V.T, data, constant=-float(data @ data))
