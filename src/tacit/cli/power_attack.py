@@ -51,20 +51,21 @@ def _bound(options: argparse.Namespace) -> int:
 
 
 def _attack(options: argparse.Namespace) -> int:
+    from tacit.admm.plan import least_noise
     from tacit.admm.settings import Settings
     from tacit.power import scheduled
     from tacit.power.load_recovery import attack
-    from tacit.privacy.accounting import calibrate
 
     count("seeds", options.seeds, RUNS)
     case = build_case(options)
+    problem = case.problem
     chosen = [("no privacy", Settings(options.rounds))]
     for epsilon in options.total_epsilons:
         private = Settings.for_budget(epsilon, options.total_delta, options.rounds)
         chosen.append((f"epsilon {epsilon:g}", private))
     chosen = [(label, scheduled(case, settings)) for label, settings in chosen]
     releases = [
-        (f"epsilon {epsilon:g}, read once", calibrate("gaussian", epsilon, options.total_delta, 1))
+        (f"epsilon {epsilon:g}, read once", least_noise(problem, epsilon, options.total_delta))
         for epsilon in options.total_epsilons
     ]
     folder = Path(options.out or f"{Path(options.case).stem}-attack")
