@@ -122,6 +122,8 @@ def print_result(
             *spent,
         ],
     )
+    if result.converged is False and result.privacy.once:
+        print("With --ledgers the same release can be used again, with more rounds, at no cost.")
     for line in lines:
         print(line)
     if result.plan:

@@ -324,12 +324,18 @@ class Ledger(LedgerFile):
                 "pay for. Nothing was charged."
             )
         paid = sum(last - first + 1 for first, last in self.charged(run))
+        more, which = (
+            f"{rounds} more rounds of run {run!r}",
+            f"; {paid} rounds of this run are paid",
+        )
+        if terms.released_as(run):
+            more, which = "one more reading of its data", ""
         raise Refused(
-            f"Agent {terms.agent!r}: {rounds} more rounds of run {run!r} would bring its total to "
-            f"epsilon {rounded_up(after.epsilon(budget.delta), 6)} at delta {budget.delta:g}, "
-            f"beyond the budget of {budget.epsilon:g} (spent: "
-            f"{rounded_up(spend.epsilon(budget.delta), 6)}; {paid} rounds of this run are paid). "
-            "Nothing was charged for these rounds, and nothing of them computed or released."
+            f"Agent {terms.agent!r}: {more} would bring its total to epsilon "
+            f"{rounded_up(after.epsilon(budget.delta), 6)} at delta {budget.delta:g}, beyond the "
+            f"budget of {budget.epsilon:g} (spent: "
+            f"{rounded_up(spend.epsilon(budget.delta), 6)}{which}). Nothing was charged for it, "
+            "and nothing of it computed or released."
         )
 
     def _apply(self, row: Entry) -> None:
