@@ -22,7 +22,7 @@ import hashlib
 import hmac
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,11 +49,12 @@ SEAL = 64  # bytes: a key, and the digest of what was read under that key
 class Release:
     """What one agent has released, and a seal by which it knows the data again.
 
-    ``values`` are covered by the statement. The seal is not: it stays with the agent.
+    ``values`` are covered by the statement. The seal is not: it stays with the agent, and is not
+    shown where a release is printed.
     """
 
     values: Vector
-    seal: bytes = b""
+    seal: bytes = field(default=b"", repr=False)
 
     def fits(self, reading: Reading) -> bool:
         """Whether it was read from these data."""
@@ -77,7 +78,7 @@ class Reader:
     mechanism: Mechanism
     delta: float
     noise: str
-    key: Array | None = None
+    key: Array | None = field(default=None, repr=False)
     ledger: Ledger | None = None
     from_seed: bool = False
 
@@ -155,10 +156,11 @@ class Reader:
             try:
                 release = self._measured(plan, run)
             except Exception:
-                payments.fail(1)
-                raise
-            if payments.store(1, plan.terms.settings, release.to_bytes(), release.seal):
-                return release
+                if payments.fail(1):  # else another process has kept one, which is to be shown
+                    raise
+            else:
+                if payments.store(1, plan.terms.settings, release.to_bytes(), release.seal):
+                    return release
         kept = self._kept(run, plan.reading)
         assert kept is not None
         return kept
