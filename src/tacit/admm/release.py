@@ -156,11 +156,14 @@ class Reader:
             try:
                 release = self._measured(plan, run)
             except Exception:
-                if payments.fail(1):  # else another process has kept one, which is to be shown
+                if payments.fail(1):
                     raise
-            else:
-                if payments.store(1, plan.terms.settings, release.to_bytes(), release.seal):
-                    return release
+                return self._kept_of(run, plan)  # by another process: to be shown instead
+            if payments.store(1, plan.terms.settings, release.to_bytes(), release.seal):
+                return release
+        return self._kept_of(run, plan)
+
+    def _kept_of(self, run: str, plan: _Plan) -> Release:
         kept = self._kept(run, plan.reading)
         assert kept is not None
         return kept
