@@ -35,6 +35,12 @@ def test_least_squares_with_gaussian_noise_is_read_once(relation, radius):
         assert prefers_release(problem(radius, neighbours=relation), epsilon, 1e-5).release
 
 
+def test_a_set_far_too_large_for_replaced_records_says_so():
+    choice = prefers_release(problem(100.0, d=2, neighbours="replace"), 1.0, 1e-5)
+    assert not choice.release and "times the noise of rounds" in choice.reason
+    assert "Laplace" not in choice.reason
+
+
 def test_the_noise_of_both_ways_is_compared():
     """√(2Y² + B²R²(d+1)/d) beside BR + Y, in units of B/N and the multiplier."""
     for R, d in ((0.1, 2), (2.0, 5)):

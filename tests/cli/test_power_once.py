@@ -81,3 +81,9 @@ def test_zones_pay_once(tmp_path, command, refused):
 def test_what_does_not_apply_is_refused(options, words, tmp_path, refused):
     assert words in refused(f"power solve case14 {options} --out r")
     assert not (tmp_path / "r").exists()
+
+
+def test_what_is_not_certified_is_not_published(tmp_path, refused):
+    words = f"power solve case14 {BUDGET} --publish --out r --beta"
+    assert "certified beside --publish" in refused(words, "1% of bus")
+    assert not (tmp_path / "r").exists()

@@ -217,3 +217,42 @@ def test_a_kept_release_says_that_nothing_was_charged(tmp_path):
     books, budget = ledgers(tmp_path), tacit.Settings.for_budget(1.0, 1e-5)
     assert "nothing was charged" not in tacit.solve(zones(), budget, ledgers=books).plan
     assert "nothing was charged" in tacit.solve(zones(), budget, ledgers=books).plan
+
+
+def test_a_printed_release_does_not_show_its_seal():
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    assert len(released.releases[0].seal) == 64
+    assert "seal" not in repr(released) and "seal" not in repr(released.releases[0])
+
+
+def test_of_a_failure_that_comes_late_the_kept_release_is_shown(tmp_path, monkeypatch):
+    """Another process kept its own meanwhile: a failure would be a second computation shown."""
+    from tacit.admm import release as module
+
+    books, first = ledgers(tmp_path), {}
+    measured = module.Reader._measured
+
+    def slow(self, plan, run):
+        if self.name not in first:  # another process is faster, takes over, and keeps its own
+            first[self.name] = None
+            first[self.name] = self.read(ZONES[self.name])
+            raise FloatingPointError("too late")
+        return measured(self, plan, run)
+
+    problem = zones()
+    ZONES.update(zip(problem.names, problem.agents, strict=True))
+    monkeypatch.setattr(module.Reader, "_measured", slow)
+    released = tacit.release(problem, 1.0, 1e-5, ledgers=books)
+    for name, release in zip(problem.names, released.releases, strict=True):
+        np.testing.assert_array_equal(release.values, first[name].values)
+
+
+def test_other_neighbours_need_another_release(tmp_path):
+    path = tmp_path / "r.npz"
+    tacit.release(zones(), 1.0, 1e-5, seed=1).save(path)
+    Released.load(path, zones())
+    with pytest.raises(InvalidInput, match="neighbours"):
+        Released.load(path, zones(beta=0.2))
+
+
+ZONES = {}

@@ -54,6 +54,50 @@ def test_the_central_optimum_is_reached():
     assert result.trace["violation"].max() < 1e-7
 
 
+def stiff(k, rows, low=1.0):
+    """Agents with a quadratic that is k times as steep in one direction as in another."""
+    W = tacit.Box(low, 10.0, size=2)
+    return [
+        tacit.LocalProblem(tacit.Residual(np.array(A) * [[k], [1]], d, 0.1), W) for A, d in rows
+    ]
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-4, 1e-6])
+@pytest.mark.parametrize("k", [1e2, 1e3, 1e4])
+def test_small_steps_do_not_end_a_run(k, tolerance):
+    """Penalties near the mean curvature are far above the least: a round moves hardly anything."""
+    settings = tacit.Settings(rounds=300, tolerance=tolerance)
+    A = [[1, -1], [1, 1]]
+    result = tacit.solve(stiff(k, [(A, [0, -8]), (A, [0, -12])]), settings)
+    assert result.trace["objective"][-1] == pytest.approx(8.0, rel=0.02) or not result.converged
+    A = np.eye(2)
+    result = tacit.solve(stiff(k, [(A, [-2 * k, -4]), (A, [-2.2 * k, -12])]), settings)
+    np.testing.assert_allclose(result.solution, [2.1, 8.0], rtol=0.02)
+
+
+def test_private_coordinates_that_have_not_arrived_do_not_end_a_run():
+    """No residual of a server sees them: both were zero here with an objective of 24, not 0."""
+    agents = [
+        tacit.LocalProblem(
+            tacit.Residual(np.diag([1000.0, 1.0]), [-1000.0, -5.0], 0.1),
+            tacit.Box(-10.0, 10.0, size=2),
+            [0, -1],
+        ),
+        tacit.LocalProblem(
+            tacit.Residual([[1000.0]], [-1000.0], 0.1), tacit.Box(-10.0, 10.0, size=1), [0]
+        ),
+    ]
+    result = tacit.solve(agents, tacit.Settings(rounds=50, tolerance=1e-4))
+    assert not result.converged and result.trace["objective"][-1] > 1
+    agents[0] = tacit.LocalProblem(
+        tacit.Residual(np.diag([1000.0, 100.0]), [-1000.0, -500.0], 0.1),
+        tacit.Box(-10.0, 10.0, size=2),
+        [0, -1],
+    )
+    result = tacit.solve(agents, tacit.Settings(rounds=50, tolerance=1e-4))
+    assert result.converged and result.trace["objective"][-1] < 1e-3
+
+
 def test_losses_that_are_no_quadratics_have_an_exact_answer_too():
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
@@ -229,7 +273,7 @@ def test_the_checkpoint_is_the_release(tmp_path, monkeypatch):
     monkeypatch.setattr("tacit.admm.release.Reader._measured", measured)
     again = tacit.solve(zones(), budget, checkpoint=path)
     np.testing.assert_array_equal(first.solution, again.solution)
-    with pytest.raises(InvalidInput, match="Expected the budget of the release"):
+    with pytest.raises(InvalidInput, match="Expected the budget and the source"):
         tacit.solve(zones(), tacit.Settings.for_budget(2.0, 1e-5), checkpoint=path)
     with pytest.raises(InvalidInput, match="others by now"):
         tacit.solve(zones(beta=0.1, data=np.zeros((2, 6))), budget, checkpoint=path)
@@ -238,3 +282,14 @@ def test_the_checkpoint_is_the_release(tmp_path, monkeypatch):
 def test_workers_do_not_change_a_bit():
     one, two = (tacit.solve(coupled()[0], EXACT, workers=w).solution for w in (1, 2))
     np.testing.assert_array_equal(one, two)
+
+
+def test_a_checkpoint_of_other_terms_is_refused(tmp_path):
+    path, budget = tmp_path / "c.npz", tacit.Settings.for_budget(1.0, 1e-5)
+    tacit.solve(zones(), budget, seed=1, checkpoint=path)
+    kept = path.read_bytes()
+    for other in ({"seed": 2}, {}, {"noise": "secure"}):
+        with pytest.raises(InvalidInput, match="source of noise"):
+            tacit.solve(zones(), budget, checkpoint=path, **other)
+    tacit.solve(zones(), tacit.Settings(rounds=3, tolerance=1e-3), checkpoint=path)
+    assert path.read_bytes() == kept  # a run without noise leaves what was released

@@ -104,3 +104,13 @@ def test_dispatches_of_another_case_and_islands_without_generators():
     cut = grid.line[~ends.isin([14]).any(axis=1)]
     with pytest.raises(InvalidInput, match="island of bus 14"):
         power_flow(dataclasses.replace(grid, line=cut), p, voltage)
+
+
+def test_generators_that_cannot_change_their_reactive_power_make_it():
+    grid = load_case("case14_ieee")
+    last = grid.generator.index[-1]
+    fixed = grid.generator.copy()
+    fixed.loc[last, ["q_min", "q_max"]] = 0.05
+    grid = dataclasses.replace(grid, generator=fixed)
+    flow = power_flow(grid, *dispatch(grid))
+    assert flow.converged and flow.generator.loc[last, "q"] == pytest.approx(0.05)

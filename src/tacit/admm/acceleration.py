@@ -14,7 +14,14 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.algorithm import Holders, average_over_holders
-from tacit.admm.fixed_point import Instructions, Iterate, next_consensus
+from tacit.admm.fixed_point import (
+    ABSOLUTE,
+    AHEAD,
+    ROUNDING,
+    Instructions,
+    Iterate,
+    next_consensus,
+)
 
 MEMORY = 10  # rounds that count
 RIDGE = 1e-6  # of the least squares for θ, relative
@@ -25,7 +32,8 @@ WINDOW = 5  # rounds whose residuals decide about penalties
 BALANCED = 10.0  # primal and dual residuals that differ by less are in balance
 LARGEST_CHANGE, MOST_CHANGES = 10.0, 10  # of a penalty at once; of penalties in a run
 NEGLIGIBLE = 0.01  # of ‖g‖: a smaller part of a group is no reason to change its penalty
-ABSOLUTE = 1e-3  # of the tolerance: the part that does not depend on the size of the solution
+SOLVED = 1e-8  # of the size of s: a g that may be the error of a solver
+IN_A_ROW = 3  # rounds that must seem to be near the end
 
 
 @dataclass(frozen=True)
@@ -48,8 +56,13 @@ class Residuals:
     @property
     def relative(self) -> tuple[float, float]:
         """Primal and dual residual, relative to the size of the solution."""
-        sizes = self.size + ABSOLUTE * self.least[0], self.dual_size + ABSOLUTE * self.least[1]
-        return self.primal / sizes[0], self.dual / sizes[1]
+        size = self.size + ABSOLUTE * self.least[0]
+        return self.primal / size, self.dual / self.dual_scale
+
+    @property
+    def dual_scale(self) -> float:
+        """What the dual residual is relative to."""
+        return self.dual_size + ABSOLUTE * self.least[1]
 
     def within(self, tolerance: float) -> bool:
         """‖z − z̄‖ ≤ tolerance·(‖z̄‖ + √n/1000), and the same of the duals in their metric."""
@@ -83,6 +96,7 @@ class Watch:
     balance      log of primal over dual residual of every group, in the last rounds
     rounds       rounds since the last change of penalties
     changes      how often penalties were changed
+    ahead        how far s seemed to be from its fixed point in the last rounds (``way_ahead``)
     """
 
     first: float = math.inf
@@ -92,6 +106,7 @@ class Watch:
     balance: tuple[Vector, ...] = ()
     rounds: int = 0
     changes: int = 0
+    ahead: tuple[float, ...] = (math.inf,) * IN_A_ROW
 
     def seen(self, found: Residuals) -> Watch:
         """With the balance of this round's residuals; a setback says nothing about penalties."""
@@ -149,15 +164,16 @@ class Watch:
         if self.mixed and length > SETBACK * self.best:
             kept = self.accelerated - 1
             return Instructions(undo=True), dataclasses.replace(
-                watch, accelerated=kept, mixed=False
+                watch, accelerated=kept, mixed=False, ahead=Watch.ahead
             )
-        watch = dataclasses.replace(watch, mixed=False)
         now = now.remembering(w, z)
         n = self.accelerated + 1
+        θ = mixing(now, g) if now.changes else np.zeros(0)
+        difference = sum(x * step for x, step in zip(θ, now.steps, strict=True))
+        ahead = (way_ahead(now, g, θ), *self.ahead[:-1])
+        watch = dataclasses.replace(watch, mixed=False, ahead=ahead)
         if not now.changes or length > ALLOWANCE * first / n**DECAY:
             return Instructions(), watch
-        θ = mixing(now, g)
-        difference = sum(x * step for x, step in zip(θ, now.steps, strict=True))
         if not _norm(difference, now.penalty) <= LONGEST_STEP * length:
             return Instructions(), watch
         taken = dataclasses.replace(watch, accelerated=n, mixed=True)
@@ -172,6 +188,30 @@ def mixing(now: Iterate, g: Vector) -> Vector:
     right = np.append(root * g, np.zeros(changes.shape[1]))
     θ: Vector = np.linalg.lstsq(np.vstack([changes, ridge]), right, rcond=None)[0]
     return θ
+
+
+def way_ahead(now: Iterate, g: Vector, θ: Vector) -> float:
+    """How far s seems to be from its fixed point, in the metric ρ: the largest of three estimates.
+
+    The accelerated step, which is as long if g is linear; the secant along the last change; and
+    ‖g‖/(1 − r), if ‖g‖ goes on falling by a factor r in every round. ‖g‖ itself says little: where
+    a penalty is far above the curvature of f, each round takes a small part of the way. Infinite
+    where nothing is known. No proof: it takes three rounds in a row to end a run, as a coordinate
+    that hardly moves shows only when the others are at rest.
+    """
+    ρ = now.penalty
+    length, size = _norm(g, ρ), _norm(now.s, ρ)
+    if not now.changes or now.last is None:
+        return math.inf if now.memory else length
+    step, change = now.steps[0], now.changes[0]
+    square, before = float(np.sum(ρ * change * change)), _norm(now.last[1], ρ)
+    if math.sqrt(square) <= ROUNDING * size:
+        return length if length <= 10 * ROUNDING * size else math.inf
+    found = [_norm(g - sum(x * y for x, y in zip(θ, now.steps, strict=True)), ρ)]
+    found.append(_norm(g - float(np.sum(ρ * change * g)) / square * step, ρ))
+    if length > SOLVED * size:
+        found.append(length / (1 - length / before) if length < before else math.inf)
+    return max(found)
 
 
 def _norm(x: Vector, penalty: Vector) -> float:
@@ -220,10 +260,13 @@ class ServerRounds:
         ), found
 
     def converged(self, found: Residuals, tolerance: float) -> bool:
-        """Both residuals are within tolerance, at penalties that need no change.
+        """Both residuals are within tolerance, at penalties that need no change, near the end.
 
-        Without the second, a penalty that is far too large would end a run: then all copies agree
-        at once, and w hardly moves.
+        Without the other two, a penalty that is far too large would end a run: then all copies
+        agree at once, and w hardly moves.
         """
-        steady = not self.instructions.factors and self.watch.balanced
-        return found.within(tolerance) and steady
+        steady = self.watch.balanced or self.watch.changes >= MOST_CHANGES
+        steady = steady or max(found.relative) <= ROUNDING
+        steady = steady and not self.instructions.factors
+        near = max(self.watch.ahead) <= AHEAD * tolerance * found.dual_scale
+        return found.within(tolerance) and steady and near

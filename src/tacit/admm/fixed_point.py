@@ -12,9 +12,10 @@ of a coordinate agree (primal) and their λ⁺ add up to zero (dual). g is the s
 
     g = (z̄ − z) + (mean over the holders of z − s),
 
-which are orthogonal: g = 0 if and only if z is an optimum. Private coordinates need no s: they are
-drawn to their last value with a small weight, which is the same map for a coordinate with one
-holder (w⁺ = 2z − s, s⁺ = z), so that fixed points stay what they are.
+which are orthogonal: g = 0 if and only if z is an optimum, if there are no private coordinates.
+These need no s: they are drawn to their last value with a small weight, which is the same map for a
+coordinate with one holder (w⁺ = 2z − s, s⁺ = z), so that fixed points stay what they are: z is an
+optimum if g = 0 and private coordinates rest (``LocalRounds.settled``).
 
 s → s + g is firmly non-expansive in the metric ρ (Douglas and Rachford; Eckstein and Bertsekas,
 1992). Instead of s⁺ the server may choose a combination with earlier ones (``acceleration.py``). It
@@ -38,6 +39,10 @@ from tacit.objectives.exact_steps import Prox
 PRIVATE_WEIGHT = 3e-3  # of the least penalty or the mean curvature of f, whichever is less
 LARGEST_MIXING, LARGEST_FACTOR = 1e9, 1e3  # what an agent follows
 LARGEST = 1e100  # an s beyond it is refused
+ABSOLUTE = 1e-3  # of the tolerance: the part that does not depend on the size of the solution
+AHEAD = 100.0  # tolerances: a run goes on while it seems to have further to go than that
+ROUNDING = 2.0**-48  # of the size of s: a smaller change says nothing
+FLAT = 1e-5  # the least tolerance of private coordinates: as exact as a cone program's answer
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,7 @@ class LocalRounds:
     iterate: Iterate | None = None  # none before the first round
     before: Vector | None = None  # z of the round before the last
     dual: Vector | float = 0.0  # λ at the start
+    moves: tuple[Vector, ...] = ()  # of the private coordinates in the last two rounds
 
     def answer(self, w: Vector, instructions: Instructions) -> LocalRounds:
         """One round, given the consensus on the agent's own coupled coordinates.
@@ -190,7 +196,29 @@ class LocalRounds:
         near = self.z if self.before is None or not instructions.undo else self.before
         v, c = near.copy(), np.full(len(near), weight)
         v[self.held], c[self.held] = now.s, now.penalty
-        return dataclasses.replace(self, z=self.step(v, c), iterate=now, before=near)
+        z = self.step(v, c)
+        moves = (np.delete(z - near, self.held), *self.moves[: 0 if instructions.undo else 1])
+        return dataclasses.replace(self, z=z, iterate=now, before=near, moves=moves)
+
+    def settled(self, tolerance: float) -> bool:
+        """Whether the private coordinates seem to be at rest; no residual of a server sees them.
+
+        Where f is flat in them each round takes a small part of their way. How much is left is
+        estimated from the last two moves (``acceleration.way_ahead``): no proof.
+        """
+        own = np.delete(self.z, self.held)
+        if not own.size:
+            return True
+        if len(self.moves) < 2:
+            return False
+        size = float(np.linalg.norm(own)) + ABSOLUTE * np.sqrt(own.size)
+        move, change = self.moves[0], self.moves[0] - self.moves[1]
+        left, square = float(np.linalg.norm(move)), float(change @ change)
+        if np.sqrt(square) > ROUNDING * size:
+            left *= abs(1 - float(change @ move) / square)
+        elif left > 10 * ROUNDING * size:
+            return False
+        return bool(left <= AHEAD * max(tolerance, FLAT) * size)
 
 
 def next_consensus(s: Vector, z: Vector, holders: Holders) -> Vector:

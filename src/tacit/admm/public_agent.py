@@ -65,6 +65,10 @@ class PublicAgent:
         """z, private coordinates included."""
         return self._rounds.z
 
+    def settled(self, tolerance: float) -> bool:
+        """Whether private coordinates, which the server does not see, are at rest too."""
+        return self._rounds.settled(tolerance)
+
     def respond(self, broadcast: Broadcast) -> Reply:
         """The exact local step of one round; the last round again gets the same reply."""
         t, w = self._accept(broadcast)

@@ -49,7 +49,8 @@ SEAL = 64  # bytes: a key, and the digest of what was read under that key
 class Release:
     """What one agent has released, and a seal by which it knows the data again.
 
-    ``values`` are covered by the statement. The seal is not: it stays with the agent.
+    ``values`` are covered by the statement. The seal is not: it stays with the agent, and is not
+    shown where a release is printed.
     """
 
     values: Vector = field(repr=False)
@@ -78,7 +79,7 @@ class Reader:
     mechanism: Mechanism
     delta: float
     noise: str
-    key: Array | None = None
+    key: Array | None = field(default=None, repr=False)
     ledger: Ledger | None = None
     from_seed: bool = False
 
@@ -156,10 +157,14 @@ class Reader:
             try:
                 release = self._measured(plan, run)
             except Exception:
-                payments.fail(1)
-                raise
+                if payments.fail(1):
+                    raise
+                return self._kept_of(run, plan)  # by another process: to be shown instead
             if payments.store(1, plan.terms.settings, release.to_bytes(), release.seal):
                 return release
+        return self._kept_of(run, plan)
+
+    def _kept_of(self, run: str, plan: _Plan) -> Release:
         kept = self._kept(run, plan.reading)
         assert kept is not None
         return kept

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.release import Release
-from tacit.admm.statement import PrivacyStatement
+from tacit.admm.statement import PrivacyStatement, neighbours_of
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically
 from tacit.privacy.mechanisms import Mechanism, mechanism_from
@@ -95,13 +95,14 @@ class Released:
             ) from None
         problem = Problem.of(problem)
         readings = [a.objective.reading() for a in problem.agents]
-        same = names == problem.names and all(
+        same = (names, privacy.neighbours) == (problem.names, neighbours_of(problem)) and all(
             release.values.shape == reading.values.shape and release.fits(reading)
             for release, reading in zip(releases, readings, strict=True)
         )
         if not same:
             raise InvalidInput(
-                f"Expected the problem that was released in {path}; its data or agents are others "
-                "by now. A new release needs a new charge. Nothing was computed."
+                f"Expected the problem that was released in {path}; its data, agents or what "
+                "counts as neighbours are others by now. A new release needs a new charge. "
+                "Nothing was computed."
             )
         return cls.of(problem, releases, mechanism, privacy, seed)

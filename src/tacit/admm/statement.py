@@ -145,7 +145,7 @@ def privacy_statement(
     ``updates`` is the number that was paid for, if not TE: a round that failed is paid again.
     Agents' data are disjoint, so one agent's record costs what that agent's messages cost.
     """
-    neighbours = _neighbours(problem)
+    neighbours = neighbours_of(problem)
     mechanism, updates = settings.mechanism, updates or settings.updates
     epsilon, delta, uncertified = math.inf, settings.delta, "the run adds no noise."
     if not isinstance(mechanism, Noiseless):
@@ -166,13 +166,13 @@ def release_statement(
         once = True
         epsilon, delta = (total := exact(mechanism, 1, delta)).epsilon, total.delta
         uncertified = next((u for a in problem.agents if (u := a.objective.uncertified)), "")
-    neighbours = _neighbours(problem)
+    neighbours = neighbours_of(problem)
     return PrivacyStatement(
         epsilon, delta, mechanism.name, 1, neighbours, seeded, uncertified, secure, once=once
     )
 
 
-def _neighbours(problem: Problem) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def neighbours_of(problem: Problem) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Each change that is hidden, with the agents whose data it is about."""
     agents: dict[str, list[str]] = {}
     for name, agent in zip(problem.names, problem.agents, strict=True):

@@ -144,16 +144,19 @@ class Source:
                     "no ledger can pay for. Nothing was released."
                 )
             found = without_noise(problem)
-            if self.checkpoint is not None:
+            if self.checkpoint is not None and not Path(self.checkpoint).exists():
                 found.save(self.checkpoint)
             return found
         mechanism, delta = reading
         if self.checkpoint is not None and Path(self.checkpoint).exists():
             found = Released.load(self.checkpoint, problem)
-            if (found.mechanism, found.privacy.delta) != reading:
+            asked = self.noise or ("seeded" if self.ledgers is None else "secure")
+            source = found.seed, "secure" if found.privacy.secure else "seeded"
+            if (found.mechanism, found.privacy.delta) != reading or source != (self.seed, asked):
                 raise InvalidInput(
-                    f"Expected the budget of the release in {self.checkpoint}, got another: a new "
-                    "release needs a checkpoint of its own. Nothing was released."
+                    f"Expected the budget and the source of noise of the release in "
+                    f"{self.checkpoint}, got others: a new release needs a checkpoint of its own. "
+                    "Nothing was released."
                 )
             return found
         found = read(

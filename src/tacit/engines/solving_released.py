@@ -52,10 +52,12 @@ def solve_released(
     trace: list[list[float]] = []
     objectives = [a.objective for a in (true or problem).agents]
     engine = InProcess(agents, workers)
-    while server.round < settings.rounds and not server.converged:
+    converged = False
+    while server.round < settings.rounds and not converged:
         for refusal in server.step(engine).values():
             raise refusal.error()
-        last = server.converged or server.round == settings.rounds
+        converged = server.converged and all(a.settled(settings.tolerance or 0.0) for a in agents)
+        last = converged or server.round == settings.rounds
         if last or server.round % evaluate_every == 0:
             points = [agent.point for agent in agents]
             objective = sum(map(objective_value, objectives, points))
@@ -73,7 +75,7 @@ def solve_released(
         names=problem.names,
         seed=released.seed,
         versions=versions(),
-        converged=server.converged if settings.tolerance is not None else None,
+        converged=converged if settings.tolerance is not None else None,
         plan=plan,
         duals=tuple(server.parts(server.λ)),
     )

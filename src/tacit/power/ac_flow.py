@@ -110,6 +110,8 @@ def _pypower_case(grid: Grid, p: pd.Series, voltage: pd.Series) -> dict[str, Any
     for end, tap in (("from_bus", line["tap"]), ("to_bus", 1.0)):
         g_s = g_s.add((line["g"] / 2 / tap**2).groupby(line[end]).sum(), fill_value=0.0)
     unlimited = np.isinf(line["limit"])
+    # the reactive power of generators that cannot change it; that of others follows
+    fixed = np.where(generator["q_min"] == generator["q_max"], generator["q_max"], 0.0)
     ones, zeros = np.ones(len(bus)), np.zeros(len(bus))
     tables = {
         "bus": [
@@ -118,7 +120,7 @@ def _pypower_case(grid: Grid, p: pd.Series, voltage: pd.Series) -> dict[str, Any
             *(100 * ones, ones, bus["v_max"], bus["v_min"]),
         ],
         "gen": [
-            *(generator["bus"], mw * p, np.zeros(len(p)), mw * generator["q_max"]),
+            *(generator["bus"], mw * p, mw * fixed, mw * generator["q_max"]),
             *(mw * generator["q_min"], voltage[generator["bus"]], np.full(len(p), mw)),
             *(np.ones(len(p)), mw * generator["p_max"], mw * generator["p_min"]),
             *[np.zeros(len(p))] * 11,
