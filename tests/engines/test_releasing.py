@@ -135,6 +135,9 @@ def test_seeds_and_runs():
     ξ = [r.values - d for r, d in zip(one.releases, DATA, strict=True)]
     assert np.abs(ξ[0] - ξ[1]).min() > 0  # every agent has its own
     assert one.privacy.seeded and "from a seed" in one.privacy.words
+    wider = tacit.release(zones(), 0.5, 1e-5, seed=3)  # else two budgets would solve for the data
+    ratio = (wider.releases[0].values - DATA[0]) / ξ[0]
+    assert np.ptp(ratio) > 0.1
     with pytest.raises(InvalidInput, match="no seed for secure noise"):
         tacit.release(zones(), 1.0, 1e-5, seed=3, noise="secure")
 
@@ -256,3 +259,10 @@ def test_other_neighbours_need_another_release(tmp_path):
 
 
 ZONES = {}
+
+
+def test_an_objective_without_curvature_is_solved():
+    flat = tacit.Residual(np.zeros((1, 2)), [0.5], 0.1)
+    agents = [tacit.LocalProblem(flat, tacit.Box(-1, 1, size=2), [0, -1]) for _ in range(2)]
+    result = tacit.solve(agents, tacit.Settings(rounds=20, tolerance=1e-6))
+    assert np.isfinite(result.solution).all() and result.trace["violation"][-1] == 0

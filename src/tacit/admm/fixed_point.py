@@ -192,7 +192,9 @@ class LocalRounds:
             if self.iterate is None
             else self.iterate.follow(w, self.z[self.held], instructions)
         )
-        weight = PRIVATE_WEIGHT * min(float(now.penalty.min(initial=np.inf)), self.curvature)
+        curvature = self.curvature if self.curvature > 0 else np.inf  # f may be linear
+        least = min(float(now.penalty.min(initial=np.inf)), curvature)
+        weight = PRIVATE_WEIGHT * (least if np.isfinite(least) else 1.0)
         near = self.z if self.before is None or not instructions.undo else self.before
         v, c = near.copy(), np.full(len(near), weight)
         v[self.held], c[self.held] = now.s, now.penalty

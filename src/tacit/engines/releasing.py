@@ -172,4 +172,4 @@ class Source:
         }
         for name, value in given.items():
             if value is not None:
-                raise InvalidInput(f"Expected no {name} for {why}; got {name}={value!r}.")
+                raise InvalidInput(f"Expected no {name} for {why}; got one.")

@@ -85,7 +85,8 @@ class LeastSquares(LinearModel):
         return super().in_bfloat16()
 
     def reading(self) -> SecondMoments:
-        if type(self).slopes is not LeastSquares.slopes:
+        own = type(self).slopes, type(self).losses
+        if own != (LeastSquares.slopes, LeastSquares.losses):
             return super().reading()  # type: ignore[return-value]  # refuses
         if self.moved_by is not None:
             raise InvalidInput(
