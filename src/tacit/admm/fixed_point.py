@@ -101,7 +101,8 @@ class Iterate:
         """s = w + λ/ρ, by default without duals λ. ``memory`` rounds are remembered; 0 for plain
         steps only."""
         ρ = np.array(penalty, np.float64)
-        s = np.array(w, np.float64) + dual / ρ
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # refused below
+            s = np.array(w, np.float64) + dual / ρ
         _refuse_wild(s, ρ)
         return cls(s, ρ, np.asarray(group, np.int64), memory)
 
@@ -130,6 +131,8 @@ class Iterate:
         penalty = now.penalty
         if instructions.undo and now.last is not None:
             s = now.last[0]
+        elif 0 < len(instructions.factors) <= now.group.max(initial=0):
+            raise InvalidInput("Expected a factor for every group of penalties, got fewer.")
         elif instructions.factors:
             factor = np.asarray(instructions.factors, np.float64)[now.group]
             s, penalty = w + (plain - w) / factor, penalty * factor
