@@ -20,6 +20,7 @@ def test_stops_at_a_tolerance_and_says_so(tmp_path, run):  # noqa: F811
     assert document["converged"] and document["summary"]["round"] <= 20
     assert document["privacy"]["once"] and document["privacy"]["certified"]
     assert document["summary"]["not_covered"] == []
+    assert "p_demand" in document["tables"]["bus"] and "tables.bus" in document["not_covered"]
     assert not (tmp_path / "r" / "checkpoint.npz").exists()
     said = run("show r")
     assert "one reading of its data" in said and "read once" in said

@@ -282,3 +282,13 @@ def test_instructions_that_do_not_fit_leave_an_agent_as_it_was(told):
         agent.respond(Broadcast("run", 4, np.ones(4), {}, np.asarray(told)))
     assert agent.rounds_done == 3 and agent.point is point
     agent.respond(Broadcast("run", 4, np.ones(4), {}, plain))
+
+
+@pytest.mark.parametrize("seed", [2, 4, 7, 11, 51])
+def test_rounding_does_not_keep_a_run_from_its_end(seed):
+    """At a corner all copies agree exactly, and the dual residual is 1e-17: that is an optimum."""
+    data = 1.2 + 0.3 * np.random.default_rng(seed).normal(size=(2, 1))
+    W = tacit.Box(-1.0, 1.0, size=1)
+    agents = [tacit.LocalProblem(tacit.Residual(np.ones((1, 1)), d, 0.05), W) for d in data]
+    result = tacit.solve(agents, tacit.Settings(rounds=300, tolerance=1e-4))
+    assert result.converged and result.trace["round"][-1] < 100

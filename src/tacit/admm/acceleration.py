@@ -25,6 +25,7 @@ WINDOW = 5  # rounds whose residuals decide about penalties
 BALANCED = 10.0  # primal and dual residuals that differ by less are in balance
 LARGEST_CHANGE, MOST_CHANGES = 10.0, 10  # of a penalty at once; of penalties in a run
 NEGLIGIBLE = 0.01  # of ‖g‖: a smaller part of a group is no reason to change its penalty
+ROUNDING = 1e-14  # of the size of the solution: residuals below are no reason either
 ABSOLUTE = 1e-3  # of the tolerance: the part that does not depend on the size of the solution
 
 
@@ -97,9 +98,11 @@ class Watch:
         """With the balance of this round's residuals; a setback says nothing about penalties."""
         primal, dual = found.parts
         length = math.hypot(np.linalg.norm(primal), np.linalg.norm(dual))
-        least = NEGLIGIBLE * length + 1e-300
+        hidden = ROUNDING * (found.dual_size + ABSOLUTE * found.least[1]) + 1e-300
+        least = NEGLIGIBLE * length + hidden
         ratio = np.log((primal + least) / (dual + least))
-        known = self.balance if length > SETBACK * self.best else (ratio, *self.balance)
+        setback = length > SETBACK * self.best + hidden
+        known = self.balance if setback else (ratio, *self.balance)
         return dataclasses.replace(self, balance=known[:WINDOW], rounds=self.rounds + 1)
 
     @property
