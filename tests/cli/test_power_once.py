@@ -10,6 +10,7 @@ import pytest
 from test_power_cli import HEARING, TACIT, run  # noqa: F401 (a fixture)
 
 import tacit
+from tacit.errors import SolverFailure
 
 BUDGET = "--total-epsilon 1 --total-delta 1e-5"
 
@@ -80,3 +81,18 @@ def test_zones_pay_once(tmp_path, command, refused):
 def test_what_does_not_apply_is_refused(options, words, tmp_path, refused):
     assert words in refused(f"power solve case14 {options} --out r")
     assert not (tmp_path / "r").exists()
+
+
+def test_a_failure_after_the_payment_leaves_the_release(tmp_path, refused, monkeypatch):
+    """It is paid for: its folder is not that of a start that was refused."""
+    (tmp_path / "ledgers").mkdir()
+    for i in (1, 2, 3):
+        tacit.Ledger.create(tmp_path / "ledgers" / f"zone {i}.db", 1.0, 1e-5)
+
+    def fails(*_):
+        raise SolverFailure("planted")
+
+    monkeypatch.setattr("tacit.admm.public_agent.PublicAgent.respond", fails)
+    said = refused(f"power solve case14 {BUDGET} --ledgers ledgers --out r")
+    assert "To continue: tacit power solve --resume r" in said
+    assert (tmp_path / "r" / "checkpoint.npz").exists()
