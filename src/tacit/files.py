@@ -6,8 +6,16 @@ import errno
 import io
 import os
 import secrets
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
+
+# What NumPy and JSON raise at a file that is not what it says it is: cut, changed, or made to harm
+UNREADABLE = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, MemoryError),
+    *(OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error),
+)
 
 
 def open_private(path: str | Path) -> BinaryIO:

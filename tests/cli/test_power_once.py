@@ -10,6 +10,7 @@ import pytest
 from test_power_cli import HEARING, TACIT, run  # noqa: F401 (a fixture)
 
 import tacit
+from tacit.errors import SolverFailure
 
 BUDGET = "--total-epsilon 1 --total-delta 1e-5"
 
@@ -20,6 +21,7 @@ def test_stops_at_a_tolerance_and_says_so(tmp_path, run):  # noqa: F811
     assert document["converged"] and document["summary"]["round"] <= 60
     assert document["privacy"]["once"] and document["privacy"]["certified"]
     assert document["summary"]["not_covered"] == []
+    assert "p_demand" in document["tables"]["bus"] and "tables.bus" in document["not_covered"]
     assert not (tmp_path / "r" / "checkpoint.npz").exists()
     said = run("show r")
     assert "one reading of its data" in said and "read once" in said
@@ -87,3 +89,18 @@ def test_what_is_not_certified_is_not_published(tmp_path, refused):
     words = f"power solve case14 {BUDGET} --publish --out r --beta"
     assert "certified beside --publish" in refused(words, "1% of bus")
     assert not (tmp_path / "r").exists()
+
+
+def test_a_failure_after_the_payment_leaves_the_release(tmp_path, refused, monkeypatch):
+    """It is paid for: its folder is not that of a start that was refused."""
+    (tmp_path / "ledgers").mkdir()
+    for i in (1, 2, 3):
+        tacit.Ledger.create(tmp_path / "ledgers" / f"zone {i}.db", 1.0, 1e-5)
+
+    def fails(*_):
+        raise SolverFailure("planted")
+
+    monkeypatch.setattr("tacit.admm.public_agent.PublicAgent.respond", fails)
+    said = refused(f"power solve case14 {BUDGET} --ledgers ledgers --out r")
+    assert "To continue: tacit power solve --resume r" in said
+    assert (tmp_path / "r" / "checkpoint.npz").exists()

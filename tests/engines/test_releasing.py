@@ -1,6 +1,9 @@
 """One noisy reading of every agent's data: its noise, its price, and that it is paid for once."""
 
+import io
+import json
 import math
+import zipfile
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from scipy import stats
 
 import tacit
 from tacit.admm.released import Released
+from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, Refused
 from tacit.privacy.accounting import calibrate
 
@@ -176,6 +180,7 @@ def test_kept_in_a_file(tmp_path):
     assert path.stat().st_mode & 0o077 == 0  # the seals are not covered
     loaded = Released.load(path, zones())
     assert loaded.privacy == released.privacy
+    assert PrivacyStatement.from_dict(released.privacy.to_dict()) == released.privacy
     for one, other in zip(released.releases, loaded.releases, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
     changed = DATA.copy()
@@ -183,7 +188,7 @@ def test_kept_in_a_file(tmp_path):
     renamed = tacit.Problem(
         tacit.LocalProblem(a.objective, a.feasible_set, name=f"{a.name}-2") for a in zones().agents
     )
-    for other in (zones(changed), zones(rows=5), renamed):
+    for other in (zones(changed), zones(rows=5), renamed, zones(beta=0.2)):
         with pytest.raises(InvalidInput, match="others by now"):
             Released.load(path, other)
     whole = path.read_bytes()
@@ -266,3 +271,92 @@ def test_an_objective_without_curvature_is_solved():
     agents = [tacit.LocalProblem(flat, tacit.Box(-1, 1, size=2), [0, -1]) for _ in range(2)]
     result = tacit.solve(agents, tacit.Settings(rounds=20, tolerance=1e-6))
     assert np.isfinite(result.solution).all() and result.trace["violation"][-1] == 0
+
+
+def edited(path, **changes):
+    """The saved release with other parts; ``about`` is changed key by key."""
+    with np.load(path) as arrays:
+        parts = {name: arrays[name] for name in arrays.files}
+    about = json.loads(str(parts["about"]))
+    for key, value in changes.pop("about", {}).items():
+        about[key] = {**about[key], **value} if isinstance(value, dict) else value
+    content = io.BytesIO()
+    np.savez(content, **{**parts, "about": json.dumps(about), **changes})
+    path.write_bytes(content.getvalue())
+
+
+def test_words_in_a_file_are_no_statement(tmp_path):
+    released = tacit.release(zones(), 1.0, 1e-5)
+    path = tmp_path / "release.npz"
+    for change in (
+        {"epsilon": 0.01},
+        {"epsilon": -1.0},
+        {"uncertified": "no"},
+        {"neighbours": [{"change": "anything", "agents": ["north", "south"]}]},
+    ):
+        released.save(path)
+        edited(path, about={"privacy": change})
+        assert Released.load(path, zones()).privacy == released.privacy
+
+
+def test_the_seal_is_of_the_bounds_too(tmp_path):
+    """Words tell the largest bound only; a group whose others are larger needs more noise."""
+
+    def grouped(*beta):
+        W = tacit.Box(-5, 5, size=4)
+        return tacit.Problem(
+            tacit.LocalProblem(tacit.Residual(A, d, beta, groups=(0, 0, 1, 1, 2, 2)), W)
+            for d in DATA
+        )
+
+    few, all_of_them = grouped(0.1, 0, 0.1, 0, 0.1, 0), grouped(*[0.1] * 6)
+    assert few.agents[0].objective.neighbours == all_of_them.agents[0].objective.neighbours
+    path = tmp_path / "release.npz"
+    tacit.release(few, 1.0, 1e-5).save(path)
+    with pytest.raises(InvalidInput, match="bounds"):
+        Released.load(path, all_of_them)
+
+
+def hostile_files(path):
+    whole = path.read_bytes()
+    yield lambda: edited(path, about={"format": 2})
+    yield lambda: edited(path, about={"seed": "one"})
+    yield lambda: edited(path, about={"mechanism": {"kind": "noiseless"}})
+    yield lambda: edited(path, values_0=np.array([print] * 6))
+    for shape in ("(10000000000000,)", "(1000000000000000000000,)"):
+        yield lambda shape=shape: huge(path, shape)
+    yield lambda: edited(path, about={"agents": 3})
+    deep = io.BytesIO()
+    np.savez(deep, about="[" * 100_000)
+    yield lambda: path.write_bytes(deep.getvalue())
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        packed = {name: archive.read(name) for name in archive.namelist()}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in packed.items():
+            archive.writestr(name, part)
+    broken = bytearray(content.getvalue())
+    broken[60:100] = bytes(byte ^ 0xFF for byte in broken[60:100])
+    yield lambda: path.write_bytes(bytes(broken))
+
+
+def huge(path, shape):
+    """A file whose array says that it has so many numbers."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    parts["values_0.npy"] = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+
+
+def test_hostile_files_are_refused(tmp_path):
+    released = tacit.release(zones(), 1.0, 1e-5)
+    path = tmp_path / "release.npz"
+    released.save(path)
+    for make in list(hostile_files(path)):
+        released.save(path)
+        make()
+        with pytest.raises(CorruptFile, match="Expected a release"):
+            Released.load(path, zones())

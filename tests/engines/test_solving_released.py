@@ -6,7 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from test_releasing import zones
+from test_releasing import ledgers, zones
 
 import tacit
 from tacit.admm.exact_server import ExactServer
@@ -293,3 +293,63 @@ def test_a_checkpoint_of_other_terms_is_refused(tmp_path):
             tacit.solve(zones(), budget, checkpoint=path, **other)
     tacit.solve(zones(), tacit.Settings(rounds=3, tolerance=1e-3), checkpoint=path)
     assert path.read_bytes() == kept  # a run without noise leaves what was released
+
+
+def test_a_checkpoint_is_of_one_source_of_noise(tmp_path):
+    """Another seed, secure noise or ledgers are another release, and get none of this one."""
+    budget, path = tacit.Settings.for_budget(1.0, 1e-5), tmp_path / "checkpoint.npz"
+    tacit.solve(zones(), budget, checkpoint=path, seed=1)
+    known, whole = ledgers(tmp_path), path.read_bytes()
+    seeded = {"noise": "seeded", "seed": 1}
+    for other in ({}, {"seed": 2}, {"noise": "secure"}, {"ledgers": known}):
+        with pytest.raises(InvalidInput, match="Expected the seed"):
+            tacit.solve(zones(), budget, checkpoint=path, **other)
+    with pytest.raises(InvalidInput, match="the ledgers know nothing of it"):
+        tacit.solve(zones(), budget, checkpoint=path, ledgers=known, **seeded)
+    assert path.read_bytes() == whole
+    assert all(ledger.spent.epsilon == 0 for ledger in known.values())
+    path.unlink()
+    first = tacit.solve(zones(), budget, checkpoint=path, ledgers=known)
+    again = tacit.solve(zones(), budget, checkpoint=path, ledgers=known)
+    np.testing.assert_array_equal(first.solution, again.solution)
+    assert all(len(ledger.runs()) == 1 for ledger in known.values())
+
+
+def test_a_run_without_noise_writes_over_no_checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.npz"
+    for settings in (tacit.Settings.for_budget(1.0, 1e-5), tacit.Settings.for_budget(1.0, 1e-5, 2)):
+        tacit.solve(zones(), settings, checkpoint=path)
+        whole = path.read_bytes()
+        with pytest.raises(InvalidInput, match="would be lost"):
+            tacit.solve(zones(), EXACT, checkpoint=path)
+        assert path.read_bytes() == whole
+        path.unlink()
+    for _ in range(2):  # its own it does
+        tacit.solve(zones(), EXACT, checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    "told", [[0.0, 1.0, 2.0], np.array([1, 0], object), np.array(["1", "0"]), np.zeros((1, 2)), 0.0]
+)
+def test_instructions_that_do_not_fit_leave_an_agent_as_it_was(told):
+    problem = tacit.release(zones(), 1.0, 1e-5, seed=1).problem
+    penalty, _ = starting_penalties(problem)
+    agent = PublicAgent(problem.agents[0], "north", "run", (penalty, np.array([0, 0, 1, 1])))
+    plain = np.zeros(2)
+    for t in (1, 2, 3):
+        agent.respond(Broadcast("run", t, np.zeros(4), {}, plain))
+    point = agent.point
+    with pytest.raises(Refused):
+        agent.respond(Broadcast("run", 4, np.ones(4), {}, np.asarray(told)))
+    assert agent.rounds_done == 3 and agent.point is point
+    agent.respond(Broadcast("run", 4, np.ones(4), {}, plain))
+
+
+@pytest.mark.parametrize("seed", [2, 4, 7, 11, 51])
+def test_rounding_does_not_keep_a_run_from_its_end(seed):
+    """At a corner all copies agree exactly, and the dual residual is 1e-17: that is an optimum."""
+    data = 1.2 + 0.3 * np.random.default_rng(seed).normal(size=(2, 1))
+    W = tacit.Box(-1.0, 1.0, size=1)
+    agents = [tacit.LocalProblem(tacit.Residual(np.ones((1, 1)), d, 0.05), W) for d in data]
+    result = tacit.solve(agents, tacit.Settings(rounds=300, tolerance=1e-4))
+    assert result.converged and result.trace["round"][-1] < 100

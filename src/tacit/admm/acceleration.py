@@ -112,9 +112,11 @@ class Watch:
         """With the balance of this round's residuals; a setback says nothing about penalties."""
         primal, dual = found.parts
         length = math.hypot(np.linalg.norm(primal), np.linalg.norm(dual))
-        least = NEGLIGIBLE * length + 1e-300
+        hidden = ROUNDING * (found.dual_size + ABSOLUTE * found.least[1]) + 1e-300
+        least = NEGLIGIBLE * length + hidden
         ratio = np.log((primal + least) / (dual + least))
-        known = self.balance if length > SETBACK * self.best else (ratio, *self.balance)
+        setback = length > SETBACK * self.best + hidden
+        known = self.balance if setback else (ratio, *self.balance)
         return dataclasses.replace(self, balance=known[:WINDOW], rounds=self.rounds + 1)
 
     @property

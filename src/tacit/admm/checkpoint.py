@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tacit._types import Vector
 from tacit.admm.data_digest import data_digest
 from tacit.admm.problem import Problem
 from tacit.errors import CorruptFile, InvalidInput, cause
-from tacit.files import write_atomically
+from tacit.files import UNREADABLE, write_atomically
 
 STATE = ("point", "average", "dual", "total")
 FORMAT = 2  # another one with every change of a computed bit: noise must not meet other numbers
@@ -81,7 +80,7 @@ class Checkpoint:
                     state,
                     data["trace"],
                 )
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except UNREADABLE as error:
             raise CorruptFile(
                 f"Expected a checkpoint that tacit saved in {path}: {cause(error)}. Nothing was "
                 "resumed."

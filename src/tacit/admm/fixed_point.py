@@ -136,6 +136,8 @@ class Iterate:
         penalty = now.penalty
         if instructions.undo and now.last is not None:
             s = now.last[0]
+        elif 0 < len(instructions.factors) <= now.group.max(initial=0):
+            raise InvalidInput("Expected a factor for every group of penalties, got fewer.")
         elif instructions.factors:
             factor = np.asarray(instructions.factors, np.float64)[now.group]
             s, penalty = w + (plain - w) / factor, penalty * factor

@@ -72,8 +72,9 @@ class PublicAgent:
     def respond(self, broadcast: Broadcast) -> Reply:
         """The exact local step of one round; the last round again gets the same reply."""
         t, w = self._accept(broadcast)
+        digest = broadcast.digest
         if self._last is not None and t == self.rounds_done:
-            if broadcast.digest != self._last[0]:
+            if digest != self._last[0]:
                 raise Refused(f"Agent {self.name!r} has answered round {t} of another consensus.")
             return self._last[1]
         try:
@@ -92,7 +93,7 @@ class PublicAgent:
             )
         reply = Reply(self.run, t, point[rounds.held])
         self._rounds, self.rounds_done = rounds, t
-        self._last = broadcast.digest, reply
+        self._last = digest, reply
         return reply
 
     def _accept(self, broadcast: Broadcast) -> tuple[int, Vector]:
@@ -109,5 +110,11 @@ class PublicAgent:
             raise Refused(
                 f"Expected {self._size} finite float64 numbers as consensus, got {w.dtype} of "
                 f"shape {w.shape}. Nothing was computed."
+            )
+        told = np.asarray(broadcast.instructions)
+        if told.dtype.kind != "f" or told.ndim != 1:
+            raise Refused(
+                f"Expected a vector of numbers as instructions, got {told.dtype} of shape "
+                f"{told.shape}. Nothing was computed."
             )
         return t, w

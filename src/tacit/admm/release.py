@@ -114,6 +114,11 @@ class Reader:
             if release.fits(plan.reading):
                 return release
 
+    def holds(self, problem: LocalProblem, release: Release) -> bool:
+        """Whether the ledger knows of this release: then it is paid for there."""
+        kept = self._find(self._plan(problem))[1]
+        return kept is not None and kept.to_bytes() == release.to_bytes()
+
     def _plan(self, problem: LocalProblem) -> _Plan:
         """What is to be measured, with which noise and on which terms."""
         objective, reading = problem.objective, problem.objective.reading()
@@ -195,8 +200,10 @@ class _Plan(NamedTuple):
 
 
 def _seal(reading: Reading, key: bytes) -> bytes:
-    """Of the data themselves: sums over them differ in their last bits between processors."""
+    """Of the data themselves, as sums over them differ in their last bits between processors, and
+    of Δ: the noise on a release hides no larger change than it was made for."""
     digest = hmac.new(key, digestmod=hashlib.sha256)
+    digest.update(repr([float(reading.sensitivity(norm)) for norm in (1, 2)]).encode())
     for part in map(np.asarray, reading.source):
         digest.update(f"{part.dtype.str}{part.shape}".encode())
         digest.update(np.ascontiguousarray(part).tobytes())

@@ -9,16 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.release import Release
-from tacit.admm.statement import PrivacyStatement, neighbours_of
-from tacit.errors import CorruptFile, InvalidInput
-from tacit.files import write_atomically
-from tacit.privacy.mechanisms import Mechanism, mechanism_from
+from tacit.admm.statement import PrivacyStatement, release_statement
+from tacit.errors import CorruptFile, InvalidInput, cause
+from tacit.files import UNREADABLE, write_atomically
+from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
+
+FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Released:
             arrays[f"values_{i}"] = release.values
             arrays[f"seal_{i}"] = np.frombuffer(release.seal, np.uint8)
         about = {
-            "format": 1,
+            "format": FORMAT,
             "agents": list(self.problem.names),
             "mechanism": self.mechanism.to_dict(),
             "privacy": self.privacy.to_dict(),
@@ -78,31 +79,54 @@ class Released:
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | Iterable[LocalProblem]) -> Released:
-        """What ``save`` kept of a release of this problem's data; of other data it is refused."""
+        """What ``save`` kept of a release of this problem's data; of other data it is refused.
+
+        The statement follows from the noise and from this problem, not from words in the file.
+        Whoever can write the file can still forge it: noise that was not drawn, other values.
+        """
+        problem = Problem.of(problem)
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-                about = json.loads(str(arrays["about"]))
+                about = _about(arrays)
                 releases = tuple(
                     Release(arrays[f"values_{i}"], arrays[f"seal_{i}"].tobytes())
                     for i in range(len(about["agents"]))
                 )
-            privacy = PrivacyStatement.from_dict(about["privacy"])
-            mechanism = mechanism_from(about["mechanism"])
-            seed, names = about["seed"], tuple(about["agents"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+            mechanism, seed = mechanism_from(about["mechanism"]), about["seed"]
+            if not (seed is None or type(seed) is int) or isinstance(mechanism, Noiseless):
+                raise ValueError("a seed is a whole number, and there is noise")
+            of, names = about["privacy"], tuple(about["agents"])
+            said = float(of["delta"]), seed is not None, of["secure"] is True
+            privacy = release_statement(problem, mechanism, *said)
+        except UNREADABLE as error:
             raise CorruptFile(
-                f"Expected a release that tacit saved in {path}: {error!r}."
+                f"Expected a release that tacit saved in {path}: {cause(error)}."
             ) from None
-        problem = Problem.of(problem)
         readings = [a.objective.reading() for a in problem.agents]
-        same = (names, privacy.neighbours) == (problem.names, neighbours_of(problem)) and all(
+        same = names == problem.names and all(
             release.values.shape == reading.values.shape and release.fits(reading)
             for release, reading in zip(releases, readings, strict=True)
         )
         if not same:
             raise InvalidInput(
-                f"Expected the problem that was released in {path}; its data, agents or what "
-                "counts as neighbours are others by now. A new release needs a new charge. "
-                "Nothing was computed."
+                f"Expected the problem that was released in {path}; its data, agents, bounds or "
+                "neighbours are others by now. A new release needs a new charge. Nothing was "
+                "computed."
             )
         return cls.of(problem, releases, mechanism, privacy, seed)
+
+
+def is_without_noise(path: str | Path) -> bool:
+    """Whether ``save`` wrote this file for a run without noise: nothing is lost with it."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return isinstance(mechanism_from(_about(arrays)["mechanism"]), Noiseless)
+    except UNREADABLE:
+        return False
+
+
+def _about(arrays: Any) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(str(arrays["about"]))
+    if about["format"] != FORMAT:
+        raise ValueError("another version")
+    return about

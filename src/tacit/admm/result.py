@@ -18,7 +18,6 @@ import io
 import json
 import os
 import platform
-import zipfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -32,7 +31,7 @@ from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement, privacy_statement
 from tacit.errors import CorruptFile, InvalidInput, cause
-from tacit.files import save_figure, write_atomically
+from tacit.files import UNREADABLE, save_figure, write_atomically
 from tacit.privacy.accounting import rounded_up
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ class Result:
                 data.get("plan", ""),
                 duals,
             )
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except UNREADABLE as error:
             raise CorruptFile(
                 f"Expected a result that tacit saved in {folder}: {cause(error)}."
             ) from None

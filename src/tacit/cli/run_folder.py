@@ -335,7 +335,7 @@ class RunFolder:
             return self._rounds
         if not self._checkpoint.exists():  # it is written before the first round
             return not self._note.resumable and not isinstance(error, InvalidInput)
-        if not self._ledgers:
+        if not self._ledgers or self._note.once:  # a release is there after it was paid for
             return True
         from tacit.privacy.ledger import Ledger
 

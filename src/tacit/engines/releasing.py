@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tacit.admm.keys import agent_key, jax_key, root_key
 from tacit.admm.plan import least_noise
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.release import Reader
-from tacit.admm.released import Released
+from tacit.admm.released import Released, is_without_noise
 from tacit.admm.settings import Settings
 from tacit.admm.statement import release_statement
 from tacit.engines.ledgers import open_ledgers
@@ -82,7 +82,27 @@ def read(
 ) -> Released:
     """``release`` with a given law of the noise."""
     require_64_bits()
-    opened = open_ledgers(ledgers, problem.names) if ledgers is not None else None
+    readers, noise = _readers(problem.names, mechanism, delta, seed, run, noise, ledgers)
+    pairs = list(zip(readers, problem.agents, strict=True))
+    for reader, agent in pairs:  # all can be read and paid for, or none is
+        agent.objective.reading()
+        reader.agree(agent)
+    releases = tuple(reader.read(agent) for reader, agent in pairs)
+    statement = release_statement(problem, mechanism, delta, seed is not None, noise == "secure")
+    return Released.of(problem, releases, mechanism, statement, seed)
+
+
+def _readers(
+    names: Sequence[str],
+    mechanism: Mechanism,
+    delta: float,
+    seed: int | None,
+    run: str,
+    noise: str | None,
+    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None,
+) -> tuple[list[Reader], str]:
+    """Every agent's reader, and where the noise comes from."""
+    opened = open_ledgers(ledgers, names) if ledgers is not None else None
     noise = choice("noise", noise or ("seeded" if opened is None else "secure"), NOISE_SOURCES)
     if noise == "secure" and seed is not None:
         raise InvalidInput(
@@ -90,7 +110,7 @@ def read(
             "ledgers give noise='seeded'. Nothing was released."
         )
     root = jax_key(root_key(seed))
-    readers = [
+    return [
         Reader(
             name,
             mechanism,
@@ -100,15 +120,8 @@ def read(
             (opened or {}).get(name),
             seed is not None,
         )
-        for i, name in enumerate(problem.names)
-    ]
-    pairs = list(zip(readers, problem.agents, strict=True))
-    for reader, agent in pairs:  # all can be read and paid for, or none is
-        agent.objective.reading()
-        reader.agree(agent)
-    releases = tuple(reader.read(agent) for reader, agent in pairs)
-    statement = release_statement(problem, mechanism, delta, seed is not None, noise == "secure")
-    return Released.of(problem, releases, mechanism, statement, seed)
+        for i, name in enumerate(names)
+    ], noise
 
 
 @dataclass(frozen=True)
@@ -144,26 +157,46 @@ class Source:
                     "no ledger can pay for. Nothing was released."
                 )
             found = without_noise(problem)
-            if self.checkpoint is not None and not Path(self.checkpoint).exists():
+            if self.checkpoint is not None:
+                if Path(self.checkpoint).exists() and not is_without_noise(self.checkpoint):
+                    raise InvalidInput(
+                        f"Expected no checkpoint of another run in {self.checkpoint}, which would "
+                        "be lost. Nothing was computed."
+                    )
                 found.save(self.checkpoint)
             return found
         mechanism, delta = reading
         if self.checkpoint is not None and Path(self.checkpoint).exists():
-            found = Released.load(self.checkpoint, problem)
-            asked = self.noise or ("seeded" if self.ledgers is None else "secure")
-            source = found.seed, "secure" if found.privacy.secure else "seeded"
-            if (found.mechanism, found.privacy.delta) != reading or source != (self.seed, asked):
-                raise InvalidInput(
-                    f"Expected the budget and the source of noise of the release in "
-                    f"{self.checkpoint}, got others: a new release needs a checkpoint of its own. "
-                    "Nothing was released."
-                )
-            return found
+            return self._continued(Path(self.checkpoint), problem, mechanism, delta)
         found = read(
             problem, mechanism, delta, self.seed, self.run or "run", self.noise, self.ledgers
         )
         if self.checkpoint is not None:
             found.save(self.checkpoint)
+        return found
+
+    def _continued(
+        self, path: Path, problem: Problem, mechanism: Mechanism, delta: float
+    ) -> Released:
+        """The release in the checkpoint: of this budget and noise, and known to the ledgers."""
+        found = Released.load(path, problem)
+        if (found.mechanism, found.privacy.delta) != (mechanism, delta):
+            raise InvalidInput(
+                f"Expected the budget of the release in {path}, got another: a new release needs a "
+                "checkpoint of its own. Nothing was released."
+            )
+        about = self.seed, self.run or "run", self.noise, self.ledgers
+        readers, noise = _readers(problem.names, mechanism, delta, *about)
+        known = all(
+            reader.ledger is None or reader.holds(agent, release)
+            for reader, agent, release in zip(readers, problem.agents, found.releases, strict=True)
+        )
+        if found.seed != self.seed or found.privacy.secure != (noise == "secure") or not known:
+            raise InvalidInput(
+                f"Expected the seed, the source of noise and the ledgers of the release in {path}; "
+                "they differ, or the ledgers know nothing of it. A new release needs a checkpoint "
+                "of its own. Nothing was released."
+            )
         return found
 
     def _refuse(self, why: str) -> None:
