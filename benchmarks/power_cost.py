@@ -19,7 +19,6 @@ import numpy as np
 
 import tacit
 from tacit.power import bound, build, load_case, power_flow
-from tacit.privacy.accounting import calibrate
 
 CASES = ("case5_pjm", "case14_ieee", "case30_ieee", "case57_ieee", "case118_ieee", "case39_epri")
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -41,13 +40,10 @@ def against_the_bound() -> None:
 
 
 def one(case, epsilon: float, rng, least: float) -> dict[str, float]:
-    law = calibrate("gaussian", epsilon, 1e-5, 1)
-    copies = []
-    for agent in case.agents:
-        reading = agent.objective.reading()
-        deviation = float(np.sqrt(law.variance(reading.sensitivity(2))))
-        noisy = reading.values + deviation * rng.normal(size=reading.values.size)
-        copies.append(reading.public_copy(noisy, deviation))
+    copies = None
+    if np.isfinite(epsilon):
+        released = tacit.release(case, epsilon, 1e-5, seed=int(rng.integers(2**31)))
+        copies = [agent.objective for agent in released.problem.agents]
     z = case.central(copies)
     tables, served = case.tables(z), case.served(z)
     flow = power_flow(case.grid, tables["generator"]["p"], tables["bus"]["voltage"])

