@@ -173,9 +173,9 @@ def test_options_in_a_note_are_those_of_the_command(kind, folder, disk, command,
     ]
     if kind != "solve":
         wrong += [{"total_epsilon": "1"}, {"total_epsilon": True}, {"no_noise": 0}]
-        wrong += [{"no_noise": None}, {"mechanism": None}, {"mechanism": "other"}]
+        wrong += [{"no_noise": None}, {"mechanism": "other"}]
     if kind == "learn":
-        wrong += [{"range": "*=-1:1"}, {"range": [1]}, {"drop": None}]
+        wrong += [{"mechanism": None}, {"range": "*=-1:1"}, {"range": [1]}, {"drop": None}]
     changed = [{**note, "options": {**note["options"], **change}} for change in wrong]
     changed += [{**note, "options": value} for value in ({}, [], None, [["job", "a"]])]
     changed += [{**note, "run": value} for value in (None, 1, "\ud800")]
