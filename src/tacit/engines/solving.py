@@ -3,8 +3,10 @@
     solve = Server + in-process engine + what only a process that holds all data can add: the
     objective and the size of the noise, columns of the trace that no statement covers
 
-A run ends after the agreed number of rounds and for no other reason: stopping when some number
-computed from private data looks good would itself release that number.
+A run with noise in every round ends after the agreed number of rounds and for no other reason:
+stopping when some number computed from private data looks good would itself release that number.
+Runs on data that were read once, and runs without noise, may end at a tolerance
+(``solving_released.py``).
 """
 
 from __future__ import annotations

@@ -69,8 +69,23 @@ class Tariff:
         return 2 * self.quadratic * z + self.linear
 
 
+class _Kinked(Objective):
+    """What theory knows of a cost with a price on |shortage|: nothing that a step size needs."""
+
+    @property
+    def smoothness(self) -> float | None:
+        return None
+
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        return math.inf
+
+
 @pytree
-class GenerationCost(Objective):
+class GenerationCost(_Kinked):
     """Generation cost of one zone, and the price of its demand that is not met.
 
     ``demand`` says balance, loads and who counts as neighbours; its value is not part of f.
@@ -117,17 +132,6 @@ class GenerationCost(Objective):
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         raise InvalidInput(RELEASE)
 
-    @property
-    def smoothness(self) -> float | None:
-        return None
-
-    @property
-    def strong_convexity(self) -> float:
-        return 0.0
-
-    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        return math.inf
-
 
 @dataclass(frozen=True)
 class CostReading(Reading):
@@ -151,7 +155,7 @@ class CostReading(Reading):
 
 
 @pytree
-class PublicCost(PublicObjective):
+class PublicCost(_Kinked, PublicObjective):
     """Generation cost with loads d that may be read by everyone."""
 
     matrix: Array = field(repr=False)
@@ -170,17 +174,6 @@ class PublicCost(PublicObjective):
         """A subgradient."""
         signs = np.sign(self.matrix @ z + self.data)
         return self.tariff.slope(z) + self.tariff.price * (self.matrix.T @ signs)
-
-    @property
-    def smoothness(self) -> float | None:
-        return None
-
-    @property
-    def strong_convexity(self) -> float:
-        return 0.0
-
-    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        return math.inf
 
     @property
     def mean_curvature(self) -> float:
