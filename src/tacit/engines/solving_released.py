@@ -45,7 +45,7 @@ def solve_released(
     penalties = _penalties(released, settings)
     begin = _check_start(problem, start)
     agents = [
-        PublicAgent(part, name, "released", penalties, own)
+        PublicAgent(part, name, "released", penalties, own, settings.tolerance)
         for name, part, own in zip(problem.names, problem.agents, begin, strict=True)
     ]
     server = ExactServer(members_of(problem), settings, "released", penalties, _first(start))
@@ -56,7 +56,7 @@ def solve_released(
     while server.round < settings.rounds and not converged:
         for refusal in server.step(engine).values():
             raise refusal.error()
-        converged = server.converged and all(a.settled(settings.tolerance or 0.0) for a in agents)
+        converged = server.converged
         last = converged or server.round == settings.rounds
         if last or server.round % evaluate_every == 0:
             points = [agent.point for agent in agents]
