@@ -80,7 +80,7 @@ class Kit:
 
     @property
     def study_file(self) -> Path:
-        return self.folder / "study.toml"
+        return self.folder / "study" / "study.toml"
 
     @property
     def public_key(self) -> Path:

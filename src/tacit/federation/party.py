@@ -59,6 +59,8 @@ WORDS = {
     "invalid": ("refused", "got no request that it knows. Nothing was computed."),
     "failed": ("failed", "failed. Nothing of this request was released."),
     "ledger": ("ledger", "could not pay. Nothing was released."),
+    "signature": ("refused", "got a request that its coordinator did not sign."),
+    "absent": ("failed", "cannot take part: its own log says why."),
 }
 
 

@@ -9,6 +9,7 @@ can delay, drop or repeat them; what a repetition gets is the reply that the led
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -37,6 +38,13 @@ def write_keys(private: Path, public: Path) -> None:
     public.write_bytes(
         key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     )
+
+
+def fingerprint(public: Path) -> str:
+    """SHA-256 of a public key, to compare by eye or to pin in a party's own file."""
+    key = load_pem_public_key(public.read_bytes())
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(der).hexdigest()
 
 
 class Signer:
