@@ -117,7 +117,8 @@ def _run(options: argparse.Namespace) -> int:
     log_to(kit.log)
     if not (kit.run / "result.json").exists():
         patience = options.wait if options.wait is not None else Study.load(kit.study_file).deadline
-        _conduct(kit, patience, again)
+        with kit.held():
+            _conduct(kit, patience, again)
     else:
         print(f"tacit: the result is there: {kit.run}", file=sys.stderr)
     result = Result.load(kit.run)

@@ -139,10 +139,15 @@ def study(kit: Kit) -> tuple[bool | None, str]:
 
     found = Study.load(kit.study_file)
     if found.digest != kit.digest:
-        return False, f"study.toml is not the one of the kit: {found.digest[:16]}, {kit.digest[:16]}."
+        return (
+            False,
+            f"study.toml is not the one of the kit: {found.digest[:16]}, {kit.digest[:16]}.",
+        )
     kind = "" if found.rehearsal is None else ". A REHEARSAL: everybody can subtract its noise"
     asked = ", ".join(f"{key} {value:g}" for key, value in _asked(kit).items()) or "see study.toml"
-    words = f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties, asks for {asked}"
+    words = (
+        f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties, asks for {asked}"
+    )
     return (None if kind else True), f"{words}{kind}."
 
 
@@ -193,7 +198,12 @@ def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     words += f"{found.spent.epsilon:.4g}"
     if left is not None:
         words += f", room for a run of epsilon {left:.4g}"
-    if asked is not None and left is not None and left < asked * (1 - 1e-9) and not _begun(found, kit):
+    if (
+        asked is not None
+        and left is not None
+        and left < asked * (1 - 1e-9)
+        and not _begun(found, kit)
+    ):
         return False, f"{words}; the study asks for {asked:g}."
     return True, f"{words}."
 

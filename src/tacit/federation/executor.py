@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,16 @@ class PartyExecutor(Executor):  # type: ignore[misc]
         guard_job()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="party")
         self._party: Future[Any] | None = None
+        self._last: tuple[bytes, Future[bytes]] | None = None  # the last request and its answer
+        self._one_by_one = threading.Lock()
         self._kit: Kit | None = None
         self._verifier: Verifier | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.START_RUN:
-            kit = Kit.load(Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT)).parent).expect("party")
+            kit = Kit.load(Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT)).parent).expect(
+                "party"
+            )
             log_to(kit.log)
             assert kit.agent is not None
             self._kit, self._verifier = kit, Verifier(kit.public_key, kit.digest, kit.agent)
@@ -67,11 +72,18 @@ class PartyExecutor(Executor):  # type: ignore[misc]
             request = self._verifier.request(signed) if isinstance(signed, bytes) else None
             if request is not None:
                 code = "absent"
-                return self._thread.submit(self._party.result().handle, request).result()  # type: ignore[no-any-return]
+                return self._once(self._party.result(), request).result()
             log.warning("A request without the coordinator's signature was refused.")
         except Exception as error:  # its words may be about the data
             log.error("The party cannot answer (%s).", type(error).__name__)
         return refusal(name, "", 0, code).to_bytes()
+
+    def _once(self, party: Any, request: bytes) -> Future[bytes]:
+        """The answer to a request, or to the same one that is being answered."""
+        with self._one_by_one:
+            if self._last is None or self._last[0] != request:
+                self._last = request, self._thread.submit(party.handle, request)
+            return self._last[1]
 
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -105,6 +108,24 @@ class Kit:
 
     def site_of(self, agent: str) -> str:
         return self.sites[self.agents.index(agent)]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """By this process alone; the operating system lets go if it dies."""
+        import fcntl
+
+        file = os.open(self.folder / "kit.json", os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidInput(
+                    f"Expected a kit that no other command uses, got {self.folder}. Nothing was "
+                    "started."
+                ) from None
+            yield
+        finally:
+            os.close(file)
 
     def expect(self, role: str) -> Kit:
         if self.role != role:

@@ -112,11 +112,21 @@ def example(study: Study, agent: str) -> str:
     kind = next(key for key in ("power", "learn", "objective") if key in content)
     data, extra = {
         "power": ("a table with columns bus, p and q", 'unit = "MW"\n'),
-        "learn": ("CSV or Parquet, one line per record", 'target = "label"             # its column\n'),
-        "objective": ("CSV, Parquet or NPZ", 'target = "y"                 # its column; optional\n'),
+        "learn": (
+            "CSV or Parquet, one line per record",
+            'target = "label"             # its column\n',
+        ),
+        "objective": (
+            "CSV, Parquet or NPZ",
+            'target = "y"                 # its column; optional\n',
+        ),
     }[kind]
-    rehearsal = "" if study.rehearsal is None else "rehearsal = true             # no secrets here!\n"
-    name = '"' + "".join(rf"\u{ord(c):04x}" if c in '"\\' or ord(c) < 32 else c for c in agent) + '"'
+    rehearsal = (
+        "" if study.rehearsal is None else "rehearsal = true             # no secrets here!\n"
+    )
+    name = (
+        '"' + "".join(rf"\u{ord(c):04x}" if c in '"\\' or ord(c) < 32 else c for c in agent) + '"'
+    )
     return EXAMPLE.format(
         agent=name,
         data=data,

@@ -27,7 +27,7 @@ PING = ReservedTopic.JOB_HEART_BEAT  # which the engine's own process answers
 OVERDUE = 2.0  # seconds after which a site is looked for
 STARTING = 120.0  # seconds until a site's process is up
 GONE = 6.0  # seconds until a process that was there, and is not, is given up
-AGAIN = 60.0  # seconds until a request is sent again
+AGAIN = 15.0  # seconds until a request is sent again; then twice as many
 PAUSE = 0.1
 FOREVER = 1e9
 
@@ -76,17 +76,20 @@ class EngineLine:
                 raise Stopped
             if asked and time.monotonic() - since > OVERDUE:
                 self._find_lost(list(asked.values()), absent)
+        if lost := tuple(n for n in requests if n not in answers and n in absent):
+            raise Lost(lost)
         return answers
 
     def _one(self, name: str, request: bytes, end: float) -> bytes | None:
         """A party's answer; None if there is none in time. What is lost on the way is sent again:
         a party repeats what it has answered."""
-        signed = self._signer.sign(name, request)
+        signed, again = self._signer.sign(name, request), AGAIN
         while not self._stopped() and (left := end - time.monotonic()) > 0:
-            answer = self._send(name, TOPIC, {BYTES: signed}, min(left, AGAIN))
+            answer = self._send(name, TOPIC, {BYTES: signed}, min(left, again))
             if answer is not None and isinstance(answer.get(BYTES), bytes):
                 found: bytes = answer[BYTES]
                 return found
+            again *= 2 if answer is None or answer.get_return_code() == ReturnCode.TIMEOUT else 1
             time.sleep(PAUSE)
         return None
 

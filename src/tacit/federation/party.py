@@ -197,6 +197,7 @@ class Party:
             said = self._statement(run)
             about = self.file, self.problem, point, said
             self.study.write_own(self.folder, self.name, *about)
+            log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)
         return Agreed(run.name)
 
     def _statement(self, run: _Run) -> PrivacyStatement:

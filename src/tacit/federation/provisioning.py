@@ -136,14 +136,17 @@ def server_resources(workspace: Path) -> dict[str, Any]:
             "path": f"{COMPONENTS}.state_persistors.storage_state_persistor.StorageStatePersistor",
             "args": {
                 "uri_root": "/",
-                "storage": {"path": storage, "args": {"root_dir": str(workspace / "snapshots"), "uri_root": "/"}},
+                "storage": {
+                    "path": storage,
+                    "args": {"root_dir": str(workspace / "snapshots"), "uri_root": "/"},
+                },
             },
         },
         "components": [
             {
                 "id": "job_scheduler",
                 "path": f"{COMPONENTS}.job_schedulers.job_scheduler.DefaultJobScheduler",
-                "args": {"max_jobs": 1, "min_schedule_interval": 0.5, "max_schedule_interval": 1.0},
+                "args": {"max_jobs": 4, "min_schedule_interval": 0.5, "max_schedule_interval": 1.0},
             },
             {
                 "id": "job_manager",
@@ -172,7 +175,10 @@ def authorization(at_site: bool) -> dict[str, Any]:
 
 
 def comm_config() -> dict[str, Any]:
-    return {"allow_adhoc_conns": False, "backbone_conn_gen": 2}
+    """No connections between sites; those between a site's own processes are authenticated too."""
+    own = {"host": "localhost", "connection_security": "mtls"}
+    internal = {"scheme": "tcp", "resources": own}
+    return {"allow_adhoc_conns": False, "backbone_conn_gen": 2, "internal": internal}
 
 
 def log_config() -> dict[str, Any]:

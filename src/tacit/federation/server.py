@@ -36,8 +36,9 @@ class EngineServer:
     """The server of one kit. It holds nothing that a run would miss."""
 
     def __init__(self, kit: Kit) -> None:
-        self.kit, self._process, self._session = kit, None, None
-        self.started = False  # by this process
+        self.kit = kit
+        self._process: subprocess.Popen[bytes] | None = None
+        self._session: Any = None
 
     # --- the process --------------------------------------------------------------------------
 
@@ -47,13 +48,13 @@ class EngineServer:
         return self._other() is not None
 
     def start(self) -> None:
-        """Start it, unless it runs. A job of an earlier one is forgotten: the study's state is not
-        in it."""
+        """Start it, unless this process has. One that a killed command left is ended, its job with
+        it: the study's state is not in it."""
         from tacit.federation.provisioning import server_resources
 
-        self.close()
-        if self.alive():
+        if self._process is not None and self.alive():
             return
+        self.stop()
         workspace = self.kit.engine
         _refuse_taken_port(self.kit)
         for leftover in ("jobs", "snapshots"):
@@ -70,19 +71,19 @@ class EngineServer:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the command, which then stops it
             )
-        self.started = True
         note = {"pid": self._process.pid, "began": _began(self._process.pid)}
         write_atomically(self.kit.folder / PROCESS, json.dumps(note).encode())
 
     def stop(self) -> None:
-        """End it, and its job, at once; only if this process started it."""
+        """End it, and its job, at once. The caller holds the kit: no other command uses it."""
         self.close()
-        if self._process is not None:
+        if (pid := self._process.pid if self._process is not None else self._other()) is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
+        if self._process is not None:
             self._process.wait()
             self._process = None
-            (self.kit.folder / PROCESS).unlink(missing_ok=True)
+        (self.kit.folder / PROCESS).unlink(missing_ok=True)
 
     def _other(self) -> int | None:
         """The process of a server that another command started from this kit."""
@@ -179,6 +180,10 @@ def handshake(kit: Kit) -> str:
             socket.create_connection((kit.host, kit.port), timeout=5.0) as plain,
             context.wrap_socket(plain, server_hostname=kit.host) as secure,
         ):
+            secure.settimeout(1.0)  # a certificate that is refused is so after the handshake
+            with contextlib.suppress(TimeoutError):
+                if not secure.recv(1):
+                    raise EngineFailure(f"{kit.server} does not take this kit's certificate")
             return f"{secure.version()}"
     except ssl.SSLError as error:
         raise EngineFailure(f"TLS with {kit.server} failed: {error.reason}") from None
@@ -190,13 +195,10 @@ def handshake(kit: Kit) -> str:
 def quiet() -> Iterator[None]:
     """The engine's admin prints and logs; standard output is for results."""
     root = logging.getLogger()
-    silent = logging.NullHandler()
-    root.addHandler(silent)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        pass  # its threads log later too: the handler stays
+    if not root.handlers:  # its threads log later too: this stays
+        root.addHandler(logging.NullHandler())
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
 
 
 def _began(pid: int) -> str:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tacit.errors import TacitError
 from tacit.federation.guard import guard_site
 from tacit.federation.kit import ORGANISATION, PARTY_FILE, Kit
 
@@ -24,6 +25,11 @@ def main(folder: str) -> int:
         raise SystemExit(
             f"tacit: Expected the party's own file in {PARTY_FILE}: use tacit federation join."
         )
+    with kit.held():
+        return _take_part(kit)
+
+
+def _take_part(kit: Kit) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
     ours = os.dup(1)
@@ -77,4 +83,7 @@ def _tell(log: Path, to: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    try:
+        sys.exit(main(sys.argv[1]))
+    except TacitError as error:
+        sys.exit(f"tacit: {error}")
