@@ -94,7 +94,7 @@ def report(status: Any) -> None:
 
 @contextmanager
 def alone(folder: Path, patience: float = 60.0) -> Iterator[None]:
-    """No other process coordinates from this kit: one of a server that was killed may still live."""
+    """Nobody else coordinates from this kit: the job of a server that was killed may still live."""
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     end = time.monotonic() + patience
     try:

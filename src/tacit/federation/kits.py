@@ -87,8 +87,8 @@ def address(server: str) -> tuple[str, int]:
     host, _, port = server.rpartition(":")
     if not HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InvalidInput(
-            f"Expected the server as host:port, such as study.example.org:8002, got {shown(server)}."
-            " Nothing was written."
+            f"Expected the server as host:port, such as study.example.org:8002, got "
+            f"{shown(server)}. Nothing was written."
         )
     return host, int(port)
 

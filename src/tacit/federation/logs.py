@@ -42,7 +42,7 @@ class JsonLines(logging.Handler):
 
 
 def log_to(path: Path) -> logging.Logger:
-    """Our logger, which writes here and nowhere else: the engine's own logs hold nothing of ours."""
+    """Our logger, which writes here and nowhere else: the engine's logs hold nothing of ours."""
     logger = logging.getLogger("tacit")
     for handler in [h for h in logger.handlers if isinstance(h, JsonLines)]:
         logger.removeHandler(handler)

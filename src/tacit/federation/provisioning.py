@@ -1,14 +1,13 @@
 """NVFLARE's provisioning: certificates, start-up files, and what a site lets a job do.
 
-A site runs exactly one job: the two files that :mod:`tacit.federation.job` writes. Its own policy
-says so three times: the signed job is compared byte for byte (``app_validator``), only our class may
-be built (``class_allow_list``), and custom code is refused whatever the role (``authorization``).
+A site runs exactly one job, that of ``job.py``. Its own policy says so three times: the signed job
+is compared byte for byte (``app_validator``), only our class may be built (``class_allow_list``),
+and custom code is refused to everyone (``authorization``).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +26,11 @@ from tacit.federation.kit import ADMIN, CLASSES, ORGANISATION
 
 # Start-up scripts of the engine, which would run it without our own guard (see site.py)
 UNUSED = ("*.sh", "*.ipynb", "readme.txt", "*.sample", "signature.json")
-COMPONENTS = "nvflare.app_common"
+APP = "nvflare.app_common"
+LAUNCHERS = f"{APP}.job_launcher"
+GPUS = f"{APP}.resource_managers.gpu_resource_manager.GPUResourceManager"
+CONSUMER = f"{APP}.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
+STORAGE = f"{APP}.storages.filesystem_storage.FilesystemStorage"
 
 
 class Policy(Builder):  # type: ignore[misc]
@@ -99,17 +102,17 @@ def client_resources() -> dict[str, Any]:
         "components": [
             {
                 "id": "resource_manager",
-                "path": f"{COMPONENTS}.resource_managers.gpu_resource_manager.GPUResourceManager",
+                "path": GPUS,
                 "args": {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0, "expiration_period": 300},
             },
             {
                 "id": "resource_consumer",
-                "path": f"{COMPONENTS}.resource_consumers.gpu_resource_consumer.GPUResourceConsumer",
+                "path": CONSUMER,
                 "args": {},
             },
             {
                 "id": "process_launcher",
-                "path": f"{COMPONENTS}.job_launcher.client_process_launcher.ClientProcessJobLauncher",
+                "path": f"{LAUNCHERS}.client_process_launcher.ClientProcessJobLauncher",
                 "args": {},
             },
         ],
@@ -118,7 +121,6 @@ def client_resources() -> dict[str, Any]:
 
 def server_resources(workspace: Path) -> dict[str, Any]:
     """Of the engine's server; it keeps nothing of a run that ours would need."""
-    storage = f"{COMPONENTS}.storages.filesystem_storage.FilesystemStorage"
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
@@ -133,11 +135,11 @@ def server_resources(workspace: Path) -> dict[str, Any]:
             }
         ],
         "snapshot_persistor": {
-            "path": f"{COMPONENTS}.state_persistors.storage_state_persistor.StorageStatePersistor",
+            "path": f"{APP}.state_persistors.storage_state_persistor.StorageStatePersistor",
             "args": {
                 "uri_root": "/",
                 "storage": {
-                    "path": storage,
+                    "path": STORAGE,
                     "args": {"root_dir": str(workspace / "snapshots"), "uri_root": "/"},
                 },
             },
@@ -145,7 +147,7 @@ def server_resources(workspace: Path) -> dict[str, Any]:
         "components": [
             {
                 "id": "job_scheduler",
-                "path": f"{COMPONENTS}.job_schedulers.job_scheduler.DefaultJobScheduler",
+                "path": f"{APP}.job_schedulers.job_scheduler.DefaultJobScheduler",
                 "args": {"max_jobs": 4, "min_schedule_interval": 0.5, "max_schedule_interval": 1.0},
             },
             {
@@ -153,10 +155,10 @@ def server_resources(workspace: Path) -> dict[str, Any]:
                 "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
                 "args": {"uri_root": str(workspace / "jobs"), "job_store_id": "job_store"},
             },
-            {"id": "job_store", "path": storage},
+            {"id": "job_store", "path": STORAGE},
             {
                 "id": "process_launcher",
-                "path": f"{COMPONENTS}.job_launcher.server_process_launcher.ServerProcessJobLauncher",
+                "path": f"{LAUNCHERS}.server_process_launcher.ServerProcessJobLauncher",
                 "args": {},
             },
         ],

@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from tacit.errors import Refused, TacitError
+from tacit.errors import Refused
 from tacit.federation.kit import Kit
 from tacit.federation.server import EngineFailure, EngineServer
 
@@ -29,7 +28,7 @@ class NotNow(Refused):
     """The study is paused: what is missing, and that nothing is lost."""
 
 
-class Watch:
+class Watch(Protocol):
     """What a run tells whoever watches it; ``tell`` takes a line, ``show`` a status."""
 
     def tell(self, words: str) -> None: ...

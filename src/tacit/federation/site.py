@@ -1,4 +1,4 @@
-"""The engine's process at a party: ``python -m tacit.federation.site KIT``, as ``join`` starts it."""
+"""The engine's process at a party: ``python -m tacit.federation.site KIT``, as ``join`` does."""
 
 from __future__ import annotations
 
