@@ -69,6 +69,7 @@ class LearnStudy:
     spending: dict[str, Any]  # arguments of ``tacit.learn.plan``
     files: tuple[str, ...] = ()
     penalties: tuple[Vector, Vector] | None = None
+    sizes: bool = False
 
     @classmethod
     def read(cls, data: dict[str, Any], folder: Path) -> LearnStudy:

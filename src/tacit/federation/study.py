@@ -52,6 +52,8 @@ class Kind(Protocol):
     def files(self) -> tuple[str, ...]: ...
     @property
     def penalties(self) -> tuple[Vector, Vector] | None: ...
+    @property
+    def sizes(self) -> bool: ...
     def digested(self) -> Any: ...
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem: ...
     def plan(self, problem: Problem) -> Settings | Plan: ...
@@ -121,6 +123,11 @@ class Study:
     def penalties(self) -> tuple[Vector, Vector] | None:
         """Public starting penalties of exact steps, and their groups; None: from the facts."""
         return self.kind.penalties
+
+    @property
+    def sizes(self) -> bool:
+        """Whether the plan looks at sizes of sets, as ``Facts.of`` tells them if asked to."""
+        return self.kind.sizes
 
     def copy_to(self, folder: str | Path) -> Path:
         """Write study.toml and the files that travel with it, as they were read; its new path."""
