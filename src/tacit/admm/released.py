@@ -51,13 +51,7 @@ class Released:
         """Public copies of the objectives of ``problem`` out of what its agents released."""
         copies = []
         for name, agent, release in zip(problem.names, problem.agents, releases, strict=True):
-            reading = agent.objective.reading()
-            deviation = math.sqrt(mechanism.variance(reading.sensitivity(mechanism.norm)))
-            copies.append(
-                agent.with_objective(
-                    reading.public_copy(release.values, deviation, len(releases)), name
-                )
-            )
+            copies.append(public_part(agent, name, release, mechanism, len(releases)))
         return cls(Problem(copies, problem.penalties), releases, mechanism, privacy, seed)
 
     def save(self, path: str | Path) -> None:
@@ -114,6 +108,15 @@ class Released:
                 "computed."
             )
         return cls.of(problem, releases, mechanism, privacy, seed)
+
+
+def public_part(
+    agent: LocalProblem, name: str, release: Release, mechanism: Mechanism, agents: int
+) -> LocalProblem:
+    """An agent's part of a problem as its release tells it, one of so many ``agents``."""
+    reading = agent.objective.reading()
+    deviation = math.sqrt(mechanism.variance(reading.sensitivity(mechanism.norm)))
+    return agent.with_objective(reading.public_copy(release.values, deviation, agents), name)
 
 
 def is_without_noise(path: str | Path) -> bool:
