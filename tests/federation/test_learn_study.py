@@ -118,6 +118,7 @@ def test_the_model_is_that_of_one_process(tables, capsys):
     names = study.write_own(own, "A", party, parts[0], result.solution, result.privacy)
     assert names == ["solution.npz", "model.json"]
     mine = load_model(own)
+    assert mine[-1].privacy_ == model.privacy_
     np.testing.assert_array_equal(mine.predict_proba(sample), expected.predict_proba(sample))
 
 

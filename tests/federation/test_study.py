@@ -33,9 +33,7 @@ total_delta = 1e-5
 
 def told(problem, study):
     """The problem as a coordinator knows it, after every agent told its facts over a line."""
-    facts = [
-        Facts.of(a, n, study.sizes) for n, a in zip(problem.names, problem.agents, strict=True)
-    ]
+    facts = [Facts.of(a, n) for n, a in zip(problem.names, problem.agents, strict=True)]
     return described([Facts.from_bytes(f.to_bytes()) for f in facts], study.penalties)
 
 
@@ -208,6 +206,15 @@ def test_a_link_out_of_the_study_is_not_followed(tmp_path):
     (tmp_path / "a" / "sets" / "known.npz").rename(tmp_path / "known.npz")
     (tmp_path / "a" / "sets" / "known.npz").symlink_to(tmp_path / "known.npz")
     assert "link" in refused(lambda: Study.load(tmp_path / "a"))
+
+
+def test_a_party_s_own_file_is_not_public(tmp_path, kit):
+    """A coordinator that guesses the name of a party's data gets nothing out of its digest."""
+    text = with_file(tmp_path / "a").replace("sets/known.npz", "north.npz")
+    shutil.copy(tmp_path / "a" / "sets" / "known.npz", kit / "north.npz")
+    (kit / "study.toml").write_text(text)
+    (kit / "party.toml").write_text(PARTY.replace("north.csv", "north.npz"))
+    assert "north.npz" in refused(lambda: north(kit))
 
 
 # --- what is refused -----------------------------------------------------------------------------

@@ -54,7 +54,6 @@ class JobStudy:
     folder: Path
     files: tuple[str, ...]
     penalties: tuple[Vector, Vector] | None = None
-    sizes: bool = True
 
     @classmethod
     def read(cls, data: dict[str, Any], folder: Path) -> JobStudy:

@@ -71,7 +71,6 @@ class PowerStudy:
     model: PublicModel
     asked: Asked
     files: tuple[str, ...]
-    sizes: bool = False
 
     @classmethod
     def read(cls, data: dict[str, Any], folder: Path) -> PowerStudy:

@@ -52,8 +52,6 @@ class Kind(Protocol):
     def files(self) -> tuple[str, ...]: ...
     @property
     def penalties(self) -> tuple[Vector, Vector] | None: ...
-    @property
-    def sizes(self) -> bool: ...
     def digested(self) -> Any: ...
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem: ...
     def plan(self, problem: Problem) -> Settings | Plan: ...
@@ -79,6 +77,7 @@ class Study:
     deadline        seconds that a round may take
     rehearsal       the seed of a rehearsal's noise; None: a real run
     contents        study.toml and the files that travel with it, by name
+    folder          where it was read
     """
 
     name: str
@@ -88,6 +87,7 @@ class Study:
     rehearsal: int | None
     contents: Mapping[str, bytes]
     digest: str
+    folder: Path
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -108,6 +108,7 @@ class Study:
                 seed,
                 {FILE: path.read_bytes(), **contents},
                 _digest(data, contents, kind.digested()),
+                folder,
             )
 
     @property
@@ -124,11 +125,6 @@ class Study:
         """Public starting penalties of exact steps, and their groups; None: from the facts."""
         return self.kind.penalties
 
-    @property
-    def sizes(self) -> bool:
-        """Whether the plan looks at sizes of sets, as ``Facts.of`` tells them if asked to."""
-        return self.kind.sizes
-
     def copy_to(self, folder: str | Path) -> Path:
         """Write study.toml and the files that travel with it, as they were read; its new path."""
         folder = Path(folder)
@@ -142,7 +138,8 @@ class Study:
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
         """A party's part of the problem: the public model with the party's own data.
 
-        Guarantee: of files, only the study's and ``party.data`` are read. What the party's data
+        Guarantee: of files, only the study's and ``party.data`` are read, and none is both: what is
+        in the study, and in its digest, is known to others. What the party's data
         can change between neighbours is what ``party.limits.hides`` says, where it says so, and
         the bounds are proven, unless the party has allowed a rehearsal.
         """
@@ -157,6 +154,13 @@ class Study:
                     f"Expected rehearsal = true in {party.path} for a rehearsal, whose noise "
                     "everybody can subtract; got false."
                 )
+            public = {(self.folder / name).resolve() for name in self.contents}
+            for own in (party.data, party.ledger, party.path):
+                if own.resolve() in public:
+                    raise InvalidInput(
+                        f"Expected files of the party's own in {party.path}, got {own.name}, which "
+                        "the study names as public."
+                    )
             problem = self.kind.problem_of(agent, party)
             hidden, agreed = problem.objective.neighbours, party.limits.hides
             if agreed is not None and agreed != hidden:
