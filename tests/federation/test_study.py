@@ -132,6 +132,13 @@ def test_own_point_is_written_for_its_owner_only(kit, tmp_path):
         np.testing.assert_array_equal(found["solution"], point)
 
 
+def test_the_examples_stand_in_the_reference_word_for_word():
+    page = (EXAMPLES.parent / "docs" / "studies.md").read_text()
+    for path in (HOSPITALS / "study.toml", HOSPITALS / "north.toml"):
+        assert path.read_text() in page
+    assert (EXAMPLES / "federation" / "grid" / "study.toml").read_text() in page
+
+
 # --- the same study everywhere -------------------------------------------------------------------
 
 
@@ -214,7 +221,7 @@ def test_a_party_s_own_file_is_not_public(tmp_path, kit):
     shutil.copy(tmp_path / "a" / "sets" / "known.npz", kit / "north.npz")
     (kit / "study.toml").write_text(text)
     (kit / "party.toml").write_text(PARTY.replace("north.csv", "north.npz"))
-    assert "north.npz" in refused(lambda: north(kit))
+    assert "north.npz, which the study names as public" in refused(lambda: north(kit))
 
 
 # --- what is refused -----------------------------------------------------------------------------
