@@ -219,6 +219,8 @@ def server(kit: Kit) -> tuple[bool | None, str]:
     try:
         return True, f"{kit.server} answers with {handshake(kit)} and a certificate of this study."
     except EngineFailure as error:
-        if kit.role == "coordinator" and "cannot be reached" in str(error):
+        if "cannot be reached" not in str(error):
+            return False, f"{error}."
+        if kit.role == "coordinator":
             return None, "not running: tacit federation run starts it."
-        return False, f"{error}."
+        return None, f"{error}: it listens while the coordinator runs the study."
