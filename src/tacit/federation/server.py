@@ -108,7 +108,7 @@ class EngineServer:
         """How the engine calls a job's state, and what sites said to it."""
         meta = self._ask("get_job_meta", job)
         detail = [line for line in meta.get("job_deploy_detail") or () if not line.endswith("OK")]
-        return str(meta.get("status", "")), "; ".join(detail)
+        return str(meta.get("status", "")), "; ".join(detail).replace("NVFLARE_ERROR: ", "")
 
     def abort(self, job: str) -> None:
         self._ask("abort_job", job)
