@@ -64,7 +64,14 @@ class Told:
 def kit(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "LOOK", 0.01)
     monkeypatch.setattr(running, "ASK", 0.02)
-    about = {"study": "s", "digest": "0", "server": "localhost:1", "agents": NAMES, "sites": NAMES}
+    about = {
+        "study": "s",
+        "digest": "0",
+        "deadline": 5.0,
+        "server": "localhost:1",
+        "agents": NAMES,
+        "sites": NAMES,
+    }
     return Kit(tmp_path, "coordinator", agent=None, tacit="0", **about)
 
 

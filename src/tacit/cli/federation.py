@@ -105,10 +105,8 @@ def _join(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tacit.admm.result import Result
     from tacit.federation.kit import Kit
     from tacit.federation.logs import log_to
-    from tacit.federation.study import Study
 
     kit = Kit.load(options.kit).expect("coordinator")
     if options.out is not None:
@@ -116,11 +114,13 @@ def _run(options: argparse.Namespace) -> int:
     again = f"tacit federation run {shlex.quote(options.kit)}"
     log_to(kit.log)
     if not (kit.run / "result.json").exists():
-        patience = options.wait if options.wait is not None else Study.load(kit.study_file).deadline
+        patience = options.wait if options.wait is not None else kit.deadline
         with kit.held():
             _conduct(kit, patience, again)
     else:
         print(f"tacit: the result is there: {kit.run}", file=sys.stderr)
+    from tacit.admm.result import Result
+
     result = Result.load(kit.run)
     folder = kit.run
     if options.out is not None:

@@ -32,6 +32,7 @@ class Kit:
     role: str  # party or coordinator
     study: str  # the study's name
     digest: str  # of study.toml
+    deadline: float  # seconds that a round may take
     server: str  # host:port
     agents: tuple[str, ...]  # of the study, in its order
     sites: tuple[str, ...]  # their names in the engine

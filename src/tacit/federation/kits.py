@@ -59,6 +59,7 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
         about = {
             "study": study.name,
             "digest": study.digest,
+            "deadline": study.deadline,
             "server": f"{host}:{port}",
             "agents": study.agents,
             "sites": sites,
