@@ -21,6 +21,7 @@ ROOMS = [
     ["moved"],
     ["jobs", "power", "learn"],
     ["audit"],
+    ["federation"],
     ["reproduce"],
     ["cli"],
     ["__main__"],

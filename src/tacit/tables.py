@@ -89,10 +89,15 @@ def read_csv(
         raise CorruptFile(f"Expected a readable file {path}: {cause(error)}.") from None
 
 
-def read_arrays(path: Path, target: str | None) -> dict[str, Any]:
-    """Arrays by name: all of an .npz, or the columns of a CSV as features and targets."""
+def read_arrays(
+    path: Path, target: str | None, columns: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Arrays by name: all of an .npz, or the columns of a CSV as features and targets.
+
+    ``columns`` are the features of a CSV, in this order; all but the target if left out.
+    """
     if path.suffix == ".csv" and target is not None:
-        return _features(path, target)
+        return _features(path, target, columns)
     if path.suffix != ".npz":
         kinds = ".npz or .csv" if target is not None else ".npz"
         raise InvalidInput(f"Expected a {kinds} file, got {path}.")
@@ -106,24 +111,26 @@ def read_arrays(path: Path, target: str | None) -> dict[str, Any]:
         raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None
 
 
-def _features(path: Path, target: str) -> dict[str, Any]:
+def _features(path: Path, target: str, columns: Sequence[str] | None) -> dict[str, Any]:
     """Features, targets and feature columns."""
     table = read_csv(path)
     header = [name.strip() for name in table.columns]
     if any(map(_is_number, header)):
         raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
-    if target not in header:
-        raise InvalidInput(
-            f"Expected a column {target!r} in {path}, found none of that name in the first line, "
-            f"among {len(header)} columns."
-        )
-    column = header.index(target)
-    values = table.numbers(table.columns)
+    for name in (target, *(columns or ())):
+        if name not in header:
+            raise InvalidInput(
+                f"Expected a column {name!r} in {path}, found none of that name in the first line, "
+                f"among {len(header)} columns."
+            )
+    used = header if columns is None else [*columns, target]
+    column = used.index(target)
+    values = table.numbers([table.columns[header.index(name)] for name in used])
     return {
         "features": np.delete(values, column, axis=1),
         "targets": values[:, column],
         "labels": values[:, column],
-        "columns": header[:column] + header[column + 1 :],
+        "columns": used[:column] + used[column + 1 :],
     }
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import tacit
-from tacit.admm.messages import FORMAT, REASONS, Broadcast, Refusal, Reply, from_bytes
+from tacit.admm.messages import REASONS, Broadcast, Refusal, Reply, from_bytes
+from tacit.admm.wire import FORMAT
 from tacit.errors import CorruptFile
 
 texts = st.text(max_size=20)
@@ -20,7 +21,7 @@ vectors = st.sampled_from([np.float32, np.float64]).flatmap(
 )
 messages = st.one_of(
     st.builds(Broadcast, texts, rounds, vectors, st.dictionaries(texts, texts, max_size=4)),
-    st.builds(Reply, texts, rounds, vectors),
+    st.builds(Reply, texts, rounds, vectors, st.booleans()),
     st.builds(Refusal, texts, rounds, st.sampled_from(sorted(REASONS)), texts),
 )
 

@@ -164,7 +164,7 @@ def test_messages_as_bytes_give_the_same_bits():
     found = []
     for through_bytes in (False, True):
         agents = [
-            PublicAgent(part, name, "run", penalties)
+            PublicAgent(part, name, "run", penalties, tolerance=EXACT.tolerance)
             for name, part in zip(problem.names, problem.agents, strict=True)
         ]
         server = ExactServer(members_of(problem), EXACT, "run", penalties)

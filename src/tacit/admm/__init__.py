@@ -7,7 +7,9 @@ once_or_rounds  whether one release beats noise in every round, from public numb
 algorithm       Algorithm 1 of the paper, once, in its letters
 fixed_point     the same with exact local steps, as one map that server and agents follow
 acceleration    what a server chooses there: mixing, penalties, when to stop
-messages        broadcast, reply and refusal, as values and as bytes
+wire            messages as bytes: one encoding for each
+messages        broadcast, reply and refusal
+facts           what a server knows of an agent: sizes and bounds
 agent           the only place where private data meet a message: one in, one reply out
 local_side      what an agent computes with: sensitivity, limits of its points, schedule
 server          the server: names, couplings, settings, replies, and an engine

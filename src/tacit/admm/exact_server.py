@@ -42,11 +42,13 @@ class ExactServer(Server):
 
     @property
     def converged(self) -> bool:
-        """Whether both residuals are within the tolerance, at penalties that need no change."""
+        """Whether both residuals are within the tolerance, at penalties that need no change, and
+        all agents say that what the server does not see is at rest."""
         tolerance = self.settings.tolerance
         if self.residuals is None or tolerance is None:
             return False
-        return self.rounds.converged(self.residuals, tolerance)
+        settled = all(reply.settled for reply in self._answered.values())
+        return settled and self.rounds.converged(self.residuals, tolerance)
 
     def _question(self) -> Broadcast:
         told = self.rounds.instructions.to_vector() if self.round else np.zeros(0)

@@ -25,11 +25,11 @@ With Laplace noise a release pays for all its d(d + 3)/2 values, and rounds may 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput
-from tacit.objectives.second_moments import SecondMoments
+from tacit.objectives.objective import Reading
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism
 
@@ -61,12 +61,12 @@ def prefers_release(
         try:
             readings.append(agent.objective.reading())
         except InvalidInput as error:
-            name, why = type(agent.objective).__name__, str(error).rpartition(": ")[2]
-            return Choice(False, f"{name} cannot be read once: {why}")
+            why = str(error).rpartition(": ")[2]
+            return Choice(False, f"{agent.objective.kind} cannot be read once: {why}")
     moments = [
         (reading, agent)
         for reading, agent in zip(readings, problem.agents, strict=True)
-        if isinstance(reading, SecondMoments)
+        if reading.gradient_deviation(1.0, agent.feasible_set) is not None
     ]
     if not moments:
         return Choice(True, "the data are what each gradient would measure again in every round.")
@@ -92,9 +92,9 @@ def prefers_release(
     return Choice(True, reason)
 
 
-def _of_a_release(reading: SecondMoments, agent: LocalProblem, noise: Mechanism) -> float:
+def _of_a_release(reading: Reading, agent: LocalProblem, noise: Mechanism) -> float:
     deviation = math.sqrt(noise.variance(reading.sensitivity(noise.norm)))
-    return reading.gradient_deviation(deviation, agent.feasible_set)
+    return reading.gradient_deviation(deviation, agent.feasible_set) or 0.0
 
 
 def _of_rounds(agent: LocalProblem, noise: Mechanism) -> float:
@@ -102,9 +102,9 @@ def _of_rounds(agent: LocalProblem, noise: Mechanism) -> float:
     return math.sqrt(noise.variance(Δ)) if math.isfinite(Δ) else math.inf
 
 
-def _drowned(moments: list[tuple[SecondMoments, LocalProblem]], noise: Mechanism) -> bool:
+def _drowned(moments: list[tuple[Reading, LocalProblem]], noise: Mechanism) -> bool:
     """Whether the noise of the sum of X'X reaches further than an eigenvalue on average can."""
     variance = sum(noise.variance(reading.sensitivity(noise.norm)) for reading, _ in moments)
-    f = moments[0][0].objective
+    f: Any = moments[0][1].objective
     d = f.dimension
-    return math.sqrt(2 * d * variance) > f.normaliser * f.feature_bound(2) ** 2 / d
+    return bool(math.sqrt(2 * d * variance) > f.normaliser * f.feature_bound(2) ** 2 / d)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,8 +20,11 @@ def starting_penalties(problem: Problem) -> tuple[Vector, Vector]:
     """
     if problem.penalties is not None:
         return problem.penalties
-    curvatures = [
-        f.mean_curvature for a in problem.agents if isinstance(f := a.objective, PublicObjective)
-    ]
+    copies = [f for a in problem.agents if isinstance(f := a.objective, PublicObjective)]
+    return penalties_from([f.mean_curvature for f in copies], problem.size)
+
+
+def penalties_from(curvatures: Sequence[float], size: int) -> tuple[Vector, Vector]:
+    """ρ of ``size`` coordinates, and their one group, from the public copies' mean curvatures."""
     mean = float(np.mean([c for c in curvatures if math.isfinite(c)] or [1.0]))
-    return np.full(problem.size, 0.3 * mean if mean > 0 else 1.0), np.zeros(problem.size, np.int64)
+    return np.full(size, 0.3 * mean if mean > 0 else 1.0), np.zeros(size, np.int64)

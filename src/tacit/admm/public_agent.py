@@ -26,6 +26,7 @@ class PublicAgent:
 
     penalties  where they start, and their groups, on all global coordinates; public
     start      the point z and the dual λ (on coupled coordinates) to start from
+    tolerance  at which private coordinates are at rest, which replies then say
     """
 
     def __init__(
@@ -35,13 +36,14 @@ class PublicAgent:
         run: str,
         penalties: tuple[Vector, Vector],
         start: tuple[Vector, Vector] | None = None,
+        tolerance: float | None = None,
     ) -> None:
         if not isinstance(problem.objective, PublicObjective):
             raise InvalidInput(
                 f"Expected a public copy as the objective of agent {name!r}, got "
                 f"{type(problem.objective).__name__}. Nothing was computed."
             )
-        self.problem, self.name, self.run = problem, name, run
+        self.problem, self.name, self.run, self._tolerance = problem, name, run, tolerance
         coupling = np.asarray(problem.coupling)
         held = np.flatnonzero(coupling >= 0)
         penalty, group = penalties
@@ -65,10 +67,6 @@ class PublicAgent:
         """z, private coordinates included."""
         return self._rounds.z
 
-    def settled(self, tolerance: float) -> bool:
-        """Whether private coordinates, which the server does not see, are at rest too."""
-        return self._rounds.settled(tolerance)
-
     def respond(self, broadcast: Broadcast) -> Reply:
         """The exact local step of one round; the last round again gets the same reply."""
         t, w = self._accept(broadcast)
@@ -91,7 +89,8 @@ class PublicAgent:
                 f"Agent {self.name!r}, round {t}: the local point lies outside of the feasible set "
                 f"by {violation:.2g}."
             )
-        reply = Reply(self.run, t, point[rounds.held])
+        at_rest = self._tolerance is not None and rounds.settled(self._tolerance)
+        reply = Reply(self.run, t, point[rounds.held], at_rest)
         self._rounds, self.rounds_done = rounds, t
         self._last = digest, reply
         return reply

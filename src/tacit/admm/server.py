@@ -138,7 +138,7 @@ class Server:
             return f"{primal.dtype} of shape {primal.shape}, not {member.coordinates.shape}"
         if not (np.abs(primal) <= FORMATS[primal.dtype]).all():
             return "numbers that are not finite, or larger than any set's"
-        return Reply(self.run, t, primal)
+        return Reply(self.run, t, primal, reply.settled is True)
 
     @property
     def residual(self) -> float:

@@ -141,7 +141,7 @@ class Reading:
 
 
 class Copies(NamedTuple):
-    """The public copies of a run, which the agents hold: how curved they are, and what they cost."""
+    """The public copies of a run, which agents hold: how curved they are, and what they cost."""
 
     curvatures: list[float]
     privacy: PrivacyStatement
@@ -196,7 +196,7 @@ class Source:
         seed: int | None,
     ) -> Copies:
         many = len(self.everyone.problem.agents)
-        own = [(release,) for release in releases or [None] * many]
+        own = [(None,)] * many if releases is None else [(release,) for release in releases]
         curvatures = self.everyone.each(Seat.copy, mechanism, many, own=own)
         kept = releases is not None and all(release.kept for release in releases)
         return Copies(curvatures, privacy, seed, kept)

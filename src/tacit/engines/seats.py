@@ -3,7 +3,7 @@
     solve  ─▶  Everyone.each(Seat.respond, broadcast)  ─▶  every agent's answer, in order
 
 A seat has what only the process with an agent's data and ledger can do. ``Here`` has all seats of
-this process; ``mpi.py`` carries the same questions to other ranks. Whoever asks does not know which.
+this process; ``mpi.py`` carries the same questions to other ranks. Who asks does not know which.
 """
 
 from __future__ import annotations

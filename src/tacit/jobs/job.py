@@ -78,38 +78,51 @@ class Job:
 def load_job(path: str | Path) -> Job:
     """Read a job file and the data files it names (relative to the job file)."""
     path = Path(path)
+    data = read_toml(path, "job file")
+    known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
+    refuse_unknown(data, known, "the job")
+    entries = agents_of(data, path)
+    columns: dict[str, list[str]] = {}
+    problem = Problem(
+        _agent(i, entry, data, path.parent, columns) for i, entry in enumerate(entries)
+    )
+    seed = data.get("seed")
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
+        raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
+    count("evaluate_every", data.get("evaluate_every", 1))
+    return Job(problem, settings_of(data, problem), seed, data.get("evaluate_every", 1))
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The tables of a TOML file; an error names the file, and says ``what`` was expected."""
     try:
-        data = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CorruptFile(f"Expected a readable job file {path}: {cause(error)}.") from None
+        raise CorruptFile(f"Expected a readable {what} {path}: {cause(error)}.") from None
     except UnicodeDecodeError as error:
-        raise CorruptFile(f"Expected a readable job file {path}: {error}.") from None
+        raise CorruptFile(f"Expected a readable {what} {path}: {error}.") from None
     except tomllib.TOMLDecodeError as error:
         raise CorruptFile(f"Expected TOML in {path}: {error}.") from None
-    known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
-    _refuse_unknown(data, known, "the job")
+    except (RecursionError, ValueError):  # tables in tables without end; numbers as long as books
+        raise CorruptFile(f"Expected TOML of ordinary size in {path}.") from None
+
+
+def agents_of(data: dict[str, Any], path: Path) -> list[Any]:
+    """The entries [[agents]], where the sections that they need are there too."""
     for section in ("objective", "set", "privacy"):
         if not isinstance(data.get(section), dict):
             raise InvalidInput(f"Expected a section [{section}] in {path}, found none.")
     agents = data.get("agents")
     if not isinstance(agents, list) or not agents:
         raise InvalidInput(f"Expected at least one [[agents]] in {path}, found none.")
-    columns: dict[str, list[str]] = {}
-    problem = Problem(
-        _agent(i, entry, data, path.parent, columns) for i, entry in enumerate(agents)
-    )
-    seed = data.get("seed")
-    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
-        raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
-    count("evaluate_every", data.get("evaluate_every", 1))
-    return Job(problem, _settings(data, problem), seed, data.get("evaluate_every", 1))
+    return agents
 
 
 def _agent(
     index: int, entry: Any, job: dict[str, Any], folder: Path, columns: dict[str, list[str]]
 ) -> LocalProblem:
     known = {"name", "data", "target", "coupling", "objective", "set"}
-    _refuse_unknown(entry, known, "[[agents]]")
+    refuse_unknown(entry, known, "[[agents]]")
     name = entry.get("name", f"agent {index + 1}")
     if not isinstance(name, str) or not isinstance(entry.get("data"), str):
         raise InvalidInput(f"Expected a name and a data file as text for agent {name!r}.")
@@ -123,13 +136,28 @@ def _agent(
                 f"this order, got {', '.join(header)} for agent {name!r}."
             )
         columns[name] = header
+    refuse_public(arrays, entry["data"], "the job file")
+    return local_problem(name, entry, job, arrays, folder)
+
+
+def refuse_public(arrays: dict[str, Any], source: Any, place: str) -> None:
+    """Bounds are public, and are said in ``place``; a data file holds data only."""
     if unknown := sorted(set(arrays) - PRIVATE):
         raise InvalidInput(
-            f"Expected only {', '.join(sorted(PRIVATE))} in {entry['data']}; got "
-            f"{', '.join(unknown)}. Public bounds belong in the job file."
+            f"Expected only {', '.join(sorted(PRIVATE))} in {source}; got "
+            f"{', '.join(unknown)}. Public bounds belong in {place}."
         )
-    objective = _build("objective", OBJECTIVES, _merged("objective", job, entry), arrays)
-    description = _merged("set", job, entry)
+
+
+def local_problem(
+    name: str, entry: dict[str, Any], job: dict[str, Any], arrays: dict[str, Any], folder: Path
+) -> LocalProblem:
+    """An agent's part of the problem: the sections of a job, what its entry overrides, its data.
+
+    ``folder`` is where the file is that [set] may name.
+    """
+    objective = _build("objective", OBJECTIVES, merged("objective", job, entry), arrays)
+    description = merged("set", job, entry)
     if "file" in description:
         description |= read_arrays(folder / str(description.pop("file")), None)
     if description.get("size", objective.dimension) != objective.dimension:
@@ -138,10 +166,16 @@ def _agent(
             f"got size={description['size']!r}."
         )
     feasible_set = _build("set", SETS, description, {"size": objective.dimension})
-    return LocalProblem(objective, feasible_set, entry.get("coupling"), name)
+    coupling = entry.get("coupling")
+    if coupling is not None and (
+        not isinstance(coupling, list)
+        or not all(type(k) is int and abs(k) < 2**31 for k in coupling)
+    ):
+        raise InvalidInput(f"Expected a list of whole numbers as coupling of agent {name!r}.")
+    return LocalProblem(objective, feasible_set, coupling, name)
 
 
-def _merged(section: str, job: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+def merged(section: str, job: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
     """The job's section with what the agent overrides."""
     own = entry.get(section, {})
     if not isinstance(own, dict):
@@ -153,6 +187,14 @@ def _build(
     section: str, kinds: dict[str, Any], description: dict[str, Any], supplied: dict[str, Any]
 ) -> Any:
     """Call the constructor that ``kind`` names with the section's keys and what the data supply."""
+    kind, arguments = arguments_of(section, kinds, description, supplied)
+    return kinds[kind](**arguments)
+
+
+def arguments_of(
+    section: str, kinds: dict[str, Any], description: dict[str, Any], supplied: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """A section's kind and all arguments of its constructor: none too many, none missing."""
     arguments = dict(description)
     kind = arguments.pop("kind", None)
     if not isinstance(kind, str) or kind not in kinds:
@@ -164,25 +206,42 @@ def _build(
         elif isinstance(value, list):
             try:
                 np.asarray(value, dtype=np.float64)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise InvalidInput(
                     f"Expected numbers in rows of equal length for {name} in [{section}]."
                 ) from None
     accepted = inspect.signature(kinds[kind]).parameters
     arguments = {k: v for k, v in supplied.items() if k in accepted} | arguments
     required = {k for k, p in accepted.items() if p.default is inspect.Parameter.empty}
-    _refuse_unknown(arguments, set(accepted), f"[{section}] of kind {kind!r}")
+    refuse_unknown(arguments, set(accepted), f"[{section}] of kind {kind!r}")
     if missing := required - set(arguments):
         raise InvalidInput(
             f"Expected {', '.join(sorted(missing))} for [{section}] of kind {kind!r}; not given."
         )
-    return kinds[kind](**arguments)
+    return kind, arguments
 
 
-def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
+@dataclass(frozen=True)
+class Unplanned:
+    """A budget that is spent as the problem's public numbers suggest, in at most so many rounds."""
+
+    budget: Budget
+    rounds: int
+
+
+def settings_of(job: dict[str, Any], problem: Problem) -> Settings | Plan:
+    """What [privacy] and [algorithm] ask for; a plan where they leave the rounds out."""
+    asked = asked_of(job)
+    if isinstance(asked, Settings):
+        return asked
+    return asked.budget.plan(problem, asked.rounds)
+
+
+def asked_of(job: dict[str, Any]) -> Settings | Unplanned:
+    """[privacy] and [algorithm], read and checked, before there is a problem."""
     privacy, algorithm = dict(job["privacy"]), dict(job.get("algorithm", {}))
     known = {"rounds", "local_updates", "penalty", "step_size", "tolerance"}
-    _refuse_unknown(algorithm, known, "[algorithm]")
+    refuse_unknown(algorithm, known, "[algorithm]")
     others: dict[str, Any] = dict(algorithm)
     for key, read in (("penalty", penalty_from), ("step_size", step_size_from)):
         if key in others:
@@ -195,20 +254,20 @@ def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
     if name == "none":
         if "total_epsilon" in job["privacy"]:
             raise InvalidInput('Expected no total_epsilon beside mechanism = "none" in [privacy].')
-        _refuse_unknown(privacy, set(), "[privacy] without noise")
+        refuse_unknown(privacy, set(), "[privacy] without noise")
         if "rounds" not in others:
             others = {"rounds": MOST_ROUNDS, "tolerance": NOISELESS_TOLERANCE, **others}
         return Settings(mechanism=mechanisms.Noiseless(), **others)
     if "total_epsilon" in privacy:
-        _refuse_unknown(privacy, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
+        refuse_unknown(privacy, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
         if name == "gaussian" and "total_delta" not in privacy:
             raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
         budget = privacy["total_epsilon"], privacy.get("total_delta", 0.0)
         if "tolerance" in others:  # rounds are then the most that there may be
             rounds = others.pop("rounds", MOST_ROUNDS)
-            return Budget(*budget, given, others).plan(problem, rounds)
+            return Unplanned(Budget(*budget, given, others), rounds)
         if "rounds" not in others:
-            return Budget(*budget, given, others).plan(problem)
+            return Unplanned(Budget(*budget, given, others), MOST_ROUNDS)
         settings: Settings = Settings.for_budget(*budget, mechanism=name, **others)
         return settings
     if "epsilon" not in privacy:
@@ -217,7 +276,7 @@ def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
         raise InvalidInput(
             "Expected rounds in [algorithm] beside epsilon of one update; not given."
         )
-    _refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
+    refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
     mechanism = mechanisms.per_update(
         name, privacy["epsilon"], privacy.get("delta"), others.get("calibration", "certified")
     )
@@ -225,7 +284,7 @@ def _settings(job: dict[str, Any], problem: Problem) -> Settings | Plan:
     return Settings(mechanism=mechanism, delta=delta, **others)
 
 
-def _refuse_unknown(data: Any, known: set[str], where: str) -> None:
+def refuse_unknown(data: Any, known: set[str], where: str) -> None:
     if not isinstance(data, dict):
         raise InvalidInput(f"Expected a table in {where}, got {data!r}.")
     if unknown := sorted(set(data) - known):

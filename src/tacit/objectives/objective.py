@@ -54,6 +54,11 @@ class Reading(ABC):
     def sensitivity(self, norm: int) -> float:
         """Δ: the most that neighbouring data can move the values, in the L1 or L2 norm."""
 
+    def gradient_deviation(self, deviation: float, feasible_set: FeasibleSet) -> float | None:
+        """The deviation of a gradient's entry where values have ``deviation``, at the worst z; None
+        where the values are what a gradient measures."""
+        return None
+
     @abstractmethod
     def public_copy(
         self, values: Vector, deviation: float, agents: float | None = None
@@ -92,6 +97,11 @@ class Objective(ABC):
     def uncertified_on(self, device: str) -> str:
         """Why the rounding of a device ("cpu", "gpu") is not inside the proof, where it is not."""
         return ""
+
+    @property
+    def kind(self) -> str:
+        """Its name in words about a run."""
+        return type(self).__name__
 
     @property
     def relation(self) -> str:
