@@ -6,6 +6,8 @@ rounds          noise in every round: a server and its agents, or all as one pro
 releasing       ``release``: one noisy reading of every agent's data
 ledgers         the ledgers of all agents of a run
 clock           where the time of a run goes
+mpi             all agents on the ranks of a cluster
+parcels         what travels between the ranks, as bytes
 solving         ``solve``: the whole run, and with all agents in one process
 solving_released   exact steps on public copies until both residuals are small
 batched         all agents as one compiled program, for sets with a formula
