@@ -50,10 +50,9 @@ class Released:
         seed: int | None,
     ) -> Released:
         """Public copies of the objectives of ``problem`` out of what its agents released."""
-        copies = [
-            public_copy(agent, name, release, mechanism, len(releases))
-            for name, agent, release in zip(problem.names, problem.agents, releases, strict=True)
-        ]
+        copies = []
+        for name, agent, release in zip(problem.names, problem.agents, releases, strict=True):
+            copies.append(public_part(agent, name, release, mechanism, len(releases)))
         return cls(Problem(copies, problem.penalties), releases, mechanism, privacy, seed)
 
     def save(self, path: str | Path) -> None:
@@ -78,16 +77,6 @@ class Released:
         )
         saved.refuse_unless(same)
         return cls.of(problem, saved.releases, saved.mechanism, privacy, saved.seed)
-
-
-def public_copy(
-    agent: LocalProblem, name: str, release: Release, mechanism: Mechanism, agents: int
-) -> LocalProblem:
-    """An agent's part with a public copy of its objective, one of so many agents' releases."""
-    reading = agent.objective.reading()
-    deviation = math.sqrt(mechanism.variance(reading.sensitivity(mechanism.norm)))
-    copied = reading.public_copy(release.values, deviation, agents)
-    return agent.with_objective(copied, name)
 
 
 def save_releases(
@@ -165,6 +154,15 @@ def _readable(path: str | Path) -> Iterator[None]:
         raise CorruptFile(
             f"Expected a release that tacit saved in {path}: {cause(error)}."
         ) from None
+
+
+def public_part(
+    agent: LocalProblem, name: str, release: Release, mechanism: Mechanism, agents: int
+) -> LocalProblem:
+    """An agent's part of a problem as its release tells it, one of so many ``agents``."""
+    reading = agent.objective.reading()
+    deviation = math.sqrt(mechanism.variance(reading.sensitivity(mechanism.norm)))
+    return agent.with_objective(reading.public_copy(release.values, deviation, agents), name)
 
 
 def is_without_noise(path: str | Path) -> bool:

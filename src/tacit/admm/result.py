@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 TRACE = ("round", "objective", "residual", "noise", "violation")
 RELEASED_TRACE = ("round", "objective", "residual", "dual_residual", "violation")
+# of a server that sees replies only; seconds of its own, and until the last reply was there
+SERVER_TRACE = ("round", "residual", "server_seconds", "wait_seconds")
+RELEASED_SERVER_TRACE = ("round", "residual", "dual_residual", "server_seconds", "wait_seconds")
+TRACES = (TRACE, RELEASED_TRACE, SERVER_TRACE, RELEASED_SERVER_TRACE)
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Result:
     trace        columns ``round``, ``objective`` Σf_p(z_p^{t+1}), ``residual`` ‖Aw − z‖,
                  ``noise`` Σ_pΣ_eΣ_i|ξ| of the round, ``violation`` (largest over the agents).
                  Objective and noise are computed from private values: see ``privacy``. Of a
-                 released problem: its own objective and ``dual_residual``, both covered
+                 released problem: its own objective and ``dual_residual``, both covered. Of a
+                 server between organisations: what it can know (``SERVER_TRACE``)
     seed         the seed, or None: a key from the operating system (``noise_source``)
     converged    whether both residuals reached the tolerance; None where there was none
     plan         what was chosen for a budget, and why; empty where the settings said it
@@ -107,7 +112,11 @@ class Result:
             "epsilon": self.privacy.to_dict()["epsilon"],
             "delta": self.privacy.delta,
             "certified": self.privacy.certified,
-            "not_covered": [] if self.privacy.once else ["objective", "noise"],
+            "not_covered": [
+                name
+                for name in ("objective", "noise")
+                if name in self.trace and not self.privacy.once
+            ],
             "converged": self.converged,
             "seed": self.seed if self.seed is not None else "from the operating system",
         }
@@ -198,7 +207,7 @@ class Result:
                 rows = list(csv.DictReader(table))
             if not rows:
                 raise ValueError("trace.csv has no rows")
-            names = RELEASED_TRACE if RELEASED_TRACE[3] in rows[0] else TRACE
+            names = next(known for known in TRACES if set(known) <= set(rows[0]))
             trace = {name: np.array([float(row[name]) for row in rows]) for name in names}
             return cls(
                 solution,
@@ -233,10 +242,14 @@ class Result:
             "noise": "noise magnitude  Σ|ξ| of a round  (not covered)",
             "dual_residual": "dual residual",
             "violation": "largest constraint violation",
+            "server_seconds": "seconds of the server's own",
+            "wait_seconds": "seconds until the last reply",
         }
         rounds, *columns = self.trace.values()
         marker = "o" if len(rounds) == 1 else ""
-        for panel, name, column in zip(panels.flat, list(self.trace)[1:], columns, strict=True):
+        for panel in panels.flat[len(columns) :]:
+            panel.set_visible(False)
+        for panel, name, column in zip(panels.flat, list(self.trace)[1:], columns, strict=False):
             panel.plot(rounds, column, marker=marker, color="#1f5f8b")
             panel.set_title(titles[name], fontsize=10)
             if (column > 0).all() and column.max() > 20 * column.min():

@@ -111,14 +111,18 @@ def print_result(
     if result.converged is not None:
         said = "reached" if result.converged else "NOT reached"
         ended = [(f"tolerance {result.settings.tolerance:g}, relative", said)]
+
+    def known(name: str, words: str, form: str) -> list[tuple[str, str]]:
+        return [(words, format(last[name], form))] if name in last else []
+
     print_table(
         f"{len(result.names)} agents, {last['round']} rounds",
         ("", ""),
         [
-            (f"objective at the agents' points {whose}", f"{last['objective']:.6g}"),
-            ("consensus residual", f"{last['residual']:.3g}"),
+            *known("objective", f"objective at the agents' points {whose}", ".6g"),
+            *known("residual", "consensus residual", ".3g"),
             *ended,
-            ("largest violation", f"{last['violation']:.3g}"),
+            *known("violation", "largest violation", ".3g"),
             *spent,
         ],
     )

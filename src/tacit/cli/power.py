@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from typing import Any
 
 from tacit.cli.console import print_result
@@ -99,10 +100,6 @@ def add_power(add: Add) -> None:
 
 def _plan(options: argparse.Namespace, case: Any) -> Any:
     """How to spend the total budget, or that of one update, or to run without noise."""
-    from tacit.admm.plan import MOST_ROUNDS, NOISELESS_TOLERANCE, TOLERANCE, Budget, Plan
-    from tacit.admm.settings import Settings
-    from tacit.power import scheduled
-
     given = [options.total_epsilon is not None, options.epsilon is not None, options.no_noise]
     if sum(given) != 1:
         raise InvalidInput(
@@ -116,9 +113,8 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
                 "computed from the loads looks good would release it. Nothing was solved."
             )
         refuse(options, OF_READING, "without --noise-every-round, where the loads are read once")
-        settings = scheduled(case, _every_round(options))
-        why = "as --epsilon is that of one update" if options.epsilon else "as asked for"
-        return Plan(settings, None, settings.delta, f"Noise in every round, {why}.")
+        _check_budget(options)
+        return _asked(options).plan(case.problem)
     if not options.no_noise:
         _check_delta(options)
     elif options.publish:
@@ -126,49 +122,26 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
     refuse(
         options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none"
     )
-    rounds = MOST_ROUNDS if options.rounds is None else options.rounds
-    others: dict[str, Any] = {"tolerance": NOISELESS_TOLERANCE if options.no_noise else TOLERANCE}
-    for name in ("penalty", "tolerance"):
-        if getattr(options, name) is not None:
-            others[name] = getattr(options, name)
-    if options.no_noise:
-        return Settings(rounds, **others)
-    budget = Budget(options.total_epsilon, options.total_delta or 0.0, options.mechanism, others)
-    reason = "The loads are read once, with noise; exact steps follow."
-    if options.nominal is not None:
-        reason += " What was read is drawn towards the nominal loads."
-    return budget.once(case.problem, reason, rounds)
+    return _asked(options).plan(case.problem)
 
 
-def _every_round(options: argparse.Namespace) -> Any:
-    """Algorithm 1 as in the paper, for a total budget, for that of one update, or without noise."""
-    from tacit.admm.settings import Settings
-    from tacit.privacy.mechanisms import per_update
+def _asked(options: argparse.Namespace) -> Any:
+    from tacit.power.plan import Asked
 
-    name = options.mechanism or "gaussian"
-    others = {
-        "perturbation": options.perturbation,
-        "calibration": options.calibration,
-        "penalty": options.penalty,
-        "step_size": options.step_size,
-    }
-    rounds, updates = (300, 5) if options.no_noise else (100, 1)
-    rounds = rounds if options.rounds is None else options.rounds
-    updates = updates if options.local_updates is None else options.local_updates
-    if options.no_noise:
-        return Settings(rounds, updates, **others)
+    names = {f.name for f in fields(Asked)} - {"nominal"}
+    given = {name: getattr(options, name) for name in names}
+    return Asked(**given, nominal=options.nominal is not None)
+
+
+def _check_budget(options: argparse.Namespace) -> None:
+    """Of noise in every round."""
     if options.total_epsilon is not None:
         _check_delta(options)
-        budget = options.total_epsilon, options.total_delta or 0.0
-        return Settings.for_budget(*budget, rounds, updates, name, **others)
-    if options.total_delta is not None:
-        raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
-    delta = options.delta
-    if name == "gaussian" and delta is None:
-        raise InvalidInput("Expected --delta for gaussian noise of a given --epsilon.")
-    delta = delta if name == "gaussian" else None
-    mechanism = per_update(name, options.epsilon, delta, options.calibration)
-    return Settings(rounds, updates, mechanism, options.delta or 0.0, **others)
+    elif options.epsilon is not None:
+        if options.total_delta is not None:
+            raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
+        if options.mechanism in (None, "gaussian") and options.delta is None:
+            raise InvalidInput("Expected --delta for gaussian noise of a given --epsilon.")
 
 
 def _check_delta(options: argparse.Namespace) -> None:

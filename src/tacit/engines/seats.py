@@ -26,7 +26,7 @@ from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.problem import LocalProblem, Problem, objective_value
 from tacit.admm.public_agent import PublicAgent
 from tacit.admm.release import Reader, Release
-from tacit.admm.released import public_copy
+from tacit.admm.released import public_part
 from tacit.admm.settings import Settings
 from tacit.engines.clock import Clock
 from tacit.engines.in_process import answer
@@ -175,7 +175,7 @@ class Seat:
         elif release is None:
             self._copy = self.problem.with_objective(without_noise(objective), self.name)
         else:
-            self._copy = public_copy(self.problem, self.name, release, mechanism, agents)
+            self._copy = public_part(self.problem, self.name, release, mechanism, agents)
             self._valued = self._copy.objective
         copied = self._copy.objective
         assert isinstance(copied, PublicObjective)

@@ -140,6 +140,9 @@ class JobStudy:
     def plan(self, problem: Problem) -> Settings | Plan:
         return settings_of(self.sections, problem)
 
+    def stated(self, result: Result) -> Result:
+        return result
+
     def write_outcome(self, folder: Path, result: Result) -> list[str]:
         return []
 

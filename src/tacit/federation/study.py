@@ -55,6 +55,7 @@ class Kind(Protocol):
     def digested(self) -> Any: ...
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem: ...
     def plan(self, problem: Problem) -> Settings | Plan: ...
+    def stated(self, result: Result) -> Result: ...
     def write_outcome(self, folder: Path, result: Result) -> list[str]: ...
     def write_own(
         self,
@@ -170,6 +171,10 @@ class Study:
                 )
             return self.kind.plan(problem)
 
+    def stated(self, result: Result) -> Result:
+        """The result, its statement with all that this kind of study takes for public."""
+        return self.kind.stated(result)
+
     def write_outcome(self, folder: str | Path, result: Result) -> list[str]:
         """What a coordinator can write beside ``Result.save``; names of the files."""
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -208,8 +213,16 @@ def _kind(data: dict[str, Any], folder: Path, certified: bool) -> Kind:
 
         refuse_unknown(data, COMMON | KEYS, "a study of a job")
         kind = JobStudy.read(data, folder)
+    elif kinds[0] == "power":
+        from tacit.federation.power_study import KEYS, PowerStudy
+
+        refuse_unknown(data, COMMON | KEYS, "a study of a grid")
+        kind = PowerStudy.read(data, folder)
     else:
-        raise InvalidInput(f"Expected a study of a job, got one of [{kinds[0]}].")
+        from tacit.federation.learn_study import KEYS, LearnStudy
+
+        refuse_unknown(data, COMMON | KEYS, "a study of a classifier")
+        kind = LearnStudy.read(data, folder)
     return kind
 
 

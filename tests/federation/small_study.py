@@ -1,0 +1,114 @@
+"""A small study of three hospitals, on the disk, and a line that stays in this process."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.federation.coordinator import Coordinator
+from tacit.federation.party import Party
+from tacit.federation.party_file import PartyFile
+from tacit.federation.study import Study
+from tacit.privacy.ledger import Ledger
+
+NAMES = ("north", "south", "west")
+STUDY = """
+name = "clinics"
+deadline = 5
+columns = ["age", "dose", "weight"]
+{more}
+[objective]
+kind = "{kind}"
+feature_norm = 1.0
+normaliser = 90
+neighbours = "add-remove"
+{bounds}
+[set]
+kind = "ball"
+center = 0.0
+radius = 2.0
+[privacy]
+total_epsilon = 2.0
+total_delta = 1e-5
+{algorithm}
+[[agents]]
+name = "north"
+[[agents]]
+name = "south"
+[[agents]]
+name = "west"
+"""
+PARTY = """
+agent = "{name}"
+data = "{name}.csv"
+target = "y"
+ledger = "{name}.db"
+rehearsal = {rehearsal}
+[limits]
+total_epsilon = {epsilon}
+total_delta = 1e-5
+{more}
+"""
+
+
+def write_study(folder, kind="logistic", rounds=6, rehearsal=7):
+    """study.toml and each party's files, ledgers too."""
+    once = kind == "least-squares"
+    text = STUDY.format(
+        kind=kind,
+        bounds="target_bound = 1.0" if once else "",
+        more="" if rehearsal is None else f"[rehearsal]\nseed = {rehearsal}",
+        algorithm="" if once else f"[algorithm]\nrounds = {rounds}",
+    )
+    # keys before the first table
+    head, tail = text.split("[rehearsal]") if rehearsal is not None else (text, "")
+    if rehearsal is not None:
+        seed, rest = tail.split("[objective]")
+        text = f"{head}[objective]{rest}\n[rehearsal]{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "study.toml").write_text(text)
+    rng = np.random.default_rng(5)
+    for name in NAMES:
+        X = rng.normal(size=(30, 3)) / 3
+        y = X @ [0.6, -0.5, 0.2] + 0.05 * rng.normal(size=30)
+        y = np.clip(y, -1, 1) if once else (y > 0).astype(int)
+        rows = [",".join(map(repr, row)) for row in np.column_stack([X, y]).tolist()]
+        rows = ["age,dose,weight,y", *rows]
+        (folder / f"{name}.csv").write_text("\n".join(rows) + "\n")
+        write_party(folder, name, rehearsal=rehearsal is not None)
+        if not (folder / f"{name}.db").exists():
+            Ledger.create(folder / f"{name}.db", 4.0, 1e-4)
+    return Study.load(folder / "study.toml")
+
+
+def write_party(folder, name, rehearsal=True, epsilon=2.0, more=""):
+    words = {"name": name, "rehearsal": str(rehearsal).lower(), "epsilon": epsilon, "more": more}
+    (folder / f"{name}.toml").write_text(PARTY.format(**words))
+
+
+def party(study, folder, name):
+    return Party(study, PartyFile.load(folder / f"{name}.toml"), folder / f"own-{name}")
+
+
+class Here:
+    """A line to parties of this process; ``meddle(name, request) -> request or None`` (silence).
+
+    It keeps every answer.
+    """
+
+    def __init__(self, parties, meddle=lambda name, request: request):
+        self.parties, self.meddle, self.answers = {p.name: p for p in parties}, meddle, []
+
+    def ask(self, requests, deadline, heard):
+        found = {}
+        for name, request in requests.items():
+            asked = self.meddle(name, request)
+            if asked is not None:
+                found[name] = self.parties[name].handle(asked)
+                self.answers.append(found[name])
+                heard(name)
+        return found
+
+
+def run(study, folder, out="out", meddle=lambda name, request: request):
+    line = Here([party(study, folder, name) for name in study.agents], meddle)
+    return Coordinator(study, folder / out, line).run(), line
