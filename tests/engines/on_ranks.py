@@ -126,7 +126,7 @@ def main(folder):
     if last:
         mine[-1] = tacit.LocalProblem(mine[-1].objective, mine[-1].feasible_set, [0, 1, 5])
     kind, words = failure(mine)
-    assert kind == "InvalidInput" and "'agent 1'" in words, words
+    assert kind == "InvalidInput" and "nobody holds 3" in words, words
     if last:
         Seat.respond = lambda seat, broadcast: 1 / 0
     kind, words = failure(squares(mpi.share(7)))
