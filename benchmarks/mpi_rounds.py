@@ -18,6 +18,8 @@ from tacit.admm.agent import compiled_round
 from tacit.admm.algorithm import Holders, agent_round, dual_step, server_step
 from tacit.admm.keys import agent_key, jax_key, root_key
 from tacit.admm.local_side import local_side, start_point
+from tacit.admm.messages import Broadcast
+from tacit.admm.server import Member, Server
 from tacit.engines import mpi
 from tacit.engines.rounds import OneByOne, Paying
 from tacit.pytree import pytree, static
@@ -62,7 +64,7 @@ def of_rounds(many):
 
 
 def bare(comm, P, n, T):
-    """Bcast of n numbers, one addition for each agent, Gatherv of P·n numbers, their mean."""
+    """Transport alone: Bcast of n numbers, one addition for each agent, Gatherv of P·n numbers, their mean."""
     mine, z = mpi.share(P, comm), np.zeros(P * n)
     counts = [n * len(mpi.share_of(P, rank, comm.size)) for rank in range(comm.size)]
     own, w = np.zeros((len(mine), n)), np.zeros(n)
@@ -108,6 +110,47 @@ def by_hand(comm, P, n, T):
     return times
 
 
+class Bare:
+    """The least that carries Tacit's own rounds: numbers out, numbers back, no messages."""
+
+    def __init__(self, comm, P, n, own):
+        self.comm, self.own, self.z = comm, own, np.zeros((P, n))
+        self.counts = [n * len(mpi.share_of(P, rank, comm.size)) for rank in range(comm.size)]
+
+    def exchange(self, broadcast, deadline=None):
+        w = np.array(broadcast.consensus)
+        self.round(w, broadcast.round)
+        replies = (tacit.Reply("run", broadcast.round, z) for z in self.z)
+        return {f"agent {i + 1}": reply for i, reply in enumerate(replies)}
+
+    def round(self, w, t):
+        self.comm.Bcast(w)
+        own = [agent.respond(Broadcast("run", t, w)).primal for agent in self.own]
+        self.comm.Gatherv(np.array(own), [self.z, self.counts] if self.comm.rank == 0 else None)
+
+
+def loop(comm, P, n, T):
+    """Tacit's server and agents, on a bare loop."""
+    mine, settings = mpi.share(P, comm), of_rounds(T)
+    parts, times = agents(len(mine), n), []
+    own = [
+        tacit.Agent(part, f"agent {i + 1}", settings, agent_key(jax_key(ROOT), "run", i), "run", n)
+        for i, part in zip(mine, parts, strict=True)
+    ]
+    bare = Bare(comm, P, n, own)
+    if comm.rank:
+        for t in range(1, T + 1):
+            bare.round(np.zeros(n), t)
+        return []
+    members = [Member(f"agent {i + 1}", np.arange(n), np.zeros(n)) for i in range(P)]
+    server = Server(members, settings, "run", reminds=False)
+    for _ in range(T):
+        begun = time.perf_counter()
+        assert not server.step(bare)
+        times.append(time.perf_counter() - begun)
+    return times
+
+
 def engine(comm, P, n, T):
     """The engine: messages, digests, checks, clock."""
 
@@ -132,10 +175,11 @@ def engine(comm, P, n, T):
 
 def overhead(comm, P, n, T, repetitions):
     """Milliseconds a round: the least and the median over all repetitions, taken in turn."""
-    found = {"bare": [], "by hand": [], "engine": []}
+    found = {"transport": [], "by hand": [], "loop": [], "engine": []}
     for _ in range(repetitions):
-        found["bare"] += bare(comm, P, n, T)
+        found["transport"] += bare(comm, P, n, T)
         found["by hand"] += by_hand(comm, P, n, T)[1:]
+        found["loop"] += loop(comm, P, n, T)[1:]
         found["engine"] += engine(comm, P, n, T)[0][1:]
     if comm.rank:
         return None
@@ -153,9 +197,9 @@ def many(comm, P, n, T):
 
 
 def grid(comm, zones, T):
+    from tacit.cli.main import parse
     from tacit.cli.power import part
     from tacit.engines.solving import run_all
-    from tacit.cli.main import parse
 
     options = parse(f"power solve case10000_goc --zones {zones} --no-noise --engine mpi".split())
     begun = time.perf_counter()

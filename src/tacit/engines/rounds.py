@@ -112,7 +112,8 @@ class OneByOne:
         about = settings, key, run, problem.size, problem.dtype.str, paying.noise, paying.block
         everyone.each(Seat.begin, *about)
         self.held = [np.flatnonzero(np.asarray(part.coupling) >= 0) for part in problem.agents]
-        self.server = Server(members_of(problem), settings, run, problem.dtype)
+        members = members_of(problem)
+        self.server = Server(members, settings, run, problem.dtype, paying.ledgers)
 
     def advance(self, first: int, last: int) -> Vector:
         """Rounds first..last; the consensus of the last."""

@@ -37,7 +37,8 @@ def solve_released(
     begin = _check_start(problem, start)
     own = [(mine,) for mine in begin]
     everyone.each(Seat.begin_exactly, *penalties, settings.tolerance, own=own)
-    server = ExactServer(members_of(problem), settings, EXACT, penalties, _first(start))
+    about = settings, EXACT, penalties, _first(start)
+    server = ExactServer(members_of(problem), *about, reminds=False)
     trace: list[list[float]] = []
     converged = False
     while server.round < settings.rounds and not converged:
