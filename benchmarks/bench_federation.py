@@ -157,7 +157,7 @@ def measure(parties=10, size=7840, rounds=60, work=False):
     os.environ["PYTHONPATH"] = environment["PYTHONPATH"]  # for the server
     if work:
         environment[WORK] = "1"
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         write_study(folder, parties, size, rounds)
         made = init(folder / "study.toml", f"localhost:{port}", folder / "kits")

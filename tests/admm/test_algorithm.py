@@ -183,11 +183,12 @@ def test_duals_of_server_and_agents_are_the_same_numbers():
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
     settings = settings.complete(problem)
-    from tacit.engines.solving import _OneByOne
+    from tacit.engines.rounds import OneByOne
+    from tacit.engines.seats import Here, Seat
 
-    worker = _OneByOne(problem, settings, root_key(0), "run")
+    worker = OneByOne(Here.of(problem), settings, root_key(0), "run")
     worker.advance(1, 7)
-    mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
+    mine = np.concatenate([dual for _, _, dual, _ in worker.everyone.each(Seat.state)])
     assert np.abs(worker.server.λ).max() > 1e-3
     np.testing.assert_allclose(worker.server.λ, mine, atol=1e-14)
 
@@ -350,21 +351,22 @@ def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng)
 
 def test_duals_differ_when_a_reply_is_tampered_with():
     """Control for mirrored duals: a changed reply shows as disagreement of the two copies."""
-    from tacit.engines.solving import _OneByOne
+    from tacit.engines.rounds import OneByOne
+    from tacit.engines.seats import Here, Seat
 
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
-    worker = _OneByOne(problem, settings.complete(problem), root_key(0), "run")
-    honest = worker.engine.exchange
+    worker = OneByOne(Here.of(problem), settings.complete(problem), root_key(0), "run")
+    honest = worker.everyone.exchange
 
     def tampered(broadcast, deadline):
         replies = honest(broadcast, deadline)
         name, first = next(iter(replies.items()))
         return {**replies, name: Reply(first.run, first.round, first.primal + 0.1)}
 
-    worker.engine.exchange = tampered
+    worker.everyone.exchange = tampered
     worker.advance(1, 2)
-    mine = np.concatenate([np.asarray(a.dual) for a in worker.agents])
+    mine = np.concatenate([dual for _, _, dual, _ in worker.everyone.each(Seat.state)])
     assert np.abs(worker.server.λ - mine).max() > 0.01
 
 

@@ -203,7 +203,7 @@ def test_another_coupling_does_not_resume(tmp_path):
 def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
     """A state of round 3 under round 0 would use the noise of rounds 1 to 3 again."""
     from tacit.admm.checkpoint import Checkpoint
-    from tacit.engines import solving
+    from tacit.engines import rounds as engine
 
     problem, path = problem_of("logistic", "box"), tmp_path / "c.npz"
     settings = tacit.Settings(6, 1, tacit.Gaussian(1.0))
@@ -214,13 +214,13 @@ def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         tacit.solve(problem, settings, seed=1, checkpoint=path, callback=stop)
-    restore, save, rounds = solving._Batched.restore, Checkpoint.save, []
+    restore, save, rounds = engine.Batched.restore, Checkpoint.save, []
 
     def restored(self, *state):
         restore(self, *state)
         path.unlink()
 
-    monkeypatch.setattr(solving._Batched, "restore", restored)
+    monkeypatch.setattr(engine.Batched, "restore", restored)
     monkeypatch.setattr(Checkpoint, "save", lambda c, p: (rounds.append(c.round), save(c, p)))
     tacit.solve(problem, settings, seed=1, checkpoint=path)
     assert rounds == [4, 5, 6]

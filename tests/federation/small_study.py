@@ -114,7 +114,7 @@ def run(study, folder, out="out", meddle=lambda name, request: request):
     return Coordinator(study, folder / out, line).run(), line
 
 
-def write_grid(folder, every_round):
+def write_grid(folder, every_round, objective="shed"):
     """case14 in three zones, each with a table of loads of its own; and these loads."""
     import pandas as pd
 
@@ -128,7 +128,8 @@ def write_grid(folder, every_round):
     (folder / "zones.csv").write_text("\n".join(["bus,zone", *rows]) + "\n")
     (folder / "study.toml").write_text(
         'name = "grid"\ndeadline = 5\n[rehearsal]\nseed = 3\n[power]\ncase = "case14"\n'
-        'zones = "zones.csv"\n[privacy]\ntotal_epsilon = 1.0\ntotal_delta = 1e-5\n[algorithm]\n'
+        f'zones = "zones.csv"\nobjective = "{objective}"\n'
+        "[privacy]\ntotal_epsilon = 1.0\ntotal_delta = 1e-5\n[algorithm]\n"
         + ("noise_every_round = true\nrounds = 4\n" if every_round else "tolerance = 1e-3\n")
     )
     rng = np.random.default_rng(1)

@@ -62,7 +62,8 @@ def test_the_bits_of_one_process(tmp_path, kind):
     same(again, found)
     assert json.loads((tmp_path / "out" / "status.json").read_text())["stage"] == "finished"
     for name in NAMES:  # what stays with a party
-        assert any((tmp_path / f"own-{name}").iterdir())
+        with np.load(tmp_path / f"own-{name}" / "solution.npz") as own:
+            np.testing.assert_array_equal(own["solution"], found.solution)
         charged = [r["rounds_charged"] for r in Ledger(tmp_path / f"{name}.db").runs()]
         assert charged == [6 if kind == "logistic" else 1]
 
@@ -252,14 +253,15 @@ def test_study_is_loaded_as_written(tmp_path):
     assert isinstance(study, Study) and study.agents == NAMES and study.rehearsal == 7
 
 
-@pytest.mark.parametrize("every_round", [False, True])
-def test_a_grid_in_three_zones(tmp_path, every_round):
+@pytest.mark.parametrize("kind", ["shed", "every round", "cost"])
+def test_a_grid_in_three_zones(tmp_path, kind):
     """Each zone brings a table of its loads; the bits are those of one process."""
-    study, loads = write_grid(tmp_path, every_round)
+    every_round, objective = kind == "every round", "cost" if kind == "cost" else "shed"
+    study, loads = write_grid(tmp_path, every_round, objective)
     found, _ = run(study, tmp_path)
     whole = tacit.power.load_case("case14")
     whole = dataclasses.replace(whole, bus=whole.bus.assign(**loads))
-    case = tacit.power.build(whole, tmp_path / "zones.csv", beta=0.01)
+    case = tacit.power.build(whole, tmp_path / "zones.csv", beta=0.01, objective=objective)
     ledgers = {n: Ledger.create(tmp_path / f"{n}-alone.db", 4.0, 1e-4) for n in study.agents}
     about = {"seed": study.rehearsal, "run": study.name, "ledgers": ledgers, "noise": "seeded"}
     plan = study.plan(case.problem)

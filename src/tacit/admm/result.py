@@ -18,7 +18,7 @@ import io
 import json
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,8 @@ class Result:
     converged    whether both residuals reached the tolerance; None where there was none
     plan         what was chosen for a budget, and why; empty where the settings said it
     duals        of exact steps: every agent's λ on its coupled coordinates, to start again from
+    timing       where the time went (``engines/clock.py``): seconds, no two runs have the same. Not
+                 covered: how long a computation takes may depend on the data
     """
 
     solution: Vector
@@ -89,6 +91,7 @@ class Result:
     converged: bool | None = None
     plan: str = ""
     duals: tuple[Vector, ...] = ()
+    timing: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy
@@ -143,6 +146,7 @@ class Result:
             "converged": self.converged,
             "plan": self.plan,
             "versions": self.versions,
+            **({"timing": self.timing} if self.timing else {}),
         }
 
     def save(self, folder: str | Path) -> Path:
@@ -218,6 +222,7 @@ class Result:
                 data.get("converged"),
                 data.get("plan", ""),
                 duals,
+                data.get("timing", {}),
             )
         except UNREADABLE as error:
             raise CorruptFile(

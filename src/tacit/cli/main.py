@@ -12,6 +12,7 @@ from tacit.cli.account import add_account
 from tacit.cli.audit import add_audit
 from tacit.cli.demo import add_demo
 from tacit.cli.federation import add_federation
+from tacit.cli.launched import launched
 from tacit.cli.learn import add_learn
 from tacit.cli.learn_attack import add_attack
 from tacit.cli.learn_download import add_download
@@ -19,6 +20,7 @@ from tacit.cli.ledger import add_ledger
 from tacit.cli.options import add_command
 from tacit.cli.power import add_power
 from tacit.cli.predict import add_predict
+from tacit.cli.ranks import run_command
 from tacit.cli.reproduce import add_reproduce
 from tacit.cli.show import add_show
 from tacit.cli.solve import add_solve
@@ -28,9 +30,13 @@ from tacit.errors import TacitError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 for bad input, 1 for anything else that went wrong."""
     options = parse(list(sys.argv[1:] if arguments is None else arguments))
+    return run_command(options, _run)
+
+
+def _run(command: Callable[[], int]) -> int:
+    """The status of a command whose errors are said in one line."""
     try:
-        command: Callable[[argparse.Namespace], int] = options.command
-        return command(options)
+        return command()
     except TacitError as error:
         print(_line(error), file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
@@ -79,6 +85,7 @@ EXTRAS = {
     "nvflare": "federation",
     "cryptography": "federation",
     "psutil": "federation",
+    "mpi4py": "mpi",
 }
 
 
@@ -95,7 +102,8 @@ class _Parser(argparse.ArgumentParser):
     """Wrong arguments get one line, as all other errors do."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"tacit: {message} ({self.prog} --help)\n")
+        said = f"tacit: {message} ({self.prog} --help)\n"
+        self.exit(2, said if launched()[0] == 0 else None)  # of several ranks, one speaks
 
 
 class _Version(argparse.Action):

@@ -54,6 +54,12 @@ def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
         metavar="ROUNDS",
         help=f"rounds between rows of the trace, and checkpoints (default: {evaluate_every})",
     )
+    run.add_argument(
+        "--engine",
+        choices=("process", "mpi"),
+        default="process",
+        help="mpi: agents on the ranks that mpiexec or srun started (default: all in this process)",
+    )
     run.add_argument("--out", help=f"result folder (default: {out})")
     run.add_argument(
         "--resume", metavar="DIR", help="continue the unfinished run in DIR, with its own options"
@@ -92,7 +98,7 @@ def changed(options: argparse.Namespace) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(options).items()
-        if name not in ("command", "parser") and value != default(name)
+        if name not in ("command", "parser", "crew") and value != default(name)
     }
 
 

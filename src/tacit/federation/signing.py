@@ -1,6 +1,7 @@
 """The coordinator's signature (Ed25519) on every request, and its check at a party.
 
-    signed = signature ‖ request,   signature of  context ‖ digest of the study ‖ party ‖ request
+    signed = signature ‖ request
+    signature of  context ‖ digest of the study ‖ party ‖ SHA-256 of the request
 
 Guarantee: a party acts on a request only if the holder of the coordinator's key signed these very
 bytes for this study and this party. Whoever carries them, the engine's server or another party,
@@ -85,5 +86,9 @@ class Verifier:
 
 def _said(digest: str, party: str, request: bytes) -> bytes:
     """What is signed: every part with its length, so that no two readings are the same bytes."""
-    parts = digest.encode(), party.encode("utf-8", "surrogatepass"), request
+    parts = (
+        digest.encode(),
+        party.encode("utf-8", "surrogatepass"),
+        hashlib.sha256(request).digest(),
+    )
     return CONTEXT + b"".join(len(part).to_bytes(8, "big") + part for part in parts)
