@@ -14,6 +14,7 @@ from small_study import NAMES, run, write_study
 
 from tacit.admm.facts import Facts
 from tacit.admm.messages import Refusal, Reply
+from tacit.admm.result import Result
 from tacit.federation import line as lines
 from tacit.federation.controller import conduct
 from tacit.federation.executor import PartyExecutor
@@ -79,8 +80,7 @@ def test_all_that_the_engine_gets(tmp_path, monkeypatch, caplog):
             topic == "tacit" and set(m) - {"__headers__"} == {BYTES} for _, topic, m in post.sent
         )
         expected, _ = run(study, tmp_path / kind, "alone")
-        found = np.load(ours.run / "arrays.npz")
-        assert np.array_equal(found["solution"], expected.solution)
+        assert np.array_equal(Result.load(ours.run).solution, expected.solution)
         assert others[0].log.stat().st_mode & 0o077 == 0
         lines_of = [json.loads(text) for text in others[0].log.read_text().splitlines()]
         assert {"time", "level", "source", "words"} <= set(lines_of[0])
