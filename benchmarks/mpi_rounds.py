@@ -64,7 +64,7 @@ def of_rounds(many):
 
 
 def bare(comm, P, n, T):
-    """Transport alone: n numbers to all, one addition for each agent, P·n numbers back, their mean."""
+    """Transport alone: n numbers to all, one addition each, P·n numbers back, their mean."""
     mine, z = mpi.share(P, comm), np.zeros(P * n)
     counts = [n * len(mpi.share_of(P, rank, comm.size)) for rank in range(comm.size)]
     own, w = np.zeros((len(mine), n)), np.zeros(n)
