@@ -94,7 +94,7 @@ def test_every_kind_of_thing_has_a_section():
 # --- files that are named ---------------------------------------------------------------------
 
 NAMED = re.compile(r"`((?:[\w.]+/)*[\w.-]+\.(?:py|toml|md|yml))`")
-LEFT_BY_RUNS = {"job.toml"}
+LEFT_BY_RUNS = {"job.toml", "party.toml"}  # or written by those who run
 
 
 def everything():

@@ -112,3 +112,35 @@ class Here:
 def run(study, folder, out="out", meddle=lambda name, request: request):
     line = Here([party(study, folder, name) for name in study.agents], meddle)
     return Coordinator(study, folder / out, line).run(), line
+
+
+def write_grid(folder, every_round, objective="shed"):
+    """case14 in three zones, each with a table of loads of its own; and these loads."""
+    import pandas as pd
+
+    from tacit.power import load_case, partition
+
+    grid = load_case("case14")
+    zones = partition(grid, 3)
+    zones = {name: buses for name, buses in zip(("a", "b", "c"), zones.values(), strict=True)}
+    rows = [f"{bus},{name}" for name, buses in zones.items() for bus in buses]
+    zones = {f"zone {name}": buses for name, buses in zones.items()}
+    (folder / "zones.csv").write_text("\n".join(["bus,zone", *rows]) + "\n")
+    (folder / "study.toml").write_text(
+        'name = "grid"\ndeadline = 5\n[rehearsal]\nseed = 3\n[power]\ncase = "case14"\n'
+        f'zones = "zones.csv"\nobjective = "{objective}"\n'
+        "[privacy]\ntotal_epsilon = 1.0\ntotal_delta = 1e-5\n[algorithm]\n"
+        + ("noise_every_round = true\nrounds = 4\n" if every_round else "tolerance = 1e-3\n")
+    )
+    rng = np.random.default_rng(1)
+    loads = grid.bus[["p_demand", "q_demand"]] * rng.uniform(0.8, 1.2, (len(grid.bus), 2))
+    for name, buses in zones.items():
+        table = pd.DataFrame(
+            {"bus": buses, "p": loads.p_demand[buses].values, "q": loads.q_demand[buses].values}
+        )
+        table.to_csv(folder / f"{name}.csv", index=False)
+        write_party(folder, name, epsilon=1.0)
+        path = folder / f"{name}.toml"
+        path.write_text(path.read_text().replace('target = "y"', 'unit = "per unit"'))
+        Ledger.create(folder / f"{name}.db", 4.0, 1e-4)
+    return Study.load(folder), {name: loads[name] for name in loads.columns}

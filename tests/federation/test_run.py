@@ -5,9 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from small_study import NAMES, Here, party, run, write_party, write_study
+from small_study import NAMES, Here, party, run, write_grid, write_party, write_study
 
 import tacit
+import tacit.power
 from tacit.admm.facts import Facts
 from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.problem import Problem
@@ -61,7 +62,8 @@ def test_the_bits_of_one_process(tmp_path, kind):
     same(again, found)
     assert json.loads((tmp_path / "out" / "status.json").read_text())["stage"] == "finished"
     for name in NAMES:  # what stays with a party
-        assert any((tmp_path / f"own-{name}").iterdir())
+        with np.load(tmp_path / f"own-{name}" / "solution.npz") as own:
+            np.testing.assert_array_equal(own["solution"], found.solution)
         charged = [r["rounds_charged"] for r in Ledger(tmp_path / f"{name}.db").runs()]
         assert charged == [6 if kind == "logistic" else 1]
 
@@ -249,3 +251,24 @@ def test_nonsense_from_a_party_pauses(tmp_path):
 def test_study_is_loaded_as_written(tmp_path):
     study = write_study(tmp_path)
     assert isinstance(study, Study) and study.agents == NAMES and study.rehearsal == 7
+
+
+@pytest.mark.parametrize("kind", ["shed", "every round", "cost"])
+def test_a_grid_in_three_zones(tmp_path, kind):
+    """Each zone brings a table of its loads; the bits are those of one process."""
+    every_round, objective = kind == "every round", "cost" if kind == "cost" else "shed"
+    study, loads = write_grid(tmp_path, every_round, objective)
+    found, _ = run(study, tmp_path)
+    whole = tacit.power.load_case("case14")
+    whole = dataclasses.replace(whole, bus=whole.bus.assign(**loads))
+    case = tacit.power.build(whole, tmp_path / "zones.csv", beta=0.01, objective=objective)
+    ledgers = {n: Ledger.create(tmp_path / f"{n}-alone.db", 4.0, 1e-4) for n in study.agents}
+    about = {"seed": study.rehearsal, "run": study.name, "ledgers": ledgers, "noise": "seeded"}
+    plan = study.plan(case.problem)
+    assert (getattr(plan, "reading", None) is None) == every_round
+    expected = tacit.solve(case.problem, plan, **about)
+    same(found, expected)
+    generator = (tmp_path / "own-zone a" / "generator.csv").read_text()
+    table = case.tables(expected.local)["generator"]
+    mine = [g for g in table.index if f"\n{g}," in f"\n{generator}"]
+    assert mine and all(repr(float(table.loc[g, "p"])) in generator for g in mine)

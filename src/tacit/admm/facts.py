@@ -115,8 +115,8 @@ class Facts(Message):
             objective=f.kind,
             strong_convexity=float(f.strong_convexity),
             lift_energy=float(f.lift_energy),
-            one=float(f.sensitivity(1, W)),
-            two=float(f.sensitivity(2, W)),
+            one=_moved(f, W, 1),
+            two=_moved(f, W, 2),
             neighbours=f.neighbours,
             relation=f.relation,
             everything=agent.holds_everything,
@@ -258,6 +258,14 @@ class DescribedReading(Reading):
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> NoReturn:
         _not_known(self.facts, "public copy")
+
+
+def _moved(f: Objective, W: FeasibleSet, norm: int) -> float:
+    """Δ of the statistic; infinite for a cost with kinks, which is read once or not at all."""
+    try:
+        return float(f.sensitivity(norm, W))
+    except InvalidInput:
+        return math.inf
 
 
 def _known(facts: Facts, name: str) -> float:

@@ -105,10 +105,11 @@ class Coordinator:
         else:
             result = self._exact_rounds(problem, settings, law, state)
         result = dataclasses.replace(result, plan=plan)
-        result.save(self.folder)
-        self.study.write_outcome(self.folder, result)
+        result = self.study.stated(result)
         self.status.show("telling the parties", done=result.summary["round"])
-        self._tell(state.run, result)
+        self._tell(state.run, result)  # before the result is there: whoever goes on tells again
+        self.study.write_outcome(self.folder, result)
+        result.save(self.folder)
         State.remove(self.folder)
         self.status.show("finished", waiting=())
         return result

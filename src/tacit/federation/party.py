@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.admm.agent import Agent
 from tacit.admm.facts import Facts
 from tacit.admm.keys import agent_key, jax_key, root_key
@@ -191,6 +193,10 @@ class Party:
             raise Refused(f"Expected the outcome of run {run.name!r} after its last round.")
         agent = run.agent
         point = agent.point if isinstance(agent, PublicAgent) else agent.average
+        if self.problem.holds_everything:  # then all have the same answer
+            point = outcome.solution
+            if point.shape != (self.problem.dimension,) or not np.isfinite(point).all():
+                raise Refused(f"Expected {self.problem.dimension} finite numbers as solution.")
         if self.folder is not None:
             said = self._statement(run)
             about = self.file, self.problem, point, said

@@ -8,7 +8,7 @@
     rehearsal = false              # true: agree to noise that everybody can subtract
     coordinator = "..."            # optional: the coordinator's public key, to pin it
 
-    [limits]                       # of one study, whatever a coordinator asks for
+    [limits]                       # of one run; all runs together: the ledger's budget
     total_epsilon = 1.0
     total_delta = 1e-5
     rounds = 1000                  # optional
@@ -33,7 +33,7 @@ UNITS = ("MW", "per unit")
 
 @dataclass(frozen=True)
 class Limits:
-    """What a party agrees to at most, in one study.
+    """What a party agrees to at most, in one run. The ledger's budget bounds all of them.
 
     rounds   None: any number
     hides    the change between neighbouring data that must be hidden, in the words of

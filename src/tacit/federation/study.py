@@ -77,6 +77,7 @@ class Study:
     deadline        seconds that a round may take
     rehearsal       the seed of a rehearsal's noise; None: a real run
     contents        study.toml and the files that travel with it, by name
+    folder          where it was read
     """
 
     name: str
@@ -86,6 +87,7 @@ class Study:
     rehearsal: int | None
     contents: Mapping[str, bytes]
     digest: str
+    folder: Path
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -106,6 +108,7 @@ class Study:
                 seed,
                 {FILE: path.read_bytes(), **contents},
                 _digest(data, contents, kind.digested()),
+                folder,
             )
 
     @property
@@ -135,7 +138,8 @@ class Study:
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
         """A party's part of the problem: the public model with the party's own data.
 
-        Guarantee: of files, only the study's and ``party.data`` are read. What the party's data
+        Guarantee: of files, only the study's and ``party.data`` are read, and none is both: what is
+        in the study, and in its digest, is known to others. What the party's data
         can change between neighbours is what ``party.limits.hides`` says, where it says so, and
         the bounds are proven, unless the party has allowed a rehearsal.
         """
@@ -150,6 +154,13 @@ class Study:
                     f"Expected rehearsal = true in {party.path} for a rehearsal, whose noise "
                     "everybody can subtract; got false."
                 )
+            public = {(self.folder / name).resolve() for name in self.contents}
+            for own in (party.data, party.ledger, party.path):
+                if own.resolve() in public:
+                    raise InvalidInput(
+                        f"Expected files of the party's own in {party.path}, got {own.name}, which "
+                        "the study names as public."
+                    )
             problem = self.kind.problem_of(agent, party)
             hidden, agreed = problem.objective.neighbours, party.limits.hides
             if agreed is not None and agreed != hidden:
