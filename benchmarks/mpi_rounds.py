@@ -151,7 +151,7 @@ def loop(comm, P, n, T):
     return times
 
 
-def engine(comm, P, n, T):
+def engine(comm, P, n, T, told=lambda: None):
     """The engine: messages, digests, checks, clock."""
 
     def part(_, rank, ranks):
@@ -170,6 +170,7 @@ def engine(comm, P, n, T):
             begun = time.perf_counter()
             run.advance(t, t)
             times.append(time.perf_counter() - begun)
+            told()
         return times, everyone.clock.read()
 
 
@@ -183,73 +184,93 @@ def overhead(comm, P, n, T, repetitions):
         found["engine"] += engine(comm, P, n, T)[0][1:]
     if comm.rank:
         return None
-    return {k: [1e3 * float(np.min(v)), 1e3 * float(np.median(v))] for k, v in found.items()}
+    return {name: in_ms(times) for name, times in found.items()}
+
+
+class Meter:
+    """Time on a core, of the agents of this rank and of waiting: independent of who else uses the
+    machine. A round takes that of the slowest rank's agents, and that of rank 0 besides."""
+
+    def __init__(self):
+        self.spent = {"wait": [0.0]}
+        answer, wait = mpi._Rank.answer, mpi._wait
+
+        def timed(rank, what, about, own):
+            begun = time.thread_time()
+            found = answer(rank, what, about, own)
+            name = about[0] if what == "each" else what
+            self.spent.setdefault(name, []).append(time.thread_time() - begun)
+            return found
+
+        def waited(there):
+            begun = time.thread_time()
+            wait(there)
+            self.spent["wait"][0] += time.thread_time() - begun
+
+        mpi._Rank.answer, mpi._wait = timed, waited
+
+    def now(self):
+        """Time on a core so far that was not spent on waiting."""
+        return time.thread_time() - self.spent["wait"][0]
 
 
 def many(comm, P, n, T):
-    times, timing = engine(comm, P, n, T)
+    """Of a round the least and the median, in ms: on the clock, and on the cores."""
+    meter, cores = Meter(), []
+    times, timing = engine(comm, P, n, T, lambda: cores.append(meter.now()))
+    ranks = comm.gather(meter.spent["respond"])
     if comm.rank:
         return None
     length = len(tacit.Reply("run", 1, np.zeros(n)).to_bytes())
-    about = {"ms": [1e3 * float(np.min(times)), 1e3 * float(np.median(times))]}
+    agents_of = np.array(ranks)[:, 1:]
+    besides = np.diff(cores) - agents_of[0]
     away = P - len(mpi.share_of(P, 0, comm.size))
-    return about | {"bytes of replies": away * length, "timing": timing}
+    return {
+        "ms": in_ms(times[1:]),
+        "cores": in_ms(agents_of.max(axis=0) + besides),
+        "agents": in_ms(agents_of.mean(axis=0)),
+        "besides": in_ms(besides),
+        "bytes of replies": away * length,
+        "timing": timing,
+    }
+
+
+def in_ms(times):
+    return [1e3 * float(np.min(times)), 1e3 * float(np.median(times))]
 
 
 def grid(comm, zones, T):
-    """Wall-clock time, and the time on a core of each rank, which does not depend on who else uses
-    the machine: a round takes that of the slowest rank's agents and that of rank 0 besides."""
+    """Seconds of a round, and of all: on the clock, and on the cores."""
     from tacit.cli.main import parse
     from tacit.cli.power import part
     from tacit.engines.solving import run_all
 
     words = f"power solve case10000_goc --zones {zones} --no-noise --engine mpi --workers 1"
-    options, cores, answer = parse(words.split()), [], mpi._Rank.answer
-
-    def timed(rank, what, about, own):
-        begun = time.thread_time()
-        found = answer(rank, what, about, own)
-        cores.append((what if what != "each" else about[0], time.thread_time() - begun))
-        return found
-
-    mpi._Rank.answer = timed
+    options, meter = parse(words.split()), Meter()
     builders = {"part": lambda _, rank, ranks: part(options, rank, ranks)}
-    begun, all_of_it, times = time.perf_counter(), time.thread_time(), []
+    begun, times = time.perf_counter(), []
     if comm.rank:
         mpi.serve(comm, builders)
-        comm.gather(cores)
+        comm.gather(meter.spent)
         return None
     with mpi.Ranks(comm, builders) as everyone:
         everyone.build("part")
-        built = time.perf_counter() - begun
         result = run_all(
             everyone,
             tacit.Settings(T, tolerance=1e-12),
-            callback=lambda _: times.append((time.perf_counter(), time.thread_time())),
+            callback=lambda _: times.append((time.perf_counter(), meter.now())),
         )
     total = time.perf_counter() - begun
-    rounds, on_core = np.diff(np.array(times), axis=0)[1:].T
-    ranks = comm.gather(cores)
-    of = {
-        name: np.array([[s for what, s in rank if what == name] for rank in ranks])
-        for name in ("build", "respond", "measured", "facts")
-    }
-    slowest = (of["respond"].max(axis=0) + of["measured"].max(axis=0))[2:]
-    besides = on_core - (of["respond"][0] + of["measured"][0])[2:]
+    ranks = comm.gather(meter.spent)
+    rounds, cores = np.diff(np.array(times), axis=0)[1:].T
+    agents_of = np.array([np.add(r["respond"], r["measured"])[2:] for r in ranks])
+    cores = agents_of.max(axis=0) + cores - agents_of[0]
     return {
-        "build": built,
         "round": [float(rounds.min()), float(np.median(rounds))],
+        "cores": [float(cores.min()), float(np.median(cores))],
         "total": total,
-        "cores": {
-            "build": of["build"].max().item(),
-            "facts": of["facts"].max().item(),
-            "round": [
-                float((slowest[2:] + besides).min()),
-                float(np.median(slowest[2:] + besides)),
-            ],
-            "besides": float(np.median(besides)),
-            "all of rank 0": time.thread_time() - all_of_it,
-        },
+        "build on a core": max(r["build"][0] for r in ranks),
+        "all of rank 0 on a core": meter.now(),
         "timing": result.timing,
     }
 
