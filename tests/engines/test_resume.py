@@ -12,6 +12,8 @@ from conftest import problem_of
 from test_solving import SETTINGS, same
 
 import tacit
+from tacit.engines.seats import Everyone, Here
+from tacit.engines.solving import run_all
 
 
 class Interrupted(Exception):
@@ -224,3 +226,44 @@ def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "save", lambda c, p: (rounds.append(c.round), save(c, p)))
     tacit.solve(problem, settings, seed=1, checkpoint=path)
     assert rounds == [4, 5, 6]
+
+
+class Elsewhere(Everyone):
+    """Agents of this process that look as if they were on other ranks."""
+
+    has_ledgers = False
+
+    def __init__(self, problem):
+        self.problem, self.here = problem, Here.of(problem)
+        self.clock = self.here.clock
+
+    def each(self, method, *common, own=None):
+        return self.here.each(method, *common, own=own)
+
+    def open_ledgers(self):
+        return False
+
+
+def test_a_run_goes_on_as_it_was_begun(tmp_path):
+    """One by one or as one program: the same noise must not meet numbers that round differently."""
+    problem, path = problem_of("logistic", "box"), tmp_path / "c.npz"
+    arguments = {"settings": SETTINGS, "seed": 3}
+    undisturbed = tacit.solve(problem, batch=False, **arguments)
+
+    def begin(**batch):
+        path.unlink(missing_ok=True)
+        with pytest.raises(Interrupted):
+            tacit.solve(problem, callback=stop_at(5), checkpoint=path, **arguments, **batch)
+
+    begin(batch=False)
+    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
+        tacit.solve(problem, checkpoint=path, batch=True, **arguments)
+    content = path.read_bytes()
+    for resumed in (
+        tacit.solve(problem, checkpoint=path, **arguments),
+        path.write_bytes(content) and run_all(Elsewhere(problem), checkpoint=path, **arguments),
+    ):
+        assert resumed.solution.tobytes() == undisturbed.solution.tobytes()
+    begin()  # as one program
+    with pytest.raises(tacit.InvalidInput, match="one process"):
+        run_all(Elsewhere(problem), checkpoint=path, **arguments)

@@ -4,7 +4,7 @@
     job.toml         of ``tacit solve``: a copy of the job
     checkpoint.npz   as long as the run is unfinished
     model.json       of ``tacit learn``, before the rest: what was paid for comes first
-    arrays.npz, trace.csv, plot.png, result.json     of every result (``Result.save``)
+    arrays.npz, trace.csv, timing.json, plot.png, result.json     of every result (``Result.save``)
     bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
 
 Before anything is spent the folder is made, locked against other runs, and written to: as much as
@@ -16,7 +16,6 @@ first checkpoint is continued only if ledgers know what it spent.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import re
 import secrets
@@ -239,14 +238,10 @@ class RunFolder:
         write_atomically(self.path / name, content)
         os.chmod(self.path / name, 0o644)
 
-    def save(self, result: Any) -> Any:
-        """Write the result, unless an interrupted run was as far as that; the one that is there."""
+    def save(self, result: Any) -> None:
+        """Write the result, unless an interrupted run was as far as that."""
         if not (self.path / RESULT).exists():
             result.save(self.path)
-            return result
-        from tacit.admm.result import Result
-
-        return dataclasses.replace(result, timing=Result.load(self.path).timing)
 
     # --- before anything is spent ------------------------------------------------------------
 
