@@ -99,8 +99,9 @@ def test_correct_code_is_consistent_and_the_bound_is_near(epsilon):
         assert found.white.free >= 0.25 * epsilon
 
 
-KINDS = [("laplace", "objective"), ("gaussian", "output"), ("laplace", "projected-output")]
-KINDS += repeat([], [("gaussian", "projected-output")])
+# Laplace noise on the objective is in test_one_laplace_update_needs_no_curve
+KINDS = [("gaussian", "output"), ("laplace", "projected-output")]
+KINDS += repeat([], [("laplace", "objective"), ("gaussian", "projected-output")])
 
 
 @pytest.mark.parametrize(("mechanism", "perturbation"), KINDS)
@@ -204,7 +205,11 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
+# the square of a deviation is noise that is too small, as half of it is
+FAULTS = repeat([m for m in MUTANTS if m is not variance_as_deviation], list(MUTANTS))
+
+
+@pytest.mark.parametrize("mutant", FAULTS, ids=lambda m: m.__name__)
 def test_broken_code_is_caught(mutant, monkeypatch):
     mutant(monkeypatch)
     found = run()
@@ -254,7 +259,7 @@ def test_the_papers_composition_is_refuted():
     settings = Settings(100, 2, per_update("gaussian", 1.0, 0.01, "paper"), 0.01)
     claim = paper(1.0, 0.01, settings.updates)
     assert 13.8 <= claim.epsilon < 13.9
-    found = run(settings, 3_000, worlds=moved_worlds(1.0), claim=claim)
+    found = run(settings, repeat(1_500, 3_000), worlds=moved_worlds(1.0), claim=claim)
     assert found.violated
     assert 16 < found.white.curve < exact(settings.mechanism, settings.updates, 0.01).epsilon
 
@@ -277,11 +282,11 @@ def zone():
 
 
 def test_a_zone_is_consistent_and_seen_through_its_solver(zone):
-    found = run(Settings.for_budget(4.0, DELTA, 1), repeat(1_000, 1_500), worlds=zone)
+    found = run(Settings.for_budget(4.0, DELTA, 1), repeat(600, 1_500), worlds=zone)
     assert not found.violated
     assert found.white.curve > 0.5 * 4.0 and found.black.curve > 0.4 * 4.0
-    later = run(Settings.for_budget(20.0, DELTA, 2, 2), 100, worlds=zone)
-    assert not later.violated and later.white.curve > 0.4 * 20.0
+    later = run(Settings.for_budget(20.0, DELTA, 2, 2), repeat(50, 100), worlds=zone)
+    assert not later.violated and later.white.curve > 0.3 * 20.0
 
 
 def test_a_zone_with_half_the_noise_is_caught(zone, monkeypatch):
@@ -325,6 +330,5 @@ def test_the_two_forms_share_the_risk(monkeypatch):
         return lower_bounds(*arguments)
 
     monkeypatch.setattr("tacit.audit.report.lower_bounds", spy)
-    settings = Settings.for_budget(4.0, DELTA, 1)
-    found = audit(small_worlds(), settings, trials=100, confidence=0.9, seed=0)
+    found = run(confidence=0.9)
     assert asked == pytest.approx([0.95, 0.95]) and found.confidence == 0.9
