@@ -15,6 +15,7 @@ from conftest import repeat
 import tacit
 from tacit.jobs.job import load_job
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 TACIT = Path(sys.executable).parent / "tacit"
 # SIGINT as a terminal's child has it, also where the tests run in the background
 HEARING = (
