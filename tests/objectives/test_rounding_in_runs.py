@@ -15,7 +15,7 @@ from tacit.admm.messages import Broadcast
 from tacit.admm.statement import privacy_statement
 from tacit.engines.stacking import buckets_of
 from tacit.errors import InvalidInput, Refused, SolverFailure
-from tacit.sets import Ball
+from tacit.sets import L1Ball
 
 
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
@@ -86,14 +86,14 @@ def test_penalties_and_steps_that_the_format_cannot_hold_are_refused(dtype, pena
 @pytest.mark.parametrize("batch", [True, False])
 def test_a_point_outside_of_the_set_ends_a_run_without_a_result(monkeypatch, batch):
     settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=1.0, step_size=0.1)
-    part = problem(W=Ball(0.0, 1.0, FEATURES))
-    ordinary = Ball.project
+    part = problem(W=L1Ball(1.0, FEATURES))
+    ordinary = L1Ball.project
 
     def beyond(self, point, weight=None):  # right at the start, wrong afterwards
         z = ordinary(self, point, weight)
         return z if weight is None else z + 1.5
 
-    monkeypatch.setattr(Ball, "project", beyond)
+    monkeypatch.setattr(L1Ball, "project", beyond)
     jax.clear_caches()
     seen = []
     with pytest.raises(SolverFailure, match=r"'a', round.* outside of the set\. Nothing of"):
