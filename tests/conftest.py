@@ -1,5 +1,6 @@
 """Shared by all tests: a reproducible hypothesis profile and small problems of every kind."""
 
+import gc
 import os
 
 import matplotlib
@@ -15,6 +16,10 @@ settings.register_profile(
 )
 settings.load_profile("tacit")
 EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"  # make test-all
+
+
+def pytest_collection_finish(session):
+    gc.freeze()  # all that is imported stays, and need not be looked through again and again
 
 
 def repeat(few, exhaustive):
