@@ -64,7 +64,7 @@ def of_rounds(many):
 
 
 def bare(comm, P, n, T):
-    """Transport alone: Bcast of n numbers, one addition for each agent, Gatherv of P·n numbers, their mean."""
+    """Transport alone: n numbers to all, one addition each, P·n numbers back, their mean."""
     mine, z = mpi.share(P, comm), np.zeros(P * n)
     counts = [n * len(mpi.share_of(P, rank, comm.size)) for rank in range(comm.size)]
     own, w = np.zeros((len(mine), n)), np.zeros(n)
@@ -197,30 +197,59 @@ def many(comm, P, n, T):
 
 
 def grid(comm, zones, T):
+    """Wall-clock time, and the time on a core of each rank, which does not depend on who else uses
+    the machine: a round takes that of the slowest rank's agents and that of rank 0 besides."""
     from tacit.cli.main import parse
     from tacit.cli.power import part
     from tacit.engines.solving import run_all
 
-    options = parse(f"power solve case10000_goc --zones {zones} --no-noise --engine mpi".split())
-    begun = time.perf_counter()
+    words = f"power solve case10000_goc --zones {zones} --no-noise --engine mpi --workers 1"
+    options, cores, answer = parse(words.split()), [], mpi._Rank.answer
+
+    def timed(rank, what, about, own):
+        begun = time.thread_time()
+        found = answer(rank, what, about, own)
+        cores.append((what if what != "each" else about[0], time.thread_time() - begun))
+        return found
+
+    mpi._Rank.answer = timed
+    builders = {"part": lambda _, rank, ranks: part(options, rank, ranks)}
+    begun, all_of_it, times = time.perf_counter(), time.thread_time(), []
     if comm.rank:
-        mpi.serve(comm, {"part": lambda _, rank, ranks: part(options, rank, ranks)})
+        mpi.serve(comm, builders)
+        comm.gather(cores)
         return None
-    times = []
-    with mpi.Ranks(comm, {"part": lambda _, rank, ranks: part(options, rank, ranks)}) as everyone:
+    with mpi.Ranks(comm, builders) as everyone:
         everyone.build("part")
         built = time.perf_counter() - begun
         result = run_all(
             everyone,
             tacit.Settings(T, tolerance=1e-12),
-            evaluate_every=1,
-            callback=lambda _: times.append(time.perf_counter()),
+            callback=lambda _: times.append((time.perf_counter(), time.thread_time())),
         )
-    rounds = np.diff(times)[1:]
+    total = time.perf_counter() - begun
+    rounds, on_core = np.diff(np.array(times), axis=0)[1:].T
+    ranks = comm.gather(cores)
+    of = {
+        name: np.array([[s for what, s in rank if what == name] for rank in ranks])
+        for name in ("build", "respond", "measured", "facts")
+    }
+    slowest = (of["respond"].max(axis=0) + of["measured"].max(axis=0))[2:]
+    besides = on_core - (of["respond"][0] + of["measured"][0])[2:]
     return {
         "build": built,
         "round": [float(rounds.min()), float(np.median(rounds))],
-        "total": time.perf_counter() - begun,
+        "total": total,
+        "cores": {
+            "build": of["build"].max().item(),
+            "facts": of["facts"].max().item(),
+            "round": [
+                float((slowest[2:] + besides).min()),
+                float(np.median(slowest[2:] + besides)),
+            ],
+            "besides": float(np.median(besides)),
+            "all of rank 0": time.thread_time() - all_of_it,
+        },
         "timing": result.timing,
     }
 

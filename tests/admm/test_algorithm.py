@@ -24,6 +24,8 @@ from tacit.admm.algorithm import (
 from tacit.admm.keys import agent_key, root_key
 from tacit.admm.local_side import certified_sensitivity
 from tacit.admm.messages import Broadcast, Reply
+from tacit.engines.rounds import OneByOne
+from tacit.engines.seats import Here, Seat
 from tacit.engines.stacking import buckets_of
 
 NO_NOISE = (0.0, tacit.Noiseless())
@@ -182,9 +184,6 @@ def test_duals_of_server_and_agents_are_the_same_numbers():
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
     settings = settings.complete(problem)
-    from tacit.engines.rounds import OneByOne
-    from tacit.engines.seats import Here, Seat
-
     worker = OneByOne(Here.of(problem), settings, root_key(0), "run")
     worker.advance(1, 7)
     mine = np.concatenate([dual for _, _, dual, _ in worker.everyone.each(Seat.state)])
@@ -197,7 +196,7 @@ def test_a_reply_carries_the_coupled_coordinates_and_nothing_else(rng):
     settings = tacit.Settings(2, 1, tacit.Laplace(1.0)).complete(tacit.Problem([part]))
     agent = Agent(part, "a", settings, agent_key(jax.random.key(0), "run", 0), "run", 2)
     reply = agent.respond(Broadcast("run", 1, np.zeros(2)))
-    assert set(vars(reply)) == {"run", "round", "primal"}
+    assert set(vars(reply)) == {"run", "round", "primal", "settled"} and not reply.settled
     np.testing.assert_array_equal(reply.primal, np.asarray(agent.average)[[0, 2]])
 
 
@@ -350,9 +349,6 @@ def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng)
 
 def test_duals_differ_when_a_reply_is_tampered_with():
     """Control for mirrored duals: a changed reply shows as disagreement of the two copies."""
-    from tacit.engines.rounds import OneByOne
-    from tacit.engines.seats import Here, Seat
-
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(3, 2, tacit.Gaussian(1.0), penalty=0.4).complete(problem)
     worker = OneByOne(Here.of(problem), settings, root_key(0), "run")

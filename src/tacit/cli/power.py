@@ -198,7 +198,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
     make_absolute(options, files, folders=("ledgers",))
     result = folder.run(name, problem, plan, options)
-    folder.save(result)
+    result = folder.save(result)
     if options.crew is not None:
         case = build_case(options)
     tables = case.tables(result.local)

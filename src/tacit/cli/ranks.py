@@ -30,7 +30,6 @@ UNTOLD = ("command", "parser", "crew")
 def run_command(options: argparse.Namespace, run: Run) -> int:
     """The command of these options, on this process or on all ranks."""
     rank, ranks = launched()
-    options.crew = None
     if getattr(options, "engine", None) == "mpi":
         if rank:
             return _follow(ranks)

@@ -16,6 +16,7 @@ first checkpoint is continued only if ledgers know what it spent.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import re
 import secrets
@@ -238,10 +239,14 @@ class RunFolder:
         write_atomically(self.path / name, content)
         os.chmod(self.path / name, 0o644)
 
-    def save(self, result: Any) -> None:
-        """Write the result, unless an interrupted run was as far as that."""
+    def save(self, result: Any) -> Any:
+        """Write the result, unless an interrupted run was as far as that; the one that is there."""
         if not (self.path / RESULT).exists():
             result.save(self.path)
+            return result
+        from tacit.admm.result import Result
+
+        return dataclasses.replace(result, timing=Result.load(self.path).timing)
 
     # --- before anything is spent ------------------------------------------------------------
 
