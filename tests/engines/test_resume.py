@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import problem_of
+from conftest import problem_of, repeat
 from test_solving import SETTINGS, same
 
 import tacit
@@ -56,6 +56,9 @@ def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
         same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
 
 
+KILLS = repeat(2, 4)
+
+
 def test_a_killed_process_resumes_to_the_same_result(tmp_path):
     """SIGKILL at a random moment, several times, then compare with an undisturbed run."""
     path = tmp_path / "state.npz"
@@ -72,7 +75,7 @@ result.save({str(tmp_path / "result")!r})
     kills = 0
     for _ in range(30):
         process = subprocess.Popen([sys.executable, "-c", program])
-        if kills < 4:
+        if kills < KILLS:
             deadline = time.time() + 60
             before = path.stat().st_mtime_ns if path.exists() else 0
             while time.time() < deadline and process.poll() is None:
@@ -85,7 +88,7 @@ result.save({str(tmp_path / "result")!r})
         elif process.wait() == 0:
             break
     settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
-    assert kills == 4
+    assert kills == KILLS
     same(
         tacit.Result.load(tmp_path / "result"),
         tacit.solve(problem_of("logistic", "box"), settings, seed=7),

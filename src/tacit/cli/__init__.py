@@ -25,5 +25,6 @@ learn_download  tacit learn download
 predict         tacit predict
 audit           tacit audit
 ledger          tacit ledger
+federation      tacit federation
 reproduce       tacit reproduce
 """

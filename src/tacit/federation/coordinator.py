@@ -2,8 +2,8 @@
 
     facts of all parties  ─▶  settings  ─▶  all agree  ─▶  rounds (``Server``)  ─▶  result folder
 
-The folder has the state after every round, so that whoever stops, the run goes on where it was: the
-same questions get the same answers out of the parties' ledgers. Where data were read once, rounds
+The folder has the state of about a second ago, so that whoever stops, the run goes on from there:
+the same questions get the same answers out of the parties' ledgers. Where data were read once, rounds
 begin again at the first: they cost nothing.
 """
 
@@ -48,6 +48,7 @@ from tacit.federation.study import Study
 from tacit.privacy.mechanisms import Mechanism
 
 T = TypeVar("T")
+KEPT = 1.0  # seconds between states on the disk
 
 
 class Line(Protocol):
@@ -169,13 +170,15 @@ class Coordinator:
             server.restore(state.arrays["z"], state.arrays["λ"], state.round)
             total = state.arrays["total"]
         trace = state.arrays["trace"].tolist() if state.round else []
+        written = time.monotonic()
         while server.round < settings.rounds:
             seconds = self._step(server, settings.rounds)
             weight = settings.averaging_weights(server.round, server.round)[0]
             total = total + np.asarray(weight, total.dtype) * server.z
             trace.append([server.round, server.residual, *seconds])
-            arrays = {"z": server.z, "λ": server.λ, "total": total, "trace": np.array(trace)}
-            state = state.after(server.round, arrays)
+            if time.monotonic() - written > KEPT or server.round == settings.rounds:
+                arrays = {"z": server.z, "λ": server.λ, "total": total, "trace": np.array(trace)}
+                state, written = state.after(server.round, arrays), time.monotonic()
         seeded = self.study.rehearsal is not None
         privacy = privacy_statement(problem, settings, seeded, secure=not seeded)
         ergodic = total.astype(np.float64) / settings.averaging_weights(1, settings.rounds).sum()

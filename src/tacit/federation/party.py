@@ -61,6 +61,8 @@ WORDS = {
     "invalid": ("refused", "got no request that it knows. Nothing was computed."),
     "failed": ("failed", "failed. Nothing of this request was released."),
     "ledger": ("ledger", "could not pay. Nothing was released."),
+    "signature": ("refused", "got a request that its coordinator did not sign."),
+    "absent": ("failed", "cannot take part: its own log says why."),
 }
 
 
@@ -201,6 +203,7 @@ class Party:
             said = self._statement(run)
             about = self.file, self.problem, point, said
             self.study.write_own(self.folder, self.name, *about)
+            log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)
         return Agreed(run.name)
 
     def _statement(self, run: _Run) -> PrivacyStatement:
