@@ -1,5 +1,6 @@
 """Sites, a coordinator and a broken network as processes and threads of a test."""
 
+import contextlib
 import json
 import os
 import signal
@@ -35,10 +36,9 @@ class Processes:
         self.folder.mkdir()
 
     def start(self, name, *words, **environment):
-        output = open(self.folder / f"{name}.txt", "a")
-        about = {"stdout": output, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-        process = subprocess.Popen([*words], env={**os.environ, **environment}, **about)
-        output.close()
+        with open(self.folder / f"{name}.txt", "a") as output:
+            about = {"stdout": output, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+            process = subprocess.Popen([*words], env={**os.environ, **environment}, **about)
         self.running[name] = process
         return process
 
@@ -112,10 +112,8 @@ def _carry(source, drain):
 
 
 def _close(one):
-    try:
+    with contextlib.suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     one.close()
 
 

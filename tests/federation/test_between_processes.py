@@ -52,7 +52,7 @@ def other_class(job):
 
 def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch):
     """A server that checks nothing by itself: the certificate and the sites' policy decide."""
-    ours, north, south, _ = kits
+    ours, north, *_ = kits
     hostile = provisioning.server_resources
 
     def careless(workspace):

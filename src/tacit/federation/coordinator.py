@@ -3,8 +3,8 @@
     facts of all parties  ─▶  settings  ─▶  all agree  ─▶  rounds (``Server``)  ─▶  result folder
 
 The folder has the state of about a second ago, so that whoever stops, the run goes on from there:
-the same questions get the same answers out of the parties' ledgers. Where data were read once, rounds
-begin again at the first: they cost nothing.
+the same questions get the same answers out of the parties' ledgers. Where data were read once,
+rounds begin again at the first: they cost nothing.
 """
 
 from __future__ import annotations

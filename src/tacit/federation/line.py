@@ -27,7 +27,7 @@ PING = ReservedTopic.JOB_HEART_BEAT  # which the engine's own process answers
 OVERDUE = 2.0  # seconds after which a site is looked for
 STARTING = 120.0  # seconds until a site's process is up
 GONE = 6.0  # seconds until a process that was there, and is not, is given up
-AGAIN = 15.0  # seconds until a request is sent again; then twice as many
+AGAIN = 5.0  # seconds until a request is sent again; then twice as many
 PAUSE = 0.1
 FOREVER = 1e9
 

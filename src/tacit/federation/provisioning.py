@@ -177,10 +177,19 @@ def authorization(at_site: bool) -> dict[str, Any]:
 
 
 def comm_config() -> dict[str, Any]:
-    """No connections between sites; those between a site's own processes are authenticated too."""
+    """No connections between sites; those between a site's own processes are authenticated too.
+
+    The engine keeps one thread for each answer that it got, for as long as it would be sent again
+    (65 seconds by default: thousands of threads). Requests are repeated by ``line.py`` anyway.
+    """
     own = {"host": "localhost", "connection_security": "mtls"}
-    internal = {"scheme": "tcp", "resources": own}
-    return {"allow_adhoc_conns": False, "backbone_conn_gen": 2, "internal": internal}
+    return {
+        "allow_adhoc_conns": False,
+        "backbone_conn_gen": 2,
+        "internal": {"scheme": "tcp", "resources": own},
+        "streaming_retry_wait": 3.0,
+        "streaming_retry_timeout": 3.0,
+    }
 
 
 def log_config() -> dict[str, Any]:

@@ -68,6 +68,7 @@ class EngineServer:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
+                umask=0o077,
                 start_new_session=True,  # Ctrl-C is for the command, which then stops it
             )
         note = {"pid": self._process.pid, "began": _began(self._process.pid)}

@@ -32,6 +32,7 @@ def main(folder: str) -> int:
 def _take_part(kit: Kit) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
+    os.umask(0o077)
     ours = os.dup(1)
     _to_file(kit.engine / "output.txt")  # what the engine prints
     threading.Thread(target=_tell, args=(kit.log, ours), daemon=True).start()
