@@ -74,6 +74,23 @@ def test_a_sites_policy(made):
     assert not list(local.glob("*.default"))
 
 
+def test_where_a_server_listens(made, tmp_path):
+    """On one machine at localhost only; for others at all addresses of its machine."""
+
+    def target(folder):
+        server = json.loads((folder / "server" / "startup" / "fed_server.json").read_text())
+        admin = json.loads((folder / "admin" / "startup" / "fed_admin.json").read_text())
+        assert admin["admin"]["host"] == "localhost"
+        return server["servers"][0]["service"]["target"]
+
+    assert target(made[2][0]) == "localhost:8002"
+    ours, north, *_ = init(made[1] / "study.toml", "study.example.org:443", tmp_path)
+    assert target(ours) == "0.0.0.0:443" and Kit.load(ours).host == "localhost"
+    startup = json.loads((north / "engine" / "startup" / "fed_client.json").read_text())
+    assert startup["servers"][0]["service"]["target"] == "study.example.org:443"
+    assert startup["servers"][0]["identity"] == Kit.load(north).host == "study.example.org"
+
+
 def test_used_folders_are_refused(made):
     _, folder, _ = made
     before = (folder / "kits" / "kit-coordinator" / "coordinator.key").read_bytes()

@@ -76,7 +76,8 @@ class Kit:
 
     @property
     def host(self) -> str:
-        return self.server.rpartition(":")[0]
+        """Where to reach the server from here."""
+        return self.server.rpartition(":")[0] if self.role == "party" else "localhost"
 
     @property
     def port(self) -> int:

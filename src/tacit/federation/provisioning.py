@@ -70,12 +70,26 @@ def provision(name: str, host: str, port: int, sites: Sequence[str], workspace: 
     made = context.get(CtxKey.CURRENT_PROD_DIR)
     if context.get(CtxKey.BUILD_ERROR) or not made:
         raise TacitError("Expected NVFLARE to make certificates and start-up files, but it failed.")
+    _listen(Path(made), host, port)
     for pattern in UNUSED:
         for path in Path(made).rglob(pattern):
             path.unlink()
     for path in Path(made).rglob("transfer"):
         shutil.rmtree(path)
     return Path(made)
+
+
+def _listen(made: Path, host: str, port: int) -> None:
+    """Let the server listen on all addresses of its machine, whatever others call that one, but
+    for a study on one machine; and let its admin, who is on the same one, call it localhost."""
+    admin, server = made / ADMIN / "startup/fed_admin.json", made / host / "startup/fed_server.json"
+    content = json.loads(admin.read_text())
+    content["admin"]["host"] = "localhost"
+    _write(admin, content)
+    if host not in ("localhost", "127.0.0.1"):
+        content = json.loads(server.read_text())
+        content["servers"][0]["service"]["target"] = f"0.0.0.0:{port}"
+        _write(server, content)
 
 
 class _Silent:
