@@ -64,7 +64,7 @@ def of_rounds(many):
 
 
 def bare(comm, P, n, T):
-    """Transport alone: Bcast of n numbers, one addition for each agent, Gatherv of P·n numbers, their mean."""
+    """Transport alone: n numbers to all, one addition each, P·n numbers back, their mean."""
     mine, z = mpi.share(P, comm), np.zeros(P * n)
     counts = [n * len(mpi.share_of(P, rank, comm.size)) for rank in range(comm.size)]
     own, w = np.zeros((len(mine), n)), np.zeros(n)
@@ -151,7 +151,7 @@ def loop(comm, P, n, T):
     return times
 
 
-def engine(comm, P, n, T):
+def engine(comm, P, n, T, told=lambda: None):
     """The engine: messages, digests, checks, clock."""
 
     def part(_, rank, ranks):
@@ -170,6 +170,7 @@ def engine(comm, P, n, T):
             begun = time.perf_counter()
             run.advance(t, t)
             times.append(time.perf_counter() - begun)
+            told()
         return times, everyone.clock.read()
 
 
@@ -183,44 +184,93 @@ def overhead(comm, P, n, T, repetitions):
         found["engine"] += engine(comm, P, n, T)[0][1:]
     if comm.rank:
         return None
-    return {k: [1e3 * float(np.min(v)), 1e3 * float(np.median(v))] for k, v in found.items()}
+    return {name: in_ms(times) for name, times in found.items()}
+
+
+class Meter:
+    """Time on a core, of the agents of this rank and of waiting: independent of who else uses the
+    machine. A round takes that of the slowest rank's agents, and that of rank 0 besides."""
+
+    def __init__(self):
+        self.spent = {"wait": [0.0]}
+        answer, wait = mpi._Rank.answer, mpi._wait
+
+        def timed(rank, what, about, own):
+            begun = time.thread_time()
+            found = answer(rank, what, about, own)
+            name = about[0] if what == "each" else what
+            self.spent.setdefault(name, []).append(time.thread_time() - begun)
+            return found
+
+        def waited(there):
+            begun = time.thread_time()
+            wait(there)
+            self.spent["wait"][0] += time.thread_time() - begun
+
+        mpi._Rank.answer, mpi._wait = timed, waited
+
+    def now(self):
+        """Time on a core so far that was not spent on waiting."""
+        return time.thread_time() - self.spent["wait"][0]
 
 
 def many(comm, P, n, T):
-    times, timing = engine(comm, P, n, T)
+    """Of a round the least and the median, in ms: on the clock, and on the cores."""
+    meter, cores = Meter(), []
+    times, timing = engine(comm, P, n, T, lambda: cores.append(meter.now()))
+    ranks = comm.gather(meter.spent["respond"])
     if comm.rank:
         return None
     length = len(tacit.Reply("run", 1, np.zeros(n)).to_bytes())
-    about = {"ms": [1e3 * float(np.min(times)), 1e3 * float(np.median(times))]}
+    agents_of = np.array(ranks)[:, 1:]
+    besides = np.diff(cores) - agents_of[0]
     away = P - len(mpi.share_of(P, 0, comm.size))
-    return about | {"bytes of replies": away * length, "timing": timing}
+    return {
+        "ms": in_ms(times[1:]),
+        "cores": in_ms(agents_of.max(axis=0) + besides),
+        "agents": in_ms(agents_of.mean(axis=0)),
+        "besides": in_ms(besides),
+        "bytes of replies": away * length,
+        "timing": timing,
+    }
+
+
+def in_ms(times):
+    return [1e3 * float(np.min(times)), 1e3 * float(np.median(times))]
 
 
 def grid(comm, zones, T):
+    """Seconds of a round, and of all: on the clock, and on the cores."""
     from tacit.cli.main import parse
     from tacit.cli.power import part
     from tacit.engines.solving import run_all
 
-    options = parse(f"power solve case10000_goc --zones {zones} --no-noise --engine mpi".split())
-    begun = time.perf_counter()
+    words = f"power solve case10000_goc --zones {zones} --no-noise --engine mpi --workers 1"
+    options, meter = parse(words.split()), Meter()
+    builders = {"part": lambda _, rank, ranks: part(options, rank, ranks)}
+    begun, times = time.perf_counter(), []
     if comm.rank:
-        mpi.serve(comm, {"part": lambda _, rank, ranks: part(options, rank, ranks)})
+        mpi.serve(comm, builders)
+        comm.gather(meter.spent)
         return None
-    times = []
-    with mpi.Ranks(comm, {"part": lambda _, rank, ranks: part(options, rank, ranks)}) as everyone:
+    with mpi.Ranks(comm, builders) as everyone:
         everyone.build("part")
-        built = time.perf_counter() - begun
         result = run_all(
             everyone,
             tacit.Settings(T, tolerance=1e-12),
-            evaluate_every=1,
-            callback=lambda _: times.append(time.perf_counter()),
+            callback=lambda _: times.append((time.perf_counter(), meter.now())),
         )
-    rounds = np.diff(times)[1:]
+    total = time.perf_counter() - begun
+    ranks = comm.gather(meter.spent)
+    rounds, cores = np.diff(np.array(times), axis=0)[1:].T
+    agents_of = np.array([np.add(r["respond"], r["measured"])[2:] for r in ranks])
+    cores = agents_of.max(axis=0) + cores - agents_of[0]
     return {
-        "build": built,
         "round": [float(rounds.min()), float(np.median(rounds))],
-        "total": time.perf_counter() - begun,
+        "cores": [float(cores.min()), float(np.median(cores))],
+        "total": total,
+        "build on a core": max(r["build"][0] for r in ranks),
+        "all of rank 0 on a core": meter.now(),
         "timing": result.timing,
     }
 

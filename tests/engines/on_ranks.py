@@ -103,7 +103,8 @@ def keep(result, path):
     arrays = {"solution": result.solution, "ergodic": result.ergodic, **result.trace}
     for name in ("local", "duals"):
         arrays |= {f"{name}-{i}": v for i, v in enumerate(getattr(result, name))}
-    np.savez(path, about=json.dumps(result.to_dict()), **arrays)
+    about = {**result.to_dict(), "timing": result.timing}
+    np.savez(path, about=json.dumps(about), **arrays)
 
 
 def main(folder):

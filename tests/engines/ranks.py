@@ -15,6 +15,7 @@ ENVIRONMENT = {
     "OMPI_MCA_pml": "ob1",
     "OMPI_MCA_btl": "self,sm",
     "OMP_NUM_THREADS": "1",
+    "TERM": "dumb",  # Open MPI gives ranks a terminal of its own
 }
 
 

@@ -157,7 +157,9 @@ class Agent:
             )
             if not (np.isfinite(average).all() and np.isfinite(dual).all()):
                 raise SolverFailure("the local point is not finite, or outside of the set.")
-        except Exception as failure:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as failure:  # also a solver's panic, which is no Exception
             self._failed = self.ledger is None
             if self._payments is not None and not self._payments.fail(t):
                 return self._late(t, w)

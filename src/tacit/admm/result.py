@@ -5,6 +5,7 @@ A result is a folder of plain files (no pickle):
     result.json   settings, seed, versions, names, privacy statement, summary
     arrays.npz    solution, ergodic solution, every agent's local solution
     trace.csv     one row per evaluated round
+    timing.json   where the time went
     plot.png      the picture of ``Result.plot``
 
 All but ``arrays.npz`` hold numbers that the statement does not cover: they are created for their
@@ -146,7 +147,6 @@ class Result:
             "converged": self.converged,
             "plan": self.plan,
             "versions": self.versions,
-            **({"timing": self.timing} if self.timing else {}),
         }
 
     def save(self, folder: str | Path) -> Path:
@@ -180,6 +180,8 @@ class Result:
         if self.privacy.certified:
             os.chmod(folder / "arrays.npz", 0o644)  # what the statement covers may be read
         write_atomically(folder / "trace.csv", content["trace.csv"])
+        if self.timing:  # apart from the rest, which the same run has again
+            write_atomically(folder / "timing.json", json.dumps(self.timing, indent=2).encode())
         self.save_plot(folder)
         write_atomically(folder / "result.json", content["result.json"])
         return folder
@@ -196,6 +198,7 @@ class Result:
             raise CorruptFile(f"Expected a result folder with result.json, found none in {folder}.")
         try:
             data = json.loads((folder / "result.json").read_text())
+            timing = folder / "timing.json"
             with (
                 open(folder / "arrays.npz", "rb") as file,
                 np.load(file, allow_pickle=False) as arrays,
@@ -222,7 +225,7 @@ class Result:
                 data.get("converged"),
                 data.get("plan", ""),
                 duals,
-                data.get("timing", {}),
+                json.loads(timing.read_text()) if timing.is_file() else {},
             )
         except UNREADABLE as error:
             raise CorruptFile(

@@ -102,8 +102,9 @@ class _Parser(argparse.ArgumentParser):
     """Wrong arguments get one line, as all other errors do."""
 
     def error(self, message: str) -> NoReturn:
-        said = f"tacit: {message} ({self.prog} --help)\n"
-        self.exit(2, said if launched()[0] == 0 else None)  # of several ranks, one speaks
+        if launched()[0]:  # of several ranks the first speaks, if none ends with an error before it
+            self.exit(0)
+        self.exit(2, f"tacit: {message} ({self.prog} --help)\n")
 
 
 class _Version(argparse.Action):

@@ -32,6 +32,7 @@ def add_command(commands: Any, name: str, command: Any, summary: str, example: s
 
 def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
     """What ``tacit solve``, ``tacit power solve`` and ``tacit learn`` share, and its defaults."""
+    parser.set_defaults(crew=None)  # the ranks, where there are any (``ranks.py``)
     run = parser.add_argument_group("run")
     run.add_argument("--seed", type=int, help="noise from a seed, for research")
     run.add_argument(

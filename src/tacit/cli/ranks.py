@@ -1,9 +1,9 @@
 """``--engine mpi``: a command whose agents are on the ranks of a cluster.
 
-Rank 0 is the command itself: it alone prints, asks and writes. The others make their own agents out
-of the options that rank 0 tells them, answer for these until it lets them go, and end with its
-status. A command that has no ``--engine mpi`` is refused under mpiexec: its copies would write to
-one folder.
+Rank 0 is the command itself: it alone prints, asks and writes, and its status is mpiexec's. The
+others make their own agents out of the options that rank 0 tells them, and answer for these until
+it lets them go. A command that has no ``--engine mpi`` is refused under mpiexec: its copies would
+write to one folder.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 Run = Callable[[Callable[[], int]], int]  # says errors in one line; the status
 UNTOLD = ("command", "parser", "crew")
+SILENT = 0  # status of the other ranks: with another, mpiexec would end rank 0 before it has spoken
 
 
 def run_command(options: argparse.Namespace, run: Run) -> int:
     """The command of these options, on this process or on all ranks."""
     rank, ranks = launched()
-    options.crew = None
     if getattr(options, "engine", None) == "mpi":
         if rank:
             return _follow(ranks)
@@ -42,7 +42,8 @@ def run_command(options: argparse.Namespace, run: Run) -> int:
                 "this command. Nothing was started.",
                 file=sys.stderr,
             )
-        return 2
+            return 2
+        return SILENT
     return run(partial(options.command, options))
 
 
@@ -82,9 +83,13 @@ def _follow(ranks: int) -> int:
     try:
         comm = _world(ranks)
     except (ModuleNotFoundError, EngineFailure):
-        return 2  # as rank 0 says
-    end = serve(comm, builders())
-    return end if isinstance(end, int) else 1
+        return SILENT  # rank 0 says why
+    try:
+        serve(comm, builders())
+    except Exception as error:  # MPI itself: no word reaches rank 0, which must not wait for one
+        print(f"tacit: Rank {comm.rank} failed: {error!r}", file=sys.stderr, flush=True)
+        comm.Abort(1)
+    return SILENT
 
 
 def builders() -> Mapping[str, Callable[[Any, int, int], Part]]:

@@ -4,7 +4,7 @@
     job.toml         of ``tacit solve``: a copy of the job
     checkpoint.npz   as long as the run is unfinished
     model.json       of ``tacit learn``, before the rest: what was paid for comes first
-    arrays.npz, trace.csv, plot.png, result.json     of every result (``Result.save``)
+    arrays.npz, trace.csv, timing.json, plot.png, result.json     of every result (``Result.save``)
     bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
 
 Before anything is spent the folder is made, locked against other runs, and written to: as much as

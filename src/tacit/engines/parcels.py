@@ -1,12 +1,13 @@
 """What travels between the ranks of one cluster, as bytes: questions, answers and errors.
 
-MessagePack, with arrays as their number format, shape and bytes, and messages as ``wire.py`` writes
-them. Nothing is executed when a parcel is opened. Ranks belong to one owner and run one program, so
-a parcel may hold private values: it is no message of the protocol.
+MessagePack, with arrays as their number format, shape and bytes. Nothing is executed when a parcel
+is opened. Ranks belong to one owner and run one program, so that a parcel may hold private values,
+and needs no such care as a message between strangers (``wire.py``).
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import msgpack
@@ -14,13 +15,13 @@ import numpy as np
 
 from tacit import errors
 from tacit.admm.facts import Facts
-from tacit.admm.messages import Broadcast, Refusal, Reply, from_bytes
+from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.release import Release
 from tacit.admm.settings import Settings
 from tacit.errors import EngineFailure, InvalidInput, TacitError
 from tacit.privacy.mechanisms import Mechanism, mechanism_from
 
-ARRAY, MESSAGE, FACTS, SETTINGS, MECHANISM, RELEASE, ERROR = range(1, 8)
+KIND = "?"  # the key under which a table says what it stands for
 
 
 def pack(value: Any) -> bytes:
@@ -29,51 +30,57 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: Any) -> Any:
-    """What ``pack`` was given; sequences are tuples."""
-    return msgpack.unpackb(data, ext_hook=_value, use_list=False, strict_map_key=False)
+    """What ``pack`` was given; sequences are tuples, and arrays cannot be written to."""
+    return msgpack.unpackb(data, object_hook=_value, use_list=False, strict_map_key=False)
 
 
 def _plain(value: Any) -> Any:
+    """A value as a table; numbers stay where they are until they are written to the parcel."""
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, np.ndarray):
-        about = [value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes()]
-        return msgpack.ExtType(ARRAY, pack(about))
+        content = np.ascontiguousarray(value)
+        numbers = content.data if content.size else b""
+        return {KIND: "array", "dtype": value.dtype.str, "shape": value.shape, "numbers": numbers}
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, Broadcast | Reply | Refusal):
-        return msgpack.ExtType(MESSAGE, value.to_bytes())
     if isinstance(value, Facts):
-        return msgpack.ExtType(FACTS, value.to_bytes())
+        return {KIND: "facts", "bytes": value.to_bytes()}
     if isinstance(value, Settings):
-        return msgpack.ExtType(SETTINGS, pack(_said(value)))
+        return {KIND: "settings", "said": _said(value)}
     if isinstance(value, Mechanism):
-        return msgpack.ExtType(MECHANISM, pack(value.to_dict()))
-    if isinstance(value, Release):
-        return msgpack.ExtType(RELEASE, pack([value.values, value.seal, value.kept]))
+        return {KIND: "mechanism", "said": value.to_dict()}
     if isinstance(value, BaseException):
-        return msgpack.ExtType(ERROR, pack(_told(value)))
+        return {KIND: "error", "told": _told(value)}
+    for name, kind in PARTS.items():
+        if type(value) is kind:
+            return {KIND: name, **{f.name: getattr(value, f.name) for f in fields(kind)}}
     raise TypeError(f"expected a value that ranks exchange, got {type(value).__name__}")
 
 
-def _value(code: int, data: bytes) -> Any:
-    if code == MESSAGE:
-        return from_bytes(data)
-    if code == FACTS:
-        return Facts.from_bytes(data)
-    content = unpack(data)
-    if code == ARRAY:
-        dtype, shape, numbers = content
-        return np.frombuffer(numbers, dtype).reshape(shape).copy()
-    if code == SETTINGS:
-        return Settings.from_dict(_lists(content))
-    if code == MECHANISM:
-        return mechanism_from(content)
-    if code == RELEASE:
-        return Release(*content)
-    if code == ERROR:
-        return _raised(*content)
-    raise ValueError(f"expected a known kind of value, got {code}")
+PARTS: dict[str, Any] = {
+    "broadcast": Broadcast,
+    "reply": Reply,
+    "refusal": Refusal,
+    "release": Release,
+}
+
+
+def _value(table: dict[str, Any]) -> Any:
+    kind = table.pop(KIND, None)
+    if kind is None:
+        return table
+    if kind == "array":
+        return np.frombuffer(table["numbers"], table["dtype"]).reshape(table["shape"])
+    if kind == "facts":
+        return Facts.from_bytes(table["bytes"])
+    if kind == "settings":
+        return Settings.from_dict(_lists(table["said"]))
+    if kind == "mechanism":
+        return mechanism_from(table["said"])
+    if kind == "error":
+        return _raised(*table["told"])
+    return PARTS[kind](**table)
 
 
 def _said(settings: Settings) -> dict[str, Any]:

@@ -129,7 +129,9 @@ class OneByOne:
 
     def state(self) -> dict[str, list[Vector]]:
         columns = zip(*self.everyone.each(Seat.state), strict=True)
-        state = {name: list(column) for name, column in zip(STATE, columns, strict=True)}
+        state = {
+            name: list(map(np.array, column)) for name, column in zip(STATE, columns, strict=True)
+        }
         # what the server knows is of its own round; an agent with a ledger may be ahead of it
         for name, known in (("average", self.server.z), ("dual", self.server.λ)):
             for values, held, part in zip(

@@ -116,7 +116,8 @@ class Seat:
         """What a checkpoint keeps of this agent (``checkpoint.STATE``)."""
         agent = self._agent
         assert isinstance(agent, Agent)
-        return (*(np.array(x) for x in (agent.point, agent.average, agent.dual)), self._total)
+        found = agent.point, agent.average, agent.dual, self._total
+        return tuple(np.asarray(x) for x in found)
 
     def restore(
         self, point: Vector, average: Vector, dual: Vector, total: Vector, rounds_done: int

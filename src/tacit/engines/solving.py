@@ -146,17 +146,11 @@ def run_all(
     if settings.penalty is None or settings.step_size is None:
         settings = settings.complete(everyone.sized())
     paying = Paying.of(everyone, noise, seed, block, checkpoint)
-    now = _begin(everyone, settings, seed, run, paying, checkpoint)
-    if batch is None:
-        batch = (
-            isinstance(everyone, Here)
-            and not paying.alone
-            and all(a.feasible_set.closed_form for a in problem.agents)
-        )
     if batch and (paying.alone or not isinstance(everyone, Here)):
         raise InvalidInput(
             "Expected batch=False with ledgers, secure noise or agents elsewhere, got batch=True."
         )
+    now, batch = _begin(everyone, settings, seed, run, paying, batch, checkpoint)
     agents: Batched | OneByOne = (
         Batched(problem, settings, now.key, now.run)
         if batch
@@ -207,9 +201,16 @@ def _begin(
     seed: int | None,
     run: str | None,
     paying: Paying,
+    batch: bool | None,
     path: str | Path | None,
-) -> Checkpoint:
-    """Where a run begins, or the checkpoint that it continues from."""
+) -> tuple[Checkpoint, bool]:
+    """Where a run begins, or the checkpoint that it continues from; whether it is one program.
+
+    One program rounds differently than agents one by one do: a run goes on as it was begun.
+    """
+    closed = all(a.feasible_set.closed_form for a in everyone.problem.agents)
+    usual = not paying.alone and closed
+    as_begun = usual and isinstance(everyone, Here) if batch is None else batch
     # all that decides which noise a round gets: it must not get other noise when it is asked again
     agreed = {
         **settings.to_dict(),
@@ -228,10 +229,22 @@ def _begin(
     if path is not None and Path(path).exists():
         saved = Checkpoint.load(path)
         run = saved.run if run is None else run
+        noted = "batch" in saved.settings  # not before there were ranks
+        begun = saved.settings["batch"] is True if noted else usual
+        as_begun = begun if batch is None else batch
+        if begun and not isinstance(everyone, Here):
+            raise InvalidInput(
+                "Expected a run whose agents compute one by one to go on with on other ranks, got "
+                "one that was begun as one program, which rounds differently. Nothing was resumed: "
+                "continue it in one process."
+            )
+        if noted:
+            agreed["batch"] = as_begun
         saved.check(agreed, run, seed, everyone.problem, lambda: digest_under(saved.key))
-        return saved
+        return saved, as_begun
     key = root_key(seed)
     if run is None:
         run = f"run-{secrets.token_hex(6)}" if paying.ledgers else "run"
     digest = digest_under(key) if path is not None else ""
-    return Checkpoint(0, agreed, run, seed, key, digest, {}, np.zeros((0, len(TRACE))))
+    agreed["batch"] = as_begun
+    return Checkpoint(0, agreed, run, seed, key, digest, {}, np.zeros((0, len(TRACE)))), as_begun

@@ -201,7 +201,7 @@ def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     if (
         asked is not None
         and left is not None
-        and left < asked * (1 - 1e-9)
+        and left < asked * (1 - 1e-5)  # which is rounded down
         and not _begun(found, kit)
     ):
         return False, f"{words}; the study asks for {asked:g}."
@@ -209,8 +209,9 @@ def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
 
 
 def _begun(found: Any, kit: Kit) -> bool:
-    """Whether a run of this study is in the ledger: its charges count as spent."""
-    return any(run["run"].startswith(kit.study) for run in found.runs())
+    """Whether a run of this study may be in the ledger, whose charges count as spent: one of its
+    name, or a reading, which is given again at no cost."""
+    return any(run["run"].startswith(kit.study) or run["read_once"] for run in found.runs())
 
 
 def server(kit: Kit) -> tuple[bool | None, str]:
