@@ -2,6 +2,7 @@
 
 import json
 import logging
+import uuid
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,34 @@ def test_commands_that_a_site_does_not_have():
     finally:
         ClientRequestProcessors.request_processors[:] = before[0]
         AdminCommands.commands[:] = before[1]
+
+
+@pytest.mark.parametrize("name", ["local", "startup", "own", "../own", 5, 8 * "abcd"])
+def test_a_job_with_the_name_of_a_folder(name):
+    """It would take the folder's place: the site's policy, or its keys."""
+    from nvflare.private.admin_defs import Message
+    from nvflare.private.defs import RequestHeader
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    before = list(ClientRequestProcessors.request_processors)
+    seen = []
+    try:
+        for one in before:
+            one.process = lambda request, context: seen.append(request.get_header("job_id"))
+        guard_site()
+        known = str(uuid.uuid4())
+        for one in ClientRequestProcessors.request_processors:
+            for job in (name, known, None):
+                request = Message("any", None)
+                if job is not None:
+                    request.set_header(RequestHeader.JOB_ID, job)
+                answer = one.process(request, None)
+                assert (answer is not None) == (job == name)
+        assert seen == [known, None] * len(SITE)
+    finally:
+        for one in before:
+            del one.process
+        ClientRequestProcessors.request_processors[:] = before
 
 
 def answering(name, heard=None):
