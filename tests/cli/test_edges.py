@@ -40,6 +40,7 @@ BASES = {
     "learn attack": "digits --records 1 --agents 2 --rounds 1 --seeds 1 --total-epsilons 1",
     "reproduce": "case14 --case absent.m --rounds 1 --seeds 1 --workers 1",
     "reproduce mnist": "--data absent --rounds 1 --seeds 1",
+    "federation run": "absent-kit",
     "audit": "digits --trials 100 --rounds 1 --local-updates 1",
 }
 # options that exclude those of the base, or need another
