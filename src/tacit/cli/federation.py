@@ -14,7 +14,7 @@ from typing import Any
 from tacit.cli.console import print_result, print_table, progress_bar
 from tacit.cli.interrupts import hint
 from tacit.cli.options import Add
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, positive
 
 
 def add_federation(add: Add) -> None:
@@ -108,6 +108,8 @@ def _run(options: argparse.Namespace) -> int:
     from tacit.federation.kit import Kit
     from tacit.federation.logs import log_to
 
+    if options.wait is not None:
+        positive("wait", options.wait, (0.1, 1e7))
     kit = Kit.load(options.kit).expect("coordinator")
     if options.out is not None:
         _refuse_used(Path(options.out))
