@@ -76,7 +76,7 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
         log = impostor.engine / "log.txt"
         until(lambda: log.exists() and "certificate" in log.read_text().lower())
         job = server.submit()
-        until(lambda: server.state(job)[0].startswith("FINISHED"))
+        until(lambda: all(server.state(job)))  # the state, and then what sites said
         state, said = server.state(job)
         assert state == "FINISHED:FAILED_TO_RUN"
         assert f"north: {REFUSED}" in said and f"south: {REFUSED}" in said

@@ -1,7 +1,6 @@
 """What a party hands to the engine, whose requests it takes, and which jobs and commands."""
 
 import json
-import logging
 import uuid
 from pathlib import Path
 
@@ -38,14 +37,6 @@ def kits(tmp_path_factory):
     write_study(folder)
     made = init(folder / "study.toml", "localhost:8002", folder / "kits")
     return folder, [Kit.load(path) for path in made]
-
-
-@pytest.fixture(autouse=True)
-def _logs():
-    yield
-    logger = logging.getLogger("tacit")
-    logger.handlers[:] = [h for h in logger.handlers if isinstance(h, logging.NullHandler)]
-    logger.propagate = True
 
 
 def join(kit, party_file, monkeypatch):

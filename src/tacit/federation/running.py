@@ -119,6 +119,9 @@ def _ended(job: str, server: EngineServer) -> dict[str, Any] | None:
     """What the engine says of a job that it ended by itself."""
     try:
         state, detail = server.state(job)
+        if state.startswith("FINISHED") and not detail:  # it comes a moment later
+            time.sleep(LOOK)
+            state, detail = server.state(job)
     except EngineFailure:
         return None  # the next look finds the server gone, or there again
     if not state.startswith("FINISHED"):
