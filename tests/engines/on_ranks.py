@@ -5,7 +5,7 @@ The same runs in one process are ``alone``.
 
 import json
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -128,15 +128,27 @@ def main(folder):
         mine[-1] = tacit.LocalProblem(mine[-1].objective, mine[-1].feasible_set, [0, 1, 5])
     kind, words = failure(mine)
     assert kind == "InvalidInput" and "nobody holds 3" in words, words
-    if last:
-        Seat.respond = lambda seat, broadcast: 1 / 0
-    kind, words = failure(squares(mpi.share(7)))
-    assert kind == "EngineFailure" and "ZeroDivisionError" in words, words
+    mine = squares(mpi.share(7))
+    kind, words = failure(mine, workers=0 if last else None)
+    assert kind == "InvalidInput" and "workers=0" in words, words
+    for error in (ZeroDivisionError, Panic):
+        if last:
+            Seat.respond = partial(failing, error)
+        kind, words = failure(mine)
+        assert kind == "EngineFailure" and error.__name__ in words, words
 
 
-def failure(agents):
+class Panic(BaseException):
+    """As code in Rust has it: no ``Exception``."""
+
+
+def failing(error, *_):
+    raise error
+
+
+def failure(agents, **others):
     try:
-        mpi.solve(agents, EVERY_ROUND, seed=1)
+        mpi.solve(agents, EVERY_ROUND, seed=1, **others)
     except tacit.TacitError as error:
         return type(error).__name__, str(error)
     raise AssertionError("not refused")

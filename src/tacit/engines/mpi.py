@@ -123,11 +123,13 @@ def solve(
     """
     comm = comm or world()
     given = list(agents)
-    several = default_workers(comm) if workers is None else count("workers", workers)
 
     def part(_: Any, rank: int, ranks: int) -> Part:
         counts = np.zeros(ranks, np.int64)
         comm.Allgather(np.array([len(given)], np.int64), counts)
+        several = default_workers(comm)  # by all ranks, before any of them may refuse
+        if workers is not None:
+            several = count("workers", workers)
         first = int(counts[:rank].sum())
         named = [(a.name or f"agent {first + i + 1}", a) for i, a in enumerate(given)]
         return Part(first, named, several, ledgers, None, penalties)
@@ -251,7 +253,7 @@ class _Rank:
         begun = time.perf_counter()
         try:
             found, failed = getattr(self, f"_{what}")(*about, own=own), False
-        except Exception as error:
+        except BaseException as error:  # a solver's panic too: all others wait for the answer
             found, failed = error, True
         return time.perf_counter() - begun, failed, found
 
