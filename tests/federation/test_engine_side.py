@@ -18,7 +18,7 @@ from tacit.admm.result import Result
 from tacit.federation import line as lines
 from tacit.federation.controller import conduct
 from tacit.federation.executor import PartyExecutor
-from tacit.federation.guard import JOB, SITE, guard_job, guard_site
+from tacit.federation.guard import JOB, NETWORK, SITE, guard_cell, guard_job, guard_site
 from tacit.federation.job import BYTES, CONFIGS, config_bytes, write_job
 from tacit.federation.kit import PARTY_FILE, Kit
 from tacit.federation.kits import init
@@ -46,6 +46,7 @@ def join(kit, party_file, monkeypatch):
     context = Context(engine, kit.engine)
     executor.handle_event(EventType.START_RUN, context)
     executor._party.exception(60)  # loaded, or failed to
+    assert len(engine.refused) == len(NETWORK)
     return executor, engine, context
 
 
@@ -137,6 +138,32 @@ def test_a_party_that_cannot_take_part(kits, tmp_path, monkeypatch):
     reply = executor.execute("tacit", message, context, None)
     assert reply.get_return_code() == ReturnCode.TASK_UNKNOWN
     executor.handle_event(EventType.END_RUN, context)
+
+
+def test_a_network_agent_that_tells_nothing():
+    """With NVFLARE's own: a process's memory and configuration are asked for, before and after."""
+    from nvflare.fuel.f3.cellnet import net_agent
+
+    class Cell:
+        def __init__(self):
+            self.known = {}
+
+        def register_request_cb(self, channel, topic, cb):
+            self.known[channel, topic] = cb
+
+        def __getattr__(self, name):
+            return lambda *args, **kwargs: None
+
+    cell = Cell()
+    net_agent.NetAgent(cell)
+    before = dict(cell.known)
+    assert {("_net_manager", topic) for topic in NETWORK} <= set(before)  # of this version
+    guard_cell(cell)
+    for topic in NETWORK:
+        told = cell.known["_net_manager", topic](None)
+        assert told.payload is None and "not at this site" in str(told.headers)
+    kept = {key for key in before if cell.known[key] is before[key]}
+    assert ("_net_manager", "heartbeat") in kept and ("_net_manager", "stop") in kept
 
 
 @pytest.mark.parametrize("role", ["party", "coordinator"])
