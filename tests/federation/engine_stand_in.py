@@ -55,8 +55,8 @@ class Context:
 class Post:
     """In place of NVFLARE's engine at the server: carries messages to executors by site."""
 
-    def __init__(self, sites):
-        self.sites, self.sent, self.replies = sites, [], []
+    def __init__(self, sites, alive=False):
+        self.sites, self.sent, self.replies, self.alive = sites, [], [], alive
 
     @contextmanager
     def new_context(self):
@@ -64,7 +64,7 @@ class Post:
 
     def send_aux_request(self, targets, topic, message, timeout, fl_ctx, optional):
         (site,) = targets
-        if topic == PING:  # which the engine answers, not a party
+        if topic == PING and self.alive:  # which the engine answers, not a party
             return {site: make_reply(ReturnCode.OK)}
         self.sent.append((site, topic, message))
         reply = self.sites[site](topic, message, fl_ctx)

@@ -57,7 +57,8 @@ def test_all_that_the_engine_gets(tmp_path, monkeypatch, caplog):
         made = init(tmp_path / kind / "study.toml", "localhost:8002", tmp_path / kind / "kits")
         ours, *others = (Kit.load(path) for path in made)
         joined = {k.site: join(k, tmp_path / kind / f"{k.agent}.toml", monkeypatch) for k in others}
-        post = Post({site: engine.handler for site, (_, engine, _) in joined.items()})
+        handlers = {site: engine.handler for site, (_, engine, _) in joined.items()}
+        post = Post(handlers, alive=True)
         line = EngineLine(post, ours, lambda: False)
         assert conduct(ours, line) == {"state": "finished"}
         line.close()
