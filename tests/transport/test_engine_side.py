@@ -15,19 +15,19 @@ from small_study import NAMES, run, write_study
 from tacit.admm.facts import Facts
 from tacit.admm.messages import Refusal, Reply
 from tacit.admm.result import Result
-from tacit.federation import line as lines
-from tacit.federation.controller import conduct
-from tacit.federation.executor import PartyExecutor
-from tacit.federation.guard import JOB, NETWORK, SITE, guard_cell, guard_job, guard_site
-from tacit.federation.job import BYTES, CONFIGS, config_bytes, write_job
-from tacit.federation.kit import PARTY_FILE, Kit
-from tacit.federation.kits import init
-from tacit.federation.line import PING, EngineLine, Lost, Stopped
 from tacit.federation.messages import Agreed, Copied, Invitation, answer_from, request_from
 from tacit.federation.party import WORDS
-from tacit.federation.policy import REFUSED, OnlyThisJob
-from tacit.federation.signing import Signer, Verifier, write_keys
 from tacit.privacy.ledger import Ledger
+from tacit.transport import line as lines
+from tacit.transport.controller import conduct
+from tacit.transport.executor import PartyExecutor
+from tacit.transport.guard import JOB, NETWORK, SITE, guard_cell, guard_job, guard_site
+from tacit.transport.job import BYTES, CONFIGS, config_bytes, write_job
+from tacit.transport.kit import PARTY_FILE, Kit
+from tacit.transport.kits import init
+from tacit.transport.line import PING, EngineLine, Lost, Stopped
+from tacit.transport.policy import REFUSED, OnlyThisJob
+from tacit.transport.signing import Signer, Verifier, write_keys
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,11 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from tacit.federation.guard import guard_cell, guard_job
-from tacit.federation.job import BYTES, TOPIC
-from tacit.federation.kit import PARTY_FILE, Kit
-from tacit.federation.logs import log_to
-from tacit.federation.signing import Verifier
+from tacit.transport.guard import guard_cell, guard_job
+from tacit.transport.job import BYTES, TOPIC
+from tacit.transport.kit import PARTY_FILE, Kit
+from tacit.transport.logs import log_to
+from tacit.transport.signing import Verifier
 
 log = logging.getLogger("tacit.site")
 
