@@ -100,7 +100,7 @@ def test_seeded_noise_is_shown_once(ledger, monkeypatch, fails):
 
 
 def test_a_crash_costs_no_second_charge_and_a_second_one_neither(ledger):
-    class Killed(BaseException):
+    class Killed(SystemExit):  # the process ends: nothing more is done
         pass
 
     def die(*arguments, **others):
