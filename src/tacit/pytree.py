@@ -13,7 +13,13 @@ def static(**options: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **options)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))
+def later(*, static: bool = False, **options: Any) -> Any:
+    """A field with a default that older versions had not: digests leave the default out, so that a
+    value without it is the same as it was."""
+    return dataclasses.field(metadata={"later": True, "static": static}, **options)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static, later))
 def pytree(cls: type[T]) -> type[T]:
     """Make ``cls`` a frozen dataclass and register it with JAX."""
     frozen = dataclasses.dataclass(frozen=True, eq=False)(cls)

@@ -17,6 +17,7 @@ cannot be digested is refused, never left out.
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import dis
 import enum
 import functools
@@ -252,7 +253,8 @@ class Digest:
         node = jax.tree_util.default_registry.flatten_one_level(value)
         if node is not None:
             children, structure = list(node[0]), node[1]
-            return self._each("tree", [type(value), children, structure], type(value).__name__)
+            parts = [type(value), *_as_before(value, children, structure)]
+            return self._each("tree", parts, type(value).__name__)
         cls, state = type(value), dict(getattr(value, "__dict__", {}))
         if cls is object:  # nothing but itself
             return self._hash("object", [])
@@ -281,6 +283,26 @@ class Digest:
             f"{type(value).__qualname__} has no digest (in {where}). Nothing was started: keep it "
             "out of the problem, or solve without a checkpoint."
         )
+
+
+def _as_before(value: Any, children: list[Any], structure: Any) -> Iterator[Any]:
+    """A tree's parts without fields that older versions had not, and those of them that are not at
+    their default, by name: where none is used, the parts are what they always were."""
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+
+    def parts(static: bool, later: bool = True) -> list[Any]:
+        about = (f for f in fields if later or not f.metadata.get("later"))
+        return [getattr(value, f.name) for f in about if bool(f.metadata.get("static")) == static]
+
+    if [*map(id, children), 0, *map(id, structure or ())] != [
+        *map(id, parts(False)), 0, *map(id, parts(True))
+    ]:  # fmt: skip
+        yield from (children, structure)  # no tree of our own making
+        return
+    yield from (parts(False, later=False), tuple(parts(True, later=False)))
+    for field in fields:
+        if field.metadata.get("later") and getattr(value, field.name) != field.default:
+            yield field.name, getattr(value, field.name)
 
 
 class Bare:
