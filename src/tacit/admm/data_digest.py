@@ -294,10 +294,10 @@ def _as_before(value: Any, children: list[Any], structure: Any) -> Iterator[Any]
         about = (f for f in fields if later or not f.metadata.get("later"))
         return [getattr(value, f.name) for f in about if bool(f.metadata.get("static")) == static]
 
-    if [*map(id, children), 0, *map(id, structure or ())] != [
-        *map(id, parts(False)), 0, *map(id, parts(True))
-    ]:  # fmt: skip
-        yield from (children, structure)  # no tree of our own making
+    ours = any(f.metadata.get("later") for f in fields) and type(structure) is tuple
+    seen = [id(part) for part in children] + [id(part) for part in (structure if ours else ())]
+    if not ours or seen != [id(part) for part in parts(False) + parts(True)]:
+        yield from (children, structure)  # as it is
         return
     yield from (parts(False, later=False), tuple(parts(True, later=False)))
     for field in fields:

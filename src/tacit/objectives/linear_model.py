@@ -269,7 +269,8 @@ class LinearModel(Records):
 
         S bounds the slopes, M the records; e = L γ_d BR + slope margin·S is the error of a slope
         for L-smooth losses; 0 where scores are exact or z has no bound. A product or sum that is
-        too small for the format may be flushed to zero: by less than ``tiny``, each.
+        too small for the format may be flushed to zero: by less than ``tiny``, each. In place, a
+        limited slope is as short as its limit whatever its score was rounded to: e is 0 there.
         """
         S = self.slope_bound(norm, feasible_set) * (1 + self._slope_margin())
         B, M, R = self.feature_bound(norm), self.most_records, feasible_set.reach(2)
@@ -277,7 +278,8 @@ class LinearModel(Records):
             return math.inf
         tiny = float(np.finfo(self.arithmetic).tiny)
         e = 0.0
-        if self.largest_curvature is not None and math.isfinite(R):
+        within = self.in_place and self.slope_limit is not None
+        if self.largest_curvature is not None and math.isfinite(R) and not within:
             L = self.largest_curvature * (math.sqrt(self.outputs) if norm == 1 else 1)
             error = gamma(self._terms, self._unit) * self._largest_score(feasible_set)
             e = L * (error + 2 * self._terms * self.outputs * tiny) + self._slope_margin() * S
