@@ -97,7 +97,7 @@ class LinearModel(Records):
                 f"Expected no slope_limit for {type(self).__name__}: {self.no_limit}"
             )
         exact = self.curvature is None and not self.in_place
-        columns = _bounded_columns(rows, self.feature_norm, self.feature_norm_1, exact)
+        columns = bounded_columns(rows, self.feature_norm, self.feature_norm_1, exact)
         store(self, features=columns)
 
     @property
@@ -326,7 +326,7 @@ def _product(a: Array, b: Array) -> Array:
     return jnp.matmul(a, b, precision="highest", preferred_element_type=wide)
 
 
-def _bounded_columns(rows: Vector, norm_2: float, norm_1: float | None, exact: bool) -> Array:
+def bounded_columns(rows: Vector, norm_2: float, norm_1: float | None, exact: bool) -> Array:
     """The rows as columns, scaled down to the bounds on their norms; one copy of the data."""
     columns = np.empty(rows.shape[::-1], rows.dtype)
     for start in range(0, len(rows), ROWS_AT_ONCE):
