@@ -17,7 +17,6 @@ cannot be digested is refused, never left out.
 from __future__ import annotations
 
 import builtins
-import dataclasses
 import dis
 import enum
 import functools
@@ -38,6 +37,7 @@ import scipy.sparse as sp
 from tacit._types import Vector
 from tacit.admm.problem import Problem
 from tacit.errors import InvalidInput
+from tacit.pytree import parts_as_before
 from tacit.sets.conic import Conic
 
 LIBRARIES = ("builtins", "jax", "jaxlib", "numpy", "scipy", "tacit")
@@ -253,7 +253,7 @@ class Digest:
         node = jax.tree_util.default_registry.flatten_one_level(value)
         if node is not None:
             children, structure = list(node[0]), node[1]
-            parts = [type(value), *_as_before(value, children, structure)]
+            parts = [type(value), *parts_as_before(value, children, structure)]
             return self._each("tree", parts, type(value).__name__)
         cls, state = type(value), dict(getattr(value, "__dict__", {}))
         if cls is object:  # nothing but itself
@@ -283,26 +283,6 @@ class Digest:
             f"{type(value).__qualname__} has no digest (in {where}). Nothing was started: keep it "
             "out of the problem, or solve without a checkpoint."
         )
-
-
-def _as_before(value: Any, children: list[Any], structure: Any) -> Iterator[Any]:
-    """A tree's parts without fields that older versions had not, and those of them that are not at
-    their default, by name: where none is used, the parts are what they always were."""
-    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-
-    def parts(static: bool, later: bool = True) -> list[Any]:
-        about = (f for f in fields if later or not f.metadata.get("later"))
-        return [getattr(value, f.name) for f in about if bool(f.metadata.get("static")) == static]
-
-    ours = any(f.metadata.get("later") for f in fields) and type(structure) is tuple
-    seen = [id(part) for part in children] + [id(part) for part in (structure if ours else ())]
-    if not ours or seen != [id(part) for part in parts(False) + parts(True)]:
-        yield from (children, structure)  # as it is
-        return
-    yield from (parts(False, later=False), tuple(parts(True, later=False)))
-    for field in fields:
-        if field.metadata.get("later") and getattr(value, field.name) != field.default:
-            yield field.name, getattr(value, field.name)
 
 
 class Bare:
