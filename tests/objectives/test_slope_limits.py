@@ -310,8 +310,13 @@ def test_corrected_probabilities_are_better_calibrated(form: str) -> None:
     """Records of forty kinds whose classes have known probabilities; the rows name the kind."""
     rng, K, c = np.random.default_rng(0), 3, 0.15
     truth = rng.dirichlet([0.4] * K, size=40)
-    kinds = rng.integers(0, 40, 20_000)
-    labels = (rng.random((20_000, 1)) > truth[kinds].cumsum(axis=1)[:, :-1]).sum(axis=1)
+
+    def drawn() -> tuple[Any, Any]:
+        kinds = rng.integers(0, 40, 20_000)
+        below = rng.random((20_000, 1)) > truth[kinds].cumsum(axis=1)[:, :-1]
+        return kinds, below.sum(axis=1)
+
+    kinds, labels = drawn()
     counts = np.zeros((40, K))
     np.add.at(counts, (kinds, labels), 1)
     shares = counts / counts.sum(axis=1, keepdims=True)
@@ -322,6 +327,7 @@ def test_corrected_probabilities_are_better_calibrated(form: str) -> None:
         return scores - 5 * jnp.einsum("knj,nj->nk", slopes, shares)
 
     p = softmax(jax.lax.fori_loop(0, 4000, step, jnp.zeros((40, K))), axis=1)
+    kinds, labels = drawn()  # others than those it was fitted to
     before = reliability_error(p[kinds], labels)
     after = reliability_error(corrected_probabilities(p, c, form)[kinds], labels)
     assert before > 0.05 and after < 0.02 and after < before / 4
