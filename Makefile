@@ -14,6 +14,8 @@ export MPLBACKEND := Agg
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/jax
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
+# there is a process for every core: more threads in each only wait for one another, busily
+test: export OPENBLAS_NUM_THREADS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: demo test test-all bench mutants docs lint clean

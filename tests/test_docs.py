@@ -2,7 +2,8 @@
 
 python blocks    of one file run in order in one namespace, in an empty folder
 console blocks   every ``$ tacit ...`` line runs beside a copy of ``examples/``; the lines below it
-                 must stand in the output in that order, where ``...`` stands for any text
+                 must stand in the output in that order, where ``...`` stands for any text. A line
+                 ``$ mpiexec -n N tacit ...`` runs on so many processes
 toml blocks      must parse
 bash blocks      are not run
 """
@@ -11,11 +12,13 @@ import inspect
 import re
 import shlex
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ranks import mpiexec
 
 import tacit
 from tacit import errors
@@ -64,13 +67,19 @@ def test_python_blocks_run(page, folder, capsys):
 def test_commands_run_and_print_what_the_page_shows(page, folder, capsys):
     shutil.copytree(ROOT / "examples", folder / "examples")
     for _, block in blocks(page, "console"):
-        assert block.startswith("$ tacit "), "a console block begins with a command"
+        assert re.match(r"\$ (mpiexec -n \d )?tacit ", block), "a console block begins so"
         for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             words, *shown = command.splitlines()
             arguments = shlex.split(words)
-            assert arguments[0] == "tacit"
-            assert main(arguments[1:]) == 0
-            output = [line.strip() for line in capsys.readouterr().out.splitlines()]
+            if arguments[0] == "mpiexec":
+                ranks, *of_tacit = arguments[2], *arguments[4:]
+                done = mpiexec(ranks, sys.executable, "-m", "tacit", *of_tacit)
+                assert done.returncode == 0, done.stderr
+                output = done.stdout
+            else:
+                assert main(arguments[1:]) == 0
+                output = capsys.readouterr().out
+            output = [line.strip() for line in output.splitlines()]
             at = 0
             for line in shown:
                 pattern = ".*".join(re.escape(part) for part in line.strip().split("..."))

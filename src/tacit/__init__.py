@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tacit.engines import release, solve, solve_many
     from tacit.errors import (
         CorruptFile,
+        EngineFailure,
         InvalidInput,
         InvalidSet,
         LedgerFailure,
@@ -94,7 +95,8 @@ NAMES = {  # by room
     "GeometricStep LocalProblem NonsmoothStep Problem Progress Released Reply Result Settings "
     "SmoothStep StronglyConvexStep",
     "engines": "release solve solve_many",
-    "errors": "CorruptFile InvalidInput InvalidSet LedgerFailure Refused SolverFailure TacitError",
+    "errors": "CorruptFile EngineFailure InvalidInput InvalidSet LedgerFailure Refused "
+    "SolverFailure TacitError",
     "objectives": "Hinge Huber LeastSquares LogisticRegression Objective PerSample Quantile "
     "Residual SoftmaxRegression",
     "privacy": "Gaussian Laplace Ledger Mechanism Noiseless",
@@ -113,6 +115,7 @@ __all__ = [
     "ConstantStep",
     "CorruptFile",
     "DynamicPenalty",
+    "EngineFailure",
     "FeasibleSet",
     "Gaussian",
     "GeometricPenalty",

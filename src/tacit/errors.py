@@ -6,6 +6,7 @@
     ├── SolverFailure      a local computation failed: a solver, or a point outside of its set
     ├── Refused            an agent declines a request; nothing was computed on its data
     ├── LedgerFailure      a ledger cannot be written; nothing was released
+    ├── EngineFailure      what carries messages between processes failed
     └── CorruptFile        a saved result, checkpoint, ledger or data file cannot be read
 
 A message names what was expected and the value that was given; one of the protocol, of a ledger or
@@ -50,6 +51,10 @@ class Refused(TacitError):
 
 class LedgerFailure(TacitError):
     """A ledger cannot be written; nothing was released."""
+
+
+class EngineFailure(TacitError, RuntimeError):
+    """What carries messages between processes failed, or a process that they went to."""
 
 
 class CorruptFile(TacitError):

@@ -17,8 +17,7 @@ import pytest
 import scipy.sparse as sp
 
 import tacit
-from tacit.admm.checkpoint import data_digest
-from tacit.admm.data_digest import FORMER, Digest
+from tacit.admm.data_digest import FORMER, Digest, data_digest
 from tacit.sets.conic import Conic
 
 KEY = bytes(8)
@@ -317,7 +316,7 @@ def test_a_checkpoint_refuses_what_it_cannot_compare(tmp_path):
 
 PROGRAM = """
 import numpy as np, jax, jax.numpy as jnp, tacit
-from tacit.admm.checkpoint import data_digest
+from tacit.admm.data_digest import data_digest
 names = {"a", "b", "c"}
 weights = {"x": np.arange(3.0), "y": frozenset(["p", "q", "r"])}
 def loss(z, x):

@@ -40,8 +40,9 @@ def settings(epsilon=4.0, rounds=4, **others):
     return Settings.for_budget(epsilon, DELTA, rounds, 1, **others)
 
 
-# enough to catch every fault planted below
-TRIALS = repeat(160, 300)
+# Most faults planted below show in every trial: the distribution-free bound is then 2.44 for 100
+# trials in each world, beside claims of 1 and 2.
+TRIALS = repeat(100, 300)
 
 
 def run(worlds, plans=(), trials=TRIALS, rounds=4, epsilon=4.0, begin=None):
@@ -63,9 +64,10 @@ def patched(monkeypatch):
 
 WORLDS = {"l1-ball": ball_worlds, "simplex": simplex_worlds}
 EVERY = [(name, dtype) for name in WORLDS for dtype in ("float64", "float32")]
+SOME = EVERY[1:3]  # both sets, both formats
 
 
-@pytest.mark.parametrize(("name", "dtype"), repeat(EVERY[1:3], EVERY))
+@pytest.mark.parametrize(("name", "dtype"), repeat(SOME, EVERY))
 def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
     worlds = WORLDS[name](np.dtype(dtype))
     assert worlds.without.dtype == dtype
@@ -75,7 +77,7 @@ def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
     assert found.white.curve > 1.5
 
 
-@pytest.mark.parametrize(("name", "dtype"), repeat(EVERY[::3], EVERY))
+@pytest.mark.parametrize(("name", "dtype"), repeat(SOME, EVERY))
 def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
     worlds = WORLDS[name](np.dtype(dtype))
     found = run(worlds, [hostile(worlds, settings(2.0))], trials=TRIALS, epsilon=2.0)
@@ -195,7 +197,7 @@ def test_a_float32_sum_is_caught(patched):
     assert not run(worlds, [plan], trials=TRIALS, epsilon=1.0).violated
     jax.clear_caches()
     float32_sum(patched)
-    found = run(worlds, [plan], trials=TRIALS, epsilon=1.0)
+    found = run(worlds, [plan], trials=repeat(160, 300), epsilon=1.0)  # 100: 2.6 to 4.6 of 1
     assert found.violated and found.white.curve > 2 * found.claim.epsilon
 
 

@@ -10,7 +10,7 @@ from tacit.cli.main import main
 
 def test_the_command_on_digits(tmp_path, capsys):
     plot = tmp_path / "audit.png"
-    words = "audit digits --total-epsilons 4 --trials 400 --rounds 1 --seed 1 --json --plot"
+    words = "audit digits --total-epsilons 4 --trials 1000 --rounds 2 --seed 1 --json --plot"
     assert main([*words.split(), str(plot)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert plot.stat().st_size > 10_000
@@ -25,7 +25,7 @@ def test_the_command_on_digits(tmp_path, capsys):
     ]
     assert all(0 <= b["epsilon"] <= 4 for b in one["bounds"])
     assert one["bounds"][1]["epsilon"] > 0.5 and one["bounds"][1]["attack"] == "likelihood"
-    assert one["bounds"][0]["confirming_trials"] == [320, 320]
+    assert one["bounds"][0]["confirming_trials"] == [800, 800]
     assert one["settings"]["local_updates"] == 2 and one["verdict"].startswith("consistent")
 
 

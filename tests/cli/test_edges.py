@@ -18,6 +18,7 @@ from tacit.admm import schedules
 from tacit.cli.main import _parser, main
 from tacit.jobs.job import OBJECTIVES, PRIVATE, SETS, load_job
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 REALS = (
     *("1e308", "5e-324", "-1", "0", "nan", "inf"),
     *repeat((), ("1e300", "1e-300", "-inf", "1e30")),
@@ -39,6 +40,7 @@ BASES = {
     "learn attack": "digits --records 1 --agents 2 --rounds 1 --seeds 1 --total-epsilons 1",
     "reproduce": "case14 --case absent.m --rounds 1 --seeds 1 --workers 1",
     "reproduce mnist": "--data absent --rounds 1 --seeds 1",
+    "federation run": "absent-kit",
     "audit": "digits --trials 100 --rounds 1 --local-updates 1",
 }
 # options that exclude those of the base, or need another

@@ -8,6 +8,8 @@ import pytest
 
 from tacit.learn import download, load_digits, load_model
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_command_on_digits(tmp_path, monkeypatch, command, refused):
     monkeypatch.chdir(tmp_path)

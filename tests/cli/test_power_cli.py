@@ -12,6 +12,7 @@ import pytest
 from conftest import repeat
 from grids import EVERYTHING
 
+pytestmark = pytest.mark.usefixtures("undrawn")  # docs/power.md draws all of them
 TACIT = Path(sys.executable).with_name("tacit")
 WORKERS = repeat((1, 2), (1, 2, 5))
 
@@ -103,7 +104,7 @@ def test_check_says_what_would_happen_with_a_dispatch(tmp_path, command, refused
 
 
 def test_reproduce(tmp_path, run):
-    command = "reproduce case14 --rounds 4 --seeds 2 --workers 1 --json"
+    command = "reproduce case14 --rounds 2 --seeds 2 --workers 1 --json"
     document = json.loads(run(command))
     assert len(document["claims"]) == 12 and len(document["table1"]) == 4
     assert {c["verdict"] for c in document["claims"]} >= {"undecided", "holds"}

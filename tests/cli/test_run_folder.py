@@ -16,6 +16,7 @@ from grids import EVERYTHING
 import tacit
 from tacit.admm.checkpoint import Checkpoint
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 ROUNDS = 6
 # what to run and its agents
 RUNS = {

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import problem_of
+from conftest import problem_of, repeat
 from test_solving import SETTINGS, same
 
 import tacit
+from tacit.engines.seats import Everyone, Here
+from tacit.engines.solving import run_all
 
 
 class Interrupted(Exception):
@@ -54,6 +56,9 @@ def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
         same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
 
 
+KILLS = repeat(2, 4)
+
+
 def test_a_killed_process_resumes_to_the_same_result(tmp_path):
     """SIGKILL at a random moment, several times, then compare with an undisturbed run."""
     path = tmp_path / "state.npz"
@@ -70,7 +75,7 @@ result.save({str(tmp_path / "result")!r})
     kills = 0
     for _ in range(30):
         process = subprocess.Popen([sys.executable, "-c", program])
-        if kills < 4:
+        if kills < KILLS:
             deadline = time.time() + 60
             before = path.stat().st_mtime_ns if path.exists() else 0
             while time.time() < deadline and process.poll() is None:
@@ -83,7 +88,7 @@ result.save({str(tmp_path / "result")!r})
         elif process.wait() == 0:
             break
     settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
-    assert kills == 4
+    assert kills == KILLS
     same(
         tacit.Result.load(tmp_path / "result"),
         tacit.solve(problem_of("logistic", "box"), settings, seed=7),
@@ -203,7 +208,7 @@ def test_another_coupling_does_not_resume(tmp_path):
 def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
     """A state of round 3 under round 0 would use the noise of rounds 1 to 3 again."""
     from tacit.admm.checkpoint import Checkpoint
-    from tacit.engines import solving
+    from tacit.engines import rounds as engine
 
     problem, path = problem_of("logistic", "box"), tmp_path / "c.npz"
     settings = tacit.Settings(6, 1, tacit.Gaussian(1.0))
@@ -214,13 +219,54 @@ def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         tacit.solve(problem, settings, seed=1, checkpoint=path, callback=stop)
-    restore, save, rounds = solving._Batched.restore, Checkpoint.save, []
+    restore, save, rounds = engine.Batched.restore, Checkpoint.save, []
 
     def restored(self, *state):
         restore(self, *state)
         path.unlink()
 
-    monkeypatch.setattr(solving._Batched, "restore", restored)
+    monkeypatch.setattr(engine.Batched, "restore", restored)
     monkeypatch.setattr(Checkpoint, "save", lambda c, p: (rounds.append(c.round), save(c, p)))
     tacit.solve(problem, settings, seed=1, checkpoint=path)
     assert rounds == [4, 5, 6]
+
+
+class Elsewhere(Everyone):
+    """Agents of this process that look as if they were on other ranks."""
+
+    has_ledgers = False
+
+    def __init__(self, problem):
+        self.problem, self.here = problem, Here.of(problem)
+        self.clock = self.here.clock
+
+    def each(self, method, *common, own=None):
+        return self.here.each(method, *common, own=own)
+
+    def open_ledgers(self):
+        return False
+
+
+def test_a_run_goes_on_as_it_was_begun(tmp_path):
+    """One by one or as one program: the same noise must not meet numbers that round differently."""
+    problem, path = problem_of("logistic", "box"), tmp_path / "c.npz"
+    arguments = {"settings": SETTINGS, "seed": 3}
+    undisturbed = tacit.solve(problem, batch=False, **arguments)
+
+    def begin(**batch):
+        path.unlink(missing_ok=True)
+        with pytest.raises(Interrupted):
+            tacit.solve(problem, callback=stop_at(5), checkpoint=path, **arguments, **batch)
+
+    begin(batch=False)
+    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
+        tacit.solve(problem, checkpoint=path, batch=True, **arguments)
+    content = path.read_bytes()
+    for resumed in (
+        tacit.solve(problem, checkpoint=path, **arguments),
+        path.write_bytes(content) and run_all(Elsewhere(problem), checkpoint=path, **arguments),
+    ):
+        assert resumed.solution.tobytes() == undisturbed.solution.tobytes()
+    begin()  # as one program
+    with pytest.raises(tacit.InvalidInput, match="one process"):
+        run_all(Elsewhere(problem), checkpoint=path, **arguments)

@@ -13,9 +13,9 @@ AGENTS = repeat(2, 4)  # of the digits; each is compiled by itself
 SIZES = repeat((12, 30), (12, 12, 9, 30))  # records of the agents
 
 
-def problem_of(rng, feasible="box"):
+def problem_of(rng, sizes=SIZES, feasible="box"):
     agents = []
-    for records in SIZES:
+    for records in sizes:
         f = objective_of("softmax", rng, records, normaliser=36)
         agents.append(tacit.LocalProblem(f, set_of(feasible, f.dimension)))
     return agents
@@ -68,7 +68,9 @@ SOME = [*EVERY[:1], *EVERY[4:]]  # every place of the noise once, both laws
 @pytest.mark.parametrize(("name", "perturbation"), repeat(SOME, EVERY))
 def test_configurations_are_the_single_runs(rng, name, perturbation):
     """Different noise, schedules and seeds, ragged agents: the same numbers as one by one."""
-    agents = problem_of(rng, "ball" if perturbation == "projected-output" else "box")
+    ragged = repeat(perturbation == "objective", True)
+    feasible = repeat("box", "ball" if perturbation == "projected-output" else "box")
+    agents = problem_of(rng, SIZES if ragged else SIZES[:1] * 2, feasible)
     chosen = [
         tacit.Settings.for_budget(
             ε, 1e-5, repeat(6, 7), 2, name, perturbation=perturbation, penalty=ρ, step_size=0.3 / ρ

@@ -65,14 +65,14 @@ def test_every_budget_has_its_statement(found):
 
 def test_one_record_and_many(digits):
     for records in (1, 8):
-        found = attack(*digits, [], records=records, agents=2, rounds=30)
+        found = attack(*digits, [], records=records, agents=3, rounds=30)
         assert found.found["no privacy"].error < 1e-3
         assert found.found["no privacy"].label_accuracy == 1
 
 
 def test_the_gradient_is_read_off_the_messages(digits):
     """What is solved for is f'(z) where nothing was added, and f'(z) + ξ where it was."""
-    problem, _, _ = small_agents(digits[0], 3, 4, 1.0, None)
+    problem, _, _ = small_agents(digits[0], 2, 3, 1.0, None)
     private = plan(problem, CLASSES, 10.0, 1e-5, rounds=20, local_updates=1)
     for settings in (without_noise(problem, CLASSES, 20, 1), private):
         messages = listen(problem, settings, 0, "run")
@@ -82,7 +82,7 @@ def test_the_gradient_is_read_off_the_messages(digits):
         for t, z in enumerate(points):
             columns = slice(CLASSES * t, CLASSES * (t + 1))
             assert np.array_equal(heard.points[:, columns], z.reshape(-1, CLASSES))
-            true = 12 * np.asarray(agent.objective.gradient(z)).reshape(-1, CLASSES)
+            true = 6 * np.asarray(agent.objective.gradient(z)).reshape(-1, CLASSES)
             wrong = (heard.sums[:, columns] - true)[heard.heard[:, columns] > 0]
             assert np.sqrt(np.mean(wrong**2)) == pytest.approx(
                 heard.deviation, rel=0.2, abs=1e-6 if heard.exact else 0
@@ -91,18 +91,18 @@ def test_the_gradient_is_read_off_the_messages(digits):
 
 def test_the_first_message_counts_the_classes(digits):
     """At z = 0 the constant's row of the gradient is constant · (records/classes − n_k)."""
-    problem, _, labels = small_agents(digits[0], 5, 2, 1.0, None)
+    problem, _, labels = small_agents(digits[0], 4, 5, 1.0, None)
     settings = without_noise(problem, CLASSES, 1, 1)
     messages = listen(problem, settings, 0, "run")
     heard = gradients(
         problem.agents[0], settings, messages.consensus, messages.replies[:, 0], CLASSES
     )
-    counts = 5 / CLASSES - heard.sums[-1] / INTERCEPT_SHARE
-    assert counts == pytest.approx(np.bincount(labels[:5], minlength=CLASSES), abs=1e-5)
+    counts = 4 / CLASSES - heard.sums[-1] / INTERCEPT_SHARE
+    assert counts == pytest.approx(np.bincount(labels[:4], minlength=CLASSES), abs=1e-5)
 
 
 def test_coordinates_at_the_box_are_lost_and_the_rest_suffices(digits, prior):
-    problem, rows, labels = small_agents(digits[0], 2, 2, 1.0, 0.8)
+    problem, rows, labels = small_agents(digits[0], 2, 3, 1.0, 0.8)
     settings = without_noise(problem, CLASSES, 15, 1)
     messages = listen(problem, settings, 0, "run")
     assert np.isclose(np.abs(messages.replies), 0.8).any()
@@ -125,7 +125,7 @@ def test_a_tiny_box_does_not_hide_the_labels(digits):
 
 
 def test_with_much_noise_the_estimate_is_the_prior(digits, prior):
-    problem, _, _ = small_agents(digits[0], 2, 2, 1.0, None)
+    problem, _, _ = small_agents(digits[0], 2, 3, 1.0, None)
     settings = tacit.Settings(5, mechanism=Gaussian(1e4), penalty=1.0, step_size=1e-4)
     messages = listen(problem, settings, 0, "run")
     heard = gradients(

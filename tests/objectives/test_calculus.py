@@ -108,7 +108,7 @@ def test_gradient_bound_holds(name: str, kind: type) -> None:
         assert np.linalg.norm(f.gradient(z)) <= f.gradient_bound(W)
 
 
-@pytest.mark.parametrize("records", repeat([3, 4000, 4700], [3, 3999, 4000, 4700, 6000]))
+@pytest.mark.parametrize("records", repeat([4000, 4700], [3, 3999, 4000, 4700, 6000]))
 def test_sums_in_blocks_are_the_whole_sum(records):
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(records, 3)), rng.normal(size=6)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import repeat
 from rounded_models import FEATURES, model, problem, records
 
 import tacit
@@ -129,7 +130,7 @@ def test_no_gradient_is_taken_outside_of_the_set():
         local_update(zero + 1.001, 0, now, sides[1], rule)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", repeat([np.float32], [np.float32, np.float64]))
 def test_the_average_of_many_points_stays_in_the_set(dtype):
     """A thousand points at a corner: their float32 sum would leave the set by its rounding."""
     x, y = records(dtype)

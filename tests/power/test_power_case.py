@@ -1,5 +1,8 @@
 """Cases: per unit, what is in service, and one clear error for a broken file."""
 
+import copy
+from functools import cache
+
 import numpy as np
 import pytest
 from grids import EVERYTHING
@@ -149,12 +152,21 @@ def test_pandapower_networks_are_the_same_grids(name):
         assert bound(grid) == pytest.approx(bound(same), rel=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.filterwarnings("ignore")  # pandapower's own
-def test_controllable_loads_would_be_public_limits():
+@cache
+def read_case9():
     import pandapower.networks
 
-    net = pandapower.networks.case9()
+    return pandapower.networks.case9()
+
+
+def pandapower_case9():
+    """Its case9, to change: reading it takes half a second."""
+    return copy.deepcopy(read_case9())
+
+
+@pytest.mark.filterwarnings("ignore")  # pandapower's own
+def test_controllable_loads_would_be_public_limits():
+    net = pandapower_case9()
     net.load["controllable"] = True
     with pytest.raises(InvalidInput, match="loads that are not controllable"):
         load_case(net)
@@ -181,10 +193,9 @@ def test_pandapower_iron_losses_are_kept():
 def with_element(element):
     """case9 of pandapower with one more element at bus 4."""
     import pandapower as pp
-    import pandapower.networks
     import pandas as pd
 
-    net = pandapower.networks.case9()
+    net = pandapower_case9()
     limits = {"min_p_mw": -7.0, "max_p_mw": 7.0, "min_q_mvar": -1.0, "max_q_mvar": 1.0}
     make = {
         "ward": lambda: pp.create_ward(net, 4, 7.0, 2.0, 1.0, 1.0),
@@ -238,9 +249,7 @@ def test_pandapower_sizes_that_would_be_public_are_refused(element, words):
 @pytest.mark.parametrize("element", ["load", "sgen", "storage", "ward out of service", "shunt"])
 def test_pandapower_demands_are_private_and_nothing_else_changes(element):
     """What an element takes is in the demand of its bus alone; limits and lines stay."""
-    import pandapower.networks
-
-    plain, grid = load_case(pandapower.networks.case9()), load_case(with_element(element))
+    plain, grid = load_case(pandapower_case9()), load_case(with_element(element))
     more = {"p_demand": 0.07, "q_demand": 0.02} if element in ("load", "sgen", "storage") else {}
     public = {"conductance": 0.01, "susceptance": -0.05} if element == "shunt" else {}
     for column in plain.bus:

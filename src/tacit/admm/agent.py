@@ -118,7 +118,8 @@ class Agent:
         self.rounds_done = 0
         self._failed = False  # without a ledger, a run ends with a failure
         self._payments: Payments | None = None  # with a ledger
-        self._last: tuple[str, Array] | None = None  # request and average of the last round
+        # request (its digest, or where no ledger needs that, itself) and average of the last round
+        self._last: tuple[str | Broadcast, Array] | None = None
         if ledger is not None:
             with _logged():
                 self._agree(ledger)
@@ -156,7 +157,9 @@ class Agent:
             )
             if not (np.isfinite(average).all() and np.isfinite(dual).all()):
                 raise SolverFailure("the local point is not finite, or outside of the set.")
-        except Exception as failure:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as failure:  # also a solver's panic, which is no Exception
             self._failed = self.ledger is None
             if self._payments is not None and not self._payments.fail(t):
                 return self._late(t, w)
@@ -165,10 +168,12 @@ class Agent:
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
             ) from failure
-        request = Broadcast(self.run, t, w).digest
+        asked = Broadcast(self.run, t, w)
+        request: str | Broadcast = asked
         if self._payments is not None:
+            request = digest = asked.digest
             state = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
-            if not self._payments.store(t, request, average.tobytes(), state):
+            if not self._payments.store(t, digest, average.tobytes(), state):
                 return self._late(t, w)
         self.point, self.average, self.dual = point, average, dual
         self.noise_magnitude = float(noise)
@@ -235,7 +240,8 @@ class Agent:
             request, average = answer.request, np.frombuffer(answer.reply, self.point.dtype)
             self.noise_magnitude = float(np.frombuffer(answer.state[-8:])[0])
         elif self._last is not None and t == self.rounds_done:
-            request, average = self._last
+            asked, average = self._last
+            request = asked if isinstance(asked, str) else asked.digest
         known = Broadcast(self.run, t, w).digest, digest_of(self.run, t, w)
         if average is None or request not in known:
             raise Refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.data_digest import data_digest
 from tacit.admm.problem import Problem
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import UNREADABLE, write_atomically
@@ -100,9 +100,12 @@ class Checkpoint:
         run: str,
         seed: int | None,
         problem: Problem,
-        *public: Any,
+        digest: Callable[[], str],
     ) -> None:
-        """Refuse to continue a different run: it would use this one's noise a second time."""
+        """Refuse to continue a different run: it would use this one's noise a second time.
+
+        ``digest`` of the agents' data is asked for last: it reads all of them.
+        """
         # through JSON and back, as the saved settings went
         if (
             self.settings != json.loads(json.dumps(settings))
@@ -115,7 +118,7 @@ class Checkpoint:
                 "anew in another folder, with another seed if there is one."
             )
         self._check_state(problem)
-        if self.digest != data_digest(problem, self.key, *public):
+        if self.digest != digest():
             raise InvalidInput(
                 "Expected the agents, objectives, sets and data of the checkpoint, the code of "
                 "functions included; they differ. Nothing was resumed."

@@ -35,7 +35,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Vector
-from tacit.admm.problem import Problem
+from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput
 from tacit.pytree import parts_as_before
 from tacit.sets.conic import Conic
@@ -79,11 +79,20 @@ def data_digest(problem: Problem, key: Vector, *public: Any) -> str:
 
     Keyed with the noise key, so that it tells nothing to those who do not know that already.
     """
-    agents = [
-        (name, agent.objective, agent.feasible_set, agent.coupling)
-        for name, agent in zip(problem.names, problem.agents, strict=True)
-    ]
-    return Digest(np.asarray(key).tobytes()).of([agents, *public]).hex()
+    agents = zip(problem.names, problem.agents, strict=True)
+    return joined_digest([agent_digest(agent, name, key) for name, agent in agents], key, *public)
+
+
+def agent_digest(agent: LocalProblem, name: str, key: Vector) -> bytes:
+    """One agent's part of ``data_digest``: computed where its data are."""
+    content = (name, agent.objective, agent.feasible_set, agent.coupling)
+    return Digest(np.asarray(key).tobytes()).of(content)
+
+
+def joined_digest(agents: Iterable[bytes], key: Vector, *public: Any) -> str:
+    """``data_digest`` out of the agents' own ones: that of a list of them, and of ``public``."""
+    digest = Digest(np.asarray(key).tobytes())
+    return digest.joined([digest.joined(agents), *map(digest.of, public)]).hex()
 
 
 class Digest:
@@ -112,6 +121,10 @@ class Digest:
         self._open.pop()
         self._done[id(value)] = value, found
         return found
+
+    def joined(self, parts: Iterable[bytes]) -> bytes:
+        """The digest of a list whose values have these digests."""
+        return self._hash("list", parts)
 
     # --- writing --------------------------------------------------------------------------
 

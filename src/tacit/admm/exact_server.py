@@ -33,8 +33,9 @@ class ExactServer(Server):
         run: str,
         penalties: tuple[Vector, Vector],
         start: tuple[Vector, Vector] | None = None,
+        reminds: bool = True,
     ) -> None:
-        super().__init__(members, settings, run)
+        super().__init__(members, settings, run, reminds=reminds)
         w, dual = start or (average_over_holders(self.z, self.holders), 0.0)
         held = [m.coordinates for m in members]
         self.rounds = ServerRounds.start(held, w, *penalties, dual=dual)

@@ -81,6 +81,10 @@ class Facts(Message):
             np.count_nonzero(self.coupling >= 0)
         ):
             raise ValueError("no facts about an agent")
+        if self.everything and (self.coupling != np.arange(len(self.coupling))).any():
+            raise ValueError("another coupling than that of all coordinates")
+        if not np.isfinite(self.start).all():
+            raise ValueError("no first point")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Facts:

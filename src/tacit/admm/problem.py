@@ -157,7 +157,7 @@ class Problem:
         if not len(held):
             raise InvalidInput("Expected agents that share a coordinate; every coupling is -1.")
         if len(held) != held[-1] + 1:
-            missing = int(np.setdiff1d(np.arange(held[-1] + 1), held)[0])
+            missing = int(np.argmax(held != np.arange(len(held))))
             raise InvalidInput(
                 f"Expected every global coordinate to be held by an agent; nobody holds {missing}."
             )

@@ -59,7 +59,7 @@ class PublicAgent:
             problem.objective.mean_curvature,
             dual=dual,
         )
-        self._last: tuple[str, Reply] | None = None
+        self._last: tuple[Broadcast, Reply] | None = None
         self.rounds_done = 0
 
     @property
@@ -70,9 +70,8 @@ class PublicAgent:
     def respond(self, broadcast: Broadcast) -> Reply:
         """The exact local step of one round; the last round again gets the same reply."""
         t, w = self._accept(broadcast)
-        digest = broadcast.digest
         if self._last is not None and t == self.rounds_done:
-            if digest != self._last[0]:
+            if broadcast.digest != self._last[0].digest:
                 raise Refused(f"Agent {self.name!r} has answered round {t} of another consensus.")
             return self._last[1]
         try:
@@ -92,7 +91,7 @@ class PublicAgent:
         at_rest = self._tolerance is not None and rounds.settled(self._tolerance)
         reply = Reply(self.run, t, point[rounds.held], at_rest)
         self._rounds, self.rounds_done = rounds, t
-        self._last = digest, reply
+        self._last = broadcast, reply
         return reply
 
     def _accept(self, broadcast: Broadcast) -> tuple[int, Vector]:

@@ -91,6 +91,10 @@ class Reader:
         if self.ledger is not None:
             self._agree(problem, self._plan(problem))
 
+    def terms(self, problem: LocalProblem) -> Terms:
+        """What the release costs, whether it is kept or a new one."""
+        return self._plan(problem).terms
+
     def _agree(self, problem: LocalProblem, plan: _Plan) -> None:
         assert self.ledger is not None
         if reason := problem.objective.uncertified:

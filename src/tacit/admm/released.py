@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,20 +57,8 @@ class Released:
 
     def save(self, path: str | Path) -> None:
         """Keep the releases and their seals, for their owner's eyes."""
-        arrays: dict[str, Any] = {}
-        for i, release in enumerate(self.releases):
-            arrays[f"values_{i}"] = release.values
-            arrays[f"seal_{i}"] = np.frombuffer(release.seal, np.uint8)
-        about = {
-            "format": FORMAT,
-            "agents": list(self.problem.names),
-            "mechanism": self.mechanism.to_dict(),
-            "privacy": self.privacy.to_dict(),
-            "seed": self.seed,
-        }
-        content = io.BytesIO()
-        np.savez(content, about=json.dumps(about), **arrays)
-        write_atomically(Path(path), content.getvalue())
+        about = self.releases, self.mechanism, self.privacy, self.seed
+        save_releases(path, self.problem.names, *about)
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | Iterable[LocalProblem]) -> Released:
@@ -79,35 +68,92 @@ class Released:
         Whoever can write the file can still forge it: noise that was not drawn, other values.
         """
         problem = Problem.of(problem)
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-                about = _about(arrays)
-                releases = tuple(
-                    Release(arrays[f"values_{i}"], arrays[f"seal_{i}"].tobytes())
-                    for i in range(len(about["agents"]))
-                )
+        saved = SavedReleases.load(path)
+        privacy = saved.statement(problem)
+        readings = [a.objective.reading() for a in problem.agents]
+        same = saved.names == problem.names and all(
+            release.values.shape == reading.values.shape and release.fits(reading)
+            for release, reading in zip(saved.releases, readings, strict=True)
+        )
+        saved.refuse_unless(same)
+        return cls.of(problem, saved.releases, saved.mechanism, privacy, saved.seed)
+
+
+def save_releases(
+    path: str | Path,
+    names: Sequence[str],
+    releases: Sequence[Release],
+    mechanism: Mechanism,
+    privacy: PrivacyStatement,
+    seed: int | None,
+) -> None:
+    """Keep releases and their seals, for their owner's eyes."""
+    arrays: dict[str, Any] = {}
+    for i, release in enumerate(releases):
+        arrays[f"values_{i}"] = release.values
+        arrays[f"seal_{i}"] = np.frombuffer(release.seal, np.uint8)
+    about = {
+        "format": FORMAT,
+        "agents": list(names),
+        "mechanism": mechanism.to_dict(),
+        "privacy": privacy.to_dict(),
+        "seed": seed,
+    }
+    content = io.BytesIO()
+    np.savez(content, about=json.dumps(about), **arrays)
+    write_atomically(Path(path), content.getvalue())
+
+
+@dataclass(frozen=True)
+class SavedReleases:
+    """What is in such a file; whether it is of these data is for the agents to say."""
+
+    path: str | Path
+    names: tuple[str, ...]
+    releases: tuple[Release, ...]
+    mechanism: Mechanism
+    seed: int | None
+    delta: float
+    secure: bool
+
+    @classmethod
+    def load(cls, path: str | Path) -> SavedReleases:
+        with _readable(path), open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            about = _about(arrays)
+            releases = tuple(
+                Release(arrays[f"values_{i}"], arrays[f"seal_{i}"].tobytes())
+                for i in range(len(about["agents"]))
+            )
             mechanism, seed = mechanism_from(about["mechanism"]), about["seed"]
             if not (seed is None or type(seed) is int) or isinstance(mechanism, Noiseless):
                 raise ValueError("a seed is a whole number, and there is noise")
             of, names = about["privacy"], tuple(about["agents"])
-            said = float(of["delta"]), seed is not None, of["secure"] is True
-            privacy = release_statement(problem, mechanism, *said)
-        except UNREADABLE as error:
-            raise CorruptFile(
-                f"Expected a release that tacit saved in {path}: {cause(error)}."
-            ) from None
-        readings = [a.objective.reading() for a in problem.agents]
-        same = names == problem.names and all(
-            release.values.shape == reading.values.shape and release.fits(reading)
-            for release, reading in zip(releases, readings, strict=True)
-        )
+            delta, secure = float(of["delta"]), of["secure"] is True
+            return cls(path, names, releases, mechanism, seed, delta, secure)
+
+    def statement(self, problem: Problem) -> PrivacyStatement:
+        with _readable(self.path):
+            about = self.mechanism, self.delta, self.seed is not None, self.secure
+            return release_statement(problem, *about)
+
+    def refuse_unless(self, same: bool) -> None:
+        """``same``: whether the problem at hand is the one that was released."""
         if not same:
             raise InvalidInput(
-                f"Expected the problem that was released in {path}; its data, agents, bounds or "
-                "neighbours are others by now. A new release needs a new charge. Nothing was "
+                f"Expected the problem that was released in {self.path}; its data, agents, bounds "
+                "or neighbours are others by now. A new release needs a new charge. Nothing was "
                 "computed."
             )
-        return cls.of(problem, releases, mechanism, privacy, seed)
+
+
+@contextmanager
+def _readable(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except UNREADABLE as error:
+        raise CorruptFile(
+            f"Expected a release that tacit saved in {path}: {cause(error)}."
+        ) from None
 
 
 def public_part(

@@ -5,6 +5,7 @@ A result is a folder of plain files (no pickle):
     result.json   settings, seed, versions, names, privacy statement, summary
     arrays.npz    solution, ergodic solution, every agent's local solution
     trace.csv     one row per evaluated round
+    timing.json   where the time went
     plot.png      the picture of ``Result.plot``
 
 All but ``arrays.npz`` hold numbers that the statement does not cover: they are created for their
@@ -18,7 +19,7 @@ import io
 import json
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,8 @@ class Result:
     converged    whether both residuals reached the tolerance; None where there was none
     plan         what was chosen for a budget, and why; empty where the settings said it
     duals        of exact steps: every agent's λ on its coupled coordinates, to start again from
+    timing       where the time went (``engines/clock.py``): seconds, no two runs have the same. Not
+                 covered: how long a computation takes may depend on the data
     """
 
     solution: Vector
@@ -89,6 +92,7 @@ class Result:
     converged: bool | None = None
     plan: str = ""
     duals: tuple[Vector, ...] = ()
+    timing: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy
@@ -176,6 +180,8 @@ class Result:
         if self.privacy.certified:
             os.chmod(folder / "arrays.npz", 0o644)  # what the statement covers may be read
         write_atomically(folder / "trace.csv", content["trace.csv"])
+        if self.timing:  # apart from the rest, which the same run has again
+            write_atomically(folder / "timing.json", json.dumps(self.timing, indent=2).encode())
         self.save_plot(folder)
         write_atomically(folder / "result.json", content["result.json"])
         return folder
@@ -192,6 +198,7 @@ class Result:
             raise CorruptFile(f"Expected a result folder with result.json, found none in {folder}.")
         try:
             data = json.loads((folder / "result.json").read_text())
+            timing = folder / "timing.json"
             with (
                 open(folder / "arrays.npz", "rb") as file,
                 np.load(file, allow_pickle=False) as arrays,
@@ -218,6 +225,7 @@ class Result:
                 data.get("converged"),
                 data.get("plan", ""),
                 duals,
+                json.loads(timing.read_text()) if timing.is_file() else {},
             )
         except UNREADABLE as error:
             raise CorruptFile(

@@ -48,12 +48,20 @@ class Server:
     """Lines 1-8: the consensus, and the server's own copies of the agents' duals.
 
     It holds z and λ of all agents' coupled coordinates, one after another.
+
+    reminds  whether broadcasts say which reply was the last, as agents with ledgers ask for
     """
 
     def __init__(
-        self, members: Sequence[Member], settings: Settings, run: str, dtype: Any = np.float64
+        self,
+        members: Sequence[Member],
+        settings: Settings,
+        run: str,
+        dtype: Any = np.float64,
+        reminds: bool = True,
     ) -> None:
         self.members, self.settings, self.run = tuple(members), settings, run
+        self._reminds = reminds
         self.round = 0  # the last one that was answered by all
         self.dtype = np.dtype(dtype)
         self.index = np.concatenate([m.coordinates for m in members])
@@ -81,7 +89,8 @@ class Server:
     @property
     def _last(self) -> dict[str, str]:
         """The digests of the last replies."""
-        return {name: reply.digest for name, reply in self._answered.items()}
+        told = self._answered if self._reminds else {}
+        return {name: reply.digest for name, reply in told.items()}
 
     def _question(self) -> Broadcast:
         """Line 5."""

@@ -5,6 +5,8 @@ options         the options of a run, once for all that run something
 run_folder      a run's folder: locked, tried, continued
 run_note        ... and what lies in it
 console         progress bars, tables, results
+ranks           --engine mpi: agents on the ranks of a cluster
+launched        whether this process is one of several
 interrupts      Ctrl-C: one line and status 130, at any moment
 device          CPU or GPU
 account         tacit account
@@ -23,5 +25,6 @@ learn_download  tacit learn download
 predict         tacit predict
 audit           tacit audit
 ledger          tacit ledger
+federation      tacit federation
 reproduce       tacit reproduce
 """

@@ -45,15 +45,20 @@ def run_with_progress(
     told: Callable[[], None] = lambda: None,
     **options: Any,
 ) -> Any:
-    """``tacit.solve`` with a progress bar; ``told`` hears of every evaluated round.
+    """``tacit.solve`` with a progress bar; ``told`` hears of every evaluated round. ``problem`` may
+    be agents on other ranks.
 
     A start that is refused draws no bar. It is there from the first evaluated round, or on a
     terminal after a second, as that round may take long.
     """
     from threading import Timer
 
-    from tacit.engines import solve
+    from tacit.engines.seats import Everyone
+    from tacit.engines.solving import run_all, solve
 
+    run: Any = solve
+    if isinstance(problem, Everyone):  # who have their workers and ledgers
+        run, options = run_all, {k: options[k] for k in options if k not in ("workers", "ledgers")}
     bar = progress_bar("rounds")
     task = bar.add_task(label, total=settings.rounds)
     late = Timer(1.0, bar.start)
@@ -69,7 +74,7 @@ def run_with_progress(
     if bar.console.is_terminal:
         late.start()
     try:
-        result = solve(problem, settings, callback=show, **options)
+        result = run(problem, settings, callback=show, **options)
         bar.update(task, total=result.summary["round"])
         return result
     finally:

@@ -25,6 +25,8 @@ from _signal import (  # type: ignore[import-not-found]
 )
 from _thread import start_new_thread
 
+from tacit.cli.launched import launched
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +64,9 @@ def line(number: int) -> str:
         more = _hints[-1]() if _hints else ""
     except OSError:
         more = ""
-    return f"tacit: {WORDS[number]}{more and '; '}{more}"
+    several = number == SIGTERM and launched()[1] > 1
+    words = WORDS[number] + (", by hand or because another rank ended" if several else "")
+    return f"tacit: {words}{more and '; '}{more}"
 
 
 def _nothing(number: int, frame: object) -> None:
@@ -78,8 +82,9 @@ def _wait(told: int) -> None:
 
 def _end(number: int) -> None:
     try:
-        shown = b"\n\x1b[?25h" if os.isatty(2) else b""  # below a progress bar; cursor on
-        os.write(2, shown + line(number).encode() + b"\n")
+        if launched()[0] == 0:  # of several, one speaks
+            shown = b"\n\x1b[?25h" if os.isatty(2) else b""  # below a progress bar; cursor on
+            os.write(2, shown + line(number).encode() + b"\n")
         for child in _children():
             child.kill()
     finally:

@@ -10,6 +10,7 @@ from typing import Any
 from tacit.cli.console import print_result, print_table
 from tacit.cli.device import on_device
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
+from tacit.cli.ranks import build
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.cli.training_data import NAMED, load, one_line
 from tacit.errors import InvalidInput
@@ -108,13 +109,44 @@ def _learn(options: argparse.Namespace) -> int:
 
 def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any]:
     """The model, written to the folder, with the data it was fitted on and those for the test."""
+    from sklearn.pipeline import make_pipeline
+
+    from tacit.learn import save_model
+    from tacit.learn.estimator import adopt
+
+    with on_device(options.device):
+        if options.crew is not None:
+            build(options.crew, "learn", options)
+        (train, test, ranges), model, problem, settings = _prepared(options)
+        if options.evaluate_every is None:
+            options.evaluate_every = max(1, settings.rounds // 20)
+        files = () if options.data_set in NAMED else ("data_set",)
+        make_absolute(options, files, folders=("data", "ledgers"))
+        found = folder.run(Path(options.data_set).stem, problem, settings, options)
+    adopt(model, problem, found)
+    save_model(model if ranges is None else make_pipeline(ranges, model), folder.path)
+    folder.save(model.result_)
+    return model, train, test
+
+
+def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
+    """A rank's own agents. The data are one set: every rank reads it, and keeps its agents'."""
+    from tacit.engines.mpi import Part, share_of
+
+    _, _, problem, _ = _prepared(options)
+    mine = share_of(len(problem.agents), rank, ranks)
+    named = list(zip(problem.names, problem.agents, strict=True))
+    return Part(mine.start, named[mine.start : mine.stop])
+
+
+def _prepared(options: argparse.Namespace) -> tuple[Any, Any, Any, Any]:
+    """The data (for training, for the test, their ranges), the model, and what its fit solves."""
     if (options.total_epsilon is None) == (not options.no_noise):
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
     import numpy as np
-    from sklearn.pipeline import make_pipeline
 
-    from tacit.learn import Box, PrivateLogisticRegression, save_model
-    from tacit.learn.estimator import adopt, prepare
+    from tacit.learn import Box, PrivateLogisticRegression
+    from tacit.learn.estimator import prepare
 
     train, test, ranges = load(options, options.data_set)
     agents = _agents(options, train)
@@ -131,19 +163,10 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any]
         rounds=options.rounds,
         local_updates=options.local_updates,
     )
-    with on_device(options.device):
-        with one_line():
-            labels = np.array(train.names)[train.labels]
-            problem, settings = prepare(model, train.features, labels, agents)
-        if options.evaluate_every is None:
-            options.evaluate_every = max(1, settings.rounds // 20)
-        files = () if options.data_set in NAMED else ("data_set",)
-        make_absolute(options, files, folders=("data", "ledgers"))
-        found = folder.run(Path(options.data_set).stem, problem, settings, options)
-    adopt(model, problem, found)
-    save_model(model if ranges is None else make_pipeline(ranges, model), folder.path)
-    folder.save(model.result_)
-    return model, train, test
+    with one_line():
+        labels = np.array(train.names)[train.labels]
+        problem, settings = prepare(model, train.features, labels, agents)
+    return (train, test, ranges), model, problem, settings
 
 
 def _print(

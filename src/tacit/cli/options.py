@@ -32,6 +32,7 @@ def add_command(commands: Any, name: str, command: Any, summary: str, example: s
 
 def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
     """What ``tacit solve``, ``tacit power solve`` and ``tacit learn`` share, and its defaults."""
+    parser.set_defaults(crew=None)  # the ranks, where there are any (``ranks.py``)
     run = parser.add_argument_group("run")
     run.add_argument("--seed", type=int, help="noise from a seed, for research")
     run.add_argument(
@@ -53,6 +54,12 @@ def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
         type=int,
         metavar="ROUNDS",
         help=f"rounds between rows of the trace, and checkpoints (default: {evaluate_every})",
+    )
+    run.add_argument(
+        "--engine",
+        choices=("process", "mpi"),
+        default="process",
+        help="mpi: agents on the ranks that mpiexec or srun started (default: all in this process)",
     )
     run.add_argument("--out", help=f"result folder (default: {out})")
     run.add_argument(
@@ -92,7 +99,7 @@ def changed(options: argparse.Namespace) -> dict[str, Any]:
     return {
         name: value
         for name, value in vars(options).items()
-        if name not in ("command", "parser") and value != default(name)
+        if name not in ("command", "parser", "crew") and value != default(name)
     }
 
 

@@ -10,7 +10,8 @@ from tacit.cli.console import print_result
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
 from tacit.cli.power_attack import add_attack
 from tacit.cli.power_check import add_check
-from tacit.cli.power_grid import add_grid, build_case
+from tacit.cli.power_grid import add_grid, build_case, public_case
+from tacit.cli.ranks import build
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import InvalidInput
 from tacit.files import save_figure, write_atomically
@@ -98,7 +99,7 @@ def add_power(add: Add) -> None:
     add_attack(add)
 
 
-def _plan(options: argparse.Namespace, case: Any) -> Any:
+def _plan(options: argparse.Namespace, problem: Any) -> Any:
     """How to spend the total budget, or that of one update, or to run without noise."""
     given = [options.total_epsilon is not None, options.epsilon is not None, options.no_noise]
     if sum(given) != 1:
@@ -114,7 +115,7 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
             )
         refuse(options, OF_READING, "without --noise-every-round, where the loads are read once")
         _check_budget(options)
-        return _asked(options).plan(case.problem)
+        return _asked(options).plan(problem)
     if not options.no_noise:
         _check_delta(options)
     elif options.publish:
@@ -122,7 +123,7 @@ def _plan(options: argparse.Namespace, case: Any) -> Any:
     refuse(
         options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none"
     )
-    return _asked(options).plan(case.problem)
+    return _asked(options).plan(problem)
 
 
 def _asked(options: argparse.Namespace) -> Any:
@@ -162,23 +163,44 @@ def _solve(options: argparse.Namespace) -> int:
     return 0
 
 
+def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
+    """A rank's own zones. Every rank reads the case file, and makes these zones' problems only."""
+    from tacit.engines.mpi import Part, share_of
+    from tacit.power.network import demand
+    from tacit.power.public_model import starting_penalties
+
+    model = public_case(options)
+    mine = share_of(len(model.zones), rank, ranks)
+    agents = []
+    for zone in list(model.zones)[mine.start : mine.stop]:
+        net = model.network(zone)
+        agents.append((zone, model.agent(zone, net, demand(model.grid, net.buses))))
+    return Part(mine.start, agents, about=model.grid.name, penalties=starting_penalties(model))
+
+
 def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str, Any]]:
     """The result and what it is about, both written to the folder."""
     from tacit.power import bound, plot_grid
     from tacit.power.cost import published_cost
 
-    case = build_case(options)
-    doubts = [a.objective.uncertified for a in case.agents if a.objective.uncertified]
+    if options.crew is None:
+        case = build_case(options)
+        name, problem = case.grid.name, case.problem
+    else:  # all zones together after the run, for what is told of them
+        name, problem = build(options.crew, "power solve", options)[0], options.crew.problem
+    doubts = [a.objective.uncertified for a in problem.agents if a.objective.uncertified]
     if options.publish and doubts:
         raise InvalidInput(
             f"Expected what is certified beside --publish, but {doubts[0]} Nothing was solved."
         )
-    plan = _plan(options, case)
+    plan = _plan(options, problem)
     named = ("zones",) if options.zones == "area" or options.zones.isdigit() else ()
     files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
     make_absolute(options, files, folders=("ledgers",))
-    result = folder.run(case.grid.name, case.problem, plan, options)
+    result = folder.run(name, problem, plan, options)
     folder.save(result)
+    if options.crew is not None:
+        case = build_case(options)
     tables = case.tables(result.local)
     for name, table in tables.items():
         write_atomically(folder.path / f"{name}.csv", table.to_csv().encode())

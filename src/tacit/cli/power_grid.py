@@ -32,10 +32,22 @@ def add_grid(command: Any, *, required: bool) -> None:
 def build_case(options: argparse.Namespace) -> Any:
     from tacit.power import build
 
-    zones = int(options.zones) if options.zones.isdigit() else options.zones
-    return build(
-        options.case,
-        zones,
+    return build(*_case(options), **_about(options))
+
+
+def public_case(options: argparse.Namespace) -> Any:
+    """The same before any zone's problem is made."""
+    from tacit.power.public_model import public_model
+
+    return public_model(*_case(options), **_about(options))
+
+
+def _case(options: argparse.Namespace) -> tuple[Any, Any]:
+    return options.case, int(options.zones) if options.zones.isdigit() else options.zones
+
+
+def _about(options: argparse.Namespace) -> dict[str, Any]:
+    return dict(
         beta=options.beta,
         nominal=options.nominal,
         **{name: getattr(options, name) for name in OF_SOLVE if hasattr(options, name)},

@@ -4,7 +4,7 @@
     job.toml         of ``tacit solve``: a copy of the job
     checkpoint.npz   as long as the run is unfinished
     model.json       of ``tacit learn``, before the rest: what was paid for comes first
-    arrays.npz, trace.csv, plot.png, result.json     of every result (``Result.save``)
+    arrays.npz, trace.csv, timing.json, plot.png, result.json     of every result (``Result.save``)
     bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
 
 Before anything is spent the folder is made, locked against other runs, and written to: as much as
@@ -36,7 +36,8 @@ from tacit.files import open_private, sync_folder, write_atomically
 # left by a process that was killed
 TEMPORARY = re.compile(rf"({'|'.join(map(re.escape, (*FILES, 'room')))})\.[0-9a-f]{{12}}\.tmp")
 NOT_STARTED = "nothing was started"
-NOT_NOTED = ("command", "parser", "json", "resume", "out")
+NOT_NOTED = ("command", "parser", "crew", "engine", "json", "resume", "out")
+BESIDE_RESUME = ("resume", "json", "engine")  # no number depends on them
 
 
 @contextmanager
@@ -56,9 +57,11 @@ def run_folder(
     if given is not None:
         job = Path(given) if about == "job" else None
         folder = RunFolder(command, Path(options.out or f"{Path(given).stem}{out}"), job)
+        folder.everyone = options.crew
     else:
         folder = RunFolder(command, Path(options.resume))
-        if others := [(k, v) for k, v in changed(options).items() if k not in ("resume", "json")]:
+        folder.everyone = options.crew
+        if others := [(k, v) for k, v in changed(options).items() if k not in BESIDE_RESUME]:
             name, value = others[0]
             raise InvalidInput(
                 "Expected --resume without other options, as the run continues with its own; got "
@@ -87,6 +90,7 @@ class RunFolder:
         self._note: Note | None = None
         self._lock: int | None = None
         self._made: list[Path] = []  # by this process, to remove if it is refused
+        self.everyone: Any = None  # the agents, where they are not in this process
         self._ledgers: list[Path] = []
         self._rounds = False  # whether one was evaluated
         self._finished = False  # whether the result was there
@@ -202,7 +206,7 @@ class RunFolder:
             self._ledgers = [Path(options.ledgers) / f"{name}.db" for name in problem.names]
         return run_with_progress(
             label,
-            problem,
+            problem if self.everyone is None else self.everyone,
             settings,
             run=self._note.run,
             checkpoint=self._checkpoint if self._note.resumable else None,
@@ -222,6 +226,12 @@ class RunFolder:
         from tacit.admm.released import Released
 
         return Released.load(self._checkpoint, problem)
+
+    def releases(self) -> Any:
+        """The same without the problem: this run has just read or checked them."""
+        from tacit.admm.released import SavedReleases
+
+        return SavedReleases.load(self._checkpoint).releases
 
     def write_public(self, name: str, content: bytes) -> None:
         """A file of what the statement covers."""
@@ -337,9 +347,12 @@ class RunFolder:
             return not self._note.resumable and not isinstance(error, InvalidInput)
         if not self._ledgers or self._note.once:  # a release is there after it was paid for
             return True
+        from tacit.engines.seats import Seat
         from tacit.privacy.ledger import Ledger
 
         try:
+            if self.everyone is not None:
+                return any(self.everyone.each(Seat.charged, self._note.run))
             return any(Ledger(path).charged(self._note.run) for path in self._ledgers)
         except (TacitError, OSError):
             return True
@@ -355,7 +368,8 @@ class RunFolder:
 
     def _resume(self) -> str:
         command = self.command if self._note is None else self._note.command
-        return f"tacit {command} --resume {shlex.quote(str(self.path))}"
+        where = "" if self.everyone is None else " --engine mpi"
+        return f"tacit {command} --resume {shlex.quote(str(self.path))}{where}"
 
     def _what_to_say(self) -> str:
         """What an interrupt says: how to continue, if that is possible."""

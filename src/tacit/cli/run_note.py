@@ -15,6 +15,7 @@ NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
 OLD_NOTES = {"job.json": "solve", "power.json": "power solve"}  # of version 0.1.0
 FILES = (  # what a run writes, and would write over
     *(NOTE, *OLD_NOTES, CHECKPOINT, RESULT, "model.json", "arrays.npz", "trace.csv", "plot.png"),
+    "timing.json",
     *("bus.csv", "line.csv", "generator.csv", "grid.png", "job.toml", "release.csv", "release.npz"),
 )
 COMMANDS = ("solve", "power solve", "learn")

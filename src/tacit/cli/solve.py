@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.cli.console import print_result
 from tacit.cli.options import Add, add_run_options, make_absolute
+from tacit.cli.ranks import build
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import InvalidInput
 
@@ -36,14 +37,37 @@ def _solve(options: argparse.Namespace) -> int:
     return 0
 
 
+def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
+    """A rank's own agents of the job; about them, the columns of the first that has a table."""
+    from tacit.engines.mpi import Part, share_of
+    from tacit.jobs.job import JobFile
+
+    file = JobFile.read(options.job)
+    mine = share_of(len(file.entries), rank, ranks)
+    agents, columns = file.agents(mine)
+    named = [(agent.name, agent) for agent in agents]
+    return Part(mine.start, named, about=next(iter(columns.items()), None))
+
+
+def _job(options: argparse.Namespace) -> Any:
+    """The job with its data, or with what other ranks say of theirs."""
+    from tacit.jobs.job import JobFile, load_job, refuse_other_columns
+
+    if options.crew is None:
+        return load_job(options.job)
+    file = JobFile.read(options.job)
+    tables = [found for found in build(options.crew, "solve", options) if found is not None]
+    for name, columns in tables:
+        refuse_other_columns(name, list(columns), tables[0][0], list(tables[0][1]))
+    return file.job(options.crew.problem)
+
+
 def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     """The result, written to the folder."""
     import numpy as np
 
-    from tacit.jobs.job import load_job
-
     path = Path(options.job)
-    job = load_job(path)
+    job = _job(options)
     for name in ("seed", "evaluate_every"):  # an option comes before the job's key
         if getattr(options, name) is None:
             setattr(options, name, getattr(job, name))
@@ -69,7 +93,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     folder.save(result)
     if options.publish:
         content = io.BytesIO()
-        releases = folder.release(job.problem).releases
+        releases = folder.releases()
         named = zip(job.problem.names, releases, strict=True)
         np.savez(content, **{name: release.values for name, release in named})
         folder.write_public("release.npz", content.getvalue())

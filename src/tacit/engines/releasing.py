@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tacit.admm.agent import NOISE_SOURCES
-from tacit.admm.keys import agent_key, jax_key, root_key
+from tacit.admm.keys import root_key
 from tacit.admm.plan import least_noise
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.release import Reader
-from tacit.admm.released import Released, is_without_noise
+from tacit.admm.release import Release
+from tacit.admm.released import Released, SavedReleases, is_without_noise, save_releases
 from tacit.admm.settings import Settings
-from tacit.admm.statement import release_statement
-from tacit.engines.ledgers import open_ledgers
+from tacit.admm.statement import PrivacyStatement, release_statement
+from tacit.engines.seats import Everyone, Here, Ledgers, Seat
 from tacit.errors import InvalidInput, choice
 from tacit.objectives import public
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 
 
@@ -32,7 +32,7 @@ def release(
     seed: int | None = None,
     run: str = "run",
     noise: str | None = None,
-    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None = None,
+    ledgers: Ledgers = None,
 ) -> Released:
     """Let every agent read its data once, with noise; what is computed from it costs no more.
 
@@ -60,17 +60,6 @@ def release(
     return read(problem, noise_law, total_delta, seed, run, noise, ledgers)
 
 
-def without_noise(problem: Problem) -> Released:
-    """The problem itself as if it were public, for exact steps: such a run is not private."""
-    copies = [
-        agent.with_objective(public.without_noise(agent.objective), name)
-        for name, agent in zip(problem.names, problem.agents, strict=True)
-    ]
-    mechanism = Noiseless()
-    statement = release_statement(problem, mechanism, 1e-6, False, False)
-    return Released(Problem(copies, problem.penalties), (), mechanism, statement, None)
-
-
 def read(
     problem: Problem,
     mechanism: Mechanism,
@@ -78,50 +67,86 @@ def read(
     seed: int | None = None,
     run: str = "run",
     noise: str | None = None,
-    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None = None,
+    ledgers: Ledgers = None,
 ) -> Released:
     """``release`` with a given law of the noise."""
     require_64_bits()
-    readers, noise = _readers(problem.names, mechanism, delta, seed, run, noise, ledgers)
-    pairs = list(zip(readers, problem.agents, strict=True))
-    for reader, agent in pairs:  # all can be read and paid for, or none is
-        agent.objective.reading()
-        reader.agree(agent)
-    releases = tuple(reader.read(agent) for reader, agent in pairs)
-    statement = release_statement(problem, mechanism, delta, seed is not None, noise == "secure")
-    return Released.of(problem, releases, mechanism, statement, seed)
+    everyone = Here.of(problem, ledgers=ledgers)
+    reading = Reading.of(everyone, mechanism, delta, seed, run, noise)
+    return Released.of(problem, reading.read(everyone), mechanism, reading.statement(problem), seed)
 
 
-def _readers(
-    names: Sequence[str],
-    mechanism: Mechanism,
-    delta: float,
-    seed: int | None,
-    run: str,
-    noise: str | None,
-    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None,
-) -> tuple[list[Reader], str]:
-    """Every agent's reader, and where the noise comes from."""
-    opened = open_ledgers(ledgers, names) if ledgers is not None else None
-    noise = choice("noise", noise or ("seeded" if opened is None else "secure"), NOISE_SOURCES)
-    if noise == "secure" and seed is not None:
-        raise InvalidInput(
-            f"Expected no seed for secure noise, got seed={seed!r}. For a seeded release with "
-            "ledgers give noise='seeded'. Nothing was released."
-        )
-    root = jax_key(root_key(seed))
-    return [
-        Reader(
-            name,
-            mechanism,
-            delta,
-            noise,
-            agent_key(root, run, i),
-            (opened or {}).get(name),
-            seed is not None,
-        )
-        for i, name in enumerate(names)
-    ], noise
+def without_noise(problem: Problem) -> Released:
+    """The problem itself as if it were public, for exact steps: such a run is not private."""
+    copies = [
+        agent.with_objective(public.without_noise(agent.objective), name)
+        for name, agent in zip(problem.names, problem.agents, strict=True)
+    ]
+    statement = not_private(problem)
+    return Released(Problem(copies, problem.penalties), (), Noiseless(), statement, None)
+
+
+def not_private(problem: Problem) -> PrivacyStatement:
+    """Of a run without noise."""
+    return release_statement(problem, Noiseless(), 1e-6, False, False)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How all agents read their data once: the noise, and where it comes from."""
+
+    mechanism: Mechanism
+    delta: float
+    seed: int | None
+    run: str
+    noise: str
+
+    @classmethod
+    def of(
+        cls,
+        everyone: Everyone,
+        mechanism: Mechanism,
+        delta: float,
+        seed: int | None,
+        run: str,
+        noise: str | None,
+    ) -> Reading:
+        opened = everyone.open_ledgers()
+        noise = choice("noise", noise or ("secure" if opened else "seeded"), NOISE_SOURCES)
+        if noise == "secure" and seed is not None:
+            raise InvalidInput(
+                f"Expected no seed for secure noise, got seed={seed!r}. For a seeded release with "
+                "ledgers give noise='seeded'. Nothing was released."
+            )
+        return cls(mechanism, delta, seed, run, noise)
+
+    @property
+    def _terms(self) -> tuple[Any, ...]:
+        root, from_seed = root_key(self.seed), self.seed is not None
+        return self.mechanism, self.delta, self.noise, root, self.run, from_seed
+
+    def read(self, everyone: Everyone) -> tuple[Release, ...]:
+        """What every agent releases: all can be read and paid for, or none is."""
+        everyone.each(Seat.agree, *self._terms)
+        return tuple(everyone.each(Seat.read))
+
+    def known(self, everyone: Everyone, releases: Sequence[Release]) -> bool:
+        """Whether the ledgers, where there are any, know of these releases."""
+        everyone.each(Seat.readable, *self._terms)
+        return all(everyone.each(Seat.holds, own=[(release,) for release in releases]))
+
+    def statement(self, problem: Problem) -> PrivacyStatement:
+        about = self.mechanism, self.delta, self.seed is not None, self.noise == "secure"
+        return release_statement(problem, *about)
+
+
+class Copies(NamedTuple):
+    """The public copies of a run, which agents hold: how curved they are, and what they cost."""
+
+    curvatures: list[float]
+    privacy: PrivacyStatement
+    seed: int | None
+    kept: bool  # whether all of them had been released before
 
 
 @dataclass(frozen=True)
@@ -132,77 +157,105 @@ class Source:
     computed from it: a run that is continued does not read them again.
     """
 
+    everyone: Everyone
     seed: int | None
     run: str | None
     noise: str | None
-    ledgers: Mapping[str, Ledger | str | Path] | str | Path | None
     checkpoint: str | Path | None
 
-    def released(
+    def copies(
         self,
-        problem: Problem | Released,
+        released: Released | None,
         reading: tuple[Mechanism, float] | None,
         settings: Settings,
-    ) -> Released:
+    ) -> Copies:
         """``reading``: the noise and the δ of one reading; None: a run without noise."""
-        if isinstance(problem, Released):
+        if released is not None:
             self._refuse("a released problem: its noise is drawn and paid for")
-            return problem
+            return self._copied(None, released.mechanism, released.privacy, released.seed)
         if reading is None:
-            if not isinstance(settings.mechanism, Noiseless):
-                raise InvalidInput("Expected settings without noise for exact steps.")
-            if self.noise is not None or self.ledgers is not None:
-                raise InvalidInput(
-                    "Expected neither ledgers nor a source of noise for a run without noise, which "
-                    "no ledger can pay for. Nothing was released."
-                )
-            found = without_noise(problem)
-            if self.checkpoint is not None:
-                if Path(self.checkpoint).exists() and not is_without_noise(self.checkpoint):
-                    raise InvalidInput(
-                        f"Expected no checkpoint of another run in {self.checkpoint}, which would "
-                        "be lost. Nothing was computed."
-                    )
-                found.save(self.checkpoint)
-            return found
+            return self._without_noise(settings)
         mechanism, delta = reading
+        about = mechanism, delta, self.seed, self.run or "run", self.noise
         if self.checkpoint is not None and Path(self.checkpoint).exists():
-            return self._continued(Path(self.checkpoint), problem, mechanism, delta)
-        found = read(
-            problem, mechanism, delta, self.seed, self.run or "run", self.noise, self.ledgers
-        )
+            releases, privacy = self._continued(Path(self.checkpoint), *about)
+            return self._copied(releases, mechanism, privacy, self.seed)
+        terms = Reading.of(self.everyone, *about)
+        releases = terms.read(self.everyone)
+        privacy = terms.statement(self.everyone.problem)
         if self.checkpoint is not None:
-            found.save(self.checkpoint)
+            names = self.everyone.problem.names
+            save_releases(self.checkpoint, names, releases, mechanism, privacy, self.seed)
+        return self._copied(releases, mechanism, privacy, self.seed)
+
+    def _copied(
+        self,
+        releases: Sequence[Release] | None,
+        mechanism: Mechanism,
+        privacy: PrivacyStatement,
+        seed: int | None,
+    ) -> Copies:
+        many = len(self.everyone.problem.agents)
+        own = [(None,)] * many if releases is None else [(release,) for release in releases]
+        curvatures = self.everyone.each(Seat.copy, mechanism, many, own=own)
+        kept = releases is not None and all(release.kept for release in releases)
+        return Copies(curvatures, privacy, seed, kept)
+
+    def _without_noise(self, settings: Settings) -> Copies:
+        if not isinstance(settings.mechanism, Noiseless):
+            raise InvalidInput("Expected settings without noise for exact steps.")
+        if self.noise is not None or self.everyone.has_ledgers:
+            raise InvalidInput(
+                "Expected neither ledgers nor a source of noise for a run without noise, which "
+                "no ledger can pay for. Nothing was released."
+            )
+        problem = self.everyone.problem
+        found = self._copied(None, Noiseless(), not_private(problem), None)
+        if self.checkpoint is not None:
+            if Path(self.checkpoint).exists() and not is_without_noise(self.checkpoint):
+                raise InvalidInput(
+                    f"Expected no checkpoint of another run in {self.checkpoint}, which would "
+                    "be lost. Nothing was computed."
+                )
+            save_releases(self.checkpoint, problem.names, (), Noiseless(), found.privacy, None)
         return found
 
     def _continued(
-        self, path: Path, problem: Problem, mechanism: Mechanism, delta: float
-    ) -> Released:
+        self,
+        path: Path,
+        mechanism: Mechanism,
+        delta: float,
+        seed: int | None,
+        run: str,
+        noise: str | None,
+    ) -> tuple[tuple[Release, ...], PrivacyStatement]:
         """The release in the checkpoint: of this budget and noise, and known to the ledgers."""
-        found = Released.load(path, problem)
-        if (found.mechanism, found.privacy.delta) != (mechanism, delta):
+        everyone = self.everyone
+        saved = SavedReleases.load(path)
+        privacy = saved.statement(everyone.problem)
+        same = saved.names == everyone.problem.names and all(
+            everyone.each(Seat.fits, own=[(release,) for release in saved.releases])
+        )
+        saved.refuse_unless(same)
+        if (saved.mechanism, privacy.delta) != (mechanism, delta):
             raise InvalidInput(
                 f"Expected the budget of the release in {path}, got another: a new release needs a "
                 "checkpoint of its own. Nothing was released."
             )
-        about = self.seed, self.run or "run", self.noise, self.ledgers
-        readers, noise = _readers(problem.names, mechanism, delta, *about)
-        known = all(
-            reader.ledger is None or reader.holds(agent, release)
-            for reader, agent, release in zip(readers, problem.agents, found.releases, strict=True)
-        )
-        if found.seed != self.seed or found.privacy.secure != (noise == "secure") or not known:
+        terms = Reading.of(everyone, mechanism, delta, seed, run, noise)
+        known = terms.known(everyone, saved.releases)
+        if saved.seed != seed or privacy.secure != (terms.noise == "secure") or not known:
             raise InvalidInput(
                 f"Expected the seed, the source of noise and the ledgers of the release in {path}; "
                 "they differ, or the ledgers know nothing of it. A new release needs a checkpoint "
                 "of its own. Nothing was released."
             )
-        return found
+        return saved.releases, privacy
 
     def _refuse(self, why: str) -> None:
-        given = {
-            name: getattr(self, name) for name in ("seed", "run", "noise", "ledgers", "checkpoint")
-        }
+        given = {name: getattr(self, name) for name in ("seed", "run", "noise", "checkpoint")}
+        if self.everyone.has_ledgers:
+            given["ledgers"] = True
         for name, value in given.items():
             if value is not None:
                 raise InvalidInput(f"Expected no {name} for {why}; got one.")

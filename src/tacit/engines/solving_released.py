@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,74 +9,62 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.exact_server import ExactServer
 from tacit.admm.local_side import members_of
-from tacit.admm.penalties import starting_penalties
-from tacit.admm.problem import Problem, objective_value
-from tacit.admm.public_agent import PublicAgent
-from tacit.admm.released import Released
+from tacit.admm.penalties import penalties_from
+from tacit.admm.problem import Problem
 from tacit.admm.result import RELEASED_TRACE, Progress, Result, versions
 from tacit.admm.schedules import ConstantPenalty
 from tacit.admm.settings import Settings
-from tacit.engines.in_process import InProcess
-from tacit.errors import InvalidInput, count
+from tacit.engines.releasing import Copies
+from tacit.engines.seats import EXACT, Everyone, Seat
+from tacit.errors import InvalidInput
 from tacit.privacy.mechanisms import Noiseless
 
 
 def solve_released(
-    released: Released,
+    everyone: Everyone,
+    copies: Copies,
     settings: Settings,
     *,
     evaluate_every: int = 1,
     callback: Callable[[Progress], None] | None = None,
-    workers: int | None = None,
     start: Result | None = None,
     plan: str = "",
-    true: Problem | None = None,
 ) -> Result:
-    """``solve`` of a released problem, or of one without noise; ``start`` from another's answer.
-
-    ``true``: of a run without noise, the problem whose objective the trace has. Public copies of
-    least squares leave out a constant.
-    """
-    problem = released.problem
+    """``solve`` of public copies that all agents hold; ``start`` from another's answer."""
+    problem = everyone.problem
     check(settings)
-    count("evaluate_every", evaluate_every)
-    workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
-    penalties = _penalties(released, settings)
+    penalties = _penalties(problem, copies, settings)
     begin = _check_start(problem, start)
-    agents = [
-        PublicAgent(part, name, "released", penalties, own, settings.tolerance)
-        for name, part, own in zip(problem.names, problem.agents, begin, strict=True)
-    ]
-    server = ExactServer(members_of(problem), settings, "released", penalties, _first(start))
+    own = [(mine,) for mine in begin]
+    everyone.each(Seat.begin_exactly, *penalties, settings.tolerance, own=own)
+    about = settings, EXACT, penalties, _first(start)
+    server = ExactServer(members_of(problem), *about, reminds=False)
     trace: list[list[float]] = []
-    objectives = [a.objective for a in (true or problem).agents]
-    engine = InProcess(agents, workers)
     converged = False
     while server.round < settings.rounds and not converged:
-        for refusal in server.step(engine).values():
+        for refusal in server.step(everyone).values():
             raise refusal.error()
         converged = server.converged
         last = converged or server.round == settings.rounds
         if last or server.round % evaluate_every == 0:
-            points = [agent.point for agent in agents]
-            objective = sum(map(objective_value, objectives, points))
-            trace.append([server.round, objective, *_evaluate(engine, server)])
+            trace.append([server.round, *_evaluate(everyone, server)])
             if callback is not None:
-                callback(_progress(server, agents, trace[-1]))
+                callback(_progress(server, everyone.each(Seat.point), trace[-1]))
     columns = np.array(trace, dtype=np.float64).T
     return Result(
         solution=server.solution,
         ergodic=server.solution,
-        local=tuple(agent.point for agent in agents),
+        local=tuple(everyone.each(Seat.point)),
         trace=dict(zip(RELEASED_TRACE, columns, strict=True)),
         settings=settings,
-        privacy=released.privacy,
+        privacy=copies.privacy,
         names=problem.names,
-        seed=released.seed,
+        seed=copies.seed,
         versions=versions(),
         converged=converged if settings.tolerance is not None else None,
         plan=plan,
         duals=tuple(server.parts(server.λ)),
+        timing=everyone.clock.read(),
     )
 
 
@@ -100,9 +87,9 @@ def check(settings: Settings) -> None:
         )
 
 
-def _penalties(released: Released, settings: Settings) -> tuple[Vector, Vector]:
+def _penalties(problem: Problem, copies: Copies, settings: Settings) -> tuple[Vector, Vector]:
     """Where penalties start, and their groups; a given penalty is their geometric mean."""
-    penalty, group = starting_penalties(released.problem)
+    penalty, group = problem.penalties or penalties_from(copies.curvatures, problem.size)
     if isinstance(settings.penalty, ConstantPenalty):
         penalty = penalty * (settings.penalty(1) / float(np.exp(np.log(penalty).mean())))
     return penalty, group
@@ -126,15 +113,14 @@ def _first(start: Result | None) -> tuple[Vector, Vector] | None:
     return None if start is None else (start.solution, np.concatenate(start.duals))
 
 
-def _evaluate(engine: InProcess[PublicAgent], server: ExactServer) -> tuple[float, ...]:
-    """Both residuals, and the largest violation."""
-    violations = engine.for_each(lambda a: float(a.problem.feasible_set.violation(a.point)))
+def _evaluate(everyone: Everyone, server: ExactServer) -> tuple[float, ...]:
+    """The objective, both residuals, and the largest violation."""
+    objectives, violations, _ = zip(*everyone.each(Seat.measured), strict=True)
     assert server.residuals is not None
-    return server.residuals.primal, server.residuals.dual, max(violations)
+    return sum(objectives), server.residuals.primal, server.residuals.dual, max(violations)
 
 
-def _progress(server: ExactServer, agents: list[PublicAgent], row: list[float]) -> Progress:
-    points = [agent.point for agent in agents]
+def _progress(server: ExactServer, points: list[Vector], row: list[float]) -> Progress:
     duals = server.parts(server.λ)
     row_by_name = dict(zip(RELEASED_TRACE, row, strict=True))
     return Progress(server.round, server.w, points, points, duals, row_by_name)

@@ -2,9 +2,9 @@
 
     facts of all parties  ─▶  settings  ─▶  all agree  ─▶  rounds (``Server``)  ─▶  result folder
 
-The folder has the state after every round, so that whoever stops, the run goes on where it was: the
-same questions get the same answers out of the parties' ledgers. Where data were read once, rounds
-begin again at the first: they cost nothing.
+The folder has the state of about a second ago, so that whoever stops, the run goes on from there:
+the same questions get the same answers out of the parties' ledgers. Where data were read once,
+rounds begin again at the first: they cost nothing.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ from tacit.federation.study import Study
 from tacit.privacy.mechanisms import Mechanism
 
 T = TypeVar("T")
+KEPT = 1.0  # seconds between states on the disk
+MOST_CHARACTERS = 1000  # of anything that a party says in words
 
 
 class Line(Protocol):
@@ -64,8 +66,10 @@ class Line(Protocol):
 class Paused(Refused):
     """The study cannot go on now. ``parties`` says why, party by party."""
 
-    def __init__(self, parties: Mapping[str, str], round: int, rounds: int) -> None:
-        self.parties = dict(parties)
+    def __init__(
+        self, parties: Mapping[str, str], round: int, rounds: int, failed: tuple[str, ...] = ()
+    ) -> None:
+        self.parties, self.failed = dict(parties), failed  # who computed the round in vain
         where = f"in round {round} of {rounds}" if round else "before the first round"
         super().__init__(
             f"The study is paused {where}: {' '.join(self.parties.values())} Nothing is lost."
@@ -91,8 +95,9 @@ class Coordinator:
     def run(self) -> Result:
         """The result, saved in the folder; ``Paused`` if a party is missing or refuses.
 
-        Guarantee: the statement in the result covers all that the parties sent. It holds for each
-        party by that party's own ledger, whatever this process does.
+        Guarantee: the statement in the result covers all that the parties sent, and rounds that
+        a party has said to have failed, which it pays again. It holds for each party by that
+        party's own ledger, whatever this process does.
         """
         if (self.folder / "result.json").exists():
             return Result.load(self.folder)
@@ -169,15 +174,23 @@ class Coordinator:
             server.restore(state.arrays["z"], state.arrays["λ"], state.round)
             total = state.arrays["total"]
         trace = state.arrays["trace"].tolist() if state.round else []
+        written = time.monotonic()
         while server.round < settings.rounds:
-            seconds = self._step(server, settings.rounds)
+            try:
+                seconds = self._step(server, settings.rounds)
+            except Paused as pause:
+                if pause.failed:
+                    state.with_failures(pause.failed)
+                raise
             weight = settings.averaging_weights(server.round, server.round)[0]
             total = total + np.asarray(weight, total.dtype) * server.z
             trace.append([server.round, server.residual, *seconds])
-            arrays = {"z": server.z, "λ": server.λ, "total": total, "trace": np.array(trace)}
-            state = state.after(server.round, arrays)
+            if time.monotonic() - written > KEPT or server.round == settings.rounds:
+                arrays = {"z": server.z, "λ": server.λ, "total": total, "trace": np.array(trace)}
+                state, written = state.after(server.round, arrays), time.monotonic()
         seeded = self.study.rehearsal is not None
-        privacy = privacy_statement(problem, settings, seeded, secure=not seeded)
+        updates = (settings.rounds + max(state.failed.values(), default=0)) * settings.local_updates
+        privacy = privacy_statement(problem, settings, seeded, not seeded, updates)
         ergodic = total.astype(np.float64) / settings.averaging_weights(1, settings.rounds).sum()
         found = average_over_holders(server.z.astype(np.float64), server.holders)
         mean = average_over_holders(ergodic, server.holders)
@@ -215,7 +228,8 @@ class Coordinator:
         refusals = server.step(remote, self.study.deadline)
         if refusals:
             said = {name: refusal.words for name, refusal in refusals.items()}
-            self._pause(said, server.round + 1, rounds)
+            failed = tuple(name for name, refusal in refusals.items() if refusal.reason == "failed")
+            self._pause(said, server.round + 1, rounds, failed)
         self.status.show("waiting", done=server.round, waiting=self.study.agents, rounds=rounds)
         return time.perf_counter() - before - remote.seconds, remote.seconds
 
@@ -287,11 +301,26 @@ class Coordinator:
             except CorruptFile:
                 words = f"Party {name!r} sent something that is no answer."
                 found[name] = Refusal("", 0, "invalid", words)
+                continue
+            if odd := [text for text in _texts(found[name]) if not _plain(text)]:
+                words = f"Party {name!r} sent {len(odd[0])} characters that are no plain words."
+                found[name] = Refusal("", 0, "invalid", words)
         return found
 
-    def _pause(self, said: Mapping[str, str], round: int, rounds: int) -> None:
+    def _pause(
+        self, said: Mapping[str, str], round: int, rounds: int, failed: tuple[str, ...] = ()
+    ) -> None:
         self.status.show("paused", waiting=tuple(said), why=dict(said))
-        raise Paused(said, round, rounds)
+        raise Paused(said, round, rounds, failed)
+
+
+def _texts(answer: Any) -> list[str]:
+    """What a party says in words: it comes to a terminal, and into statements."""
+    return [value for value in vars(answer).values() if isinstance(value, str)]
+
+
+def _plain(text: str) -> bool:
+    return len(text) <= MOST_CHARACTERS and text.isprintable()
 
 
 class _Remote:

@@ -42,7 +42,7 @@ from tacit.tables import read_arrays
 
 KEYS = {"objective", "set", "agents", "columns"}
 ENTRY = {"name", "coupling", "objective", "set", "columns"}
-DATA = PRIVATE - {"matrix"}  # a residual's matrix may be public
+DATA = PRIVATE - {"matrix"}  # a residual's matrix is public
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,16 @@ class JobStudy:
                 raise InvalidInput(
                     f"Expected [set] kind to be one of {options}; got {shown(set_kind)}."
                 )
+            if kind == "residual" and "matrix" not in objective:
+                raise InvalidInput(
+                    "Expected the matrix of a residual in the study: it is public, and facts about "
+                    "it travel. Not given."
+                )
             columns = self._columns(name)
             arrays: dict[str, Any] = {}
-            if kind == "residual" and "matrix" in objective:
+            if kind == "residual":
                 arrays = {"data": np.zeros(len(objective["matrix"]))}
-            elif kind != "residual" and columns is not None:
+            elif columns is not None:
                 none = np.zeros(1)
                 arrays = {"features": np.zeros((1, len(columns))), "targets": none, "labels": none}
             if arrays:

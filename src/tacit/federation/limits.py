@@ -11,6 +11,7 @@ from tacit.errors import InvalidInput, Refused
 from tacit.federation.party_file import Limits, PartyFile
 from tacit.privacy.accounting import Guarantee, rounded_up
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_entries import Entry
 from tacit.privacy.spending import Spend, Terms
 
 
@@ -26,12 +27,16 @@ class LimitedLedger(Ledger):
     """The ledger of a party in one study.
 
     Guarantee: no run begins whose total cost exceeds ``limits``, whose noise is not secure (but in
-    a rehearsal that the party allows), or that hides something else than the party says. All runs
+    a rehearsal that the party allows), or that hides something else than the party says. Nor does
+    one come to cost more: a round that fails is paid again, within the same limits. All runs
     together stay within the ledger's own budget.
     """
 
+    STATE = (*Ledger.STATE, "_paid")
+
     def __init__(self, party: PartyFile, seeded: bool = False) -> None:
-        self.limits, self._seeded = party.limits, seeded
+        self.limits, self._noise = party.limits, "seeded" if seeded else "secure"
+        self._paid: dict[str, int] = {}  # rounds of each run
         if seeded and not party.rehearsal:
             raise InvalidInput(
                 f"Expected rehearsal = true in {party.path} for seeded noise. Nothing was sent."
@@ -39,13 +44,29 @@ class LimitedLedger(Ledger):
         super().__init__(party.ledger)
 
     def begin(self, run: str, terms: Terms) -> None:
-        compare(self.limits, run, terms, "seeded" if self._seeded else "secure")
+        self.compare(run, terms)
         super().begin(run, terms)
+
+    def compare(self, run: str, terms: Terms) -> None:
+        """Raise ``Disagrees`` where the terms of a run, begun or not, are beyond the limits."""
+        compare(self.limits, run, terms, self._noise)
+
+    def _check(self, run: str, terms: Terms, rounds: int) -> None:
+        """In the transaction of every charge: what others paid meanwhile is counted."""
+        after = self._paid.get(run, 0) + rounds
+        if after > terms.rounds:
+            refuse_beyond(self.limits, run, terms, after)
+        super()._check(run, terms, rounds)
+
+    def _apply(self, row: Entry) -> None:
+        super()._apply(row)
+        if row.kind == "charge":
+            paid = self._paid.get(row.run, 0) + row.last - row.first + 1
+            self._paid = {**self._paid, row.run: paid}
 
 
 def compare(limits: Limits, run: str, terms: Terms, noise: str) -> None:
     """Raise ``Disagrees`` where the terms of a run are beyond the limits; it names the first."""
-    budget = Guarantee(limits.total_epsilon, limits.total_delta)
     if limits.rounds is not None and terms.rounds > limits.rounds:
         raise Disagrees(
             "rounds",
@@ -64,11 +85,17 @@ def compare(limits: Limits, run: str, terms: Terms, noise: str) -> None:
             "noise",
             f"Expected {noise} noise, got {terms.noise} in run {run!r}. Nothing was charged.",
         )
-    cost = Spend().plus(terms, terms.rounds * terms.local_updates)
+    refuse_beyond(limits, run, terms, terms.rounds)
+
+
+def refuse_beyond(limits: Limits, run: str, terms: Terms, rounds: int) -> None:
+    """Raise ``Disagrees`` where so many rounds of a run cost more than the limits."""
+    budget = Guarantee(limits.total_epsilon, limits.total_delta)
+    cost = Spend().plus(terms, rounds * terms.local_updates)
     if not cost.within(budget):
         raise Disagrees(
             "budget",
             f"Expected a total epsilon of at most {budget.epsilon:g} at delta {budget.delta:g}, as "
-            f"[limits] says; run {run!r} would cost "
+            f"[limits] says; {rounds} rounds of run {run!r} would cost "
             f"{rounded_up(cost.epsilon(budget.delta), 6)}. Nothing was charged.",
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ from tacit.privacy.accounting import exact
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
 
 log = logging.getLogger("tacit.party")
+LONGEST_NAME = 200  # of a run
+RELEASES = re.compile("release-[0-9a-f]{12}-")
 # All that a party ever says in words. Numbers, names of files and reasons are in its own log.
 WORDS = {
     "rounds": ("refused", "does not agree: more rounds than its limit."),
@@ -61,6 +64,8 @@ WORDS = {
     "invalid": ("refused", "got no request that it knows. Nothing was computed."),
     "failed": ("failed", "failed. Nothing of this request was released."),
     "ledger": ("ledger", "could not pay. Nothing was released."),
+    "signature": ("refused", "got a request that its coordinator did not sign."),
+    "absent": ("failed", "cannot take part: its own log says why."),
 }
 
 
@@ -116,7 +121,9 @@ class Party:
         except InvalidInput as error:  # about what was proposed: no data are read for it
             code = "refused"
             log.warning("Party %r: %s", self.name, error)
-        except Exception as error:  # its words may be about the data
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # its words may be about the data; a solver's panic too
             code = "failed"
             log.error("Party %r: %s", self.name, type(error).__name__)
         return refusal(self.name, run, round, code).to_bytes()
@@ -138,6 +145,7 @@ class Party:
 
     def _agree(self, proposal: Proposal) -> Agreed:
         self._same_study(proposal.study)
+        _check_name(proposal.run)
         settings, law = _proposed(proposal)
         most = self.file.limits.rounds
         if most is not None and settings.rounds > most:
@@ -152,6 +160,8 @@ class Party:
         if law is not None:
             seeded = self.study.rehearsal is not None
             reader = Reader(self.name, law, proposal.delta, **about, from_seed=seeded)
+            # what was released before, perhaps on wider limits, is within those of today or stays
+            self.ledger.compare(proposal.run, reader.terms(self.problem))
             reader.agree(self.problem)
             self._run = _Run(proposal.run, proposal.size, settings, None, reader)
         else:
@@ -201,6 +211,7 @@ class Party:
             said = self._statement(run)
             about = self.file, self.problem, point, said
             self.study.write_own(self.folder, self.name, *about)
+            log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)
         return Agreed(run.name)
 
     def _statement(self, run: _Run) -> PrivacyStatement:
@@ -231,6 +242,15 @@ def refusal(party: str, run: str, round: int, code: str) -> Refusal:
     """In one of ``WORDS``."""
     reason, words = WORDS[code]
     return Refusal(run, round, reason, f"Party {party!r} {words}")
+
+
+def _check_name(run: str) -> None:
+    """A name is kept in the ledger for good, where those of releases are others (``Terms``)."""
+    if not 0 < len(run) <= LONGEST_NAME or not run.isprintable() or RELEASES.match(run):
+        raise InvalidInput(
+            f"Expected a run's name of up to {LONGEST_NAME} printable characters, and none of a "
+            "release. Nothing was charged."
+        )
 
 
 def _proposed(proposal: Proposal) -> tuple[Settings, Mechanism | None]:

@@ -37,6 +37,7 @@ class State:
     agreed: dict[str, Any]
     round: int = 0
     arrays: dict[str, Vector] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)  # how often a party's round did
 
     @classmethod
     def begun(
@@ -78,10 +79,16 @@ class State:
         """The state after a round, on the disk when this returns."""
         now = replace(self, round=round, arrays=dict(arrays))
         header = {"format": FORMAT, "run": now.run, "agreed": now.agreed, "round": round}
+        header["failed"] = now.failed
         content, held = io.BytesIO(), dict[str, Any](arrays)
         np.savez(content, header=np.array(json.dumps(header)), **held)
         write_atomically(self.folder / STATE, content.getvalue())
         return now
+
+    def with_failures(self, parties: Sequence[str]) -> State:
+        """These parties computed a round in vain, and will pay for it again; on the disk too."""
+        failed = {name: self.failed.get(name, 0) + 1 for name in parties}
+        return replace(self, failed={**self.failed, **failed}).after(self.round, self.arrays)
 
     @classmethod
     def load(cls, folder: Path) -> State:
@@ -92,7 +99,8 @@ class State:
                 if header["format"] != FORMAT:
                     raise ValueError("another version")
                 arrays = {name: data[name] for name in data.files if name != "header"}
-                found = cls(folder, header["run"], header["agreed"], header["round"], arrays)
+                about = header["run"], header["agreed"], header["round"]
+                found = cls(folder, *about, arrays, header.get("failed", {}))
             if type(found.run) is not str or type(found.round) is not int:
                 raise TypeError("no run")
             if found.round and set(arrays) != {"z", "λ", "total", "trace"}:

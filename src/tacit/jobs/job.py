@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,22 +75,44 @@ class Job:
     evaluate_every: int
 
 
+@dataclass(frozen=True)
+class JobFile:
+    """A job file as it was read, before any of the data files that it names (relative to it)."""
+
+    path: Path
+    data: dict[str, Any]
+    entries: list[Any]
+
+    @classmethod
+    def read(cls, path: str | Path) -> JobFile:
+        path = Path(path)
+        data = read_toml(path, "job file")
+        known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
+        refuse_unknown(data, known, "the job")
+        return cls(path, data, agents_of(data, path))
+
+    def agents(self, chosen: Iterable[int]) -> tuple[list[LocalProblem], dict[str, list[str]]]:
+        """The problems of these agents, by their number, and the columns of those with tables. No
+        other agent's data file is opened."""
+        columns: dict[str, list[str]] = {}
+        folder = self.path.parent
+        found = [_agent(i, self.entries[i], self.data, folder, columns) for i in chosen]
+        return found, columns
+
+    def job(self, problem: Problem) -> Job:
+        """The whole job, given the problem of all agents or what is known of it."""
+        data, seed = self.data, self.data.get("seed")
+        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
+            raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
+        count("evaluate_every", data.get("evaluate_every", 1))
+        return Job(problem, settings_of(data, problem), seed, data.get("evaluate_every", 1))
+
+
 def load_job(path: str | Path) -> Job:
     """Read a job file and the data files it names (relative to the job file)."""
-    path = Path(path)
-    data = read_toml(path, "job file")
-    known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
-    refuse_unknown(data, known, "the job")
-    entries = agents_of(data, path)
-    columns: dict[str, list[str]] = {}
-    problem = Problem(
-        _agent(i, entry, data, path.parent, columns) for i, entry in enumerate(entries)
-    )
-    seed = data.get("seed")
-    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
-        raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
-    count("evaluate_every", data.get("evaluate_every", 1))
-    return Job(problem, settings_of(data, problem), seed, data.get("evaluate_every", 1))
+    file = JobFile.read(path)
+    agents, _ = file.agents(range(len(file.entries)))
+    return file.job(Problem(agents))
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
@@ -118,6 +140,15 @@ def agents_of(data: dict[str, Any], path: Path) -> list[Any]:
     return agents
 
 
+def refuse_other_columns(name: str, header: list[str], other: str, expected: list[str]) -> None:
+    """All agents' tables have the same columns in the same order, those of the first."""
+    if header != expected:
+        raise InvalidInput(
+            f"Expected the feature columns of agent {other!r} ({', '.join(expected)}) in this "
+            f"order, got {', '.join(header)} for agent {name!r}."
+        )
+
+
 def _agent(
     index: int, entry: Any, job: dict[str, Any], folder: Path, columns: dict[str, list[str]]
 ) -> LocalProblem:
@@ -129,12 +160,7 @@ def _agent(
     arrays = read_arrays(folder / entry["data"], entry.get("target", "target"))
     header = arrays.pop("columns", None)
     if header is not None and "coupling" not in entry:
-        other = next(iter(columns.items()), (name, header))
-        if header != other[1]:
-            raise InvalidInput(
-                f"Expected the feature columns of agent {other[0]!r} ({', '.join(other[1])}) in "
-                f"this order, got {', '.join(header)} for agent {name!r}."
-            )
+        refuse_other_columns(name, header, *next(iter(columns.items()), (name, header)))
         columns[name] = header
     refuse_public(arrays, entry["data"], "the job file")
     return local_problem(name, entry, job, arrays, folder)

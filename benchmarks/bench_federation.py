@@ -1,0 +1,224 @@
+"""A round between organisations beside a bare loop on the same transport, in the same run.
+
+    python benchmarks/bench_federation.py [--parties 10] [--size 7840] [--rounds 60] [--work]
+
+A server and the sites of all parties as processes on this machine, with TLS. In every round the
+same bytes travel twice: once through NVFLARE alone to a handler that sends them back (bare), and
+once in the study: signed, checked, decoded, answered, added up, and the state of the run written to
+the disk (round). Medians, and the ratio of the two.
+
+Without --work a party answers a round by a vector of zeros, so that the difference is what this
+package adds to the engine. With --work it takes a step on one record and pays in its ledger, which
+has nothing to do with the transport, but takes time on a machine that all parties share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import Shareable, make_reply
+
+from tacit.admm.messages import Broadcast, Reply
+from tacit.federation import controller, job, provisioning
+from tacit.federation.controller import StudyController
+from tacit.federation.executor import PartyExecutor
+from tacit.federation.job import BYTES
+from tacit.federation.kit import PARTY_FILE, Kit
+from tacit.federation.line import EngineLine
+from tacit.federation.messages import request_from
+
+BARE, TIMES, WORK = "bare", "times.jsonl", "TACIT_BENCH_WORK"
+
+
+class BenchExecutor(PartyExecutor):
+    """Ours, and a handler that sends back what it gets."""
+
+    def handle_event(self, event_type, fl_ctx):
+        super().handle_event(event_type, fl_ctx)
+        if event_type == EventType.START_RUN:
+            fl_ctx.get_engine().register_aux_message_handler(BARE, self._echo)
+            if WORK not in os.environ:
+                party = self._party.result()
+                real = party.handle
+                party.handle = lambda request: zeros(request) or real(request)
+
+    def _echo(self, topic, request, fl_ctx):
+        reply = make_reply(ReturnCode.OK)
+        reply[BYTES] = request[BYTES]
+        return reply
+
+
+def zeros(request):
+    """The reply to a round without any work."""
+    message = request_from(request)
+    if not isinstance(message, Broadcast):
+        return None
+    return Reply(message.run, message.round, np.zeros(len(message.consensus))).to_bytes()
+
+
+class BenchLine(EngineLine):
+    """Ours, with a bare exchange of the same bytes beside each, and both times in a file."""
+
+    def __init__(self, *about):
+        super().__init__(*about)
+        self.threads, self.ended = ThreadPoolExecutor(len(self._kit.agents)), None
+        self.turn = 0
+
+    def ask(self, requests, deadline, heard):
+        began = time.perf_counter()
+        own = began - self.ended if self.ended is not None else 0.0
+        self.turn += 1
+        bare = self._timed_bare(requests) if self.turn % 2 else 0.0
+        began = time.perf_counter()
+        answers = super().ask(requests, deadline, heard)
+        asked = time.perf_counter() - began
+        bare = bare or self._timed_bare(requests)  # by turns before and after
+        size = len(next(iter(requests.values())))
+        times = {"bytes": size, "bare": bare, "asked": asked, "own": own}
+        with open(self._kit.folder / TIMES, "a") as file:
+            file.write(json.dumps(times) + "\n")
+        self.ended = time.perf_counter()
+        return answers
+
+    def _timed_bare(self, requests):
+        began = time.perf_counter()
+        list(self.threads.map(lambda name: self._bare(name, requests[name]), requests))
+        return time.perf_counter() - began
+
+    def _bare(self, name, request):
+        message = Shareable()
+        message[BYTES] = request
+        site = self._kit.site_of(name)
+        with self._engine.new_context() as context:
+            return self._engine.send_aux_request([site], BARE, message, 60.0, context)
+
+
+class BenchController(StudyController):
+    def control_flow(self, abort_signal, fl_ctx):
+        with mock.patch.object(controller, "EngineLine", BenchLine):
+            super().control_flow(abort_signal, fl_ctx)
+
+
+def write_study(folder, parties, size, rounds):
+    """A study of logistic regression, one record for each party."""
+    names = [f"p{i}" for i in range(parties)]
+    agents = "\n".join(f'[[agents]]\nname = "{name}"' for name in names)
+    (folder / "study.toml").write_text(
+        f'name = "bench"\n[objective]\nkind = "logistic"\nfeature_norm = 1.0\n'
+        f'normaliser = {parties}\n[set]\nkind = "ball"\ncenter = 0.0\nradius = 1.0\n'
+        "[privacy]\ntotal_epsilon = 5.0\ntotal_delta = 1e-5\n"
+        f"[algorithm]\nrounds = {rounds}\n{agents}\n"
+    )
+    from tacit.privacy.ledger import Ledger
+
+    rng = np.random.default_rng(0)
+    for name in names:
+        row = rng.normal(size=(1, size)) / np.sqrt(2 * size)
+        np.savez(folder / f"{name}.npz", features=row, labels=np.array([1]))
+        Ledger.create(folder / f"{name}.db", 9.0, 1e-4)
+        (folder / f"{name}.toml").write_text(
+            f'agent = "{name}"\ndata = "{name}.npz"\nledger = "{name}.db"\n'
+            "[limits]\ntotal_epsilon = 5.0\ntotal_delta = 1e-5\n"
+        )
+    return names
+
+
+def measure(parties=10, size=7840, rounds=60, work=False):
+    """Rows of the file of times, of rounds only."""
+    from tacit.federation.kits import init
+    from tacit.federation.running import run
+    from tacit.federation.server import EngineServer
+
+    class Watch:
+        def tell(self, words):
+            print(words, file=sys.stderr)
+
+        def show(self, status):
+            pass
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    os.environ["PYTHONPATH"] = environment["PYTHONPATH"]  # for the server
+    if work:
+        environment[WORK] = "1"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        write_study(folder, parties, size, rounds)
+        made = init(folder / "study.toml", f"localhost:{port}", folder / "kits")
+        ours, *others = (Kit.load(path) for path in made)
+        original = provisioning.server_resources
+
+        def allow(resources):
+            """The classes of this file, in place of ours."""
+            resources.pop("app_validator", None)
+            return resources | {"class_allow_list": ["bench_federation."]}
+
+        sites = []
+        for kit in others:
+            path = kit.engine / "local" / "resources.json"
+            path.write_text(json.dumps(allow(json.loads(path.read_text()))))
+            command = [sys.executable, "-m", "tacit.federation.site", str(kit.folder)]
+            own = {**environment, PARTY_FILE: str(folder / f"{kit.agent}.toml")}
+            sites.append(subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL))
+        configs = json.loads(
+            json.dumps(job.CONFIGS)
+            .replace("tacit.federation.controller.Study", "bench_federation.Bench")
+            .replace("tacit.federation.executor.Party", "bench_federation.Bench")
+        )
+        server = EngineServer(ours)
+        try:
+            with (
+                mock.patch.object(provisioning, "server_resources", lambda w: allow(original(w))),
+                mock.patch.object(job, "CONFIGS", configs),
+            ):
+                run(ours, 300.0, Watch(), server)
+            rows = [json.loads(line) for line in (ours.folder / TIMES).read_text().splitlines()]
+        finally:
+            server.stop()
+            for site in sites:
+                site.kill()
+                site.wait()
+    return [row for row in rows if row["bytes"] > 8 * size and row["own"]][5:-1]
+
+
+def medians(rows):
+    """Seconds: bare, asked, and a whole round."""
+    bare = float(np.median([row["bare"] for row in rows]))
+    asked = float(np.median([row["asked"] for row in rows]))
+    whole = float(np.median([row["asked"] + row["own"] for row in rows]))
+    return bare, asked, whole
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parties", type=int, default=10)
+    parser.add_argument("--size", type=int, default=7840)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--work", action="store_true", help="steps and ledgers too")
+    options = parser.parse_args()
+    rows = measure(**vars(options))
+    bare, asked, whole = medians(rows)
+    print(f"{options.parties} parties, {options.size} numbers, {len(rows)} rounds, medians:")
+    print(f"bare loop     {bare:.4f} s")
+    print(f"asked         {asked:.4f} s   {asked / bare:.2f}")
+    print(f"whole round   {whole:.4f} s   {whole / bare:.2f}")
+
+
+if __name__ == "__main__":
+    main()

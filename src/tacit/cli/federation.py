@@ -1,0 +1,234 @@
+"""The command ``tacit federation``: one study between organisations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.console import print_result, print_table, progress_bar
+from tacit.cli.interrupts import hint
+from tacit.cli.options import Add
+from tacit.errors import InvalidInput, positive
+
+
+def add_federation(add: Add) -> None:
+    init = add(
+        "init",
+        _init,
+        "Make certificates and keys: one kit for each party, and the coordinator's.",
+        "tacit federation init study.toml --server study.example.org:8002 --out kits",
+    )
+    init.add_argument("study", help="the public study file (TOML)")
+    init.add_argument("--server", required=True, metavar="HOST:PORT", help="where it will listen")
+    init.add_argument("--out", default="kits", help="folder for the kits (default: kits)")
+    join = add(
+        "join",
+        _join,
+        "Take part in a study, until Ctrl-C. Data, ledger and limits stay here.",
+        "tacit federation join kit-north --party north.toml",
+    )
+    join.add_argument("kit", help="this party's kit")
+    join.add_argument("--party", required=True, help="this party's own file (TOML)")
+    run = add(
+        "run",
+        _run,
+        "Run a study, or go on with it, and write its result.",
+        "tacit federation run kit-coordinator --out result",
+    )
+    run.add_argument("kit", help="the coordinator's kit")
+    run.add_argument("--out", help="also copy the result to this folder (default: KIT/run only)")
+    run.add_argument(
+        "--wait",
+        type=float,
+        metavar="SECONDS",
+        help="how long to wait for a missing party (default: the study's deadline)",
+    )
+    status = add(
+        "status",
+        _status,
+        "Where a study is: who is there, which round, who is waited for, since when.",
+        "tacit federation status kit-coordinator",
+    )
+    status.add_argument("kit", nargs="?", default=".", help="a kit (default: this folder)")
+    check = add(
+        "check",
+        _check,
+        "What is wrong, in plain words: certificates, keys, versions, server, data, ledger.",
+        "tacit federation check kit-north --party north.toml",
+    )
+    check.add_argument("kit", nargs="?", default=".", help="a kit (default: this folder)")
+    check.add_argument("--party", help="this party's own file: checks data, limits and ledger too")
+
+
+def _init(options: argparse.Namespace) -> int:
+    from tacit.federation.kits import init
+    from tacit.federation.signing import fingerprint
+
+    ours, *others = init(options.study, options.server, options.out)
+    mark = fingerprint(ours / "coordinator.pem")
+    if options.json:
+        kits = {"coordinator": str(ours), "parties": [str(path) for path in others]}
+        print(json.dumps({**kits, "fingerprint": mark}))
+        return 0
+    print(f"{ours}: stays here, and holds the coordinator's private key.")
+    for path in others:
+        print(f"{path}: to this party, over a channel that nobody else reads.")
+    print(f"coordinator's key: {mark}")
+    print(f"next: tacit federation run {shlex.quote(str(ours))}")
+    return 0
+
+
+def _join(options: argparse.Namespace) -> int:
+    from tacit.federation.kit import PARTY_FILE, Kit
+
+    kit = Kit.load(options.kit).expect("party")
+    hint(lambda: "nothing was sent")
+    findings = _findings(kit, options.party, connect=False)
+    if options.json:
+        print(json.dumps({"kit": str(kit.folder), "findings": findings}), flush=True)
+    else:
+        _print_findings(findings)
+    if any(found["sound"] is False for found in findings):
+        print("tacit: not joined; nothing was sent.", file=sys.stderr)
+        return 2
+    print(f"joining the study at {kit.server}; Ctrl-C leaves it", file=sys.stderr, flush=True)
+    os.environ[PARTY_FILE] = str(Path(options.party).resolve())
+    # in this process, so that whoever ends it ends the engine; and without what the check loaded
+    command = [sys.executable, "-m", "tacit.federation.site", str(kit.folder)]
+    os.execv(sys.executable, command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from tacit.federation.kit import Kit
+    from tacit.federation.logs import log_to
+
+    if options.wait is not None:
+        positive("wait", options.wait, (0.1, 1e7))
+    kit = Kit.load(options.kit).expect("coordinator")
+    if options.out is not None:
+        _refuse_used(Path(options.out))
+    again = f"tacit federation run {shlex.quote(options.kit)}"
+    log_to(kit.log)
+    if not (kit.run / "result.json").exists():
+        patience = options.wait if options.wait is not None else kit.deadline
+        with kit.held():
+            _conduct(kit, patience, again)
+    else:
+        print(f"tacit: the result is there: {kit.run}", file=sys.stderr)
+    from tacit.admm.result import Result
+
+    result = Result.load(kit.run)
+    folder = kit.run
+    if options.out is not None:
+        folder = Path(options.out)
+        shutil.copytree(kit.run, folder, ignore=lambda *_: ["status.json"], dirs_exist_ok=True)
+    result.save_plot(folder)
+    print_result(result, folder, options.json)
+    return 0
+
+
+def _conduct(kit: Any, patience: float, again: str) -> None:
+    """The study to its end; what starts is stopped, whatever happens."""
+    from tacit.errors import TacitError
+    from tacit.federation.running import run
+    from tacit.federation.server import EngineServer
+
+    server = EngineServer(kit)
+
+    def paused() -> str:
+        server.stop()
+        return f"the study is paused; to go on: {again}"
+
+    hint(paused)
+    bar = _Bar(kit.study)
+    try:
+        run(kit, patience, bar, server)
+    except TacitError as error:
+        error.add_note(f"To go on: {again}")
+        raise
+    finally:
+        bar.stop()
+        server.stop()
+        hint(lambda: "")
+
+
+class _Bar:
+    """Rounds done and the time left; lines about parties stand above."""
+
+    def __init__(self, label: str) -> None:
+        self.label, self.bar = label, progress_bar("rounds")
+        self.task = self.bar.add_task(label, total=None)
+
+    def tell(self, words: str) -> None:
+        self.bar.console.print(words, soft_wrap=True, highlight=False, markup=False)
+
+    def show(self, status: dict[str, Any]) -> None:
+        if not status.get("rounds"):
+            return
+        self.bar.start()
+        waiting = status.get("waiting") or []
+        few = len(waiting) < len(status.get("parties", ()))
+        words = f"{self.label}, waiting for {', '.join(waiting)}" if waiting and few else self.label
+        done = {"completed": status["round"], "total": status["rounds"]}
+        self.bar.update(self.task, description=words, **done)
+
+    def stop(self) -> None:
+        if self.bar.live.is_started:
+            self.bar.stop()
+
+
+def _status(options: argparse.Namespace) -> int:
+    from tacit.federation.kit import Kit
+    from tacit.federation.watching import state_of
+
+    state = state_of(Kit.load(options.kit))
+    if options.json:
+        print(json.dumps(state))
+        return 0
+    rows = [(name, _said(value)) for name, value in state.items() if value not in (None, [], {})]
+    print_table(f"study {state['study']}", ("", ""), rows[1:])
+    return 0
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(f"{name}: {said}" for name, said in value.items())
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from tacit.federation.kit import Kit
+
+    kit = Kit.load(options.kit)
+    if options.party is not None:
+        kit.expect("party")
+    findings = _findings(kit, options.party)
+    if options.json:
+        print(json.dumps({"kit": str(kit.folder), "findings": findings}))
+    else:
+        _print_findings(findings)
+    return 1 if any(found["sound"] is False for found in findings) else 0
+
+
+def _findings(kit: Any, party: str | None, connect: bool = True) -> list[dict[str, Any]]:
+    from tacit.federation.checking import check
+
+    return [vars(found) for found in check(kit, party, connect)]
+
+
+def _print_findings(findings: list[dict[str, Any]]) -> None:
+    mark = {True: "ok", None: "note", False: "WRONG"}
+    for found in findings:
+        print(f"{mark[found['sound']]:6}{found['what']}: {found['words']}")
+    sys.stdout.flush()
+
+
+def _refuse_used(out: Path) -> None:
+    if out.is_dir() and any(out.iterdir()):
+        raise InvalidInput(f"Expected a new folder as --out, got {out}. Nothing was started.")

@@ -1,0 +1,227 @@
+"""What is wrong, in plain words: certificates, keys, versions, the study, the server, the data.
+
+Nothing is sent but a TLS handshake, and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InvalidInput, TacitError
+from tacit.federation.kit import Kit
+
+SOON = datetime.timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. ``sound`` None: nothing is wrong, but read it."""
+
+    what: str
+    sound: bool | None
+    words: str
+
+
+def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> list[Finding]:
+    """All that can be known from here, and whether it is in order."""
+    steps: list[tuple[str, Callable[[], tuple[bool | None, str]]]] = [
+        ("certificates", lambda: certificates(kit)),
+        ("coordinator's key", lambda: coordinator_key(kit, party)),
+        ("private files", lambda: private_files(kit)),
+        ("versions", lambda: versions(kit)),
+        ("study", lambda: study(kit)),
+    ]
+    if party is not None:
+        steps += [
+            ("data", lambda: data(kit, party)),
+            ("limits", lambda: limits(kit, party)),
+            ("ledger", lambda: ledger(kit, party)),
+        ]
+    if connect:
+        steps.append(("server", lambda: server(kit)))
+    return [_finding(what, step) for what, step in steps]
+
+
+def _finding(what: str, step: Callable[[], tuple[bool | None, str]]) -> Finding:
+    try:
+        return Finding(what, *step())
+    except TacitError as error:
+        return Finding(what, False, str(error))
+    except (OSError, ValueError) as error:  # a file that is gone, or is not what it says
+        named = getattr(error, "filename", None)
+        return Finding(what, False, f"{named or what}: {type(error).__name__}.")
+
+
+def certificates(kit: Kit) -> tuple[bool | None, str]:
+    """Signed by the kit's authority, for the kit's key, and valid now."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+    )
+
+    now, until = datetime.datetime.now(datetime.UTC), None
+    for folder, name in _certified(kit):
+        root = x509.load_pem_x509_certificate((folder / "rootCA.pem").read_bytes())
+        certificate = x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes())
+        key = load_pem_private_key((folder / f"{name}.key").read_bytes(), None)
+        form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        if key.public_key().public_bytes(*form) != certificate.public_key().public_bytes(*form):
+            return False, f"{folder / name}.key is not the key of {name}.crt."
+        try:
+            certificate.verify_directly_issued_by(root)
+        except Exception:
+            return False, f"{folder / name}.crt was not signed by rootCA.pem beside it."
+        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        ends = min(ends, root.not_valid_after_utc)
+        if not begins <= now <= ends:
+            return False, f"{folder / name}.crt is valid from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}."
+        until = min(until or ends, ends)
+    assert until is not None
+    words = f"valid until {until:%Y-%m-%d}"
+    if until - now < SOON:
+        return None, f"{words}: soon after, the study needs new kits (tacit federation init)."
+    return True, f"{words}."
+
+
+def _certified(kit: Kit) -> Iterator[tuple[Path, str]]:
+    if kit.role == "party":
+        yield kit.engine / "startup", "client"
+    else:
+        yield kit.engine / "startup", "server"
+        yield kit.folder / "admin" / "startup", "client"
+
+
+def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, str]:
+    from tacit.federation.party_file import PartyFile
+    from tacit.federation.signing import Signer, fingerprint
+
+    mark = fingerprint(kit.public_key)
+    if kit.role == "coordinator":
+        if not Signer(kit.private_key, kit.digest).matches(kit.public_key):
+            return False, "coordinator.key is not the key of coordinator.pem."
+        return True, f"fingerprint {mark}: parties compare it with theirs."
+    pinned = PartyFile.load(party).coordinator if party is not None else None
+    if pinned is not None and pinned != mark:
+        return False, f"the party's file expects {pinned}, the kit holds {mark}."
+    asked = "as the party's own file says" if pinned else "compare it with the coordinator's"
+    return True, f"fingerprint {mark}, {asked}."
+
+
+def private_files(kit: Kit) -> tuple[bool | None, str]:
+    """Keys are for their owner only."""
+    for path in kit.folder.rglob("*.key"):
+        if path.stat().st_mode & 0o077:
+            return False, f"others may read {path}: chmod 600."
+    return True, "keys are readable by their owner only."
+
+
+def versions(kit: Kit) -> tuple[bool | None, str]:
+    here = metadata.version("tacit")
+    engine = metadata.version("nvflare")
+    words = f"tacit {here} and NVFLARE {engine} here; the kit was made by tacit {kit.tacit}"
+    if not engine.startswith("2.9."):
+        return False, f"{words}. Expected NVFLARE 2.9: pip install 'tacit[federation]'."
+    if here != kit.tacit:
+        return False, f"{words}: install the same version on all sides."
+    return True, f"{words}."
+
+
+def study(kit: Kit) -> tuple[bool | None, str]:
+    from tacit.federation.study import Study
+
+    found = Study.load(kit.study_file)
+    if found.digest != kit.digest:
+        return (
+            False,
+            f"study.toml is not the one of the kit: {found.digest[:16]}, {kit.digest[:16]}.",
+        )
+    kind = "" if found.rehearsal is None else ". A REHEARSAL: everybody can subtract its noise"
+    asked = ", ".join(f"{key} {value:g}" for key, value in _asked(kit).items()) or "see study.toml"
+    words = (
+        f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties, asks for {asked}"
+    )
+    return (None if kind else True), f"{words}{kind}."
+
+
+def _asked(kit: Kit) -> dict[str, float]:
+    """The budget that the study asks for, in its own words."""
+    privacy = tomllib.loads(kit.study_file.read_text())["privacy"]
+    names = "total_epsilon", "total_delta", "epsilon", "delta"
+    return {name: float(privacy[name]) for name in names if name in privacy}
+
+
+def data(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
+    from tacit.federation.party_file import PartyFile
+    from tacit.federation.study import Study
+
+    file = PartyFile.load(party)
+    if kit.agent is not None and file.agent != kit.agent:
+        return False, f"this is the kit of {kit.agent!r}; the party's file names {file.agent!r}."
+    problem = Study.load(kit.study_file).problem_of(file.agent, file)
+    return True, f"fit the study; what is hidden: {problem.objective.neighbours}."
+
+
+def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
+    from tacit.federation.party_file import PartyFile
+
+    own, asked = PartyFile.load(party).limits, _asked(kit)
+    words = f"agrees to total epsilon {own.total_epsilon:g} at delta {own.total_delta:g}"
+    if own.rounds is not None:
+        words += f" in up to {own.rounds} rounds"
+    for name in ("total_epsilon", "total_delta"):
+        if asked.get(name, 0.0) > getattr(own, name):
+            return False, f"{words}; the study asks for {name} {asked[name]:g}."
+    return True, f"{words}."
+
+
+def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
+    from tacit.federation.party_file import PartyFile
+    from tacit.privacy.ledger import Ledger
+
+    path = PartyFile.load(party).ledger
+    if not path.exists():
+        raise InvalidInput(
+            f"there is none at {path}: tacit ledger budget {path} --total-epsilon ... "
+            "--total-delta ..."
+        )
+    found, asked = Ledger(path), _asked(kit).get("total_epsilon")
+    budget, left = found.budget, found.left
+    words = f"budget epsilon {budget.epsilon:g} at delta {budget.delta:g}, spent "
+    words += f"{found.spent.epsilon:.4g}"
+    if left is not None:
+        words += f", room for a run of epsilon {left:.4g}"
+    if (
+        asked is not None
+        and left is not None
+        and left < asked * (1 - 1e-5)  # which is rounded down
+        and not _begun(found, kit)
+    ):
+        return False, f"{words}; the study asks for {asked:g}."
+    return True, f"{words}."
+
+
+def _begun(found: Any, kit: Kit) -> bool:
+    """Whether a run of this study may be in the ledger, whose charges count as spent: one of its
+    name, or a reading, which is given again at no cost."""
+    return any(run["run"].startswith(kit.study) or run["read_once"] for run in found.runs())
+
+
+def server(kit: Kit) -> tuple[bool | None, str]:
+    from tacit.federation.server import EngineFailure, handshake
+
+    try:
+        return True, f"{kit.server} answers with {handshake(kit)} and a certificate of this study."
+    except EngineFailure as error:
+        if "cannot be reached" not in str(error):
+            return False, f"{error}."
+        if kit.role == "coordinator":
+            return None, "not running: tacit federation run starts it."
+        return None, f"{error}: it listens while the coordinator runs the study."

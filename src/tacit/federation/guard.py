@@ -1,0 +1,69 @@
+"""What a site does not let the engine's server do, whatever the server says of itself.
+
+A site of NVFLARE 2.9 asks its policy about a command only if the server asks it to
+(``FedAdminAgent``: the header ``REQUIRE_AUTHZ``), and believes the server who the user is. So the
+commands that show a site's files, its memory or its environment are taken away altogether.
+
+A job's name is that of a folder in the site's workspace, which is removed before the job is written
+there: one called "local" or "startup" would take the site's policy or its keys away. So only names
+that the engine itself makes are let through.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+# Requests to a site that a study needs: see whether it is free, bring the job, start and end it
+SITE = {
+    "CheckResourceProcessor",
+    "CancelResourceProcessor",
+    "DeployProcessor",
+    "StartJobProcessor",
+    "AbortAppProcessor",
+    "ClientStatusProcessor",
+    "NotifyJobStatusProcessor",
+}
+# Commands to its job process
+JOB = {"CheckStatusCommand", "AbortCommand", "ByeCommand"}
+
+
+def guard_site() -> None:
+    """In the site's own process, before it connects."""
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    _keep(ClientRequestProcessors.request_processors, SITE)
+    for one in ClientRequestProcessors.request_processors:
+        one.process = _of_a_job(one.process)
+
+
+def _of_a_job(process: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The same, refused where the job that the request is about has another name than a UUID."""
+    from nvflare.private.admin_defs import error_reply
+    from nvflare.private.defs import RequestHeader
+
+    def checked(request: Any, context: Any) -> Any:
+        name = request.get_header(RequestHeader.JOB_ID)
+        try:
+            known = not name or str(uuid.UUID(name)) == name
+        except (ValueError, AttributeError, TypeError):
+            known = False
+        return process(request, context) if known else error_reply("no name of a job")
+
+    return checked
+
+
+def guard_job() -> None:
+    """In the job's process, before it answers anyone."""
+    from nvflare.private.fed.client.admin_commands import AdminCommands
+
+    _keep(AdminCommands.commands, JOB)
+
+
+def _keep(known: list[object], allowed: set[str]) -> None:
+    """The list itself is changed: others hold it."""
+    known[:] = [one for one in known if type(one).__name__ in allowed]
+    missing = allowed - {type(one).__name__ for one in known}
+    if missing:  # another version of the engine: what it does is not known
+        raise RuntimeError(f"Expected NVFLARE 2.9, whose requests have {sorted(missing)[0]}.")

@@ -1,0 +1,94 @@
+"""The coordinator's signature (Ed25519) on every request, and its check at a party.
+
+    signed = signature ‖ request
+    signature of  context ‖ digest of the study ‖ party ‖ SHA-256 of the request
+
+Guarantee: a party acts on a request only if the holder of the coordinator's key signed these very
+bytes for this study and this party. Whoever carries them, the engine's server or another party,
+can delay, drop or repeat them; what a repetition gets is the reply that the ledger has stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from tacit.errors import CorruptFile
+from tacit.files import open_private
+
+CONTEXT = b"tacit federation request 1\0"
+LENGTH = 64
+
+
+def write_keys(private: Path, public: Path) -> None:
+    """A new pair of keys, from the operating system's randomness."""
+    key = Ed25519PrivateKey.generate()
+    with open_private(private) as file:
+        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(
+        key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    )
+
+
+def fingerprint(public: Path) -> str:
+    """SHA-256 of a public key, to compare by eye or to pin in a party's own file."""
+    key = load_pem_public_key(public.read_bytes())
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(der).hexdigest()
+
+
+class Signer:
+    """Signs requests of one study."""
+
+    def __init__(self, key: Path, digest: str) -> None:
+        loaded = load_pem_private_key(key.read_bytes(), password=None)
+        if not isinstance(loaded, Ed25519PrivateKey):
+            raise CorruptFile(f"Expected an Ed25519 key in {key}, got another kind.")
+        self._key, self._digest = loaded, digest
+
+    def sign(self, party: str, request: bytes) -> bytes:
+        return self._key.sign(_said(self._digest, party, request)) + request
+
+    def matches(self, public: Path) -> bool:
+        pem = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        return pem == public.read_bytes()
+
+
+class Verifier:
+    """Takes requests of one study to one party."""
+
+    def __init__(self, key: Path, digest: str, party: str) -> None:
+        loaded = load_pem_public_key(key.read_bytes())
+        if not isinstance(loaded, Ed25519PublicKey):
+            raise CorruptFile(f"Expected an Ed25519 key in {key}, got another kind.")
+        self._key, self._digest, self._party = loaded, digest, party
+
+    def request(self, signed: bytes) -> bytes | None:
+        """The request, or None where the coordinator did not sign it for this party."""
+        signature, request = signed[:LENGTH], signed[LENGTH:]
+        try:
+            self._key.verify(signature, _said(self._digest, self._party, request))
+        except InvalidSignature:
+            return None
+        return request
+
+
+def _said(digest: str, party: str, request: bytes) -> bytes:
+    """What is signed: every part with its length, so that no two readings are the same bytes."""
+    parts = (
+        digest.encode(),
+        party.encode("utf-8", "surrogatepass"),
+        hashlib.sha256(request).digest(),
+    )
+    return CONTEXT + b"".join(len(part).to_bytes(8, "big") + part for part in parts)

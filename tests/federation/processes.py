@@ -1,0 +1,125 @@
+"""Sites, a coordinator and a broken network as processes and threads of a test."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+TACIT = [sys.executable, "-m", "tacit", "federation"]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def until(condition, seconds=120.0, process=None):
+    """Wait for it, as long as ``process`` lives."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        assert process is None or process.poll() is None, "the process has ended"
+        time.sleep(0.05)
+
+
+class Processes:
+    """All that a test starts, ended with it; what they print is in files."""
+
+    def __init__(self, folder):
+        self.folder, self.running = folder, {}
+        self.folder.mkdir()
+
+    def start(self, name, *words, **environment):
+        with open(self.folder / f"{name}.txt", "a") as output:
+            about = {"stdout": output, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+            process = subprocess.Popen([*words], env={**os.environ, **environment}, **about)
+        self.running[name] = process
+        return process
+
+    def join(self, kit, party):
+        return self.start(kit.site, *TACIT, "join", str(kit.folder), "--party", str(party))
+
+    def said(self, name):
+        return (self.folder / f"{name}.txt").read_text()
+
+    def kill(self, name):
+        process = self.running.pop(name)
+        process.kill()
+        process.wait()
+
+    def interrupt(self, name):
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGINT)
+        return process.wait(30)
+
+    def end(self):
+        for process in self.running.values():
+            process.kill()
+        for process in self.running.values():
+            process.wait()
+
+
+class Proxy:
+    """A wire to a port that can be cut: open connections are gone, new ones are taken."""
+
+    def __init__(self, port):
+        self.target, self.open, self.lock = port, [], threading.Lock()
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self.socket.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                near.close()
+                continue
+            with self.lock:
+                self.open += [near, far]
+            for source, drain in ((near, far), (far, near)):
+                threading.Thread(target=_carry, args=(source, drain), daemon=True).start()
+
+    def cut(self):
+        with self.lock:
+            for one in self.open:
+                _close(one)
+            self.open.clear()
+
+    def close(self):
+        self.socket.close()
+        self.cut()
+
+
+def _carry(source, drain):
+    try:
+        while data := source.recv(1 << 16):
+            drain.sendall(data)
+    except OSError:
+        pass
+    _close(source)
+    _close(drain)
+
+
+def _close(one):
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
+
+
+def through(kit, port):
+    """Let a site reach its server at another port."""
+    path = kit.engine / "startup" / "fed_client.json"
+    content = json.loads(path.read_text())
+    content["servers"][0]["service"]["target"] = f"localhost:{port}"
+    path.write_text(json.dumps(content))

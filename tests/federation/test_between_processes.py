@@ -1,0 +1,165 @@
+"""A rehearsal on loopback: a server and three sites as processes with TLS, attacked and killed.
+
+One test, since the engine is slow to start: every step uses the processes of those before.
+"""
+
+import json
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+from processes import TACIT, Processes, Proxy, free_port, through, until
+from small_study import NAMES, run, write_study
+
+from tacit.admm.result import Result
+from tacit.cli.main import main
+from tacit.federation import provisioning
+from tacit.federation import server as servers
+from tacit.federation.job import CONFIGS, config_bytes, write_job
+from tacit.federation.kit import PARTY_FILE, Kit
+from tacit.federation.kits import init
+from tacit.federation.policy import REFUSED
+from tacit.federation.running import status_of
+from tacit.federation.server import EngineFailure, EngineServer, handshake
+from tacit.federation.signing import write_keys
+from tacit.privacy.ledger import Ledger
+
+ROUNDS = 60
+
+
+def charges(folder):
+    return [[r["rounds_charged"] for r in Ledger(folder / f"{n}.db").runs()] for n in NAMES]
+
+
+def patient(folder):
+    """The study with a deadline that a loaded machine keeps."""
+    path = folder / "study.toml"
+    path.write_text(path.read_text().replace("deadline = 5", "deadline = 100"))
+    return path
+
+
+def other_class(job):
+    """The job, changed: at sites it names another class, of those that any site has."""
+    other = json.loads(json.dumps(CONFIGS["party"]))
+    other["executors"][0]["executor"]["path"] = "nvflare.app_common.np.np_trainer.NPTrainer"
+    path = job / "party" / "config" / "config_fed_client.json"
+    assert path.read_bytes() == config_bytes("party")
+    path.write_text(json.dumps(other))
+    return job
+
+
+def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch):
+    """A server that checks nothing by itself: the certificate and the sites' policy decide."""
+    ours, north, *_ = kits
+    hostile = provisioning.server_resources
+
+    def careless(workspace):
+        resources = hostile(workspace)
+        del resources["app_validator"]
+        return resources | {"class_allow_list": ["*"]}
+
+    monkeypatch.setattr(provisioning, "server_resources", careless)
+    monkeypatch.setattr(
+        servers, "write_job", lambda folder, sites: other_class(write_job(folder, sites[:2]))
+    )
+    site = [processes.start, "impostor", TACIT[0], "-m", "tacit.federation.site"]
+    site[0](*site[1:], str(impostor.folder), **{PARTY_FILE: str(party)})
+    server = EngineServer(ours)
+    try:
+        server.start()
+        until(lambda: set(server.parties()) == {"north", "south"})
+        assert handshake(north).startswith("TLS")
+        with pytest.raises(EngineFailure, match=r"TLS|certificate"):
+            handshake(impostor)
+        log = impostor.engine / "log.txt"
+        until(lambda: log.exists() and "certificate" in log.read_text().lower())
+        job = server.submit()
+        until(lambda: all(server.state(job)))  # the state, and then what sites said
+        state, said = server.state(job)
+        assert state == "FINISHED:FAILED_TO_RUN"
+        assert f"north: {REFUSED}" in said and f"south: {REFUSED}" in said
+        assert server.parties() == ["north", "south"]
+    finally:
+        server.stop()
+        monkeypatch.undo()
+    processes.kill("impostor")
+
+
+def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
+    calm, storm = tmp_path / "calm", tmp_path / "storm"
+    write_study(calm, rounds=ROUNDS)
+    patient(calm)
+    expected, _ = run(write_study(calm, rounds=ROUNDS), calm)
+
+    write_study(storm, rounds=ROUNDS)
+    address = f"localhost:{free_port()}"
+    kits = [Kit.load(path) for path in init(patient(storm), address, storm / "kits")]
+    ours, north, south, west = kits
+    impostor = Kit.load(init(storm / "study.toml", address, storm / "others")[3])
+    proxy = Proxy(ours.port)
+    through(west, proxy.port)
+    processes = Processes(tmp_path / "said")
+    command = [*TACIT, "run", str(ours.folder), "--wait", "120"]
+    try:
+        for kit in (north, south):
+            processes.join(kit, storm / f"{kit.agent}.toml")
+        files = [impostor, processes, storm / "west.toml", monkeypatch]
+        refuse_impostor_and_other_job(kits, *files)
+        assert charges(storm) == [[], [], []]
+
+        # Ctrl-C while a party is missing
+        waiting = processes.start("waits", *command)
+        until(
+            lambda: "There: north, south. Waiting for west" in processes.said("waits"), 120, waiting
+        )
+        assert processes.interrupt("waits") == 130
+        assert "to go on: tacit federation run" in processes.said("waits").splitlines()[-1]
+        processes.join(west, storm / "west.toml")
+
+        # requests that another key signed
+        shutil.copyfile(ours.private_key, tmp_path / "kept")
+        write_keys(ours.private_key, tmp_path / "other.pem")
+        forged = processes.start("forged", *command)
+        assert forged.wait(120) == 1
+        assert "got a request that its coordinator did not sign" in processes.said("forged")
+        assert charges(storm) == [[], [], []]
+        shutil.copyfile(tmp_path / "kept", ours.private_key)
+
+        # a site killed and restarted, a wire cut, the server killed
+        running = processes.start("run", *command)
+        until(lambda: status_of(ours).get("round", 0) >= 10, 120, running)
+        processes.kill("south")
+        processes.join(south, storm / "south.toml")
+        until(lambda: "lost that of 'south'" in processes.said("run"), 120, running)
+        assert main(["federation", "status", str(ours.folder), "--json"]) == 0
+        status = json.loads(capsys.readouterr().out)
+        assert status["rounds"] == ROUNDS and "north" in status["there"]
+        done = status_of(ours)["round"]
+        until(lambda: status_of(ours)["round"] >= done + 10, 120, running)
+        proxy.cut()
+        done = status_of(ours)["round"]
+        until(lambda: status_of(ours)["round"] >= min(done + 10, ROUNDS - 10), 120, running)
+        os.kill(json.loads((ours.folder / "server.pid").read_text())["pid"], signal.SIGKILL)
+        assert running.wait(180) == 0, processes.said("run")
+        assert "server was lost" in processes.said("run")
+
+        found = Result.load(ours.run)
+        np.testing.assert_array_equal(found.solution, expected.solution)
+        np.testing.assert_array_equal(found.ergodic, expected.ergodic)
+        np.testing.assert_array_equal(found.trace["residual"], expected.trace["residual"])
+        assert charges(storm) == [[ROUNDS]] * 3 == charges(calm)
+        assert found.privacy.seeded  # a rehearsal, and called one
+        until(lambda: "is finished" in processes.said("north"))
+        assert any((north.folder / "own").iterdir())
+
+        # once more: nothing is asked of anyone
+        assert main(["federation", "run", str(ours.folder), "--out", str(tmp_path / "out")]) == 0
+        assert "the result is there" in capsys.readouterr().err
+        assert (tmp_path / "out" / "result.json").exists()
+        assert processes.interrupt("north") == 130
+    finally:
+        proxy.close()
+        processes.end()
+        EngineServer(ours).stop()

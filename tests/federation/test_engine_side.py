@@ -1,0 +1,291 @@
+"""What a party hands to the engine, whose requests it takes, and which jobs and commands."""
+
+import json
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+from engine_stand_in import Context, Post, Recorder
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import Shareable, make_reply
+from small_study import NAMES, run, write_study
+
+from tacit.admm.facts import Facts
+from tacit.admm.messages import Refusal, Reply
+from tacit.admm.result import Result
+from tacit.federation import line as lines
+from tacit.federation.controller import conduct
+from tacit.federation.executor import PartyExecutor
+from tacit.federation.guard import JOB, SITE, guard_job, guard_site
+from tacit.federation.job import BYTES, CONFIGS, config_bytes, write_job
+from tacit.federation.kit import PARTY_FILE, Kit
+from tacit.federation.kits import init
+from tacit.federation.line import PING, EngineLine, Lost, Stopped
+from tacit.federation.messages import Agreed, Copied, Invitation, answer_from, request_from
+from tacit.federation.party import WORDS
+from tacit.federation.policy import REFUSED, OnlyThisJob
+from tacit.federation.signing import Signer, Verifier, write_keys
+from tacit.privacy.ledger import Ledger
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    """A study, and its kits."""
+    folder = tmp_path_factory.mktemp("kits")
+    write_study(folder)
+    made = init(folder / "study.toml", "localhost:8002", folder / "kits")
+    return folder, [Kit.load(path) for path in made]
+
+
+def join(kit, party_file, monkeypatch):
+    """An executor in this process, as the engine starts one, and all that it was given."""
+    monkeypatch.setenv(PARTY_FILE, str(party_file))
+    executor, engine = PartyExecutor(), Recorder()
+    context = Context(engine, kit.engine)
+    executor.handle_event(EventType.START_RUN, context)
+    executor._party.exception(60)  # loaded, or failed to
+    return executor, engine, context
+
+
+def test_all_that_the_engine_gets(tmp_path, monkeypatch, caplog):
+    """A run through executors: one field of bytes, each an answer; no word in logs or contexts."""
+    for kind in ("logistic", "least-squares"):
+        study = write_study(tmp_path / kind, kind)
+        made = init(tmp_path / kind / "study.toml", "localhost:8002", tmp_path / kind / "kits")
+        ours, *others = (Kit.load(path) for path in made)
+        joined = {k.site: join(k, tmp_path / kind / f"{k.agent}.toml", monkeypatch) for k in others}
+        post = Post({site: engine.handler for site, (_, engine, _) in joined.items()})
+        line = EngineLine(post, ours, lambda: False)
+        assert conduct(ours, line) == {"state": "finished"}
+        line.close()
+        kinds = set()
+        for _, reply in post.replies:
+            assert set(reply) - {"__headers__"} == {BYTES}
+            assert reply["__headers__"] == {"__rc__": ReturnCode.OK}
+            kinds.add(type(answer_from(reply[BYTES])))
+        assert kinds == {Facts, Agreed, Reply} | ({Copied} if kind == "least-squares" else set())
+        for _, engine, context in joined.values():
+            assert engine.calls == [("register", ("tacit",), {})] and context.put == []
+        assert all(
+            topic == "tacit" and set(m) - {"__headers__"} == {BYTES} for _, topic, m in post.sent
+        )
+        expected, _ = run(study, tmp_path / kind, "alone")
+        assert np.array_equal(Result.load(ours.run).solution, expected.solution)
+        assert others[0].log.stat().st_mode & 0o077 == 0
+        lines_of = [json.loads(text) for text in others[0].log.read_text().splitlines()]
+        assert {"time", "level", "source", "words"} <= set(lines_of[0])
+    # the engine's own log files get what reaches the root logger
+    assert not [record for record in caplog.records if record.name.startswith("tacit")]
+
+
+def test_requests_that_the_coordinator_did_not_sign(kits, tmp_path, monkeypatch):
+    """Other keys, parties, studies, bits: one sentence, and the party never sees them."""
+    folder, (ours, north, south, _) = kits
+    executor, engine, context = join(north, folder / "north.toml", monkeypatch)
+    signer = Signer(ours.private_key, ours.digest)
+    invitation = Invitation(ours.digest).to_bytes()
+    good = signer.sign("north", invitation)
+    write_keys(tmp_path / "key", tmp_path / "pem")
+    forged = [
+        b"",
+        invitation,
+        good[:64],
+        good[:-1],
+        good + b"\0",
+        bytes([good[0] ^ 1]) + good[1:],
+        good[:70] + bytes([good[70] ^ 1]) + good[71:],
+        signer.sign("south", invitation),
+        Signer(ours.private_key, "0" * 64).sign("north", invitation),
+        Signer(tmp_path / "key", ours.digest).sign("north", invitation),
+        None,
+        "text",
+        Shareable(),
+    ]
+    handled = []
+    party = executor._party.result()
+    monkeypatch.setattr(party, "handle", lambda request: handled.append(request) or b"")
+    for data in forged:
+        message = Shareable()
+        message[BYTES] = data
+        answer = answer_from(engine.handler("tacit", message, context)[BYTES])
+        assert isinstance(answer, Refusal)
+        assert answer.words == f"Party 'north' {WORDS['signature'][1]}"
+    assert handled == []
+    message = Shareable()
+    message[BYTES] = good
+    engine.handler("tacit", message, context)
+    assert handled == [invitation]
+    engine.handler("tacit", message, context)  # the same that is, or was, answered
+    assert handled == [invitation]
+    assert Verifier(south.public_key, south.digest, "south").request(good) is None
+    assert Ledger(folder / "north.db").runs() == []
+
+
+def test_a_party_that_cannot_take_part(kits, tmp_path, monkeypatch):
+    """Its words stay in its log; a task is no way in."""
+    folder, (ours, north, *_) = kits
+    broken = (folder / "north.toml").read_text().replace("north.csv", "gone.csv")
+    (folder / "broken.toml").write_text(broken)
+    executor, engine, context = join(north, folder / "broken.toml", monkeypatch)
+    message = Shareable()
+    message[BYTES] = Signer(ours.private_key, ours.digest).sign("north", b"anything")
+    answer = answer_from(engine.handler("tacit", message, context)[BYTES])
+    assert answer.words == f"Party 'north' {WORDS['absent'][1]}"
+    assert "gone.csv" in north.log.read_text()
+    reply = executor.execute("tacit", message, context, None)
+    assert reply.get_return_code() == ReturnCode.TASK_UNKNOWN
+    executor.handle_event(EventType.END_RUN, context)
+
+
+@pytest.mark.parametrize("role", ["party", "coordinator"])
+def test_no_other_job(tmp_path, role):
+    job = write_job(tmp_path, ["north"])
+    app = job / role
+    policy = OnlyThisJob(role)
+    (app / ".__nvfl_sig.json").write_text("{}")
+    assert policy.validate(str(app)) == ("", {})
+    config = next((app / "config").iterdir())
+    other = json.loads(
+        json.dumps(CONFIGS[role]).replace("Party", "Other").replace("Study", "Other")
+    )
+    config.write_text(json.dumps(other))
+    assert policy.validate(str(app))[0] == REFUSED
+    config.write_bytes(config_bytes(role))
+    for extra in ("custom/code.py", "config/config_fed_client.conf", "config/more/x.py", "x"):
+        path = app / extra
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+        assert policy.validate(str(app))[0] == REFUSED
+        path.unlink()
+        if path.parent not in (app, app / "config"):
+            assert policy.validate(str(app))[0] == REFUSED  # an empty folder custom too
+            path.parent.rmdir()
+    assert policy.validate(str(app))[0] == ""
+    config.unlink()
+    config.symlink_to(Path("/etc/hostname"))
+    assert policy.validate(str(app))[0] == REFUSED
+
+
+def test_commands_that_a_site_does_not_have():
+    """Shell commands, logs, system information: gone, whatever the server says of the user."""
+    from nvflare.private.fed.client.admin_commands import AdminCommands
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    before = list(ClientRequestProcessors.request_processors), list(AdminCommands.commands)
+    try:
+        assert "ShellCommandProcessor" in {type(p).__name__ for p in before[0]}
+        guard_site()
+        guard_job()
+        left = {type(p).__name__ for p in ClientRequestProcessors.request_processors}
+        assert left == SITE and "ShellCommandProcessor" not in left
+        assert {type(p).__name__ for p in AdminCommands.commands} == JOB
+        AdminCommands.commands.clear()
+        with pytest.raises(RuntimeError, match=r"NVFLARE 2\.9"):
+            guard_job()
+    finally:
+        ClientRequestProcessors.request_processors[:] = before[0]
+        AdminCommands.commands[:] = before[1]
+
+
+@pytest.mark.parametrize("name", ["local", "startup", "own", "../own", 5, 8 * "abcd"])
+def test_a_job_with_the_name_of_a_folder(name):
+    """It would take the folder's place: the site's policy, or its keys."""
+    from nvflare.private.admin_defs import Message
+    from nvflare.private.defs import RequestHeader
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    before = list(ClientRequestProcessors.request_processors)
+    seen = []
+    try:
+        for one in before:
+            one.process = lambda request, context: seen.append(request.get_header("job_id"))
+        guard_site()
+        known = str(uuid.uuid4())
+        for one in ClientRequestProcessors.request_processors:
+            for job in (name, known, None):
+                request = Message("any", None)
+                if job is not None:
+                    request.set_header(RequestHeader.JOB_ID, job)
+                answer = one.process(request, None)
+                assert (answer is not None) == (job == name)
+        assert seen == [known, None] * len(SITE)
+    finally:
+        for one in before:
+            del one.process
+        ClientRequestProcessors.request_processors[:] = before
+
+
+def answering(name, heard=None):
+    """A site that answers at once, and pings too."""
+
+    def handler(topic, message, context):
+        reply = make_reply(ReturnCode.OK)
+        if topic != PING:
+            reply[BYTES] = name.encode()
+        return reply
+
+    return handler
+
+
+def test_a_line_sends_again_and_finds_out_who_is_gone(kits, monkeypatch):
+    ours = kits[1][0]
+    for name, value in {"OVERDUE": 0.05, "GONE": 0.2, "STARTING": 0.4, "PAUSE": 0.01}.items():
+        monkeypatch.setattr(lines, name, value)
+    failures = {"south": 3}
+
+    def flaky(topic, message, context):
+        failures["south"] -= 1
+        return None if failures["south"] > 0 else answering("south")(topic, message, context)
+
+    sites = {"north": answering("north"), "south": flaky, "west": answering("west")}
+    requests, heard = dict.fromkeys(NAMES, b"request"), []
+    line = EngineLine(Post(sites), ours, lambda: False)
+    answers = line.ask(requests, 5.0, heard.append)
+    assert answers == {name: name.encode() for name in NAMES} and sorted(heard) == sorted(NAMES)
+
+    sites["west"] = lambda topic, message, context: None  # its process is gone
+    with pytest.raises(Lost, match="'west'") as lost:
+        line.ask(requests, 5.0, heard.append)
+    assert lost.value.parties == ("west",)
+    with pytest.raises(Lost):  # and also where the deadline comes first
+        line.ask(requests, 0.15, heard.append)
+
+    def silent(topic, message, context):  # it is there, and says nothing
+        return make_reply(ReturnCode.OK if topic == PING else ReturnCode.TIMEOUT)
+
+    sites["west"] = silent
+    assert set(line.ask(requests, 0.5, heard.append)) == {"north", "south"}
+    stopped = EngineLine(Post(sites), ours, lambda: True)
+    with pytest.raises(Stopped):
+        stopped.ask(requests, 5.0, heard.append)
+    for one in (line, stopped):
+        one.close()
+
+
+def test_what_came_of_a_job(kits, monkeypatch):
+    """Each end has its words; a full disk is one."""
+    ours = kits[1][0]
+
+    class Line:
+        def __init__(self, error):
+            self.error = error
+
+        def ask(self, requests, deadline, heard):
+            if isinstance(self.error, BaseException):
+                raise self.error
+            return {}
+
+    full = OSError(28, "No space left on device", "state.npz")
+    for error, state, words in (
+        (None, "paused", "gave no answer"),
+        (Lost(("west",)), "lost", "'west'"),
+        (Stopped(), "stopped", "stopped"),
+        (full, "failed", "No space left on device: state.npz"),
+        (RuntimeError("a secret"), "failed", "RuntimeError"),
+    ):
+        outcome = conduct(ours, Line(error))
+        assert outcome["state"] == state and words in outcome["words"]
+        assert "a secret" not in outcome["words"]
+    assert request_from(Invitation(ours.digest).to_bytes()).study == ours.digest
