@@ -1,7 +1,9 @@
 """Rows around a private mean: what it costs, who pays, and that a row is mapped by itself."""
 
+import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +67,16 @@ def test_laplace_shares_epsilon(delta):
     assert epsilon_of([(reading, 1)], 0.0) == pytest.approx(0.2)
     run = calibrate("laplace", left, delta, 20)
     assert epsilon_of([(reading, 1), (run, 20)], delta) <= 2.0
+    for epsilon, share in itertools.product((0.1, 0.3, 1.0, 7.3), (0.1, 0.3, 0.7)):
+        reading, left = shared("laplace", epsilon, 0.0, share)
+        assert epsilon_of([(reading, 1), (calibrate("laplace", left, 0.0, 7), 7)], 0.0) <= epsilon
+
+
+def test_a_budget_of_which_nothing_is_left_is_refused():
+    """With a large delta the rest of a small epsilon would cost none: refused, and not paid for."""
+    with pytest.raises(InvalidInput, match="a smaller centring_share, or a smaller delta"):
+        shared("gaussian", 0.001, 0.01, 0.5)
+    assert shared("gaussian", 0.001, 1e-5, 0.5)[1] > 0
 
 
 def test_no_secure_noise_is_further_away_than_the_statement_counts():
@@ -137,8 +149,48 @@ def test_a_run_that_is_continued_reads_no_second_mean(blobs):
     other = model(random_state=3)
     problem, run = prepare(other, X, y, agents, mean=part.mean_)
     adopt(other, problem, tacit.solve(problem, run, seed=3))
-    assert (other.coef_ == whole.coef_).all() and other.privacy_ == whole.privacy_
+    assert (other.coef_ == whole.coef_).all()
+    given, own = other.privacy_, whole.privacy_
+    assert replace(given, assumed=own.assumed) == own and given.assumed.startswith(own.assumed)
     assert (model(random_state=4).fit(X, y, agents).mean_ != whole.mean_).any()
+
+
+def test_a_statement_says_what_it_takes_a_given_mean_for(blobs):
+    """It cannot tell a released mean from any other, nor with which noise it was released."""
+    X, y, agents = blobs
+    spy = model(random_state=3, centring_share=0.01)
+    problem, run = prepare(spy, X, y, agents, mean=0.5 * X.mean(axis=0))
+    adopt(spy, problem, tacit.solve(problem, run, seed=3))
+    multiplier = shared("gaussian", 1.0, 1e-5, 0.01)[0].noise_multiplier
+    assert "was given: it is taken for the one" in spy.privacy_.words
+    assert f"multiplier {multiplier!r} or more" in spy.privacy_.words
+    spy.fit(X, y, agents)
+    assert "was given" not in spy.privacy_.words
+
+
+@pytest.mark.parametrize(
+    ("mean", "share", "words"),
+    [
+        ([0.0, 0, 0], 0.05, r"mean of shape \(4\)"),
+        ([0.0, 0, 0, math.nan], 0.05, "finite numbers in mean"),
+        ([9.0, 0, 0, 0], 0.05, "no longer than feature_norm=4"),
+        ([0.0, 0, 0, 0], None, "no mean without a centring_share"),
+    ],
+)
+def test_a_mean_that_was_not_released_here_is_refused(blobs, mean, share, words):
+    with pytest.raises(InvalidInput, match=words):
+        prepare(model(centring_share=share), *blobs, mean=np.array(mean))
+
+
+def test_a_mean_without_noise_covers_no_run(blobs):
+    """A run with noise on rows around an exact private mean: its own total says nothing."""
+    X, y, agents = blobs
+    exact = model(total_epsilon=None)
+    problem, _ = prepare(exact, X, y, agents)
+    run = tacit.Settings(4, 2, Gaussian(5.0), delta=1e-5)
+    adopt(exact, problem, tacit.solve(problem, run, seed=0))
+    assert math.isinf(exact.privacy_.epsilon) and not exact.privacy_.certified
+    assert "Not private" in exact.privacy_.words
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -123,6 +123,11 @@ def test_it_is_released_and_solved_as_others_are():
     np.testing.assert_allclose(found.solution, half, atol=1e-4)
 
 
+def test_sums_of_an_unknown_device_are_not_inside_the_proof():
+    f = mean_of([[1.0]])
+    assert f.uncertified_on("tpu") and not f.uncertified_on("cpu") and not f.uncertified_on("gpu")
+
+
 def test_bad_rows_are_refused():
     with pytest.raises(InvalidInput, match="finite numbers in features"):
         mean_of([[math.nan]])

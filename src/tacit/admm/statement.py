@@ -198,8 +198,11 @@ def with_reading(
     hidden by both, if both have the same neighbours. Secure noise counts with the largest distance
     that it may have (``secure_noise.py``).
     """
-    if isinstance(mechanism, Noiseless) or isinstance(reading, Noiseless):
+    if isinstance(mechanism, Noiseless):
         return run
+    if isinstance(reading, Noiseless):
+        why = "what the agents released before the run had no noise."
+        return replace(run, epsilon=math.inf, uncertified=why, before=words)
     parts = [(reading, 1), (mechanism, run.updates)]
     distance = 0.0
     if run.secure:

@@ -24,11 +24,11 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.engines.releasing import read
-from tacit.errors import positive, probability
+from tacit.errors import InvalidInput, array, positive, probability
 from tacit.objectives.mean import Mean
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
-from tacit.privacy.mechanisms import Gaussian, Mechanism, Noiseless
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 from tacit.sets import Box
 
 SHARE = 0.05  # by experiment
@@ -46,12 +46,60 @@ def shared(
     Guarantee: the reading, and a run that costs at most (ε left, δ), cost at most the total.
     """
     probability("centring_share", share)
-    if mechanism == "gaussian":
-        μ = 1 / calibrate(mechanism, total_epsilon, total_delta, 1).noise_multiplier
-        reading: Mechanism = Gaussian((1 + ROOM) / (μ * math.sqrt(share)))
-        return reading, gaussian_epsilon(μ * math.sqrt(1 - share), total_delta) * (1 - 1e-12)
-    reading = calibrate(mechanism, share * total_epsilon, 0.0, 1)
-    return reading, (1 - share) * total_epsilon
+    if mechanism != "gaussian":
+        pure = calibrate(mechanism, share * total_epsilon, 0.0, 1)
+        return pure, (1 - share) * total_epsilon * (1 - 1e-12)  # sums of both are rounded up
+    μ = 1 / calibrate(mechanism, total_epsilon, total_delta, 1).noise_multiplier
+    left = gaussian_epsilon(μ * math.sqrt(1 - share), total_delta) * (1 - 1e-12)
+    if left <= 0:  # δ alone would pay for the run; no noise is calibrated to that
+        raise InvalidInput(
+            f"Expected a smaller centring_share, or a smaller delta, got centring_share={share}: "
+            f"of epsilon {total_epsilon:g} at delta {total_delta:g} nothing would be left for the "
+            "run. Nothing was fit."
+        )
+    return Gaussian((1 + ROOM) / (μ * math.sqrt(share))), left
+
+
+def first_reading(
+    share: float | None,
+    calibration: str,
+    mechanism: str,
+    total_epsilon: float | None,
+    total_delta: float,
+) -> tuple[Mechanism | None, float | None]:
+    """The noise of the reading before the run, if there is one, and the ε that is left."""
+    if share is None:
+        return None, total_epsilon
+    if calibration != "certified":
+        raise InvalidInput(
+            f"Expected certified noise for a private mean, got calibration={calibration!r}. "
+            "Nothing was fit."
+        )
+    if total_epsilon is None:
+        return Noiseless(), None
+    return shared(mechanism, total_epsilon, total_delta, share)
+
+
+def given_mean(mean: Any, features: int, longest: float) -> Vector:
+    """A mean that was released before; no released mean is longer than a row may be."""
+    found: Vector = array("mean", mean, (features,), dtype=np.float64)
+    if not (length := math.hypot(*found)) <= longest * (1 + 1e-9):
+        raise InvalidInput(
+            f"Expected a mean that was released, no longer than feature_norm={longest:g}, got one "
+            f"of length {length:g}. Nothing was fit."
+        )
+    return found
+
+
+def about_given(reading: Mechanism) -> str:
+    """What a statement takes for granted of a mean that was given: nothing here can tell."""
+    if not isinstance(reading, Gaussian | Laplace):
+        return ""
+    return (
+        " The mean that rows are centred by was given: it is taken for the one that these agents "
+        f"released, from these data, with {reading.name} noise of multiplier "
+        f"{reading.noise_multiplier!r} or more; any other mean of private data is not covered."
+    )
 
 
 def private_mean(

@@ -20,13 +20,20 @@ from tacit.admm.settings import Settings
 from tacit.admm.statement import with_reading
 from tacit.engines import solve
 from tacit.errors import InvalidInput, choice, count, positive
-from tacit.learn.centring import WORDS, around, private_mean, shared
+from tacit.learn.centring import (
+    WORDS,
+    about_given,
+    around,
+    first_reading,
+    given_mean,
+    private_mean,
+)
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.data import first_missing
 from tacit.learn.plan import plan, without_noise
 from tacit.learn.ranges import checked
 from tacit.objectives.losses import LogisticRegression, SoftmaxRegression
-from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.privacy.mechanisms import Mechanism
 from tacit.sets.feasible_set import FeasibleSet
 
 DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
@@ -170,6 +177,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             f"Taken for public: the numbers of records, {classes}, and every number with which the "
             "rows given to fit were prepared (a scaler fitted on private data is not covered)."
         )
+        if getattr(self, "mean_given_", False):
+            words += about_given(self.reading_)
         if delta * records >= 1:
             words += (
                 f" A delta of 1/{records} or more would allow publishing a whole record of the "
@@ -277,7 +286,8 @@ def prepare(
     """What ``fit`` solves, for those who run it themselves, with a checkpoint say.
 
     A model with a ``centring_share`` releases its mean here, with noise from ``seed`` as ``solve``
-    has it: keep ``model.mean_``, and give it as ``mean`` where a run is continued.
+    has it: keep ``model.mean_``, and give it as ``mean`` where a run is continued. Without it every
+    call is a release of its own; with it the statement says what is taken for granted.
     """
     X, y = checked(model, X, y, ensure_min_samples=2)
     check_classification_targets(y)
@@ -292,29 +302,19 @@ def prepare(
     if len(model.classes_) < 2:
         raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
     names, owner = _owners(agents, len(y))
-    reading, epsilon = _first_reading(model)
+    model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
+    budget = model.mechanism, model.total_epsilon, model.total_delta
+    reading, epsilon = first_reading(model.centring_share, model.calibration, *budget)
     if reading is not None:
         model._set(X.shape[1])  # what can be refused is refused before anything is paid
+        if mean is not None:
+            mean = given_mean(mean, X.shape[1], model.feature_norm)
         model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
         model.reading_ = reading
+    elif mean is not None:
+        raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
     problem = model._problem(X, labels, names, owner)
     return problem, model._settings(problem, epsilon)
-
-
-def _first_reading(model: PrivateLogisticRegression) -> tuple[Mechanism | None, float | None]:
-    """The noise of the reading before the run, if there is one, and the ε that is left."""
-    model.mean_ = model.reading_ = None
-    if model.centring_share is None:
-        return None, model.total_epsilon
-    if model.calibration != "certified":
-        raise InvalidInput(
-            f"Expected certified noise for a private mean, got calibration={model.calibration!r}. "
-            "Nothing was fit."
-        )
-    if model.total_epsilon is None:
-        return Noiseless(), None
-    budget = model.total_epsilon, model.total_delta
-    return shared(model.mechanism, *budget, model.centring_share)
 
 
 def _sizes(owner: Vector) -> dict[str, float]:

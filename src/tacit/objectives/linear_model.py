@@ -115,8 +115,7 @@ class LinearModel(Records):
         return BFLOAT16 if self.features.dtype == jnp.bfloat16 else self.doubt
 
     def uncertified_on(self, device: str) -> str:
-        known = device in ("cpu", "gpu", "cuda", "rocm")
-        return "" if known else f"the rounding of a {device} is not inside the proof."
+        return rounding_unknown(device)
 
     @property
     def arithmetic(self) -> Any:
@@ -318,6 +317,12 @@ class LinearModel(Records):
             return jnp.pad(leaf, width) if np.ndim(leaf) else leaf
 
         return self if extra == 0 else jax.tree.map(widen, self)
+
+
+def rounding_unknown(device: str) -> str:
+    """Why the sums of a device are not inside the proof, where they are not."""
+    known = device in ("cpu", "gpu", "cuda", "rocm")
+    return "" if known else f"the rounding of a {device} is not inside the proof."
 
 
 def _product(a: Array, b: Array) -> Array:

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from tacit._types import Array, Vector
 from tacit.errors import array, choice, positive
-from tacit.objectives.linear_model import bounded_columns
+from tacit.objectives.linear_model import bounded_columns, rounding_unknown
 from tacit.objectives.objective import RELATIONS, Reading, Records, optional_positive
 from tacit.objectives.public import PublicQuadratic
 from tacit.objectives.rounding import gamma, require_64_bits, rounded_up
@@ -64,6 +64,10 @@ class Mean(Records):
     @property
     def dimension(self) -> int:
         return int(self.features.shape[-2])
+
+    def uncertified_on(self, device: str) -> str:
+        """Of its statistic; a reading is the processor's."""
+        return rounding_unknown(device)
 
     def value(self, z: Array) -> Array:
         apart = z + self.statistic(z)
