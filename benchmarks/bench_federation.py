@@ -32,13 +32,13 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from tacit.admm.messages import Broadcast, Reply
-from tacit.federation import controller, job, provisioning
-from tacit.federation.controller import StudyController
-from tacit.federation.executor import PartyExecutor
-from tacit.federation.job import BYTES
-from tacit.federation.kit import PARTY_FILE, Kit
-from tacit.federation.line import EngineLine
 from tacit.federation.messages import request_from
+from tacit.transport import controller, job, provisioning
+from tacit.transport.controller import StudyController
+from tacit.transport.executor import PartyExecutor
+from tacit.transport.job import BYTES
+from tacit.transport.kit import PARTY_FILE, Kit
+from tacit.transport.line import EngineLine
 
 BARE, TIMES, WORK = "bare", "times.jsonl", "TACIT_BENCH_WORK"
 
@@ -138,9 +138,9 @@ def write_study(folder, parties, size, rounds):
 
 def measure(parties=10, size=7840, rounds=60, work=False):
     """Rows of the file of times, of rounds only."""
-    from tacit.federation.kits import init
-    from tacit.federation.running import run
-    from tacit.federation.server import EngineServer
+    from tacit.transport.kits import init
+    from tacit.transport.running import run
+    from tacit.transport.server import EngineServer
 
     class Watch:
         def tell(self, words):
@@ -173,13 +173,13 @@ def measure(parties=10, size=7840, rounds=60, work=False):
         for kit in others:
             path = kit.engine / "local" / "resources.json"
             path.write_text(json.dumps(allow(json.loads(path.read_text()))))
-            command = [sys.executable, "-m", "tacit.federation.site", str(kit.folder)]
+            command = [sys.executable, "-m", "tacit.transport.site", str(kit.folder)]
             own = {**environment, PARTY_FILE: str(folder / f"{kit.agent}.toml")}
             sites.append(subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL))
         configs = json.loads(
             json.dumps(job.CONFIGS)
-            .replace("tacit.federation.controller.Study", "bench_federation.Bench")
-            .replace("tacit.federation.executor.Party", "bench_federation.Bench")
+            .replace("tacit.transport.controller.Study", "bench_federation.Bench")
+            .replace("tacit.transport.executor.Party", "bench_federation.Bench")
         )
         server = EngineServer(ours)
         try:

@@ -22,6 +22,7 @@ ROOMS = [
     ["jobs", "power", "learn"],
     ["audit"],
     ["federation"],
+    ["transport"],
     ["reproduce"],
     ["cli"],
     ["__main__"],

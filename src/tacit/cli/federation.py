@@ -67,8 +67,8 @@ def add_federation(add: Add) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from tacit.federation.kits import init
-    from tacit.federation.signing import fingerprint
+    from tacit.transport.kits import init
+    from tacit.transport.signing import fingerprint
 
     ours, *others = init(options.study, options.server, options.out)
     mark = fingerprint(ours / "coordinator.pem")
@@ -85,7 +85,7 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _join(options: argparse.Namespace) -> int:
-    from tacit.federation.kit import PARTY_FILE, Kit
+    from tacit.transport.kit import PARTY_FILE, Kit
 
     kit = Kit.load(options.kit).expect("party")
     hint(lambda: "nothing was sent")
@@ -100,13 +100,13 @@ def _join(options: argparse.Namespace) -> int:
     print(f"joining the study at {kit.server}; Ctrl-C leaves it", file=sys.stderr, flush=True)
     os.environ[PARTY_FILE] = str(Path(options.party).resolve())
     # in this process, so that whoever ends it ends the engine; and without what the check loaded
-    command = [sys.executable, "-m", "tacit.federation.site", str(kit.folder)]
+    command = [sys.executable, "-m", "tacit.transport.site", str(kit.folder)]
     os.execv(sys.executable, command)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tacit.federation.kit import Kit
-    from tacit.federation.logs import log_to
+    from tacit.transport.kit import Kit
+    from tacit.transport.logs import log_to
 
     if options.wait is not None:
         positive("wait", options.wait, (0.1, 1e7))
@@ -136,8 +136,8 @@ def _run(options: argparse.Namespace) -> int:
 def _conduct(kit: Any, patience: float, again: str) -> None:
     """The study to its end; what starts is stopped, whatever happens."""
     from tacit.errors import TacitError
-    from tacit.federation.running import run
-    from tacit.federation.server import EngineServer
+    from tacit.transport.running import run
+    from tacit.transport.server import EngineServer
 
     server = EngineServer(kit)
 
@@ -184,8 +184,8 @@ class _Bar:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from tacit.federation.kit import Kit
-    from tacit.federation.watching import state_of
+    from tacit.transport.kit import Kit
+    from tacit.transport.watching import state_of
 
     state = state_of(Kit.load(options.kit))
     if options.json:
@@ -203,7 +203,7 @@ def _said(value: Any) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from tacit.federation.kit import Kit
+    from tacit.transport.kit import Kit
 
     kit = Kit.load(options.kit)
     if options.party is not None:
@@ -217,7 +217,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _findings(kit: Any, party: str | None, connect: bool = True) -> list[dict[str, Any]]:
-    from tacit.federation.checking import check
+    from tacit.transport.checking import check
 
     return [vars(found) for found in check(kit, party, connect)]
 

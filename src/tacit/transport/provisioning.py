@@ -22,7 +22,7 @@ from nvflare.lighter.provisioner import Provisioner
 from nvflare.lighter.spec import Builder, ProvisionContext
 
 from tacit.errors import TacitError
-from tacit.federation.kit import ADMIN, CLASSES, ORGANISATION
+from tacit.transport.kit import ADMIN, CLASSES, ORGANISATION
 
 # Start-up scripts of the engine, which would run it without our own guard (see site.py)
 UNUSED = ("*.sh", "*.ipynb", "readme.txt", "*.sample", "signature.json")

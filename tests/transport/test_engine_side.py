@@ -15,19 +15,19 @@ from small_study import NAMES, run, write_study
 from tacit.admm.facts import Facts
 from tacit.admm.messages import Refusal, Reply
 from tacit.admm.result import Result
-from tacit.federation import line as lines
-from tacit.federation.controller import conduct
-from tacit.federation.executor import PartyExecutor
-from tacit.federation.guard import JOB, SITE, guard_job, guard_site
-from tacit.federation.job import BYTES, CONFIGS, config_bytes, write_job
-from tacit.federation.kit import PARTY_FILE, Kit
-from tacit.federation.kits import init
-from tacit.federation.line import PING, EngineLine, Lost, Stopped
 from tacit.federation.messages import Agreed, Copied, Invitation, answer_from, request_from
 from tacit.federation.party import WORDS
-from tacit.federation.policy import REFUSED, OnlyThisJob
-from tacit.federation.signing import Signer, Verifier, write_keys
 from tacit.privacy.ledger import Ledger
+from tacit.transport import line as lines
+from tacit.transport.controller import conduct
+from tacit.transport.executor import PartyExecutor
+from tacit.transport.guard import JOB, NETWORK, SITE, guard_cell, guard_job, guard_site
+from tacit.transport.job import BYTES, CONFIGS, config_bytes, write_job
+from tacit.transport.kit import PARTY_FILE, Kit
+from tacit.transport.kits import init
+from tacit.transport.line import PING, EngineLine, Lost, Stopped
+from tacit.transport.policy import REFUSED, OnlyThisJob
+from tacit.transport.signing import Signer, Verifier, write_keys
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,7 @@ def join(kit, party_file, monkeypatch):
     context = Context(engine, kit.engine)
     executor.handle_event(EventType.START_RUN, context)
     executor._party.exception(60)  # loaded, or failed to
+    assert len(engine.refused) == len(NETWORK)
     return executor, engine, context
 
 
@@ -56,7 +57,8 @@ def test_all_that_the_engine_gets(tmp_path, monkeypatch, caplog):
         made = init(tmp_path / kind / "study.toml", "localhost:8002", tmp_path / kind / "kits")
         ours, *others = (Kit.load(path) for path in made)
         joined = {k.site: join(k, tmp_path / kind / f"{k.agent}.toml", monkeypatch) for k in others}
-        post = Post({site: engine.handler for site, (_, engine, _) in joined.items()})
+        handlers = {site: engine.handler for site, (_, engine, _) in joined.items()}
+        post = Post(handlers, alive=True)
         line = EngineLine(post, ours, lambda: False)
         assert conduct(ours, line) == {"state": "finished"}
         line.close()
@@ -137,6 +139,32 @@ def test_a_party_that_cannot_take_part(kits, tmp_path, monkeypatch):
     reply = executor.execute("tacit", message, context, None)
     assert reply.get_return_code() == ReturnCode.TASK_UNKNOWN
     executor.handle_event(EventType.END_RUN, context)
+
+
+def test_a_network_agent_that_tells_nothing():
+    """With NVFLARE's own: a process's memory and configuration are asked for, before and after."""
+    from nvflare.fuel.f3.cellnet import net_agent
+
+    class Cell:
+        def __init__(self):
+            self.known = {}
+
+        def register_request_cb(self, channel, topic, cb):
+            self.known[channel, topic] = cb
+
+        def __getattr__(self, name):
+            return lambda *args, **kwargs: None
+
+    cell = Cell()
+    net_agent.NetAgent(cell)
+    before = dict(cell.known)
+    assert {("_net_manager", topic) for topic in NETWORK} <= set(before)  # of this version
+    guard_cell(cell)
+    for topic in NETWORK:
+        told = cell.known["_net_manager", topic](None)
+        assert told.payload is None and "not at this site" in str(told.headers)
+    kept = {key for key in before if cell.known[key] is before[key]}
+    assert ("_net_manager", "heartbeat") in kept and ("_net_manager", "stop") in kept
 
 
 @pytest.mark.parametrize("role", ["party", "coordinator"])

@@ -2,20 +2,30 @@
 
 from contextlib import contextmanager
 
-from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.shareable import make_reply
+
+from tacit.transport.line import PING
 
 
 class Recorder:
     """In place of NVFLARE's engine at a site: every call, with what it was given."""
 
     def __init__(self):
-        self.calls, self.handler = [], None
+        self.calls, self.handler, self.refused = [], None, {}
 
     def __getattr__(self, name):
         def called(*args, **kwargs):
             self.calls.append((name, args, kwargs))
 
         return called
+
+    def get_cell(self):
+        return self
+
+    def register_request_cb(self, channel, topic, cb):
+        """Of the engine's network agent: what it may be asked here from now on."""
+        self.refused[channel, topic] = cb(None)
 
     def register_aux_message_handler(self, topic, handler):
         self.calls.append(("register", (topic,), {}))
@@ -45,8 +55,8 @@ class Context:
 class Post:
     """In place of NVFLARE's engine at the server: carries messages to executors by site."""
 
-    def __init__(self, sites):
-        self.sites, self.sent, self.replies = sites, [], []
+    def __init__(self, sites, alive=False):
+        self.sites, self.sent, self.replies, self.alive = sites, [], [], alive
 
     @contextmanager
     def new_context(self):
@@ -54,6 +64,8 @@ class Post:
 
     def send_aux_request(self, targets, topic, message, timeout, fl_ctx, optional):
         (site,) = targets
+        if topic == PING and self.alive:  # which the engine answers, not a party
+            return {site: make_reply(ReturnCode.OK)}
         self.sent.append((site, topic, message))
         reply = self.sites[site](topic, message, fl_ctx)
         if reply is None:

@@ -10,11 +10,11 @@ from small_study import write_study
 
 from tacit.cli.main import main
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.federation.checking import check
-from tacit.federation.kit import CLASSES, Kit
-from tacit.federation.kits import address, example, init, site_names
 from tacit.federation.party_file import PartyFile
-from tacit.federation.signing import write_keys
+from tacit.transport.checking import check
+from tacit.transport.kit import CLASSES, Kit
+from tacit.transport.kits import address, example, init, site_names
+from tacit.transport.signing import write_keys
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.federation.job import write_job
-from tacit.federation.kit import ADMIN, ORGANISATION, Kit
 from tacit.files import open_private, write_atomically
+from tacit.transport.job import write_job
+from tacit.transport.kit import ADMIN, ORGANISATION, Kit
 
 PROCESS = "server.pid"
 STARTING = 90.0  # seconds that a server may take to be there
@@ -49,7 +49,7 @@ class EngineServer:
     def start(self) -> None:
         """Start it, unless this process has. One that a killed command left is ended, its job with
         it: the study's state is not in it."""
-        from tacit.federation.provisioning import server_resources
+        from tacit.transport.provisioning import server_resources
 
         if self._process is not None and self.alive():
             return

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InvalidInput, TacitError
-from tacit.federation.kit import Kit
+from tacit.transport.kit import Kit
 
 SOON = datetime.timedelta(days=30)
 
@@ -101,7 +101,7 @@ def _certified(kit: Kit) -> Iterator[tuple[Path, str]]:
 
 def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, str]:
     from tacit.federation.party_file import PartyFile
-    from tacit.federation.signing import Signer, fingerprint
+    from tacit.transport.signing import Signer, fingerprint
 
     mark = fingerprint(kit.public_key)
     if kit.role == "coordinator":
@@ -215,7 +215,7 @@ def _begun(found: Any, kit: Kit) -> bool:
 
 
 def server(kit: Kit) -> tuple[bool | None, str]:
-    from tacit.federation.server import EngineFailure, handshake
+    from tacit.transport.server import EngineFailure, handshake
 
     try:
         return True, f"{kit.server} answers with {handshake(kit)} and a certificate of this study."

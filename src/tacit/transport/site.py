@@ -1,4 +1,4 @@
-"""The engine's process at a party: ``python -m tacit.federation.site KIT``, as ``join`` does."""
+"""The engine's process at a party: ``python -m tacit.transport.site KIT``, as ``join`` does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.federation.guard import guard_site
-from tacit.federation.kit import ORGANISATION, PARTY_FILE, Kit
+from tacit.transport.guard import guard_site
+from tacit.transport.kit import ORGANISATION, PARTY_FILE, Kit
 
 EVERY = 5.0  # seconds between lines about rounds
 

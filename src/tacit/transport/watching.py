@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tacit.federation.kit import Kit
-from tacit.federation.running import status_of
-from tacit.federation.server import EngineFailure, EngineServer, reachable
+from tacit.transport.kit import Kit
+from tacit.transport.running import status_of
+from tacit.transport.server import EngineFailure, EngineServer, reachable
 
 LAST = 5  # lines of a party's log
 

@@ -28,6 +28,12 @@ SITE = {
 # Commands to its job process
 JOB = {"CheckStatusCommand", "AbortCommand", "ByeCommand"}
 
+# What the engine's network agent would tell of a process, or do with it, that no study needs
+NETWORK = (
+    *("process_info", "config_vars", "comm_config", "list_pools", "show_pool", "msg_stats"),
+    *("change_root", "speed", "echo", "stress", "bulk_test", "bulk_item", "start_route"),
+)
+
 
 def guard_site() -> None:
     """In the site's own process, before it connects."""
@@ -59,6 +65,20 @@ def guard_job() -> None:
     from nvflare.private.fed.client.admin_commands import AdminCommands
 
     _keep(AdminCommands.commands, JOB)
+
+
+def guard_cell(cell: Any) -> None:
+    """In the job's process, before data are read: the engine's network agent, which any process of
+    the engine may ask, tells nothing of the memory and the configuration here."""
+    from nvflare.fuel.f3.cellnet.defs import ReturnCode
+    from nvflare.fuel.f3.cellnet.utils import make_reply
+
+    for topic in NETWORK:
+        cell.register_request_cb(
+            channel="_net_manager",
+            topic=topic,
+            cb=lambda request: make_reply(ReturnCode.INVALID_REQUEST, "not at this site"),
+        )
 
 
 def _keep(known: list[object], allowed: set[str]) -> None:

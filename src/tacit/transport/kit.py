@@ -16,9 +16,9 @@ FORMAT = 1
 ORGANISATION = "tacit"
 ADMIN = "coordinator@tacit.study"
 CLASSES = {
-    "controller": "tacit.federation.controller.StudyController",
-    "executor": "tacit.federation.executor.PartyExecutor",
-    "validator": "tacit.federation.policy.OnlyThisJob",
+    "controller": "tacit.transport.controller.StudyController",
+    "executor": "tacit.transport.executor.PartyExecutor",
+    "validator": "tacit.transport.policy.OnlyThisJob",
 }
 # At a party, the path of its party.toml: set by itself, inherited by the engine's processes
 PARTY_FILE = "TACIT_PARTY_FILE"

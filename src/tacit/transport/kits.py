@@ -16,10 +16,10 @@ from importlib import metadata
 from pathlib import Path
 
 from tacit.errors import InvalidInput, shown
-from tacit.federation.kit import ADMIN, Kit
-from tacit.federation.signing import write_keys
 from tacit.federation.study import Study
 from tacit.files import sync_folder
+from tacit.transport.kit import ADMIN, Kit
+from tacit.transport.signing import write_keys
 
 COORDINATOR = "kit-coordinator"
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
@@ -50,7 +50,7 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
             f"Expected a folder without kits as --out, got {out} with {used[0].name}: keys in use "
             "are not written over. Nothing was written."
         )
-    from tacit.federation.provisioning import provision
+    from tacit.transport.provisioning import provision
 
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".init-") as scratch:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.federation.kit import CLASSES
+from tacit.transport.kit import CLASSES
 
 TOPIC = "tacit"
 # the field of a message that holds its bytes; there is no other

@@ -21,11 +21,11 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from tacit.federation.guard import guard_job
-from tacit.federation.job import BYTES, TOPIC
-from tacit.federation.kit import PARTY_FILE, Kit
-from tacit.federation.logs import log_to
-from tacit.federation.signing import Verifier
+from tacit.transport.guard import guard_cell, guard_job
+from tacit.transport.job import BYTES, TOPIC
+from tacit.transport.kit import PARTY_FILE, Kit
+from tacit.transport.logs import log_to
+from tacit.transport.signing import Verifier
 
 log = logging.getLogger("tacit.site")
 
@@ -49,6 +49,7 @@ class PartyExecutor(Executor):  # type: ignore[misc]
                 "party"
             )
             log_to(kit.log)
+            guard_cell(fl_ctx.get_engine().get_cell())
             assert kit.agent is not None
             self._kit, self._verifier = kit, Verifier(kit.public_key, kit.digest, kit.agent)
             self._party = self._thread.submit(load, kit)

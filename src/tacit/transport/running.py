@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tacit.errors import Refused
-from tacit.federation.kit import Kit
-from tacit.federation.server import EngineFailure, EngineServer
+from tacit.transport.kit import Kit
+from tacit.transport.server import EngineFailure, EngineServer
 
 log = logging.getLogger("tacit.run")
 OUTCOME = "outcome.json"

@@ -8,7 +8,7 @@ from typing import Any
 from nvflare.apis.app_validation import AppValidator
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 
-from tacit.federation.job import FILES, config_bytes
+from tacit.transport.job import FILES, config_bytes
 
 SIGNATURES = (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)
 REFUSED = "this site runs no other job than tacit's own"

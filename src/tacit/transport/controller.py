@@ -22,10 +22,10 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.signal import Signal
 
 from tacit.errors import TacitError
-from tacit.federation.kit import Kit
-from tacit.federation.line import EngineLine, Lost, Stopped
-from tacit.federation.logs import log_to
 from tacit.files import write_atomically
+from tacit.transport.kit import Kit
+from tacit.transport.line import EngineLine, Lost, Stopped
+from tacit.transport.logs import log_to
 
 log = logging.getLogger("tacit.coordinator")
 OUTCOME = "outcome.json"

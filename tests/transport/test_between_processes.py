@@ -15,16 +15,16 @@ from small_study import NAMES, run, write_study
 
 from tacit.admm.result import Result
 from tacit.cli.main import main
-from tacit.federation import provisioning
-from tacit.federation import server as servers
-from tacit.federation.job import CONFIGS, config_bytes, write_job
-from tacit.federation.kit import PARTY_FILE, Kit
-from tacit.federation.kits import init
-from tacit.federation.policy import REFUSED
-from tacit.federation.running import status_of
-from tacit.federation.server import EngineFailure, EngineServer, handshake
-from tacit.federation.signing import write_keys
 from tacit.privacy.ledger import Ledger
+from tacit.transport import provisioning
+from tacit.transport import server as servers
+from tacit.transport.job import CONFIGS, config_bytes, write_job
+from tacit.transport.kit import PARTY_FILE, Kit
+from tacit.transport.kits import init
+from tacit.transport.policy import REFUSED
+from tacit.transport.running import status_of
+from tacit.transport.server import EngineFailure, EngineServer, handshake
+from tacit.transport.signing import write_keys
 
 ROUNDS = 60
 
@@ -64,7 +64,7 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
     monkeypatch.setattr(
         servers, "write_job", lambda folder, sites: other_class(write_job(folder, sites[:2]))
     )
-    site = [processes.start, "impostor", TACIT[0], "-m", "tacit.federation.site"]
+    site = [processes.start, "impostor", TACIT[0], "-m", "tacit.transport.site"]
     site[0](*site[1:], str(impostor.folder), **{PARTY_FILE: str(party)})
     server = EngineServer(ours)
     try:

@@ -18,9 +18,9 @@ from nvflare.apis.fl_constant import ReservedTopic, ReturnCode
 from nvflare.apis.shareable import Shareable
 
 from tacit.errors import Refused
-from tacit.federation.job import BYTES, TOPIC
-from tacit.federation.kit import Kit
-from tacit.federation.signing import Signer
+from tacit.transport.job import BYTES, TOPIC
+from tacit.transport.kit import Kit
+from tacit.transport.signing import Signer
 
 log = logging.getLogger("tacit.coordinator")
 PING = ReservedTopic.JOB_HEART_BEAT  # which the engine's own process answers

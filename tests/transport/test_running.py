@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from tacit.federation import running
-from tacit.federation.kit import Kit
-from tacit.federation.running import NotNow, run
-from tacit.federation.server import EngineFailure, EngineServer
+from tacit.transport import running
+from tacit.transport.kit import Kit
+from tacit.transport.running import NotNow, run
+from tacit.transport.server import EngineFailure, EngineServer
 
 NAMES = ("north", "south")
 

@@ -1,0 +1,19 @@
+"""NVFLARE carries a study between organisations: kits, keys, policies and processes.
+
+kit             the folder that a party, or the coordinator, works in
+kits            init: certificates, keys and policies, one kit for each
+provisioning    NVFLARE's provisioning, and what a site allows
+signing         the coordinator's signature on every request
+job             the one job that a site runs
+policy          which refuses any other
+guard           what a site does not let the engine's server do
+controller      the coordinator in the engine
+line            bytes to parties and back, over the engine
+executor        a party in the engine
+site            the engine's process at a party
+server          the engine's server, as a process, and its admin
+running         a study to its end, through losses of sites and server
+watching        where a study is
+checking        what is wrong, in plain words
+logs            structured logs, without private values
+"""
