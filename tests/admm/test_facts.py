@@ -12,6 +12,7 @@ from tacit.admm.facts import Facts, NotKnown, described
 from tacit.admm.local_side import members_of
 from tacit.admm.plan import Budget
 from tacit.admm.statement import privacy_statement, release_statement
+from tacit.admm.theory import constants
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.privacy.mechanisms import Gaussian
 
@@ -87,6 +88,21 @@ def test_what_only_an_agent_knows_is_refused():
     ):
         with pytest.raises(NotKnown, match="agent 1"):
             ask()
+
+
+def test_a_server_knows_for_which_agents_there_is_a_theorem():
+    rng, run = np.random.default_rng(0), tacit.Settings(10, 1, Gaussian(1.0))
+    for form in ("convex", "norm"):
+        f = tacit.SoftmaxRegression(
+            *(rng.normal(size=(6, 2)), [0, 1, 2, 0, 1, 2], 3),
+            **{"feature_norm": 1.0, "normaliser": 6.0, "slope_limit": 0.2, "limit_form": form},
+        )
+        known = told(tacit.Problem([tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 6))]))
+        if form == "convex":
+            assert constants(known, run).gradient_energy == pytest.approx(0.04)
+        else:
+            with pytest.raises(InvalidInput, match="clipped"):
+                constants(known, run)
 
 
 def test_sizes_that_only_a_solver_knows_are_told_if_asked():

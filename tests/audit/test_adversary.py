@@ -35,13 +35,16 @@ HUNTS = [
     ("hinge", "hyperplane", DOUBLE, "add-remove", False),
     ("softmax", "box", SINGLE, "zero-out", True),
     ("softmax", "simplex", DOUBLE, "add-remove", False),
+    ("limited-softmax", "box", SINGLE, "zero-out", True),
+    ("clipped-softmax", "ball", SINGLE, "replace", True),
+    ("clipped-softmax", "l1-ball", DOUBLE, "add-remove", True),
     ("move", "ball", DOUBLE, "zero-out", True),
     ("per-sample", "l1-ball", SINGLE, "add-remove", True),
     ("per-sample", "box", SINGLE, "replace", False),
     ("residual", "simplex", DOUBLE, "zero-out", True),
 ]
 # every objective, set, format and relation, and a bound that is attained wherever there is one
-SOME = [HUNTS[k] for k in (1, 4, 6, 7, 9, 10, 11, 12, 14, 15, 17)]
+SOME = [HUNTS[k] for k in (1, 4, 6, 7, 9, 10, 11, 12, 14, 15, 17, 18, 20)]
 
 
 def test_enough_hunts():

@@ -54,11 +54,19 @@ def sample(name: str, X: Any, y: Any, **options: Any) -> Objective:
             return Hinge(X, np.where(y > 0, 1, -1), **options)
         case "softmax":
             return SoftmaxRegression(X, classes(y), CLASSES, **options)
+        case "limited-logistic":
+            return LogisticRegression(X, y > 0, slope_limit=0.3, **options)
+        case "limited-softmax":
+            return SoftmaxRegression(X, classes(y), CLASSES, slope_limit=0.3, **options)
+        case "clipped-softmax":
+            form = {"slope_limit": 0.3, "limit_form": "norm"}
+            return SoftmaxRegression(X, classes(y), CLASSES, **form, **options)
     raise AssertionError(name)
 
 
 LINEAR = ["least-squares", "huber", "quantile", "logistic", "hinge", "softmax"]
-SAMPLED = [*LINEAR, "per-sample"]
+LINEAR += ["limited-logistic", "limited-softmax"]
+SAMPLED = [*LINEAR, "clipped-softmax", "per-sample"]
 KINKED = {"quantile", "hinge"}
 
 

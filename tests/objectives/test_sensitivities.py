@@ -85,7 +85,9 @@ def test_neighbours_never_exceed_the_bound(
 
 @pytest.mark.parametrize("W", [BOX, BALL])
 @pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("name", ["least-squares", "huber", "quantile", "logistic", "hinge"])
+@pytest.mark.parametrize(
+    "name", ["least-squares", "huber", "quantile", "logistic", "hinge", "limited-logistic"]
+)
 def test_add_remove_bound_is_attained(name: str, norm: int, W: Any) -> None:
     f, g = pair(name, "add-remove", (B * unit, -Y), None)
     z = np.zeros(FEATURES) if name == "hinge" else corner
@@ -124,11 +126,12 @@ def test_least_squares_replace_with_sparse_features() -> None:
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("name", ["quantile", "hinge"])
+@pytest.mark.parametrize("name", ["quantile", "hinge", "limited-logistic", "clipped-softmax"])
 def test_replace_bound_is_attained(name: str, norm: int) -> None:
     sign = -1 if name == "quantile" else 1  # quantile: the steep side at z = 0 needs y < 0
     f, g = pair(name, "replace", (B * unit, sign * Y), (-B * unit, sign * Y))
-    assert change(f, g, 0 * ones, norm) == pytest.approx(f.sensitivity(norm, BOX), rel=1e-5)
+    z, W = np.zeros(f.dimension), Box(-0.5, 0.5, f.dimension)
+    assert change(f, g, z, norm) == pytest.approx(f.sensitivity(norm, W), rel=1e-5)
 
 
 @pytest.mark.parametrize("length", [1e-3, 1.33, 300.0])

@@ -37,6 +37,7 @@ import scipy.sparse as sp
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput
+from tacit.pytree import parts_as_before
 from tacit.sets.conic import Conic
 
 LIBRARIES = ("builtins", "jax", "jaxlib", "numpy", "scipy", "tacit")
@@ -265,7 +266,8 @@ class Digest:
         node = jax.tree_util.default_registry.flatten_one_level(value)
         if node is not None:
             children, structure = list(node[0]), node[1]
-            return self._each("tree", [type(value), children, structure], type(value).__name__)
+            parts = [type(value), *parts_as_before(value, children, structure)]
+            return self._each("tree", parts, type(value).__name__)
         cls, state = type(value), dict(getattr(value, "__dict__", {}))
         if cls is object:  # nothing but itself
             return self._hash("object", [])

@@ -46,7 +46,7 @@ class Facts(Message):
     kind = "facts"
     brief = (
         *("everything", "closed_form", "separable", "diameter", "radius", "gradient_bound"),
-        *("smoothness", "normaliser", "uncertified"),
+        *("smoothness", "normaliser", "uncertified", "clipped"),
         *("not_once", "size", "read_one", "read_two", "gradient_noise", "feature_bound"),
     )
     agent: str
@@ -74,6 +74,7 @@ class Facts(Message):
     read_two: float | None = None
     gradient_noise: float | None = None
     feature_bound: float | None = None
+    clipped: bool = False  # no theorem of convergence is about its gradients
 
     def check(self) -> None:
         numbers = [v for v in vars(self).values() if type(v) is float]
@@ -128,6 +129,7 @@ class Facts(Message):
             separable=W.separable,
             smoothness=None if f.smoothness is None else float(f.smoothness),
             uncertified=f.uncertified or f.uncertified_on(backend),
+            clipped=f.clipped,
             **about,
         )
 
@@ -199,6 +201,10 @@ class DescribedObjective(Objective):
     @property
     def relation(self) -> str:
         return self.facts.relation
+
+    @property
+    def clipped(self) -> bool:  # type: ignore[override]
+        return self.facts.clipped
 
     @property
     def dimension(self) -> int:

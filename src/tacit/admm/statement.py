@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -12,8 +12,9 @@ import jax
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile
-from tacit.privacy.accounting import exact, rounded_up
+from tacit.privacy.accounting import epsilon_of, exact, rounded_up
 from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.privacy.secure_noise import largest_distance
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class PrivacyStatement:
     ``secure``, the noise is Threefry's from a key of the operating system.
     ``assumed``: sentences about what is taken for public, beyond sets and bounds.
     ``once``: every agent released a noisy reading of its data, and the run used nothing else of it.
+    ``before``: what every agent released before the run, in words; the numbers are of both.
     """
 
     epsilon: float
@@ -38,6 +40,7 @@ class PrivacyStatement:
     secure: bool = False  # exact discrete noise from the operating system (``secure_noise.py``)
     assumed: str = ""
     once: bool = False
+    before: str = ""
 
     @property
     def certified(self) -> bool:
@@ -70,7 +73,8 @@ class PrivacyStatement:
         else:
             text = (
                 f"For {change}, all messages of the run together ({self.updates} "
-                f"{self.mechanism} updates per agent) are {numbers} against everyone who sees all "
+                f"{self.mechanism} updates per agent{self._and_before}) are {numbers} against "
+                "everyone who sees all "
                 "messages, the server and the other agents included. The solutions are covered; "
                 "the objective and noise columns of the trace are not, and must not be published."
             )
@@ -96,7 +100,11 @@ class PrivacyStatement:
     def _spent(self) -> str:
         if self.once:
             return f"one reading of its data with {self.mechanism} noise"
-        return f"the {self.updates} updates"
+        return f"the {self.updates} updates{self._and_before}"
+
+    @property
+    def _and_before(self) -> str:
+        return f", and before them {self.before}" if self.before else ""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -111,6 +119,7 @@ class PrivacyStatement:
             "secure": self.secure,
             "assumed": self.assumed,
             "once": self.once,
+            **({"before": self.before} if self.before else {}),
             "statement": self.words,
         }
 
@@ -128,6 +137,7 @@ class PrivacyStatement:
                 data.get("secure", False),
                 data.get("assumed", ""),
                 data.get("once", False),
+                data.get("before", ""),
             )
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None
@@ -170,6 +180,35 @@ def release_statement(
     return PrivacyStatement(
         epsilon, delta, mechanism.name, 1, neighbours, seeded, uncertified, secure, once=once
     )
+
+
+def with_reading(
+    run: PrivacyStatement,
+    mechanism: Mechanism,
+    reading: Mechanism,
+    words: str,
+    coordinates: tuple[int, int],
+) -> PrivacyStatement:
+    """Of a run whose agents released a reading of their data before it, all in one total.
+
+    ``mechanism`` is the run's and ``reading`` that of the reading, with so many ``coordinates`` in
+    one update and in the reading; ``words`` say what was read.
+
+    Guarantee: the run may depend on what was read (adaptive composition); the same records are
+    hidden by both, if both have the same neighbours. Secure noise counts with the largest distance
+    that it may have (``secure_noise.py``).
+    """
+    if isinstance(mechanism, Noiseless):
+        return run
+    if isinstance(reading, Noiseless):
+        why = "what the agents released before the run had no noise."
+        return replace(run, epsilon=math.inf, uncertified=why, before=words)
+    parts = [(reading, 1), (mechanism, run.updates)]
+    distance = 0.0
+    if run.secure:
+        distance = run.updates * largest_distance(mechanism, coordinates[0])
+        distance += largest_distance(reading, coordinates[1])
+    return replace(run, epsilon=epsilon_of(parts, run.delta, distance), before=words)
 
 
 def neighbours_of(problem: Problem) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -23,7 +23,6 @@ from tacit.admm.result import Progress
 from tacit.admm.schedules import NonsmoothStep, Schedule, SmoothStep, StronglyConvexStep
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, choice, positive
-from tacit.objectives.per_sample import PerSample
 
 Theorem = Literal["smooth", "nonsmooth", "strongly-convex"]
 
@@ -67,7 +66,7 @@ def _check_assumptions(problem: Problem, settings: Settings) -> None:
         raise InvalidInput(
             "Expected certified noise on the objective: the theorems are about that."
         )
-    if any(isinstance(a.objective, PerSample) for a in problem.agents):
+    if any(a.objective.clipped for a in problem.agents):
         raise InvalidInput("Expected (sub)gradients: clipped ones, as in PerSample, are none.")
     step, objectives = settings.step_size, [a.objective for a in problem.agents]
     if isinstance(step, SmoothStep) and any(

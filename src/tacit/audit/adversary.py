@@ -42,6 +42,7 @@ Pair = tuple[Objective, Objective]
 FEATURES, CLASSES = 4, 3
 CROWD = 700  # records besides the one that differs: more than a block of sums
 LENGTH, TARGET = 2.0, 3.0  # the largest row and target
+LIMIT = 0.15  # of slopes
 ROUNDS = 12  # of one plan
 PENALTY, STEP = 4.0, 0.5
 BALANCED = np.array([1.0, -1.0, 1.0, -1.0]) / 2
@@ -62,6 +63,12 @@ RECORDS: dict[str, Callable[..., Objective]] = {
     "logistic": lambda x, y, **o: losses.LogisticRegression(x, y > 0, **o),
     "hinge": lambda x, y, **o: losses.Hinge(x, y > 0, **o),
     "softmax": lambda x, y, **o: losses.SoftmaxRegression(x, np.where(y < 0, 0, 1), CLASSES, **o),
+    "limited-softmax": lambda x, y, **o: losses.SoftmaxRegression(
+        x, np.where(y < 0, 0, 1), CLASSES, slope_limit=LIMIT, **o
+    ),
+    "clipped-softmax": lambda x, y, **o: losses.SoftmaxRegression(
+        x, np.where(y < 0, 0, 1), CLASSES, slope_limit=LIMIT, limit_form="norm", **o
+    ),
 }
 OBJECTIVES = (*RECORDS, "move", "per-sample", "residual")
 

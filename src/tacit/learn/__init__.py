@@ -6,6 +6,7 @@ download            MNIST from a public mirror, checked
 ranges              columns brought to one scale by public numbers
 constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
+centring            rows around a private mean: a first release, and its share of the budget
 estimator           PrivateLogisticRegression
 model               a fitted classifier as one JSON file
 record_recovery     what an eavesdropper learns about the records

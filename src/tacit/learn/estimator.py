@@ -17,13 +17,23 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
 from tacit.admm.settings import Settings
+from tacit.admm.statement import with_reading
 from tacit.engines import solve
 from tacit.errors import InvalidInput, choice, count, positive
+from tacit.learn.centring import (
+    WORDS,
+    about_given,
+    around,
+    first_reading,
+    given_mean,
+    private_mean,
+)
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.data import first_missing
 from tacit.learn.plan import plan, without_noise
 from tacit.learn.ranges import checked
 from tacit.objectives.losses import LogisticRegression, SoftmaxRegression
+from tacit.privacy.mechanisms import Mechanism
 from tacit.sets.feasible_set import FeasibleSet
 
 DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
@@ -53,6 +63,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     constraint      of the coefficients (``tacit.learn.constraints``); by default a wide box
     classes         the public list of labels
     rounds, local_updates   by default chosen by ``tacit.learn.plan``
+    centring_share  of the budget, for a private mean that rows are centred by (``centring.py``),
+                    0.05 say: all rows then get the same length. None: rows are not centred
     calibration     "paper": the paper's data-dependent sensitivity, not differentially private
     random_state    a seed for the noise, for research; None takes a key from the operating system
     noise, ledgers  as in ``tacit.solve``: "secure" noise, and each agent's ledger
@@ -75,6 +87,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         random_state: Any = None,
         noise: str | None = None,
         ledgers: Any = None,
+        centring_share: float | None = None,
     ) -> None:
         self.total_epsilon = total_epsilon
         self.total_delta = total_delta
@@ -90,6 +103,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         self.random_state = random_state
         self.noise = noise
         self.ledgers = ledgers
+        self.centring_share = centring_share
 
     def fit(
         self,
@@ -103,13 +117,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
         ``progress`` is told the rounds done and in all.
         """
-        problem, settings = prepare(self, X, y, agents)
+        seed = _seed(self.random_state)
+        problem, settings = prepare(self, X, y, agents, seed=seed)
         every = settings.rounds if progress is None else max(1, settings.rounds // 20)
         tell = None if progress is None else lambda now: progress(now.round, settings.rounds)
         found = solve(
             problem,
             settings,
-            seed=_seed(self.random_state),
+            seed=seed,
             evaluate_every=every,
             callback=tell,
             noise=self.noise,
@@ -138,14 +153,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         shares: Vector = powers / powers.sum(axis=1, keepdims=True)
         return shares
 
-    def _settings(self, problem: Problem) -> Settings:
+    def _settings(self, problem: Problem, epsilon: float | None) -> Settings:
         outputs = len(self.classes_)
-        if self.total_epsilon is None:
+        if epsilon is None:
             return without_noise(problem, outputs, self.rounds, self.local_updates)
         return plan(
             problem,
             outputs,
-            self.total_epsilon,
+            epsilon,
             self.total_delta,
             rounds=self.rounds,
             local_updates=self.local_updates,
@@ -162,6 +177,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             f"Taken for public: the numbers of records, {classes}, and every number with which the "
             "rows given to fit were prepared (a scaler fitted on private data is not covered)."
         )
+        if getattr(self, "mean_given_", False):
+            words += about_given(self.reading_)
         if delta * records >= 1:
             words += (
                 f" A delta of 1/{records} or more would allow publishing a whole record of the "
@@ -169,9 +186,27 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             )
         return words
 
+    def _centre(
+        self, X: Vector, names: Vector, owner: Vector, reading: Mechanism, seed: int | None
+    ) -> Vector:
+        """Release the mean of all rows, scaled down to the norm."""
+        rows = scaled_down(X, self.feature_norm)
+        return private_mean(
+            [rows[owner == p] for p in range(len(names))],
+            [str(name) for name in names],
+            reading,
+            self.total_delta,
+            feature_norm=self.feature_norm,
+            neighbours=self.neighbours,
+            seed=seed,
+            noise=self.noise,
+            ledgers=self.ledgers,
+            **_sizes(owner),
+        )
+
     def _problem(self, X: Vector, labels: Vector, names: Vector, owner: Vector) -> Problem:
         rows, feasible_set = self._rows(X), self._set(X.shape[1])
-        public = {"normaliser": len(labels), "record_bound": float(np.bincount(owner).max())}
+        public = _sizes(owner)
         owned = [owner == p for p in range(len(names))]
         return Problem(
             self._agent(str(name), rows[mine], labels[mine], feasible_set, **public)
@@ -206,14 +241,19 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
     @property
     def longest_row(self) -> float:
-        """Longer rows are scaled down to this; the constant of the intercept takes the rest."""
+        """Longer rows are scaled down to this, and centred ones have this length; the constant of
+        the intercept takes the rest."""
         return self.feature_norm * (
             math.sqrt(1 - INTERCEPT_SHARE**2) if self.fit_intercept else 1.0
         )
 
     def _rows(self, X: Vector) -> Vector:
         """Rows no longer than the norm, with a constant for the intercept within it."""
-        rows = scaled_down(X, self.longest_row)
+        mean = getattr(self, "mean_", None)
+        if mean is None:
+            rows = scaled_down(X, self.longest_row)
+        else:
+            rows = around(scaled_down(X, self.feature_norm), mean, self.longest_row)
         if not self.fit_intercept:
             return rows
         constant = np.full((len(X), 1), INTERCEPT_SHARE * self.feature_norm, X.dtype)
@@ -235,9 +275,20 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
 
 def prepare(
-    model: PrivateLogisticRegression, X: Any, y: Any, agents: Any = None
+    model: PrivateLogisticRegression,
+    X: Any,
+    y: Any,
+    agents: Any = None,
+    *,
+    seed: int | None = None,
+    mean: Vector | None = None,
 ) -> tuple[Problem, Settings]:
-    """What ``fit`` solves, for those who run it themselves, with a checkpoint say."""
+    """What ``fit`` solves, for those who run it themselves, with a checkpoint say.
+
+    A model with a ``centring_share`` releases its mean here, with noise from ``seed`` as ``solve``
+    has it: keep ``model.mean_``, and give it as ``mean`` where a run is continued. Without it every
+    call is a release of its own; with it the statement says what is taken for granted.
+    """
     X, y = checked(model, X, y, ensure_min_samples=2)
     check_classification_targets(y)
     choice("neighbours", model.neighbours, ("zero-out", "replace"))
@@ -250,8 +301,25 @@ def prepare(
         model.classes_, labels = public_classes(model.classes, y)
     if len(model.classes_) < 2:
         raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
-    problem = model._problem(X, labels, *_owners(agents, len(y)))
-    return problem, model._settings(problem)
+    names, owner = _owners(agents, len(y))
+    model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
+    budget = model.mechanism, model.total_epsilon, model.total_delta
+    reading, epsilon = first_reading(model.centring_share, model.calibration, *budget)
+    if reading is not None:
+        model._set(X.shape[1])  # what can be refused is refused before anything is paid
+        if mean is not None:
+            mean = given_mean(mean, X.shape[1], model.feature_norm)
+        model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
+        model.reading_ = reading
+    elif mean is not None:
+        raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
+    problem = model._problem(X, labels, names, owner)
+    return problem, model._settings(problem, epsilon)
+
+
+def _sizes(owner: Vector) -> dict[str, float]:
+    """Of all records, and of the largest agent's: public."""
+    return {"normaliser": float(len(owner)), "record_bound": float(np.bincount(owner).max())}
 
 
 def adopt(model: PrivateLogisticRegression, problem: Problem, found: Result) -> None:
@@ -261,7 +329,11 @@ def adopt(model: PrivateLogisticRegression, problem: Problem, found: Result) -> 
 
 def adopt_result(model: PrivateLogisticRegression, records: int, found: Result) -> None:
     """The same, where the public number of records is known, and not the problem."""
-    model.privacy_ = replace(found.privacy, assumed=model._assumed(records, found.privacy.delta))
+    privacy, reading = found.privacy, getattr(model, "reading_", None)
+    if reading is not None:
+        sizes = int(found.solution.size), int(model.n_features_in_)
+        privacy = with_reading(privacy, found.settings.mechanism, reading, WORDS, sizes)
+    model.privacy_ = replace(privacy, assumed=model._assumed(records, privacy.delta))
     model.result_ = replace(found, privacy=model.privacy_)
     model._keep(model.result_.solution)
     model.n_iter_ = found.settings.rounds

@@ -3,6 +3,8 @@
     columns, ranges     names of the columns; where given, their public ranges (``PublicRange``)
     classes, scores     per score: its class, intercept, and coefficients by column
     feature_norm, longest_row   a longer row is scaled down to ``longest_row``
+    mean                where rows are centred (format 2): a row longer than ``feature_norm`` is
+                        scaled down to it, this is taken off, and the rest gets ``longest_row``
     privacy             the statement, which covers every number here
 
 For two classes there is one score, of the second; for more there is one per class.
@@ -49,14 +51,16 @@ def save_model(model: Any, folder: str | Path) -> Path:
     if before:
         pairs = np.stack([before[0].low_, before[0].high_], axis=1).tolist()
         ranges = dict(zip(columns, pairs, strict=True))
+    mean = getattr(classifier, "mean_", None)
     document = {
-        "format": 1,
+        "format": 1 if mean is None else 2,  # a reader of format 1 would not centre rows
         "columns": columns,
         "named": named is not None,
         "ranges": ranges,
         "feature_norm": float(classifier.feature_norm),
         "longest_row": float(classifier.longest_row),
         "fit_intercept": bool(classifier.fit_intercept),
+        **({} if mean is None else {"mean": dict(zip(columns, mean.tolist(), strict=True))}),
         "classes": classes,
         "scores": [
             {
@@ -89,7 +93,7 @@ def load_model(folder: str | Path) -> Any:
     path = Path(folder) / FILE
     try:
         document = json.loads(path.read_text())
-        if document["format"] != 1:
+        if document["format"] not in (1, 2):
             raise ValueError(f"format {document['format']}")
         columns = document["columns"]
         model = PrivateLogisticRegression(
@@ -105,6 +109,8 @@ def load_model(folder: str | Path) -> Any:
         model.total_epsilon = document["privacy"]["epsilon"]
         model.total_delta = document["privacy"]["delta"]
         model.n_features_in_ = len(columns)
+        if document["format"] == 2:
+            model.mean_ = np.array([document["mean"][c] for c in columns], np.float64)
         if document["ranges"] is None:
             if document["named"]:
                 model.feature_names_in_ = np.array(columns, object)

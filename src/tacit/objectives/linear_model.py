@@ -19,9 +19,10 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, non_negative, positive
+from tacit.objectives import slope_limits
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, require_64_bits, rounded_up
-from tacit.pytree import pytree, store
+from tacit.pytree import later, pytree, store
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet
@@ -51,8 +52,9 @@ class LinearModel(Records):
     norm is at most ``slope_bound·B/N`` in L2, ``slope_bound·B₁/N`` in L1; replacing a record
     moves the sum by at most twice that. B₁ ≤ √d·B always. The ridge is public and no part of the
     statistic. Slopes are bounded through the scores, |x'z| ≤ min(B sup‖z‖₂, B₁ sup‖z‖_∞) on the
-    set. ``sensitivity`` adds what rounding can do: see ``_rounding``. On an unbounded set the
-    rounding of scores is left out; agents compute at no point without a bound.
+    set, and at all points by ``slope_limit``, where a loss has one (``slope_limits.py``).
+    ``sensitivity`` adds what rounding can do: see ``_rounding``. On an unbounded set the rounding
+    of scores is left out; agents compute at no point without a bound.
     NaN and infinity in the data are refused at construction.
     """
 
@@ -61,9 +63,11 @@ class LinearModel(Records):
     feature_norm: float
     feature_norm_1: float | None = None
     ridge: float = 0.0
+    slope_limit: float | None = later(default=None)
 
     curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
     outputs: ClassVar[int] = 1  # scores of a record
+    no_limit: ClassVar[str] = "its slopes take no notice of one."  # why; "" where they do
 
     @abstractmethod
     def losses(self, scores: Array) -> Array:
@@ -86,9 +90,14 @@ class LinearModel(Records):
             feature_norm=positive("feature_norm", self.feature_norm),
             feature_norm_1=optional_positive("feature_norm_1", self.feature_norm_1),
             ridge=non_negative("ridge", self.ridge),
+            slope_limit=slope_limits.checked_limit(self.slope_limit),
         )
+        if self.slope_limit is not None and self.no_limit:
+            raise InvalidInput(
+                f"Expected no slope_limit for {type(self).__name__}: {self.no_limit}"
+            )
         exact = self.curvature is None and not self.in_place
-        columns = _bounded_columns(rows, self.feature_norm, self.feature_norm_1, exact)
+        columns = bounded_columns(rows, self.feature_norm, self.feature_norm_1, exact)
         store(self, features=columns)
 
     @property
@@ -106,8 +115,7 @@ class LinearModel(Records):
         return BFLOAT16 if self.features.dtype == jnp.bfloat16 else self.doubt
 
     def uncertified_on(self, device: str) -> str:
-        known = device in ("cpu", "gpu", "cuda", "rocm")
-        return "" if known else f"the rounding of a {device} is not inside the proof."
+        return rounding_unknown(device)
 
     @property
     def arithmetic(self) -> Any:
@@ -222,7 +230,13 @@ class LinearModel(Records):
 
     def _slope_margin(self) -> float:
         """The relative error of a computed slope, beside the largest."""
-        return (ELEMENTARY + 2 * self.outputs) * self._unit
+        limited = 0 if self.slope_limit is None else slope_limits.UNITS
+        return (ELEMENTARY + limited + 2 * self.outputs) * self._unit
+
+    @property
+    def largest_curvature(self) -> float | None:
+        """The Lipschitz constant of slopes in the scores; None where slopes jump."""
+        return self.curvature
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         choice("norm", norm, (1, 2))
@@ -254,7 +268,8 @@ class LinearModel(Records):
 
         S bounds the slopes, M the records; e = L γ_d BR + slope margin·S is the error of a slope
         for L-smooth losses; 0 where scores are exact or z has no bound. A product or sum that is
-        too small for the format may be flushed to zero: by less than ``tiny``, each.
+        too small for the format may be flushed to zero: by less than ``tiny``, each. In place, a
+        limited slope is as short as its limit whatever its score was rounded to: e is 0 there.
         """
         S = self.slope_bound(norm, feasible_set) * (1 + self._slope_margin())
         B, M, R = self.feature_bound(norm), self.most_records, feasible_set.reach(2)
@@ -262,8 +277,9 @@ class LinearModel(Records):
             return math.inf
         tiny = float(np.finfo(self.arithmetic).tiny)
         e = 0.0
-        if self.curvature is not None and math.isfinite(R):
-            L = self.curvature * (math.sqrt(self.outputs) if norm == 1 else 1)
+        within = self.in_place and self.slope_limit is not None
+        if self.largest_curvature is not None and math.isfinite(R) and not within:
+            L = self.largest_curvature * (math.sqrt(self.outputs) if norm == 1 else 1)
             error = gamma(self._terms, self._unit) * self._largest_score(feasible_set)
             e = L * (error + 2 * self._terms * self.outputs * tiny) + self._slope_margin() * S
         size: float = self.dimension ** (1 / norm)
@@ -278,10 +294,10 @@ class LinearModel(Records):
     @property
     def smoothness(self) -> float | None:
         """L = curvature·B²M/N + ridge for M records."""
-        if self.curvature is None:
+        if self.largest_curvature is None:
             return None
         share = self.most_records / self.normaliser
-        return self.curvature * self.feature_bound(2) ** 2 * share + self.ridge
+        return self.largest_curvature * self.feature_bound(2) ** 2 * share + self.ridge
 
     @property
     def strong_convexity(self) -> float:
@@ -303,13 +319,19 @@ class LinearModel(Records):
         return self if extra == 0 else jax.tree.map(widen, self)
 
 
+def rounding_unknown(device: str) -> str:
+    """Why the sums of a device are not inside the proof, where they are not."""
+    known = device in ("cpu", "gpu", "cuda", "rocm")
+    return "" if known else f"the rounding of a {device} is not inside the proof."
+
+
 def _product(a: Array, b: Array) -> Array:
     """a @ b in full precision; of numbers of 16 bits, summed in 32."""
     wide = jnp.float32 if b.dtype == jnp.bfloat16 else None
     return jnp.matmul(a, b, precision="highest", preferred_element_type=wide)
 
 
-def _bounded_columns(rows: Vector, norm_2: float, norm_1: float | None, exact: bool) -> Array:
+def bounded_columns(rows: Vector, norm_2: float, norm_1: float | None, exact: bool) -> Array:
     """The rows as columns, scaled down to the bounds on their norms; one copy of the data."""
     columns = np.empty(rows.shape[::-1], rows.dtype)
     for start in range(0, len(rows), ROWS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""The losses of linear models: regression, classification, and bounds on their slopes.
+"""The losses of linear models: those of regression here, of classes in ``classification.py``.
 
     f(z) = (1/N) Σ_i loss(x_i'z, y_i) + (ridge/2)‖z‖²
 
@@ -12,20 +12,29 @@ import math
 from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.errors import InvalidInput, array, choice, count, positive, probability
+from tacit.errors import InvalidInput, array, positive, probability
+from tacit.objectives.classification import Hinge, LogisticRegression, SoftmaxRegression
 from tacit.objectives.linear_model import LinearModel
 from tacit.objectives.objective import RELATIONS
-from tacit.objectives.rounding import gamma
 from tacit.objectives.second_moments import SecondMoments
-from tacit.pytree import pytree, static, store
+from tacit.objectives.slope_limits import STEPS
+from tacit.pytree import pytree, store
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet
+
+__all__ = [
+    "Hinge",
+    "Huber",
+    "LeastSquares",
+    "LogisticRegression",
+    "Quantile",
+    "SoftmaxRegression",
+]
 
 
 @pytree
@@ -55,6 +64,7 @@ class LeastSquares(LinearModel):
     moved_by: float | None = field(init=False)
 
     curvature: ClassVar[float | None] = 1.0
+    no_limit: ClassVar[str] = "squared residuals with a limited slope are Huber(threshold=...)."
 
     def __post_init__(self) -> None:
         store(self, target_bound=positive("target_bound", self.target_bound))
@@ -137,6 +147,8 @@ class Huber(LeastSquares):
     _: KW_ONLY
     threshold: float
 
+    no_limit: ClassVar[str] = "its threshold is the limit of its slope."
+
     def __post_init__(self) -> None:
         store(self, threshold=positive("threshold", self.threshold))
         super().__post_init__()
@@ -164,6 +176,8 @@ class Quantile(LinearModel):
     _: KW_ONLY
     level: float
 
+    no_limit: ClassVar[str] = STEPS
+
     def __post_init__(self) -> None:
         store(self, level=probability("level", self.level))
         super().__post_init__()
@@ -180,170 +194,5 @@ class Quantile(LinearModel):
         return max(self.level, 1 - self.level)
 
 
-@pytree
-class LogisticRegression(LinearModel):
-    """Two classes, labelled 0 and 1 or −1 and +1: loss = ln(1 + exp(−y·x'z)) with y = ±1.
-
-    Guarantee: |slope| = sigmoid(−y·s) ≤ sigmoid(a) for |s| ≤ a; attained on balls and boxes
-    around 0. *replace*: twice that, attained in the limits a → 0 and a → ∞; between them the
-    bound is up to 1.4 times what can happen.
-    """
-
-    labels: Array = field(repr=False)
-
-    curvature: ClassVar[float | None] = 0.25
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        store(self, labels=_signs(self.labels, self.features.shape[1]))
-
-    def losses(self, scores: Array) -> Array:
-        return jax.nn.softplus(-self.labels * scores)
-
-    def slopes(self, scores: Array) -> Array:
-        return -self.labels * jax.nn.sigmoid(-self.labels * scores)
-
-    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
-        return 1 / (1 + math.exp(-self.score_bound(feasible_set)))
-
-
-@pytree
-class Hinge(LinearModel):
-    """Support vector machine, labels as in logistic regression: loss = max(0, 1 − y·x'z).
-
-    Guarantee: |slope| ≤ 1; attained, and so is 2 under *replace* (at z = 0, with x₂ = −x₁).
-    """
-
-    labels: Array = field(repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        store(self, labels=_signs(self.labels, self.features.shape[1]))
-
-    def losses(self, scores: Array) -> Array:
-        return jnp.maximum(0, 1 - self.labels * scores)
-
-    def slopes(self, scores: Array) -> Array:
-        return -self.labels * (self.labels * scores < 1).astype(scores.dtype)
-
-    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
-        return 1.0
-
-
-@pytree
-class SoftmaxRegression(LinearModel):
-    """Multiclass logistic regression (Section 6.2): loss = −ln softmax(x'Z)_y.
-
-    z is the matrix Z of shape (features, classes) in C order; labels are 0, ..., classes − 1.
-
-    Guarantee: a record's gradient is the outer product of x and p − e_y, p = softmax(x'Z), so
-    norms multiply. On the set two scores x'z_i, x'z_j differ by at most
-    D = min(√2·B sup‖z‖₂, 2B₁ sup‖z‖_∞), for ‖z_i − z_j‖² ≤ 2(‖z_i‖² + ‖z_j‖²). So p is in
-    the polytope {p_i ≤ e^D p_j}, whose vertices have entries of two values, of ratio e^D. A norm
-    is convex and largest at a vertex; there p_y is low (lowering it raises 1 − p_y and all others)
-    and j of the others are high: the L2 bound enumerates j. In L1, ‖p − e_y‖₁ = 2(1 − p_y).
-    D → ∞ gives √2 and 2. Attained on symmetric boxes, and on balls for two classes; on balls with
-    more classes not all vertices are within reach (in trials the bound was up to 1.13 times too
-    large). *replace*: twice that; approached as D → 0 and as D → ∞, between them (trials with 3
-    and 10 classes on boxes) up to 1.26 times too large.
-    """
-
-    labels: Array = field(repr=False)
-    classes: int = static()
-    lengths: Array = field(init=False, repr=False)  # ‖x_i‖₁ and ‖x_i‖₂, for the paper's Δ
-
-    # v'(diag p − pp')v is the variance of v under p: at most (max v − min v)²/4 ≤ 2‖v‖²/4.
-    curvature: ClassVar[float | None] = 0.5
-
-    def __post_init__(self) -> None:
-        if count("classes", self.classes) < 2:
-            raise InvalidInput(f"Expected classes >= 2, got classes={self.classes}.")
-        super().__post_init__()
-        labels = _whole_numbers(self.labels, self.features.shape[1])
-        if labels.size and not (labels.min() >= 0 and labels.max() < self.classes):
-            raise InvalidInput(
-                f"Expected labels 0, ..., {self.classes - 1}, got another one in row "
-                f"{np.flatnonzero((labels < 0) | (labels >= self.classes))[0] + 1}."
-            )
-        store(
-            self,
-            labels=jnp.asarray(labels.astype(np.min_scalar_type(self.classes - 1))),
-            lengths=jnp.stack([jnp.linalg.norm(self.features, ord=n, axis=0) for n in (1, 2)]),
-        )
-
-    @property
-    def dimension(self) -> int:
-        return int(self.features.shape[-2]) * self.classes
-
-    @property
-    def outputs(self) -> int:  # type: ignore[override]
-        return self.classes
-
-    def scores(self, z: Array) -> Array:
-        return self._scores_of(z.reshape(-1, self.classes).T)
-
-    def _is_label(self) -> Array:
-        return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels
-
-    def losses(self, scores: Array) -> Array:
-        own = jnp.where(self._is_label(), scores, 0).sum(axis=0)
-        return jax.nn.logsumexp(scores, axis=0) - own
-
-    def slopes(self, scores: Array) -> Array:
-        return jax.nn.softmax(scores, axis=0) - self._is_label().astype(scores.dtype)
-
-    def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
-        D = min(
-            math.sqrt(2) * self.feature_bound(2) * feasible_set.reach(2),
-            2 * self.feature_bound(1) * feasible_set.reach(math.inf),
-        ) * (1 + 2 * gamma(self._terms, self._unit))
-        low, others = math.exp(-D), self.classes - 1  # the high value is 1, before normalising
-        if norm == 1:
-            return 2 * others / (others + low)
-
-        def squared(j: int) -> float:
-            total = j + (others - j + 1) * low
-            return (1 - low / total) ** 2 + (j + (others - j) * low**2) / total**2
-
-        return math.sqrt(max(squared(j) for j in range(1, others + 1)))
-
-    def paper_sensitivity(self, z: Array, norm: int) -> Array:
-        """max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N + 1) over the agent's own records (Section 6.2).
-
-        Guarantee: none. The scale of the noise depends on private data and gives them away.
-        """
-        return self._largest_record(z, norm) / (self.normaliser + 1)
-
-    def paper_output_sensitivity(self, z: Array, norm: int, curvature: Array | float) -> Array:
-        """2 max_i ‖x_i‖·‖softmax(x_i'Z) − y_i‖/(N·c), c = 1/η + ρ (Huang et al., no constraints).
-
-        Guarantee: none, as in ``paper_sensitivity``.
-        """
-        return 2 * self._largest_record(z, norm) / (self.normaliser * curvature)
-
-    def _largest_record(self, z: Array, norm: int) -> Array:
-        lengths = self.lengths[choice("norm", norm, (1, 2)) - 1]
-        slopes = jnp.linalg.norm(self.slopes(self.scores(z)), ord=norm, axis=0)
-        return jnp.max(lengths * slopes, initial=0).astype(z.dtype)
-
-
 def _like_features(targets: Any, features: Array) -> Vector:
     return array("targets", targets, (features.shape[1],), dtype=features.dtype)
-
-
-def _whole_numbers(labels: Any, records: int) -> Vector:
-    numbers = array("labels", labels, (records,), dtype=np.float64)
-    with np.errstate(invalid="ignore"):  # beyond 64 bits: not equal below
-        whole = numbers.astype(np.int64)
-    if (whole != numbers).any():
-        raise InvalidInput("Expected whole numbers as labels, got fractions.")
-    return whole
-
-
-def _signs(labels: Any, records: int) -> Array:
-    """Labels 0/1 or −1/+1 as −1/+1 in one byte each."""
-    numbers = _whole_numbers(labels, records)
-    found = {int(n) for n in np.unique(numbers)}
-    if not (found <= {0, 1} or found <= {-1, 1}):
-        raise InvalidInput("Expected labels 0 and 1, or -1 and +1, got others, or both kinds.")
-    return jnp.asarray(np.where(numbers > 0, 1, -1).astype(np.int8))

@@ -87,6 +87,7 @@ class Objective(ABC):
     neighbours: str
     on_host: ClassVar[bool] = False  # whether all below also runs in NumPy on NumPy's arrays
     everywhere: ClassVar[bool] = False  # whether the sensitivity holds at every z
+    clipped: ClassVar[bool] = False  # whether gradients are cut, and no longer those of ``value``
     doubt: str = ""  # what ``uncertified`` says, as 0.1.0 named it: subclasses may set it
 
     @property

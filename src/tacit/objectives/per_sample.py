@@ -53,6 +53,7 @@ class PerSample(Records):
     clip_norm: int = static(default=2)
     smoothness: float | None = None
     everywhere: ClassVar[bool] = True
+    clipped: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_64_bits()

@@ -125,6 +125,12 @@ class SecureNoise:
         return GridNoise(values.reshape(updates, self.size), np.float64(self.spacing))
 
 
+def largest_distance(mechanism: Mechanism, size: int) -> float:
+    """The most that ``SecureNoise.distance`` of one update may be, whatever its sensitivity."""
+    name = mechanism.name
+    return size / (INVERSE_DISTANCE[name] * 2.0 ** (2 * GRID_BITS[name]))
+
+
 def secure_noise(
     mechanism: Mechanism, sensitivity: float, size: int, updates: int, delta: float
 ) -> SecureNoise:

@@ -1,0 +1,159 @@
+"""Rows around a private mean: one release of every agent's sum of rows, before the run.
+
+    m = Σ_i x_i/N + noise          a share of the budget, by default 5 % of μ² (Gaussian noise)
+    x ─▶ L·(x − m)/‖x − m‖         L: the length that the intercept's constant leaves
+
+What all rows have in common tells no class from another, but takes most of a row's length, and the
+noise of a run is in proportion to that length. Without it rows of the same length differ more.
+
+Guarantee: the sums are released by ``release.py``: paid in the agents' ledgers, with secure noise
+where that is asked for. Rows are scaled down to ``feature_norm`` first, so Δ = B (``Mean``). Given
+m, which is public then, a row is mapped by its own numbers only: neighbours stay neighbours, and
+the mapped rows have a public length. The run that follows depends on m: adaptive composition, and
+``statement.with_reading`` states the total of both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.engines.releasing import read
+from tacit.errors import InvalidInput, array, positive, probability
+from tacit.objectives.mean import Mean
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
+from tacit.sets import Box
+
+SHARE = 0.05  # by experiment
+ROOM = 1e-6  # relative: the reading's noise is larger by it, which pays for secure noise's distance
+WORDS = "one noisy sum of its rows"
+
+
+def shared(
+    mechanism: str, total_epsilon: float, total_delta: float, share: float
+) -> tuple[Mechanism, float]:
+    """The noise of a reading that takes a share of a budget, and the ε that is left at the same δ.
+
+    Gaussian: a share of μ², as squares of shifts add up. Laplace: a share of ε.
+
+    Guarantee: the reading, and a run that costs at most (ε left, δ), cost at most the total.
+    """
+    probability("centring_share", share)
+    if mechanism != "gaussian":
+        pure = calibrate(mechanism, share * total_epsilon, 0.0, 1)
+        return pure, (1 - share) * total_epsilon * (1 - 1e-12)  # sums of both are rounded up
+    μ = 1 / calibrate(mechanism, total_epsilon, total_delta, 1).noise_multiplier
+    left = gaussian_epsilon(μ * math.sqrt(1 - share), total_delta) * (1 - 1e-12)
+    if left <= 0:  # δ alone would pay for the run; no noise is calibrated to that
+        raise InvalidInput(
+            f"Expected a smaller centring_share, or a smaller delta, got centring_share={share}: "
+            f"of epsilon {total_epsilon:g} at delta {total_delta:g} nothing would be left for the "
+            "run. Nothing was fit."
+        )
+    return Gaussian((1 + ROOM) / (μ * math.sqrt(share))), left
+
+
+def first_reading(
+    share: float | None,
+    calibration: str,
+    mechanism: str,
+    total_epsilon: float | None,
+    total_delta: float,
+) -> tuple[Mechanism | None, float | None]:
+    """The noise of the reading before the run, if there is one, and the ε that is left."""
+    if share is None:
+        return None, total_epsilon
+    if calibration != "certified":
+        raise InvalidInput(
+            f"Expected certified noise for a private mean, got calibration={calibration!r}. "
+            "Nothing was fit."
+        )
+    if total_epsilon is None:
+        return Noiseless(), None
+    return shared(mechanism, total_epsilon, total_delta, share)
+
+
+def given_mean(mean: Any, features: int, longest: float) -> Vector:
+    """A mean that was released before; no released mean is longer than a row may be."""
+    found: Vector = array("mean", mean, (features,), dtype=np.float64)
+    if not (length := math.hypot(*found)) <= longest * (1 + 1e-9):
+        raise InvalidInput(
+            f"Expected a mean that was released, no longer than feature_norm={longest:g}, got one "
+            f"of length {length:g}. Nothing was fit."
+        )
+    return found
+
+
+def about_given(reading: Mechanism) -> str:
+    """What a statement takes for granted of a mean that was given: nothing here can tell."""
+    if not isinstance(reading, Gaussian | Laplace):
+        return ""
+    return (
+        " The mean that rows are centred by was given: it is taken for the one that these agents "
+        f"released, from these data, with {reading.name} noise of multiplier "
+        f"{reading.noise_multiplier!r} or more; any other mean of private data is not covered."
+    )
+
+
+def private_mean(
+    rows: Sequence[Vector],
+    names: Sequence[str],
+    mechanism: Mechanism,
+    delta: float,
+    *,
+    feature_norm: float,
+    normaliser: float,
+    record_bound: float,
+    neighbours: str,
+    seed: int | None = None,
+    noise: str | None = None,
+    ledgers: Mapping[str, Any] | Any = None,
+) -> Vector:
+    """The mean of all agents' rows, from one noisy sum of each; public from here on.
+
+    Asked again for the same data and budget, an agent with a ledger gives what it has given.
+    """
+    public: Any = {"feature_norm": feature_norm, "normaliser": normaliser}
+    public |= {"neighbours": neighbours, "record_bound": record_bound}
+    means = [Mean(part, **public) for part in rows]
+    B, d, readings = positive("feature_norm", feature_norm), means[0].dimension, []
+    if isinstance(mechanism, Noiseless):
+        readings, deviation = [f.reading().values for f in means], 0.0
+    else:
+        box = Box(-B, B, size=d)
+        parts = [LocalProblem(f, box, name=n) for f, n in zip(means, names, strict=True)]
+        found = read(Problem(parts), mechanism, delta, seed, "centring", noise, ledgers)
+        readings = [release.values for release in found.releases]
+        each = mechanism.variance(means[0].reading().sensitivity(mechanism.norm))
+        deviation = math.sqrt(each * len(means)) / normaliser
+    return shrunk(np.sum(readings, axis=0) / normaliser, deviation, B)
+
+
+def shrunk(mean: Vector, deviation: float, longest: float) -> Vector:
+    """A noisy mean, drawn towards 0 as far as it may be noise, and no longer than a row may be.
+
+    The factor 1 − dσ²/‖m‖², or 0, of James and Stein (1961). Reads public numbers only.
+    """
+    square = float(mean @ mean)
+    factor = max(0.0, 1 - mean.size * deviation**2 / square) if square > 0 else 0.0
+    if (length := factor * math.sqrt(square)) > longest:
+        factor *= longest / length
+    return factor * mean
+
+
+def around(rows: Vector, mean: Vector, length: float) -> Vector:
+    """length·(x − m)/‖x − m‖ of every row; 0 for a row that is the mean. In units of the largest
+    entry no row under- or overflows."""
+    apart = rows.astype(np.float64) - mean
+    largest = np.abs(apart).max(axis=1, initial=0)[:, None]
+    unit = apart / np.where(largest > 0, largest, 1)
+    lengths = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
+    found: Vector = (unit * (length / np.maximum(lengths, 1))).astype(rows.dtype)
+    return found

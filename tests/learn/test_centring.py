@@ -1,0 +1,306 @@
+"""Rows around a private mean: what it costs, who pays, and that a row is mapped by itself."""
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+import tacit
+from tacit.engines.releasing import read
+from tacit.errors import InvalidInput, Refused
+from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_model, save_model
+from tacit.learn.centring import around, private_mean, shared, shrunk
+from tacit.learn.estimator import adopt, prepare, scaled_down
+from tacit.privacy.accounting import calibrate, epsilon_of
+from tacit.privacy.mechanisms import Gaussian
+from tacit.privacy.secure_noise import SecureNoise, largest_distance
+
+SMALL = {"rounds": 4, "local_updates": 2, "centring_share": 0.05}
+
+
+@pytest.fixture
+def blobs():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 240)
+    X = np.array([3.0, 1, 2, 0]) + np.eye(4)[y] + 0.3 * rng.normal(size=(240, 4))
+    return X, y, np.where(np.arange(240) % 2 == 0, "north", "south")
+
+
+def model(**options):
+    return PrivateLogisticRegression(feature_norm=4.0, classes=[0, 1, 2], **SMALL | options)
+
+
+# --- budgets --------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    epsilon=st.floats(0.01, 20),
+    delta=st.sampled_from([1e-9, 1e-5, 1e-3]),
+    share=st.floats(0.001, 0.9),
+    updates=st.sampled_from([1, 50, 3000]),
+)
+def test_both_together_keep_within_the_budget(epsilon, delta, share, updates):
+    reading, left = shared("gaussian", epsilon, delta, share)
+    run = calibrate("gaussian", left, delta, updates)
+    total = epsilon_of([(reading, 1), (run, updates)], delta)
+    assert 0.998 * epsilon <= total <= epsilon
+    distance = largest_distance(reading, 800) + updates * largest_distance(run, 8000)
+    if delta >= 1e-5 and updates <= 50:  # secure noise of ordinary size has room too
+        assert epsilon_of([(reading, 1), (run, updates)], delta, distance) <= epsilon
+    square = reading.noise_multiplier**-2 / (
+        reading.noise_multiplier**-2 + updates * run.noise_multiplier**-2
+    )
+    assert square == pytest.approx(share, rel=1e-2)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_laplace_shares_epsilon(delta):
+    reading, left = shared("laplace", 2.0, delta, 0.1)
+    assert epsilon_of([(reading, 1)], 0.0) == pytest.approx(0.2)
+    run = calibrate("laplace", left, delta, 20)
+    assert epsilon_of([(reading, 1), (run, 20)], delta) <= 2.0
+    for epsilon, share in itertools.product((0.1, 0.3, 1.0, 7.3), (0.1, 0.3, 0.7)):
+        reading, left = shared("laplace", epsilon, 0.0, share)
+        assert epsilon_of([(reading, 1), (calibrate("laplace", left, 0.0, 7), 7)], 0.0) <= epsilon
+
+
+def test_a_budget_of_which_nothing_is_left_is_refused():
+    """With a large delta the rest of a small epsilon would cost none: refused, and not paid for."""
+    with pytest.raises(InvalidInput, match="a smaller centring_share, or a smaller delta"):
+        shared("gaussian", 0.001, 0.01, 0.5)
+    assert shared("gaussian", 0.001, 1e-5, 0.5)[1] > 0
+
+
+def test_no_secure_noise_is_further_away_than_the_statement_counts():
+    for multiplier in (0.3, 1.0, 7.7):
+        for sensitivity in (1e-3, 1.0, 1.999, 2.0):
+            noise = SecureNoise(Gaussian(multiplier), sensitivity, 40)
+            assert noise.distance <= largest_distance(noise.mechanism, 40)
+
+
+# --- statements and ledgers -----------------------------------------------------------------------
+
+
+def test_the_statement_covers_both(blobs):
+    X, y, agents = blobs
+    fitted = model(total_epsilon=2.0, random_state=0).fit(X, y, agents)
+    run = fitted.result_.settings.mechanism
+    alone = epsilon_of([(run, 8)], 1e-5)
+    both = epsilon_of([(fitted.reading_, 1), (run, 8)], 1e-5)
+    assert alone < fitted.privacy_.epsilon == both <= 2.0
+    assert both >= 1.998 and fitted.result_.privacy == fitted.privacy_
+    assert "(8 gaussian updates per agent, and before them one noisy sum" in fitted.privacy_.words
+    again = tacit.admm.statement.PrivacyStatement.from_dict(fitted.privacy_.to_dict())
+    assert again == fitted.privacy_
+    plain = clone(fitted).set_params(centring_share=None).fit(X, y, agents)
+    assert plain.mean_ is None and "before" not in plain.privacy_.to_dict()
+    assert "before them" not in plain.privacy_.words
+
+
+def test_ledgers_pay_for_both_and_no_more_than_the_total(blobs, tmp_path):
+    """In a ledger whose budget is the total, to the last bit; a second run finds it spent."""
+    X, y, agents = blobs
+    for name in ("north", "south"):
+        tacit.Ledger.create(tmp_path / f"{name}.db", 2.0, 1e-5).close()
+    fitted = model(total_epsilon=2.0, ledgers=tmp_path).fit(X, y, agents)
+    assert fitted.privacy_.secure and fitted.privacy_.epsilon <= 2.0
+    with tacit.Ledger(tmp_path / "north.db") as ledger:
+        first, second = ledger.runs()
+        assert (first["rounds_charged"], second["rounds_charged"]) == (1, 4)
+        assert first["run"].startswith("release-")
+        spent = ledger.spent.epsilon
+        assert 1.99 <= spent <= fitted.privacy_.epsilon
+        assert spent > epsilon_of([(fitted.result_.settings.mechanism, 8)], 1e-5) * 1.01
+    # the mean is given again at no cost, a run is not
+    reading, _ = shared("gaussian", 2.0, 1e-5, 0.05)
+    rows = scaled_down(X, 4.0)
+    again = private_mean(
+        [rows[agents == name] for name in ("north", "south")],
+        ["north", "south"],
+        reading,
+        1e-5,
+        feature_norm=4.0,
+        normaliser=240.0,
+        record_bound=120.0,
+        neighbours="zero-out",
+        ledgers=tmp_path,
+    )
+    assert (again == fitted.mean_).all()
+    with tacit.Ledger(tmp_path / "north.db") as ledger:
+        assert len(ledger.runs()) == 2 and ledger.spent.epsilon == spent
+    with pytest.raises(Refused, match="beyond the budget"):
+        model(total_epsilon=2.0, ledgers=tmp_path).fit(2 - X, y, agents)
+
+
+def test_a_run_that_is_continued_reads_no_second_mean(blobs):
+    X, y, agents = blobs
+    whole = model(random_state=3).fit(X, y, agents)
+    part = model()
+    prepare(part, X, y, agents, seed=3)
+    assert (part.mean_ == whole.mean_).all()
+    other = model(random_state=3)
+    problem, run = prepare(other, X, y, agents, mean=part.mean_)
+    adopt(other, problem, tacit.solve(problem, run, seed=3))
+    assert (other.coef_ == whole.coef_).all()
+    given, own = other.privacy_, whole.privacy_
+    assert replace(given, assumed=own.assumed) == own and given.assumed.startswith(own.assumed)
+    assert (model(random_state=4).fit(X, y, agents).mean_ != whole.mean_).any()
+
+
+def test_a_statement_says_what_it_takes_a_given_mean_for(blobs):
+    """It cannot tell a released mean from any other, nor with which noise it was released."""
+    X, y, agents = blobs
+    spy = model(random_state=3, centring_share=0.01)
+    problem, run = prepare(spy, X, y, agents, mean=0.5 * X.mean(axis=0))
+    adopt(spy, problem, tacit.solve(problem, run, seed=3))
+    multiplier = shared("gaussian", 1.0, 1e-5, 0.01)[0].noise_multiplier
+    assert "was given: it is taken for the one" in spy.privacy_.words
+    assert f"multiplier {multiplier!r} or more" in spy.privacy_.words
+    spy.fit(X, y, agents)
+    assert "was given" not in spy.privacy_.words
+
+
+@pytest.mark.parametrize(
+    ("mean", "share", "words"),
+    [
+        ([0.0, 0, 0], 0.05, r"mean of shape \(4\)"),
+        ([0.0, 0, 0, math.nan], 0.05, "finite numbers in mean"),
+        ([9.0, 0, 0, 0], 0.05, "no longer than feature_norm=4"),
+        ([0.0, 0, 0, 0], None, "no mean without a centring_share"),
+    ],
+)
+def test_a_mean_that_was_not_released_here_is_refused(blobs, mean, share, words):
+    with pytest.raises(InvalidInput, match=words):
+        prepare(model(centring_share=share), *blobs, mean=np.array(mean))
+
+
+def test_a_mean_without_noise_covers_no_run(blobs):
+    """A run with noise on rows around an exact private mean: its own total says nothing."""
+    X, y, agents = blobs
+    exact = model(total_epsilon=None)
+    problem, _ = prepare(exact, X, y, agents)
+    run = tacit.Settings(4, 2, Gaussian(5.0), delta=1e-5)
+    adopt(exact, problem, tacit.solve(problem, run, seed=0))
+    assert math.isinf(exact.privacy_.epsilon) and not exact.privacy_.certified
+    assert "Not private" in exact.privacy_.words
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_a_row_is_mapped_by_its_own_numbers(blobs):
+    X, y, agents = blobs
+    fitted = model(random_state=0).fit(X, y, agents)
+    rows = fitted._rows(X)
+    np.testing.assert_array_equal(fitted._rows(X[5:6])[0], rows[5])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 4.0, rtol=1e-12)
+    apart = X * np.minimum(1, 4 / np.linalg.norm(X, axis=1))[:, None] - fitted.mean_
+    expected = math.sqrt(0.91) * 4 * apart / np.linalg.norm(apart, axis=1)[:, None]
+    np.testing.assert_allclose(rows[:, :-1], expected, rtol=1e-12)
+    np.testing.assert_allclose(rows[:, -1], 1.2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_any_size_have_the_length(dtype):
+    X = np.array([[0.0, 0], [1e-30, 0], [1e30, -1e30], [1.0, 2.0]], dtype)
+    rows = around(X, np.array([1.0, 2.0]), 3.0)
+    assert rows.dtype == dtype
+    np.testing.assert_allclose(np.linalg.norm(rows.astype(np.float64), axis=1), [3, 3, 3, 0], 1e-6)
+    short = around(np.array([[1e-300, 0.0]]), np.zeros(2), 3.0)
+    np.testing.assert_allclose(short, [[3.0, 0.0]])
+
+
+@pytest.mark.parametrize(("neighbours", "changed"), [("zero-out", 1), ("replace", 2)])
+def test_the_noise_of_the_mean_does_not_depend_on_the_data(blobs, monkeypatch, neighbours, changed):
+    """Longer rows are cut to the public norm; shorter ones have the noise of that norm."""
+    X, y, _ = blobs
+    seen = []
+
+    def recorded(problem, *others):
+        seen.append(problem.agents[0].objective.reading().sensitivity(2))
+        return read(problem, *others)
+
+    monkeypatch.setattr(centring, "read", recorded)
+    for scale in (1e-3, 1.0, 1e6):
+        fitted = model(random_state=0, neighbours=neighbours).fit(scale * X, y)
+        assert np.linalg.norm(fitted.mean_) <= 4.0 + 1e-9
+    assert seen[0] == seen[1] == seen[2] == pytest.approx(4.0 * changed, rel=1e-6)
+
+
+def test_a_mean_that_may_be_noise_is_drawn_towards_zero():
+    m = np.array([3.0, 4.0])
+    np.testing.assert_allclose(shrunk(m, 0.0, 9.0), m)
+    np.testing.assert_allclose(shrunk(m, 1.0, 9.0), m * (1 - 2 / 25))
+    np.testing.assert_array_equal(shrunk(m, 4.0, 9.0), 0 * m)
+    np.testing.assert_array_equal(shrunk(0 * m, 0.0, 9.0), 0 * m)
+    np.testing.assert_allclose(shrunk(m, 0.0, 1.0), m / 5)
+
+
+def test_without_noise_the_mean_is_exact_and_nothing_is_private(blobs):
+    X, y, agents = blobs
+    fitted = model(total_epsilon=None).fit(X / 9, y, agents)
+    np.testing.assert_allclose(fitted.mean_, (X / 9).mean(axis=0), rtol=1e-12)
+    assert math.isinf(fitted.privacy_.epsilon) and not fitted.privacy_.certified
+
+
+def test_centring_pays(blobs):
+    """All rows have a large part in common here, and the noise is in proportion to their length."""
+    X, y, agents = blobs
+    X, y, agents = np.tile(X, (5, 1)), np.tile(y, 5), np.tile(agents, 5)
+    planned = {"rounds": None, "local_updates": None}
+    scores = {
+        share: np.mean([
+            model(total_epsilon=0.2, centring_share=share, random_state=s, **planned)
+            .fit(X, y, agents).score(X, y)
+            for s in range(2)
+        ])
+        for share in (None, 0.05)
+    }  # fmt: skip
+    assert scores[0.05] > scores[None] + 0.03
+
+
+# --- files, and what is refused -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranges", [False, True])
+def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
+    X, y, _ = blobs
+    fitted = model(random_state=0)
+    if ranges:
+        fitted = make_pipeline(PublicRange({"*": (-1, 5)}), fitted)
+    fitted.fit(X, y)
+    path = save_model(fitted, tmp_path)
+    document = json.loads(path.read_text())
+    assert document["format"] == 2 and list(document["mean"]) == document["columns"]
+    loaded = load_model(tmp_path)
+    np.testing.assert_allclose(loaded.predict_proba(X), fitted.predict_proba(X), rtol=1e-12)
+    del document["mean"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(tacit.errors.CorruptFile, match="mean"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"centring_share": 0.0}, "0 < centring_share < 1"),
+        ({"centring_share": 1.0}, "0 < centring_share < 1"),
+        ({"calibration": "paper"}, "certified noise for a private mean"),
+        ({"mechanism": "cauchy"}, "mechanism name"),
+        ({"constraint": "box"}, "a constraint such as"),
+    ],
+)
+def test_what_is_refused_costs_nothing(blobs, tmp_path, options, words):
+    X, y, _ = blobs
+    with tacit.Ledger.create(tmp_path / "agent 1.db", 2.0, 1e-5) as ledger:
+        with pytest.raises(InvalidInput, match=words):
+            model(ledgers=tmp_path, **options).fit(X, y)
+        assert not ledger.runs()

@@ -1,0 +1,333 @@
+"""Limited slopes: no record pulls more than the limit, as computed; and what a limited model says.
+
+Records and losses in general are tested with all others, in the files beside this one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+from small_objectives import CLASSES, FEATURES, B, N, change, records, sample, unit
+
+from tacit import Gaussian, LocalProblem, Problem, Settings
+from tacit.admm.data_digest import Digest
+from tacit.admm.theory import constants
+from tacit.errors import InvalidInput
+from tacit.objectives import LogisticRegression, SoftmaxRegression
+from tacit.objectives.slope_limits import FORMS, corrected_probabilities
+from tacit.sets import Box
+
+SLOPES = jax.jit(lambda f, s: f.slopes(s))
+FORMATS = [np.float32, np.float64]
+RELATIONS = ["add-remove", "zero-out", "replace"]
+
+
+def softmax_of(labels: Any, K: int, dtype: Any = np.float64, **options: Any) -> SoftmaxRegression:
+    """A model whose scores are given: one feature, one record for each."""
+    common = {"feature_norm": 1.0, "normaliser": 9e9, "neighbours": "zero-out"}
+    return SoftmaxRegression(np.ones((len(labels), 1), dtype), labels, K, **common, **options)
+
+
+def hostile_scores(K: int, records: int, dtype: Any) -> Any:
+    rng = np.random.default_rng(K)
+    sizes = 10.0 ** np.r_[rng.uniform(-3, 2, records - 60), rng.uniform(2, 30, 60)]
+    return (rng.normal(size=(K, records)) * sizes).astype(dtype)
+
+
+def true_slopes(scores: Any, labels: Any, c: float, form: str) -> Any:
+    """In the longest format there is, straight from the definition."""
+    s = scores.astype(np.longdouble)
+    e_y = np.arange(len(s))[:, None] == labels
+    top = np.where(e_y, -np.inf, s).max(axis=0)
+    powers = np.where(e_y, 0, np.exp(np.where(e_y, 0, s - top)))
+    own = np.exp(np.minimum(np.where(e_y, s - top, 0).sum(axis=0), 11_000))
+    w = powers.sum(axis=0) / (powers.sum(axis=0) + own)
+    r = np.where(e_y, -w, w * powers / powers.sum(axis=0))
+    length = np.sqrt((r**2).sum(axis=0)) if form == "norm" else math.sqrt(2) * w
+    return r * np.minimum(1, c / np.maximum(length, np.finfo(np.longdouble).tiny))
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
+def test_no_computed_slope_is_longer_than_the_bound(form: str, dtype: Any) -> None:
+    """Nor further from the true one than the proof says; without a margin the limit is exceeded."""
+    beyond = 0.0
+    for K, c in itertools.product((2, 3, 10), (1e-6, 0.15, 0.9)):
+        labels = np.random.default_rng(0).integers(0, K, 3000)
+        scores = hostile_scores(K, len(labels), dtype)
+        f = softmax_of(labels, K, dtype, slope_limit=c, limit_form=form)
+        got = np.asarray(SLOPES(f, scores)).astype(np.longdouble)
+        everywhere, room = Box(-math.inf, math.inf, f.dimension), 1 + f._slope_margin()
+        for norm in (1, 2):
+            longest = float(np.linalg.norm(got.astype(np.float64), norm, axis=0).max())
+            bound = f.slope_bound(norm, everywhere)
+            assert longest <= bound * room
+        assert longest >= 0.999 * c  # in L2, the last
+        beyond = max(beyond, longest / c - 1)
+        apart = np.abs(got - true_slopes(scores, labels, c, form)).max()
+        assert apart <= f._slope_margin() * c / 2
+    assert beyond > 0 or (form == "convex" and dtype == np.float64)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_logistic_slopes_err_by_no_more_than_the_proof_says(dtype: Any) -> None:
+    scores = hostile_scores(2, 3000, dtype)[0]
+    y = np.random.default_rng(0).integers(0, 2, len(scores))
+    common = {"feature_norm": 1.0, "normaliser": 9e9, "neighbours": "zero-out"}
+    with np.errstate(over="ignore"):
+        weight = 1 / (1 + np.exp((2 * y - 1) * scores.astype(np.longdouble)))
+    for c in (1e-6, 0.1, 0.7, 3.0):
+        f = LogisticRegression(np.ones((len(y), 1), dtype), y, slope_limit=c, **common)
+        got = np.asarray(SLOPES(f, scores)).astype(np.longdouble)
+        most = f.slope_bound(2, Box(-math.inf, math.inf, 1))
+        assert most == min(c, 1) and np.abs(got).max() <= most * (1 + f._slope_margin())
+        true = (1 - 2 * y) * np.minimum(weight, c)
+        assert np.abs(got - true).max() <= f._slope_margin() * most / 2
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_sensitivity_is_the_limit(form: str, dtype: Any, relation: str) -> None:
+    """cB/N, twice that for a replaced record, in both norms; attained where scores are large."""
+    K, c, u = 3, 0.15, 40.0
+    common: Any = {"feature_norm": B, "normaliser": N, "neighbours": relation}
+    common |= {"slope_limit": c, "limit_form": form, "record_bound": 4}
+    rows = np.stack([1e30 * unit, 1e-3 * unit]).astype(dtype)  # the first is cut to length B
+    other = {"add-remove": rows[1:], "zero-out": rows * [[0], [1]], "replace": rows * [[-1], [1]]}
+    left = other[relation].astype(dtype)
+    f = SoftmaxRegression(rows, [0, 1], K, **common)
+    flat = np.zeros((FEATURES, K))
+    one = flat + np.array(
+        [-u, u, -u]
+    )  # one other class: ‖d‖₂ = √2; at 0 all others: ‖d‖₁/‖d‖₂ largest
+    W = Box(-u, u, f.dimension)
+    twice = 2 if relation == "replace" else 1
+    bounds = {2: c, 1: 2 * c * math.sqrt(0.5 if form == "convex" else 1 - 1 / K)}
+    for norm, length in bounds.items():
+        Δ = f.sensitivity(norm, W)
+        features = f.feature_bound(norm)
+        assert twice * length * features / N < Δ <= twice * length * features / N * (1 + 2e-5)
+        reached = 0.0
+        # where scores change sign with x, the label at the other end is the one that pulls
+        for Z, label in itertools.product((flat, one, -one), range(K)):
+            g = SoftmaxRegression(left, [label, 1][-len(left) :], K, **common)
+            z = jnp.asarray(Z.ravel(), dtype)
+            reached = max(reached, change(f, g, z, norm))
+        assert reached <= Δ
+        tight = form == "norm" or relation != "replace" or norm == 1
+        assert reached >= (0.998 if tight else 0.8) * Δ
+
+
+def test_the_bound_of_a_set_is_kept_where_it_is_smaller() -> None:
+    X, y = records(0)
+    for name in ("logistic", "softmax"):
+        f = sample(name, X, y)
+        W = Box(-1e-3, 1e-3, f.dimension)
+        wide, without = sample(name, X, y, slope_limit=1.4), sample(name, X, y)
+        for norm in (1, 2):
+            assert wide.slope_bound(norm, W) == without.slope_bound(norm, W)
+        z = jnp.zeros(f.dimension)
+        np.testing.assert_allclose(wide.gradient(z), without.gradient(z), rtol=1e-12)
+        np.testing.assert_allclose(wide.value(z), without.value(z), rtol=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.sampled_from([0.1, 1.0, 10.0]),
+    c=st.sampled_from([0.01, 0.3, 0.8, 1.2]),
+    K=st.sampled_from([2, 3, 6]),
+)
+def test_convex_slopes_are_monotone_and_all_are_lipschitz(
+    seed: int, size: float, c: float, K: int
+) -> None:
+    a, b = np.random.default_rng(seed).normal(size=(2, K, 30)) * size
+    labels = np.arange(30) % K
+    for form in FORMS:
+        f = softmax_of(labels, K, slope_limit=c, limit_form=form)
+        first, second = (np.asarray(SLOPES(f, s)) for s in (a, b))
+        along = ((first - second) * (a - b)).sum(axis=0)
+        moved = np.linalg.norm(first - second, axis=0)
+        assert f.largest_curvature is not None
+        assert (moved <= f.largest_curvature * np.linalg.norm(a - b, axis=0) + 1e-12).all()
+        if form == "convex":
+            assert (along >= -1e-12).all()
+            values = [np.asarray(f.losses(jnp.asarray(s))) for s in (a, b)]
+            assert (values[0] - values[1] - (second * (a - b)).sum(axis=0) >= -1e-10).all()
+
+
+@pytest.mark.parametrize("c", [0.05, 0.4, 1.1])
+def test_convex_values_are_integrals_of_the_slopes(c: float) -> None:
+    """By central differences, on both sides of the place where the straight line begins."""
+    X, y = records(3)
+    h = 1e-6
+    for name in ("logistic", "softmax"):
+        f = sample(
+            name, X, y, slope_limit=c / (math.sqrt(2) if name == "logistic" else 1), ridge=0.1
+        )
+        z = jnp.asarray(np.random.default_rng(1).normal(size=f.dimension))
+        differences = [
+            (float(f.value(z + h * e)) - float(f.value(z - h * e))) / (2 * h)
+            for e in np.eye(f.dimension)
+        ]
+        np.testing.assert_allclose(differences, f.gradient(z), atol=1e-8)
+
+
+def test_only_the_convex_form_is_a_gradient() -> None:
+    """A gradient has a symmetric derivative; the other form says that it is none."""
+    scores = jnp.asarray([[0.3], [1.0], [-0.4]])
+    twist = {}
+    for form in FORMS:
+        f = softmax_of([0], 3, slope_limit=0.2, limit_form=form)
+        J = np.asarray(jax.jacobian(lambda s, f=f: f.slopes(s)[:, 0])(scores))[:, :, 0]
+        twist[form] = np.abs(J - J.T).max()
+    assert twist["convex"] < 1e-15 and twist["norm"] > 1e-3
+    for form, K in itertools.product(FORMS, (2, 3)):
+        f = softmax_of([0], K, slope_limit=0.2, limit_form=form)
+        assert f.clipped == (form == "norm" and K == 3)
+    assert not softmax_of([0], 3, limit_form="norm").clipped
+
+
+def test_the_theorems_are_not_for_slopes_that_are_no_gradient() -> None:
+    for name in ("limited-softmax", "clipped-softmax"):
+        f = sample(name, *records(0))
+        problem = Problem([LocalProblem(f, Box(-1.0, 1.0, f.dimension))])
+        run = Settings(10, 1, Gaussian(1.0))
+        if name == "limited-softmax":
+            assert constants(problem, run).gradient_energy == pytest.approx((0.3 * B) ** 2)
+        else:
+            with pytest.raises(InvalidInput, match="clipped"):
+                constants(problem, run)
+
+
+def test_curvature_is_tight_for_two_classes() -> None:
+    X = np.tile([B, 0, 0, 0], (12, 1))
+    for c in (0.2, 0.6, 1.3):
+        q = min(c / math.sqrt(2), 0.5)
+        common: Any = {"feature_norm": B, "normaliser": N}
+        f = SoftmaxRegression(X, np.zeros(12), 2, slope_limit=c, **common)
+        g = LogisticRegression(X, np.ones(12), slope_limit=c / math.sqrt(2), **common)
+        z = np.zeros(FEATURES)
+        z[0] = (math.log(1 / q - 1) + 1e-9) / B  # where the slope is a little less than q
+        steepest = np.linalg.eigvalsh(jax.hessian(g.value)(jnp.asarray(z)))[-1]
+        assert steepest == pytest.approx(g.smoothness, rel=1e-6)
+        two = jnp.asarray(np.stack([z / 2, -z / 2], axis=1).ravel())
+        assert np.linalg.eigvalsh(jax.hessian(f.value)(two))[-1] == pytest.approx(
+            f.smoothness, rel=1e-6
+        )
+
+
+def test_two_classes_are_a_logistic_regression_with_a_smaller_limit() -> None:
+    X, y = records(0)
+    z = np.random.default_rng(0).normal(size=FEATURES) * 2
+    common: Any = {"feature_norm": B, "normaliser": N}
+    f = LogisticRegression(X, y > 0, slope_limit=0.2 / math.sqrt(2), **common)
+    Z = jnp.asarray(np.stack([-z / 2, z / 2], axis=1).ravel())
+    for form in FORMS:
+        g = SoftmaxRegression(X, y > 0, 2, slope_limit=0.2, limit_form=form, **common)
+        np.testing.assert_allclose(g.value(Z), f.value(jnp.asarray(z)), rtol=1e-12)
+        both = np.asarray(g.gradient(Z)).reshape(FEATURES, 2)
+        np.testing.assert_allclose(both[:, 1], f.gradient(jnp.asarray(z)), rtol=1e-10)
+        np.testing.assert_allclose(both[:, 0], -both[:, 1], rtol=1e-10)
+
+
+def test_a_limit_is_data_of_a_compiled_program() -> None:
+    """Two limits, one program, two results; digests tell them apart, and know those without."""
+    X, y = records(0)
+    statistic = jax.jit(lambda f, z: f.statistic(z))
+    z = jnp.ones(FEATURES * CLASSES)
+    limited = [sample("softmax", X, y, slope_limit=c) for c in (0.1, 0.2)]
+    first, second = (np.asarray(statistic(f, z)) for f in limited)
+    assert statistic._cache_size() == 1 and np.abs(first - second).max() > 1e-3
+
+    def digest(**options: Any) -> bytes:
+        return Digest(bytes(8)).of(sample("softmax", X, y, **options))
+
+    found = [{}, {"slope_limit": 0.1}, {"slope_limit": 0.2}, {"limit_form": "norm"}]
+    assert len({digest(**o) for o in found}) == len(found)
+    assert digest() == digest(slope_limit=None, limit_form="convex")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("least-squares", {"slope_limit": 0.1}, r"LeastSquares: .* Huber\(threshold"),
+        ("huber", {"slope_limit": 0.1}, "Huber: its threshold"),
+        ("hinge", {"slope_limit": 0.1}, "Hinge: its slopes are steps"),
+        ("quantile", {"slope_limit": 0.1}, "Quantile: its slopes are steps"),
+        ("softmax", {"slope_limit": 0.0}, "slope_limit > 0"),
+        ("softmax", {"slope_limit": math.nan}, "slope_limit > 0"),
+        ("logistic", {"slope_limit": 1e-9}, "slope_limit >= 1e-06"),
+        ("softmax", {"slope_limit": 0.1, "limit_form": "both"}, "limit_form to be one of"),
+    ],
+)
+def test_bad_limits_are_refused(name: str, options: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        sample(name, *records(0), **options)
+
+
+# --- probabilities ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("c", [0.15, 0.5, 1.5])
+def test_corrected_probabilities_undo_the_limit(form: str, c: float) -> None:
+    """Where classes have these probabilities, the slopes of a model that says p add up to zero."""
+    for K in (2, 3, 10):
+        scores = 3 * np.random.default_rng(K).normal(size=(50, K))
+        p = softmax(scores, axis=1)
+        η = corrected_probabilities(p, c, form)
+        f = softmax_of(np.tile(np.arange(K), 50), K, slope_limit=c, limit_form=form)
+        slopes = np.asarray(SLOPES(f, np.repeat(scores, K, axis=0).T)).reshape(K, 50, K)
+        expected = np.einsum("knj,nj->nk", slopes, η)
+        np.testing.assert_allclose(expected, 0, atol=1e-12)
+        np.testing.assert_allclose(η.sum(axis=1), 1)
+        if c < 0.2:  # the softmax itself is not what it should be
+            assert np.abs(np.einsum("knj,nj->nk", slopes, p)).max() > 1e-3
+    np.testing.assert_array_equal(corrected_probabilities(p, None), p)
+
+
+def reliability_error(probabilities: Any, labels: Any) -> float:
+    """Mean distance, in ten bins, of what is said of the likeliest class from what happens."""
+    said, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    bins = np.minimum((said * 10).astype(int), 9)
+    apart = [abs((said - right)[bins == b].sum()) for b in range(10)]
+    return float(sum(apart) / len(labels))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_corrected_probabilities_are_better_calibrated(form: str) -> None:
+    """Records of forty kinds whose classes have known probabilities; the rows name the kind."""
+    rng, K, c = np.random.default_rng(0), 3, 0.15
+    truth = rng.dirichlet([0.4] * K, size=40)
+
+    def drawn() -> tuple[Any, Any]:
+        kinds = rng.integers(0, 40, 20_000)
+        below = rng.random((20_000, 1)) > truth[kinds].cumsum(axis=1)[:, :-1]
+        return kinds, below.sum(axis=1)
+
+    kinds, labels = drawn()
+    counts = np.zeros((40, K))
+    np.add.at(counts, (kinds, labels), 1)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    f = softmax_of(np.tile(np.arange(K), 40), K, slope_limit=c, limit_form=form)
+
+    def step(_: Any, scores: Any) -> Any:
+        slopes = f.slopes(jnp.repeat(scores, K, axis=0).T).reshape(K, 40, K)
+        return scores - 5 * jnp.einsum("knj,nj->nk", slopes, shares)
+
+    p = softmax(jax.lax.fori_loop(0, 4000, step, jnp.zeros((40, K))), axis=1)
+    kinds, labels = drawn()  # others than those it was fitted to
+    before = reliability_error(p[kinds], labels)
+    after = reliability_error(corrected_probabilities(p, c, form)[kinds], labels)
+    assert before > 0.05 and after < 0.02 and after < before / 4
