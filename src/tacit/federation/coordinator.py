@@ -100,7 +100,13 @@ class Coordinator:
         party's own ledger, whatever this process does.
         """
         if (self.folder / "result.json").exists():
-            return Result.load(self.folder)
+            found = Result.load(self.folder)
+            if tuple(found.names) != self.study.agents:
+                raise InvalidInput(
+                    f"Expected the result of study {self.study.name!r} in {self.folder}, got one of "
+                    f"{', '.join(found.names)}. Nothing was sent."
+                )
+            return found
         facts, problem, settings, law, plan = self._planned()
         state = State.begun(self.folder, self.study, settings, law, facts)
         self.status.show("agreeing", rounds=settings.rounds, run=state.run)
