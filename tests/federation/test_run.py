@@ -57,6 +57,7 @@ def test_the_bits_of_one_process(tmp_path, kind):
     assert found.converged == expected.converged and found.plan == expected.plan
     assert found.settings == expected.settings
     assert found.privacy.epsilon == expected.privacy.epsilon and found.privacy.seeded
+    assert found.privacy.words.startswith("Not certified: this is a rehearsal")
     assert "objective" not in found.trace and "noise" not in found.trace
     again = Result.load(tmp_path / "out")
     same(again, found)
@@ -64,6 +65,8 @@ def test_the_bits_of_one_process(tmp_path, kind):
     for name in NAMES:  # what stays with a party
         with np.load(tmp_path / f"own-{name}" / "solution.npz") as own:
             np.testing.assert_array_equal(own["solution"], found.solution)
+        said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
+        assert said["epsilon"] == found.privacy.epsilon and "rehearsal" in said["uncertified"]
         charged = [r["rounds_charged"] for r in Ledger(tmp_path / f"{name}.db").runs()]
         assert charged == [6 if kind == "logistic" else 1]
 
@@ -72,6 +75,7 @@ def test_a_real_run_has_secure_noise(tmp_path):
     study = write_study(tmp_path, rehearsal=None)
     found, _ = run(study, tmp_path)
     assert found.privacy.secure and not found.privacy.seeded and found.seed is None
+    assert found.privacy.certified and "rehearsal" not in found.privacy.words
     other, _ = run(study, tmp_path, "other")
     assert not np.array_equal(found.solution, other.solution)
 

@@ -125,6 +125,18 @@ def test_requests_that_the_coordinator_did_not_sign(kits, tmp_path, monkeypatch)
     assert Ledger(folder / "north.db").runs() == []
 
 
+def test_a_job_that_ends_says_nothing(kits, monkeypatch):
+    """A refusal of a process on its way out would pause the study, and say that it failed."""
+    folder, (ours, north, *_) = kits
+    executor, engine, context = join(north, folder / "north.toml", monkeypatch)
+    executor.handle_event(EventType.END_RUN, context)
+    invited = Invitation(north.digest).to_bytes()
+    signed = Signer(ours.private_key, ours.digest).sign("north", invited)
+    reply = engine.handler("tacit", {BYTES: signed}, context)
+    assert BYTES not in reply and reply.get_return_code() != ReturnCode.OK
+    assert WORDS["absent"][0] == "refused"  # nothing was computed: no failed round to be counted
+
+
 def test_a_party_that_cannot_take_part(kits, tmp_path, monkeypatch):
     """Its words stay in its log; a task is no way in."""
     folder, (ours, north, *_) = kits

@@ -11,6 +11,9 @@ from small_study import write_study
 from tacit.cli.main import main
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.federation.party_file import PartyFile
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Gaussian
+from tacit.privacy.spending import Terms
 from tacit.transport.checking import check
 from tacit.transport.kit import CLASSES, Kit
 from tacit.transport.kits import address, example, init, site_names
@@ -146,8 +149,13 @@ def test_check(made, tmp_path, capsys):
     assert "party's own file" in found(kit, pinned)["coordinator's key"].words
     pinned.write_text(f'coordinator = "{"0" * 64}"\n{text}')
     assert found(kit, pinned)["coordinator's key"].sound is False
+    spent = Ledger.create(folder / "spent.db", 2.0, 1e-5)  # just what the study asks for
+    spent.begin("other", Terms("south", Gaussian(9.0), 1, 1, 0.0, "secure", "x", ""))
     for old, new, what in (
         ("north.csv", "gone.csv", "data"),
+        ("north.db", "spent.db", "ledger"),
+        ("[limits]", "[limits]\nrounds = 5", "limits"),
+        ("total_delta", "totl_delta", "party file"),
         ('agent = "north"', 'agent = "south"', "data"),
         ("total_epsilon = 2.0", "total_epsilon = 1.0", "limits"),
         ("north.db", "gone.db", "ledger"),
@@ -184,7 +192,7 @@ def test_check_of_files(made, tmp_path):
     (north / "study" / "study.toml").write_text(
         (north / "study" / "study.toml").read_text().replace("radius = 2.0", "radius = 2.5")
     )
-    assert "not the one of the kit" in found(kit)["study"].words
+    assert "not that of the kit" in found(kit)["study"].words
     (north / "kit.json").write_text((north / "kit.json").read_text().replace('"0.', '"9.'))
     assert found(Kit.load(north))["versions"].sound is False
     write_keys(ours / "coordinator.key", tmp_path / "other.pem")

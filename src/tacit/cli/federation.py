@@ -89,7 +89,7 @@ def _join(options: argparse.Namespace) -> int:
 
     kit = Kit.load(options.kit).expect("party")
     hint(lambda: "nothing was sent")
-    findings = _findings(kit, options.party, connect=False)
+    findings = _findings(kit, options.party, connect=True)
     if options.json:
         print(json.dumps({"kit": str(kit.folder), "findings": findings}), flush=True)
     else:

@@ -44,7 +44,7 @@ from tacit.federation.messages import (
     answer_from,
 )
 from tacit.federation.progress import State, Status
-from tacit.federation.study import Study
+from tacit.federation.study import REHEARSAL, Study
 from tacit.privacy.mechanisms import Mechanism
 
 T = TypeVar("T")
@@ -103,8 +103,8 @@ class Coordinator:
             found = Result.load(self.folder)
             if tuple(found.names) != self.study.agents:
                 raise InvalidInput(
-                    f"Expected the result of study {self.study.name!r} in {self.folder}, got one of "
-                    f"{', '.join(found.names)}. Nothing was sent."
+                    f"Expected the result of study {self.study.name!r} in {self.folder}, got one "
+                    f"of {', '.join(found.names)}. Nothing was sent."
                 )
             return found
         facts, problem, settings, law, plan = self._planned()
@@ -116,6 +116,9 @@ class Coordinator:
         else:
             result = self._exact_rounds(problem, settings, law, state)
         result = dataclasses.replace(result, plan=plan)
+        if self.study.rehearsal is not None:
+            said = dataclasses.replace(result.privacy, uncertified=REHEARSAL)
+            result = dataclasses.replace(result, privacy=said)
         result = self.study.stated(result)
         self.status.show("telling the parties", done=result.summary["round"])
         self._tell(state.run, result)  # before the result is there: whoever goes on tells again
@@ -295,7 +298,11 @@ class Coordinator:
                 self.status.heard(name)
 
         self.status.asked(self.study.agents)
-        answers = self.line.ask(dict.fromkeys(self.study.agents, request), deadline, heard)
+        try:
+            answers = self.line.ask(dict.fromkeys(self.study.agents, request), deadline, heard)
+        finally:
+            if waiting:  # whoever is waited for stands in status.json when the job ends here
+                self.status.show(self.status.content["stage"], waiting=waiting, now=True)
         found: dict[str, Any] = {}
         for name in self.study.agents:
             if name not in answers:

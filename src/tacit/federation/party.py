@@ -44,7 +44,8 @@ from tacit.federation.messages import (
     request_from,
 )
 from tacit.federation.party_file import PartyFile
-from tacit.federation.study import Study
+from tacit.federation.study import REHEARSAL, Study
+from tacit.files import write_atomically
 from tacit.privacy.accounting import exact
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
 
@@ -65,7 +66,7 @@ WORDS = {
     "failed": ("failed", "failed. Nothing of this request was released."),
     "ledger": ("ledger", "could not pay. Nothing was released."),
     "signature": ("refused", "got a request that its coordinator did not sign."),
-    "absent": ("failed", "cannot take part: its own log says why."),
+    "absent": ("refused", "cannot take part: its own log says why."),
 }
 
 
@@ -211,6 +212,8 @@ class Party:
             said = self._statement(run)
             about = self.file, self.problem, point, said
             self.study.write_own(self.folder, self.name, *about)
+            told = {"run": run.name, "study": self.study.digest, **said.to_dict()}
+            write_atomically(self.folder / "statement.json", json.dumps(told, indent=2).encode())
             log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)
         return Agreed(run.name)
 
@@ -224,7 +227,8 @@ class Party:
         total, seeded = exact(law, updates, delta), self.study.rehearsal is not None
         hidden = ((f.neighbours, (self.name,)),)
         numbers = total.epsilon, total.delta, law.name, updates, hidden, seeded
-        return PrivacyStatement(*numbers, f.uncertified, secure=not seeded, once=once)
+        doubt = REHEARSAL if seeded else f.uncertified
+        return PrivacyStatement(*numbers, doubt, secure=not seeded, once=once)
 
     def _same_study(self, digest: str) -> None:
         if digest != self.study.digest:

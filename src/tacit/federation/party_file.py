@@ -6,7 +6,7 @@
     unit = "MW"                    # of loads: "MW" (and MVAr, as in case files) or "per unit"
     ledger = "north.db"            # every release is paid for here before it is made
     rehearsal = false              # true: agree to noise that everybody can subtract
-    coordinator = "..."            # optional: the coordinator's public key, to pin it
+    coordinator = "..."            # optional: fingerprint of the coordinator's key, to pin it
 
     [limits]                       # of one run; all runs together: the ledger's budget
     total_epsilon = 1.0

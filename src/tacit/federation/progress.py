@@ -148,8 +148,9 @@ class Status:
         run: str | None = None,
         waiting: Sequence[str] | None = None,
         why: Mapping[str, str] | None = None,
+        now: bool = False,
     ) -> None:
-        new = self.content["stage"] != stage
+        new = now or self.content["stage"] != stage
         given = {"round": done, "rounds": rounds, "run": run}
         self.content |= {k: v for k, v in given.items() if v is not None}
         self.content |= {"stage": stage, "why": dict(why or {})}

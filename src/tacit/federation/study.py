@@ -39,6 +39,10 @@ from tacit.jobs.job import read_toml, refuse_unknown
 
 FILE = "study.toml"
 COMMON = {"name", "deadline", "evaluate_every", "rehearsal", "privacy", "algorithm"}
+REHEARSAL = (
+    "this is a rehearsal: its noise is from a seed that the study names, and everybody can "
+    "subtract it."
+)
 DEADLINE = 600.0  # seconds, where a study says nothing
 LONGEST = 30 * 24 * 3600.0
 

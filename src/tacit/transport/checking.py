@@ -43,6 +43,10 @@ def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> li
             ("limits", lambda: limits(kit, party)),
             ("ledger", lambda: ledger(kit, party)),
         ]
+    if party is not None:
+        own = _finding("party file", lambda: party_file(party))
+        if own.sound is False:  # all else would say the same in other words
+            return [own]
     if connect:
         steps.append(("server", lambda: server(kit)))
     return [_finding(what, step) for what, step in steps]
@@ -141,7 +145,8 @@ def study(kit: Kit) -> tuple[bool | None, str]:
     if found.digest != kit.digest:
         return (
             False,
-            f"study.toml is not the one of the kit: {found.digest[:16]}, {kit.digest[:16]}.",
+            f"study.toml has the digest {found.digest[:16]}, not that of the kit, "
+            f"{kit.digest[:16]}.",
         )
     kind = "" if found.rehearsal is None else ". A REHEARSAL: everybody can subtract its noise"
     asked = ", ".join(f"{key} {value:g}" for key, value in _asked(kit).items()) or "see study.toml"
@@ -179,7 +184,17 @@ def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     for name in ("total_epsilon", "total_delta"):
         if asked.get(name, 0.0) > getattr(own, name):
             return False, f"{words}; the study asks for {name} {asked[name]:g}."
+    rounds = tomllib.loads(kit.study_file.read_text()).get("algorithm", {}).get("rounds", 0)
+    if own.rounds is not None and rounds > own.rounds:
+        return False, f"{words}; the study asks for {rounds} rounds."
     return True, f"{words}."
+
+
+def party_file(party: str | Path) -> tuple[bool | None, str]:
+    from tacit.federation.party_file import PartyFile
+
+    PartyFile.load(party)
+    return True, f"{party}."
 
 
 def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
@@ -193,6 +208,10 @@ def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
             "--total-delta ..."
         )
     found, asked = Ledger(path), _asked(kit).get("total_epsilon")
+    for run in found.runs():
+        terms = found.terms(run["run"])
+        if terms is not None and terms.agent != kit.agent:
+            return False, f"{path} is the ledger of {terms.agent!r}, not of {kit.agent!r}."
     budget, left = found.budget, found.left
     words = f"budget epsilon {budget.epsilon:g} at delta {budget.delta:g}, spent "
     words += f"{found.spent.epsilon:.4g}"

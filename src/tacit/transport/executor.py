@@ -40,6 +40,7 @@ class PartyExecutor(Executor):  # type: ignore[misc]
         self._party: Future[Any] | None = None
         self._last: tuple[bytes, Future[bytes]] | None = None  # the last request and its answer
         self._one_by_one = threading.Lock()
+        self._ended = False
         self._kit: Kit | None = None
         self._verifier: Verifier | None = None
 
@@ -55,15 +56,20 @@ class PartyExecutor(Executor):  # type: ignore[misc]
             self._party = self._thread.submit(load, kit)
             fl_ctx.get_engine().register_aux_message_handler(TOPIC, self.answer)
         elif event_type == EventType.END_RUN:
+            self._ended = True
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def answer(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
-        """What the party says to a request, and nothing else."""
+        """What the party says to a request, and nothing else. A job that ends says nothing: the
+        coordinator asks the next one."""
+        answer = self._answered(request.get(BYTES))
+        if answer is None:
+            return make_reply(ReturnCode.TASK_ABORTED)
         reply = make_reply(ReturnCode.OK)
-        reply[BYTES] = self._answered(request.get(BYTES))
+        reply[BYTES] = answer
         return reply
 
-    def _answered(self, signed: Any) -> bytes:
+    def _answered(self, signed: Any) -> bytes | None:
         from tacit.federation.party import refusal
 
         assert self._kit is not None and self._verifier is not None and self._party is not None
@@ -76,6 +82,8 @@ class PartyExecutor(Executor):  # type: ignore[misc]
                 return self._once(self._party.result(), request).result()
             log.warning("A request without the coordinator's signature was refused.")
         except Exception as error:  # its words may be about the data
+            if self._ended:
+                return None
             log.error("The party cannot answer (%s).", type(error).__name__)
         return refusal(name, "", 0, code).to_bytes()
 
