@@ -28,22 +28,18 @@ def until(condition, seconds=120.0, process=None):
         time.sleep(0.05)
 
 
-def hears_interrupts():
-    """Also where the tests themselves run in the background of a shell."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 class Processes:
     """All that a test starts, ended with it; what they print is in files."""
 
     def __init__(self, folder):
         self.folder, self.running = folder, {}
         self.folder.mkdir()
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a shell, which
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # its children would inherit
 
     def start(self, name, *words, **environment):
         with open(self.folder / f"{name}.txt", "a") as output:
             about = {"stdout": output, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-            about["preexec_fn"] = hears_interrupts
             process = subprocess.Popen([*words], env={**os.environ, **environment}, **about)
         self.running[name] = process
         return process
