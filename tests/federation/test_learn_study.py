@@ -12,7 +12,7 @@ import tacit
 from tacit.cli.main import main
 from tacit.federation import PartyFile, Study
 from tacit.learn import Box, PrivateLogisticRegression, PublicRange, load_model, load_table
-from tacit.learn.estimator import adopt, prepare
+from tacit.learn.linear import adopt, prepare
 from tacit.objectives.objective import RELATIONS
 
 STUDY = """

@@ -17,7 +17,7 @@ from tacit.engines.releasing import read
 from tacit.errors import InvalidInput, Refused
 from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_model, save_model
 from tacit.learn.centring import around, private_mean, shared, shrunk
-from tacit.learn.estimator import adopt, prepare, scaled_down
+from tacit.learn.linear import adopt, prepare, scaled_down
 from tacit.privacy.accounting import calibrate, epsilon_of
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.secure_noise import SecureNoise, largest_distance

@@ -26,7 +26,7 @@ from tacit.learn import (
     load_digits,
     split,
 )
-from tacit.learn.estimator import INTERCEPT_SHARE, scaled_down
+from tacit.learn.linear import INTERCEPT_SHARE, scaled_down
 
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}
 

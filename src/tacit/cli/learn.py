@@ -112,7 +112,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any]
     from sklearn.pipeline import make_pipeline
 
     from tacit.learn import save_model
-    from tacit.learn.estimator import adopt
+    from tacit.learn.linear import adopt
 
     with on_device(options.device):
         if options.crew is not None:
@@ -146,7 +146,7 @@ def _prepared(options: argparse.Namespace) -> tuple[Any, Any, Any, Any]:
     import numpy as np
 
     from tacit.learn import Box, PrivateLogisticRegression
-    from tacit.learn.estimator import prepare
+    from tacit.learn.linear import prepare
 
     train, test, ranges = load(options, options.data_set)
     agents = _agents(options, train)

@@ -39,8 +39,9 @@ from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.federation.job_study import name_of, names_of, write_point
 from tacit.federation.party_file import PartyFile
 from tacit.jobs.job import refuse_unknown
+from tacit.learn.classifiers import PrivateLogisticRegression, public_classes
 from tacit.learn.constraints import Box
-from tacit.learn.estimator import PrivateLogisticRegression, adopt_result, public_classes
+from tacit.learn.linear import adopt_result
 from tacit.learn.model import save_model
 from tacit.learn.plan import plan
 from tacit.learn.ranges import PublicRange

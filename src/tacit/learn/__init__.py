@@ -7,7 +7,9 @@ ranges              columns brought to one scale by public numbers
 constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
-estimator           PrivateLogisticRegression
+linear              what all estimators share: rows, intercept, set, fit, prepare, adopt
+classifiers         PrivateLogisticRegression
+estimator           its old place
 model               a fitted classifier as one JSON file
 record_recovery     what an eavesdropper learns about the records
 gradient_inversion  from messages to gradients, from gradients to records
@@ -22,12 +24,12 @@ from tacit.learn.plan import plan
 from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
-    from tacit.learn.estimator import PrivateLogisticRegression
+    from tacit.learn.classifiers import PrivateLogisticRegression
     from tacit.learn.model import load_model, save_model
     from tacit.learn.ranges import PublicRange
 
 LAZY = {  # these need scikit-learn; the rest does not
-    "PrivateLogisticRegression": "estimator",
+    "PrivateLogisticRegression": "classifiers",
     "PublicRange": "ranges",
     "load_model": "model",
     "save_model": "model",

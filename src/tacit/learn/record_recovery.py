@@ -23,8 +23,8 @@ from tacit.engines.solving import solve
 from tacit.errors import InvalidInput, count, positive
 from tacit.learn.constraints import Box
 from tacit.learn.data import Dataset
-from tacit.learn.estimator import DEFAULT_BOX, INTERCEPT_SHARE, scaled_down
 from tacit.learn.gradient_inversion import Prior, gradients, recover
+from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE, scaled_down
 from tacit.learn.plan import plan, without_noise
 from tacit.objectives.losses import SoftmaxRegression
 

@@ -1,0 +1,167 @@
+"""Classifiers over several agents' private records, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from tacit._types import Vector
+from tacit.admm.problem import Problem
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput
+from tacit.learn.constraints import Constraint
+from tacit.learn.linear import LinearEstimator
+from tacit.learn.plan import plan, without_noise
+from tacit.objectives.losses import LogisticRegression, SoftmaxRegression
+from tacit.objectives.objective import Objective
+
+
+class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
+    """Scores of classes: one of the second where there are two, one of each where there are more.
+
+    ``classes`` is the public list of labels; None: those that occur.
+    """
+
+    classes: Any
+
+    @property
+    def _outputs(self) -> int:
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _targets(self, y: Vector) -> Vector:
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if self.classes is not None:
+            self.classes_, labels = public_classes(self.classes, y)
+        if len(self.classes_) < 2:
+            raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
+        return labels
+
+    def _public(self) -> str:
+        if self.classes is None:  # they were read off the labels: neighbours must have the same
+            return "the labels that occur (give classes)"
+        return "the list of classes"
+
+    def decision_function(self, X: Any) -> Vector:
+        return self._scores(X)
+
+    def predict(self, X: Any) -> Vector:
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        found: Vector = self.classes_[best]
+        return found
+
+
+class PrivateLogisticRegression(LinearClassifier):
+    """Multiclass or binary logistic regression with hard constraints and a privacy budget.
+
+    ``fit(X, y, agents=groups)`` takes the agent of every record; without it there is one agent.
+    Rows are scaled down to ``feature_norm``, in ``predict`` too, and the model is of those rows.
+
+    Guarantee: ``privacy_`` states it, for ``neighbours``: one record taken out of the sums or put
+    back ("zero-out"), or replaced. It is about the rows given to ``fit``: whatever prepared them
+    must have used public numbers only, as ``PublicRange`` does (a scaler fitted on private data
+    does not). The numbers of records, of each agent and in all, are public, and so is the list of
+    classes: give it as ``classes``, or the labels that occur are taken, and the statement is for
+    neighbours with the same ones. ``coef_`` and ``intercept_`` are covered; ``score`` on private
+    records is not, nor is ``result_.trace``, which a pickle of the estimator holds too:
+    ``save_model`` writes what may be published.
+
+    Every fit spends ``total_epsilon`` again. ``GridSearchCV`` and ``cross_val_score`` fit many
+    times, and choose by scores that are not covered; with an integer ``random_state`` all those
+    fits share their noise, which voids the statement. Search on public data.
+
+    total_epsilon   of the whole fit; None: no noise, not private
+    constraint      of the coefficients (``tacit.learn.constraints``); by default a wide box
+    classes         the public list of labels
+    rounds, local_updates   by default chosen by ``tacit.learn.plan``
+    centring_share  of the budget, for a private mean that rows are centred by (``centring.py``),
+                    0.05 say: all rows then get the same length. None: rows are not centred
+    calibration     "paper": the paper's data-dependent sensitivity, not differentially private
+    random_state    a seed for the noise, for research; None takes a key from the operating system
+    noise, ledgers  as in ``tacit.solve``: "secure" noise, and each agent's ledger
+    """
+
+    def __init__(
+        self,
+        total_epsilon: float | None = 1.0,
+        total_delta: float = 1e-5,
+        *,
+        feature_norm: float = 1.0,
+        constraint: Constraint | None = None,
+        fit_intercept: bool = True,
+        mechanism: str = "gaussian",
+        neighbours: str = "zero-out",
+        classes: Any = None,
+        rounds: int | None = None,
+        local_updates: int | None = None,
+        calibration: str = "certified",
+        random_state: Any = None,
+        noise: str | None = None,
+        ledgers: Any = None,
+        centring_share: float | None = None,
+    ) -> None:
+        super().__init__(
+            total_epsilon,
+            total_delta,
+            feature_norm=feature_norm,
+            constraint=constraint,
+            fit_intercept=fit_intercept,
+            mechanism=mechanism,
+            neighbours=neighbours,
+            rounds=rounds,
+            local_updates=local_updates,
+            calibration=calibration,
+            random_state=random_state,
+            noise=noise,
+            ledgers=ledgers,
+            centring_share=centring_share,
+        )
+        self.classes = classes
+
+    def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
+        classes = len(self.classes_)
+        if classes == 2:
+            return LogisticRegression(rows, targets, **public)
+        return SoftmaxRegression(rows, targets, classes, **public)
+
+    def predict_proba(self, X: Any) -> Vector:
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares: Vector = powers / powers.sum(axis=1, keepdims=True)
+        return shares
+
+    def _settings(self, problem: Problem, epsilon: float | None) -> Settings:
+        outputs = len(self.classes_)
+        if epsilon is None:
+            return without_noise(problem, outputs, self.rounds, self.local_updates)
+        return plan(
+            problem,
+            outputs,
+            epsilon,
+            self.total_delta,
+            rounds=self.rounds,
+            local_updates=self.local_updates,
+            mechanism=self.mechanism,
+            calibration=self.calibration,
+        )
+
+
+def public_classes(classes: Any, y: Vector) -> tuple[Vector, Vector]:
+    try:
+        known = np.unique(np.asarray(classes))
+    except TypeError:  # None, or strings among numbers
+        raise InvalidInput(
+            f"Expected classes of one type, got classes={classes!r}. Nothing was fit."
+        ) from None
+    if not np.isin(y, known).all():
+        row = int(np.flatnonzero(~np.isin(y, known))[0]) + 1
+        raise InvalidInput(
+            f"Expected labels of {known.tolist()}, got another one in row {row}. Nothing was fit."
+        )
+    return known, np.searchsorted(known, y)

@@ -1,0 +1,344 @@
+"""Linear models over several agents' private records, as scikit-learn estimators: what all share.
+
+    X, y, agents ─▶ prepare: checked, rows centred and no longer than the norm ─▶ Problem, Settings
+    Result       ─▶ adopt:   privacy_, result_, coef_, intercept_
+
+``classifiers.py`` and ``regressors.py`` add a loss, the set of its targets, and predictions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from tacit._types import Vector
+from tacit.admm.plan import Plan
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.result import Result
+from tacit.admm.settings import Settings
+from tacit.admm.statement import with_reading
+from tacit.engines import solve
+from tacit.errors import InvalidInput, choice, count, positive
+from tacit.learn.centring import (
+    WORDS,
+    about_given,
+    around,
+    first_reading,
+    given_mean,
+    private_mean,
+)
+from tacit.learn.constraints import Box, Constraint
+from tacit.learn.data import first_missing
+from tacit.learn.ranges import checked
+from tacit.objectives.objective import Objective
+from tacit.privacy.mechanisms import Mechanism
+from tacit.sets.feasible_set import FeasibleSet
+
+DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
+INTERCEPT_SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
+
+
+class LinearEstimator(BaseEstimator):  # type: ignore[misc]
+    """A linear model x'Z + intercept with hard constraints and a privacy budget.
+
+    Subclasses say what targets are (``_targets``), how many scores a record has (``_outputs``),
+    and their loss, settings and public words.
+    """
+
+    _y_must_be: ClassVar[dict[str, Any]] = {}  # for scikit-learn's check of targets
+
+    def __init__(
+        self,
+        total_epsilon: float | None = 1.0,
+        total_delta: float = 1e-5,
+        *,
+        feature_norm: float = 1.0,
+        constraint: Constraint | None = None,
+        fit_intercept: bool = True,
+        mechanism: str = "gaussian",
+        neighbours: str = "zero-out",
+        rounds: int | None = None,
+        local_updates: int | None = None,
+        calibration: str = "certified",
+        random_state: Any = None,
+        noise: str | None = None,
+        ledgers: Any = None,
+        centring_share: float | str | None = None,
+    ) -> None:
+        self.total_epsilon = total_epsilon
+        self.total_delta = total_delta
+        self.feature_norm = feature_norm
+        self.constraint = constraint
+        self.fit_intercept = fit_intercept
+        self.mechanism = mechanism
+        self.neighbours = neighbours
+        self.rounds = rounds
+        self.local_updates = local_updates
+        self.calibration = calibration
+        self.random_state = random_state
+        self.noise = noise
+        self.ledgers = ledgers
+        self.centring_share = centring_share
+
+    @property
+    def _outputs(self) -> int:
+        """Scores of a record."""
+        return 1
+
+    def _targets(self, y: Vector) -> Vector:
+        """Targets, checked, as the loss takes them."""
+        raise NotImplementedError
+
+    def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
+        raise NotImplementedError
+
+    def _settings(self, problem: Problem, epsilon: float | None) -> Settings | Plan:
+        """How the budget that is left is spent, from public numbers."""
+        raise NotImplementedError
+
+    def _share(self) -> float | None:
+        """Of the budget, for the mean that rows are centred by."""
+        share: Any = self.centring_share
+        return None if share is None else float(share)
+
+    def _public(self) -> str:
+        """What the statement takes for public, beside numbers of records."""
+        raise NotImplementedError
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        agents: Any = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Self:
+        """Fit on the records of all agents; ``agents`` has one label per record.
+
+        ``progress`` is told the rounds done and in all.
+        """
+        seed = _seed(self.random_state)
+        problem, settings = prepare(self, X, y, agents, seed=seed)
+        every = settings.rounds if progress is None else max(1, settings.rounds // 20)
+        tell = None if progress is None else lambda now: progress(now.round, settings.rounds)
+        found = solve(
+            problem,
+            settings,
+            seed=seed,
+            evaluate_every=every,
+            callback=tell,
+            noise=self.noise,
+            ledgers=self.ledgers,
+        )
+        adopt(self, problem, found)
+        return self
+
+    def _scores(self, X: Any) -> Vector:
+        check_is_fitted(self)
+        X = checked(self, X, reset=False)
+        scores: Vector = self._rows(X) @ self._weights()
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def _assumed(self, records: int, delta: float) -> str:
+        """What the statement takes for public, and where its delta says little."""
+        words = (
+            f"Taken for public: the numbers of records, {self._public()}, and every number with "
+            "which the rows given to fit were prepared (a scaler fitted on private data is not "
+            "covered)."
+        )
+        if getattr(self, "mean_given_", False):
+            words += about_given(self.reading_)
+        if delta * records >= 1:
+            words += (
+                f" A delta of 1/{records} or more would allow publishing a whole record of the "
+                f"{records}: choose a smaller one."
+            )
+        return words
+
+    def _centre(
+        self, X: Vector, names: Vector, owner: Vector, reading: Mechanism, seed: int | None
+    ) -> Vector:
+        """Release the mean of all rows, scaled down to the norm."""
+        rows = scaled_down(X, self.feature_norm)
+        return private_mean(
+            [rows[owner == p] for p in range(len(names))],
+            [str(name) for name in names],
+            reading,
+            self.total_delta,
+            feature_norm=self.feature_norm,
+            neighbours=self.neighbours,
+            seed=seed,
+            noise=self.noise,
+            ledgers=self.ledgers,
+            **_sizes(owner),
+        )
+
+    def _problem(self, X: Vector, targets: Vector, names: Vector, owner: Vector) -> Problem:
+        rows, feasible_set = self._rows(X), self._set(X.shape[1])
+        public = _sizes(owner)
+        owned = [owner == p for p in range(len(names))]
+        return Problem(
+            self._agent(str(name), rows[mine], targets[mine], feasible_set, **public)
+            for name, mine in zip(names, owned, strict=True)
+        )
+
+    def _set(self, features: int) -> FeasibleSet:
+        """What the coefficients, and the intercepts beside them, may be."""
+        wide = DEFAULT_BOX / self.feature_norm
+        constraint = Box(wide) if self.constraint is None else self.constraint
+        if not callable(constraint) or isinstance(constraint, type):
+            raise InvalidInput(
+                f"Expected a constraint such as Box(0.1), got constraint={constraint!r}. "
+                "Nothing was fit."
+            )
+        intercept = wide / INTERCEPT_SHARE if self.fit_intercept else 0.0
+        return constraint(features, self._outputs, intercept)
+
+    def _agent(
+        self, name: str, rows: Vector, targets: Vector, feasible_set: FeasibleSet, **public: Any
+    ) -> LocalProblem:
+        """One agent's problem, of its own ``_rows`` and ``_targets``."""
+        public |= {"feature_norm": self.feature_norm, "neighbours": self.neighbours}
+        return LocalProblem(self._loss(rows, targets, **public), feasible_set, name=name)
+
+    @property
+    def longest_row(self) -> float:
+        """Longer rows are scaled down to this, and centred ones have this length; the constant of
+        the intercept takes the rest."""
+        return self.feature_norm * (
+            math.sqrt(1 - INTERCEPT_SHARE**2) if self.fit_intercept else 1.0
+        )
+
+    def _rows(self, X: Vector) -> Vector:
+        """Rows no longer than the norm, with a constant for the intercept within it."""
+        mean = getattr(self, "mean_", None)
+        if mean is None:
+            rows = scaled_down(X, self.longest_row)
+        else:
+            rows = around(scaled_down(X, self.feature_norm), mean, self.longest_row)
+        if not self.fit_intercept:
+            return rows
+        constant = np.full((len(X), 1), INTERCEPT_SHARE * self.feature_norm, X.dtype)
+        return np.hstack([rows, constant])
+
+    def _keep(self, solution: Vector) -> None:
+        matrix = solution.reshape(-1, self._outputs).astype(np.float64)
+        self.coef_ = matrix[: self.n_features_in_].T.copy()
+        self.intercept_ = np.zeros(self._outputs)
+        if self.fit_intercept:
+            self.intercept_ = matrix[-1] * INTERCEPT_SHARE * self.feature_norm
+
+    def _weights(self) -> Vector:
+        if not self.fit_intercept:
+            return np.asarray(self.coef_.T)
+        constant = self.intercept_ / (INTERCEPT_SHARE * self.feature_norm)
+        return np.vstack([self.coef_.T, constant])
+
+
+def prepare(
+    model: LinearEstimator,
+    X: Any,
+    y: Any,
+    agents: Any = None,
+    *,
+    seed: int | None = None,
+    mean: Vector | None = None,
+) -> tuple[Problem, Any]:
+    """What ``fit`` solves, for those who run it themselves, with a checkpoint say.
+
+    A model with a ``centring_share`` releases its mean here, with noise from ``seed`` as ``solve``
+    has it: keep ``model.mean_``, and give it as ``mean`` where a run is continued. Without it every
+    call is a release of its own; with it the statement says what is taken for granted.
+    """
+    X, y = checked(model, X, y, ensure_min_samples=2, **model._y_must_be)
+    choice("neighbours", model.neighbours, ("zero-out", "replace"))
+    positive("feature_norm", model.feature_norm)
+    for name in ("rounds", "local_updates"):
+        if getattr(model, name) is not None:
+            count(name, getattr(model, name))
+    targets = model._targets(y)
+    names, owner = _owners(agents, len(y))
+    model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
+    budget = model.mechanism, model.total_epsilon, model.total_delta
+    reading, epsilon = first_reading(model._share(), model.calibration, *budget)
+    if reading is not None:
+        model._set(X.shape[1])  # what can be refused is refused before anything is paid
+        if mean is not None:
+            mean = given_mean(mean, X.shape[1], model.feature_norm)
+        model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
+        model.reading_ = reading
+    elif mean is not None:
+        raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
+    problem = model._problem(X, targets, names, owner)
+    return problem, model._settings(problem, epsilon)
+
+
+def _sizes(owner: Vector) -> dict[str, float]:
+    """Of all records, and of the largest agent's: public."""
+    return {"normaliser": float(len(owner)), "record_bound": float(np.bincount(owner).max())}
+
+
+def adopt(model: LinearEstimator, problem: Problem, found: Result) -> None:
+    """Take the result of what was prepared: from here on the model is fitted."""
+    adopt_result(model, sum(a.objective.sample_count for a in problem.agents), found)
+
+
+def adopt_result(model: LinearEstimator, records: int, found: Result) -> None:
+    """The same, where the public number of records is known, and not the problem."""
+    privacy, reading = found.privacy, getattr(model, "reading_", None)
+    if reading is not None:
+        sizes = int(found.solution.size), int(model.n_features_in_)
+        privacy = with_reading(privacy, found.settings.mechanism, reading, WORDS, sizes)
+    model.privacy_ = replace(privacy, assumed=model._assumed(records, privacy.delta))
+    model.result_ = replace(found, privacy=model.privacy_)
+    model._keep(model.result_.solution)
+    model.n_iter_ = found.settings.rounds
+
+
+def scaled_down(X: Vector, norm: float) -> Vector:
+    """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
+    with np.errstate(over="ignore"):
+        length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+        factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
+    rows: Vector = X * factor[:, None].astype(X.dtype)
+    for i in np.flatnonzero(np.isinf(length)):  # the square is too large a number
+        row = X[i] / np.abs(X[i]).max()
+        rows[i] = row * (norm / np.linalg.norm(row))
+    return rows
+
+
+def _seed(random_state: Any) -> int | None:
+    """None, a seed, or one drawn from NumPy's RandomState, as scikit-learn takes them."""
+    if random_state is None or isinstance(random_state, int | np.integer):
+        return random_state if random_state is None else int(random_state)
+    try:
+        return int(check_random_state(random_state).randint(2**63 - 1, dtype=np.int64))
+    except ValueError:
+        raise InvalidInput(
+            f"Expected random_state as a whole number, RandomState or None, got {random_state!r}. "
+            "Nothing was fit."
+        ) from None
+
+
+def _owners(agents: Any, records: int) -> tuple[Vector, Vector]:
+    if agents is None:
+        return np.array(["agent 1"]), np.zeros(records, int)
+    labels = np.asarray(agents)
+    if labels.shape != (records,):
+        raise InvalidInput(
+            f"Expected one agent per record, {records} in all, got shape {labels.shape}. "
+            "Nothing was fit."
+        )
+    if (row := first_missing(labels)) is not None:
+        raise InvalidInput(
+            f"Expected an agent of every record, got none in row {row + 1}. Nothing was fit."
+        )
+    names, owner = np.unique(labels, return_inverse=True)
+    return names, owner
