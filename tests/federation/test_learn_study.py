@@ -75,6 +75,7 @@ def in_one_process(folder, **options):
     data = load_table(folder / "all.csv", "churn", "owner", features=("age", "fee", "visits"))
     ranges = PublicRange(RANGES)
     features = ranges.fit_transform(pd.DataFrame(data.features, columns=list(data.columns)))
+    options |= {"centring_share": None}
     model = PrivateLogisticRegression(
         2.0, 1e-5, constraint=Box(4.0), classes=list(data.names), **options
     )

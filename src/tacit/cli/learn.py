@@ -162,6 +162,7 @@ def _prepared(options: argparse.Namespace) -> tuple[Any, Any, Any, Any]:
         mechanism=options.mechanism,
         rounds=options.rounds,
         local_updates=options.local_updates,
+        centring_share=None,
     )
     with one_line():
         labels = np.array(train.names)[train.labels]

@@ -119,6 +119,8 @@ class LearnStudy:
             self.spending["total_epsilon"],
             self.spending["total_delta"],
             classes=list(self.classes),
+            calibration=self.spending.get("calibration", "certified"),
+            centring_share=None,  # a study has one run, and no release before it
             **self.estimator,
         )
         model.classes_ = np.unique(np.asarray(self.classes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,13 @@ from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.learn.constraints import Constraint
 from tacit.learn.linear import LinearEstimator
-from tacit.learn.plan import plan, without_noise
+from tacit.learn.plan import plan, planned_share, planned_slope_limit, without_noise
 from tacit.objectives.losses import LogisticRegression, SoftmaxRegression
 from tacit.objectives.objective import Objective
+from tacit.objectives.slope_limits import corrected_probabilities
+
+LIMIT_FORM = "norm"  # of a softmax's slope limit: better than the convex form in all trials
+TRACE = 1e-6
 
 
 class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
@@ -78,8 +83,11 @@ class PrivateLogisticRegression(LinearClassifier):
     constraint      of the coefficients (``tacit.learn.constraints``); by default a wide box
     classes         the public list of labels
     rounds, local_updates   by default chosen by ``tacit.learn.plan``
-    centring_share  of the budget, for a private mean that rows are centred by (``centring.py``),
-                    0.05 say: all rows then get the same length. None: rows are not centred
+    centring_share  of the budget, for a private mean that rows are centred by (``centring.py``):
+                    all rows then get the same length. None: rows are not centred
+    slope_limit     what one record can pull (``objectives/slope_limits.py``), as the length of a
+                    softmax's slope, at most √2. None: no limit. "auto" for both: planned from
+                    public numbers; off without noise and with the paper's calibration
     calibration     "paper": the paper's data-dependent sensitivity, not differentially private
     random_state    a seed for the noise, for research; None takes a key from the operating system
     noise, ledgers  as in ``tacit.solve``: "secure" noise, and each agent's ledger
@@ -102,7 +110,8 @@ class PrivateLogisticRegression(LinearClassifier):
         random_state: Any = None,
         noise: str | None = None,
         ledgers: Any = None,
-        centring_share: float | None = None,
+        centring_share: float | str | None = "auto",
+        slope_limit: float | str | None = "auto",
     ) -> None:
         super().__init__(
             total_epsilon,
@@ -121,20 +130,40 @@ class PrivateLogisticRegression(LinearClassifier):
             centring_share=centring_share,
         )
         self.classes = classes
+        self.slope_limit = slope_limit
+
+    def _share(self) -> float | None:
+        return self._planned("centring_share", planned_share)
+
+    def _limit(self) -> float | None:
+        """The limit on slopes, in the units of a softmax."""
+        return self._planned("slope_limit", lambda: planned_slope_limit(len(self.classes_)))
+
+    def _keep(self, solution: Vector) -> None:
+        super()._keep(solution)
+        self.slope_limit_ = self._limit()
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
-        classes = len(self.classes_)
-        if classes == 2:
-            return LogisticRegression(rows, targets, **public)
-        return SoftmaxRegression(rows, targets, classes, **public)
+        classes, c = len(self.classes_), self._limit()
+        if classes == 2:  # its two slopes are (−r, r)
+            limit = None if c is None else c / math.sqrt(2)
+            return LogisticRegression(rows, targets, slope_limit=limit, **public)
+        form: Any = {"slope_limit": c, "limit_form": LIMIT_FORM}
+        return SoftmaxRegression(rows, targets, classes, **form, **public)
 
     def predict_proba(self, X: Any) -> Vector:
+        """What the scores say of classes, corrected for the limit on slopes."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         shares: Vector = powers / powers.sum(axis=1, keepdims=True)
-        return shares
+        if (limit := getattr(self, "slope_limit_", None)) is None:
+            return shares
+        form = "convex" if shares.shape[1] == 2 else LIMIT_FORM
+        corrected = corrected_probabilities(shares, limit, form)
+        # for two classes 1/2 wherever both limits act: a trace of the scores keeps their order
+        return (1 - TRACE) * corrected + TRACE * shares
 
     def _settings(self, problem: Problem, epsilon: float | None) -> Settings:
         outputs = len(self.classes_)

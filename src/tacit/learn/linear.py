@@ -105,8 +105,19 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _share(self) -> float | None:
         """Of the budget, for the mean that rows are centred by."""
-        share: Any = self.centring_share
-        return None if share is None else float(share)
+        return None
+
+    def _planned(self, name: str, default: Callable[[], float]) -> float | None:
+        """A parameter that may be "auto": then ``default``, or None where nothing is certified."""
+        value = getattr(self, name)
+        if not isinstance(value, str):
+            return None if value is None else float(value)
+        if value != "auto":
+            raise InvalidInput(
+                f'Expected {name} as a number, "auto" or None, got {value!r}. Nothing was fit.'
+            )
+        noisy = self.total_epsilon is not None and self.calibration == "certified"
+        return default() if noisy else None
 
     def _public(self) -> str:
         """What the statement takes for public, beside numbers of records."""

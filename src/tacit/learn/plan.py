@@ -11,7 +11,7 @@ agents allow it. With Gaussian noise it does not depend on how many updates the 
 grows as √U). So there are as many as keep the first step at STEP/L₀, within UPDATES; where those
 are too few, steps grow to at most LARGEST/L₀. L₀ = c·B²M/N bounds the curvature of an agent's
 objective at z = 0; c is 1/K for K classes and 1/4 for two; M is its number of records, N that of
-all. Steps beyond 2/L₀
+all. A slope limit makes c smaller (``_curvature``). Steps beyond 2/L₀
 were stable on all data tried, as L₀ takes all records for alike.
 
 SCORE_DEVIATION, LONGEST, STEP and the form of the schedules come from trials on MNIST's training
@@ -29,6 +29,8 @@ from tacit.admm.problem import Problem
 from tacit.admm.schedules import ConstantPenalty, SmoothStep
 from tacit.admm.settings import Settings
 from tacit.errors import count
+from tacit.learn.centring import SHARE
+from tacit.objectives.slope_limits import logistic_curvature
 from tacit.privacy.mechanisms import Noiseless
 
 SCORE_DEVIATION = 3.5  # deviation of a score, were the steps all as long as the first
@@ -38,6 +40,17 @@ LARGEST = 8.0  # the same, where more updates would be needed
 UPDATES = (50, 1000)  # least and most
 LOCAL = 5  # local updates of a round
 NOISELESS = 300  # rounds without noise
+SLOPE_LIMIT = 0.15  # length of a softmax's slope, which is √2 at most
+
+
+def planned_slope_limit(classes: int) -> float:
+    """What one record may pull, in the units of a softmax's slope."""
+    return SLOPE_LIMIT
+
+
+def planned_share() -> float:
+    """Of the budget, for the mean that rows are centred by."""
+    return SHARE
 
 
 def plan(
@@ -59,7 +72,7 @@ def plan(
     largest = max(agents, key=lambda a: float(a.objective.most_records))  # type: ignore[attr-defined]
     f: Any = largest.objective
     B = f.feature_bound(2)
-    curvature = (0.25 if classes == 2 else 1 / classes) * B**2 * f.most_records / f.normaliser
+    curvature = _curvature(f, classes) * B**2 * f.most_records / f.normaliser
     E = LOCAL if local_updates is None else local_updates
 
     def budget(updates_wanted: int) -> Settings:
@@ -80,6 +93,18 @@ def plan(
     return with_schedules(settings, step)
 
 
+def _curvature(f: Any, classes: int) -> float:
+    """c: of a record's loss in its scores at z = 0, times what a slope limit leaves of the slope.
+
+    Two classes: a limited loss is a straight line there; the most that it has elsewhere.
+    """
+    limit = f.slope_limit
+    if classes == 2:
+        return 0.25 if limit is None else logistic_curvature(limit)
+    shorter = 1.0 if limit is None else min(1.0, limit / math.sqrt(1 - 1 / classes))
+    return shorter / classes
+
+
 def with_schedules(settings: Settings, step: float) -> Settings:
     """A step that falls to a third, and a penalty of a fifth of the first proximal weight."""
     weight = 1 / (1.1 * step)
@@ -97,7 +122,7 @@ def without_noise(
     """Settings of a run that is not private: the same schedules with the longest path."""
     f: Any = problem.agents[0].objective
     share = max(a.objective.most_records for a in problem.agents) / f.normaliser  # type: ignore[attr-defined]
-    curvature = (0.25 if classes == 2 else 1 / classes) * f.feature_bound(2) ** 2 * share
+    curvature = _curvature(f, classes) * f.feature_bound(2) ** 2 * share
     T = NOISELESS if rounds is None else rounds
     E = LOCAL if local_updates is None else local_updates
     return with_schedules(Settings(T, E, Noiseless()), STEP / curvature)

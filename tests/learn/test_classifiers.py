@@ -124,11 +124,11 @@ def test_rows_keep_within_the_norm(rng, classes, fit_intercept):
     """What the sensitivity rests on: rows with the constant are no longer than feature_norm."""
     X = rng.normal(size=(60, 3)) * 10 ** rng.uniform(-3, 3, (60, 1))
     y = np.arange(60) % classes
-    model = PrivateLogisticRegression(
-        50.0, feature_norm=2.0, fit_intercept=fit_intercept, rounds=2, random_state=0
-    ).fit(X, y)
-    lengths = np.linalg.norm(model._rows(X), axis=1)
-    assert lengths.max() <= 2.0 * (1 + 1e-12)
+    options = {"feature_norm": 2.0, "fit_intercept": fit_intercept, "rounds": 2, "random_state": 0}
+    centred = PrivateLogisticRegression(50.0, **options).fit(X, y)
+    model = PrivateLogisticRegression(50.0, centring_share=None, **options).fit(X, y)
+    for fitted in (centred, model):
+        assert np.linalg.norm(fitted._rows(X), axis=1).max() <= 2.0 * (1 + 1e-12)
     scores = model.decision_function(X)
     rows = scaled_down(X, 2.0 * math.sqrt(1 - INTERCEPT_SHARE**2) if fit_intercept else 2.0)
     by_hand = rows @ model.coef_.T + model.intercept_
@@ -153,11 +153,13 @@ def test_classes_are_public(rng):
         PrivateLogisticRegression(1.0).fit(X, ["a"] * 60)
 
 
-def test_sizes_are_fixed_in_the_statement_and_one_record_moves_the_sum_by_no_more(rng):
-    """Zero-out neighbours: the same normaliser, one record's features at zero."""
-    X, y = rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
-    model = PrivateLogisticRegression(1.0, rounds=2, random_state=0).fit(X, y)
-    assert "(numbers of records stay)" in model.privacy_.words
+@pytest.mark.parametrize("limit", [None, 0.15])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_one_record_moves_the_sum_by_no_more_than_the_statement_says(rng, classes, limit):
+    """Zero-out neighbours, by hand: the same normaliser, one record's features at zero."""
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, classes, 60)
+    model = PrivateLogisticRegression(1.0, rounds=2, random_state=0, slope_limit=limit).fit(X, y)
+    assert "(numbers of records stay)" in model.privacy_.words and model.slope_limit_ == limit
     rows, owner = model._rows(X), np.zeros(60, int)
     problem = model._problem(X, y, np.array(["a"]), owner)
     f, W = problem.agents[0].objective, problem.agents[0].feasible_set
@@ -165,12 +167,15 @@ def test_sizes_are_fixed_in_the_statement_and_one_record_moves_the_sum_by_no_mor
     for _ in range(200):
         z = np.asarray(W.project(rng.normal(size=W.dimension) * 20))
         k = rng.integers(60)
-        scores = rows[k] @ z.reshape(4, 3)
-        share = np.exp(scores - scores.max())
-        share /= share.sum()
-        share[y[k]] -= 1
-        worst = max(worst, np.linalg.norm(np.outer(rows[k], share)) / 60)
-    assert 0.9 * f.sensitivity(2, W) < worst <= f.sensitivity(2, W)
+        scores = rows[k] @ z.reshape(4, -1)
+        scores = scores if classes > 2 else np.array([0.0, scores[0]])
+        slope = np.exp(scores - scores.max())
+        slope /= slope.sum()
+        slope[y[k]] -= 1
+        length = min(np.linalg.norm(slope), limit or 2)
+        worst = max(worst, np.linalg.norm(rows[k]) * length / 60)
+    most = f.sensitivity(2, W) * (math.sqrt(2) if classes == 2 else 1)
+    assert 0.9 * most < worst <= most
 
 
 def test_paper_calibration_is_marked(digits):
