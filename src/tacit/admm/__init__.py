@@ -16,6 +16,7 @@ server          the server: names, couplings, settings, replies, and an engine
 release         one noisy reading of an agent's data, paid for once and kept
 released        a problem of public copies, which costs nothing more to solve
 plan            how to spend a budget: read once, or noise in every round
+descent         rounds, steps and penalty of noisy descent
 public_agent    an agent of a released problem: exact steps on a public copy
 exact_server    the server of a released problem: acceleration, and an end at a tolerance
 penalties       where penalties start

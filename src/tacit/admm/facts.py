@@ -25,7 +25,7 @@ from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.wire import Message, Whole, decode
 from tacit.errors import InvalidInput
-from tacit.objectives.objective import Objective, Reading
+from tacit.objectives.objective import Descent, Objective, Reading
 from tacit.sets.feasible_set import FeasibleSet
 
 
@@ -48,6 +48,7 @@ class Facts(Message):
         *("everything", "closed_form", "separable", "diameter", "radius", "gradient_bound"),
         *("smoothness", "normaliser", "uncertified", "clipped"),
         *("not_once", "size", "read_one", "read_two", "gradient_noise", "feature_bound"),
+        *("usual_curvature", "reach"),
     )
     agent: str
     coupling: Whole
@@ -75,6 +76,8 @@ class Facts(Message):
     gradient_noise: float | None = None
     feature_bound: float | None = None
     clipped: bool = False  # no theorem of convergence is about its gradients
+    usual_curvature: float | None = None  # both of ``Descent``
+    reach: float | None = None
 
     def check(self) -> None:
         numbers = [v for v in vars(self).values() if type(v) is float]
@@ -111,6 +114,8 @@ class Facts(Message):
         if sizes or W.closed_form:
             about["diameter"], about["radius"] = float(W.diameter), float(W.radius(math.inf))
             about["gradient_bound"] = float(f.gradient_bound(W))
+        if f.descent is not None:
+            about["usual_curvature"], about["reach"] = f.descent
         if hasattr(f, "normaliser"):
             about["normaliser"] = float(np.asarray(f.normaliser))
         return cls(
@@ -205,6 +210,12 @@ class DescribedObjective(Objective):
     @property
     def clipped(self) -> bool:  # type: ignore[override]
         return self.facts.clipped
+
+    @property
+    def descent(self) -> Descent | None:
+        if self.facts.usual_curvature is None or self.facts.reach is None:
+            return None
+        return Descent(self.facts.usual_curvature, self.facts.reach)
 
     @property
     def dimension(self) -> int:

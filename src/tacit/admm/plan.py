@@ -6,10 +6,11 @@ Only sizes, bounds, kinds of objectives and the budget are looked at, so the cho
 
 *Once*, where every objective can be read once and that brings no more noise
 (``once_or_rounds.py``): the run then takes exact steps and stops at a tolerance. *Every round*
-otherwise. The noise that reaches the answer of such a run hardly depends on the number T of rounds
-(each has noise of deviation ~√T, and steps as small as that needs), so T = 200: on breast cancer
-and wine, ε = 0.5, 1 and 4, the best of T = 10, 25, 50, 100, 200, 400 was never more than 15 %
-better. For pure ε each of T rounds has T times the noise, so T = 20.
+otherwise, as ``descent.py`` plans it where all agents hold all coordinates and say what a score is.
+Of other problems: the noise that reaches the answer of such a run hardly depends on the number T of
+rounds (each has noise of deviation ~√T, and steps as small as that needs), so T = 200: on breast
+cancer and wine, ε = 0.5, 1 and 4, the best of T = 10, 25, 50, 100, 200, 400 was never more than
+15 % better. For pure ε each of T rounds has T times the noise, so T = 20.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from tacit.admm.descent import DEVIATION, descend, known_descent
 from tacit.admm.once_or_rounds import prefers_release
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
@@ -95,7 +97,7 @@ class Budget:
                 f"Expected no tolerance where every round adds noise, got "
                 f"tolerance={self.others['tolerance']!r}; it does, as {reason}"
             )
-        return self.every_round(f"Noise in every round: {reason}")
+        return self.every_round(problem, f"Noise in every round: {reason}")
 
     def once(
         self,
@@ -115,10 +117,17 @@ class Budget:
             return least_noise(problem, self.total_epsilon, self.total_delta)
         return calibrate(self.mechanism, self.total_epsilon, self.total_delta, 1)
 
-    def every_round(self, reason: str = "Noise in every round.", rounds: int | None = None) -> Plan:
-        T = rounds or (PURE_ROUNDS if self.total_delta == 0 else ROUNDS)
-        others = {"mechanism": self._law, **self.others}
-        settings = Settings.for_budget(self.total_epsilon, self.total_delta, T, **others)
+    def every_round(self, problem: Problem, reason: str = "Noise in every round.") -> Plan:
+        budget = self.total_epsilon, self.total_delta
+        others: dict[str, Any] = {"mechanism": self._law, **self.others}
+        if known_descent(problem) is None or "perturbation" in others:
+            T = PURE_ROUNDS if self.total_delta == 0 else ROUNDS
+            settings: Settings = Settings.for_budget(*budget, T, **others)
+            return Plan(settings, None, self.total_delta, reason)
+        settings = descend(problem, *budget, **others)
+        T, E = settings.rounds, settings.local_updates
+        each = "one update" if E == 1 else f"{E} updates"
+        reason += f" {T} rounds of {each}: their noise moves a score by {DEVIATION:g} or less."
         return Plan(settings, None, self.total_delta, reason)
 
 

@@ -186,6 +186,16 @@ class Settings:
             for a in problem.agents
         ]
 
+    def statistic_noise(self, problem: Problem) -> list[float]:
+        """σ for each agent: the deviation of the noise on one entry of its statistic."""
+        if isinstance(self.mechanism, Noiseless):
+            return [0.0]
+        norm = self.mechanism.norm
+        return [
+            math.sqrt(self.mechanism.variance(a.objective.sensitivity(norm, a.feasible_set)))
+            for a in problem.agents
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for TOML, JSON and the wire."""
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

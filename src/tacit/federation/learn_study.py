@@ -125,6 +125,8 @@ class LearnStudy:
         )
         model.classes_ = np.unique(np.asarray(self.classes))
         model.n_features_in_ = len(self.features)
+        sizes = float(self.normaliser), float(self.record_bound)
+        model.slope_limit_ = model._limit(len(self.features) + 1, *sizes)
         return model
 
     def _mapping(self) -> PublicRange:

@@ -135,16 +135,26 @@ class PrivateLogisticRegression(LinearClassifier):
     def _share(self) -> float | None:
         return self._planned("centring_share", planned_share)
 
-    def _limit(self) -> float | None:
-        """The limit on slopes, in the units of a softmax."""
-        return self._planned("slope_limit", lambda: planned_slope_limit(len(self.classes_)))
-
-    def _keep(self, solution: Vector) -> None:
-        super()._keep(solution)
-        self.slope_limit_ = self._limit()
+    def _limit(self, columns: int, normaliser: float, record_bound: float) -> float | None:
+        """The limit on slopes, in the units of a softmax, for rows of that many columns."""
+        agents = max(1, round(normaliser / record_bound))  # as many, were they all as large
+        return self._planned(
+            "slope_limit",
+            lambda: planned_slope_limit(
+                len(self.classes_),
+                columns,
+                agents,
+                normaliser,
+                self.total_epsilon,  # type: ignore[arg-type]
+                self.total_delta,
+                self.mechanism,
+            ),
+        )
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
-        classes, c = len(self.classes_), self._limit()
+        sizes = public["normaliser"], public["record_bound"]
+        self.slope_limit_ = c = self._limit(rows.shape[1], *sizes)
+        classes = len(self.classes_)
         if classes == 2:  # its two slopes are (−r, r)
             limit = None if c is None else c / math.sqrt(2)
             return LogisticRegression(rows, targets, slope_limit=limit, **public)

@@ -107,7 +107,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         """Of the budget, for the mean that rows are centred by."""
         return None
 
-    def _planned(self, name: str, default: Callable[[], float]) -> float | None:
+    def _planned(self, name: str, default: Callable[[], float | None]) -> float | None:
         """A parameter that may be "auto": then ``default``, or None where nothing is certified."""
         value = getattr(self, name)
         if not isinstance(value, str):

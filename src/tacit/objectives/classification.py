@@ -77,6 +77,14 @@ class LogisticRegression(LinearModel):
         limit = self.slope_limit
         return self.curvature if limit is None else logistic_curvature(limit)
 
+    @property
+    def usual_curvature(self) -> float | None:
+        return 0.25 if self.slope_limit is None else 0.25 * min(1.0, 2 * self.slope_limit)
+
+    @property
+    def score_unit(self) -> float:
+        return math.sqrt(2)  # it is the difference of two scores of a softmax
+
 
 @pytree
 class Hinge(LinearModel):
@@ -180,6 +188,12 @@ class SoftmaxRegression(LinearModel):
         if self.slope_limit is None:
             return self.curvature
         return softmax_curvature(self.slope_limit, self.limit_form, self.classes)
+
+    @property
+    def usual_curvature(self) -> float | None:
+        longest = math.sqrt(1 - 1 / self.classes)  # of slopes at z = 0
+        limit = longest if self.slope_limit is None else self.slope_limit
+        return min(1.0, limit / longest) / self.classes
 
     def losses(self, scores: Array) -> Array:
         if self.slope_limit is not None and not self.clipped:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -70,6 +70,17 @@ class Reading(ABC):
         """
 
 
+class Descent(NamedTuple):
+    """What a plan of noisy descent looks at (``admm/descent.py``); public.
+
+    curvature   of f at z = 0, were all records alike
+    reach       how far a point that moves by 1 may move a score, in units that matter
+    """
+
+    curvature: float
+    reach: float
+
+
 class Objective(ABC):
     """An agent's private convex objective f over a public feasible set.
 
@@ -103,6 +114,11 @@ class Objective(ABC):
     def kind(self) -> str:
         """Its name in words about a run."""
         return type(self).__name__
+
+    @property
+    def descent(self) -> Descent | None:
+        """What a plan of noisy descent looks at; None: it is planned by smoothness alone."""
+        return None
 
     @property
     def relation(self) -> str:

@@ -1,0 +1,99 @@
+"""Rounds, local updates, step size and penalty of noisy descent, from public numbers.
+
+The noise of a run adds up along its path. With U updates of step s on P agents, each with noise of
+deviation σ on its gradient, a score x'z (‖x‖₂ ≤ B) of the consensus carries noise of deviation
+
+    B s σ √(U/P).
+
+The longer the path sU, the nearer the optimum, and the more noise. The rule takes the path on which
+that deviation is DEVIATION, in scores that matter (``Objective.descent``). With Gaussian noise the
+path does not depend on how many updates it is cut into (σ grows as √U). So there are as many as
+keep the first step at STEP/L₀, within UPDATES; where those are too few, steps grow to at most
+LARGEST/L₀. L₀ is the curvature at z = 0 of an agent's objective, were all its records alike. They
+are not, so that steps of 40/L₀ were still stable on all data tried.
+
+Averages of the agents' points move by steps of 1/(1/η + ρ), whatever ρ is: it decides how near an
+agent stays to the consensus, where its gradient is taken. So that sum is 1/s, s falls to a third,
+and ρ is NEAR times the first 1/η. One local update: more of them never were better for the same
+budget, and needed as many rounds (E = 5: errors 7 % larger on average; with E > 1 points must move
+further from the consensus, FAR). With Laplace noise σ grows as U, and there are fewer updates.
+
+Chosen on training data only: MNIST's images (50,000 to learn from, 10,000 to judge by) and a tenth
+of them, as pixels and as orientations, at ε = 0.5 to 8; scikit-learn's digits, with 3 and 10
+agents, and breast cancer; statsmodels' fair and randhie; FEMNIST, a writer an agent. Not one of
+DEVIATION 2.5 to 5, STEP 5 to 20, 100 to 300 updates at least, NEAR 1 to 10, steps that fall to 1/2
+or 1/5 was better by more than 1 % of the errors on average; a constant step was worse by 14 %.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from tacit.admm.problem import Problem
+from tacit.admm.schedules import ConstantPenalty, SmoothStep
+from tacit.admm.settings import Settings
+from tacit.errors import count
+from tacit.objectives.objective import Descent
+
+DEVIATION = 3.5  # of a score, in units that matter, were the steps all as long as the first
+STEP = 10.0  # first step, in units of 1/L₀
+LARGEST = 30.0  # the same, where more updates would be needed
+UPDATES, PURE_UPDATES = (200, 800), (50, 800)  # least and most
+NEAR, FAR = 4.0, 0.2  # ρη at first, for one local update and for more
+
+
+def known_descent(problem: Problem) -> Descent | None:
+    """What a plan needs of all agents: the largest of each. None: some agent does not say."""
+    found = [a.objective.descent if a.holds_everything else None for a in problem.agents]
+    known = [d for d in found if d is not None]
+    if len(known) < len(found):
+        return None
+    return Descent(max(d.curvature for d in known), max(d.reach for d in known))
+
+
+def descend(
+    problem: Problem,
+    total_epsilon: float,
+    total_delta: float,
+    *,
+    rounds: int | None = None,
+    local_updates: int | None = None,
+    mechanism: str = "gaussian",
+    **others: Any,
+) -> Settings:
+    """Settings for a budget; ``rounds`` and ``local_updates`` are kept where given.
+
+    All that is read is public: sizes, bounds, the budget. So the choice costs no privacy.
+    """
+    L, reach = known_descent(problem) or Descent(1.0, 1.0)
+    E = 1 if local_updates is None else count("local_updates", local_updates)
+
+    def budget(updates: int) -> Settings:
+        T = rounds or max(1, math.ceil(updates / E))
+        return Settings.for_budget(total_epsilon, total_delta, T, E, mechanism, **others)
+
+    def path(settings: Settings) -> float:
+        """sU, in units of 1/L₀."""
+        σ = max(settings.statistic_noise(problem))
+        room = DEVIATION * math.sqrt(settings.updates * len(problem.agents))
+        return float(L * room / (reach * σ))
+
+    least, most = PURE_UPDATES if mechanism == "laplace" else UPDATES
+    wanted = path(budget(most)) / STEP
+    settings = budget(min(max(math.ceil(min(wanted, most)), least), most))
+    step = min(path(settings) / settings.updates, LARGEST) / L
+    return with_schedules(settings, step)
+
+
+def with_schedules(settings: Settings, step: float) -> Settings:
+    """1/η + ρ = (1 + 2√(t/T))/step, of which ρ is a constant part."""
+    near = NEAR if settings.local_updates == 1 else FAR
+    weight = 1 / ((1 + near) * step)
+    growth = 2 / (step * math.sqrt(settings.rounds))
+    return dataclasses.replace(
+        settings,
+        step_size=settings.step_size or SmoothStep(weight, growth),
+        penalty=settings.penalty or ConstantPenalty(near * weight),
+    )
