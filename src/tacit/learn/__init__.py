@@ -8,6 +8,11 @@ constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
 estimator           PrivateLogisticRegression
+feature_map         what public feature maps share: each row by itself, nothing learnt
+orientations        edge directions of images
+scattering          the scattering transform of images
+fourier             random waves with a public seed, for tables
+covered             which steps before an estimator its statement does not cover
 model               a fitted classifier as one JSON file
 record_recovery     what an eavesdropper learns about the records
 gradient_inversion  from messages to gradients, from gradients to records
@@ -22,14 +27,22 @@ from tacit.learn.plan import plan
 from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
+    from tacit.learn.covered import not_covered
     from tacit.learn.estimator import PrivateLogisticRegression
+    from tacit.learn.fourier import RandomFourier
     from tacit.learn.model import load_model, save_model
+    from tacit.learn.orientations import Orientations
     from tacit.learn.ranges import PublicRange
+    from tacit.learn.scattering import Scattering
 
 LAZY = {  # these need scikit-learn; the rest does not
+    "Orientations": "orientations",
     "PrivateLogisticRegression": "estimator",
     "PublicRange": "ranges",
+    "RandomFourier": "fourier",
+    "Scattering": "scattering",
     "load_model": "model",
+    "not_covered": "covered",
     "save_model": "model",
 }
 __all__ = [
@@ -38,14 +51,18 @@ __all__ = [
     "Budget",
     "Convex",
     "Dataset",
+    "Orientations",
     "PrivateLogisticRegression",
     "PublicRange",
+    "RandomFourier",
+    "Scattering",
     "Sign",
     "load_digits",
     "load_leaf",
     "load_mnist",
     "load_model",
     "load_table",
+    "not_covered",
     "plan",
     "save_model",
     "split",
