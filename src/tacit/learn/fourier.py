@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral
 
 import numpy as np
@@ -10,8 +9,9 @@ from scipy.special import ndtri
 
 from tacit._types import Vector
 from tacit.errors import InvalidInput, count, positive, shown
-from tacit.learn.feature_map import INSIDE, FeatureMap
+from tacit.learn.feature_map import FeatureMap, in_parts
 
+PART = 1024  # rows computed at a time
 MOST_COLUMNS = 10**6
 LARGEST_SEED = 2**128
 
@@ -57,13 +57,14 @@ class RandomFourier(FeatureMap):
         return columns
 
     def _rows(self, X: Vector, columns: int) -> Vector:
-        # double precision: a phase may be large, and only its rest counts
-        phases = X.astype(np.float64, copy=False) @ self.frequencies(X.shape[1]).T
-        result = np.empty((len(X), columns), X.dtype)
-        half = columns // 2
-        for part, wave in ((result[:, :half], np.cos), (result[:, half:], np.sin)):
-            part[:] = INSIDE / math.sqrt(half) * wave(phases)
-        return result
+        frequencies = self.frequencies(X.shape[1]).T
+
+        def waves(rows: Vector) -> Vector:
+            # double precision: a phase may be large, and only its rest counts
+            phases = rows.astype(np.float64, copy=False) @ frequencies
+            return np.hstack([np.cos(phases), np.sin(phases)]).astype(rows.dtype)
+
+        return in_parts(waves, X, PART, columns)
 
     def frequencies(self, given: int) -> Vector:
         """w₁, ..., w_m for rows of ``given`` numbers."""

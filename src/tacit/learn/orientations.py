@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tacit._types import Array, Vector
-from tacit.errors import count, positive
-from tacit.learn.feature_map import FeatureMap, image_shape, in_parts
+from tacit._types import Vector
+from tacit.errors import InvalidInput, count, positive
+from tacit.learn.feature_map import FeatureMap, image_shape, in_parts, part_of
 
-PIXELS = 2**18  # of the images computed at a time: their histograms stay in a processor's cache
+PIXELS = 2**16  # of the images computed at a time: their histograms stay in a processor's cache
 MOST = 1000  # angles, and cells along a side
 SIDE = 28  # in pixels of which the width is given
 FEWEST_CELLS, MOST_CELLS, PIXELS_OF_A_CELL = 4, 7, 4
@@ -29,7 +28,7 @@ class Orientations(FeatureMap):
     length. Images of 28 × 28 pixels have 8 × 7 × 7 = 392 features: angle, down, across.
     (Dalal and Triggs, CVPR 2005; Lowe, IJCV 60, 2004; the root: Arandjelović and Zisserman, 2012.)
 
-    angles   bins of directions
+    angles   bins of directions, 2 or more
     cells    places along each side; None: a quarter of the side's pixels, from 4 to 7
     width    in pixels of a side of 28: it grows with the side
     shape    (height, width) of images that are not square
@@ -65,7 +64,9 @@ class Orientations(FeatureMap):
     def _columns(self, given: int) -> int:
         _, (down, across) = self._grid(given)
         positive("width", self.width, (1e-3, 1e6))
-        return count("angles", self.angles, MOST) * down * across
+        if count("angles", self.angles, MOST) < 2:
+            raise InvalidInput(f"Expected angles >= 2, got angles={self.angles}.")
+        return self.angles * down * across
 
     def _rows(self, X: Vector, columns: int) -> Vector:
         sides, cells = self._grid(X.shape[1])
@@ -74,9 +75,7 @@ class Orientations(FeatureMap):
             for n, k in zip(sides, cells, strict=True)
         )
         function = partial(histograms, down=down, across=across, angles=int(self.angles))
-        return in_parts(
-            function, X.reshape(-1, *sides), max(1, PIXELS // (sides[0] * sides[1])), columns
-        )
+        return in_parts(function, X.reshape(-1, *sides), part_of(PIXELS, X.shape[1]), columns)
 
 
 def averages(side: int, cells: int, deviation: float) -> Vector:
@@ -89,20 +88,23 @@ def averages(side: int, cells: int, deviation: float) -> Vector:
     return result
 
 
-@partial(jax.jit, static_argnames="angles")
-def histograms(images: Array, down: Array, across: Array, angles: int) -> Array:
-    """Roots of the averaged weights: images × angles × cells down × cells across."""
-    x = jnp.pad(images, ((0, 0), (1, 1), (1, 1)))
+def histograms(images: Vector, down: Vector, across: Vector, angles: int) -> Vector:
+    """Roots of the averaged weights: images × angles × cells down × cells across.
+
+    NumPy multiplies the matrices of one image at a time: what is beside it cannot change a bit.
+    """
+    kind = images.dtype.type
+    x = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     right = x[:, 1:-1, 2:] - x[:, 1:-1, :-2]
     below = x[:, 2:, 1:-1] - x[:, :-2, 1:-1]
-    size = jnp.sqrt(right**2 + below**2 + 1e-12)
-    turn = jnp.mod(jnp.arctan2(below, right), 2 * jnp.pi) * (angles / (2 * jnp.pi))
-    lower = jnp.floor(turn)
-    share = turn - lower
-
-    def averaged(angle: int) -> Array:
-        here = (lower % angles == angle) * (1 - share) + ((lower + 1) % angles == angle) * share
-        # full precision: by default a GPU would round float32 to 10 bits before it multiplies
-        return jnp.einsum("ip,npq,jq->nij", down, size * here, across, precision="highest")
-
-    return jnp.sqrt(jnp.maximum(jnp.stack([averaged(k) for k in range(angles)], 1), 0))
+    size = np.sqrt(right**2 + below**2 + kind(1e-12))
+    turn = np.arctan2(below, right) * kind(angles / (2 * math.pi))
+    turn = np.where(turn < 0, turn + kind(angles), turn)  # from 0 to the number of bins
+    result = np.empty((len(x), angles, len(down), len(across)), x.dtype)
+    for angle in range(angles):
+        apart = np.abs(turn - kind(angle))
+        if angle == 0:  # which comes after the last bin, too
+            apart = np.minimum(apart, kind(angles) - apart)
+        share = size * np.maximum(1 - apart, 0)
+        result[:, angle] = down @ share @ across.T
+    return np.sqrt(result)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.errors import count
-from tacit.learn.feature_map import FeatureMap, image_shape, in_parts
+from tacit.learn.feature_map import FeatureMap, image_shape, in_parts, part_of
 
 PIXELS = 2**14  # of the padded images computed at a time
 MOST_SCALES, MOST_ANGLES = 6, 32
@@ -62,11 +62,11 @@ class Scattering(FeatureMap):
         psi = wavelets(*grid, J, L).astype(X.dtype)
         down, across = (low_pass(n, J).astype(X.dtype) for n in grid)
         rows, lines = (mirrored(side, n) for side, n in zip(sides, grid, strict=True))
-        function = partial(coefficients, psi=psi, down=down, across=across)
+        function = partial(normalised, psi=psi, down=down, across=across)
         return in_parts(
             lambda images: function(images[:, rows][:, :, lines]),
             X.reshape(-1, *sides),
-            max(1, PIXELS // (grid[0] * grid[1])),
+            part_of(PIXELS, grid[0] * grid[1]),
             columns,
         )
 
@@ -128,15 +128,25 @@ def low_pass(side: int, J: int) -> Vector:
 
 
 @jax.jit
+def normalised(images: Array, psi: Array, down: Array, across: Array) -> Array:
+    """S of padded images, brought to mean 0 and variance 1 in groups: images × features."""
+    S = coefficients(images, psi, down, across)
+    grouped = S.reshape(len(S), groups(S.shape[1]), -1)
+    spread = jnp.sqrt(grouped.var(-1, keepdims=True) + 1e-5)
+    return ((grouped - grouped.mean(-1, keepdims=True)) / spread).reshape(len(S), -1)
+
+
 def coefficients(images: Array, psi: Array, down: Array, across: Array) -> Array:
-    """S, normalised in groups: images × channels × places. A first-order channel comes before the
-    second-order ones that are made of it."""
-    J = len(psi)
+    """S: images × channels × places down × across.
+
+    A first-order channel stands before the second-order ones that are made of it.
+    """
 
     def low(x: Array) -> Array:
         # full precision: by default a GPU would round float32 to 10 bits before it multiplies
         return jnp.einsum("ip,...pq,jq->...ij", down, x, across, precision="highest")
 
+    J = len(psi)
     X = jnp.fft.fft2(images)
     found = [low(images)[:, None]]
     for j in range(J):
@@ -147,7 +157,4 @@ def coefficients(images: Array, psi: Array, down: Array, across: Array) -> Array
             parts += [low(jnp.abs(jnp.fft.ifft2(spectra * psi[k]))) for k in range(j + 1, J)]
         both = jnp.concatenate(parts, 2)  # images × L × (1 + L (J − 1 − j)) × down × across
         found.append(both.reshape(len(images), -1, *both.shape[3:]))
-    S = jnp.concatenate(found, 1)
-    grouped = S.reshape(len(images), groups(S.shape[1]), -1)
-    spread = jnp.sqrt(grouped.var(-1, keepdims=True) + 1e-5)
-    return ((grouped - grouped.mean(-1, keepdims=True)) / spread).reshape(len(images), -1)
+    return jnp.concatenate(found, 1)
