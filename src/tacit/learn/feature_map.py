@@ -25,12 +25,11 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     must be kept. float32 stays float32 and everything else becomes float64.
 
     Guarantee: row i of the result is f(row i) for one f that is fixed by public parameters and the
-    number of columns. So if two data sets are neighbours (one record is added, removed, replaced
-    or zeroed out), then their images under the map are neighbours in the same sense (for zeroing
-    out: a record that is left out is left out after the map), and what a statement says of the
-    mapped rows it says of the rows given here. Every row of the result has an L2 norm of at most
-    1, in floating point too. A row with a NaN, an infinity or a number beyond ±1e6 is an error
-    before anything is computed.
+    number of columns. So if two data sets differ in one record, which is replaced or taken out of
+    the sums ("zero-out"), the mapped ones differ in that record alone, in the same way, to the last
+    bit; and what a statement says of the mapped rows it says of the rows given here. Every row of
+    the result has an L2 norm of at most 1, in floating point too. A row with a NaN, an infinity or
+    a number beyond ±1e6 is an error before anything is computed.
     """
 
     def fit(self, X: Any, y: Any = None) -> Self:
