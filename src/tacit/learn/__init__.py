@@ -7,9 +7,18 @@ ranges              columns brought to one scale by public numbers
 constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
+<<<<<<< HEAD
 linear              what all estimators share: rows, intercept, set, fit, prepare, adopt
 classifiers         PrivateLogisticRegression
 estimator           its old place
+=======
+estimator           PrivateLogisticRegression
+feature_map         what public feature maps share: each row by itself, nothing learnt
+orientations        edge directions of images
+scattering          the scattering transform of images
+fourier             random waves with a public seed, for tables
+covered             which steps before an estimator its statement does not cover
+>>>>>>> features
 model               a fitted classifier as one JSON file
 record_recovery     what an eavesdropper learns about the records
 gradient_inversion  from messages to gradients, from gradients to records
@@ -25,13 +34,21 @@ from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
     from tacit.learn.classifiers import PrivateLogisticRegression
+    from tacit.learn.covered import not_covered
+    from tacit.learn.fourier import RandomFourier
     from tacit.learn.model import load_model, save_model
+    from tacit.learn.orientations import Orientations
     from tacit.learn.ranges import PublicRange
+    from tacit.learn.scattering import Scattering
 
 LAZY = {  # these need scikit-learn; the rest does not
+    "Orientations": "orientations",
     "PrivateLogisticRegression": "classifiers",
     "PublicRange": "ranges",
+    "RandomFourier": "fourier",
+    "Scattering": "scattering",
     "load_model": "model",
+    "not_covered": "covered",
     "save_model": "model",
 }
 __all__ = [
@@ -40,14 +57,18 @@ __all__ = [
     "Budget",
     "Convex",
     "Dataset",
+    "Orientations",
     "PrivateLogisticRegression",
     "PublicRange",
+    "RandomFourier",
+    "Scattering",
     "Sign",
     "load_digits",
     "load_leaf",
     "load_mnist",
     "load_model",
     "load_table",
+    "not_covered",
     "plan",
     "save_model",
     "split",
