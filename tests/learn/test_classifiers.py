@@ -20,6 +20,7 @@ from tacit.learn import (
     Box,
     Budget,
     Convex,
+    PrivateLinearSVC,
     PrivateLogisticRegression,
     PublicRange,
     Sign,
@@ -34,6 +35,7 @@ CHECKS = [  # all but one, which needs a setting of SciPy's
     (estimator, check)
     for kind in (
         PrivateLogisticRegression(**GENEROUS, rounds=60),
+        PrivateLinearSVC(**GENEROUS, rounds=60),
         PublicRange({"*": (-10, 10)}),
     )
     for estimator, check in estimator_checks_generator(kind)

@@ -1,4 +1,4 @@
-"""Federated, constrained, private classification (Section 6.2).
+"""Federated, constrained, private classification (Section 6.2) and regression.
 
 data                labelled data from idx and LEAF files, and how agents share them
 table               labelled data from CSV and Parquet tables
@@ -8,7 +8,9 @@ constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
 linear              what all estimators share: rows, intercept, set, fit, prepare, adopt
-classifiers         PrivateLogisticRegression
+noisy_rounds        the same for losses of bounded slope: Huber, quantiles, hinge
+classifiers         PrivateLogisticRegression, PrivateLinearSVC
+regressors          PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor
 estimator           its old place
 model               a fitted classifier as one JSON file
 record_recovery     what an eavesdropper learns about the records
@@ -18,18 +20,27 @@ gradient_inversion  from messages to gradients, from gradients to records
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.learn.constraints import Ball, Box, Budget, Convex, Sign
+from tacit.learn.constraints import Ball, Box, Budget, Convex, Sign, Simplex
 from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, split
 from tacit.learn.plan import plan
 from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
-    from tacit.learn.classifiers import PrivateLogisticRegression
+    from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
     from tacit.learn.model import load_model, save_model
     from tacit.learn.ranges import PublicRange
+    from tacit.learn.regressors import (
+        PrivateHuberRegressor,
+        PrivateQuantileRegressor,
+        PrivateRidge,
+    )
 
 LAZY = {  # these need scikit-learn; the rest does not
+    "PrivateHuberRegressor": "regressors",
+    "PrivateLinearSVC": "classifiers",
     "PrivateLogisticRegression": "classifiers",
+    "PrivateQuantileRegressor": "regressors",
+    "PrivateRidge": "regressors",
     "PublicRange": "ranges",
     "load_model": "model",
     "save_model": "model",
@@ -40,9 +51,14 @@ __all__ = [
     "Budget",
     "Convex",
     "Dataset",
+    "PrivateHuberRegressor",
+    "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateQuantileRegressor",
+    "PrivateRidge",
     "PublicRange",
     "Sign",
+    "Simplex",
     "load_digits",
     "load_leaf",
     "load_mnist",
