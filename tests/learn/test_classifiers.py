@@ -10,6 +10,7 @@ import pytest
 from conftest import repeat
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import tacit
@@ -20,6 +21,7 @@ from tacit.learn import (
     Box,
     Budget,
     Convex,
+    PrivateLinearSVC,
     PrivateLogisticRegression,
     PublicRange,
     Sign,
@@ -34,6 +36,7 @@ CHECKS = [  # all but one, which needs a setting of SciPy's
     (estimator, check)
     for kind in (
         PrivateLogisticRegression(**GENEROUS, rounds=60),
+        PrivateLinearSVC(**GENEROUS, rounds=60),
         PublicRange({"*": (-10, 10)}),
     )
     for estimator, check in estimator_checks_generator(kind)
@@ -313,3 +316,41 @@ def test_classes_may_be_given_in_any_order(rng):
     ]
     assert fits[1].classes_.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+def test_probabilities_are_corrected_for_the_limit():
+    """Labels drawn with known probabilities, no noise: corrected ones are nearer to them."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 2))
+    true = np.exp(X @ rng.normal(size=(2, 3)) * 2)
+    true /= true.sum(axis=1, keepdims=True)
+    y = (rng.random(4000)[:, None] > true.cumsum(axis=1)).sum(axis=1)
+    model = PrivateLogisticRegression(None, feature_norm=2.0, slope_limit=0.3).fit(X, y)
+    assert model.slope_limit_ == 0.3
+    corrected = model.predict_proba(X)
+    model.slope_limit_ = None
+    raw = model.predict_proba(X)
+    apart, before = (np.abs(shares - true).mean() for shares in (corrected, raw))
+    assert apart < 0.5 * before and apart < 0.06
+    assert (corrected.argmax(axis=1) == raw.argmax(axis=1)).all()
+
+
+def test_a_support_vector_machine_is_scikit_learns_without_noise(rng):
+    X = rng.uniform(-1, 1, (400, 3))
+    y = np.where(X @ [2.0, -1.0, 0.5] + 0.3 * rng.normal(size=400) > 0, "yes", "no")
+    ours = PrivateLinearSVC(None, feature_norm=2.0).fit(X, y, agents=np.arange(400) % 3)
+    theirs = LinearSVC(loss="hinge", C=100, max_iter=100_000).fit(X, y)
+    assert ours.score(X, y) > theirs.score(X, y) - 0.02
+    assert np.corrcoef(ours.decision_function(X), theirs.decision_function(X))[0, 1] > 0.99
+    assert not hasattr(ours, "predict_proba")
+    with pytest.raises(InvalidInput, match="expected two classes, got 3 classes"):
+        PrivateLinearSVC().fit(X, np.arange(400) % 3)
+
+
+def test_a_private_support_vector_machine_learns(rng):
+    X = rng.uniform(-1, 1, (900, 3))
+    y = (X @ [2.0, -1.0, 0.5] > 0).astype(int)
+    for neighbours in ("zero-out", "replace"):
+        model = PrivateLinearSVC(1.0, neighbours=neighbours, random_state=0)
+        model.fit(X[::2], y[::2], agents=np.arange(450) % 3)
+        assert model.score(X[1::2], y[1::2]) > 0.85

@@ -7,14 +7,15 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import tacit
-from tacit.admm.descent import DEVIATION, LARGEST, UPDATES
+from tacit.admm.descent import DEVIATION, UPDATES
 from tacit.admm.facts import Facts, described
 from tacit.admm.plan import Budget
 from tacit.learn import (
     PrivateLogisticRegression,
     plan,
 )
-from tacit.learn.plan import planned_slope_limit
+from tacit.learn.plan import planned_share, planned_slope_limit
+from tacit.privacy.accounting import calibrate
 
 
 def problem_of(records, agents, classes=10, features=20, B=1.0):
@@ -44,7 +45,7 @@ def first_step(settings):
 @pytest.mark.parametrize("local_updates", [None, 5])
 @pytest.mark.parametrize(("records", "agents"), [(400, 4), (4000, 4), (4000, 40)])
 def test_the_plan_bounds_the_noise_of_a_score(records, agents, local_updates):
-    """B s σ √(U/P) is DEVIATION, and the first step at most LARGEST/L₀."""
+    """B s σ √(U/P) is DEVIATION, and the first step not beyond what is stable."""
     problem = problem_of(records, agents)
     for epsilon in (0.5, 2.0, 8.0):
         settings = plan(problem, 10, epsilon, 1e-5, local_updates=local_updates)
@@ -55,17 +56,16 @@ def test_the_plan_bounds_the_noise_of_a_score(records, agents, local_updates):
         noise = first_step(settings) * σ * math.sqrt(settings.updates / agents)
         assert noise == pytest.approx(DEVIATION, rel=0.01)
         assert UPDATES[0] <= settings.updates <= UPDATES[1]
-        assert first_step(settings) * agent.objective.descent.curvature <= LARGEST
+        assert first_step(settings) * agent.objective.descent.curvature <= 30
 
 
 def test_steps_stay_stable_where_the_data_outweigh_the_noise():
-    """A budget of no use to anyone: the path ends at LARGEST steps, not at DEVIATION."""
+    """A budget of no use to anyone: the path ends at stable steps, not at DEVIATION."""
     problem = problem_of(40_000, 2, classes=2)
     settings = plan(problem, 2, 200.0, 1e-3)
     assert settings.updates == UPDATES[1]
-    assert first_step(settings) * problem.agents[0].objective.descent.curvature == pytest.approx(
-        LARGEST
-    )
+    f = problem.agents[0].objective
+    assert first_step(settings) * f.descent.curvature == pytest.approx(30)
 
 
 def test_one_planner():
@@ -110,6 +110,17 @@ def test_a_wider_limit_for_two_classes_where_data_are_plenty():
     assert few == 0.3 and 0.3 < more < 1.0
     assert planned_slope_limit(2, 10, 3, 10**6, 1.0, 1e-5) is None
     assert planned_slope_limit(10, 30, 3, 10**6, 1.0, 1e-5) == 0.1
+
+
+def test_a_mean_takes_no_more_of_the_budget_than_it_needs():
+    """Its noise is a tenth of a row's length, for a share from 0.02 to 0.1."""
+    assert planned_share(392, 10, 60_000, 1.0, 1e-5) == 0.02
+    assert planned_share(64, 10, 1347, 1.0, 1e-5) == 0.1
+    share = planned_share(64, 10, 5000, 1.0, 1e-5)
+    assert 0.02 < share < 0.1
+    one = calibrate("gaussian", 1.0, 1e-5, 1)
+    noise = math.sqrt(one.variance(1.0) / share * 64 * 10) / 5000
+    assert noise == pytest.approx(0.1)
 
 
 def test_the_plan_does_not_depend_on_units():

@@ -75,7 +75,7 @@ def test_the_gradient_is_read_off_the_messages(digits):
     """What is solved for is f'(z) where nothing was added, and f'(z) + ξ where it was."""
     problem, _, _ = small_agents(digits[0], 2, 3, 1.0, None)
     private = plan(problem, CLASSES, 10.0, 1e-5, rounds=20, local_updates=1)
-    for settings in (without_noise(problem, CLASSES, 20, 1), private):
+    for settings in (without_noise(problem, 20, 1), private):
         messages = listen(problem, settings, 0, "run")
         agent = problem.agents[1]
         heard = gradients(agent, settings, messages.consensus, messages.replies[:, 1], CLASSES)
@@ -93,7 +93,7 @@ def test_the_gradient_is_read_off_the_messages(digits):
 def test_the_first_message_counts_the_classes(digits):
     """At z = 0 the constant's row of the gradient is constant · (records/classes − n_k)."""
     problem, _, labels = small_agents(digits[0], 4, 5, 1.0, None)
-    settings = without_noise(problem, CLASSES, 1, 1)
+    settings = without_noise(problem, 1, 1)
     messages = listen(problem, settings, 0, "run")
     heard = gradients(
         problem.agents[0], settings, messages.consensus, messages.replies[:, 0], CLASSES
@@ -104,7 +104,7 @@ def test_the_first_message_counts_the_classes(digits):
 
 def test_coordinates_at_the_box_are_lost_and_the_rest_suffices(digits, prior):
     problem, rows, labels = small_agents(digits[0], 2, 3, 1.0, 0.8)
-    settings = without_noise(problem, CLASSES, 15, 1)
+    settings = without_noise(problem, 15, 1)
     messages = listen(problem, settings, 0, "run")
     assert np.isclose(np.abs(messages.replies), 0.8).any()
     for p, agent in enumerate(problem.agents):

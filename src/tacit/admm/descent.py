@@ -8,9 +8,10 @@ deviation σ on its gradient, a score x'z (‖x‖₂ ≤ B) of the consensus ca
 The longer the path sU, the nearer the optimum, and the more noise. The rule takes the path on which
 that deviation is DEVIATION, in scores that matter (``Objective.descent``). With Gaussian noise the
 path does not depend on how many updates it is cut into (σ grows as √U). So there are as many as
-keep the first step at STEP/L₀, within UPDATES; where those are too few, steps grow to at most
-LARGEST/L₀. L₀ is the curvature at z = 0 of an agent's objective, were all its records alike. They
-are not, so that steps of 40/L₀ were still stable on all data tried.
+keep the first step at a third of the longest that is stable, within UPDATES; where those are too
+few, steps grow to that. It is 30/L₀ for classes: L₀ is the curvature at z = 0 of an agent's
+objective, were all its records alike. They are not, and steps of 40/L₀ were still stable on all
+data tried.
 
 Averages of the agents' points move by steps of 1/(1/η + ρ), whatever ρ is: it decides how near an
 agent stays to the consensus, where its gradient is taken. So that sum is 1/s, s falls to a third,
@@ -21,8 +22,9 @@ further from the consensus, FAR). With Laplace noise σ grows as U, and there ar
 Chosen on training data only: MNIST's images (50,000 to learn from, 10,000 to judge by) and a tenth
 of them, as pixels and as orientations, at ε = 0.5 to 8; scikit-learn's digits, with 3 and 10
 agents, and breast cancer; statsmodels' fair and randhie; FEMNIST, a writer an agent. Not one of
-DEVIATION 2.5 to 5, STEP 5 to 20, 100 to 300 updates at least, NEAR 1 to 10, steps that fall to 1/2
-or 1/5 was better by more than 1 % of the errors on average; a constant step was worse by 14 %.
+DEVIATION 2.5 to 5, first steps of 5 to 20/L₀, 100 to 300 updates at least, NEAR 1 to 10, steps that
+fall to 1/2 or 1/5 was better by more than 1 % of the errors on average; a constant step was worse
+by 14 %.
 """
 
 from __future__ import annotations
@@ -34,12 +36,11 @@ from typing import Any
 from tacit.admm.problem import Problem
 from tacit.admm.schedules import ConstantPenalty, SmoothStep
 from tacit.admm.settings import Settings
-from tacit.errors import count
+from tacit.errors import InvalidInput, count
 from tacit.objectives.objective import Descent
 
 DEVIATION = 3.5  # of a score, in units that matter, were the steps all as long as the first
-STEP = 10.0  # first step, in units of 1/L₀
-LARGEST = 30.0  # the same, where more updates would be needed
+FIRST = 1 / 3  # step, of the longest that is stable
 UPDATES, PURE_UPDATES = (200, 800), (50, 800)  # least and most
 NEAR, FAR = 4.0, 0.2  # ρη at first, for one local update and for more
 
@@ -50,7 +51,8 @@ def known_descent(problem: Problem) -> Descent | None:
     known = [d for d in found if d is not None]
     if len(known) < len(found):
         return None
-    return Descent(max(d.curvature for d in known), max(d.reach for d in known))
+    least = min(d.longest for d in known)
+    return Descent(max(d.curvature for d in known), max(d.reach for d in known), least)
 
 
 def descend(
@@ -61,13 +63,20 @@ def descend(
     rounds: int | None = None,
     local_updates: int | None = None,
     mechanism: str = "gaussian",
+    known: Descent | None = None,
     **others: Any,
 ) -> Settings:
     """Settings for a budget; ``rounds`` and ``local_updates`` are kept where given.
 
-    All that is read is public: sizes, bounds, the budget. So the choice costs no privacy.
+    ``known``: where the objectives do not say it. All that is read is public: sizes, bounds, the
+    budget. So the choice costs no privacy.
     """
-    L, reach = known_descent(problem) or Descent(1.0, 1.0)
+    found = known or known_descent(problem)
+    if found is None:
+        raise InvalidInput(
+            "Expected agents that hold all coordinates and have losses of scores, to plan steps by."
+        )
+    L, reach, longest = found
     E = 1 if local_updates is None else count("local_updates", local_updates)
 
     def budget(updates: int) -> Settings:
@@ -81,9 +90,9 @@ def descend(
         return float(L * room / (reach * σ))
 
     least, most = PURE_UPDATES if mechanism == "laplace" else UPDATES
-    wanted = path(budget(most)) / STEP
+    wanted = path(budget(most)) / (FIRST * longest)
     settings = budget(min(max(math.ceil(min(wanted, most)), least), most))
-    step = min(path(settings) / settings.updates, LARGEST) / L
+    step = min(path(settings) / settings.updates, longest) / L
     return with_schedules(settings, step)
 
 

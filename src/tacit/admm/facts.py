@@ -48,7 +48,7 @@ class Facts(Message):
         *("everything", "closed_form", "separable", "diameter", "radius", "gradient_bound"),
         *("smoothness", "normaliser", "uncertified", "clipped"),
         *("not_once", "size", "read_one", "read_two", "gradient_noise", "feature_bound"),
-        *("usual_curvature", "reach"),
+        *("usual_curvature", "reach", "longest"),
     )
     agent: str
     coupling: Whole
@@ -76,8 +76,9 @@ class Facts(Message):
     gradient_noise: float | None = None
     feature_bound: float | None = None
     clipped: bool = False  # no theorem of convergence is about its gradients
-    usual_curvature: float | None = None  # both of ``Descent``
+    usual_curvature: float | None = None  # this and the next two: ``Descent``
     reach: float | None = None
+    longest: float | None = None
 
     def check(self) -> None:
         numbers = [v for v in vars(self).values() if type(v) is float]
@@ -115,7 +116,7 @@ class Facts(Message):
             about["diameter"], about["radius"] = float(W.diameter), float(W.radius(math.inf))
             about["gradient_bound"] = float(f.gradient_bound(W))
         if f.descent is not None:
-            about["usual_curvature"], about["reach"] = f.descent
+            about["usual_curvature"], about["reach"], about["longest"] = f.descent
         if hasattr(f, "normaliser"):
             about["normaliser"] = float(np.asarray(f.normaliser))
         return cls(
@@ -213,9 +214,9 @@ class DescribedObjective(Objective):
 
     @property
     def descent(self) -> Descent | None:
-        if self.facts.usual_curvature is None or self.facts.reach is None:
-            return None
-        return Descent(self.facts.usual_curvature, self.facts.reach)
+        told = self.facts.usual_curvature, self.facts.reach, self.facts.longest
+        known = [x for x in told if x is not None]
+        return Descent(*known) if len(known) == 3 else None
 
     @property
     def dimension(self) -> int:

@@ -1,4 +1,4 @@
-"""Federated, constrained, private classification (Section 6.2).
+"""Federated, constrained, private classification (Section 6.2) and regression.
 
 data                labelled data from idx and LEAF files, and how agents share them
 table               labelled data from CSV and Parquet tables
@@ -7,18 +7,15 @@ ranges              columns brought to one scale by public numbers
 constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
-<<<<<<< HEAD
 linear              what all estimators share: rows, intercept, set, fit, prepare, adopt
-classifiers         PrivateLogisticRegression
+classifiers         PrivateLogisticRegression, PrivateLinearSVC
+regressors          PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor
 estimator           its old place
-=======
-estimator           PrivateLogisticRegression
 feature_map         what public feature maps share: each row by itself, nothing learnt
 orientations        edge directions of images
 scattering          the scattering transform of images
 fourier             random waves with a public seed, for tables
 covered             which steps before an estimator its statement does not cover
->>>>>>> features
 model               a fitted classifier as one JSON file
 record_recovery     what an eavesdropper learns about the records
 gradient_inversion  from messages to gradients, from gradients to records
@@ -27,23 +24,32 @@ gradient_inversion  from messages to gradients, from gradients to records
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.learn.constraints import Ball, Box, Budget, Convex, Sign
+from tacit.learn.constraints import Ball, Box, Budget, Convex, Sign, Simplex
 from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, split
 from tacit.learn.plan import plan
 from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
-    from tacit.learn.classifiers import PrivateLogisticRegression
+    from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
     from tacit.learn.covered import not_covered
     from tacit.learn.fourier import RandomFourier
     from tacit.learn.model import load_model, save_model
     from tacit.learn.orientations import Orientations
     from tacit.learn.ranges import PublicRange
+    from tacit.learn.regressors import (
+        PrivateHuberRegressor,
+        PrivateQuantileRegressor,
+        PrivateRidge,
+    )
     from tacit.learn.scattering import Scattering
 
 LAZY = {  # these need scikit-learn; the rest does not
     "Orientations": "orientations",
+    "PrivateHuberRegressor": "regressors",
+    "PrivateLinearSVC": "classifiers",
     "PrivateLogisticRegression": "classifiers",
+    "PrivateQuantileRegressor": "regressors",
+    "PrivateRidge": "regressors",
     "PublicRange": "ranges",
     "RandomFourier": "fourier",
     "Scattering": "scattering",
@@ -58,11 +64,16 @@ __all__ = [
     "Convex",
     "Dataset",
     "Orientations",
+    "PrivateHuberRegressor",
+    "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateQuantileRegressor",
+    "PrivateRidge",
     "PublicRange",
     "RandomFourier",
     "Scattering",
     "Sign",
+    "Simplex",
     "load_digits",
     "load_leaf",
     "load_mnist",

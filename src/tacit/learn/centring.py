@@ -1,6 +1,6 @@
 """Rows around a private mean: one release of every agent's sum of rows, before the run.
 
-    m = Σ_i x_i/N + noise          a share of the budget, by default 7 % of μ² (Gaussian noise)
+    m = Σ_i x_i/N + noise          a share of the budget, planned (Gaussian noise: of μ²)
     x ─▶ L·(x − m)/‖x − m‖         L: the length that the intercept's constant leaves
 
 What all rows have in common tells no class from another, but takes most of a row's length, and the
@@ -31,7 +31,6 @@ from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 from tacit.sets import Box
 
-SHARE = 0.07  # by experiment (``plan.py``)
 ROOM = 1e-6  # relative: the reading's noise is larger by it, which pays for secure noise's distance
 WORDS = "one noisy sum of its rows"
 

@@ -10,13 +10,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from tacit._types import Vector
-from tacit.admm.problem import Problem
-from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.learn.constraints import Constraint
 from tacit.learn.linear import LinearEstimator
-from tacit.learn.plan import plan, planned_share, planned_slope_limit, without_noise
-from tacit.objectives.losses import LogisticRegression, SoftmaxRegression
+from tacit.learn.plan import planned_share, planned_slope_limit
+from tacit.objectives.losses import Hinge, LogisticRegression, SoftmaxRegression
 from tacit.objectives.objective import Objective
 from tacit.objectives.slope_limits import corrected_probabilities
 
@@ -31,6 +29,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     """
 
     classes: Any
+    centring_share: Any
+
+    def _share(self, columns: int, normaliser: float, record_bound: float) -> float | None:
+        return self._planned(
+            "centring_share",
+            lambda: planned_share(columns, *self._planned_for(normaliser, record_bound)),
+        )
 
     @property
     def _outputs(self) -> int:
@@ -123,31 +128,21 @@ class PrivateLogisticRegression(LinearClassifier):
             neighbours=neighbours,
             rounds=rounds,
             local_updates=local_updates,
-            calibration=calibration,
             random_state=random_state,
             noise=noise,
             ledgers=ledgers,
-            centring_share=centring_share,
         )
+        self.calibration = calibration
+        self.centring_share = centring_share
         self.classes = classes
         self.slope_limit = slope_limit
 
-    def _share(self) -> float | None:
-        return self._planned("centring_share", planned_share)
-
     def _limit(self, columns: int, normaliser: float, record_bound: float) -> float | None:
         """The limit on slopes, in the units of a softmax, for rows of that many columns."""
-        agents = max(1, round(normaliser / record_bound))  # as many, were they all as large
         return self._planned(
             "slope_limit",
             lambda: planned_slope_limit(
-                len(self.classes_),
-                columns,
-                agents,
-                normaliser,
-                self.total_epsilon,  # type: ignore[arg-type]
-                self.total_delta,
-                self.mechanism,
+                len(self.classes_), columns, *self._planned_for(normaliser, record_bound)
             ),
         )
 
@@ -175,20 +170,66 @@ class PrivateLogisticRegression(LinearClassifier):
         # for two classes 1/2 wherever both limits act: a trace of the scores keeps their order
         return (1 - TRACE) * corrected + TRACE * shares
 
-    def _settings(self, problem: Problem, epsilon: float | None) -> Settings:
-        outputs = len(self.classes_)
-        if epsilon is None:
-            return without_noise(problem, outputs, self.rounds, self.local_updates)
-        return plan(
-            problem,
-            outputs,
-            epsilon,
-            self.total_delta,
-            rounds=self.rounds,
-            local_updates=self.local_updates,
-            mechanism=self.mechanism,
-            calibration=self.calibration,
+
+class PrivateLinearSVC(LinearClassifier):
+    """A linear support vector machine of two classes: loss max(0, 1 − y·score), y = ±1.
+
+    Parameters, ``fit`` and the guarantee are those of ``PrivateLogisticRegression``; there are no
+    probabilities. More than two classes are refused. The hinge's slope is 1 at most, whatever the
+    record.
+    """
+
+    def __init__(
+        self,
+        total_epsilon: float | None = 1.0,
+        total_delta: float = 1e-5,
+        *,
+        feature_norm: float = 1.0,
+        constraint: Constraint | None = None,
+        fit_intercept: bool = True,
+        mechanism: str = "gaussian",
+        neighbours: str = "zero-out",
+        classes: Any = None,
+        rounds: int | None = None,
+        local_updates: int | None = None,
+        random_state: Any = None,
+        noise: str | None = None,
+        ledgers: Any = None,
+        centring_share: float | str | None = "auto",
+    ) -> None:
+        super().__init__(
+            total_epsilon,
+            total_delta,
+            feature_norm=feature_norm,
+            constraint=constraint,
+            fit_intercept=fit_intercept,
+            mechanism=mechanism,
+            neighbours=neighbours,
+            rounds=rounds,
+            local_updates=local_updates,
+            random_state=random_state,
+            noise=noise,
+            ledgers=ledgers,
         )
+        self.classes = classes
+        self.centring_share = centring_share
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _targets(self, y: Vector) -> Vector:
+        labels = super()._targets(y)
+        if (classes := len(self.classes_)) > 2:
+            raise InvalidInput(
+                "Only binary classification is supported: expected two classes, got "
+                f"{classes} classes. Nothing was fit."
+            )
+        return labels
+
+    def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
+        return Hinge(rows, targets, **public)
 
 
 def public_classes(classes: Any, y: Vector) -> tuple[Vector, Vector]:

@@ -53,6 +53,17 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Simplex:
+    """Coefficients ≥ 0 that add up to total: shares of a mixture or a portfolio."""
+
+    total: float = 1.0
+
+    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+        simplex = sets.Simplex(features * outputs, positive("total", self.total))
+        return _with_intercept(simplex, outputs, intercept)
+
+
+@dataclass(frozen=True)
 class Sign:
     """Monotone effects, for two classes: the coefficient of feature j is ≥ 0 (+1) or ≤ 0 (−1)."""
 

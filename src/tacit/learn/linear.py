@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
+from tacit.admm.descent import descend
 from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
@@ -36,8 +37,9 @@ from tacit.learn.centring import (
 )
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.data import first_missing
+from tacit.learn.plan import without_noise
 from tacit.learn.ranges import checked
-from tacit.objectives.objective import Objective
+from tacit.objectives.objective import Descent, Objective
 from tacit.privacy.mechanisms import Mechanism
 from tacit.sets.feasible_set import FeasibleSet
 
@@ -52,6 +54,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     and their loss, settings and public words.
     """
 
+    calibration: str = "certified"
     _y_must_be: ClassVar[dict[str, Any]] = {}  # for scikit-learn's check of targets
 
     def __init__(
@@ -59,33 +62,44 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         total_epsilon: float | None = 1.0,
         total_delta: float = 1e-5,
         *,
-        feature_norm: float = 1.0,
+        feature_norm: float | None = 1.0,
         constraint: Constraint | None = None,
         fit_intercept: bool = True,
         mechanism: str = "gaussian",
         neighbours: str = "zero-out",
         rounds: int | None = None,
         local_updates: int | None = None,
-        calibration: str = "certified",
         random_state: Any = None,
         noise: str | None = None,
         ledgers: Any = None,
-        centring_share: float | str | None = None,
     ) -> None:
         self.total_epsilon = total_epsilon
         self.total_delta = total_delta
-        self.feature_norm = feature_norm
+        self.feature_norm: Any = feature_norm
         self.constraint = constraint
         self.fit_intercept = fit_intercept
         self.mechanism = mechanism
         self.neighbours = neighbours
         self.rounds = rounds
         self.local_updates = local_updates
-        self.calibration = calibration
         self.random_state = random_state
         self.noise = noise
         self.ledgers = ledgers
-        self.centring_share = centring_share
+
+    @property
+    def feature_norm_(self) -> float:
+        """The norm that rows have at most, the constant of the intercept included."""
+        return positive("feature_norm", self.feature_norm)
+
+    @property
+    def _constant(self) -> float:
+        """The feature of the intercept."""
+        return INTERCEPT_SHARE * self.feature_norm_
+
+    @property
+    def _unit(self) -> float:
+        """Of scores: the default box is wide in it."""
+        return 1.0
 
     @property
     def _outputs(self) -> int:
@@ -101,11 +115,32 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, problem: Problem, epsilon: float | None) -> Settings | Plan:
         """How the budget that is left is spent, from public numbers."""
-        raise NotImplementedError
+        known, given = self._descent(problem), (self.rounds, self.local_updates)
+        if epsilon is None:
+            return without_noise(problem, *given, known)
+        return descend(
+            problem,
+            epsilon,
+            self.total_delta,
+            rounds=self.rounds,
+            local_updates=self.local_updates,
+            mechanism=self.mechanism,
+            known=known,
+            calibration=self.calibration,
+        )
 
-    def _share(self) -> float | None:
+    def _descent(self, problem: Problem) -> Descent | None:
+        """What is planned by, where the objectives do not say it."""
+        return None
+
+    def _share(self, columns: int, normaliser: float, record_bound: float) -> float | None:
         """Of the budget, for the mean that rows are centred by."""
         return None
+
+    def _planned_for(self, normaliser: float, record_bound: float) -> tuple[Any, ...]:
+        """Agents, were they all as large as the largest, records, and the budget."""
+        agents = max(1, round(normaliser / record_bound))
+        return agents, normaliser, self.total_epsilon, self.total_delta, self.mechanism
 
     def _planned(self, name: str, default: Callable[[], float | None]) -> float | None:
         """A parameter that may be "auto": then ``default``, or None where nothing is certified."""
@@ -177,13 +212,13 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         self, X: Vector, names: Vector, owner: Vector, reading: Mechanism, seed: int | None
     ) -> Vector:
         """Release the mean of all rows, scaled down to the norm."""
-        rows = scaled_down(X, self.feature_norm)
+        rows = scaled_down(X, self.feature_norm_)
         return private_mean(
             [rows[owner == p] for p in range(len(names))],
             [str(name) for name in names],
             reading,
             self.total_delta,
-            feature_norm=self.feature_norm,
+            feature_norm=self.feature_norm_,
             neighbours=self.neighbours,
             seed=seed,
             noise=self.noise,
@@ -202,7 +237,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _set(self, features: int) -> FeasibleSet:
         """What the coefficients, and the intercepts beside them, may be."""
-        wide = DEFAULT_BOX / self.feature_norm
+        wide = DEFAULT_BOX * self._unit / self.feature_norm_
         constraint = Box(wide) if self.constraint is None else self.constraint
         if not callable(constraint) or isinstance(constraint, type):
             raise InvalidInput(
@@ -216,14 +251,14 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         self, name: str, rows: Vector, targets: Vector, feasible_set: FeasibleSet, **public: Any
     ) -> LocalProblem:
         """One agent's problem, of its own ``_rows`` and ``_targets``."""
-        public |= {"feature_norm": self.feature_norm, "neighbours": self.neighbours}
+        public |= {"feature_norm": self.feature_norm_, "neighbours": self.neighbours}
         return LocalProblem(self._loss(rows, targets, **public), feasible_set, name=name)
 
     @property
     def longest_row(self) -> float:
         """Longer rows are scaled down to this, and centred ones have this length; the constant of
         the intercept takes the rest."""
-        return self.feature_norm * (
+        return self.feature_norm_ * (
             math.sqrt(1 - INTERCEPT_SHARE**2) if self.fit_intercept else 1.0
         )
 
@@ -233,23 +268,23 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         if mean is None:
             rows = scaled_down(X, self.longest_row)
         else:
-            rows = around(scaled_down(X, self.feature_norm), mean, self.longest_row)
+            rows = around(scaled_down(X, self.feature_norm_), mean, self.longest_row)
         if not self.fit_intercept:
             return rows
-        constant = np.full((len(X), 1), INTERCEPT_SHARE * self.feature_norm, X.dtype)
+        constant = np.full((len(X), 1), self._constant, X.dtype)
         return np.hstack([rows, constant])
 
     def _keep(self, solution: Vector) -> None:
         matrix = solution.reshape(-1, self._outputs).astype(np.float64)
         self.coef_ = matrix[: self.n_features_in_].T.copy()
-        self.intercept_ = np.zeros(self._outputs)
+        self.intercept_: Any = np.zeros(self._outputs)
         if self.fit_intercept:
-            self.intercept_ = matrix[-1] * INTERCEPT_SHARE * self.feature_norm
+            self.intercept_ = matrix[-1] * self._constant
 
     def _weights(self) -> Vector:
         if not self.fit_intercept:
             return np.asarray(self.coef_.T)
-        constant = self.intercept_ / (INTERCEPT_SHARE * self.feature_norm)
+        constant = self.intercept_ / self._constant
         return np.vstack([self.coef_.T, constant])
 
 
@@ -270,19 +305,21 @@ def prepare(
     """
     X, y = checked(model, X, y, ensure_min_samples=2, **model._y_must_be)
     choice("neighbours", model.neighbours, ("zero-out", "replace"))
-    positive("feature_norm", model.feature_norm)
+    positive("feature_norm", model.feature_norm_)
     for name in ("rounds", "local_updates"):
         if getattr(model, name) is not None:
             count(name, getattr(model, name))
     targets = model._targets(y)
     names, owner = _owners(agents, len(y))
+    model.n_agents_ = len(names)
     model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
     budget = model.mechanism, model.total_epsilon, model.total_delta
-    reading, epsilon = first_reading(model._share(), model.calibration, *budget)
+    share = model._share(X.shape[1], **_sizes(owner))
+    reading, epsilon = first_reading(share, model.calibration, *budget)
     if reading is not None:
         model._set(X.shape[1])  # what can be refused is refused before anything is paid
         if mean is not None:
-            mean = given_mean(mean, X.shape[1], model.feature_norm)
+            mean = given_mean(mean, X.shape[1], model.feature_norm_)
         model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
         model.reading_ = reading
     elif mean is not None:

@@ -156,7 +156,7 @@ def attack(
     known = scaled_down(public.features.astype(np.float64), room)
     prior = Prior.of(known, public.labels, data.classes, constant)
     guess = known.mean(axis=0)
-    chosen = {"no privacy": without_noise(problem, data.classes, count("rounds", rounds), 1)}
+    chosen = {"no privacy": without_noise(problem, count("rounds", rounds), 1)}
     for epsilon in total_epsilons:
         chosen[f"epsilon {epsilon:g}"] = plan(
             problem,

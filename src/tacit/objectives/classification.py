@@ -16,6 +16,7 @@ import numpy as np
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, count
 from tacit.objectives.linear_model import LinearModel
+from tacit.objectives.objective import Descent
 from tacit.objectives.rounding import gamma
 from tacit.objectives.slope_limits import (
     FORMS,
@@ -32,6 +33,14 @@ from tacit.pytree import later, pytree, static, store
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet
+
+RECORDS_DIFFER = 30.0  # steps, times the curvature of records that are alike, that were stable
+
+
+def _descent(f: LinearModel, curvature: float, unit: float, longest: float) -> Descent:
+    """``curvature`` of a record's loss at z = 0; ``unit``: what matters of a score."""
+    B, share = f.feature_bound(2), f.most_records / f.normaliser
+    return Descent(float(curvature * B**2 * share + f.ridge), float(B / unit), longest)
 
 
 @pytree
@@ -78,12 +87,10 @@ class LogisticRegression(LinearModel):
         return self.curvature if limit is None else logistic_curvature(limit)
 
     @property
-    def usual_curvature(self) -> float | None:
-        return 0.25 if self.slope_limit is None else 0.25 * min(1.0, 2 * self.slope_limit)
-
-    @property
-    def score_unit(self) -> float:
-        return math.sqrt(2)  # it is the difference of two scores of a softmax
+    def descent(self) -> Descent | None:
+        """Its score is the difference of two of a softmax, which matter as one of √2."""
+        limit = 0.5 if self.slope_limit is None else min(self.slope_limit, 0.5)
+        return _descent(self, 0.25 * limit / 0.5, math.sqrt(2), RECORDS_DIFFER)
 
 
 @pytree
@@ -109,6 +116,11 @@ class Hinge(LinearModel):
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
         return 1.0
+
+    @property
+    def descent(self) -> Descent | None:
+        """As if the kink were rounded off over a margin, of which two sevenths matter."""
+        return _descent(self, 1.0, 2 / 7, 2.0)
 
 
 @pytree
@@ -190,10 +202,10 @@ class SoftmaxRegression(LinearModel):
         return softmax_curvature(self.slope_limit, self.limit_form, self.classes)
 
     @property
-    def usual_curvature(self) -> float | None:
+    def descent(self) -> Descent | None:
         longest = math.sqrt(1 - 1 / self.classes)  # of slopes at z = 0
-        limit = longest if self.slope_limit is None else self.slope_limit
-        return min(1.0, limit / longest) / self.classes
+        limit = longest if self.slope_limit is None else min(self.slope_limit, longest)
+        return _descent(self, limit / longest / self.classes, 1.0, RECORDS_DIFFER)
 
     def losses(self, scores: Array) -> Array:
         if self.slope_limit is not None and not self.clipped:

@@ -20,7 +20,7 @@ import numpy as np
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, non_negative, positive
 from tacit.objectives import slope_limits
-from tacit.objectives.objective import RELATIONS, Descent, Records, optional_positive
+from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, require_64_bits, rounded_up
 from tacit.pytree import later, pytree, store
 
@@ -302,26 +302,6 @@ class LinearModel(Records):
     @property
     def strong_convexity(self) -> float:
         return self.ridge
-
-    @property
-    def usual_curvature(self) -> float | None:
-        """Of a record's loss in its scores at z = 0, times what a limit leaves of its slope; None:
-        descent is planned by smoothness alone."""
-        return None
-
-    @property
-    def score_unit(self) -> float:
-        """A change of a score that matters as much as one of a softmax's does."""
-        return 1.0
-
-    @property
-    def descent(self) -> Descent | None:
-        if self.usual_curvature is None:
-            return None
-        B, share = self.feature_bound(2), self.most_records / self.normaliser
-        return Descent(
-            float(self.usual_curvature * B**2 * share + self.ridge), float(B / self.score_unit)
-        )
 
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
         """slope_bound·B·M/N + ridge·sup‖z‖₂ for M records."""

@@ -19,7 +19,7 @@ from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, positive, probability
 from tacit.objectives.classification import Hinge, LogisticRegression, SoftmaxRegression
 from tacit.objectives.linear_model import LinearModel
-from tacit.objectives.objective import RELATIONS
+from tacit.objectives.objective import RELATIONS, Descent
 from tacit.objectives.second_moments import SecondMoments
 from tacit.objectives.slope_limits import STEPS
 from tacit.pytree import pytree, store
@@ -115,6 +115,11 @@ class LeastSquares(LinearModel):
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
         return self.score_bound(feasible_set) + self.target_bound
 
+    @property
+    def descent(self) -> Descent | None:
+        share = self.most_records / self.normaliser
+        return of_regression(self.feature_bound(2), share, self.target_bound)
+
     def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
         slope = self.slope_bound(norm, feasible_set)
         if self.moved_by is not None:
@@ -192,6 +197,14 @@ class Quantile(LinearModel):
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
         return max(self.level, 1 - self.level)
+
+
+def of_regression(B: float, share: float, largest: float, curvature: float = 1.0) -> Descent:
+    """For rows of length B, an agent's ``share`` of all records, and the ``largest`` target.
+
+    A ninth of it matters in a prediction: chosen on five tables (``learn/regressors.py``).
+    """
+    return Descent(float(curvature * B**2 * share), float(9 * B / largest), longest=2.0)
 
 
 def _like_features(targets: Any, features: Array) -> Vector:

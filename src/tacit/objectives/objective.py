@@ -75,10 +75,12 @@ class Descent(NamedTuple):
 
     curvature   of f at z = 0, were all records alike
     reach       how far a point that moves by 1 may move a score, in units that matter
+    longest     step that is stable, times the curvature: 2 where that is the largest there is
     """
 
     curvature: float
     reach: float
+    longest: float
 
 
 class Objective(ABC):

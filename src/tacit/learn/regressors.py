@@ -1,0 +1,274 @@
+"""Regression over several agents' private records, as scikit-learn estimators.
+
+    PrivateHuberRegressor      the mean, outliers pulling less: noise in every round
+    PrivateRidge               least squares: X'X and X'y are read once, with noise
+    PrivateQuantileRegressor   a quantile, by default the median: noise in every round
+
+``target_range`` is public. Targets are clipped to it, and so are predictions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from tacit._types import Vector
+from tacit.admm.once_or_rounds import MOST_COLUMNS
+from tacit.admm.plan import MOST_ROUNDS, NOISELESS_TOLERANCE, Plan
+from tacit.admm.problem import Problem
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput, non_negative, positive, probability
+from tacit.learn.constraints import Constraint
+from tacit.learn.linear import LinearEstimator
+from tacit.objectives.losses import Huber, LeastSquares, Quantile, of_regression
+from tacit.objectives.objective import Descent, Objective
+
+THRESHOLD = 0.2  # of Huber's loss, in units of half the target range: by experiment
+KINK = 0.1  # over which a kink of the pinball loss counts as rounded off: the same unit
+
+
+class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
+    """A linear model of numbers in a public range: what all regressors share.
+
+    With an intercept the middle of the range is taken off targets, and put back in predictions:
+    without any record the prediction is the middle. ``feature_norm`` None: √(d/3) for d columns,
+    the length of a row whose numbers fill [−1, 1] evenly (``PublicRange``).
+    """
+
+    _y_must_be: ClassVar[dict[str, Any]] = {"y_numeric": True}
+    target_range: Any
+
+    @property
+    def feature_norm_(self) -> float:
+        if self.feature_norm is None:
+            return math.sqrt(self.n_features_in_ / 3)
+        return super().feature_norm_
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        """The public target range, checked."""
+        try:
+            low, high = (float(x) for x in self.target_range)
+        except (TypeError, ValueError):
+            low, high = math.nan, math.nan
+        if not -1e100 < low < high < 1e100:
+            raise InvalidInput(
+                "Expected target_range=(low, high), the public range of targets, got "
+                f"target_range={self.target_range!r}. Nothing was fit."
+            )
+        return low, high
+
+    @property
+    def _offset(self) -> float:
+        low, high = self._range
+        return low + (high - low) / 2 if self.fit_intercept else 0.0
+
+    @property
+    def _unit(self) -> float:
+        """The largest target: half the range, or what is farthest from 0."""
+        low, high = self._range
+        return (high - low) / 2 if self.fit_intercept else max(abs(low), abs(high))
+
+    def _targets(self, y: Vector) -> Vector:
+        low, high = self._range
+        targets: Vector = np.clip(np.asarray(y, np.float64), low, high) - self._offset
+        return targets
+
+    def _public(self) -> str:
+        return "the range of targets"
+
+    def _keep(self, solution: Vector) -> None:
+        super()._keep(solution)
+        self.coef_ = self.coef_[0]
+        self.intercept_ = float(self.intercept_[0]) + self._offset
+
+    def _weights(self) -> Vector:
+        if not self.fit_intercept:
+            return np.asarray(self.coef_)[:, None]
+        return np.append(self.coef_, (self.intercept_ - self._offset) / self._constant)[:, None]
+
+    def predict(self, X: Any) -> Vector:
+        low, high = self._range
+        found: Vector = np.clip(self._scores(X) + self._offset, low, high)
+        return found
+
+
+class PrivateHuberRegressor(LinearRegressor):
+    """Linear regression with Huber's loss: squares of small residuals, lengths of large ones.
+
+    No record pulls more than ``threshold``, whatever its target, so there is much less noise than
+    least squares has: the first choice where noise matters.
+
+    Guarantee, and ``fit``, as ``PrivateLogisticRegression`` has them; rows longer than
+    ``feature_norm`` are scaled down, and targets clipped, each by its own numbers only.
+
+    target_range    (low, high) of targets, public; clipped to it, and predictions too
+    threshold       in the units of targets; None: a fifth of half the range
+    feature_norm    None: √(d/3) for d columns, as fits columns in [−1, 1] (``PublicRange``)
+    rounds, local_updates   by default planned from public numbers (``admm/descent.py``)
+    others          as in ``PrivateLogisticRegression``
+    """
+
+    def __init__(
+        self,
+        total_epsilon: float | None = 1.0,
+        total_delta: float = 1e-5,
+        *,
+        target_range: tuple[float, float] | None = None,
+        threshold: float | None = None,
+        feature_norm: float | None = None,
+        constraint: Constraint | None = None,
+        fit_intercept: bool = True,
+        mechanism: str = "gaussian",
+        neighbours: str = "zero-out",
+        rounds: int | None = None,
+        local_updates: int | None = None,
+        random_state: Any = None,
+        noise: str | None = None,
+        ledgers: Any = None,
+    ) -> None:
+        super().__init__(
+            total_epsilon,
+            total_delta,
+            feature_norm=feature_norm,
+            constraint=constraint,
+            fit_intercept=fit_intercept,
+            mechanism=mechanism,
+            neighbours=neighbours,
+            rounds=rounds,
+            local_updates=local_updates,
+            random_state=random_state,
+            noise=noise,
+            ledgers=ledgers,
+        )
+        self.target_range = target_range
+        self.threshold = threshold
+
+    def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
+        threshold = THRESHOLD * self._unit if self.threshold is None else self.threshold
+        public |= {"target_bound": self._unit, "threshold": positive("threshold", threshold)}
+        return Huber(rows, targets, **public)
+
+
+class PrivateRidge(LinearRegressor):
+    """Least squares with a ridge, from one noisy reading of X'X and X'y of every agent.
+
+    min ‖y − Xw‖² + alpha‖w‖², as scikit-learn's ``Ridge``, over rows no longer than
+    ``feature_norm``; the intercept is a coefficient like the others (of a constant column of 0.3
+    ``feature_norm``), and has the ridge too. Where noise drowns a direction of X'X, it is held
+    back as by a ridge of the size of the noise (``objectives/second_moments.py``).
+
+    Read once, the data need no rounds with noise: ``rounds`` None. With ``rounds`` or
+    ``local_updates`` given there is noise in every round, in proportion to the largest residual
+    that the constraint allows: give a narrow one.
+
+    alpha           of the ridge
+    others          as in ``PrivateHuberRegressor``
+    """
+
+    def __init__(
+        self,
+        total_epsilon: float | None = 1.0,
+        total_delta: float = 1e-5,
+        *,
+        target_range: tuple[float, float] | None = None,
+        alpha: float = 1.0,
+        feature_norm: float | None = None,
+        constraint: Constraint | None = None,
+        fit_intercept: bool = True,
+        mechanism: str = "gaussian",
+        neighbours: str = "zero-out",
+        rounds: int | None = None,
+        local_updates: int | None = None,
+        random_state: Any = None,
+        noise: str | None = None,
+        ledgers: Any = None,
+    ) -> None:
+        super().__init__(
+            total_epsilon,
+            total_delta,
+            feature_norm=feature_norm,
+            constraint=constraint,
+            fit_intercept=fit_intercept,
+            mechanism=mechanism,
+            neighbours=neighbours,
+            rounds=rounds,
+            local_updates=local_updates,
+            random_state=random_state,
+            noise=noise,
+            ledgers=ledgers,
+        )
+        self.target_range = target_range
+        self.alpha = alpha
+
+    def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
+        # every agent has its part of the ridge of the mean, alpha/N
+        ridge = non_negative("alpha", self.alpha) / (public["normaliser"] * self.n_agents_)
+        return LeastSquares(rows, targets, target_bound=self._unit, ridge=ridge, **public)
+
+    def _settings(self, problem: Problem, epsilon: float | None) -> Settings | Plan:
+        if self.rounds is not None or self.local_updates is not None:
+            return super()._settings(problem, epsilon)
+        if epsilon is None:
+            return Settings(MOST_ROUNDS, tolerance=NOISELESS_TOLERANCE)
+        budget = Settings.for_budget(epsilon, self.total_delta, mechanism=self.mechanism)
+        if self.mechanism == "gaussian" and problem.size <= MOST_COLUMNS:
+            return budget.once(problem)
+        plan = budget.plan(problem)
+        return plan if plan.reading is not None else super()._settings(problem, epsilon)
+
+
+class PrivateQuantileRegressor(LinearRegressor):
+    """Linear regression of a quantile: a share ``level`` of targets is below the prediction.
+
+    level           0.5: the median
+    others          as in ``PrivateHuberRegressor``
+    """
+
+    def __init__(
+        self,
+        total_epsilon: float | None = 1.0,
+        total_delta: float = 1e-5,
+        *,
+        target_range: tuple[float, float] | None = None,
+        level: float = 0.5,
+        feature_norm: float | None = None,
+        constraint: Constraint | None = None,
+        fit_intercept: bool = True,
+        mechanism: str = "gaussian",
+        neighbours: str = "zero-out",
+        rounds: int | None = None,
+        local_updates: int | None = None,
+        random_state: Any = None,
+        noise: str | None = None,
+        ledgers: Any = None,
+    ) -> None:
+        super().__init__(
+            total_epsilon,
+            total_delta,
+            feature_norm=feature_norm,
+            constraint=constraint,
+            fit_intercept=fit_intercept,
+            mechanism=mechanism,
+            neighbours=neighbours,
+            rounds=rounds,
+            local_updates=local_updates,
+            random_state=random_state,
+            noise=noise,
+            ledgers=ledgers,
+        )
+        self.target_range = target_range
+        self.level = level
+
+    def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
+        return Quantile(rows, targets, level=probability("level", self.level), **public)
+
+    def _descent(self, problem: Problem) -> Descent:
+        """As if a kink were rounded off over KINK of the range."""
+        slope = max(self.level, 1 - self.level) / (KINK * self._unit)
+        f: Any = problem.agents[0].objective
+        share = f.most_records / f.normaliser
+        return of_regression(f.feature_bound(2), share, self._unit, slope)

@@ -1,0 +1,236 @@
+"""Private regressors: scikit-learn's conventions, public ranges, bounds, accuracy."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from tacit.admm.plan import Plan
+from tacit.errors import InvalidInput
+from tacit.learn import (
+    Box,
+    PrivateHuberRegressor,
+    PrivateQuantileRegressor,
+    PrivateRidge,
+    PublicRange,
+    Simplex,
+)
+from tacit.learn.linear import INTERCEPT_SHARE, prepare, scaled_down
+
+GENEROUS = {"total_epsilon": 500.0, "feature_norm": 6.0, "random_state": 0}
+RANGE = {"target_range": (0.0, 10.0)}
+
+CHECKS = [  # all but one, which needs a setting of SciPy's
+    (estimator, check)
+    for kind in (
+        PrivateHuberRegressor(**GENEROUS, target_range=(-5, 5), rounds=60),
+        PrivateRidge(**GENEROUS, target_range=(-5, 5)),
+        PrivateQuantileRegressor(**GENEROUS, target_range=(-5, 5), rounds=60),
+    )
+    for estimator, check in estimator_checks_generator(kind)
+    if "array_api" not in str(check)
+]
+
+
+@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[str(k) for k in range(len(CHECKS))])
+def test_scikit_learn_conventions(estimator, check):
+    assert check(estimator) is None
+
+
+@pytest.fixture
+def plane():
+    """Targets around 5, with rows within [−1, 1], and a few targets far out of the public range."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (240, 3))
+    y = 5 + X @ [2.0, -1.0, 0.5] + 0.2 * rng.normal(size=240)
+    return X, y, np.arange(240) % 3
+
+
+# --- what is fitted -------------------------------------------------------------------------------
+
+
+def test_without_noise_it_is_ridge_regression(plane):
+    """scikit-learn's, whose constant column has the ridge too, on the same rows."""
+    X, y, agents = plane
+    ours = PrivateRidge(None, alpha=5.0, feature_norm=1.5, **RANGE).fit(X, y, agents)
+    rows = scaled_down(X, ours.longest_row)
+    whole = np.hstack([rows, np.full((240, 1), INTERCEPT_SHARE * 1.5)])
+    theirs = Ridge(alpha=5.0, fit_intercept=False).fit(whole, y - 5)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_[:3], atol=1e-4)
+    assert ours.intercept_ == pytest.approx(5 + 0.45 * theirs.coef_[3], abs=1e-4)
+    np.testing.assert_allclose(ours.predict(X), 5 + theirs.predict(whole), atol=1e-3)
+    assert not ours.privacy_.certified and ours.coef_.shape == (3,)
+
+
+@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateQuantileRegressor])
+def test_without_noise_few_wild_targets_change_little(plane, kind):
+    X, y, agents = plane
+    wild = y.copy()
+    wild[::20] = 1e6
+    fits = [kind(None, feature_norm=2.0, **RANGE).fit(X, t, agents) for t in (y, wild)]
+    np.testing.assert_allclose(fits[0].coef_, [2, -1, 0.5], atol=0.1)
+    np.testing.assert_allclose(fits[1].coef_, fits[0].coef_, atol=0.3)
+    assert fits[1].predict(X).max() <= 10
+
+
+@pytest.mark.parametrize("level", [0.2, 0.5, 0.9])
+def test_a_share_of_targets_is_below_a_quantile(plane, level):
+    X, y, agents = plane
+    model = PrivateQuantileRegressor(None, level=level, feature_norm=2.0, **RANGE)
+    below = y < model.fit(X, y, agents).predict(X)
+    assert below.mean() == pytest.approx(level, abs=0.05)
+
+
+def test_an_intercept_is_of_the_range_and_none_is_of_zero(plane):
+    """With an intercept nothing learnt is the middle of the range; without one it is zero."""
+    X, y, agents = plane
+    nothing = {"constraint": Box(1e-6), "rounds": 2, "random_state": 0, **RANGE}
+    model = PrivateHuberRegressor(1e-3, fit_intercept=False, **nothing).fit(X, y, agents)
+    np.testing.assert_allclose(model.predict(X), 0, atol=1e-4)
+    assert model.intercept_ == 0
+    model = PrivateHuberRegressor(None, **nothing | {"rounds": 1}).fit(X, 0 * y + 5, agents)
+    np.testing.assert_allclose(model.predict(X), 5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateRidge])
+def test_shares_of_a_mixture(kind):
+    """Weights on a simplex, five agents, a total of (1, 1e-5): nearer than equal shares are."""
+    rng = np.random.default_rng(1)
+    X, weights = rng.uniform(-1, 1, (1000, 8)), np.array([0.5, 0.3, 0.2, 0, 0, 0, 0, 0])
+    y = X @ weights + 0.05 * rng.normal(size=1000)
+    model = kind(
+        1.0, target_range=(-1, 1), constraint=Simplex(), fit_intercept=False, random_state=0
+    ).fit(X, y, np.arange(1000) % 5)
+    assert model.coef_.min() >= -1e-9 and model.coef_.sum() == pytest.approx(1)
+    assert np.linalg.norm(model.coef_ - weights) < {PrivateHuberRegressor: 0.1}.get(kind, 0.3)
+    assert np.linalg.norm(1 / 8 - weights) > 0.5
+
+
+@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor])
+def test_better_than_ignoring_the_data(kind):
+    """Diabetes, three hospitals, 221 records, (2, 1e-5), public ranges and no other choice."""
+    table = load_diabetes(scaled=False)
+    ranges = {0: (18, 80), 1: (1, 2), 2: (15, 45), 3: (60, 140), 4: (90, 310), 5: (40, 250)}
+    ranges |= {6: (20, 100), 7: (1, 10), 8: (3, 6.5), 9: (50, 130)}
+    X, y = PublicRange(ranges).fit_transform(table.data), table.target
+    model = kind(2.0, target_range=(0, 350), random_state=0)
+    model.fit(X[::2], y[::2], agents=np.arange(221) % 3)
+    ours, middle, mean, exact = (
+        np.sqrt(np.mean((predicted - y[1::2]) ** 2))
+        for predicted in (
+            model.predict(X[1::2]),
+            175,
+            y[::2].mean(),
+            LinearRegression().fit(X[::2], y[::2]).predict(X[1::2]),
+        )
+    )
+    assert ours < mean < middle
+    if kind is not PrivateRidge:
+        assert ours < exact + 0.3 * (mean - exact)
+
+
+# --- privacy --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("neighbours", ["zero-out", "replace"])
+@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateQuantileRegressor])
+def test_one_record_moves_the_sum_by_no_more_than_the_bound(plane, kind, neighbours, fit_intercept):
+    """Any record, of any size, in place of another: by hand, and near the bound."""
+    X, y, _ = plane
+    rng = np.random.default_rng(2)
+    X[0], y[0] = 1e3 * rng.normal(size=3), -1e6
+    model = kind(1.0, neighbours=neighbours, fit_intercept=fit_intercept, **RANGE)
+    agent = prepare(model, X, y)[0].agents[0]
+    rows, targets = model._rows(X), model._targets(y)
+    other = rows.copy(), targets.copy()
+    if neighbours == "replace":
+        other[0][0], other[1][0] = model._rows(-X[:1])[0], model._targets(-y[:1])[0]
+    else:
+        other[0][0] = 0
+    public = {"normaliser": 240.0, "record_bound": 240.0}
+    changed = 0.0
+    for _ in range(50):
+        z = np.asarray(agent.feasible_set.project(10 * rng.normal(size=rows.shape[1])))
+        sums = [
+            model._agent("a", *data, agent.feasible_set, **public).objective.statistic(z)
+            for data in ((rows, targets), other)
+        ]
+        changed = max(changed, float(np.linalg.norm(np.subtract(*sums))))
+    most = agent.objective.sensitivity(2, agent.feasible_set)
+    assert 0.5 * most < changed <= most
+
+
+def test_reading_once_has_the_bound_of_second_moments(plane):
+    """(X'X, κX'y) with and without one record, κ and the bound from public numbers only."""
+    X, y, agents = plane
+    X[0], y[0] = 1e3, 1e6
+    model = PrivateRidge(1.0, feature_norm=2.0, **RANGE)
+    problem, plan = prepare(model, X, y, agents)
+    assert isinstance(plan, Plan) and plan.reading is not None
+    reading = problem.agents[0].objective.reading()
+    mine = agents == 0
+    rows, targets = model._rows(X[mine]), model._targets(y[mine])
+    rows[0] = 0
+    public = {"normaliser": 240.0, "record_bound": 80.0}
+    without = model._agent("a", rows, targets, problem.agents[0].feasible_set, **public)
+    changed = np.linalg.norm(reading.values - without.objective.reading().values)
+    assert 0.99 * reading.sensitivity(2) < changed <= reading.sensitivity(2)
+
+
+def test_settings_and_sets_do_not_depend_on_the_data(plane):
+    """Neighbours, or any other data of the same sizes: the same rounds, noise, set and bounds."""
+    X, y, agents = plane
+    for kind in (PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor):
+        seen = []
+        for data in ((X, y), (1e3 * X[::-1], -1e6 * y), (0 * X, 0 * y)):
+            problem, settings = prepare(kind(1.0, **RANGE), *data, agents)
+            agent = problem.agents[0]
+            bound = agent.objective.sensitivity(2, agent.feasible_set)
+            seen.append((settings, bound, agent.feasible_set.reach(2)))
+        assert seen[0] == seen[1] == seen[2]
+
+
+def test_units_of_targets_do_not_matter(plane):
+    X, y, agents = plane
+    for kind in (PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor):
+        small, large = (
+            kind(2.0, target_range=(0, 10 * unit), random_state=0).fit(X, unit * y, agents)
+            for unit in (1.0, 1e4)
+        )
+        np.testing.assert_allclose(large.predict(X), 1e4 * small.predict(X), rtol=0.02)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"target_range": None}, "target_range=.low, high., the public range of targets, got"),
+        ({"target_range": (1.0, 1.0)}, "target_range"),
+        ({"target_range": (0.0, np.inf)}, "target_range"),
+        ({"target_range": 3.0}, "target_range"),
+        ({"feature_norm": 0.0}, "feature_norm > 0"),
+        ({"total_epsilon": -1.0}, "total_epsilon > 0"),
+        ({"rounds": 0}, "rounds >= 1"),
+        ({"neighbours": "all"}, "neighbours"),
+        ({"constraint": Box}, "such as Box"),
+    ],
+)
+def test_bad_input(plane, kind, wrong, words):
+    with pytest.raises(InvalidInput, match=words):
+        kind(**RANGE | wrong).fit(*plane)
+
+
+def test_bad_parameters_of_losses(plane):
+    for kind, wrong in (
+        (PrivateHuberRegressor, {"threshold": 0.0}),
+        (PrivateRidge, {"alpha": -1.0}),
+        (PrivateQuantileRegressor, {"level": 1.0}),
+        (PrivateRidge, {"constraint": Simplex(0.0)}),
+    ):
+        with pytest.raises(InvalidInput, match="Expected"):
+            kind(**RANGE, **wrong).fit(*plane)
