@@ -25,8 +25,10 @@ from tacit.learn.constraints import Constraint
 from tacit.learn.linear import LinearEstimator
 from tacit.objectives.losses import Huber, LeastSquares, Quantile, of_regression
 from tacit.objectives.objective import Descent, Objective
+from tacit.privacy.accounting import calibrate
 
 THRESHOLD = 0.2  # of Huber's loss, in units of half the target range: by experiment
+RIDGE = 0.3  # of a planned ridge: by experiment
 KINK = 0.1  # over which a kink of the pinball loss counts as rounded off: the same unit
 
 
@@ -165,7 +167,8 @@ class PrivateRidge(LinearRegressor):
     ``local_updates`` given there is noise in every round, in proportion to the largest residual
     that the constraint allows: give a narrow one.
 
-    alpha           of the ridge
+    alpha           of the ridge. "auto": as much as the noise needs, from public numbers; without
+                    noise, or with noise in every round, 1. ``alpha_`` is what was taken
     others          as in ``PrivateHuberRegressor``
     """
 
@@ -175,7 +178,7 @@ class PrivateRidge(LinearRegressor):
         total_delta: float = 1e-5,
         *,
         target_range: tuple[float, float] | None = None,
-        alpha: float = 1.0,
+        alpha: float | str = "auto",
         feature_norm: float | None = None,
         constraint: Constraint | None = None,
         fit_intercept: bool = True,
@@ -205,12 +208,39 @@ class PrivateRidge(LinearRegressor):
         self.alpha = alpha
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
+        public["target_bound"] = self._unit
+        self.alpha_ = self._ridge(LeastSquares(rows[:1], targets[:1], **public))
         # every agent has its part of the ridge of the mean, alpha/N
-        ridge = non_negative("alpha", self.alpha) / (public["normaliser"] * self.n_agents_)
-        return LeastSquares(rows, targets, target_bound=self._unit, ridge=ridge, **public)
+        ridge = self.alpha_ / (public["normaliser"] * self.n_agents_)
+        return LeastSquares(rows, targets, ridge=ridge, **public)
+
+    def _ridge(self, f: LeastSquares) -> float:
+        """alpha, or one from public numbers: in proportion to the noise of X'X, and to its share.
+
+        The noise of the sum has eigenvalues up to about e = √(2dP)·s (deviation s of a value), and
+        X'X has N‖x‖²/d on average: RIDGE·e·(e/(NB²/d)) is next to nothing where noise is small, and
+        holds all back where it is larger than what there is to learn.
+        """
+        if not isinstance(self.alpha, str):
+            return non_negative("alpha", self.alpha)
+        if self.alpha != "auto":
+            raise InvalidInput(
+                f'Expected alpha as a number or "auto", got {self.alpha!r}. Nothing was fit.'
+            )
+        if self.total_epsilon is None or self._in_rounds:
+            return 1.0
+        noise = calibrate(self.mechanism, self.total_epsilon, self.total_delta, 1)
+        variance = noise.variance(f.reading().sensitivity(noise.norm))
+        edge = math.sqrt(2 * f.dimension * self.n_agents_ * variance)
+        signal = f.normaliser * f.feature_bound(2) ** 2 / f.dimension
+        return RIDGE * edge**2 / signal
+
+    @property
+    def _in_rounds(self) -> bool:
+        return self.rounds is not None or self.local_updates is not None
 
     def _settings(self, problem: Problem, epsilon: float | None) -> Settings | Plan:
-        if self.rounds is not None or self.local_updates is not None:
+        if self._in_rounds:
             return super()._settings(problem, epsilon)
         if epsilon is None:
             return Settings(MOST_ROUNDS, tolerance=NOISELESS_TOLERANCE)
