@@ -1,9 +1,11 @@
 """Federated, constrained, private classification (Section 6.2).
 
 data                labelled data from idx and LEAF files, and how agents share them
-table               labelled data from CSV and Parquet tables
+source              CSV and Parquet files as columns of numbers, labels and categories
+table               data from one table of all agents, or from each agent's own
 download            MNIST from a public mirror, checked
 ranges              columns brought to one scale by public numbers
+columns             columns of numbers, text and gaps as numbers, by public rules
 constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
@@ -22,12 +24,14 @@ from tacit.learn.plan import plan
 from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
+    from tacit.learn.columns import PublicColumns
     from tacit.learn.estimator import PrivateLogisticRegression
     from tacit.learn.model import load_model, save_model
     from tacit.learn.ranges import PublicRange
 
 LAZY = {  # these need scikit-learn; the rest does not
     "PrivateLogisticRegression": "estimator",
+    "PublicColumns": "columns",
     "PublicRange": "ranges",
     "load_model": "model",
     "save_model": "model",
@@ -39,6 +43,7 @@ __all__ = [
     "Convex",
     "Dataset",
     "PrivateLogisticRegression",
+    "PublicColumns",
     "PublicRange",
     "Sign",
     "load_digits",
