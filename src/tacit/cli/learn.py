@@ -199,9 +199,9 @@ def _model(options: argparse.Namespace, train: Any) -> Any:
         "rounds": options.rounds,
         "local_updates": options.local_updates,
     }
-    if not train.names:
+    if (target := target_range(options)) is not None:
         regressors: Any = import_module("tacit.learn.regressors")
-        return regressors.PrivateHuberRegressor(target_range=target_range(options), **public)
+        return regressors.PrivateHuberRegressor(target_range=target, **public)
     classes = None if train.columns else list(train.names)  # a table's are read off it
     if options.classes is not None:
         classes = [name.strip() for name in options.classes.split(",")]

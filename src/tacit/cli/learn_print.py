@@ -26,7 +26,7 @@ def print_fit(
     result = model.result_
     settings = result.settings
     error = None if test is None else _error(model, test)
-    classes = model.classes_.tolist() if train.names else None
+    classes = model.classes_.tolist() if hasattr(model, "classes_") else None
     hidden = not_covered(model, train, changes)
     document = {
         "test_error": error,
@@ -38,7 +38,11 @@ def print_fit(
         "agents": len(result.names),
         "records": len(train),
         "classes": classes,
-        **({"columns": list(train.columns), "scores": _scores(model, train)} if train.columns else {}),
+        **(
+            {"columns": list(train.columns), "scores": _scores(model, train)}
+            if train.columns
+            else {}
+        ),
         "not_covered": hidden,
         "folder": str(folder),
     }
@@ -113,16 +117,21 @@ def in_words(hidden: dict[str, Any]) -> str:
         ("filled", "missing values filled in"),
     ):
         if kind in hidden:
-            by_column = ", ".join(f"{name} {many}" for name, many in hidden[kind].items())
+            by_column = ", ".join(f"{shown(name)} {many}" for name, many in hidden[kind].items())
             said.append(f"{words}: {by_column or 'none'}")
     return f"What was changed (not covered: keep secret): {'; '.join(said)}."
+
+
+def shown(name: str) -> str:
+    """A name as it is, unless it would command the terminal."""
+    return name if name.isprintable() else repr(name)
 
 
 def _error(model: Any, test: Any) -> float:
     """The share of wrong classes, or the mean distance of numbers."""
     import numpy as np
 
-    if test.names:
+    if hasattr(model, "classes_"):
         return float(1 - model.score(test.features, test.targets))
     return float(np.abs(model.predict(test.features) - test.targets).mean())
 
@@ -159,8 +168,8 @@ def _print_coefficients(model: Any, train: Any) -> None:
         return
     order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:FEW]
     left = len(train.columns) - len(order)
-    rows = [(train.columns[j], *(f"{x:.4g}" for x in coefficients[:, j])) for j in order]
+    rows = [(shown(train.columns[j]), *(f"{x:.4g}" for x in coefficients[:, j])) for j in order]
     more = [(f"({left} more in model.json)", *("" for _ in names))] if left else []
     constant = [("(intercept)", *(f"{x:.4g}" for x in intercepts))]
     title = "coefficients of rows in [-1, 1], largest first"
-    print_table(title, ("column", *names), [*rows, *more, *constant])
+    print_table(title, ("column", *map(shown, names)), [*rows, *more, *constant])

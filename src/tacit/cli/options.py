@@ -13,8 +13,8 @@ from typing import Any
 from tacit.errors import InvalidInput, count, shown
 
 Add = Callable[..., Any]  # ``add_command`` to one of the parser's levels
-# of a run, by the names that ``tacit.solve`` has for them
 BEYOND_REASON = 20.0  # an epsilon above it draws a caution
+# of a run, by the names that ``tacit.solve`` has for them
 RUN = ("seed", "noise", "ledgers", "block", "workers", "evaluate_every")
 
 

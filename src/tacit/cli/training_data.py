@@ -87,6 +87,7 @@ def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
 def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Mapped]:
     """The records of one table, or of several, each the one of an agent, mapped and parted."""
     import numpy as np
+    import pandas as pd
 
     from tacit.learn import PublicColumns, PublicRange
     from tacit.learn.table import load_records
@@ -114,22 +115,19 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Ma
     order = np.random.default_rng(0).permutation(len(records))
     cut = max(1, round(options.test_share * len(records))) if options.test_share else 0
     train, test = records.part(np.sort(order[cut:])), records.part(np.sort(order[:cut]))
-    if options.more and (gone := sorted({*records.groups} - {*train.groups})):  # type: ignore
+    groups: list[Any] = [part.groups for part in (records, train)]
+    if options.more and (gone := sorted({*groups[0]} - {*groups[1]})):
         raise InvalidInput(
             f"Expected records of {gone[0]!r} beside those for the test, got none; --test-share 0 "
             "keeps all for learning. Nothing was fit."
         )
-    names = mapping.get_feature_names_out()
-    parts = [
-        part.dataset(mapping.transform(part.columns), names) if len(part) else None
-        for part in (train, test)
-    ]
-    mapped = Mapped(mapping, mapping.changes(train.columns))
-    if not categories and not fill:  # as the first version wrote it
-        import pandas as pd
-
-        mapped = Mapped(PublicRange(ranges).fit(pd.DataFrame(dict(records.columns))), mapped.changes)
-    return parts[0], parts[1], mapped
+    names = mapping.get_feature_names_out().tolist()
+    parts = [part.dataset(mapping.transform(part.columns), names) for part in (train, test)]
+    transformer: Any = mapping
+    if not categories and not fill:  # the same map, in a model that the first version reads too
+        transformer = PublicRange(ranges).fit(pd.DataFrame(dict(records.part(order[:1]).columns)))
+    mapped = Mapped(transformer, mapping.changes(train.columns))
+    return parts[0], parts[1] if cut else None, mapped
 
 
 def _ranges(texts: list[str]) -> dict[str, tuple[float, float]]:

@@ -1,8 +1,8 @@
 """Columns of a table with numbers, text and gaps, as rows of numbers: a scikit-learn transformer.
 
-    a number      ─▶ [−1, 1], by its public range; clipped outside
-    a category    ─▶ 0 or 1 for each one on a public list (one-hot); all 0 outside the list
-    missing       ─▶ a public value, then as above
+a number      ─▶ [−1, 1], by its public range; clipped outside
+a category    ─▶ 0 or 1 for each one on a public list (one-hot); all 0 outside the list
+missing       ─▶ a public value, then as above
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _frame(X: Any) -> pd.DataFrame:
     if isinstance(X, pd.DataFrame):
         return X
     try:
-        return pd.DataFrame(X)
+        return pd.DataFrame(X, copy=False)
     except (TypeError, ValueError):
         raise InvalidInput("Expected a table with columns of one length.") from None
 
@@ -204,7 +204,7 @@ def _is_missing(cell: Any) -> bool:
 
 def _text(cell: Any) -> str:
     """Two records with the same value have the same text, whatever others in the column are."""
-    if isinstance(cell, float | np.floating) and cell % 1 == 0 and abs(cell) < 2**53:
+    if isinstance(cell, float | np.floating) and cell % 1 == 0 and abs(float(cell)) < 2**53:
         return str(int(cell))
     return str(cell).strip()
 
