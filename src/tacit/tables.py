@@ -81,7 +81,8 @@ class Table:
                     self._gaps.setdefault(name, lines[i])
 
     def _values(self, name: str, cells: Sequence[str]) -> Vector:
-        if name not in self._numbers and self.words:
+        before = self._numbers.get(name, ())
+        if self.words and all(np.isnan(values).all() for values in before):
             first = next((cell for cell in cells if cell.strip() not in MISSING), "")
             if first in self.words:
                 self._worded.add(name)

@@ -194,7 +194,7 @@ def _public(value: Any) -> Any:
 
 def _estimator(document: Any) -> Any:
     columns = document["columns"]
-    kind = document.get("estimator", PLAIN)
+    kind = document["estimator"] if document["format"] == 3 else PLAIN
     module, more = KINDS[kind]
     made = _class(module, kind)
     given = {name: _as_given(document[name]) for name in more if not name.endswith("_")}
