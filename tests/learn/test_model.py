@@ -148,6 +148,17 @@ def test_a_plain_model_is_written_as_the_first_version_reads_it(tmp_path, rng, w
     np.testing.assert_array_equal(load_model(tmp_path).predict(X), model.predict(X))
 
 
+def test_a_slope_limit_needs_the_third_format(tmp_path, rng):
+    """A reader that does not know it would be too sure of the likeliest class."""
+    X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
+    model = PrivateLogisticRegression(4.0, rounds=2).fit(X, y)
+    for limit, form in ((None, 1), (0.15, 3)):
+        model.slope_limit_ = limit
+        written = json.loads(save_model(model, tmp_path).read_text())
+        assert written["format"] == form and written.get("slope_limit") == limit
+        assert getattr(load_model(tmp_path), "slope_limit_", None) == limit
+
+
 class Folded(TransformerMixin, BaseEstimator):
     """Stands for a public map: |x + shift|, a column more, of parameters alone."""
 

@@ -123,7 +123,7 @@ def test_tables_that_do_not_go_together(tmp_path, second, words):
 
 def test_one_table_or_an_agent_column(tmp_path):
     paths = [table_of(tmp_path / f"{k}.csv", "a,y,who", "1,0,x", "2,1,z") for k in "pq"]
-    with pytest.raises(InvalidInput, match="several tables, .* or an agent column"):
+    with pytest.raises(InvalidInput, match=r"several tables, .* or an agent column"):
         load_records(paths, "y", "who")
     assert load_records(paths[:1], "y", "who").groups.tolist() == ["x", "z"]
     with pytest.raises(InvalidInput, match="a column 'x' in"):
@@ -137,7 +137,7 @@ def test_a_category_may_be_called_as_what_is_missing(tmp_path):
     path = table_of(tmp_path / "t.csv", "c,y", "NA,0", "EU,1", "NA,1")
     found = load_records([path], "y", categories={"c": ["EU", "NA"]})
     assert found.columns["c"].tolist() == ["NA", "EU", "NA"]
-    with pytest.raises(CorruptFile, match="one in line 2, column 'c'. tacit learn takes text"):
+    with pytest.raises(CorruptFile, match=r"one in line 2, column 'c'. tacit learn takes text"):
         load_records([path], "y", categories={"c": ["EU"]})
 
 
@@ -148,9 +148,9 @@ def test_numbers_with_gaps(tmp_path, monkeypatch, chunk):
     table = read_csv(path, words={"True": 1, "False": 0})
     np.testing.assert_array_equal(table.numbers(["a"], ["a"])[:, 0], [1, np.nan, 3, np.nan])
     np.testing.assert_array_equal(table.numbers(["b"], ["*"])[:, 0], [np.nan, 1, 0, np.nan])
-    with pytest.raises(CorruptFile, match="line 3 .*column 'a'"):
+    with pytest.raises(CorruptFile, match=r"line 3 .*column 'a'"):
         table.numbers(["a"], ["b"])
-    with pytest.raises(CorruptFile, match="line 3 .*column 'c'"):
+    with pytest.raises(CorruptFile, match=r"line 3 .*column 'c'"):
         table.numbers(["c"], ["*"])
 
 
@@ -163,5 +163,5 @@ def test_targets_that_are_numbers(tmp_path):
     with pytest.raises(InvalidInput, match="classes for the split"):
         split(data, 2, "dirichlet")
     table_of(path, "a,y", "1,0.5", "2,")
-    with pytest.raises(CorruptFile, match="line 3 of .*column 'y'"):
+    with pytest.raises(CorruptFile, match=r"line 3 of .*column 'y'"):
         load_records([path], "y", gaps=["*"], numeric_target=True)  # never filled in

@@ -21,7 +21,7 @@ def add_learn(add: Add) -> None:
     learn = add(
         "learn",
         _learn,
-        "Fit a private classifier over several agents.",
+        "Fit a private model over several agents.",
         "tacit learn digits --agents 10 --total-epsilon 2 --total-delta 1e-5\n"
         "  tacit learn mnist --data DIR --agents 10 --total-epsilon 1 --total-delta 1e-5\n"
         "  tacit learn churn.csv --target churn --classes no,yes --agent-column hospital "

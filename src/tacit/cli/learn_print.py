@@ -171,5 +171,5 @@ def _print_coefficients(model: Any, train: Any) -> None:
     rows = [(shown(train.columns[j]), *(f"{x:.4g}" for x in coefficients[:, j])) for j in order]
     more = [(f"({left} more in model.json)", *("" for _ in names))] if left else []
     constant = [("(intercept)", *(f"{x:.4g}" for x in intercepts))]
-    title = "coefficients of rows in [-1, 1], largest first"
+    title = "coefficients, largest first"
     print_table(title, ("column", *map(shown, names)), [*rows, *more, *constant])
