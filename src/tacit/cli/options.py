@@ -141,7 +141,9 @@ def as_typed(name: str, value: Any) -> str:
 
 
 def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
-    """Refuse options that do not apply."""
+    """Refuse options that do not apply. Rank 0 does so for all ranks: others have no parser."""
+    if not hasattr(options, "parser"):
+        return
     for name, value in changed(options).items():
         if name in names:
             given = as_typed(name, value)
