@@ -107,8 +107,8 @@ def add_learn(add: Add) -> None:
     learn.add_argument(
         "--feature-norm",
         type=float,
-        default=1.0,
-        help="public; longer rows are scaled down to this length; default: 1",
+        help="public; longer rows are scaled down to this length; default: 1, for a regression on d "
+        "columns sqrt(d/3)",
     )
     learn.add_argument("--bound", type=float, help="of every coefficient (a box)")
     learn.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
@@ -190,10 +190,10 @@ def _model(options: argparse.Namespace, train: Any) -> Any:
     """The estimator: for a number with a public range a regressor, else a classifier."""
     from tacit.learn import Box, PrivateLogisticRegression
 
+    norm = options.feature_norm
     public: dict[str, Any] = {
         "total_epsilon": options.total_epsilon,
         "total_delta": options.total_delta,
-        "feature_norm": options.feature_norm,
         "constraint": None if options.bound is None else Box(options.bound),
         "mechanism": options.mechanism,
         "rounds": options.rounds,
@@ -201,11 +201,12 @@ def _model(options: argparse.Namespace, train: Any) -> Any:
     }
     if (target := target_range(options)) is not None:
         regressors: Any = import_module("tacit.learn.regressors")
-        return regressors.PrivateHuberRegressor(target_range=target, **public)
+        return regressors.PrivateHuberRegressor(target_range=target, feature_norm=norm, **public)
     classes = None if train.columns else list(train.names)  # a table's are read off it
     if options.classes is not None:
         classes = [name.strip() for name in options.classes.split(",")]
-    return PrivateLogisticRegression(classes=classes, **public)
+    norm = 1.0 if norm is None else norm
+    return PrivateLogisticRegression(classes=classes, feature_norm=norm, **public)
 
 
 def _agents(options: argparse.Namespace, train: Any) -> Any:

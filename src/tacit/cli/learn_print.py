@@ -93,7 +93,8 @@ def not_covered(model: Any, train: Any, changes: dict[str, dict[str, int]]) -> d
     import numpy as np
 
     centred = getattr(model, "mean_", None) is not None
-    longest = model.feature_norm if centred else model.longest_row
+    norm = getattr(model, "feature_norm_", model.feature_norm)
+    longest = norm if centred else model.longest_row
     with np.errstate(over="ignore"):
         rows = train.features
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))

@@ -142,7 +142,7 @@ def _document(before: list[Any], last: Any) -> dict[str, Any]:
         "columns": columns,
         "named": named is not None,
         **({"ranges": ranges} if form < 3 else {}),
-        "feature_norm": float(last.feature_norm),
+        "feature_norm": float(getattr(last, "feature_norm_", last.feature_norm)),
         "longest_row": float(last.longest_row),
         "fit_intercept": bool(last.fit_intercept),
         **(more if form == 3 else {}),
