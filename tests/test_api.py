@@ -30,6 +30,7 @@ CHANGED_DEFAULTS = {
         "mechanism",
     ): "loads are read once, with the law that adds less noise; in every "
     "round it is Gaussian, as it was",
+    ("learn", "feature_norm"): "of a classifier it is 1, as it was; of a regression it is planned",
 }
 
 

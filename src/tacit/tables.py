@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import zipfile
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,10 @@ from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput, cause
 
 CHUNK = 4096  # records at a time: text takes ten times the memory of numbers
+MISSING = {  # cells that pandas takes for missing
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "NaT", "None", "n/a", "nan", "null"),
+}
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,18 @@ class Table:
     _worded: set[str] = field(default_factory=set)  # columns that begin with a word
     _numbers: dict[str, list[Vector]] = field(default_factory=dict)
     _faults: dict[str, int] = field(default_factory=dict)  # line of the first that is no number
+    _gaps: dict[str, int] = field(default_factory=dict)  # line of the first that is missing
 
     def __len__(self) -> int:
         return len(self.lines)
 
-    def numbers(self, columns: Sequence[str]) -> Vector:
-        """Records × columns; all of them finite numbers, or an error."""
-        if faults := [(self._faults[name], name) for name in columns if name in self._faults]:
-            line, name = min(faults)
+    def numbers(self, columns: Sequence[str], gaps: Collection[str] = ()) -> Vector:
+        """Records × columns; all of them finite numbers, or an error.
+
+        In the columns of ``gaps`` ("*": all) a number may be missing, and is NaN.
+        """
+        if (fault := self.fault(columns, gaps)) is not None:
+            line, name = fault
             raise CorruptFile(
                 f"Expected a finite number in line {line} of {self.path}, column {name!r}."
             )
@@ -49,6 +57,14 @@ class Table:
         for j, name in enumerate(columns):
             found[:, j] = np.concatenate(self._numbers[name])
         return found
+
+    def fault(self, columns: Sequence[str], gaps: Collection[str] = ()) -> tuple[int, str] | None:
+        """Line and column of the first cell that is no number, or missing outside ``gaps``."""
+        faults = [(self._faults[name], name) for name in columns if name in self._faults]
+        if "*" not in gaps:
+            bare = (name for name in columns if name not in gaps and name in self._gaps)
+            faults += [(self._gaps[name], name) for name in bare]
+        return min(faults, default=None)
 
     def _add(self, rows: list[list[str]], lines: list[int]) -> None:
         self.lines.extend(lines)
@@ -58,12 +74,18 @@ class Table:
             elif name not in self._faults:
                 values = self._values(name, cells)
                 self._numbers.setdefault(name, []).append(values)
-                if not (finite := np.isfinite(values)).all():
-                    self._faults[name] = lines[int(np.argmin(finite))]
+                for i in np.flatnonzero(~np.isfinite(values)).tolist():
+                    if cells[i].strip() not in MISSING:
+                        self._faults[name] = lines[i]
+                        break
+                    self._gaps.setdefault(name, lines[i])
 
     def _values(self, name: str, cells: Sequence[str]) -> Vector:
-        if name not in self._numbers and cells[0] in self.words:
-            self._worded.add(name)
+        before = self._numbers.get(name, ())
+        if self.words and all(np.isnan(values).all() for values in before):
+            first = next((cell for cell in cells if cell.strip() not in MISSING), "")
+            if first in self.words:
+                self._worded.add(name)
         if name in self._worded:
             return np.array([self.words.get(cell, np.nan) for cell in cells], np.float64)
         return _floats(cells)

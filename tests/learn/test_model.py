@@ -1,20 +1,25 @@
 """Public ranges, and models as files."""
 
 import json
+import sys
+import types
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn import (
     PrivateLogisticRegression,
+    PublicColumns,
     PublicRange,
     load_model,
     save_model,
 )
+from tacit.learn import model as model_file
 
 RANGES = {"age": (20, 80), "*": (0.0, 10.0)}
 
@@ -114,3 +119,156 @@ def test_long_rows_have_the_same_scores_in_a_saved_model(tmp_path, rng, intercep
     save_model(model, tmp_path)
     again = load_model(tmp_path)
     np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=1e-12)
+
+
+def test_a_model_of_text_and_gaps_predicts_the_same(tmp_path, rng):
+    table, y = clinic(rng)
+    table["city"] = rng.choice(np.array(["Bern", "Zug, ZG", "elsewhere", None], object), 300)
+    rules = PublicColumns(RANGES, {"city": ["Bern", "Zug, ZG"]}, {"city": "Bern", "fee": 3})
+    model = make_pipeline(rules, PrivateLogisticRegression(4.0, rounds=5, random_state=0))
+    save_model(model.fit(table, y), tmp_path)
+    again = load_model(tmp_path)
+    other = table[["city", "fee", "age"]].assign(more=1)  # by name, as it is in the table
+    other.loc[3, "fee"] = np.nan
+    np.testing.assert_array_equal(again.predict_proba(other), model.predict_proba(other))
+    written = json.loads((tmp_path / "model.json").read_text())
+    assert written["format"] == 3
+    assert written["columns"] == ["age", "fee", "city=Bern", "city=Zug, ZG"]
+    assert again.feature_names_in_.tolist() == ["age", "fee", "city"]
+
+
+@pytest.mark.parametrize("with_ranges", [True, False])
+def test_a_plain_model_is_written_as_the_first_version_reads_it(tmp_path, rng, with_ranges):
+    X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
+    model = PrivateLogisticRegression(4.0, rounds=2)
+    model = make_pipeline(PublicRange({0: (-1, 2), 1: (-2, 1)}), model) if with_ranges else model
+    written = json.loads(save_model(model.fit(X, y), tmp_path).read_text())
+    assert written["format"] == 1 and not {"steps", "estimator", "mean"} & set(written)
+    assert written["ranges"] == ({"x0": [-1, 2], "x1": [-2, 1]} if with_ranges else None)
+    np.testing.assert_array_equal(load_model(tmp_path).predict(X), model.predict(X))
+
+
+def test_a_slope_limit_needs_the_third_format(tmp_path, rng):
+    """A reader that does not know it would be too sure of the likeliest class."""
+    X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
+    model = PrivateLogisticRegression(4.0, rounds=2).fit(X, y)
+    for limit, form in ((None, 1), (0.15, 3)):
+        model.slope_limit_ = limit
+        written = json.loads(save_model(model, tmp_path).read_text())
+        assert written["format"] == form and written.get("slope_limit") == limit
+        assert getattr(load_model(tmp_path), "slope_limit_", None) == limit
+
+
+class Folded(TransformerMixin, BaseEstimator):
+    """Stands for a public map: |x + shift|, a column more, of parameters alone."""
+
+    def __init__(self, shifts, seed=0):
+        self.shifts, self.seed = shifts, seed
+
+    def fit(self, X, y=None):
+        self.n_features_in_ = np.shape(X)[1]
+        return self
+
+    def transform(self, X):
+        X = np.abs(np.asarray(X) + np.array([self.shifts[j] for j in range(np.shape(X)[1])]))
+        return np.hstack([X, X[:, :1] * self.seed])
+
+
+class Slope(RegressorMixin, BaseEstimator):
+    """Stands for a private regressor."""
+
+    def __init__(
+        self,
+        total_epsilon=1.0,
+        total_delta=1e-5,
+        *,
+        feature_norm=1.0,
+        target_range=(0, 1),
+        fit_intercept=True,
+    ):
+        self.total_epsilon, self.total_delta = total_epsilon, total_delta
+        self.feature_norm, self.target_range = feature_norm, target_range
+        self.fit_intercept = fit_intercept
+
+    longest_row = 1.0
+
+    def fit(self, X, y):
+        self.privacy_ = PrivateLogisticRegression(rounds=1).fit(X, np.arange(len(y)) % 2).privacy_
+        self.coef_, self.intercept_ = np.arange(1.0, 1 + X.shape[1]), 0.25
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X):
+        low, high = self.target_range
+        return np.clip(X @ self.coef_ + self.intercept_, low, high)
+
+
+@pytest.fixture
+def others(monkeypatch):
+    """The stand-ins, as modules of tacit.learn that are there in other versions."""
+    module = types.ModuleType("tacit.learn.others")
+    module.Folded, module.Slope = Folded, Slope
+    monkeypatch.setitem(sys.modules, "tacit.learn.others", module)
+    monkeypatch.setitem(model_file.STEPS, "Folded", "others")
+    monkeypatch.setitem(model_file.KINDS, "Slope", ("others", ("target_range",)))
+
+
+def test_public_maps_and_other_estimators_are_saved_by_kind(tmp_path, rng, others):
+    X, y = rng.normal(size=(40, 2)), rng.uniform(size=40)
+    steps = [Folded({0: 0.5, 1: np.float64(-1)}, np.int64(3)), PublicRange({"*": (0, 2)})]
+    model = make_pipeline(*steps, Slope(target_range=(-2.5, 3))).fit(X, y)
+    written = json.loads(save_model(model, tmp_path).read_text())
+    assert [step["kind"] for step in written["steps"]] == ["Folded", "PublicRange"]
+    assert written["estimator"] == "Slope" and written["target_range"] == [-2.5, 3]
+    assert "classes" not in written and written["columns"] == ["x0", "x1", "x2"]
+    again = load_model(tmp_path)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again[-1].coef_.shape == (3,) and again[-1].intercept_ == 0.25
+    with pytest.raises(InvalidInput, match="numbers and text, got builtin"):
+        save_model(make_pipeline(Folded({0: abs, 1: 2}).fit(X), Slope().fit(X, y)), tmp_path / "n")
+    assert not (tmp_path / "n").exists()
+
+
+def test_a_class_of_the_same_name_is_not_saved(tmp_path, rng):
+    class PublicRange(StandardScaler):
+        pass
+
+    model = make_pipeline(PublicRange(), PrivateLogisticRegression(rounds=1))
+    model.fit(rng.normal(size=(9, 2)), np.arange(9) % 2)
+    with pytest.raises(InvalidInput, match="Nothing was saved"):
+        save_model(model, tmp_path)
+
+
+def test_spoilt_models_of_the_third_format(tmp_path, rng, others):
+    table, y = clinic(rng)
+    model = make_pipeline(PublicColumns(RANGES), PrivateLogisticRegression(rounds=1)).fit(table, y)
+    document = json.loads(save_model(model, tmp_path).read_text())
+    (step,) = document["steps"]
+    wrong = [
+        *(
+            {"steps": [{**step, **change}]}
+            for change in (
+                {"kind": "StandardScaler"},
+                {"kind": ["PublicRange"]},
+                {"kind": "Scattering"},
+                {"width": 10**18, "columns": None},
+                {"width": 3},
+                {"width": "2"},
+                {"columns": "ab"},
+                {"parameters": {}},
+                {"parameters": {"ranges": 3}},
+                {"parameters": {"memory": "x"}},
+            )
+        ),
+        *({"steps": value} for value in (None, 3, [[]])),
+        *({"estimator": value} for value in ("SVC", "Slope", None, [1])),
+        *({"format": value} for value in (0, 4, "3", None)),
+        {"mean": {"age": 1}},
+    ]
+    changed = [{**document, **change} for change in wrong]
+    gone = ("classes", "mean", "slope_limit", "steps", "estimator", "privacy", "scores")
+    changed += [{k: v for k, v in document.items() if k != key} for key in gone]
+    for now in changed:
+        (tmp_path / "model.json").write_text(json.dumps(now))
+        with pytest.raises(CorruptFile, match="model that tacit saved"):
+            load_model(tmp_path)

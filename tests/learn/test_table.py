@@ -6,7 +6,8 @@ import pytest
 
 import tacit.tables
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.learn import load_table
+from tacit.learn import load_table, split
+from tacit.learn.table import load_records
 from tacit.tables import read_csv
 
 
@@ -71,3 +72,96 @@ def test_features_of_truth_values_are_one_and_zero(chunk, tmp_path, monkeypatch)
             load_table(table_of(tmp_path / "mixed.csv", "a,b,y", *rows), "y")
     with pytest.raises(CorruptFile, match="finite number in line 2 "):
         read_csv(path).numbers(["a"])  # as for the data of a job
+
+
+def test_agents_tables_are_matched_by_name(tmp_path):
+    north = table_of(tmp_path / "north.csv", "a,c,y,id", "1,u,0,x", "2,v,1.0,y")
+    south = table_of(tmp_path / "south.csv", "y,c,a", "1,w,NA", "00,u,4", "1,,5")
+    pd.DataFrame({"c": ["u", None], "y": [True, False], "a": [None, 6.5]}).to_parquet(
+        tmp_path / "west.parquet"
+    )
+    rules = {"categories": {"c": ["u", "v"]}, "gaps": ["a", "c"]}
+    found = load_records([north, south], "y", drop=["id"], **rules)
+    assert list(found.columns) == ["a", "c"] and found.columns["c"].tolist() == [*"uvwu", ""]
+    np.testing.assert_array_equal(found.columns["a"], [1, 2, np.nan, 4, 5])
+    assert found.groups.tolist() == ["north"] * 2 + ["south"] * 3
+    assert found.targets.tolist() == ["0", "1", "1", "0", "1"]
+    part = found.part(np.array([4, 0]))
+    assert part.columns["a"].tolist() == [5, 1] and part.groups.tolist() == ["south", "north"]
+    with pytest.raises(InvalidInput, match=r"one kind .*numbers in .*north.csv and truth values"):
+        load_records([north, tmp_path / "west.parquet"], "y", drop=["id"], **rules)
+    west = load_records([tmp_path / "west.parquet"], "y", **rules)
+    np.testing.assert_array_equal(west.columns["a"], [np.nan, 6.5])
+    assert west.groups is None and west.targets.tolist() == ["True", "False"]
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (("other.csv", "a,y,b", "1,0,2"), "got no 'c'"),
+        (("other.csv", "a,y,b,c,d", "1,0,2,3,4"), "and no others, got 'd': drop it"),
+        (("other.csv", "a,b,c", "1,2,3"), "a column 'y' in .*other.csv"),
+        (("other.csv", "a,y,b,c"), "other.csv, got no records"),
+        (("other.csv",), "other.csv, got no records"),
+        (("other.csv", "a,y,b,b", "1,0,2,3"), "one twice"),
+        (("other.csv", "a,y,b,c", "1,0,2,"), r"line 2 of .*other.csv, column 'c'.* --fill c=VALUE"),
+        (("other.csv", "a,y,b,c", "1,0,red,3"), r"column 'b'. tacit .* --categories b=A,B"),
+        (("other.csv", "a,y,b,c", "1,7193 cats,2,3"), "numbers in .* and text in .*other.csv"),
+        (("other.csv", "a,y,b,c", "1,,2,3"), "missing values in .*other.csv, found one in line 2"),
+        (("FIRST.csv", "a,y,b,c", "1,0,2,3"), "tables of different names"),
+        (("first.parquet", "a,y,b,c"), "tables of different names"),
+    ],
+)
+def test_tables_that_do_not_go_together(tmp_path, second, words):
+    first = table_of(tmp_path / "first.csv", "a,y,b,c,e", "1,0,2,3,4", "2,1,2,3,5")
+    name, header, *rows = (*second, "")
+    other = table_of(tmp_path / name, header, *[row for row in rows if row])
+    with pytest.raises((InvalidInput, CorruptFile), match=words) as caught:
+        load_records([first, other], "y", drop=["e"])  # which only one of them has
+    assert "7193" not in str(caught.value)
+
+
+def test_one_table_or_an_agent_column(tmp_path):
+    paths = [table_of(tmp_path / f"{k}.csv", "a,y,who", "1,0,x", "2,1,z") for k in "pq"]
+    with pytest.raises(InvalidInput, match=r"several tables, .* or an agent column"):
+        load_records(paths, "y", "who")
+    assert load_records(paths[:1], "y", "who").groups.tolist() == ["x", "z"]
+    with pytest.raises(InvalidInput, match="a column 'x' in"):
+        load_records(paths, "y", drop=["x", "who"])
+    for rules in ({"categories": {"b": ["u"]}}, {"gaps": ["b"]}, {"gaps": ["y"]}):
+        with pytest.raises(InvalidInput, match="of a column that is used"):
+            load_records(paths, "y", drop=["who"], **rules)
+
+
+def test_a_category_may_be_called_as_what_is_missing(tmp_path):
+    path = table_of(tmp_path / "t.csv", "c,y", "NA,0", "EU,1", "NA,1")
+    found = load_records([path], "y", categories={"c": ["EU", "NA"]})
+    assert found.columns["c"].tolist() == ["NA", "EU", "NA"]
+    with pytest.raises(CorruptFile, match=r"one in line 2, column 'c'. tacit learn takes text"):
+        load_records([path], "y", categories={"c": ["EU"]})
+
+
+@pytest.mark.parametrize("chunk", [1, 4096])
+def test_numbers_with_gaps(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(tacit.tables, "CHUNK", chunk)
+    path = table_of(tmp_path / "t.csv", "a,b,c", "1, NA ,1", ",True,x", "3,False,inf", "nan,,4")
+    table = read_csv(path, words={"True": 1, "False": 0})
+    np.testing.assert_array_equal(table.numbers(["a"], ["a"])[:, 0], [1, np.nan, 3, np.nan])
+    np.testing.assert_array_equal(table.numbers(["b"], ["*"])[:, 0], [np.nan, 1, 0, np.nan])
+    with pytest.raises(CorruptFile, match=r"line 3 .*column 'a'"):
+        table.numbers(["a"], ["b"])
+    with pytest.raises(CorruptFile, match=r"line 3 .*column 'c'"):
+        table.numbers(["c"], ["*"])
+
+
+def test_targets_that_are_numbers(tmp_path):
+    path = table_of(tmp_path / "t.csv", "a,y", "1,0.5", "2,-3", "3,1e3")
+    data = load_table(path, "y", numeric_target=True)
+    assert data.labels.tolist() == data.targets.tolist() == [0.5, -3, 1000]
+    assert data.names == () and data.classes == 0 and data.columns == ("a",)
+    assert data.part(np.array([2])).targets.tolist() == [1000]
+    with pytest.raises(InvalidInput, match="classes for the split"):
+        split(data, 2, "dirichlet")
+    table_of(path, "a,y", "1,0.5", "2,")
+    with pytest.raises(CorruptFile, match=r"line 3 of .*column 'y'"):
+        load_records([path], "y", gaps=["*"], numeric_target=True)  # never filled in

@@ -20,6 +20,7 @@ power_check     tacit power check
 power_attack    tacit power bound, tacit power attack
 learn           tacit learn
 training_data   ... and the data that it names
+learn_print     ... and what it prints
 learn_attack    tacit learn attack
 learn_download  tacit learn download
 predict         tacit predict

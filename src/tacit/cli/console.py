@@ -146,11 +146,12 @@ def print_result(
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
+    from rich.text import Text  # as it is: a name may look like rich's own marks
 
     table = Table(title=title, title_justify="left", show_header=any(header))
     for i, name in enumerate(header):
         # a name that is too long goes on below; it is never cut
-        table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+        table.add_column(Text(name), justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     _console().print(table)

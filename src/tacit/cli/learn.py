@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_result, print_table
+from tacit.cli.console import print_result
 from tacit.cli.device import on_device
+from tacit.cli.learn_print import print_fit
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
 from tacit.cli.ranks import build
 from tacit.cli.run_folder import RunFolder, run_folder
-from tacit.cli.training_data import NAMED, load, one_line
+from tacit.cli.training_data import NAMED, load, one_line, target_range
 from tacit.errors import InvalidInput
 
 
@@ -20,20 +21,28 @@ def add_learn(add: Add) -> None:
     learn = add(
         "learn",
         _learn,
-        "Fit a private classifier over several agents.",
+        "Fit a private model over several agents.",
         "tacit learn digits --agents 10 --total-epsilon 2 --total-delta 1e-5\n"
         "  tacit learn mnist --data DIR --agents 10 --total-epsilon 1 --total-delta 1e-5\n"
         "  tacit learn churn.csv --target churn --classes no,yes --agent-column hospital "
         "--range age=18:90 \\\n    --range fee=0:10 --total-epsilon 1 --total-delta 1e-5\n"
+        "  tacit learn north.csv south.csv west.csv --target churn --range '*=0:10' "
+        "--total-epsilon 1\n"
         "  tacit learn --resume churn-model\n\n"
         "commands of their own:\n"
         "  tacit learn attack --help      what an eavesdropper recovers\n"
         "  tacit learn download --help    get MNIST",
     )
-    kinds = f"{', '.join(NAMED)}, or a CSV or Parquet file"
+    kinds = f"{', '.join(NAMED)}, or a CSV or Parquet file, or several: one for each agent"
     learn.add_argument("data_set", metavar="DATA", nargs="?", help=kinds)
+    learn.add_argument("more", metavar="DATA", nargs="*", default=[], help="other agents' files")
     learn.add_argument("--data", help="folder with the files of mnist or femnist")
     learn.add_argument("--target", help="column with the labels of a table")
+    learn.add_argument(
+        "--target-range",
+        metavar="LOW:HIGH",
+        help="public range of a target that is a number: a regression",
+    )
     learn.add_argument(
         "--classes", metavar="A,B,...", help="public list of a table's labels; default: those there"
     )
@@ -47,9 +56,27 @@ def add_learn(add: Add) -> None:
         "one, '*=LOW:HIGH' is for all others",
     )
     learn.add_argument(
+        "--categories",
+        action="append",
+        default=[],
+        metavar="COLUMN=A,B,...",
+        help="public list of a column's categories, each of which becomes a column of 0 and 1; a "
+        "value that is not on it is 0 in all",
+    )
+    learn.add_argument(
+        "--fill",
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="public value for what is missing in a column; '*=NUMBER' is for all of numbers",
+    )
+    learn.add_argument(
         "--drop", action="append", default=[], metavar="COLUMN", help="a table's column not to use"
     )
-    learn.add_argument("--test-share", type=float, default=0.2, help="of a table; default: 0.2")
+    learn.add_argument("--id", metavar="COLUMN", help="the same, for names of records")
+    learn.add_argument(
+        "--test-share", type=float, default=0.2, help="of a table, or 0; default: 0.2"
+    )
     learn.add_argument(
         "--agents", type=int, help="number of agents, for the splits without groups; default: 10"
     )
@@ -80,8 +107,8 @@ def add_learn(add: Add) -> None:
     learn.add_argument(
         "--feature-norm",
         type=float,
-        default=1.0,
-        help="public; longer rows are scaled down to this length; default: 1",
+        help="public; longer rows are scaled down to this length; default: 1, for a regression on d "
+        "columns sqrt(d/3)",
     )
     learn.add_argument("--bound", type=float, help="of every coefficient (a box)")
     learn.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
@@ -95,20 +122,24 @@ def _learn(options: argparse.Namespace) -> int:
             f"Expected {word} right after learn (tacit learn {word} --help), or ./{word} for a "
             "file of that name."
         )
+    if options.more and options.out is None and options.resume is None:
+        first = Path(options.data_set).stem
+        options.out = f"{first}-and-{len(options.more)}-more-model"
     with run_folder("learn", options, "data_set", "-model") as (folder, options):
         result, fitted = folder.result(), None
         # of a finished run the errors, if its data are still there, are told too
         with folder.unless_finished():
             fitted = _fit(options, folder)
     if fitted is not None:
-        _print(options, folder, *fitted)
+        print_fit(options, folder.path, *fitted)
     else:
         print_result(result, folder.path, options.json, {})
     return 0
 
 
-def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any]:
-    """The model, written to the folder, with the data it was fitted on and those for the test."""
+def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any, Any]:
+    """The model, written to the folder, with the data it was fitted on, those for the test, and
+    what was changed to make them."""
     from sklearn.pipeline import make_pipeline
 
     from tacit.learn import save_model
@@ -117,16 +148,17 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any]
     with on_device(options.device):
         if options.crew is not None:
             build(options.crew, "learn", options)
-        (train, test, ranges), model, problem, settings = _prepared(options)
+        (train, test, mapped), model, problem, settings = _prepared(options)
         if options.evaluate_every is None:
             options.evaluate_every = max(1, settings.rounds // 20)
-        files = () if options.data_set in NAMED else ("data_set",)
+        files = () if options.data_set in NAMED else ("data_set", "more")
         make_absolute(options, files, folders=("data", "ledgers"))
         found = folder.run(Path(options.data_set).stem, problem, settings, options)
     adopt(model, problem, found)
-    save_model(model if ranges is None else make_pipeline(ranges, model), folder.path)
+    whole = model if mapped is None else make_pipeline(mapped.transformer, model)
+    save_model(whole, folder.path)
     folder.save(model.result_)
-    return model, train, test
+    return model, train, test, {} if mapped is None else mapped.changes
 
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
@@ -140,85 +172,43 @@ def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
 
 
 def _prepared(options: argparse.Namespace) -> tuple[Any, Any, Any, Any]:
-    """The data (for training, for the test, their ranges), the model, and what its fit solves."""
+    """The data (for training, for the test, what mapped them), the model, and what its fit
+    solves."""
     if (options.total_epsilon is None) == (not options.no_noise):
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
-    import numpy as np
-
-    from tacit.learn import Box, PrivateLogisticRegression
     from tacit.learn.linear import prepare
 
-    train, test, ranges = load(options, options.data_set)
+    train, test, mapped = load(options, options.data_set)
     agents = _agents(options, train)
+    model = _model(options, train)
+    with one_line():
+        problem, settings = prepare(model, train.features, train.targets, agents)
+    return (train, test, mapped), model, problem, settings
+
+
+def _model(options: argparse.Namespace, train: Any) -> Any:
+    """The estimator: for a number with a public range a regressor, else a classifier."""
+    from tacit.learn import Box, PrivateLogisticRegression
+
+    norm = options.feature_norm
+    public: dict[str, Any] = {
+        "total_epsilon": options.total_epsilon,
+        "total_delta": options.total_delta,
+        "constraint": None if options.bound is None else Box(options.bound),
+        "mechanism": options.mechanism,
+        "rounds": options.rounds,
+        "local_updates": options.local_updates,
+    }
+    if (target := target_range(options)) is not None:
+        regressors: Any = import_module("tacit.learn.regressors")
+        return regressors.PrivateHuberRegressor(target_range=target, feature_norm=norm, **public)
     classes = None if train.columns else list(train.names)  # a table's are read off it
     if options.classes is not None:
         classes = [name.strip() for name in options.classes.split(",")]
-    model = PrivateLogisticRegression(
-        options.total_epsilon,
-        options.total_delta,
-        feature_norm=options.feature_norm,
-        constraint=None if options.bound is None else Box(options.bound),
-        classes=classes,
-        mechanism=options.mechanism,
-        rounds=options.rounds,
-        local_updates=options.local_updates,
-        centring_share=None,
+    norm = 1.0 if norm is None else norm
+    return PrivateLogisticRegression(
+        classes=classes, feature_norm=norm, centring_share=None, **public
     )
-    with one_line():
-        labels = np.array(train.names)[train.labels]
-        problem, settings = prepare(model, train.features, labels, agents)
-    return (train, test, ranges), model, problem, settings
-
-
-def _print(
-    options: argparse.Namespace, folder: RunFolder, model: Any, train: Any, test: Any
-) -> None:
-    import numpy as np
-
-    from tacit.privacy.accounting import rounded_up
-
-    result = model.result_
-    error = float(1 - model.score(test.features, np.array(test.names)[test.labels]))
-    settings = result.settings
-    document = {
-        "test_error": error,
-        "train_objective": float(result.trace["objective"][-1]),
-        **{k: result.privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")},
-        "rounds": settings.rounds,
-        "local_updates": settings.local_updates,
-        "seed": options.seed,
-        "agents": len(result.names),
-        "records": len(train),
-        "classes": model.classes_.tolist(),
-        "folder": str(folder.path),
-    }
-    spent = [("noise", "none")]
-    if document["epsilon"] is None:
-        document["delta"] = None
-    else:
-        spent = [
-            ("total epsilon", rounded_up(document["epsilon"], 4)),
-            ("total delta", f"{document['delta']:g}"),
-            ("noise from", result.noise_source),
-        ]
-    if options.json:
-        print(json.dumps(document))
-        return
-    print_table(
-        f"{len(result.names)} agents, {len(train)} records, {len(model.classes_)} classes",
-        ("", ""),
-        [
-            (f"test error ({len(test)} records; not covered)", f"{100 * error:.2f} %"),
-            (
-                "training objective (not covered: keep secret)",
-                f"{document['train_objective']:.4g}",
-            ),
-            ("rounds, local updates", f"{settings.rounds}, {settings.local_updates}"),
-            *spent,
-        ],
-    )
-    print(result.privacy.words)
-    print(f"files: {folder.path}")
 
 
 def _agents(options: argparse.Namespace, train: Any) -> Any:
@@ -229,6 +219,11 @@ def _agents(options: argparse.Namespace, train: Any) -> Any:
 
     grouped = train.groups is not None and options.agents is None
     how = options.split or ("group" if grouped else "iid")
+    if options.more and (how != "group" or options.agents is not None):
+        raise InvalidInput(
+            "Expected several files without --agents and --split, as each is an agent's. Nothing "
+            "was fit."
+        )
     if options.agent_column is not None and (how != "group" or options.agents is not None):
         raise InvalidInput(
             "Expected --agent-column without --agents and --split, as it says whose record each "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from tacit.errors import InvalidInput, count, shown
 
 Add = Callable[..., Any]  # ``add_command`` to one of the parser's levels
+BEYOND_REASON = 20.0  # an epsilon above it draws a caution
 # of a run, by the names that ``tacit.solve`` has for them
 RUN = ("seed", "noise", "ledgers", "block", "workers", "evaluate_every")
 
@@ -139,7 +141,9 @@ def as_typed(name: str, value: Any) -> str:
 
 
 def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
-    """Refuse options that do not apply."""
+    """Refuse options that do not apply. Rank 0 does so for all ranks: others have no parser."""
+    if not hasattr(options, "parser"):
+        return
     for name, value in changed(options).items():
         if name in names:
             given = as_typed(name, value)
@@ -153,8 +157,20 @@ def make_absolute(
     """Paths that do not depend on where the command is run; a file may also be a case's name."""
     for name in (*files, *folders):
         value = getattr(options, name)
-        if value is not None and (name in folders or Path(value).is_file()):
+        if isinstance(value, list):
+            setattr(options, name, [str(Path(path).resolve()) for path in value])
+        elif value is not None and (name in folders or Path(value).is_file()):
             setattr(options, name, str(Path(value).resolve()))
+
+
+def caution(total_epsilon: float | None) -> None:
+    """One line where a budget hides little."""
+    if total_epsilon is not None and total_epsilon > BEYOND_REASON:
+        print(
+            f"tacit: Caution: a total epsilon of {total_epsilon:g} promises next to nothing: odds "
+            f"of any guess about a record may change by e^{total_epsilon:g}. Common are 0.1 to 10.",
+            file=sys.stderr,
+        )
 
 
 def whole(text: str) -> int:

@@ -28,7 +28,7 @@ from typing import Any
 
 from tacit.cli.console import run_with_progress
 from tacit.cli.interrupts import hint
-from tacit.cli.options import as_typed, changed, check_noted, run_arguments
+from tacit.cli.options import as_typed, caution, changed, check_noted, run_arguments
 from tacit.cli.run_note import CHECKPOINT, FILES, NOTE, RESULT, Note, refuse_used
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.files import open_private, sync_folder, write_atomically
@@ -185,6 +185,7 @@ class RunFolder:
         others. ``files`` are kept beside the note.
         """
         arguments = run_arguments(options)
+        caution(getattr(options, "total_epsilon", None))
         rows = settings.rounds // arguments.get("evaluate_every", 1) + 1
         numbers = sum(agent.dimension for agent in problem.agents)
         # two checkpoints, of four vectors each; the result's; a model in words; a picture

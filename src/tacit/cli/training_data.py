@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
+import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,21 @@ from tacit.errors import InvalidInput
 
 NAMED = ("digits", "mnist", "femnist")
 # options of a table only
-TABLE = ("target", "agent_column", "classes", "range", "drop", "test_share")
+TABLE = (
+    *("target", "target_range", "agent_column", "classes", "range", "categories", "fill", "drop"),
+    *("id", "test_share"),
+)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """How a table's records became rows: the transformer, and how much it changed, by column.
+
+    Guarantee: none for the changes, which are exact counts: not covered, for the owner's eyes.
+    """
+
+    transformer: Any
+    changes: dict[str, dict[str, int]]
 
 
 @contextlib.contextmanager
@@ -28,16 +44,16 @@ def one_line() -> Iterator[None]:
         raise InvalidInput(f"{str(error).splitlines()[0]} Nothing was fit.") from None
 
 
-def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Any]:
-    """Training and test data, and for a table the ranges that were applied."""
-    import numpy as np
-
-    from tacit.learn import load_digits, load_leaf, load_mnist, load_table
+def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Mapped | None]:
+    """Training and test data, if there are any, and for tables what mapped them."""
+    from tacit.learn import load_digits, load_leaf, load_mnist
 
     if name in ("mnist", "femnist") and options.data is None:
         raise InvalidInput(f"Expected --data, the folder with the files of {name}.")
     if name in NAMED:
         refuse(options, TABLE, "for a table only")
+        if getattr(options, "more", []):
+            raise InvalidInput(f"Expected {name} alone, got {options.more[0]!r} beside it.")
     if name == "digits":
         refuse(options, ("data",), "for mnist and femnist only")
         return load_digits(), load_digits("test"), None
@@ -46,42 +62,120 @@ def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Any]:
     if name == "femnist":
         folder = Path(options.data)
         return load_leaf(folder / "train"), load_leaf(folder / "test"), None
-    if not Path(name).is_file():
-        raise InvalidInput(f"Expected {', '.join(NAMED)}, or a CSV or Parquet file, got {name!r}.")
+    paths = [name, *options.more]
+    for path in paths:
+        if not Path(path).is_file():
+            kinds = "a CSV or Parquet file"
+            kinds = kinds if options.more else f"{', '.join(NAMED)}, or {kinds}"
+            raise InvalidInput(f"Expected {kinds}, got {path!r}.")
     if options.target is None:
         raise InvalidInput("Expected --target, the column with the labels of the table.")
-    if not 0 < options.test_share < 1:
-        raise InvalidInput(f"Expected 0 < test-share < 1, got {options.test_share}.")
+    if not 0 <= options.test_share < 1:
+        raise InvalidInput(f"Expected 0 <= test-share < 1, got {options.test_share}.")
     refuse(options, ("data",), "for mnist and femnist only")
-    data = load_table(name, options.target, options.agent_column, options.drop)
-    data, ranges = _in_ranges(data, options.range)
-    order = np.random.default_rng(0).permutation(len(data))
-    cut = max(1, round(options.test_share * len(data)))
-    return data.part(np.sort(order[cut:])), data.part(np.sort(order[:cut])), ranges
+    return _tables(options, paths)
 
 
-def _in_ranges(data: Any, texts: list[str]) -> tuple[Any, Any]:
-    """The table with every column mapped by its --range, and the transformer that did it."""
+def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
+    """The public range of a number to predict, if it is one."""
+    if options.target_range is None:
+        return None
+    refuse(options, ("classes",), "without --target-range")
+    return _interval(options.target_range, f"--target-range LOW:HIGH, got {options.target_range!r}")
+
+
+def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Mapped]:
+    """The records of one table, or of several, each the one of an agent, mapped and parted."""
+    import numpy as np
     import pandas as pd
 
-    from tacit.learn import PublicRange
+    from tacit.learn import PublicColumns, PublicRange
+    from tacit.learn.table import load_records
 
-    ranges = {}
-    for text in texts:
-        column, _, interval = text.rpartition("=")
-        try:
-            low, high = (float(x) for x in interval.split(":"))
-        except ValueError:
-            raise InvalidInput(f"Expected a range COLUMN=LOW:HIGH, got {text!r}.") from None
-        ranges[column] = (low, high)
-    bare = [name for name in data.columns if name not in ranges]
+    ranges, categories = _ranges(options.range), _categories(options.categories)
+    fill = _fill(options.fill, categories)
+    records = load_records(
+        paths,
+        options.target,
+        options.agent_column,
+        options.drop if options.id is None else [*options.drop, options.id],
+        categories=categories,
+        gaps=fill,
+        numeric_target=target_range(options) is not None,
+    )
+    numbers = [column for column in records.columns if column not in categories]
+    bare = [column for column in numbers if column not in ranges]
     if bare and "*" not in ranges:
         raise InvalidInput(
             f"Expected a public --range of every column, got none of {bare[0]!r} ({len(bare)} of "
-            f"{len(data.columns)} have none). '*=-1:1' takes all others as they are, clipped; "
+            f"{len(numbers)} have none). '*=-1:1' takes all others as they are, clipped; "
             f"--drop {bare[0]} leaves it out. Nothing was fit."
         )
-    mapping = PublicRange(ranges)
-    with one_line():
-        features = mapping.fit_transform(pd.DataFrame(data.features, columns=list(data.columns)))
-    return replace(data, features=features), mapping
+    mapping = PublicColumns(ranges, categories, fill).fit(records.columns)
+    order = np.random.default_rng(0).permutation(len(records))
+    cut = max(1, round(options.test_share * len(records))) if options.test_share else 0
+    train, test = records.part(np.sort(order[cut:])), records.part(np.sort(order[:cut]))
+    groups: list[Any] = [part.groups for part in (records, train)]
+    if options.more and (gone := sorted({*groups[0]} - {*groups[1]})):
+        raise InvalidInput(
+            f"Expected records of {gone[0]!r} beside those for the test, got none; --test-share 0 "
+            "keeps all for learning. Nothing was fit."
+        )
+    names = mapping.get_feature_names_out().tolist()
+    parts = [part.dataset(mapping.transform(part.columns), names) for part in (train, test)]
+    transformer: Any = mapping
+    if not categories and not fill:  # the same map, in a model that the first version reads too
+        transformer = PublicRange(ranges).fit(pd.DataFrame(dict(records.part(order[:1]).columns)))
+    mapped = Mapped(transformer, mapping.changes(train.columns))
+    return parts[0], parts[1] if cut else None, mapped
+
+
+def _ranges(texts: list[str]) -> dict[str, tuple[float, float]]:
+    ranges = {}
+    for text in texts:
+        column, _, interval = text.rpartition("=")
+        ranges[column] = _interval(interval, f"a range COLUMN=LOW:HIGH, got {text!r}")
+    return ranges
+
+
+def _interval(text: str, expected: str) -> tuple[float, float]:
+    try:
+        low, high = (float(x) for x in text.split(":"))
+    except ValueError:
+        raise InvalidInput(f"Expected {expected}.") from None
+    return low, high
+
+
+def _categories(texts: list[str]) -> dict[str, tuple[str, ...]]:
+    """Lists by column, as a line of a CSV file: a category with a comma is put in quotes."""
+    from tacit.learn.columns import public_list
+
+    found = {}
+    for text in texts:
+        column, equals, line = text.partition("=")
+        try:
+            (cells,) = csv.reader([line], strict=True, skipinitialspace=True)
+        except (ValueError, csv.Error):
+            cells = []
+        if not equals or not cells or column in found:
+            raise InvalidInput(
+                f"Expected categories COLUMN=A,B,..., once for each column, got {text!r}."
+            )
+        found[column] = public_list(column, cells)
+    return found
+
+
+def _fill(texts: list[str], categories: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        column, equals, value = text.partition("=")
+        try:
+            found[column] = value if column in categories else float(value)
+            if not equals or not (column in categories or math.isfinite(found[column])):
+                raise ValueError
+        except ValueError:
+            raise InvalidInput(
+                "Expected a value to fill in COLUMN=VALUE, a number or one of the column's "
+                f"--categories, got {text!r}."
+            ) from None
+    return found

@@ -1,9 +1,11 @@
 """Federated, constrained, private classification (Section 6.2) and regression.
 
 data                labelled data from idx and LEAF files, and how agents share them
-table               labelled data from CSV and Parquet tables
+source              CSV and Parquet files as columns of numbers, labels and categories
+table               data from one table of all agents, or from each agent's own
 download            MNIST from a public mirror, checked
 ranges              columns brought to one scale by public numbers
+columns             columns of numbers, text and gaps as numbers, by public rules
 constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
@@ -31,6 +33,7 @@ from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
     from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+    from tacit.learn.columns import PublicColumns
     from tacit.learn.covered import not_covered
     from tacit.learn.fourier import RandomFourier
     from tacit.learn.model import load_model, save_model
@@ -50,6 +53,7 @@ LAZY = {  # these need scikit-learn; the rest does not
     "PrivateLogisticRegression": "classifiers",
     "PrivateQuantileRegressor": "regressors",
     "PrivateRidge": "regressors",
+    "PublicColumns": "columns",
     "PublicRange": "ranges",
     "RandomFourier": "fourier",
     "Scattering": "scattering",
@@ -69,6 +73,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateQuantileRegressor",
     "PrivateRidge",
+    "PublicColumns",
     "PublicRange",
     "RandomFourier",
     "Scattering",

@@ -25,7 +25,10 @@ DIGITS = 28 * 28
 
 @dataclass(frozen=True)
 class Dataset:
-    """Features (records × columns), labels 0..K−1, the K names, and the group of each record."""
+    """Features (records × columns), labels 0..K−1, the K names, and the group of each record.
+
+    Without names the labels are numbers to be predicted, and there are no classes.
+    """
 
     features: Vector
     labels: Vector
@@ -36,6 +39,11 @@ class Dataset:
     @property
     def classes(self) -> int:
         return len(self.names)
+
+    @property
+    def targets(self) -> Vector:
+        """What an estimator is fitted to: the name of each record's class, or its number."""
+        return np.array(self.names)[self.labels] if self.names else self.labels
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -148,6 +156,8 @@ def split(
     if how == "iid":
         return [np.sort(part) for part in np.array_split(rng.permutation(len(data)), agents)]
     positive("alpha", alpha)
+    if not data.names:
+        raise InvalidInput("Expected classes for the split 'dirichlet', got numbers.")
     parts: list[list[Vector]] = [[] for _ in range(agents)]
     for k in range(data.classes):
         rows = rng.permutation(np.flatnonzero(data.labels == k))

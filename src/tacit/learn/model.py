@@ -1,86 +1,79 @@
-"""A fitted classifier as one JSON file: all that is needed to predict, and nothing else.
+"""A fitted model as one JSON file: all that is needed to predict, and nothing else.
 
     columns, ranges     names of the columns; where given, their public ranges (``PublicRange``)
     classes, scores     per score: its class, intercept, and coefficients by column
     feature_norm, longest_row   a longer row is scaled down to ``longest_row``
     mean                where rows are centred (format 2): a row longer than ``feature_norm`` is
                         scaled down to it, this is taken off, and the rest gets ``longest_row``
+    estimator           format 3: its kind, and what that kind needs besides (``KINDS``)
+    steps               format 3, in place of ``ranges``: what maps a record to the columns, in
+                        order, each by its kind (``STEPS``) and public parameters
     privacy             the statement, which covers every number here
 
-For two classes there is one score, of the second; for more there is one per class.
+For two classes there is one score, of the second; for more there is one per class; for a number
+there is one, without a class. A format is the lowest that says all: what a reader does not know
+would make other predictions, so it refuses higher ones.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import write_atomically
-from tacit.learn.estimator import PrivateLogisticRegression
 from tacit.learn.ranges import PublicRange
 
 FILE = "model.json"
+PLAIN = "PrivateLogisticRegression"
+# Estimators: module of tacit.learn, and what a kind has besides classes and coefficients, by its
+# name without the _ that what is fitted ends in. Others are parameters.
+KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    PLAIN: ("classifiers", ("slope_limit_",)),
+    "PrivateLinearSVC": ("classifiers", ()),
+    "PrivateRidge": ("regressors", ("target_range",)),
+    "PrivateHuberRegressor": ("regressors", ("target_range",)),
+    "PrivateQuantileRegressor": ("regressors", ("target_range",)),
+}
+# Transformers that learn nothing: module of tacit.learn
+STEPS = {
+    "PublicRange": "ranges",
+    "PublicColumns": "columns",
+    "Orientations": "orientations",
+    "Scattering": "scattering",
+    "RandomFourier": "fourier",
+}
 
 
 def save_model(model: Any, folder: str | Path) -> Path:
-    """Write ``model.json`` of a fitted estimator, or of a pipeline of ``PublicRange`` and one.
+    """Write ``model.json`` of a fitted estimator, or of a pipeline of public maps and one.
 
     The privacy statement covers what is in it; a pickle of the estimator holds more.
     """
-    *before, classifier = [m for _, m in model.steps] if isinstance(model, Pipeline) else [model]
-    if not isinstance(classifier, PrivateLogisticRegression) or (
-        [type(step) for step in before] not in ([], [PublicRange])
-    ):
+    *before, last = [m for _, m in model.steps] if isinstance(model, Pipeline) else [model]
+    kinds = {name: module for name, (module, _) in KINDS.items()}
+    if not _one_of(kinds, last) or not all(_one_of(STEPS, step) for step in before):
         raise InvalidInput(
-            "Expected PrivateLogisticRegression, or a pipeline of PublicRange and it, got "
+            "Expected PrivateLogisticRegression or another private estimator, or a pipeline of "
+            "public maps such as PublicRange and it, got "
             f"{model!r}. Nothing was saved."
         )
-    check_is_fitted(classifier)
-    named = getattr((before or [classifier])[0], "feature_names_in_", None)
-    columns = [f"x{j}" for j in range(classifier.n_features_in_)] if named is None else [*named]
-    classes = classifier.classes_.tolist()
-    ranges = None
-    if before:
-        pairs = np.stack([before[0].low_, before[0].high_], axis=1).tolist()
-        ranges = dict(zip(columns, pairs, strict=True))
-    mean = getattr(classifier, "mean_", None)
-    document = {
-        "format": 1 if mean is None else 2,  # a reader of format 1 would not centre rows
-        "columns": columns,
-        "named": named is not None,
-        "ranges": ranges,
-        "feature_norm": float(classifier.feature_norm),
-        "longest_row": float(classifier.longest_row),
-        "fit_intercept": bool(classifier.fit_intercept),
-        **({} if mean is None else {"mean": dict(zip(columns, mean.tolist(), strict=True))}),
-        "classes": classes,
-        "scores": [
-            {
-                "class": label,
-                "intercept": float(intercept),
-                "coefficients": dict(zip(columns, row.tolist(), strict=True)),
-            }
-            for label, intercept, row in zip(
-                classes[-len(classifier.coef_) :],
-                classifier.intercept_,
-                classifier.coef_,
-                strict=True,
-            )
-        ],
-        "privacy": classifier.privacy_.to_dict(),
-    }
+    check_is_fitted(last)
+    document = _document(before, last)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / FILE, json.dumps(document, indent=1).encode())
-    if classifier.privacy_.certified:
+    if last.privacy_.certified:
         os.chmod(folder / FILE, 0o644)  # what the statement covers may be read
     return folder / FILE
 
@@ -88,40 +81,181 @@ def save_model(model: Any, folder: str | Path) -> Path:
 def load_model(folder: str | Path) -> Any:
     """The model in a folder's ``model.json``, ready to predict.
 
-    An estimator with all but ``result_``; with ranges, a pipeline of ``PublicRange`` and it.
+    An estimator with all but ``result_``; with ranges or other steps, a pipeline of them and it.
     """
     path = Path(folder) / FILE
     try:
         document = json.loads(path.read_text())
-        if document["format"] not in (1, 2):
+        if document["format"] not in (1, 2, 3):
             raise ValueError(f"format {document['format']}")
-        columns = document["columns"]
-        model = PrivateLogisticRegression(
-            feature_norm=document["feature_norm"],
-            fit_intercept=document["fit_intercept"],
-            classes=document["classes"],
-        )
-        model.classes_ = np.array(document["classes"])
-        scores = document["scores"]
-        model.coef_ = np.array([[s["coefficients"][c] for c in columns] for s in scores])
-        model.intercept_ = np.array([s["intercept"] for s in scores], np.float64)
-        model.privacy_ = PrivacyStatement.from_dict(document["privacy"])
-        model.total_epsilon = document["privacy"]["epsilon"]
-        model.total_delta = document["privacy"]["delta"]
-        model.n_features_in_ = len(columns)
-        if document["format"] == 2:
-            model.mean_ = np.array([document["mean"][c] for c in columns], np.float64)
-        if document["ranges"] is None:
-            if document["named"]:
-                model.feature_names_in_ = np.array(columns, object)
-            return model
-        names = columns if document["named"] else list(range(len(columns)))
-        pairs = [tuple(document["ranges"][c]) for c in columns]
-        ranges = PublicRange(dict(zip(names, pairs, strict=True)))
-        ranges.low_, ranges.high_ = np.array(pairs, np.float64).T
-        ranges.n_features_in_ = len(columns)
-        if document["named"]:
-            ranges.feature_names_in_ = np.array(columns, object)
-        return make_pipeline(ranges, model)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        steps = _steps(document)
+        model = _estimator(document)
+        if document["named"] and not steps:
+            model.feature_names_in_ = np.array(document["columns"], object)
+        return make_pipeline(*steps, model) if steps else model
+    except (InvalidInput, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFile(f"Expected a model that tacit saved in {path}: {cause(error)}.") from None
+    except (ImportError, MemoryError, OverflowError, IndexError) as error:
+        why = type(error).__name__
+        raise CorruptFile(f"Expected a model that tacit saved in {path}: {why}.") from None
+
+
+def _class(module: str, name: str) -> Any:
+    return getattr(import_module(f"tacit.learn.{module}"), name)
+
+
+def _one_of(modules: Mapping[str, str], what: Any) -> bool:
+    """Whether its class is the one of that name here, not another."""
+    name = type(what).__name__
+    return name in modules and _class(modules[name], name) is type(what)
+
+
+def _document(before: list[Any], last: Any) -> dict[str, Any]:
+    named = getattr((before or [last])[0], "feature_names_in_", None)
+    columns = _columns(before, last, named)
+    kind, mean = type(last).__name__, getattr(last, "mean_", None)
+    more = {name.rstrip("_"): _public(getattr(last, name, None)) for name in KINDS[kind][1]}
+    plain = kind == PLAIN and set(more.values()) <= {None}
+    plain = plain and [type(step) for step in before] in ([], [PublicRange])
+    ranges = None
+    if plain and before:
+        pairs = np.stack([before[0].low_, before[0].high_], axis=1).tolist()
+        ranges = dict(zip(columns, pairs, strict=True))
+    form = 3 if not plain else 1 if mean is None else 2  # what else a lower one would forget
+    centre = None if mean is None else dict(zip(columns, mean.tolist(), strict=True))
+    classes = getattr(last, "classes_", None)
+    scores = [
+        {
+            "intercept": float(intercept),
+            "coefficients": dict(zip(columns, row.tolist(), strict=True)),
+        }
+        for intercept, row in zip(
+            np.atleast_1d(last.intercept_), np.atleast_2d(last.coef_), strict=True
+        )
+    ]
+    if classes is not None:
+        labels = classes.tolist()[-len(scores) :]
+        scores = [{"class": c, **score} for c, score in zip(labels, scores, strict=True)]
+    return {
+        "format": form,
+        **({"estimator": kind, "steps": [_step(s) for s in before]} if form == 3 else {}),
+        "columns": columns,
+        "named": named is not None,
+        **({"ranges": ranges} if form < 3 else {}),
+        "feature_norm": float(getattr(last, "feature_norm_", last.feature_norm)),
+        "longest_row": float(last.longest_row),
+        "fit_intercept": bool(last.fit_intercept),
+        **(more if form == 3 else {}),
+        **({"mean": centre} if form > 1 else {}),
+        **({} if classes is None else {"classes": classes.tolist()}),
+        "scores": scores,
+        "privacy": last.privacy_.to_dict(),
+    }
+
+
+def _columns(before: list[Any], last: Any, named: Any) -> list[str]:
+    """Names of the estimator's columns, through all steps where they give names."""
+    names = named
+    for step in before:
+        try:
+            names = step.get_feature_names_out(names)
+        except (AttributeError, NotImplementedError):
+            names = None
+    if names is None or len(names) != last.n_features_in_ or len({*names}) != len(names):
+        return [f"x{j}" for j in range(last.n_features_in_)]
+    return [str(name) for name in names]
+
+
+def _step(step: Any) -> dict[str, Any]:
+    check_is_fitted(step)
+    named = getattr(step, "feature_names_in_", None)
+    return {
+        "kind": type(step).__name__,
+        "width": int(step.n_features_in_),
+        "columns": None if named is None else [str(name) for name in named],
+        "parameters": {k: _public(v) for k, v in step.get_params(deep=False).items()},
+    }
+
+
+def _public(value: Any) -> Any:
+    """A public parameter as JSON has it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _public(v) for key, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_public(v) for v in value]
+    raise InvalidInput(
+        f"Expected parameters of numbers and text, got {type(value).__name__}. Nothing was saved."
+    )
+
+
+def _estimator(document: Any) -> Any:
+    columns = document["columns"]
+    kind = document["estimator"] if document["format"] == 3 else PLAIN
+    module, more = KINDS[kind]
+    made = _class(module, kind)
+    given = {name: _as_given(document[name]) for name in more if not name.endswith("_")}
+    if classes := "classes" in made._get_param_names():
+        given["classes"] = document["classes"]
+    model = made(
+        feature_norm=document["feature_norm"],
+        fit_intercept=document["fit_intercept"],
+        **given,
+    )
+    scores = document["scores"]
+    model.coef_ = np.array([[s["coefficients"][c] for c in columns] for s in scores], np.float64)
+    model.intercept_ = np.array([s["intercept"] for s in scores], np.float64)
+    if classes:
+        model.classes_ = np.array(document["classes"])
+    else:  # as scikit-learn's regressors have them
+        model.coef_, model.intercept_ = model.coef_[0], float(model.intercept_[0])
+    for name in more:
+        if name.endswith("_") and document["format"] == 3:
+            setattr(model, name, document[name.rstrip("_")])
+    model.privacy_ = PrivacyStatement.from_dict(document["privacy"])
+    model.total_epsilon = document["privacy"]["epsilon"]
+    model.total_delta = document["privacy"]["delta"]
+    model.n_features_in_ = len(columns)
+    if document["format"] > 1 and document["mean"] is not None:
+        model.mean_ = np.array([document["mean"][c] for c in columns], np.float64)
+    return model
+
+
+def _as_given(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _steps(document: Any) -> list[Any]:
+    """The transformers, fitted: they learn nothing, so a row of zeros will do."""
+    if document["format"] < 3:
+        if document["ranges"] is None:
+            return []
+        columns = document["columns"]
+        said = {c: document["ranges"][c] for c in columns}
+        if not document["named"]:
+            said = {str(j): said[c] for j, c in enumerate(columns)}
+        names = columns if document["named"] else None
+        one: dict[str, Any] = {"kind": "PublicRange", "width": len(columns), "columns": names}
+        return [_made({**one, "parameters": {"ranges": said}})]
+    return [_made(step) for step in document["steps"]]
+
+
+def _made(step: Any) -> Any:
+    kind, names, width = step["kind"], step["columns"], step["width"]
+    made = _class(STEPS[kind], kind)
+    parameters = step["parameters"]
+    if names is None:  # columns have positions then, which JSON has as text
+        parameters = {k: _by_position(v) for k, v in parameters.items()}
+    elif len(names) != width:
+        raise ValueError("columns of another number")
+    row: Any = np.zeros((1, width))
+    return made(**parameters).fit(row if names is None else pd.DataFrame(row, columns=names))
+
+
+def _by_position(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {int(k) if k.isascii() and k.isdecimal() else k: v for k, v in value.items()}

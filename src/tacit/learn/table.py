@@ -1,35 +1,44 @@
-"""Labelled data in a CSV or Parquet table."""
+"""Data in CSV or Parquet tables: one table of all agents, or each agent's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import CorruptFile, InvalidInput
-from tacit.learn.data import Dataset, first_missing
-from tacit.tables import read_csv
+from tacit.errors import InvalidInput
+from tacit.learn.data import Dataset
+from tacit.learn.source import EXACT, Source, read_table
 
-# Cells that pandas takes for missing, and for truth values
-MISSING = {
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "NaT", "None", "n/a", "nan", "null"),
-}
-BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)
-BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
-EXACT = 2**53  # from here on two whole numbers may be one floating-point number
+KINDS = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "truth values"}
 
 
-class Source(Protocol):
-    """A table whose columns are numbers or labels."""
+@dataclass(frozen=True)
+class Records:
+    """A table's columns by name: numbers, NaN where one is missing, or text of categories; what is
+    to be learnt (names of classes, or numbers); and whose record each is."""
 
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    def numbers(self, columns: Sequence[str]) -> Vector: ...
-    def labels(self, column: str) -> Vector: ...
+    columns: Mapping[str, Vector]
+    targets: Vector
+    groups: Vector | None = None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def part(self, rows: Vector) -> Records:
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        groups = None if self.groups is None else self.groups[rows]
+        return Records(columns, self.targets[rows], groups)
+
+    def dataset(self, features: Vector, names: Sequence[str]) -> Dataset:
+        """The data with these features, whose columns are called ``names``."""
+        if self.targets.dtype.kind == "f":
+            return Dataset(features, self.targets, (), self.groups, tuple(names))
+        classes, labels = np.unique(self.targets, return_inverse=True)
+        return Dataset(features, labels, tuple(classes.tolist()), self.groups, tuple(names))
 
 
 def load_table(
@@ -38,132 +47,149 @@ def load_table(
     agent_column: str | None = None,
     drop: Sequence[str] = (),
     features: Sequence[str] | None = None,
+    *,
+    numeric_target: bool = False,
 ) -> Dataset:
     """A CSV or Parquet table: ``target`` has the labels; all other columns must be numbers.
 
     ``agent_column`` says whose record it is; the columns in ``drop`` are not used. ``features``
-    are the columns that are, in this order; left out, all others.
+    are the columns that are, in this order; left out, all others. ``numeric_target``: the target's
+    own numbers are the labels, and there are no classes.
     """
-    given = [c for c in (target, agent_column, *drop, *(features or ())) if c is not None]
-    labelled = given[: 1 if agent_column is None else 2]
-    table = read_table(path, labelled)
-    for column in given:
-        if column not in table.columns:
+    read = [target] if not numeric_target else []
+    table = read_table(path, [*read, *([] if agent_column is None else [agent_column])])
+    used = _used([table], target, agent_column, drop, features)
+    targets = _targets([table], target, numeric_target)
+    groups = None if agent_column is None else table.labels(agent_column).astype(str)
+    return Records({}, targets, groups).dataset(table.numbers(used), used)
+
+
+def load_records(
+    paths: Sequence[str | Path],
+    target: str,
+    agent_column: str | None = None,
+    drop: Sequence[str] = (),
+    *,
+    categories: Mapping[str, Collection[str]] | None = None,
+    gaps: Collection[str] = (),
+    numeric_target: bool = False,
+) -> Records:
+    """The records of one table, or of several agents' own tables with the same columns.
+
+    Several tables are matched by the names of their columns, in any order. Each is its agent's,
+    who is called as the file is; a column to drop need not be in all of them. Columns of
+    ``categories`` may be text; in those of ``gaps`` ("*": all of numbers) values may be missing.
+    """
+    known = categories or {}
+    names = _agents([Path(path) for path in paths], agent_column)
+    labelled = [*known, *([] if numeric_target else [target])]
+    tables = [read_table(p, [*labelled, *filter(None, [agent_column])]) for p in paths]
+    used = _used(tables, target, agent_column, drop)
+    for name in sorted({*known, *gaps} - {*used, "*"}):
+        what = "categories" if name in known else "a value to fill in"
+        raise InvalidInput(f"Expected {what} of a column that is used, got {what} of {name!r}.")
+    numbers = [name for name in used if name not in known]
+    matrix = _joined([table.numbers(numbers, gaps) for table in tables])
+    columns = {name: matrix[:, j] for j, name in enumerate(numbers)}
+    for name in known:
+        columns[name] = _joined([table.categories(name, known[name], gaps) for table in tables])
+    groups = None if agent_column is None else tables[0].labels(agent_column).astype(str)
+    if len(tables) > 1:
+        groups = np.repeat(names, [len(table) for table in tables])
+    targets = _targets(tables, target, numeric_target)
+    return Records({name: columns[name] for name in used}, targets, groups)
+
+
+def _agents(paths: Sequence[Path], agent_column: str | None) -> list[str]:
+    """What the agents are called whose tables these are."""
+    if len(paths) > 1 and agent_column is not None:
+        raise InvalidInput(
+            "Expected either several tables, one for each agent, or an agent column, got both. "
+            "Nothing was fit."
+        )
+    names = [path.stem for path in paths]
+    alike = [name.casefold() for name in names]  # some file systems take ledgers of both for one
+    for name, same in zip(names, alike, strict=True):
+        if alike.count(same) > 1:
             raise InvalidInput(
-                f"Expected a column {column!r} in {path}, got none of that name in the first line, "
-                f"among {len(table.columns)} columns."
+                f"Expected tables of different names, as agents are called so, got {name!r} more "
+                "than once. Nothing was fit."
+            )
+    return names
+
+
+def _used(
+    tables: Sequence[Source],
+    target: str,
+    agent_column: str | None,
+    drop: Sequence[str],
+    features: Sequence[str] | None = None,
+) -> list[str]:
+    """The columns to learn from, in the first table's order; the same in all tables."""
+    needed = [c for c in (target, agent_column, *(features or ())) if c is not None]
+    given = [*needed, *drop]
+    for column in given:
+        absent = [table for table in tables if column not in table.columns]
+        if absent and (column in needed or len(absent) == len(tables)):
+            raise InvalidInput(
+                f"Expected a column {column!r} in {absent[0].path}, got none of that name in the "
+                f"first line, among {len(absent[0].columns)} columns."
             )
         if given.count(column) > 1:
-            raise InvalidInput(f"Expected one use of the column {column!r} of {path}, got more.")
-    values, *others = (table.labels(column) for column in labelled)
-    if values.dtype.kind == "f":
-        if (values % 1 != 0).any():
             raise InvalidInput(
-                f"Expected labels in column {target!r} of {path}, got a fraction in row "
-                f"{int(np.flatnonzero(values % 1 != 0)[0]) + 1}: a classifier needs classes."
+                f"Expected one use of the column {column!r} of {tables[0].path}, got more."
             )
-        if (np.abs(values) >= EXACT).any():
+    if features is not None:
+        return list(features)
+    first, *others = ([name for name in t.columns if name not in given] for t in tables)
+    for table, own in zip(tables[1:], others, strict=True):
+        if absent_here := [name for name in first if name not in own]:
             raise InvalidInput(
-                f"Expected labels below 2^53 in column {target!r} of {path}: larger ones are not "
-                "told apart as floating-point numbers."
+                f"Expected the columns of {tables[0].path} in {table.path} too, got no "
+                f"{absent_here[0]!r}. Nothing was fit."
             )
-        values = values.astype(np.int64)
-    names, labels = np.unique(values.astype(str), return_inverse=True)
-    rest = tuple(name for name in table.columns if name not in given)
-    rest = rest if features is None else tuple(features)
-    groups = others[0].astype(str) if others else None
-    return Dataset(table.numbers(rest), labels, tuple(names.tolist()), groups, rest)
-
-
-def read_table(path: str | Path, labelled: Sequence[str] = ()) -> Source:
-    """The table in a CSV or Parquet file; ``labelled`` are the columns to ask for labels."""
-    path = Path(path)
-    return _Parquet(path) if path.suffix == ".parquet" else _Csv(path, labelled)
-
-
-class _Csv:
-    def __init__(self, path: Path, labelled: Sequence[str]) -> None:
-        self.table = read_csv(path, labelled, BOOLEANS)
-        self.columns = self.table.columns
-
-    def numbers(self, columns: Sequence[str]) -> Vector:
-        return self.table.numbers(columns)
-
-    def labels(self, column: str) -> Vector:
-        cells = self.table.text[column]
-        if (
-            row := next((i for i, x in enumerate(cells) if x.strip() in MISSING), None)
-        ) is not None:
-            raise CorruptFile(
-                f"Expected no missing values in {self.table.path}, found one in line "
-                f"{self.table.lines[row]}, column {column!r}."
-            )
-        return _typed(cells)
-
-
-def _typed(cells: list[str]) -> Vector:
-    """Whole numbers, numbers or truth values where all cells are such, else text: as pandas.
-
-    Numbers that 64 bits cannot tell apart stay text: they may be names of different agents.
-    """
-    text = np.array(cells, object)
-    if not all(cell.isascii() and "_" not in cell for cell in cells):  # ٣ is not 3
-        return text
-    try:
-        return np.array([int(cell) for cell in cells], np.int64)
-    except OverflowError:
-        return text
-    except ValueError:
-        pass
-    try:
-        numbers = np.array([float(cell) for cell in cells])
-        return numbers if (np.abs(numbers) < EXACT).all() else text
-    except ValueError:
-        pass
-    return np.array([BOOLEANS[c] for c in cells]) if set(cells) <= set(BOOLEANS) else text
-
-
-class _Parquet:
-    def __init__(self, path: Path) -> None:
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InvalidInput("Expected pandas: pip install 'tacit[learn]'.") from None
-        try:
-            self.frame = pd.read_parquet(path)
-        except (OSError, ValueError) as error:
-            # the error's own words may hold what is in the table
-            why = getattr(error, "strerror", None) or "it is none"
-            raise CorruptFile(f"Expected a CSV or Parquet table in {path}: {why}.") from None
-        self.path = path
-        self.frame.columns = self.frame.columns.map(str)
-        self.columns: tuple[str, ...] = tuple(self.frame.columns)
-        if not len(self.frame):
-            raise InvalidInput(f"Expected records in {path}, got no records.")
-
-    def numbers(self, columns: Sequence[str]) -> Vector:
-        for column in columns:
-            if self.frame[column].dtype.kind not in "biuf":
-                raise InvalidInput(
-                    f"Expected numbers in column {column!r} of {self.path}; encode or drop it."
-                )
-        values: Vector = self.frame[list(columns)].to_numpy(np.float64)
-        if not np.isfinite(values).all():
-            row, column = np.argwhere(~np.isfinite(values))[0]
+        if more := [name for name in own if name not in first]:
             raise InvalidInput(
-                f"Expected finite numbers in {self.path}, found a missing or infinite one in row "
-                f"{row + 1}, column {columns[column]!r}."
+                f"Expected the columns of {tables[0].path} in {table.path} too, and no others, got "
+                f"{more[0]!r}: drop it, if it is not to be used. Nothing was fit."
             )
+    return first
+
+
+def _targets(tables: Sequence[Source], target: str, numeric: bool) -> Vector:
+    """Numbers, or names of classes: 1 and 1.0 are one class, also in different tables."""
+    if numeric:
+        return _joined([table.numbers([target])[:, 0] for table in tables])
+    found, kinds = [], []
+    for table in tables:
+        values = table.labels(target)
+        kinds.append(KINDS.get(values.dtype.kind, "text"))
+        found.append(_whole(values, target, table.path).astype(str))
+    if len(set(kinds)) > 1:
+        other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
+        raise InvalidInput(
+            f"Expected labels of one kind in column {target!r}, got {kinds[0]} in "
+            f"{tables[0].path} and {kinds[other]} in {tables[other].path}. Nothing was fit."
+        )
+    return _joined(found)
+
+
+def _whole(values: Vector, target: str, path: Path) -> Vector:
+    """Labels that are numbers as whole ones."""
+    if values.dtype.kind != "f":
         return values
+    if (values % 1 != 0).any():
+        raise InvalidInput(
+            f"Expected labels in column {target!r} of {path}, got a fraction in row "
+            f"{int(np.flatnonzero(values % 1 != 0)[0]) + 1}: a classifier needs classes."
+        )
+    if (np.abs(values) >= EXACT).any():
+        raise InvalidInput(
+            f"Expected labels below 2^53 in column {target!r} of {path}: larger ones are not "
+            "told apart as floating-point numbers."
+        )
+    return values.astype(np.int64)
 
-    def labels(self, column: str) -> Vector:
-        series: Any = self.frame[column]
-        values = series.to_numpy()
-        if (row := first_missing(values)) is not None:
-            raise InvalidInput(
-                f"Expected no missing values in {self.path}, found one in row {row + 1}, column "
-                f"{column!r}."
-            )
-        kind = series.dtype.kind
-        numeric = values.dtype == object and kind in "iuf"  # pandas' numbers that may be missing
-        return np.asarray(series.to_numpy(f"{kind}8") if numeric else values)
+
+def _joined(parts: Sequence[Vector]) -> Vector:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

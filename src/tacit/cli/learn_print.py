@@ -1,0 +1,176 @@
+"""What ``tacit learn`` prints of a fitted model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.console import print_table
+
+FEW = 20  # columns of which all coefficients are shown
+SCORES = 6  # that fit side by side
+
+
+def print_fit(
+    options: argparse.Namespace,
+    folder: Path,
+    model: Any,
+    train: Any,
+    test: Any,
+    changes: dict[str, dict[str, int]],
+) -> None:
+    from tacit.privacy.accounting import rounded_up
+
+    result = model.result_
+    settings = result.settings
+    error = None if test is None else _error(model, test)
+    classes = model.classes_.tolist() if hasattr(model, "classes_") else None
+    hidden = not_covered(model, train, changes)
+    document = {
+        "test_error": error,
+        "train_objective": float(result.trace["objective"][-1]),
+        **{k: result.privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")},
+        "rounds": settings.rounds,
+        "local_updates": settings.local_updates,
+        "seed": options.seed,
+        "agents": len(result.names),
+        "records": len(train),
+        "classes": classes,
+        **(
+            {"columns": list(train.columns), "scores": _scores(model, train)}
+            if train.columns
+            else {}
+        ),
+        "not_covered": hidden,
+        "folder": str(folder),
+    }
+    spent = [("noise", "none")]
+    if document["epsilon"] is None:
+        document["delta"] = None
+    else:
+        spent = [
+            ("total epsilon", rounded_up(document["epsilon"], 4)),
+            ("total delta", f"{document['delta']:g}"),
+            ("noise from", result.noise_source),
+        ]
+    if options.json:
+        print(json.dumps(document))
+        return
+    tested = []
+    if error is not None:
+        which = "test error" if classes else "mean absolute test error"
+        shown = f"{100 * error:.2f} %" if classes else f"{error:.4g}"
+        tested = [(f"{which} ({len(test)} records; not covered)", shown)]
+    learnt = f"{len(classes)} classes" if classes else "a number to predict"
+    print_table(
+        f"{len(result.names)} agents, {len(train)} records, {learnt}",
+        ("", ""),
+        [
+            *tested,
+            (
+                "training objective (not covered: keep secret)",
+                f"{document['train_objective']:.4g}",
+            ),
+            ("rounds, local updates", f"{settings.rounds}, {settings.local_updates}"),
+            *spent,
+        ],
+    )
+    if train.columns:
+        _print_coefficients(model, train)
+    print(in_words(hidden))
+    print(result.privacy.words)
+    print(f"files: {folder}")
+
+
+def not_covered(model: Any, train: Any, changes: dict[str, dict[str, int]]) -> dict[str, Any]:
+    """What public ranges, lists, values and the norm did to the records, counted.
+
+    Guarantee: none: these are exact counts of private records, for the owner's eyes. No file of the
+    run has them.
+    """
+    import numpy as np
+
+    centred = getattr(model, "mean_", None) is not None
+    norm = getattr(model, "feature_norm_", model.feature_norm)
+    longest = norm if centred else model.longest_row
+    with np.errstate(over="ignore"):
+        rows = train.features
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    return {
+        "records": len(train),
+        "longest_row": float(longest),
+        "scaled_down": int(np.count_nonzero(lengths > longest * (1 + 1e-9))),
+        **changes,
+    }
+
+
+def in_words(hidden: dict[str, Any]) -> str:
+    """One line of it."""
+    n = hidden["records"]
+    said = [
+        f"{hidden['scaled_down']} of {n} rows scaled down to {hidden['longest_row']:.4g}",
+    ]
+    for kind, words in (
+        ("clipped", "values clipped to their range"),
+        ("unknown", "values of no known category"),
+        ("filled", "missing values filled in"),
+    ):
+        if kind in hidden:
+            by_column = ", ".join(f"{shown(name)} {many}" for name, many in hidden[kind].items())
+            said.append(f"{words}: {by_column or 'none'}")
+    return f"What was changed (not covered: keep secret): {'; '.join(said)}."
+
+
+def shown(name: str) -> str:
+    """A name as it is, unless it would command the terminal."""
+    return name if name.isprintable() else repr(name)
+
+
+def _error(model: Any, test: Any) -> float:
+    """The share of wrong classes, or the mean distance of numbers."""
+    import numpy as np
+
+    if hasattr(model, "classes_"):
+        return float(1 - model.score(test.features, test.targets))
+    return float(np.abs(model.predict(test.features) - test.targets).mean())
+
+
+def _matrix(model: Any) -> tuple[Any, Any, list[str]]:
+    """Coefficients (scores × columns), intercepts, and what the scores are of."""
+    import numpy as np
+
+    coefficients, intercepts = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+    classes = getattr(model, "classes_", None)
+    names = ["prediction"] if classes is None else classes.tolist()[-len(coefficients) :]
+    return coefficients, intercepts, [str(name) for name in names]
+
+
+def _scores(model: Any, train: Any) -> dict[str, Any]:
+    """By class and column, as in model.json."""
+    coefficients, intercepts, names = _matrix(model)
+    return {
+        name: {
+            "intercept": float(intercept),
+            "coefficients": dict(zip(train.columns, row.tolist(), strict=True)),
+        }
+        for name, intercept, row in zip(names, intercepts, coefficients, strict=True)
+    }
+
+
+def _print_coefficients(model: Any, train: Any) -> None:
+    """By column, the largest first; the rest is in model.json."""
+    import numpy as np
+
+    coefficients, intercepts, names = _matrix(model)
+    if len(names) > SCORES:
+        print("coefficients by class and column: model.json")
+        return
+    order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:FEW]
+    left = len(train.columns) - len(order)
+    rows = [(shown(train.columns[j]), *(f"{x:.4g}" for x in coefficients[:, j])) for j in order]
+    more = [(f"({left} more in model.json)", *("" for _ in names))] if left else []
+    constant = [("(intercept)", *(f"{x:.4g}" for x in intercepts))]
+    title = "coefficients, largest first"
+    print_table(title, ("column", *map(shown, names)), [*rows, *more, *constant])

@@ -1,0 +1,188 @@
+"""CSV and Parquet files as columns of numbers, labels and categories.
+
+An error names a line and a column, never what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.learn.data import first_missing
+from tacit.tables import MISSING, read_csv
+
+BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)  # as pandas takes them
+BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
+EXACT = 2**53  # from here on two whole numbers may be one floating-point number
+
+
+class Source(Protocol):
+    """A table whose columns are numbers, labels or categories.
+
+    In the columns of ``gaps`` ("*": all of numbers) values may be missing: NaN, or as they are.
+    """
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+    def __len__(self) -> int: ...
+    def numbers(self, columns: Sequence[str], gaps: Collection[str] = ()) -> Vector: ...
+    def labels(self, column: str) -> Vector: ...
+    def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector: ...
+    def written(self, column: str) -> list[str]: ...
+
+
+def read_table(path: str | Path, labelled: Sequence[str] = ()) -> Source:
+    """The table in a CSV or Parquet file; ``labelled`` are the columns that are not asked for
+    numbers."""
+    path = Path(path)
+    return _Parquet(path) if path.suffix == ".parquet" else _Csv(path, labelled)
+
+
+def _advice(column: str) -> str:
+    """What to do about text and missing values."""
+    return (
+        f"tacit learn takes text with --categories {column}=A,B,... and missing values with "
+        f"--fill {column}=VALUE, both public; --drop {column} leaves it out."
+    )
+
+
+def _first_gap(cells: Iterable[Any], known: Iterable[str]) -> int | None:
+    """Where the first missing one is; a category may be called NA."""
+    missing = MISSING - set(known)
+    return next((i for i, cell in enumerate(cells) if str(cell).strip() in missing), None)
+
+
+class _Csv:
+    def __init__(self, path: Path, labelled: Sequence[str]) -> None:
+        self.path, self.table = path, read_csv(path, labelled, BOOLEANS)
+        self.columns = self.table.columns
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def numbers(self, columns: Sequence[str], gaps: Collection[str] = ()) -> Vector:
+        if (fault := self.table.fault(columns, gaps)) is not None:
+            line, name = fault
+            raise CorruptFile(
+                f"Expected a finite number in line {line} of {self.path}, column {name!r}. "
+                f"{_advice(name)}"
+            )
+        return self.table.numbers(columns, gaps)
+
+    def labels(self, column: str) -> Vector:
+        self._refuse_gaps(column)
+        return _typed(self.table.text[column])
+
+    def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector:
+        if column not in gaps:
+            self._refuse_gaps(column, known, _advice(column))
+        return np.array(self.table.text[column], object)
+
+    def written(self, column: str) -> list[str]:
+        return self.table.text[column]
+
+    def _refuse_gaps(self, column: str, known: Iterable[str] = (), advice: str = "") -> None:
+        if (row := _first_gap(self.table.text[column], known)) is not None:
+            said = (
+                f"Expected no missing values in {self.path}, found one in line "
+                f"{self.table.lines[row]}, column {column!r}. {advice}"
+            )
+            raise CorruptFile(said.strip())
+
+
+def _typed(cells: list[str]) -> Vector:
+    """Whole numbers, numbers or truth values where all cells are such, else text: as pandas.
+
+    Numbers that 64 bits cannot tell apart stay text: they may be names of different agents.
+    """
+    text = np.array(cells, object)
+    if not all(cell.isascii() and "_" not in cell for cell in cells):  # ٣ is not 3
+        return text
+    try:
+        return np.array([int(cell) for cell in cells], np.int64)
+    except OverflowError:
+        return text
+    except ValueError:
+        pass
+    try:
+        numbers = np.array([float(cell) for cell in cells])
+        return numbers if (np.abs(numbers) < EXACT).all() else text
+    except ValueError:
+        pass
+    return np.array([BOOLEANS[c] for c in cells]) if set(cells) <= set(BOOLEANS) else text
+
+
+class _Parquet:
+    def __init__(self, path: Path) -> None:
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InvalidInput("Expected pandas: pip install 'tacit[learn]'.") from None
+        try:
+            self.frame = pd.read_parquet(path)
+        except (OSError, ValueError) as error:
+            # the error's own words may hold what is in the table
+            why = getattr(error, "strerror", None) or "it is none"
+            raise CorruptFile(f"Expected a CSV or Parquet table in {path}: {why}.") from None
+        self.path = path
+        self.frame.columns = self.frame.columns.map(str)
+        self.columns: tuple[str, ...] = tuple(self.frame.columns)
+        if len(set(self.columns)) != len(self.columns):
+            raise InvalidInput(f"Expected different column names in {path}, got one twice.")
+        if not len(self.frame):
+            raise InvalidInput(f"Expected records in {path}, got no records.")
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def numbers(self, columns: Sequence[str], gaps: Collection[str] = ()) -> Vector:
+        for column in columns:
+            if self.frame[column].dtype.kind not in "biuf":
+                raise InvalidInput(
+                    f"Expected numbers in column {column!r} of {self.path}; encode or drop it. "
+                    f"{_advice(column)}"
+                )
+        values: Vector = self.frame[list(columns)].to_numpy(np.float64, na_value=np.nan)
+        fine = np.isfinite(values)
+        for j, column in enumerate(columns):
+            if column in gaps or "*" in gaps:
+                fine[:, j] |= np.isnan(values[:, j])
+        if not fine.all():
+            row, column = np.argwhere(~fine)[0]
+            raise InvalidInput(
+                f"Expected finite numbers in {self.path}, found a missing or infinite one in row "
+                f"{row + 1}, column {columns[column]!r}. {_advice(columns[column])}"
+            )
+        return values
+
+    def labels(self, column: str) -> Vector:
+        series: Any = self.frame[column]
+        values = series.to_numpy()
+        if (row := first_missing(values)) is not None:
+            self._refuse_gap(row, column)
+        kind = series.dtype.kind
+        numeric = values.dtype == object and kind in "iuf"  # pandas' numbers that may be missing
+        return np.asarray(series.to_numpy(f"{kind}8") if numeric else values)
+
+    def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector:
+        values: Vector = self.frame[column].astype(object).to_numpy()
+        if column not in gaps and (row := _first_gap(values, known)) is not None:
+            self._refuse_gap(row, column, _advice(column))
+        return values
+
+    def written(self, column: str) -> list[str]:
+        return [str(value) for value in self.frame[column].tolist()]
+
+    def _refuse_gap(self, row: int, column: str, advice: str = "") -> None:
+        said = (
+            f"Expected no missing values in {self.path}, found one in row {row + 1}, column "
+            f"{column!r}. {advice}"
+        )
+        raise InvalidInput(said.strip())

@@ -1,0 +1,202 @@
+"""Tables of ``tacit learn`` and ``tacit predict``: agents' own files, text, gaps, and what of them
+is for the owner's eyes."""
+
+import csv
+import errno
+import json
+import sys
+
+import numpy as np
+import pytest
+from ranks import mpiexec
+
+from tacit.admm.checkpoint import Checkpoint
+from tacit.learn import load_model
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+RULES = (
+    *("--range", "age=20:80", "--range", "fee=0:10", "--id", "id"),
+    *("--categories", 'city=Bern,"Zug, ZG"', "--fill", "age=50", "--fill", "city=Bern"),
+)
+FAST = ("--rounds", 3, "--seed", 1, "--total-epsilon", 8)
+
+
+def write(path, header, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+@pytest.fixture
+def parties(tmp_path, rng, monkeypatch):
+    """Three files; the columns of each are in an order of their own."""
+    monkeypatch.chdir(tmp_path)
+    columns = ["id", "age", "fee", "city", "churn"]
+    for name, records in (("north", 40), ("south", 30), ("west", 50)):
+        rows = []
+        for i in range(records):
+            age, fee = rng.uniform(10, 90), rng.uniform(0, 10)
+            city = rng.choice(["Bern", "Zug, ZG", "Paris"])
+            rows.append([f"{name}{i}", age, fee, city, "yes" if age > 50 else "no"])
+        rows[0][1], rows[1][3] = "", " "
+        order = rng.permutation(5)
+        write(f"{name}.csv", [columns[j] for j in order], [[row[j] for j in order] for row in rows])
+    return "north.csv", "south.csv", "west.csv"
+
+
+def test_each_party_has_a_file(parties, tmp_path, command):
+    words = ("learn", *parties, "--target", "churn", *RULES)
+    said = json.loads(command(*words, "--seed", 1, "--total-epsilon", 8, "--json"))
+    assert said["agents"] == 3 and said["records"] == 96 and said["test_error"] < 0.3
+    assert said["folder"] == "north-and-2-more-model"
+    assert set(said["columns"]) == {"age", "fee", "city=Bern", "city=Zug, ZG"}
+    published = json.loads((tmp_path / said["folder"] / "model.json").read_text())
+    assert said["scores"]["yes"]["coefficients"] == published["scores"][0]["coefficients"]
+    result = json.loads((tmp_path / said["folder"] / "result.json").read_text())
+    assert result["agents"] == ["north", "south", "west"]
+    hidden = said["not_covered"]
+    assert hidden["records"] == 96 and 0 < hidden["scaled_down"] <= 96
+    assert 0 < hidden["filled"]["age"] <= 3 and 0 < hidden["filled"]["city"] <= 3
+    assert hidden["unknown"].keys() == {"city"} and hidden["clipped"].keys() == {"age"}
+    for path in (tmp_path / said["folder"]).iterdir():  # no file of the run tells
+        assert b"scaled_down" not in path.read_bytes() and b"clipped" not in path.read_bytes()
+
+
+def test_what_was_changed_is_counted(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    rows = [(1e300, "u", 0), (-3, "U", 1), (5, " u ", 0), ("NA", "v", 1), (10, "", 0), (0, "u", 1)]
+    write("t.csv", ["[red]x", "c", "y"], rows)
+    rules = ("--range", "[red]x=0:10", "--categories", "c=u", "--fill", "*=5", "--fill", "c=u")
+    words = ("learn", "t.csv", "--target", "y", "--agents", 2, "--test-share", 0, *rules, *FAST)
+    said = command(*words)
+    assert "(not covered: keep secret): 5 of 6 rows scaled down to 0.9539" in said
+    assert "values clipped to their range: [red]x 2" in said
+    assert "values of no known category: c 2" in said
+    assert "missing values filled in: [red]x 1, c 1" in said
+    assert "test error" not in said and "│ [red]x" in said and "│ c=u" in said
+    document = json.loads(command(*words, "--json", "--out", "again"))
+    assert document["test_error"] is None and document["records"] == 6
+    assert document["not_covered"]["unknown"] == {"c": 2}
+
+
+def test_a_run_on_several_files_is_continued(parties, tmp_path, command, refused, monkeypatch):
+    words = ("learn", *parties, "--target", "churn", *RULES, *FAST, "--evaluate-every", 1)
+    whole = json.loads(command(*words, "--out", "whole", "--json"))
+    save, calls = Checkpoint.save, []
+
+    def full(self, path):
+        calls.append(path)
+        if len(calls) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(self, path)
+
+    monkeypatch.setattr(Checkpoint, "save", full)
+    assert "--resume r" in refused("", *words, "--out", "r")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = json.loads(command("learn", "--resume", "../r", "--json"))
+    assert again == {**whole, "folder": "../r"}
+    note = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert note["options"]["more"] == [str(tmp_path / name) for name in parties[1:]]
+
+
+def test_parties_on_two_ranks(parties, tmp_path, command):
+    words = ("learn", *parties, "--target", "churn", *RULES, *FAST, "--json", "--out")
+    done = mpiexec(2, sys.executable, "-m", "tacit", *words, "r", "--engine", "mpi", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    there, here = json.loads(done.stdout), json.loads(command(*words, "one"))
+    assert there["not_covered"] == here["not_covered"] and there["agents"] == 3
+    assert there["scores"]["yes"]["coefficients"] == pytest.approx(
+        here["scores"]["yes"]["coefficients"], rel=1e-9
+    )
+
+
+def test_predictions_of_other_tables(parties, tmp_path, command, refused):
+    command("learn", *parties, "--target", "churn", *RULES, *FAST, "--out", "m")
+    write("new.csv", ["note", "city", "id", "fee", "age"], [["", "Rom", "٣,4", 3, ""]] * 2)
+    said = json.loads(command("predict", "m", "new.csv", "--id", "id", "--json"))
+    assert said["ids"] == ["٣,4"] * 2 and len(said["predictions"]) == 2
+    command("predict", "m", "new.csv", "--id", "id", "--out", "p.csv")
+    with open("p.csv", newline="") as file:
+        (first, *_) = csv.DictReader(file)
+    assert first["id"] == "٣,4" and first["prediction"] == said["predictions"][0]
+    write("few.csv", ["city", "id"], [["Rom", "1"]])
+    write("text.csv", ["city", "age", "fee"], [["Rom", 3, "x"]])
+    for wrong, words in (
+        ("predict m few.csv", "got no "),
+        ("predict m text.csv", "in line 2 of text.csv, column 'fee'"),
+        ("predict m new.csv --id name", "a column 'name' in new.csv"),
+        ("predict m new.csv --id age", "does not learn from, got 'age'"),
+    ):
+        assert words in refused(wrong)
+
+
+def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
+    write("more.csv", ["age", "fee", "city", "churn", "id", "x"], [[30, 1, "Bern", "no", 1, 2]] * 3)
+    write("less.csv", ["age", "city", "churn", "id"], [[30, "Bern", "no", 1]] * 3)
+    write("one.csv", ["age", "fee", "city", "churn", "id"], [[30, 1, "Bern", "no", 1]])
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "north.csv").write_text("x\n1\n")
+    base = ("--target", "churn", *RULES, *FAST, "--out", "r")
+    files = ("north.csv", "south.csv")
+    for names, more, words in (
+        ((*files, "more.csv"), base, "more.csv too, and no others, got 'x'"),
+        ((*files, "less.csv"), base, "in less.csv too, got no 'fee'"),
+        ((*files, "empty.csv"), base, "in empty.csv, got no records"),
+        ((*files, "one.csv"), (*base, "--test-share", 0.9), "--test-share 0 keeps all"),
+        ((*files, "sub/north.csv"), base, "got 'north' more than once"),
+        ((*files, "absent.csv"), base, "got 'absent.csv'"),
+        ((*files, "digits"), base, "got 'digits'"),
+        (("digits", "south.csv"), FAST, "digits alone, got 'south.csv'"),
+        (files, (*base, "--agent-column", "city"), "or an agent column"),
+        (files, (*base, "--agents", 3), "several files without --agents"),
+        (files, (*base, "--split", "iid"), "several files without --agents"),
+        (files, (*base, "--test-share", 1), "0 <= test-share < 1"),
+        (files, (*base, "--test-share", -0.1), "0 <= test-share < 1"),
+        (files, (*base, "--categories", "fee"), "COLUMN=A,B,..., once for each column, got 'fee'"),
+        (files, (*base, "--categories", "fee="), "COLUMN=A,B"),
+        (files, (*base, "--categories", "city=a"), "once for each column"),
+        (files, (*base, "--categories", 'x="a'), "COLUMN=A,B"),
+        (files, (*base, "--categories", "x=a,,b"), "none of them empty"),
+        (files, (*base, "--categories", "fee=1,2"), "a range or categories of 'fee'"),
+        (files, (*base, "--categories", "x=a"), "categories of a column that is used"),
+        (files, (*base, "--fill", "fee=many"), "COLUMN=VALUE, a number or one of"),
+        (files, (*base, "--fill", "fee=nan"), "COLUMN=VALUE"),
+        (files, (*base, "--fill", "fee=11"), "a number from 0 to 10"),
+        (files, (*base, "--fill", "city=Rom"), "one of the categories of 'city'"),
+        (files, (*base, "--target-range", "3"), "--target-range LOW:HIGH, got '3'"),
+    ):
+        said = refused("learn", *names, *more)
+        assert words in said and said.count("\n") == 1, said
+    assert not (tmp_path / "r").exists()
+    text = ("--target", "churn", "--range", "*=0:10", *FAST, "--out", "r")
+    assert "--categories" in (said := refused("learn", *files, *text)) and "--fill" in said
+    assert "line 2 of north.csv" in said and "column 'age'" in said
+
+
+def test_a_large_epsilon_draws_a_caution(parties, command, capsys):
+    from tacit.cli.main import main
+
+    words = ["learn", *parties, "--target", "churn", *RULES, "--rounds", "1", "--out"]
+    for epsilon, many in (("20", 0), ("20.5", 1)):
+        assert main([*words, f"e{epsilon}", "--total-epsilon", epsilon]) == 0
+        assert capsys.readouterr().err.count("Caution: a total epsilon of") == many
+
+
+def test_a_plain_table_gives_a_model_of_the_first_format(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    write("t.csv", ["a", "y"], [(k / 30, k % 2) for k in range(30)])
+    command("learn", "t.csv", "--target", "y", "--agents", 2, "--range", "a=0:1", *FAST)
+    assert json.loads((tmp_path / "t-model" / "model.json").read_text())["format"] == 1
+    assert type(load_model("t-model")[0]).__name__ == "PublicRange"
+
+
+def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command):
+    pytest.importorskip("tacit.learn.regressors")
+    monkeypatch.chdir(tmp_path)
+    write("t.csv", ["a", "y"], [(k / 300, 3 + k / 300) for k in range(300)])
+    words = ("--range", "a=0:1", "--target-range", "0:10", "--agents", 2)
+    said = json.loads(command("learn", "t.csv", "--target", "y", *words, *FAST, "--json"))
+    assert said["classes"] is None and np.isfinite(said["test_error"])
+    found = json.loads(command("predict", "t-model", "t.csv", "--json"))
+    assert found["classes"] is None and len(found["predictions"]) == 300

@@ -1,0 +1,167 @@
+"""Columns of numbers, text and gaps, mapped by public rules, each record by itself."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from tacit.errors import InvalidInput
+from tacit.learn import PrivateLogisticRegression, PublicColumns, PublicRange
+
+RULES = {
+    "ranges": {"age": (20, 80), "*": (0.0, 10.0)},
+    "categories": {"city": ["Bern", "Basel", "Zug, ZG"]},
+    "fill": {"age": 50, "city": "Basel"},
+}
+
+
+def people():
+    return pd.DataFrame(
+        {
+            "age": [20.0, 80, 50, np.nan, 1e300, -5],
+            "city": ["Bern", " Zug, ZG ", None, "Paris", "basel", ""],
+            "fee": [0, 5, 10, 5, 5, 11],
+        }
+    )
+
+
+def test_numbers_categories_and_gaps():
+    found = PublicColumns(**RULES).fit(people())
+    assert found.get_feature_names_out().tolist() == [
+        *("age", "city=Bern", "city=Basel", "city=Zug, ZG", "fee")
+    ]
+    assert found.transform(people()).tolist() == [
+        [-1, 1, 0, 0, -1],
+        [1, 0, 0, 1, 0],
+        [0, 0, 1, 0, 1],
+        [0, 0, 0, 0, 0],
+        [1, 0, 0, 0, 0],
+        [-1, 0, 1, 0, 1],
+    ]
+    assert found.changes(people()) == {
+        "clipped": {"age": 2, "fee": 1},
+        "unknown": {"city": 2},
+        "filled": {"age": 1, "city": 2},
+    }
+
+
+def test_columns_go_by_name():
+    found = PublicColumns(**RULES).fit(people())
+    other = people()[["fee", "city", "age"]].assign(more="x")
+    np.testing.assert_array_equal(found.transform(other), found.transform(people()))
+    as_dict = {name: people()[name].to_list() for name in people()}
+    np.testing.assert_array_equal(found.transform(as_dict), found.transform(people()))
+    with pytest.raises(InvalidInput, match="a column 'city'"):
+        found.transform(people()[["fee", "age"]])
+
+
+def test_numbers_alone_are_mapped_as_by_public_ranges(rng):
+    table = pd.DataFrame(rng.normal(size=(50, 3)), columns=["a", "b", "c"])
+    ranges = {"b": (-0.5, 2), "*": (-1, 1)}
+    ours = PublicColumns(ranges).fit_transform(table)
+    np.testing.assert_array_equal(ours, PublicRange(ranges).fit_transform(table))
+    np.testing.assert_array_equal(
+        PublicColumns({0: (-1, 1), 1: (-0.5, 2), 2: (-1, 1)}).fit_transform(table.to_numpy()), ours
+    )
+
+
+def test_categories_are_those_of_scikit_learn(rng):
+    cells = rng.choice(np.array(["a", "b", "c", "d"], object), 200)
+    ours = PublicColumns({}, {"x": ["c", "a", "b"]}).fit_transform({"x": cells})
+    theirs = OneHotEncoder(
+        categories=[["c", "a", "b"]], handle_unknown="ignore", sparse_output=False
+    )
+    np.testing.assert_array_equal(ours, theirs.fit_transform(cells[:, None]))
+
+
+CELLS = st.one_of(
+    st.sampled_from(["1", "1.0", "True", "NA", "nan", "", " 2", "٣", "x"]),
+    *(st.integers(-3, 3), st.floats(), st.booleans(), st.none(), st.just(pd.NA)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(CELLS, min_size=1, max_size=6), st.integers(0, 5))
+def test_a_record_is_mapped_by_itself(cells, kept):
+    """Whatever others say: so neighbours stay neighbours."""
+    rules = PublicColumns({}, {"x": ["1", "2", "True", "NA"]}, {"x": "2"})
+    table = pd.DataFrame({"x": np.array(cells, object)}, dtype=object)
+    mapped = rules.fit(table).transform(table)
+    row = table.iloc[[kept % len(cells)]]
+    np.testing.assert_array_equal(rules.transform(row)[0], mapped[kept % len(cells)])
+    assert set(mapped.sum(axis=1)) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (pd.Series([1, 2, None], dtype="Int64"), [1, 2, 0]),
+        (pd.Series([True, False, None], dtype="boolean"), [1, 0, 0]),
+        (pd.Series([1.5, 2, None], dtype=object), [1.5, 2, 0]),
+        (pd.Series([1, 2, "NA"], dtype=object), [1, 2, 0]),
+        (pd.Series([1, 2, "7"], dtype=object), "something else in row 3"),
+        (pd.Series(["1", "2", "٣"]), "something else in row 1"),
+        (pd.Series([1, np.inf, np.nan]), "infinite one in row 2"),
+        (pd.Series(pd.to_datetime(["2020", "2021", "2022"])), "something else in row 1"),
+    ],
+)
+def test_what_a_number_is(column, words):
+    rules = PublicColumns({"*": (-10, 10)}, fill={"*": 0})
+    if isinstance(words, str):
+        with pytest.raises(InvalidInput, match=words):
+            rules.fit_transform({"x": column})
+    else:
+        assert (10 * rules.fit_transform({"x": column})[:, 0]).round(9).tolist() == words
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ranges": {}}, "none of 'age' .2 of 2"),
+        ({"ranges": {"*": (0, 9), "city": (0, 1)}}, "a range or categories of 'city', got both"),
+        ({"ranges": {"*": (0, 9), "size": (0, 1)}}, "got one of 'size'"),
+        (
+            {"categories": {"town": ["a"]}},
+            "categories of the columns age, city, fee, got of 'town'",
+        ),
+        ({"categories": {"city": "Bern"}}, "a list of categories of 'city'"),
+        ({"categories": {"city": ["a", "a "]}}, "different categories of 'city'"),
+        ({"categories": {"city": ["a", " "]}}, "none of them empty"),
+        ({"categories": {"city": []}}, "one or more"),
+        ({"categories": ["city"]}, "categories by column"),
+        ({"fill": {"town": 1}}, "fill of the columns"),
+        ({"fill": {"age": 81}}, "a number from 20 to 80 to fill in for 'age', got 81"),
+        ({"fill": {"age": "50"}}, "a number from 20 to 80"),
+        ({"fill": {"age": np.nan}}, "a number from 20 to 80"),
+        ({"fill": {"city": "Paris"}}, "one of the categories of 'city' to fill in"),
+        ({"fill": {"city": "Bern"}}, "no missing value in column 'age', found one in row 4"),
+        ({"fill": {"age": 50}}, "no missing value in column 'city', found one in row 3"),
+    ],
+)
+def test_rules_that_are_refused(change, words):
+    with pytest.raises(InvalidInput, match=words):
+        PublicColumns(**{**RULES, **change}).fit_transform(people())
+
+
+def test_two_columns_of_one_name_are_refused():
+    table = pd.DataFrame({"a=b": ["c"], "a": ["b=c"]})
+    with pytest.raises(InvalidInput, match="'a=b=c' twice"):
+        PublicColumns({}, {"a=b": ["c"], "a": ["b=c"]}).fit(table)
+    with pytest.raises(InvalidInput, match="'a=b' twice"):
+        PublicColumns({"a=b": (0, 1)}, {"a": ["b"]}).fit(pd.DataFrame({"a=b": [0], "a": ["b"]}))
+    with pytest.raises(InvalidInput, match="got one twice"):
+        PublicColumns({"*": (0, 1)}).fit(pd.DataFrame([[0, 1]], columns=["a", "a"]))
+
+
+def test_in_a_pipeline(rng):
+    table = pd.DataFrame({"x": rng.uniform(0, 1, 200), "c": rng.choice(["u", "v"], 200)})
+    y = np.where(table["c"] == "u", "yes", "no")
+    model = make_pipeline(
+        PublicColumns({"x": (0, 1)}, {"c": ["u", "v"]}),
+        PrivateLogisticRegression(8.0, random_state=0),
+    )
+    assert clone(model).fit(table, y).score(table[["c", "x"]], y) > 0.95
