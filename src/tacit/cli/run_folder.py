@@ -3,6 +3,7 @@
     run.json         the command and its options, with which ``--resume`` continues
     job.toml         of ``tacit solve``: a copy of the job
     checkpoint.npz   as long as the run is unfinished
+    mean.json        of ``tacit learn``: what rows are centred by, released before the run
     model.json       of ``tacit learn``, before the rest: what was paid for comes first
     arrays.npz, trace.csv, timing.json, plot.png, result.json     of every result (``Result.save``)
     bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import run_with_progress
+from tacit.cli.folder_lock import locked
 from tacit.cli.interrupts import hint
 from tacit.cli.options import as_typed, caution, changed, check_noted, run_arguments
 from tacit.cli.run_note import CHECKPOINT, FILES, NOTE, RESULT, Note, refuse_used
@@ -92,7 +94,8 @@ class RunFolder:
         self._made: list[Path] = []  # by this process, to remove if it is refused
         self.everyone: Any = None  # the agents, where they are not in this process
         self._ledgers: list[Path] = []
-        self._rounds = False  # whether one was evaluated
+        self._rounds = False  # whether one was evaluated, or something else was paid for
+        self._started = False
         self._finished = False  # whether the result was there
 
     @property
@@ -170,38 +173,58 @@ class RunFolder:
                 raise
             print(f"tacit: only the result is there: {error}", file=sys.stderr)
 
+    def start(
+        self,
+        label: str,
+        numbers: int,
+        options: argparse.Namespace,
+        *,
+        rows: int = 1000,
+        run: str = "run",
+        files: Mapping[str, bytes] | None = None,
+        once: bool = False,
+    ) -> None:
+        """Make the folder, or use the one to resume, with room for agents of so many ``numbers``
+        and so many ``rows`` of a trace. From here on something may be spent.
+
+        ``run`` is the run's name if no ledger has to tell it from others. ``files`` are kept beside
+        the note. ``once``: data are read once.
+        """
+        run_arguments(options)
+        caution(getattr(options, "total_epsilon", None))
+        # two checkpoints, of four vectors each; the result's; a model in words; a picture
+        room = 2**20 + 16 * 8 * numbers + 200 * rows
+        if self._note is None:
+            if options.ledgers is not None:
+                run = f"{label}-{secrets.token_hex(6)}"  # every run is another one to a ledger
+            noted = {k: v for k, v in vars(options).items() if k not in NOT_NOTED}
+            self._start(Note(self.command, run, noted, once), room, files or {})
+        else:
+            self._try_to_write(room)
+            if not self._checkpoint.exists():
+                self._keep(files or {})
+        self._started = True
+
     def run(
         self,
         label: str,
         problem: Any,
         settings: Any,
         options: argparse.Namespace,
-        run: str = "run",
-        files: Mapping[str, bytes] | None = None,
+        **others: Any,
     ) -> Any:
         """``tacit.solve`` from where the run stands, with its state in this folder.
 
-        ``settings`` may be a plan. ``run`` is the run's name if no ledger has to tell it from
-        others. ``files`` are kept beside the note.
+        ``settings`` may be a plan; ``others`` as in ``start``.
         """
         arguments = run_arguments(options)
-        caution(getattr(options, "total_epsilon", None))
-        rows = settings.rounds // arguments.get("evaluate_every", 1) + 1
-        numbers = sum(agent.dimension for agent in problem.agents)
-        # two checkpoints, of four vectors each; the result's; a model in words; a picture
-        room = 2**20 + 16 * 8 * numbers + 200 * rows
         if self._finished:
             self._refuse_further_rounds(settings)
-        if self._note is None:
-            if options.ledgers is not None:
-                run = f"{label}-{secrets.token_hex(6)}"  # every run is another one to a ledger
-            noted = {k: v for k, v in vars(options).items() if k not in NOT_NOTED}
-            once = getattr(settings, "reading", None) is not None
-            self._start(Note(self.command, run, noted, once), room, files or {})
-        else:
-            self._try_to_write(room)
-            if not self._checkpoint.exists():
-                self._keep(files or {})
+        if not self._started:
+            others["rows"] = settings.rounds // arguments.get("evaluate_every", 1) + 1
+            others["once"] = getattr(settings, "reading", None) is not None
+            numbers = sum(agent.dimension for agent in problem.agents)
+            self.start(label, numbers, options, **others)
         assert self._note is not None
         if options.ledgers is not None:
             self._ledgers = [Path(options.ledgers) / f"{name}.db" for name in problem.names]
@@ -211,7 +234,7 @@ class RunFolder:
             settings,
             run=self._note.run,
             checkpoint=self._checkpoint if self._note.resumable else None,
-            told=self._told,
+            told=self.has_paid,
             **arguments,
         )
 
@@ -296,30 +319,7 @@ class RunFolder:
                 probe.unlink(missing_ok=True)
 
     def _keep_others_out(self) -> None:
-        """Lock the folder until this run is done; the system unlocks it if the process dies."""
-        if os.name == "nt":
-            return
-        import fcntl
-
-        try:
-            lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not os.path.samestat(os.fstat(lock), os.stat(self.path)):
-                    raise BlockingIOError  # removed by a run that was refused, and made again
-            except BaseException:
-                os.close(lock)
-                raise
-        except BlockingIOError:
-            raise InvalidInput(
-                f"Another run is writing to {self.path}: wait for it or choose another --out. "
-                "Nothing was started."
-            ) from None
-        except OSError as error:
-            raise InvalidInput(
-                f"Expected to lock {self.path}: {error.strerror}. Nothing was started."
-            ) from None
-        self._lock = lock
+        self._lock = locked(self.path)
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -364,7 +364,8 @@ class RunFolder:
             for path in [p for p in self.path.iterdir() if TEMPORARY.fullmatch(p.name)]:
                 path.unlink(missing_ok=True)
 
-    def _told(self) -> None:
+    def has_paid(self) -> None:
+        """An agent has answered: the folder stays, whatever comes."""
         self._rounds = True
 
     def _resume(self) -> str:

@@ -16,6 +16,7 @@ OLD_NOTES = {"job.json": "solve", "power.json": "power solve"}  # of version 0.1
 FILES = (  # what a run writes, and would write over
     *(NOTE, *OLD_NOTES, CHECKPOINT, RESULT, "model.json", "arrays.npz", "trace.csv", "plot.png"),
     "timing.json",
+    "mean.json",
     *("bus.csv", "line.csv", "generator.csv", "grid.png", "job.toml", "release.csv", "release.npz"),
 )
 COMMANDS = ("solve", "power solve", "learn")
