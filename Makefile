@@ -2,6 +2,7 @@
 # make test     set up .venv if needed, then lint, type-check and test everything
 # make test-all the same with every repetition, for changes of the mathematics
 # make bench    speed and memory beside what a user would write instead
+# make bench-peers   error and time beside Opacus and diffprivlib (DATA=DIR: with MNIST from there)
 # make mutants  plant bugs in a copy, one at a time: do the tests fail?
 # make docs     build the documentation into site/
 
@@ -18,7 +19,7 @@ test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
 test: export OPENBLAS_NUM_THREADS := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-all bench mutants docs lint clean
+.PHONY: demo test test-all bench bench-peers mutants docs lint clean
 
 demo: $(READY)
 	$(BIN)/tacit demo
@@ -32,6 +33,12 @@ test-all: test
 
 bench: $(READY)
 	$(BIN)/pytest benchmarks -o python_files='bench_*.py' -q -s
+
+bench-peers: export OMP_NUM_THREADS := 1
+bench-peers: export OPENBLAS_NUM_THREADS := 1
+bench-peers: export XLA_FLAGS := --xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1
+bench-peers: $(READY) .venv-peers/.ready
+	$(BIN)/python benchmarks/peers.py --python .venv-peers/bin/python $(if $(DATA),--mnist "$(DATA)")
 
 mutants: $(READY)
 	$(BIN)/python tests/mutants.py --jobs 2
@@ -51,5 +58,11 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
+# versions that Tacit's own environment cannot have
+.venv-peers/.ready: benchmarks/peers.requirements.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --requirement $<
+	touch $@
+
 clean:
-	rm -rf .venv site demo-result .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-peers site demo-result .pytest_cache .mypy_cache .ruff_cache

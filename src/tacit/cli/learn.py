@@ -107,8 +107,8 @@ def add_learn(add: Add) -> None:
     learn.add_argument(
         "--feature-norm",
         type=float,
-        help="public; longer rows are scaled down to this length; default: 1, for a regression on d "
-        "columns sqrt(d/3)",
+        help="public; longer rows are scaled down to this length; default: 1, for a regression on "
+        "d columns sqrt(d/3)",
     )
     learn.add_argument("--bound", type=float, help="of every coefficient (a box)")
     learn.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
