@@ -4,6 +4,7 @@ main            the parser, and errors as one line
 options         the options of a run, once for all that run something
 run_folder      a run's folder: locked, tried, continued
 run_note        ... and what lies in it
+folder_lock     ... and its lock
 console         progress bars, tables, results
 ranks           --engine mpi: agents on the ranks of a cluster
 launched        whether this process is one of several
@@ -20,6 +21,7 @@ power_check     tacit power check
 power_attack    tacit power bound, tacit power attack
 learn           tacit learn
 training_data   ... and the data that it names
+learn_model     ... its model, and the mean that rows are centred by
 learn_print     ... and what it prints
 learn_attack    tacit learn attack
 learn_download  tacit learn download

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_result
 from tacit.cli.device import on_device
+from tacit.cli.learn_model import MODELS, model_of, prepared
 from tacit.cli.learn_print import print_fit
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
 from tacit.cli.ranks import build
 from tacit.cli.run_folder import RunFolder, run_folder
-from tacit.cli.training_data import NAMED, load, one_line, target_range
+from tacit.cli.training_data import IMAGE_MAPS, NAMED, featured, load, one_line
 from tacit.errors import InvalidInput
 
 
@@ -24,6 +24,8 @@ def add_learn(add: Add) -> None:
         "Fit a private model over several agents.",
         "tacit learn digits --agents 10 --total-epsilon 2 --total-delta 1e-5\n"
         "  tacit learn mnist --data DIR --agents 10 --total-epsilon 1 --total-delta 1e-5\n"
+        "  tacit learn prices.csv --target price --target-range 0:500 --range '*=0:10' "
+        "--total-epsilon 1\n"
         "  tacit learn churn.csv --target churn --classes no,yes --agent-column hospital "
         "--range age=18:90 \\\n    --range fee=0:10 --total-epsilon 1 --total-delta 1e-5\n"
         "  tacit learn north.csv south.csv west.csv --target churn --range '*=0:10' "
@@ -103,7 +105,29 @@ def add_learn(add: Add) -> None:
         help="default: gaussian",
     )
     learn.add_argument("--rounds", type=int, help="default: planned from public numbers")
-    learn.add_argument("--local-updates", type=int, help="default: planned (5)")
+    learn.add_argument("--local-updates", type=int, help="default: planned (1)")
+    learn.add_argument(
+        "--features",
+        choices=("none", *IMAGE_MAPS, "fourier"),
+        help="public map of each record; default: orientations for images, none for tables",
+    )
+    learn.add_argument(
+        "--model",
+        choices=tuple(MODELS),
+        help="default: logistic, or huber where there is a --target-range",
+    )
+    learn.add_argument("--level", type=float, default=0.5, help="of --model quantile; default: 0.5")
+    learn.add_argument(
+        "--slope-limit",
+        metavar="LENGTH",
+        help="most that one record pulls, of a logistic model, or none; default: planned",
+    )
+    learn.add_argument(
+        "--centring-share",
+        metavar="SHARE",
+        help="of the budget, for the mean that a classifier's rows are centred by, or none; "
+        "default: planned",
+    )
     learn.add_argument(
         "--feature-norm",
         type=float,
@@ -145,70 +169,44 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
     from tacit.learn import save_model
     from tacit.learn.linear import adopt
 
+    label = Path(options.data_set).stem
     with on_device(options.device):
-        if options.crew is not None:
-            build(options.crew, "learn", options)
-        (train, test, mapped), model, problem, settings = _prepared(options)
-        if options.evaluate_every is None:
-            options.evaluate_every = max(1, settings.rounds // 20)
+        train, test, mapped = featured(options, load(options, options.data_set))
+        agents = _agents(options, train)
         files = () if options.data_set in NAMED else ("data_set", "more")
         make_absolute(options, files, folders=("data", "ledgers"))
-        found = folder.run(Path(options.data_set).stem, problem, settings, options)
+        model = model_of(options, train)
+        with one_line():
+            problem, settings = prepared(model, train, agents, options, folder, label)
+        if options.crew is not None:
+            mean = getattr(model, "mean_", None)
+            told = {**vars(options), "mean": None if mean is None else mean.tolist()}
+            build(options.crew, "learn", argparse.Namespace(**told))
+        if options.evaluate_every is None:
+            options.evaluate_every = max(1, settings.rounds // 20)
+        found = folder.run(label, problem, settings, options)
     adopt(model, problem, found)
-    whole = model if mapped is None else make_pipeline(mapped.transformer, model)
-    save_model(whole, folder.path)
+    save_model(make_pipeline(*mapped.steps, model) if mapped.steps else model, folder.path)
     folder.save(model.result_)
-    return model, train, test, {} if mapped is None else mapped.changes
+    return model, train, test, mapped.changes
 
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     """A rank's own agents. The data are one set: every rank reads it, and keeps its agents'."""
-    from tacit.engines.mpi import Part, share_of
+    import numpy as np
 
-    _, _, problem, _ = _prepared(options)
+    from tacit.engines.mpi import Part, share_of
+    from tacit.learn.linear import prepare
+
+    train, _, _ = featured(options, load(options, options.data_set))
+    mean = None if options.mean is None else np.array(options.mean)
+    model = model_of(options, train)
+    records = train.features, train.targets, _agents(options, train)
+    with one_line():
+        problem, _ = prepare(model, *records, mean=mean)
     mine = share_of(len(problem.agents), rank, ranks)
     named = list(zip(problem.names, problem.agents, strict=True))
     return Part(mine.start, named[mine.start : mine.stop])
-
-
-def _prepared(options: argparse.Namespace) -> tuple[Any, Any, Any, Any]:
-    """The data (for training, for the test, what mapped them), the model, and what its fit
-    solves."""
-    if (options.total_epsilon is None) == (not options.no_noise):
-        raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
-    from tacit.learn.linear import prepare
-
-    train, test, mapped = load(options, options.data_set)
-    agents = _agents(options, train)
-    model = _model(options, train)
-    with one_line():
-        problem, settings = prepare(model, train.features, train.targets, agents)
-    return (train, test, mapped), model, problem, settings
-
-
-def _model(options: argparse.Namespace, train: Any) -> Any:
-    """The estimator: for a number with a public range a regressor, else a classifier."""
-    from tacit.learn import Box, PrivateLogisticRegression
-
-    norm = options.feature_norm
-    public: dict[str, Any] = {
-        "total_epsilon": options.total_epsilon,
-        "total_delta": options.total_delta,
-        "constraint": None if options.bound is None else Box(options.bound),
-        "mechanism": options.mechanism,
-        "rounds": options.rounds,
-        "local_updates": options.local_updates,
-    }
-    if (target := target_range(options)) is not None:
-        regressors: Any = import_module("tacit.learn.regressors")
-        return regressors.PrivateHuberRegressor(target_range=target, feature_norm=norm, **public)
-    classes = None if train.columns else list(train.names)  # a table's are read off it
-    if options.classes is not None:
-        classes = [name.strip() for name in options.classes.split(",")]
-    norm = 1.0 if norm is None else norm
-    return PrivateLogisticRegression(
-        classes=classes, feature_norm=norm, centring_share=None, **public
-    )
 
 
 def _agents(options: argparse.Namespace, train: Any) -> Any:

@@ -7,7 +7,7 @@ import contextlib
 import csv
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tacit.cli.options import refuse
 from tacit.errors import InvalidInput
 
 NAMED = ("digits", "mnist", "femnist")
+IMAGE_MAPS = ("orientations", "scattering")
 # options of a table only
 TABLE = (
     *("target", "target_range", "agent_column", "classes", "range", "categories", "fill", "drop"),
@@ -24,12 +25,12 @@ TABLE = (
 
 @dataclass(frozen=True)
 class Mapped:
-    """How a table's records became rows: the transformer, and how much it changed, by column.
+    """How records became rows: the public maps, and how much they changed of a table, by column.
 
     Guarantee: none for the changes, which are exact counts: not covered, for the owner's eyes.
     """
 
-    transformer: Any
+    steps: tuple[Any, ...]
     changes: dict[str, dict[str, int]]
 
 
@@ -44,9 +45,11 @@ def one_line() -> Iterator[None]:
         raise InvalidInput(f"{str(error).splitlines()[0]} Nothing was fit.") from None
 
 
-def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Mapped | None]:
-    """Training and test data, if there are any, and for tables what mapped them."""
+def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Mapped]:
+    """Training and test data, if there are any, and what mapped them."""
     from tacit.learn import load_digits, load_leaf, load_mnist
+
+    plain = Mapped((), {})
 
     if name in ("mnist", "femnist") and options.data is None:
         raise InvalidInput(f"Expected --data, the folder with the files of {name}.")
@@ -56,12 +59,12 @@ def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Mapped | Non
             raise InvalidInput(f"Expected {name} alone, got {options.more[0]!r} beside it.")
     if name == "digits":
         refuse(options, ("data",), "for mnist and femnist only")
-        return load_digits(), load_digits("test"), None
+        return load_digits(), load_digits("test"), plain
     if name == "mnist":
-        return load_mnist(options.data), load_mnist(options.data, "test"), None
+        return load_mnist(options.data), load_mnist(options.data, "test"), plain
     if name == "femnist":
         folder = Path(options.data)
-        return load_leaf(folder / "train"), load_leaf(folder / "test"), None
+        return load_leaf(folder / "train"), load_leaf(folder / "test"), plain
     paths = [name, *options.more]
     for path in paths:
         if not Path(path).is_file():
@@ -74,6 +77,37 @@ def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Mapped | Non
         raise InvalidInput(f"Expected 0 <= test-share < 1, got {options.test_share}.")
     refuse(options, ("data",), "for mnist and femnist only")
     return _tables(options, paths)
+
+
+def featured(
+    options: argparse.Namespace, loaded: tuple[Any, Any, Mapped]
+) -> tuple[Any, Any, Mapped]:
+    """The same after ``--features``: a public map of each record by itself."""
+    from tacit.learn import Orientations, RandomFourier, Scattering
+
+    train, test, mapped = loaded
+    images = options.data_set in NAMED
+    name = options.features or ("orientations" if images else "none")
+    if name == "none":
+        return loaded
+    if name in IMAGE_MAPS and not images:
+        raise InvalidInput(
+            f"Expected --features {name} for images only, got a table. Nothing was fit."
+        )
+    made = {"orientations": Orientations, "scattering": Scattering, "fourier": RandomFourier}[name]
+    step = made()
+    with one_line():
+        parts = [
+            None
+            if part is None
+            else replace(
+                part,
+                features=step.fit_transform(part.features),
+                columns=tuple(step.get_feature_names_out()) if part.columns else (),
+            )
+            for part in (train, test)
+        ]
+    return parts[0], parts[1], Mapped((*mapped.steps, step), mapped.changes)
 
 
 def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
@@ -126,7 +160,7 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Ma
     transformer: Any = mapping
     if not categories and not fill:  # the same map, in a model that the first version reads too
         transformer = PublicRange(ranges).fit(pd.DataFrame(dict(records.part(order[:1]).columns)))
-    mapped = Mapped(transformer, mapping.changes(train.columns))
+    mapped = Mapped((transformer,), mapping.changes(train.columns))
     return parts[0], parts[1] if cut else None, mapped
 
 
