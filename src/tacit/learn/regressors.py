@@ -164,8 +164,9 @@ class PrivateRidge(LinearRegressor):
     back as by a ridge of the size of the noise (``objectives/second_moments.py``).
 
     Read once, the data need no rounds with noise: ``rounds`` None. With ``rounds`` or
-    ``local_updates`` given there is noise in every round, in proportion to the largest residual
-    that the constraint allows: give a narrow one.
+    ``local_updates`` given, and with more than 2,000 columns, there is noise in every round, in
+    proportion to the largest residual that the constraint allows: give a narrow one, or take
+    ``PrivateHuberRegressor``.
 
     alpha           of the ridge. "auto": as much as the noise needs, from public numbers; without
                     noise, or with noise in every round, 1. ``alpha_`` is what was taken
