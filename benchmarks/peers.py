@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -152,7 +151,7 @@ def ours_and_plain(splits, epsilons):
 
 
 def of_peers(python, splits, epsilons):
-    """The same of Opacus and diffprivlib, and {(method, epsilon): setting}."""
+    """The same of Opacus and diffprivlib, and what they were tuned to: (method, epsilon, it)."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "data.npz"
         arrays = {f"{k}_{i}": v for i, of in enumerate(splits) for k, v in vars(of).items()}
@@ -164,25 +163,52 @@ def of_peers(python, splits, epsilons):
         run = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True, env=environment
         )
-    results, settings = [], {}
+    results, tuned = [], []
     for found in json.loads(run.stdout.splitlines()[-1]):
         method = f"{found['peer']}, {'alone' if found['alone'] else 'trusted'}"
         results.append((method, found["epsilon"], found["error"], found["seconds"]))
-        settings[method, found["epsilon"]] = found["setting"]
-    return results, settings
+        if (setting := (method, found["epsilon"], found["setting"])) not in tuned:
+            tuned.append(setting)
+    return results, tuned
 
 
-def table(name, results):
-    """Rows of Markdown: mean and standard deviation over seeds, mean CPU seconds."""
-    lines = []
-    for method, epsilon in dict.fromkeys((m, e) for m, e, _, _ in results):
-        cells = [(error, s) for m, e, error, s in results if (m, e) == (method, epsilon)]
-        errors, seconds = np.array(cells).T
-        spread = f" ± {100 * errors.std(ddof=1):.1f}" if len(errors) > 1 else ""
-        budget = "" if epsilon is None else f"{epsilon:g}"
-        error = f"{100 * errors.mean():.1f}{spread} %"
-        lines.append(f"| {name} | {budget} | {method} | {error} | {seconds.mean():.2g} |")
-    return lines
+METHODS = (
+    "Tacit",
+    "Tacit, trusted",
+    "Opacus, trusted",
+    "diffprivlib, trusted",
+    "Opacus, alone",
+    "diffprivlib, alone",
+    "not private, trusted",
+    "not private, alone",
+)
+
+
+def table(found):
+    """Markdown of {data set: results}: test error, its standard deviation over seeds, CPU time."""
+    columns = [(name, e) for name, results in found.items() for e in budgets(results)]
+    lines = ["| | " + " | ".join(f"{name}, ε = {e:g}" for name, e in columns) + " |"]
+    lines.append("|---|" + "---:|" * len(columns))
+    for method in METHODS:
+        cells = [cell(method, e, found[name]) for name, e in columns]
+        if any(cells):
+            lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def budgets(results):
+    return dict.fromkeys(epsilon for _, epsilon, _, _ in results if epsilon is not None)
+
+
+def cell(method, epsilon, results):
+    runs = [(error, s) for m, e, error, s in results if m == method and e in (epsilon, None)]
+    if not runs:
+        return ""
+    errors, seconds = np.array(runs).T
+    spread = f" ± {100 * errors.std(ddof=1):.1f}" if len(errors) > 1 else ""
+    mean = seconds.mean()
+    time = f"{mean:.0f}" if mean >= 10 else f"{mean:.1g}"
+    return f"{100 * errors.mean():.1f}{spread} % ({time} s)"
 
 
 def main():
@@ -193,7 +219,7 @@ def main():
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--save", metavar="FILE.json", help="every result, and what was tuned")
     given = parser.parse_args()
-    lines, saved = [], {}
+    found, tuned = {}, {}
     for name, load in sets(given.mnist).items():
         if given.sets and name not in given.sets:
             continue
@@ -203,21 +229,13 @@ def main():
         print(
             f"{name}: {splits[0].X.shape} records and features, {len(splits)} seed(s)", flush=True
         )
-        results, settings = ours_and_plain(splits, epsilons), {}
+        found[name] = ours_and_plain(splits, epsilons)
         if given.python:
-            others, settings = of_peers(given.python, splits, epsilons)
-            results += others
-        results.sort(key=lambda r: (r[1] is None, r[1], not r[0].startswith("Tacit")))
-        lines += table(name, results)
-        saved[name] = {
-            "results": results,
-            "settings": [[*key, value] for key, value in settings.items()],
-        }
+            others, tuned[name] = of_peers(given.python, splits, epsilons)
+            found[name] += others
         if given.save:
-            Path(given.save).write_text(json.dumps(saved, indent=1))
-    print("\n| data | ε | method | test error | CPU s |\n|---|---:|---|---:|---:|")
-    print("\n".join(lines))
-    sys.stdout.flush()
+            Path(given.save).write_text(json.dumps({"results": found, "tuned": tuned}, indent=1))
+    print("\n" + table(found))
 
 
 if __name__ == "__main__":
