@@ -187,17 +187,6 @@ def test_json_has_both_vectors(result, tmp_path, capsys):
     assert document["ergodic"] == result.ergodic.tolist() != document["solution"]
 
 
-def test_a_row_of_the_demonstration_is_answer_and_optimum(result):
-    from tacit.cli.demo_problems import _row
-
-    problem = problem_of("logistic", "box")
-    best = np.full(problem.size, 0.1)
-    row = _row("name", problem, result, best, "note")
-    assert row["objective"] == problem.value(result.solution)
-    assert row["optimum"] == problem.value(best) != row["objective"]
-    assert row["residual"] == result.trace["residual"][-1] and row["epsilon"] <= 1.0
-
-
 def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, monkeypatch):
     ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
     options = {"ledgers": {"a": ledger}, "run": "june", "checkpoint": tmp_path / "c.npz"}

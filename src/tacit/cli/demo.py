@@ -1,12 +1,13 @@
-"""The command ``tacit demo``: small problems beside their non-private optimum."""
+"""The command ``tacit demo``: small problems beside their non-private answers."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
-from tacit.cli.console import print_table, run_with_progress
+from tacit.cli.console import print_table, progress_bar, run_with_progress
 from tacit.cli.options import Add
 
 
@@ -24,20 +25,28 @@ def _demo(options: argparse.Namespace) -> int:
     from tacit.cli.demo_problems import run_demo
     from tacit.privacy.accounting import rounded_up
 
-    rows = run_demo(Path(options.out), run_with_progress)
+    with progress_bar("budgets") as bar:
+        tasks: dict[str, Any] = {}
+
+        def step(name: str, done: int, of: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(f"{name}, other budgets", total=of)
+            bar.update(tasks[name], completed=done)
+
+        rows = run_demo(Path(options.out), run_with_progress, step)
     if options.json:
         print(json.dumps({"problems": rows, "plot": str(Path(options.out) / "demo.png")}))
         return 0
     print_table(
-        "Private answers beside the non-private optimum",
-        ("problem", "objective", "non-private", "violation", "residual", "epsilon", "delta"),
+        "Private answers beside the same model without privacy, and beside no data",
+        ("problem", "private", "non-private", "without data", "violation", "epsilon", "delta"),
         [
             (
                 r["problem"],
-                f"{r['objective']:.4f}",
-                f"{r['optimum']:.4f}",
+                f"{r['private']:.4f}",
+                f"{r['non_private']:.4f}",
+                f"{r['without_data']:.4f}",
                 f"{r['violation']:.1e}",
-                f"{r['residual']:.2e}",
                 rounded_up(r["epsilon"], 4),
                 f"{r['delta']:g}",
             )
@@ -45,6 +54,6 @@ def _demo(options: argparse.Namespace) -> int:
         ],
     )
     for r in rows:
-        print(f"{r['problem']}: {r['note']}")
+        print(f"{r['problem']}: {r['measure']}; {r['what']}")
     print(f"plot: {Path(options.out) / 'demo.png'}")
     return 0
