@@ -68,7 +68,7 @@ def test_what_was_changed_is_counted(tmp_path, monkeypatch, command):
     rules = ("--range", "[red]x=0:10", "--categories", "c=u", "--fill", "*=5", "--fill", "c=u")
     words = ("learn", "t.csv", "--target", "y", "--agents", 2, "--test-share", 0, *rules, *FAST)
     said = command(*words)
-    assert "(not covered: keep secret): 5 of 6 rows scaled down to 0.9539" in said
+    assert "(not covered: keep secret): 3 of 6 rows scaled down to 1;" in said
     assert "values clipped to their range: [red]x 2" in said
     assert "values of no known category: c 2" in said
     assert "missing values filled in: [red]x 1, c 1" in said

@@ -209,7 +209,7 @@ def test_refused_commands(refused):
         ("learn attack digits --no-noise", "unrecognized arguments: --no-noise"),
         ("learn attack digits --local-updates 5", "unrecognized arguments: --local-updates 5"),
         ("learn digits --total-epsilon 1 --records 2", "unrecognized arguments: --records 2"),
-        ("learn digits mnist --total-epsilon 1", "unrecognized arguments: mnist"),
+        ("learn digits mnist --total-epsilon 1", "Expected digits alone, got 'mnist' beside it"),
     ):
         *bar, message = refused(wrong).splitlines()
         assert words in message and message.startswith("tacit: "), message

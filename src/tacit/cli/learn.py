@@ -169,6 +169,8 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
     from tacit.learn import save_model
     from tacit.learn.linear import adopt
 
+    if (options.total_epsilon is None) == (not options.no_noise):
+        raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
     label = Path(options.data_set).stem
     with on_device(options.device):
         train, test, mapped = featured(options, load(options, options.data_set))

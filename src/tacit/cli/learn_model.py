@@ -27,8 +27,6 @@ def model_of(options: argparse.Namespace, train: Any) -> Any:
     """The estimator: for a number with a public range a regressor, else a classifier."""
     import tacit.learn
 
-    if (options.total_epsilon is None) == (not options.no_noise):
-        raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
     target = target_range(options)
     chosen = options.model or ("logistic" if target is None else "huber")
     name, number = MODELS[chosen]
@@ -89,6 +87,7 @@ def prepared(
     kept there: a run that is continued goes on with the same one."""
     import numpy as np
 
+    from tacit.admm.descent import UPDATES
     from tacit.learn.linear import prepare
 
     records = train.features, train.targets, agents
@@ -96,7 +95,10 @@ def prepared(
         return prepare(model, *records)
     numbers = (train.features.shape[1] + 1) * max(train.classes, 1) * len(np.unique(agents))
     known = _read(folder, train.features.shape[1])
-    folder.start(label, numbers, options)
+    rows = 41  # of a trace with a row for a twentieth of the rounds
+    if options.evaluate_every is not None:
+        rows = (options.rounds or UPDATES[1]) // max(options.evaluate_every, 1) + 1
+    folder.start(label, numbers, options, rows=rows)
     problem, settings = prepare(model, *records, seed=options.seed, mean=known)
     model.mean_given_ = False  # this run released it
     if known is None and model.mean_ is not None:

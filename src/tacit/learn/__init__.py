@@ -9,6 +9,7 @@ columns             columns of numbers, text and gaps as numbers, by public rule
 constraints         hard constraints on a model's coefficients
 plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
+owners              whose record each is
 linear              what all estimators share: rows, intercept, set, fit, prepare, adopt
 classifiers         PrivateLogisticRegression, PrivateLinearSVC
 regressors          PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor

@@ -23,10 +23,11 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
+from tacit.engines.ledgers import open_ledgers
 from tacit.engines.releasing import read
-from tacit.errors import InvalidInput, array, positive, probability
+from tacit.errors import InvalidInput, Refused, array, positive, probability
 from tacit.objectives.mean import Mean
-from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting import calibrate, rounded_up
 from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 from tacit.sets import Box
@@ -77,6 +78,26 @@ def first_reading(
     if total_epsilon is None:
         return Noiseless(), None
     return shared(mechanism, total_epsilon, total_delta, share)
+
+
+def refuse_unpayable(
+    ledgers: Any, names: Sequence[str], reading: Mechanism, run: Mechanism, updates: int
+) -> None:
+    """Refuse where a ledger could pay for the mean and not for the run: nobody would gain by it.
+
+    A mean that was paid for before costs nothing: where a ledger has one, only the run counts.
+    """
+    if ledgers is None or isinstance(reading, Noiseless):
+        return
+    for name, ledger in open_ledgers(ledgers, names).items():
+        had = any(about["run"].startswith("release-") for about in ledger.runs())
+        parts = [(run, updates)] if had else [(reading, 1), (run, updates)]
+        if not ledger.affords(*parts):
+            raise Refused(
+                f"Agent {name!r}: the mean and the run together would go beyond the budget of "
+                f"{ledger.budget.epsilon:g} (spent: {rounded_up(ledger.spent.epsilon, 6)}). Nothing "
+                "was charged."
+            )
 
 
 def given_mean(mean: Any, features: int, longest: float) -> Vector:

@@ -34,9 +34,10 @@ from tacit.learn.centring import (
     first_reading,
     given_mean,
     private_mean,
+    refuse_unpayable,
 )
 from tacit.learn.constraints import Box, Constraint
-from tacit.learn.data import first_missing
+from tacit.learn.owners import owners, sizes
 from tacit.learn.plan import without_noise
 from tacit.learn.ranges import checked
 from tacit.objectives.objective import Descent, Objective
@@ -223,12 +224,13 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             seed=seed,
             noise=self.noise,
             ledgers=self.ledgers,
-            **_sizes(owner),
+            **sizes(owner),
         )
 
-    def _problem(self, X: Vector, targets: Vector, names: Vector, owner: Vector) -> Problem:
+    def _problem(
+        self, X: Vector, targets: Vector, names: Vector, owner: Vector, **public: float
+    ) -> Problem:
         rows, feasible_set = self._rows(X), self._set(X.shape[1])
-        public = _sizes(owner)
         owned = [owner == p for p in range(len(names))]
         return Problem(
             self._agent(str(name), rows[mine], targets[mine], feasible_set, **public)
@@ -310,27 +312,29 @@ def prepare(
         if getattr(model, name) is not None:
             count(name, getattr(model, name))
     targets = model._targets(y)
-    names, owner = _owners(agents, len(y))
+    names, owner = owners(agents, len(y))
     model.n_agents_ = len(names)
     model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
     budget = model.mechanism, model.total_epsilon, model.total_delta
-    share = model._share(X.shape[1], **_sizes(owner))
+    share = model._share(X.shape[1], **sizes(owner))
     reading, epsilon = first_reading(share, model.calibration, *budget)
     if reading is not None:
-        model._set(X.shape[1])  # what can be refused is refused before anything is paid
+        # what can be refused is refused before anything is paid
+        n, d = len(names), X.shape[1]
+        zeros = np.zeros((n, d)), np.zeros(n, targets.dtype)
+        empty = model._problem(zeros[0], zeros[1], names, np.arange(n), **sizes(owner))
+        planned: Any = model._settings(empty, epsilon)
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.feature_norm_)
+        else:
+            about = reading, planned.mechanism, planned.updates
+            refuse_unpayable(model.ledgers, empty.names, *about)
         model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
         model.reading_ = reading
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
-    problem = model._problem(X, targets, names, owner)
+    problem = model._problem(X, targets, names, owner, **sizes(owner))
     return problem, model._settings(problem, epsilon)
-
-
-def _sizes(owner: Vector) -> dict[str, float]:
-    """Of all records, and of the largest agent's: public."""
-    return {"normaliser": float(len(owner)), "record_bound": float(np.bincount(owner).max())}
 
 
 def adopt(model: LinearEstimator, problem: Problem, found: Result) -> None:
@@ -373,20 +377,3 @@ def _seed(random_state: Any) -> int | None:
             f"Expected random_state as a whole number, RandomState or None, got {random_state!r}. "
             "Nothing was fit."
         ) from None
-
-
-def _owners(agents: Any, records: int) -> tuple[Vector, Vector]:
-    if agents is None:
-        return np.array(["agent 1"]), np.zeros(records, int)
-    labels = np.asarray(agents)
-    if labels.shape != (records,):
-        raise InvalidInput(
-            f"Expected one agent per record, {records} in all, got shape {labels.shape}. "
-            "Nothing was fit."
-        )
-    if (row := first_missing(labels)) is not None:
-        raise InvalidInput(
-            f"Expected an agent of every record, got none in row {row + 1}. Nothing was fit."
-        )
-    names, owner = np.unique(labels, return_inverse=True)
-    return names, owner

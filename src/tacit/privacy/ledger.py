@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from tacit.errors import (
 from tacit.privacy.accounting import Guarantee, rounded_up
 from tacit.privacy.ledger_entries import USES_PAYMENT, Answer, Entry, Payment, create, fresh_owner
 from tacit.privacy.ledger_file import LedgerFile
-from tacit.privacy.mechanisms import Laplace
+from tacit.privacy.mechanisms import Laplace, Mechanism
 from tacit.privacy.spending import Spend, Terms, canonical, most_updates
 
 
@@ -86,6 +87,11 @@ class Ledger(LedgerFile):
         """The epsilon of the largest further Gaussian run that fits; None where not a formula."""
         budget = self.budget
         return self._spend.room(budget)
+
+    def affords(self, *parts: tuple[Mechanism, int]) -> bool:
+        """Whether these mechanisms, each so many times, would fit; costs nothing."""
+        budget, more = self.budget, Counter({(m, 0.0): n for m, n in parts})
+        return Spend(self._spend.updates + more).within(budget)
 
     def holds(self, head: str) -> bool:
         """Whether an entry with this hash (or its beginning) is in the past of the ledger."""
