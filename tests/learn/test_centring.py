@@ -273,7 +273,7 @@ def test_centring_pays(blobs):
 @pytest.mark.parametrize("ranges", [False, True])
 def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
     X, y, _ = blobs
-    fitted = model(random_state=0, slope_limit=None)  # which format 2 does not have
+    fitted = model(random_state=0)
     if ranges:
         fitted = make_pipeline(PublicRange({"*": (-1, 5)}), fitted)
     fitted.fit(X, y)

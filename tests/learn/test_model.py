@@ -143,23 +143,11 @@ def test_a_plain_model_is_written_as_the_first_version_reads_it(tmp_path, rng, w
     model = PrivateLogisticRegression(4.0, rounds=2)
     model = make_pipeline(PublicRange({0: (-1, 2), 1: (-2, 1)}), model) if with_ranges else model
     last = model.fit(X, y)[-1] if with_ranges else model.fit(X, y)
-    last.slope_limit_ = last.mean_ = None
+    last.mean_ = None
     written = json.loads(save_model(model, tmp_path).read_text())
     assert written["format"] == 1 and not {"steps", "estimator", "mean"} & set(written)
     assert written["ranges"] == ({"x0": [-1, 2], "x1": [-2, 1]} if with_ranges else None)
     np.testing.assert_array_equal(load_model(tmp_path).predict(X), model.predict(X))
-
-
-def test_a_slope_limit_needs_the_third_format(tmp_path, rng):
-    """A reader that does not know it would be too sure of the likeliest class."""
-    X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
-    model = PrivateLogisticRegression(4.0, rounds=2).fit(X, y)
-    model.mean_ = None
-    for limit, form in ((None, 1), (0.15, 3)):
-        model.slope_limit_ = limit
-        written = json.loads(save_model(model, tmp_path).read_text())
-        assert written["format"] == form and written.get("slope_limit") == limit
-        assert getattr(load_model(tmp_path), "slope_limit_", None) == limit
 
 
 class Folded(TransformerMixin, BaseEstimator):
@@ -269,7 +257,7 @@ def test_spoilt_models_of_the_third_format(tmp_path, rng, others):
         {"mean": {"age": 1}},
     ]
     changed = [{**document, **change} for change in wrong]
-    gone = ("classes", "mean", "slope_limit", "steps", "estimator", "privacy", "scores")
+    gone = ("classes", "mean", "steps", "estimator", "privacy", "scores")
     changed += [{k: v for k, v in document.items() if k != key} for key in gone]
     for now in changed:
         (tmp_path / "model.json").write_text(json.dumps(now))

@@ -95,8 +95,8 @@ def refuse_unpayable(
         if not ledger.affords(*parts):
             raise Refused(
                 f"Agent {name!r}: the mean and the run together would go beyond the budget of "
-                f"{ledger.budget.epsilon:g} (spent: {rounded_up(ledger.spent.epsilon, 6)}). Nothing "
-                "was charged."
+                f"{ledger.budget.epsilon:g} (spent: {rounded_up(ledger.spent.epsilon, 6)}). "
+                "Nothing was charged."
             )
 
 

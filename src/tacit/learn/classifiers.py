@@ -16,10 +16,8 @@ from tacit.learn.linear import LinearEstimator
 from tacit.learn.plan import planned_share, planned_slope_limit
 from tacit.objectives.losses import Hinge, LogisticRegression, SoftmaxRegression
 from tacit.objectives.objective import Objective
-from tacit.objectives.slope_limits import corrected_probabilities
 
 LIMIT_FORM = "norm"  # of a softmax's slope limit: better than the convex form in all trials
-TRACE = 1e-6
 
 
 class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
@@ -157,18 +155,19 @@ class PrivateLogisticRegression(LinearClassifier):
         return SoftmaxRegression(rows, targets, classes, **form, **public)
 
     def predict_proba(self, X: Any) -> Vector:
-        """What the scores say of classes, corrected for the limit on slopes."""
+        """The softmax of the scores.
+
+        It is not corrected for the limit on slopes (``corrected_probabilities``): that would be
+        right at the optimum, which private fits are far from. Measured (expected calibration error
+        in 15 bins): MNIST at ε = 1 0.003, corrected 0.050; digits 0.056 and 0.271, breast cancer
+        0.045 and 0.098; fair, where labels are noisy, 0.087 and 0.044.
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         shares: Vector = powers / powers.sum(axis=1, keepdims=True)
-        if (limit := getattr(self, "slope_limit_", None)) is None:
-            return shares
-        form = "convex" if shares.shape[1] == 2 else LIMIT_FORM
-        corrected = corrected_probabilities(shares, limit, form)
-        # for two classes 1/2 wherever both limits act: a trace of the scores keeps their order
-        return (1 - TRACE) * corrected + TRACE * shares
+        return shares
 
 
 class PrivateLinearSVC(LinearClassifier):

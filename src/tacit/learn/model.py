@@ -39,7 +39,7 @@ PLAIN = "PrivateLogisticRegression"
 # Estimators: module of tacit.learn, and what a kind has besides classes and coefficients, by its
 # name without the _ that what is fitted ends in. Others are parameters.
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    PLAIN: ("classifiers", ("slope_limit_",)),
+    PLAIN: ("classifiers", ()),
     "PrivateLinearSVC": ("classifiers", ()),
     "PrivateRidge": ("regressors", ("target_range",)),
     "PrivateHuberRegressor": ("regressors", ("target_range",)),
