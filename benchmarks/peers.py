@@ -4,7 +4,7 @@ python peers.py --python PYTHON [--mnist FOLDER] [--save FILE.json]      (make b
 
 All learn from the same records and the same rows, which public ranges and a public length prepared,
 at the same total (epsilon, 1e-5), and are judged by the same test records. Tacit's parties trust
-nobody, and it is not tuned on any of this; "trusted" means that one curator holds all records,
+nobody, and its settings are its defaults; "trusted" means that one curator holds all records,
 "alone" that every party learns from its own records only (the mean of their errors, the sum of
 their times). Without a Python of the peers (``--python``) they are left out.
 """
