@@ -1,4 +1,4 @@
-"""Σ_i slope_i x_i of a linear model as one kernel of a GPU (Pallas, Triton), tile by tile of records.
+"""Σ_i slope_i x_i of a linear model as one kernel of a GPU (Pallas, Triton), by tiles of records.
 
 A program of the kernel has a tile of at most 128 records. It computes their scores, which takes
 their features once, their slopes (the model's own ``slopes``, traced), and the tile's sums, which
@@ -26,11 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tacit._types import Array
 
@@ -39,8 +38,19 @@ if TYPE_CHECKING:
 
 OUTPUTS = 16  # scores of a record that a tile has room for
 FEWEST, MOST_RECORDS = 2**20, 10**7  # numbers in the features, records
-# records and features of a tile, warps of a program, stages of its pipeline; measured on an H200
-TILES = {"float32": (128, 32, 4, 3), "bfloat16": (256, 64, 4, 4)}
+
+
+class Tile(NamedTuple):
+    """How the work is cut; measured on an H200."""
+
+    records: int = 128
+    scored: int = 32  # features at a time
+    summed: int = 32
+    warps: int = 4
+    stages: int = 3  # of a program's pipeline
+
+
+TILE = Tile()
 
 
 def serves(f: LinearModel) -> bool:
@@ -48,7 +58,7 @@ def serves(f: LinearModel) -> bool:
     d, records = f.features.shape[-2:]
     if not type(f).__dict__.get("traceable") or not f.in_place or f.outputs > OUTPUTS:
         return False
-    if f.features.dtype.name not in TILES or d * records < FEWEST or records > MOST_RECORDS:
+    if f.features.dtype != jnp.float32 or d * records < FEWEST or records > MOST_RECORDS:
         return False
     try:
         from jax.experimental.pallas import triton
@@ -91,23 +101,18 @@ def _batched(kernel: Callable[..., Any], products: Callable[..., Any], place: in
     return function
 
 
-def sums(f: LinearModel, z: Array, tile: Any = None, interpret: bool = False) -> Array:
+def sums(f: LinearModel, z: Array, interpret: bool = False) -> Array:
     """The kernel for one agent, and the sum over its tiles."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
-    R, K, warps, stages = tile or TILES[f.features.dtype.name]
+    R = TILE.records
     (d, records), outputs = f.features.shape, f.outputs
-    tiles, steps = -(-records // R), -(-d // K)
-    short = f.features.dtype == jnp.bfloat16
-    # formats of: operands of scores, slopes, operands of sums
-    format_1, middle, format_2 = (
-        (jnp.bfloat16, jnp.float32, jnp.bfloat16)
-        if short
-        else (jnp.float32, jnp.float64, jnp.float64)
+    tiles, steps, last_steps = (
+        -(-n // m) for n, m in ((records, R), (d, TILE.scored), (d, TILE.summed))
     )
     leaves, structure = jax.tree.flatten(f)
-    used = [i for i, leaf in enumerate(leaves) if np.shape(leaf) in ((), (records,))]
+    used = _used(f)
 
     def kernel(x_ref: Any, z_ref: Any, *refs: Any) -> None:
         *side_refs, out_ref = refs
@@ -116,53 +121,71 @@ def sums(f: LinearModel, z: Array, tile: Any = None, interpret: bool = False) ->
         here = start + jnp.arange(R, dtype=jnp.int32) < records
         row = jax.lax.broadcasted_iota(jnp.int32, (OUTPUTS, R), 0)
 
-        def features(i: Array, dtype: Any) -> Array:
-            mask = (i * K + jax.lax.broadcasted_iota(jnp.int32, (K, R), 0) < d) & here[None]
-            x = x_ref.at[pl.ds(i * K, K), pl.ds(start, R)]
-            return triton.load(x, mask=mask, other=0).astype(dtype)
+        def features(first: Array, size: int) -> Array:
+            mask = (first + jax.lax.broadcasted_iota(jnp.int32, (size, R), 0) < d) & here[None]
+            part = x_ref.at[pl.ds(first, size), pl.ds(start, R)]
+            return triton.load(part, mask=mask, other=0)
 
         def scored(i: Array, scores: Array) -> Array:
-            weights = triton.load(z_ref.at[pl.ds(i * K, K), pl.ds(zero, OUTPUTS)])
-            return scores + _dot(features(i, format_1), weights.astype(format_1), 0, 0)
+            first = i * TILE.scored
+            weights = triton.load(z_ref.at[pl.ds(first, TILE.scored), pl.ds(zero, OUTPUTS)])
+            return scores + _dot(features(first, TILE.scored), weights, 0, 0)
 
         scores = jnp.zeros((R, OUTPUTS), jnp.float32)
-        scores = jax.lax.fori_loop(zero, jnp.int32(steps), scored, scores).T.astype(middle)
+        scores = jax.lax.fori_loop(zero, jnp.int32(steps), scored, scores).T
         sides = list(leaves)
         for i, ref in zip(used, side_refs, strict=True):
-            whole = ref.shape == (1,)
-            sides[i] = (
-                triton.load(ref.at[pl.ds(zero, 1)]).reshape(())
-                if whole
-                else triton.load(ref.at[pl.ds(start, R)], mask=here, other=0)
-            )
+            if ref.shape == (1,):
+                sides[i] = triton.load(ref.at[pl.ds(zero, 1)]).reshape(())
+            else:
+                sides[i] = triton.load(ref.at[pl.ds(start, R)], mask=here, other=0)
         piece = jax.tree.unflatten(structure, sides)
         if outputs == 1:
             slopes = piece.slopes(jnp.where(row == 0, scores, 0).sum(axis=0))
             slopes = jnp.where(row == 0, slopes[None], 0)
         else:
             slopes = piece.widened(OUTPUTS).slopes(jnp.where(row < outputs, scores, -jnp.inf))
-        slopes = slopes.astype(format_2)
+        slopes = slopes.astype(jnp.float64)
 
         def summed(i: Array, _: None) -> None:
-            part = _dot(features(i, format_2), slopes, 1, 1).astype(jnp.float32)
-            triton.store(out_ref.at[pl.ds(i * K, K), pl.ds(zero, OUTPUTS)], part)
+            first = (last_steps - 1 - i) * TILE.summed  # backwards: the cache has the last ones
+            part = _dot(features(first, TILE.summed).astype(jnp.float64), slopes, 1, 1)
+            where = out_ref.at[pl.ds(first, TILE.summed), pl.ds(zero, OUTPUTS)]
+            triton.store(where, part.astype(jnp.float32))
 
-        jax.lax.fori_loop(zero, jnp.int32(steps), summed, None)
+        jax.lax.fori_loop(zero, jnp.int32(last_steps), summed, None)
 
     weights = z.reshape(d, outputs).astype(jnp.float32)
-    weights = jnp.pad(weights, ((0, steps * K - d), (0, OUTPUTS - outputs)))
-    sides = [jnp.asarray(leaves[i]).reshape(-1) for i in used]
+    weights = jnp.pad(weights, ((0, steps * TILE.scored - d), (0, OUTPUTS - outputs)))
+    sides = [_wide(jnp.asarray(leaves[i])).reshape(-1) for i in used]
+    shape = (last_steps * TILE.summed, OUTPUTS)
     parts = pl.pallas_call(
         kernel,
         grid=(tiles,),
         in_specs=[pl.BlockSpec()] * (2 + len(used)),
-        out_specs=pl.BlockSpec((None, steps * K, OUTPUTS), lambda t: (t, 0, 0)),
-        out_shape=jax.ShapeDtypeStruct((tiles, steps * K, OUTPUTS), jnp.float32),
-        compiler_params=triton.CompilerParams(num_warps=warps, num_stages=stages),
+        out_specs=pl.BlockSpec((None, *shape), lambda tile: (tile, 0, 0)),
+        out_shape=jax.ShapeDtypeStruct((tiles, *shape), jnp.float32),
+        compiler_params=triton.CompilerParams(num_warps=TILE.warps, num_stages=TILE.stages),
         interpret=interpret,
     )(f.features, weights, *sides)
     total: Array = parts[:, :d, :outputs].sum(axis=0, dtype=jnp.float64)
     return total if outputs > 1 else total[:, 0]
+
+
+def _used(f: LinearModel) -> list[int]:
+    """Which leaves of the model its slopes are made of."""
+    leaves, structure = jax.tree.flatten(f)
+    shape = f.features.shape[-1:] if f.outputs == 1 else (f.outputs, f.features.shape[-1])
+    traced = jax.make_jaxpr(lambda x, s: jax.tree.unflatten(structure, x).slopes(s))
+    graph = traced(leaves, jax.ShapeDtypeStruct(shape, jnp.float32)).jaxpr
+    read = {id(variable) for equation in graph.eqns for variable in equation.invars}
+    return [i for i, variable in enumerate(graph.invars[:-1]) if id(variable) in read]
+
+
+def _wide(numbers: Array) -> Array:
+    """At least 32 bits: Triton derives the layout of a float64 product from the shortest load."""
+    short = numbers.dtype.itemsize < 4
+    return numbers.astype(jnp.int32) if short and numbers.dtype.kind in "iub" else numbers
 
 
 def _dot(a: Array, b: Array, axis: int, other: int) -> Array:
