@@ -226,9 +226,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             **_sizes(owner),
         )
 
-    def _problem(self, X: Vector, targets: Vector, names: Vector, owner: Vector) -> Problem:
+    def _problem(
+        self, X: Vector, targets: Vector, names: Vector, owner: Vector, **public: float
+    ) -> Problem:
         rows, feasible_set = self._rows(X), self._set(X.shape[1])
-        public = _sizes(owner)
         owned = [owner == p for p in range(len(names))]
         return Problem(
             self._agent(str(name), rows[mine], targets[mine], feasible_set, **public)
@@ -315,16 +316,21 @@ def prepare(
     model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
     budget = model.mechanism, model.total_epsilon, model.total_delta
     share = model._share(X.shape[1], **_sizes(owner))
-    reading, epsilon = first_reading(share, model.calibration, *budget)
+    secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
+    reading, epsilon = first_reading(share, model.calibration, *budget, secure)
     if reading is not None:
-        model._set(X.shape[1])  # what can be refused is refused before anything is paid
+        # what can be refused is refused before anything is paid: a row of zeros for each agent
+        first = np.unique(owner, return_index=True)[1]
+        rows = np.zeros((len(first), X.shape[1]), X.dtype)
+        blank = model._problem(rows, targets[first], names, owner[first], **_sizes(owner))
+        model._settings(blank, epsilon)
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.feature_norm_)
         model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
         model.reading_ = reading
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
-    problem = model._problem(X, targets, names, owner)
+    problem = model._problem(X, targets, names, owner, **_sizes(owner))
     return problem, model._settings(problem, epsilon)
 
 
