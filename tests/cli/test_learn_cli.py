@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tacit.admm.checkpoint import Checkpoint
+from tacit.cli.main import main as run_learn
 from tacit.learn import download, load_digits, load_model
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -109,3 +111,45 @@ def test_a_file_may_be_called_like_a_command(tmp_path, monkeypatch, command):
     budget = ("--total-epsilon", 1, "--rounds", 1, "--json")
     words = ("./attack", "--target", "y", "--range", "x=0:1", "--agents", 2, *budget)
     assert json.loads(command("learn", *words))["folder"] == "attack-model"
+
+
+def test_a_mean_is_released_once(tmp_path, rng, monkeypatch, command, refused):
+    """A run that goes on has its mean, or is refused: another one would be a second release."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{a:.3f},{b:.3f},{int(a > 0.7)}" for a, b in rng.uniform(0.4, 1, (400, 2))]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *rows]))
+    base = "learn t.csv --target y --classes 0,1 --range *=-1:1 --agents 2 --total-epsilon 1"
+    base += " --rounds 6 --evaluate-every 2"
+
+    def killed(when):
+        """A process that dies as its checkpoint is written for the ``when``-th time."""
+        before, times = Checkpoint.save, iter(range(9))
+
+        def save(self, *words, **options):
+            if next(times) == when:
+                raise KeyboardInterrupt
+            return before(self, *words, **options)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Checkpoint, "save", save)
+            run_learn([*base.split(), "--out", "r"])
+
+    killed(2)
+    mean = tmp_path / "r" / "mean.json"
+    kept = json.loads(mean.read_text())
+    assert np.linalg.norm(kept["mean"]) > 0.1 and kept["noise"][0] == "gaussian"
+    mean.unlink()
+    assert "a second release" in refused("learn --resume r") and not mean.exists()
+    mean.write_text(json.dumps(kept | {"noise": ["gaussian", kept["noise"][1] / 2]}))
+    assert "other noise" in refused("learn --resume r")
+    mean.write_text(json.dumps(kept["mean"]))
+    assert "Expected the mean of a run" in refused("learn --resume r")
+    mean.write_text(json.dumps(kept))
+    command("learn", "--resume", "r")
+    model = json.loads((tmp_path / "r" / "model.json").read_text())
+    assert list(model["mean"].values()) == kept["mean"]
+    (tmp_path / "r").rename(tmp_path / "done")
+    killed(0)  # before the first checkpoint
+    said = refused("learn --resume r")
+    assert "mean.json was released" in said and "choose another --out" in said
+    assert "mean.json was released" in refused(f"{base} --out r")

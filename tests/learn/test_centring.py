@@ -61,6 +61,16 @@ def test_both_together_keep_within_the_budget(epsilon, delta, share, updates):
     assert square == pytest.approx(share, rel=1e-2)
 
 
+@pytest.mark.parametrize(("delta", "epsilon"), [*itertools.product((1e-8, 1e-5), (0.1, 1.0, 8.0))])
+def test_secure_noise_of_long_runs_keeps_within_the_budget(delta, epsilon):
+    for share in (0.02, 0.1):
+        reading, left = shared("gaussian", epsilon, delta, share, secure=True)
+        run = calibrate("gaussian", left, delta, 800)
+        distance = largest_distance(reading, 5_000) + 800 * largest_distance(run, 50_000)
+        total = epsilon_of([(reading, 1), (run, 800)], delta, distance)
+        assert 0.999 * epsilon <= total <= epsilon
+
+
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_laplace_shares_epsilon(delta):
     reading, left = shared("laplace", 2.0, delta, 0.1)
@@ -296,6 +306,9 @@ def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
         ({"calibration": "paper"}, "certified noise for a private mean"),
         ({"mechanism": "cauchy"}, "mechanism name"),
         ({"constraint": "box"}, "a constraint such as"),
+        ({"slope_limit": "some"}, "slope_limit as a number"),
+        ({"slope_limit": 1e-9}, "slope_limit >= 1e-06"),
+        ({"rounds": 10**6, "local_updates": 10**6}, "rounds times local_updates"),
     ],
 )
 def test_what_is_refused_costs_nothing(blobs, tmp_path, options, words):

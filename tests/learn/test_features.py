@@ -305,6 +305,15 @@ def test_no_row_is_longer_than_one(made, given, scale, kind, seed):
         assert min(exact[1:]) > 1 - 1e-6
 
 
+@pytest.mark.parametrize("scale", [1e-320, 1e-310, 2.7e-162, 1e-160, 1e-100, 1e-30, 1e150, 1e300])
+@pytest.mark.parametrize("columns", [1, 4, 1000])
+def test_a_row_of_any_size_is_of_unit_length(scale, columns):
+    """Squares of its entries may be too small a number, or too large."""
+    rows = np.random.default_rng(0).uniform(0.1, 1, (3, columns)) * scale
+    for row in of_unit_length(rows):
+        assert 1 - 1e-6 < math.fsum(float(v) ** 2 for v in row) <= 1
+
+
 def test_a_row_of_zeros_stays_one():
     assert not of_unit_length(np.zeros((2, 3))).any()
 

@@ -126,6 +126,40 @@ def test_a_mean_takes_no_more_of_the_budget_than_it_needs():
     assert noise == pytest.approx(0.1)
 
 
+def test_a_mean_with_laplace_noise_is_planned_by_its_own_noise():
+    """Paid for in the L1 norm, and in proportion to 1/share: a tenth of a row's length again."""
+    assert planned_share(64, 10, 6_000, 1.0, 0.0, "laplace") == 0.1
+    columns, agents, records, epsilon = 16, 4, 10_000, 1.0
+    share = planned_share(columns, agents, records, epsilon, 0.0, "laplace")
+    assert 0.02 < share < 0.1
+    deviation = math.sqrt(2 * columns) / (share * epsilon)  # of a sum's entry: √2·Δ_1/ε
+    assert deviation * math.sqrt(columns * agents) / records == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("loss", [{}, {"threshold": 0.5}])
+def test_a_ridge_shortens_the_steps(rng, loss):
+    """It curves f as the data do: steps stay stable, whatever it is."""
+    kind = tacit.Huber if loss else tacit.LeastSquares
+    public = {"normaliser": 80, "record_bound": 40, "neighbours": "zero-out", "feature_norm": 1.0}
+    for ridge in (0.0, 1000.0):
+        f = kind(
+            rng.normal(size=(40, 3)),
+            rng.normal(size=40),
+            target_bound=1.0,
+            ridge=ridge,
+            **public,
+            **loss,
+        )
+        box = tacit.Box(-5, 5, size=3)
+        problem = tacit.Problem([tacit.LocalProblem(f, box, name=name) for name in "ab"])
+        settings = tacit.Settings.for_budget(30.0, 1e-5).every_round(problem).settings
+        assert settings.step_size is not None
+        step = 1 / (settings.step_size.smoothness + settings.penalty.value)
+        assert step * f.smoothness <= 2
+        if ridge:
+            assert np.abs(tacit.solve(problem, settings, seed=0).solution).max() < 0.1
+
+
 def test_the_plan_does_not_depend_on_units():
     """Features and norms ten times larger: the same rounds, steps a hundredth."""
     a, b = (plan(problem_of(4000, 4, B=B), 10, 2.0, 1e-5) for B in (1.0, 10.0))

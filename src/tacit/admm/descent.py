@@ -14,11 +14,14 @@ objective, were all its records alike. They are not, and steps of 40/L₀ were s
 data tried. On a path shorter than SHORT/L₀ there is little to learn, and it is made shorter still,
 for less noise: an answer should not be worse than one that ignores the data.
 
-Averages of the agents' points move by steps of 1/(1/η + ρ), whatever ρ is: it decides how near an
-agent stays to the consensus, where its gradient is taken. So that sum is 1/s, s falls to a third,
-and ρ is NEAR times the first 1/η. One local update: more of them never were better for the same
-budget, and needed as many rounds (E = 5: errors 7 % larger on average; with E > 1 points must move
-further from the consensus, FAR). With Laplace noise σ grows as U, and there are fewer updates.
+With one local update the average of the agents' points moves by s = 1/(1/η + ρ) times the average
+gradient, whatever ρ is, where no constraint binds: averages of (1/η + ρ)z' = z/η + ρw + λ − g
+(``algorithm.py``) have ρw + λ̄ = ρz̄. ρ decides how near an agent stays to the consensus, where its
+gradient is taken. So s falls to a third, and ρ is NEAR times the first 1/η. Of more updates each is
+drawn back, by ρs of the way from the average sent last, and noise adds up to no more than above.
+They never were better for the same budget, and needed as many rounds (E = 5: errors 7 % larger on
+average; with E > 1 points must move further from the consensus, FAR). So E is 1 unless it is given.
+With Laplace noise σ grows as U, and there are fewer updates.
 
 Chosen on training data only: MNIST's images (50,000 to learn from, 10,000 to judge by) and a tenth
 of them, as pixels and as orientations, at ε = 0.5 to 8; scikit-learn's digits, with 3 and 10
@@ -38,7 +41,7 @@ from typing import Any
 from tacit.admm.problem import Problem
 from tacit.admm.schedules import ConstantPenalty, SmoothStep
 from tacit.admm.settings import Settings
-from tacit.errors import InvalidInput, count
+from tacit.errors import DERIVED, InvalidInput, count, positive
 from tacit.objectives.objective import Descent
 
 DEVIATION = 3.5  # of a score, in units that matter, were the steps all as long as the first
@@ -91,12 +94,13 @@ def descend(
         σ = max(settings.statistic_noise(problem))
         room = DEVIATION * math.sqrt(settings.updates * len(problem.agents))
         free = float(L * room / (reach * σ))
-        return min(free, free**2 / SHORT)
+        return min(free, free * (free / SHORT))  # a power of a float may raise an error
 
     least, most = PURE_UPDATES if mechanism == "laplace" else UPDATES
     wanted = path(budget(most)) / (FIRST * longest)
     settings = budget(min(max(math.ceil(min(wanted, most)), least), most))
     step = min(path(settings) / settings.updates, longest) / L
+    positive("step of the plan", step, DERIVED)
     return with_schedules(settings, step)
 
 

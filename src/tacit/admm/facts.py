@@ -24,7 +24,7 @@ from tacit._types import Array, Vector
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.wire import Message, Whole, decode
-from tacit.errors import InvalidInput
+from tacit.errors import DERIVED, InvalidInput
 from tacit.objectives.objective import Descent, Objective, Reading
 from tacit.sets.feasible_set import FeasibleSet
 
@@ -86,6 +86,11 @@ class Facts(Message):
             np.count_nonzero(self.coupling >= 0)
         ):
             raise ValueError("no facts about an agent")
+        descent = self.usual_curvature, self.reach, self.longest
+        if descent != (None,) * 3 and not all(
+            x is not None and DERIVED[0] <= x <= DERIVED[1] for x in descent
+        ):
+            raise ValueError("no numbers to plan steps by")
         if self.everything and (self.coupling != np.arange(len(self.coupling))).any():
             raise ValueError("another coupling than that of all coordinates")
         if not np.isfinite(self.start).all():
@@ -214,9 +219,10 @@ class DescribedObjective(Objective):
 
     @property
     def descent(self) -> Descent | None:
-        told = self.facts.usual_curvature, self.facts.reach, self.facts.longest
-        known = [x for x in told if x is not None]
-        return Descent(*known) if len(known) == 3 else None
+        curvature, reach, longest = self.facts.usual_curvature, self.facts.reach, self.facts.longest
+        if curvature is None or reach is None or longest is None:
+            return None
+        return Descent(curvature, reach, longest)
 
     @property
     def dimension(self) -> int:

@@ -8,11 +8,11 @@ from typing import Any
 
 from tacit.cli.options import refuse
 from tacit.cli.run_folder import RunFolder
+from tacit.cli.run_note import MEAN
 from tacit.cli.training_data import target_range
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import write_atomically
 
-MEAN = "mean.json"
 # the estimator in tacit.learn, and whether it predicts a number
 MODELS = {
     "logistic": ("PrivateLogisticRegression", False),
@@ -94,30 +94,49 @@ def prepared(
     if getattr(model, "centring_share", None) is None:
         return prepare(model, *records)
     numbers = (train.features.shape[1] + 1) * max(train.classes, 1) * len(np.unique(agents))
-    known = _read(folder, train.features.shape[1])
+    known, noise = _read(folder, train.features.shape[1])
+    centred = options.total_epsilon is not None or model.centring_share != "auto"
+    if centred and known is None and folder.has_begun:
+        raise InvalidInput(
+            f"Expected {MEAN} of the run in {folder.path}, found none: another mean of the same "
+            "data would be a second release. Nothing was read."
+        )
     rows = 41  # of a trace with a row for a twentieth of the rounds
     if options.evaluate_every is not None:
         rows = (options.rounds or UPDATES[1]) // max(options.evaluate_every, 1) + 1
     folder.start(label, numbers, options, rows=rows)
     problem, settings = prepare(model, *records, seed=options.seed, mean=known)
     model.mean_given_ = False  # this run released it
+    if known is not None and noise != _noise(model):
+        raise InvalidInput(
+            f"Expected the mean in {folder.path / MEAN} to have the noise that is planned for it, "
+            "got other noise: another version of Tacit released it. Nothing was fit."
+        )
     if known is None and model.mean_ is not None:
         folder.has_paid()
-        write_atomically(folder.path / MEAN, json.dumps(model.mean_.tolist()).encode())
+        kept = {"mean": model.mean_.tolist(), "noise": _noise(model)}
+        write_atomically(folder.path / MEAN, json.dumps(kept).encode())
     return problem, settings
 
 
-def _read(folder: RunFolder, columns: int) -> Any:
-    """The mean that this run has released, if it has."""
+def _noise(model: Any) -> list[Any]:
+    """What the mean was released with: its law, and how much."""
+    reading = model.reading_
+    return [getattr(reading, "name", None), getattr(reading, "noise_multiplier", None)]
+
+
+def _read(folder: RunFolder, columns: int) -> tuple[Any, Any]:
+    """The mean that this run has released, and its noise, if it has."""
     import numpy as np
 
     path = folder.path / MEAN
     if not path.is_file():
-        return None
+        return None, None
     try:
-        mean = np.array(json.loads(path.read_bytes()), np.float64)
+        kept = json.loads(path.read_bytes())
+        mean = np.array(kept["mean"], np.float64)
         if mean.shape != (columns,):
             raise ValueError(f"shape {mean.shape}")
-        return mean
-    except (OSError, ValueError, TypeError) as error:
+        return mean, kept["noise"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise CorruptFile(f"Expected the mean of a run in {path}: {cause(error)}.") from None

@@ -102,6 +102,11 @@ class RunFolder:
     def _checkpoint(self) -> Path:
         return self.path / CHECKPOINT
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether rounds may have been evaluated: what comes before them is not done again."""
+        return self._checkpoint.exists() or (self.path / RESULT).exists()
+
     # --- a new run, or one that is there -----------------------------------------------------
 
     def claim(self) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 from tacit.errors import CorruptFile, InvalidInput
 
 NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
+MEAN = "mean.json"  # released before the first round
 OLD_NOTES = {"job.json": "solve", "power.json": "power solve"}  # of version 0.1.0
 FILES = (  # what a run writes, and would write over
     *(NOTE, *OLD_NOTES, CHECKPOINT, RESULT, "model.json", "arrays.npz", "trace.csv", "plot.png"),
     "timing.json",
-    "mean.json",
+    MEAN,
     *("bus.csv", "line.csv", "generator.csv", "grid.png", "job.toml", "release.csv", "release.npz"),
 )
 COMMANDS = ("solve", "power solve", "learn")
@@ -48,7 +49,10 @@ class Note:
         if not self.resumable:
             return LOST
         if self.options.get("ledgers") is None and not (folder / CHECKPOINT).is_file():
-            return "found no checkpoint there, and no ledgers know what was spent"
+            why = "found no checkpoint there, and no ledgers know what was spent"
+            if (folder / MEAN).is_file():
+                why += f"; {MEAN} was released: unless it is removed unseen, a new run adds to it"
+            return why
         return None
 
     def to_json(self) -> bytes:

@@ -32,12 +32,14 @@ from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 from tacit.sets import Box
 
-ROOM = 1e-6  # relative: the reading's noise is larger by it, which pays for secure noise's distance
+# relative: the reading's noise is larger by it, and what is left for a run with secure noise is
+# smaller, which pays for that noise's distance (``secure_noise.py``)
+ROOM, SECURE_ROOM = 1e-6, 1e-4
 WORDS = "one noisy sum of its rows"
 
 
 def shared(
-    mechanism: str, total_epsilon: float, total_delta: float, share: float
+    mechanism: str, total_epsilon: float, total_delta: float, share: float, secure: bool = False
 ) -> tuple[Mechanism, float]:
     """The noise of a reading that takes a share of a budget, and the ε that is left at the same δ.
 
@@ -46,11 +48,12 @@ def shared(
     Guarantee: the reading, and a run that costs at most (ε left, δ), cost at most the total.
     """
     probability("centring_share", share)
+    rest = 1 - (SECURE_ROOM if secure and total_delta > 0 else 1e-12)  # sums are rounded up
     if mechanism != "gaussian":
         pure = calibrate(mechanism, share * total_epsilon, 0.0, 1)
-        return pure, (1 - share) * total_epsilon * (1 - 1e-12)  # sums of both are rounded up
+        return pure, (1 - share) * total_epsilon * rest
     μ = 1 / calibrate(mechanism, total_epsilon, total_delta, 1).noise_multiplier
-    left = gaussian_epsilon(μ * math.sqrt(1 - share), total_delta) * (1 - 1e-12)
+    left = gaussian_epsilon(μ * math.sqrt(1 - share), total_delta) * rest
     if left <= 0:  # δ alone would pay for the run; no noise is calibrated to that
         raise InvalidInput(
             f"Expected a smaller centring_share, or a smaller delta, got centring_share={share}: "
@@ -66,6 +69,7 @@ def first_reading(
     mechanism: str,
     total_epsilon: float | None,
     total_delta: float,
+    secure: bool = False,
 ) -> tuple[Mechanism | None, float | None]:
     """The noise of the reading before the run, if there is one, and the ε that is left."""
     if share is None:
@@ -77,7 +81,7 @@ def first_reading(
         )
     if total_epsilon is None:
         return Noiseless(), None
-    return shared(mechanism, total_epsilon, total_delta, share)
+    return shared(mechanism, total_epsilon, total_delta, share, secure)
 
 
 def refuse_unpayable(

@@ -112,10 +112,14 @@ def in_parts(
 def of_unit_length(rows: Vector) -> Vector:
     """Rows scaled to a length just below 1; a row of zeros stays one.
 
-    The length s̃ is summed in double precision: |s̃/s − 1| ≤ d 2⁻⁵³ for d columns. The factor and
-    each product are rounded once more, by 2⁻²⁴ at most, so the exact length of the result is below
-    (1 − 2⁻²²)(1 + 2⁻²⁴)²(1 + d 2⁻⁵²) < 1 for d < 2²⁸.
+    In units of its largest entry no square of a row that counts is too small a number. The length s̃
+    is summed in double precision: |s̃/s − 1| ≤ (d + 2) 2⁻⁵³ for d columns. The entries, the factor
+    and each product are rounded once more, by 2⁻²⁴ at most, so the exact length of the result is
+    below (1 − 2⁻²²)(1 + 2⁻²⁴)(1 + 2⁻⁵³)²(1 + (d + 2) 2⁻⁵²) < 1 for d < 2²⁷.
     """
-    lengths = np.linalg.norm(rows.astype(np.float64, copy=False), axis=1, keepdims=True)
+    wide = rows.astype(np.float64, copy=False)
+    largest = np.abs(wide).max(axis=1, keepdims=True, initial=0)
+    unit = wide / np.where(largest > 0, largest, 1)
+    lengths = np.linalg.norm(unit, axis=1, keepdims=True)
     factors = INSIDE / np.where(lengths > 0, lengths, 1)
-    return (rows * factors).astype(rows.dtype)
+    return (unit * factors).astype(rows.dtype)

@@ -317,11 +317,12 @@ def prepare(
     model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
     budget = model.mechanism, model.total_epsilon, model.total_delta
     share = model._share(X.shape[1], **sizes(owner))
-    reading, epsilon = first_reading(share, model.calibration, *budget)
+    secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
+    reading, epsilon = first_reading(share, model.calibration, *budget, secure)
     if reading is not None:
         # what can be refused is refused before anything is paid
         n, d = len(names), X.shape[1]
-        zeros = np.zeros((n, d)), np.zeros(n, targets.dtype)
+        zeros = np.zeros((n, d), X.dtype), np.zeros(n, targets.dtype)
         empty = model._problem(zeros[0], zeros[1], names, np.arange(n), **sizes(owner))
         planned: Any = model._settings(empty, epsilon)
         if mean is not None:

@@ -58,10 +58,15 @@ def planned_share(
     total_delta: float,
     mechanism: str = "gaussian",
 ) -> float:
-    """Of the budget, for the mean that rows are centred by."""
+    """Of the budget, for the mean that rows are centred by.
+
+    A row of length 1 has an L1 norm of up to √d, which Laplace noise is paid for; that grows as
+    1/share, and Gaussian noise as 1/√share (``centring.shared``).
+    """
     noise = calibrate(mechanism, total_epsilon, total_delta, 1)
-    all_of_it = math.sqrt(noise.variance(1.0) * columns * agents) / records
-    return min(max((all_of_it / MEAN_NOISE) ** 2, SHARES[0]), SHARES[1])
+    power, moved = (2, 1.0) if noise.norm == 2 else (1, math.sqrt(columns))
+    all_of_it = math.sqrt(noise.variance(moved) * columns * agents) / records
+    return min(max((all_of_it / MEAN_NOISE) ** power, SHARES[0]), SHARES[1])
 
 
 def plan(

@@ -119,7 +119,8 @@ class LeastSquares(LinearModel):
     @property
     def descent(self) -> Descent | None:
         share = self.most_records / self.normaliser
-        return of_regression(self.feature_bound(2), share, self.target_bound)
+        found = of_regression(self.feature_bound(2), share, self.target_bound)
+        return found._replace(curvature=float(found.curvature + self.ridge))
 
     def _largest_change(self, norm: int, feasible_set: FeasibleSet) -> float:
         slope = self.slope_bound(norm, feasible_set)
