@@ -198,7 +198,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         words = (
             f"Taken for public: the numbers of records, {self._public()}, and every number with "
             "which the rows given to fit were prepared (a scaler fitted on private data is not "
-            "covered)."
+            "covered). So is that all records are well formed: an error says if not."
         )
         if getattr(self, "mean_given_", False):
             words += about_given(self.reading_)

@@ -32,6 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import write_atomically
+from tacit.learn.covered import not_covered
 from tacit.learn.ranges import PublicRange
 
 FILE = "model.json"
@@ -63,10 +64,13 @@ def save_model(model: Any, folder: str | Path) -> Path:
     *before, last = [m for _, m in model.steps] if isinstance(model, Pipeline) else [model]
     kinds = {name: module for name, (module, _) in KINDS.items()}
     if not _one_of(kinds, last) or not all(_one_of(STEPS, step) for step in before):
+        names = not_covered(before)
+        learnt = f" What {names[0]} learnt from records is not covered by the statement." * bool(
+            names
+        )
         raise InvalidInput(
             "Expected PrivateLogisticRegression or another private estimator, or a pipeline of "
-            "public maps such as PublicRange and it, got "
-            f"{model!r}. Nothing was saved."
+            f"public maps such as PublicRange and it, got {model!r}.{learnt} Nothing was saved."
         )
     check_is_fitted(last)
     document = _document(before, last)
