@@ -57,10 +57,11 @@ def _of(step: Any) -> list[str]:
 
 def _elementwise(step: FunctionTransformer) -> bool:
     """A function of each number by itself: of two arguments, the second could hold data."""
-    return step.func is None or (
-        isinstance(step.func, np.ufunc)
-        and getattr(np, step.func.__name__, None) is step.func  # frompyfunc's may remember
-        and step.func.nin == 1
-        and step.func.signature is None
+    function: Any = step.func
+    return function is None or (
+        isinstance(function, np.ufunc)
+        and function.nin == 1
+        and function.signature is None
         and not step.kw_args
+        and getattr(np, function.__name__, None) is function  # frompyfunc's may remember
     )

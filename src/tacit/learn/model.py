@@ -64,10 +64,8 @@ def save_model(model: Any, folder: str | Path) -> Path:
     *before, last = [m for _, m in model.steps] if isinstance(model, Pipeline) else [model]
     kinds = {name: module for name, (module, _) in KINDS.items()}
     if not _one_of(kinds, last) or not all(_one_of(STEPS, step) for step in before):
-        names = not_covered(before)
-        learnt = f" What {names[0]} learnt from records is not covered by the statement." * bool(
-            names
-        )
+        named = not_covered(before)[:1]
+        learnt = "".join(f" What {n} learnt is not covered by the statement." for n in named)
         raise InvalidInput(
             "Expected PrivateLogisticRegression or another private estimator, or a pipeline of "
             f"public maps such as PublicRange and it, got {model!r}.{learnt} Nothing was saved."
