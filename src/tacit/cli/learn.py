@@ -190,7 +190,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
     adopt(model, problem, found)
     save_model(make_pipeline(*mapped.steps, model) if mapped.steps else model, folder.path)
     folder.save(model.result_)
-    return model, train, test, mapped.changes
+    return model, train, test, mapped
 
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:

@@ -19,7 +19,7 @@ def print_fit(
     model: Any,
     train: Any,
     test: Any,
-    changes: dict[str, dict[str, int]],
+    mapped: Any,
 ) -> None:
     from tacit.privacy.accounting import rounded_up
 
@@ -27,13 +27,15 @@ def print_fit(
     settings = result.settings
     error = None if test is None else _error(model, test)
     classes = model.classes_.tolist() if hasattr(model, "classes_") else None
-    hidden = not_covered(model, train, changes)
+    hidden = not_covered(model, train, mapped.changes)
+    chosen = _chosen(options, model, mapped)
     document = {
         "test_error": error,
         "train_objective": float(result.trace["objective"][-1]),
         **{k: result.privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")},
         "rounds": settings.rounds,
         "local_updates": settings.local_updates,
+        **chosen,
         "seed": options.seed,
         "agents": len(result.names),
         "records": len(train),
@@ -73,6 +75,7 @@ def print_fit(
                 "training objective (not covered: keep secret)",
                 f"{document['train_objective']:.4g}",
             ),
+            *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
             ("rounds, local updates", f"{settings.rounds}, {settings.local_updates}"),
             *spent,
         ],
@@ -82,6 +85,23 @@ def print_fit(
     print(in_words(hidden))
     print(result.privacy.words)
     print(f"files: {folder}")
+
+
+def _chosen(options: argparse.Namespace, model: Any, mapped: Any) -> dict[str, Any]:
+    """What the budget is spent on, given or planned: public."""
+    made = [type(step).__name__ for step in mapped.steps]
+    found: dict[str, Any] = {
+        "model": type(model).__name__,
+        "features": next((n for n in made if n not in ("PublicRange", "PublicColumns")), None),
+    }
+    for name in ("slope_limit_", "centring_share_", "alpha_"):
+        if hasattr(model, name) and (name != "centring_share_" or hasattr(model, "centring_share")):
+            found[name.rstrip("_")] = getattr(model, name)
+    return found
+
+
+def _shown_choice(value: Any) -> str:
+    return "none" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def not_covered(model: Any, train: Any, changes: dict[str, dict[str, int]]) -> dict[str, Any]:

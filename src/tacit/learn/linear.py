@@ -316,7 +316,7 @@ def prepare(
     model.n_agents_ = len(names)
     model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
     budget = model.mechanism, model.total_epsilon, model.total_delta
-    share = model._share(X.shape[1], **sizes(owner))
+    model.centring_share_ = share = model._share(X.shape[1], **sizes(owner))
     secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
     reading, epsilon = first_reading(share, model.calibration, *budget, secure)
     if reading is not None:
