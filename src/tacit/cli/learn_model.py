@@ -96,6 +96,11 @@ def prepared(
         return prepare(model, *records)
     numbers = (train.features.shape[1] + 1) * max(train.classes, 1) * len(np.unique(agents))
     known = _read(folder, train.features.shape[1])
+    if known is None and folder.has_rounds and options.ledgers is None:
+        raise CorruptFile(  # another mean of the same data would be a second release
+            f"Expected the mean of the run in {folder.path / MEAN}, found none. Nothing was "
+            "released."
+        )
     folder.start(label, numbers, options)
     problem, settings = prepare(model, *records, seed=options.seed, mean=known)
     model.mean_given_ = False  # this run released it
@@ -114,8 +119,10 @@ def _read(folder: RunFolder, columns: int) -> Any:
         return None
     try:
         mean = np.array(json.loads(path.read_bytes()), np.float64)
-        if mean.shape != (columns,):
-            raise ValueError(f"shape {mean.shape}")
+        if mean.shape != (columns,) or not np.isfinite(mean).all():
+            raise ValueError(f"no {columns} finite numbers")
         return mean
-    except (OSError, ValueError, TypeError) as error:
-        raise CorruptFile(f"Expected the mean of a run in {path}: {cause(error)}.") from None
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise CorruptFile(
+            f"Expected the mean of a run in {path}: {cause(error)}. Nothing was released."
+        ) from None

@@ -102,6 +102,11 @@ class RunFolder:
     def _checkpoint(self) -> Path:
         return self.path / CHECKPOINT
 
+    @property
+    def has_rounds(self) -> bool:
+        """Whether a run that was interrupted had begun its rounds."""
+        return self._checkpoint.exists()
+
     # --- a new run, or one that is there -----------------------------------------------------
 
     def claim(self) -> None:

@@ -26,7 +26,7 @@ from tacit.admm.result import Result
 from tacit.admm.settings import Settings
 from tacit.admm.statement import with_reading
 from tacit.engines import solve
-from tacit.errors import InvalidInput, choice, count, positive
+from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.learn.centring import (
     WORDS,
     about_given,
@@ -34,6 +34,7 @@ from tacit.learn.centring import (
     first_reading,
     given_mean,
     private_mean,
+    scaled_down,
 )
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.data import first_missing
@@ -145,11 +146,11 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _planned(self, name: str, default: Callable[[], float | None]) -> float | None:
         """A parameter that may be "auto": then ``default``, or None where nothing is certified."""
         value = getattr(self, name)
-        if not isinstance(value, str):
+        if value is None or isinstance(value, int | float | np.number):
             return None if value is None else float(value)
-        if value != "auto":
+        if not isinstance(value, str) or value != "auto":
             raise InvalidInput(
-                f'Expected {name} as a number, "auto" or None, got {value!r}. Nothing was fit.'
+                f'Expected {name} as a number, "auto" or None, got {shown(value)}. Nothing was fit.'
             )
         noisy = self.total_epsilon is not None and self.calibration == "certified"
         return default() if noisy else None
@@ -226,9 +227,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             **_sizes(owner),
         )
 
-    def _problem(self, X: Vector, targets: Vector, names: Vector, owner: Vector) -> Problem:
+    def _problem(
+        self, X: Vector, targets: Vector, names: Vector, owner: Vector, public: dict[str, float]
+    ) -> Problem:
         rows, feasible_set = self._rows(X), self._set(X.shape[1])
-        public = _sizes(owner)
         owned = [owner == p for p in range(len(names))]
         return Problem(
             self._agent(str(name), rows[mine], targets[mine], feasible_set, **public)
@@ -317,15 +319,29 @@ def prepare(
     share = model._share(X.shape[1], **_sizes(owner))
     reading, epsilon = first_reading(share, model.calibration, *budget)
     if reading is not None:
-        model._set(X.shape[1])  # what can be refused is refused before anything is paid
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.feature_norm_)
+        _rehearse(model, X, targets, names, owner, epsilon)
         model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
         model.reading_ = reading
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
-    problem = model._problem(X, targets, names, owner)
+    problem = model._problem(X, targets, names, owner, _sizes(owner))
     return problem, model._settings(problem, epsilon)
+
+
+def _rehearse(
+    model: LinearEstimator, X: Vector, targets: Vector, names: Vector, owner: Vector, epsilon: Any
+) -> None:
+    """What can be refused is refused before a mean is paid for: problem and settings of one record
+    of each agent, with the public numbers of all."""
+    first = np.unique(owner, return_index=True)[1]
+    model.mean_ = np.zeros(X.shape[1])
+    try:
+        problem = model._problem(X[first], targets[first], names, owner[first], _sizes(owner))
+        model._settings(problem, epsilon)
+    finally:
+        model.mean_ = None
 
 
 def _sizes(owner: Vector) -> dict[str, float]:
@@ -348,18 +364,6 @@ def adopt_result(model: LinearEstimator, records: int, found: Result) -> None:
     model.result_ = replace(found, privacy=model.privacy_)
     model._keep(model.result_.solution)
     model.n_iter_ = found.settings.rounds
-
-
-def scaled_down(X: Vector, norm: float) -> Vector:
-    """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
-    with np.errstate(over="ignore"):
-        length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-        factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
-    rows: Vector = X * factor[:, None].astype(X.dtype)
-    for i in np.flatnonzero(np.isinf(length)):  # the square is too large a number
-        row = X[i] / np.abs(X[i]).max()
-        rows[i] = row * (norm / np.linalg.norm(row))
-    return rows
 
 
 def _seed(random_state: Any) -> int | None:
