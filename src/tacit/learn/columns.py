@@ -60,6 +60,8 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check that there is a rule for every column. Nothing is learnt."""
         names = list(_frame(X).columns)
+        if not names:
+            raise InvalidInput("Expected one or more columns to learn from, got none.")
         if len(set(names)) != len(names):
             raise InvalidInput("Expected columns of different names, got one twice.")
         self.rules_ = _rules(names, self.ranges or {}, self.categories or {}, self.fill or {})
