@@ -4,13 +4,16 @@ is for the owner's eyes."""
 import csv
 import errno
 import json
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from ranks import mpiexec
 
 from tacit.admm.checkpoint import Checkpoint
+from tacit.cli.main import main
 from tacit.learn import load_model
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -200,3 +203,38 @@ def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command
     assert said["classes"] is None and np.isfinite(said["test_error"])
     found = json.loads(command("predict", "t-model", "t.csv", "--json"))
     assert found["classes"] is None and len(found["predictions"]) == 300
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "said"),
+    [
+        ("y\n1\n0\n", [], "columns to learn from"),
+        ("x,y\n1,0\n", [], "beside those for the test"),
+        ("x,y\n1,0\n1,1\n", ["--range", "*=0:2"], "one range"),
+        ("x,y\n1,0\n1,1\n", ["--fill", "x=1", "--fill", "x=2"], "one value"),
+    ],
+)
+def test_careless_tables_get_one_line(tmp_path, monkeypatch, capsys, content, words, said):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(content)
+    given = ["--target", "y", "--range", "*=0:1", *words, "--total-epsilon", "1", "--agents", "1"]
+    assert main(["learn", "t.csv", *given]) == 2
+    assert said in capsys.readouterr().err and os.listdir() == ["t.csv"]
+
+
+def test_a_run_whose_mean_is_gone_releases_no_other(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("x,y\n" + "".join(f"{i / 20},{i % 2}\n" for i in range(20)))
+    given = ["--target", "y", "--range", "*=0:1", "--total-epsilon", "1", "--agents", "2"]
+    with monkeypatch.context() as at_the_end:
+        at_the_end.setattr("tacit.cli.run_folder.RunFolder.save", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            main(["learn", "t.csv", *given, "--rounds", "2", "--out", "r"])
+    Path("r/mean.json").unlink()
+    assert main(["learn", "--resume", "r"]) == 1
+    assert "Nothing was released" in capsys.readouterr().err
+    assert not Path("r/mean.json").exists()
+
+
+def _stop(*_):
+    raise KeyboardInterrupt

@@ -16,9 +16,10 @@ import tacit
 from tacit.engines.releasing import read
 from tacit.errors import InvalidInput, Refused
 from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_model, save_model
-from tacit.learn.centring import around, private_mean, shared, shrunk
-from tacit.learn.linear import adopt, prepare, scaled_down
+from tacit.learn.centring import around, private_mean, scaled_down, shared, shrunk
+from tacit.learn.linear import adopt, prepare
 from tacit.privacy.accounting import calibrate, epsilon_of
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.secure_noise import SecureNoise, largest_distance
 
@@ -283,7 +284,7 @@ def test_centring_pays(blobs):
 @pytest.mark.parametrize("ranges", [False, True])
 def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
     X, y, _ = blobs
-    fitted = model(random_state=0)
+    fitted = model(random_state=0, slope_limit=None)
     if ranges:
         fitted = make_pipeline(PublicRange({"*": (-1, 5)}), fitted)
     fitted.fit(X, y)
@@ -317,3 +318,15 @@ def test_what_is_refused_costs_nothing(blobs, tmp_path, options, words):
         with pytest.raises(InvalidInput, match=words):
             model(ledgers=tmp_path, **options).fit(X, y)
         assert not ledger.runs()
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [{"slope_limit": 0.0}, {"slope_limit": "x"}, {"slope_limit": 1e-9}, {"rounds": 10**8}],
+)
+def test_what_is_refused_is_refused_before_the_mean_is_paid_for(tmp_path, refused):
+    ledger = Ledger.create(tmp_path / "agent 1.db", 100.0, 1e-3)
+    model = PrivateLogisticRegression(ledgers=tmp_path, **{"rounds": 2, **refused})
+    with pytest.raises(InvalidInput):
+        model.fit(np.eye(4), [0, 1, 0, 1])
+    assert ledger.runs() == []

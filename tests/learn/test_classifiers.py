@@ -28,7 +28,8 @@ from tacit.learn import (
     load_digits,
     split,
 )
-from tacit.learn.linear import INTERCEPT_SHARE, scaled_down
+from tacit.learn.centring import scaled_down
+from tacit.learn.linear import INTERCEPT_SHARE
 from tacit.objectives.slope_limits import corrected_probabilities
 
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}

@@ -160,3 +160,23 @@ def test_limits_are_numbers_or_planned(data):
     paper = PrivateLogisticRegression(2.0, calibration="paper", rounds=2, random_state=0)
     paper.fit(X, np.digitize(y, [4.5, 5.5]))
     assert paper.slope_limit_ is None and paper.mean_ is None
+
+
+@pytest.mark.parametrize("name", ["centring_share", "slope_limit"])
+@pytest.mark.parametrize("value", [[1], {}, 1j])
+def test_a_planned_parameter_of_another_kind_is_refused(name, value):
+    with pytest.raises(InvalidInput, match=name):
+        PrivateLogisticRegression(rounds=1, **{name: value}).fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_no_error_shows_a_record():
+    numbers, text = np.full(4, 0.1234), np.array(["SECRET"] * 4)
+    huber = PrivateHuberRegressor(target_range=(0, 1), rounds=1)
+    for X, y in ((np.eye(4), text), (numbers, numbers), (np.eye(4) * 0.1234j, numbers)):
+        with pytest.raises(InvalidInput) as error:
+            huber.fit(X, y)
+        assert "SECRET" not in str(error.value) and "1234" not in str(error.value)
+    with pytest.raises(InvalidInput, match="one type"):
+        PrivateLogisticRegression(rounds=1).fit(np.eye(4), np.array(["SECRET", 1.5] * 2, object))
+    with pytest.raises(InvalidInput, match="target_range"):
+        PrivateHuberRegressor(target_range=(0, 10**400)).fit(np.eye(4), numbers)

@@ -263,3 +263,40 @@ def test_spoilt_models_of_the_third_format(tmp_path, rng, others):
         (tmp_path / "model.json").write_text(json.dumps(now))
         with pytest.raises(CorruptFile, match="model that tacit saved"):
             load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"classes": []},
+        {"classes": ["a"]},
+        {"classes": ["a", "a"]},
+        {"classes": "no"},
+        {"classes": None},
+        {"classes": ["a", "b", "c"]},
+        {"scores": []},
+        {"feature_norm": float("nan")},
+        {"fit_intercept": "no"},
+        {"columns": ["x0", "x0"]},
+        {"scores": [{"class": 1, "intercept": float("nan"), "coefficients": {"x0": 1, "x1": 1}}]},
+        {"steps": [{"kind": "RandomFourier", "width": 10**12, "columns": None, "parameters": {}}]},
+        {"steps": [{"kind": "RandomFourier", "width": 2, "columns": None, "parameters": {}}]},
+    ],
+)
+def test_a_model_whose_parts_do_not_fit_is_refused(tmp_path, changes):
+    X, y = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]), [0, 1, 0]
+    save_model(PrivateLogisticRegression(None, rounds=1).fit(X, y), tmp_path)
+    document = json.loads((tmp_path / "model.json").read_text())
+    document |= {"format": 3, "estimator": "PrivateLogisticRegression", "steps": []}
+    document |= {"slope_limit": None, "mean": None}
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    load_model(tmp_path)
+    (tmp_path / "model.json").write_text(json.dumps(document | changes))
+    with pytest.raises(CorruptFile):
+        load_model(tmp_path)
+
+
+def test_a_model_of_deep_brackets_is_refused(tmp_path):
+    (tmp_path / "model.json").write_text("[" * 100_000)
+    with pytest.raises(CorruptFile):
+        load_model(tmp_path)

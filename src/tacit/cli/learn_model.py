@@ -96,7 +96,7 @@ def prepared(
     numbers = (train.features.shape[1] + 1) * max(train.classes, 1) * len(np.unique(agents))
     known, noise = _read(folder, train.features.shape[1])
     centred = options.total_epsilon is not None or model.centring_share != "auto"
-    if centred and known is None and folder.has_begun:
+    if centred and known is None and folder.has_begun and options.ledgers is None:
         raise InvalidInput(
             f"Expected {MEAN} of the run in {folder.path}, found none: another mean of the same "
             "data would be a second release. Nothing was read."
@@ -135,8 +135,10 @@ def _read(folder: RunFolder, columns: int) -> tuple[Any, Any]:
     try:
         kept = json.loads(path.read_bytes())
         mean = np.array(kept["mean"], np.float64)
-        if mean.shape != (columns,):
-            raise ValueError(f"shape {mean.shape}")
+        if mean.shape != (columns,) or not np.isfinite(mean).all():
+            raise ValueError(f"no {columns} finite numbers")
         return mean, kept["noise"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise CorruptFile(f"Expected the mean of a run in {path}: {cause(error)}.") from None
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise CorruptFile(
+            f"Expected the mean of a run in {path}: {cause(error)}. Nothing was released."
+        ) from None

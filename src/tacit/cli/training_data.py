@@ -148,6 +148,11 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Ma
     mapping = PublicColumns(ranges, categories, fill).fit(records.columns)
     order = np.random.default_rng(0).permutation(len(records))
     cut = max(1, round(options.test_share * len(records))) if options.test_share else 0
+    if cut == len(records):
+        raise InvalidInput(
+            f"Expected records beside those for the test, got {len(records)} in all and "
+            f"--test-share {options.test_share:g}; 0 keeps all for learning. Nothing was fit."
+        )
     train, test = records.part(np.sort(order[cut:])), records.part(np.sort(order[:cut]))
     groups: list[Any] = [part.groups for part in (records, train)]
     if options.more and (gone := sorted({*groups[0]} - {*groups[1]})):
@@ -168,6 +173,8 @@ def _ranges(texts: list[str]) -> dict[str, tuple[float, float]]:
     ranges = {}
     for text in texts:
         column, _, interval = text.rpartition("=")
+        if column in ranges:
+            raise InvalidInput(f"Expected one range of {column!r}, got another: {text!r}.")
         ranges[column] = _interval(interval, f"a range COLUMN=LOW:HIGH, got {text!r}")
     return ranges
 
@@ -203,6 +210,10 @@ def _fill(texts: list[str], categories: dict[str, tuple[str, ...]]) -> dict[str,
     found: dict[str, Any] = {}
     for text in texts:
         column, equals, value = text.partition("=")
+        if column not in categories:  # a number has no =, the name of a column may
+            column, equals, value = text.rpartition("=")
+        if column in found:
+            raise InvalidInput(f"Expected one value to fill in {column!r}, got another: {text!r}.")
         try:
             found[column] = value if column in categories else float(value)
             if not equals or not (column in categories or math.isfinite(found[column])):

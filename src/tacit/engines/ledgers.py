@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,11 @@ def open_ledgers(
             agents = ", ".join(map(repr, missing))
             raise InvalidInput(f"Expected a ledger for agent {agents}, got none.")
         return found
+    if not isinstance(ledgers, str | os.PathLike):
+        raise InvalidInput(
+            "Expected ledgers as a folder, or by the agents' names, got a value of type "
+            f"{type(ledgers).__name__}. Nothing was released."
+        )
     for name in names:
         if Path(name).name != name:
             raise InvalidInput(f"Expected an agent's name that can name a file, got {name!r}.")

@@ -172,6 +172,18 @@ def shrunk(mean: Vector, deviation: float, longest: float) -> Vector:
     return factor * mean
 
 
+def scaled_down(X: Vector, norm: float) -> Vector:
+    """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
+    with np.errstate(over="ignore"):
+        length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+        factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
+    rows: Vector = X * factor[:, None].astype(X.dtype)
+    for i in np.flatnonzero(np.isinf(length)):  # the square is too large a number
+        row = X[i] / np.abs(X[i]).max()
+        rows[i] = row * (norm / np.linalg.norm(row))
+    return rows
+
+
 def around(rows: Vector, mean: Vector, length: float) -> Vector:
     """length·(x − m)/‖x − m‖ of every row; 0 for a row that is the mean. In units of the largest
     entry no row under- or overflows."""

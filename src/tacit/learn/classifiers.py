@@ -40,8 +40,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
     def _targets(self, y: Vector) -> Vector:
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        try:
+            check_classification_targets(y)
+            self.classes_, labels = np.unique(y, return_inverse=True)
+        except TypeError:  # text among numbers
+            raise InvalidInput(
+                "Expected labels of one type, numbers or text. Nothing was fit."
+            ) from None
         if self.classes is not None:
             self.classes_, labels = public_classes(self.classes, y)
         if len(self.classes_) < 2:

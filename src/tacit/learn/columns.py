@@ -8,6 +8,7 @@ missing       ─▶ a public value, then as above
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -59,11 +60,13 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check that there is a rule for every column. Nothing is learnt."""
         names = list(_frame(X).columns)
+        if not names:
+            raise InvalidInput("Expected one or more columns to learn from, got none.")
         if len(set(names)) != len(names):
             raise InvalidInput("Expected columns of different names, got one twice.")
         self.rules_ = _rules(names, self.ranges or {}, self.categories or {}, self.fill or {})
         out = [name for rule in self.rules_ for name in rule.names]
-        if twice := [name for name in out if out.count(name) > 1]:
+        if twice := [name for name, many in Counter(out).items() if many > 1]:
             raise InvalidInput(
                 f"Expected categories that give columns of different names, got {twice[0]!r} twice."
             )

@@ -26,7 +26,7 @@ from tacit.admm.result import Result
 from tacit.admm.settings import Settings
 from tacit.admm.statement import with_reading
 from tacit.engines import solve
-from tacit.errors import InvalidInput, choice, count, positive
+from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.learn.centring import (
     WORDS,
     about_given,
@@ -35,6 +35,7 @@ from tacit.learn.centring import (
     given_mean,
     private_mean,
     refuse_unpayable,
+    scaled_down,
 )
 from tacit.learn.constraints import Box, Constraint
 from tacit.learn.owners import owners, sizes
@@ -146,11 +147,11 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _planned(self, name: str, default: Callable[[], float | None]) -> float | None:
         """A parameter that may be "auto": then ``default``, or None where nothing is certified."""
         value = getattr(self, name)
-        if not isinstance(value, str):
+        if value is None or isinstance(value, int | float | np.number):
             return None if value is None else float(value)
-        if value != "auto":
+        if not isinstance(value, str) or value != "auto":
             raise InvalidInput(
-                f'Expected {name} as a number, "auto" or None, got {value!r}. Nothing was fit.'
+                f'Expected {name} as a number, "auto" or None, got {shown(value)}. Nothing was fit.'
             )
         noisy = self.total_epsilon is not None and self.calibration == "certified"
         return default() if noisy else None
@@ -353,18 +354,6 @@ def adopt_result(model: LinearEstimator, records: int, found: Result) -> None:
     model.result_ = replace(found, privacy=model.privacy_)
     model._keep(model.result_.solution)
     model.n_iter_ = found.settings.rounds
-
-
-def scaled_down(X: Vector, norm: float) -> Vector:
-    """Rows longer than ``norm`` scaled to it, each by its own numbers only."""
-    with np.errstate(over="ignore"):
-        length = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-        factor = np.minimum(1.0, norm / np.maximum(length, np.finfo(np.float64).tiny))
-    rows: Vector = X * factor[:, None].astype(X.dtype)
-    for i in np.flatnonzero(np.isinf(length)):  # the square is too large a number
-        row = X[i] / np.abs(X[i]).max()
-        rows[i] = row * (norm / np.linalg.norm(row))
-    return rows
 
 
 def _seed(random_state: Any) -> int | None:

@@ -30,12 +30,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.admm.statement import PrivacyStatement
-from tacit.errors import CorruptFile, InvalidInput, cause
+from tacit.errors import CorruptFile, InvalidInput, cause, count, positive
 from tacit.files import write_atomically
+from tacit.learn.centring import given_mean
 from tacit.learn.covered import not_covered
 from tacit.learn.ranges import PublicRange
 
 FILE = "model.json"
+MOST_COLUMNS = 10**6  # of a step: more would only fill memory
 PLAIN = "PrivateLogisticRegression"
 # Estimators: module of tacit.learn, and what a kind has besides classes and coefficients, by its
 # name without the _ that what is fitted ends in. Others are parameters.
@@ -92,12 +94,17 @@ def load_model(folder: str | Path) -> Any:
             raise ValueError(f"format {document['format']}")
         steps = _steps(document)
         model = _estimator(document)
+        widths = [*(step.n_features_in_ for step in steps), model.n_features_in_]
+        for step, width in zip(steps, widths[1:], strict=True):
+            names = getattr(step, "get_feature_names_out", None)
+            if names is not None and len(names()) != width:
+                raise ValueError("steps that do not fit one another")
         if document["named"] and not steps:
             model.feature_names_in_ = np.array(document["columns"], object)
         return make_pipeline(*steps, model) if steps else model
     except (InvalidInput, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFile(f"Expected a model that tacit saved in {path}: {cause(error)}.") from None
-    except (ImportError, MemoryError, OverflowError, IndexError) as error:
+    except (ImportError, MemoryError, OverflowError, IndexError, RecursionError) as error:
         why = type(error).__name__
         raise CorruptFile(f"Expected a model that tacit saved in {path}: {why}.") from None
 
@@ -217,13 +224,35 @@ def _estimator(document: Any) -> Any:
     for name in more:
         if name.endswith("_") and document["format"] == 3:
             setattr(model, name, document[name.rstrip("_")])
+    _refuse_misfits(model, scores, document)
     model.privacy_ = PrivacyStatement.from_dict(document["privacy"])
     model.total_epsilon = document["privacy"]["epsilon"]
     model.total_delta = document["privacy"]["delta"]
     model.n_features_in_ = len(columns)
     if document["format"] > 1 and document["mean"] is not None:
         model.mean_ = np.array([document["mean"][c] for c in columns], np.float64)
+        given_mean(model.mean_, len(columns), model.feature_norm_)
     return model
+
+
+def _refuse_misfits(model: Any, scores: list[Any], document: Any) -> None:
+    """Numbers that are none, and classes, scores and columns that do not fit one another."""
+    columns, outputs = document["columns"], 1
+    if hasattr(model, "classes_"):
+        classes, outputs = model.classes_.tolist(), model._outputs
+        if not isinstance(classes, list) or len({*classes}) != len(classes) or len(classes) < 2:
+            raise ValueError("classes that are no list of two or more")
+    else:
+        getattr(model, "_range", None)  # of a regressor: checked where it is read
+    if not isinstance(columns, list) or len({*columns}) != len(columns):
+        raise ValueError("columns that are no list of different names")
+    if len(scores) != outputs or model.coef_.shape[-1] != len(columns):
+        raise ValueError("scores of another number")
+    if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
+        raise ValueError("a coefficient that is not finite")
+    positive("feature_norm", model.feature_norm)
+    if not isinstance(model.fit_intercept, bool):
+        raise ValueError("a fit_intercept that is neither true nor false")
 
 
 def _as_given(value: Any) -> Any:
@@ -249,6 +278,7 @@ def _made(step: Any) -> Any:
     kind, names, width = step["kind"], step["columns"], step["width"]
     made = _class(STEPS[kind], kind)
     parameters = step["parameters"]
+    count("width", width, MOST_COLUMNS)
     if names is None:  # columns have positions then, which JSON has as text
         parameters = {k: _by_position(v) for k, v in parameters.items()}
     elif len(names) != width:

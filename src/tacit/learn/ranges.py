@@ -75,6 +75,12 @@ def checked(estimator: Any, *data: Any, **options: Any) -> Any:
     try:
         return validate_data(estimator, *data, dtype=[np.float64, np.float32], **options)
     except ValueError as error:
-        if "convert" not in str(error):
-            raise
-        raise InvalidInput("Expected numbers in all records, got something else.") from None
+        words = str(error)
+        if "convert" in words:
+            raise InvalidInput("Expected numbers in all records, got something else.") from None
+        if "array=" in words or words.startswith("Complex data"):  # records follow
+            kind = "a table of real numbers, one row for each record"
+            raise InvalidInput(
+                f"{words.splitlines()[0].rstrip(':')} (expected {kind}). Reshape your data."
+            ) from None
+        raise

@@ -21,10 +21,11 @@ from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement
 from tacit.engines.solving import solve
 from tacit.errors import InvalidInput, count, positive
+from tacit.learn.centring import scaled_down
 from tacit.learn.constraints import Box
 from tacit.learn.data import Dataset
 from tacit.learn.gradient_inversion import Prior, gradients, recover
-from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE, scaled_down
+from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE
 from tacit.learn.plan import plan, without_noise
 from tacit.objectives.losses import SoftmaxRegression
 

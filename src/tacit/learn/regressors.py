@@ -54,7 +54,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         """The public target range, checked."""
         try:
             low, high = (float(x) for x in self.target_range)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             low, high = math.nan, math.nan
         if not -1e100 < low < high < 1e100:
             raise InvalidInput(
@@ -76,7 +76,13 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
     def _targets(self, y: Vector) -> Vector:
         low, high = self._range
-        targets: Vector = np.clip(np.asarray(y, np.float64), low, high) - self._offset
+        try:
+            numbers = np.asarray(y, np.float64)
+        except (TypeError, ValueError):  # whose words would show a target
+            raise InvalidInput(
+                "Expected numbers as targets, got something else. Nothing was fit."
+            ) from None
+        targets: Vector = np.clip(numbers, low, high) - self._offset
         return targets
 
     def _public(self) -> str:
