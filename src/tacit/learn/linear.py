@@ -228,9 +228,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _problem(
-        self, X: Vector, targets: Vector, names: Vector, owner: Vector, public: dict[str, float]
+        self, X: Vector, targets: Vector, names: Vector, owner: Vector, sizes: Any = None
     ) -> Problem:
         rows, feasible_set = self._rows(X), self._set(X.shape[1])
+        public = sizes or _sizes(owner)
         owned = [owner == p for p in range(len(names))]
         return Problem(
             self._agent(str(name), rows[mine], targets[mine], feasible_set, **public)
@@ -326,7 +327,7 @@ def prepare(
         model.reading_ = reading
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
-    problem = model._problem(X, targets, names, owner, _sizes(owner))
+    problem = model._problem(X, targets, names, owner)
     return problem, model._settings(problem, epsilon)
 
 
