@@ -211,7 +211,6 @@ def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command
         ("y\n1\n0\n", [], "columns to learn from"),
         ("x,y\n1,0\n", [], "beside those for the test"),
         ("x,y\n1,0\n1,1\n", ["--range", "*=0:2"], "one range"),
-        ("x,y\n1,0\n1,1\n", ["--fill", "x=1", "--fill", "x=2"], "one value"),
     ],
 )
 def test_careless_tables_get_one_line(tmp_path, monkeypatch, capsys, content, words, said):

@@ -212,8 +212,6 @@ def _fill(texts: list[str], categories: dict[str, tuple[str, ...]]) -> dict[str,
         column, equals, value = text.partition("=")
         if column not in categories:  # a number has no =, the name of a column may
             column, equals, value = text.rpartition("=")
-        if column in found:
-            raise InvalidInput(f"Expected one value to fill in {column!r}, got another: {text!r}.")
         try:
             found[column] = value if column in categories else float(value)
             if not equals or not (column in categories or math.isfinite(found[column])):
