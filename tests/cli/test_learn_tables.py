@@ -230,7 +230,7 @@ def test_a_run_whose_mean_is_gone_releases_no_other(tmp_path, monkeypatch, capsy
         with pytest.raises(KeyboardInterrupt):
             main(["learn", "t.csv", *given, "--rounds", "2", "--out", "r"])
     Path("r/mean.json").unlink()
-    assert main(["learn", "--resume", "r"]) == 1
+    assert main(["learn", "--resume", "r"]) == 2
     assert "Nothing was released" in capsys.readouterr().err
     assert not Path("r/mean.json").exists()
 

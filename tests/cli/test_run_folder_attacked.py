@@ -55,7 +55,8 @@ def test_a_run_with_ledgers_keeps_its_name_without_a_checkpoint(kind, folder, co
     command(*kind.split(), "--resume", "r")
     for name, before in zip(RUNS[kind][1], cost, strict=True):
         ledger = tacit.Ledger(folder / "ledgers" / f"{name}.db")
-        assert [run["run"] for run in ledger.runs()] == [note["run"], "of its own"]
+        runs = [run["run"] for run in ledger.runs() if not run["run"].startswith("release-")]
+        assert runs == [note["run"], "of its own"]
         assert ledger.spent.epsilon > before
     assert (folder / "r" / "job.toml").exists() == (kind == "solve")
 
@@ -67,8 +68,9 @@ def test_what_was_paid_is_not_paid_again_without_a_checkpoint(kind, folder, disk
     (folder / "r" / "checkpoint.npz").unlink()
     command(*kind.split(), "--resume", "r")
     for name in RUNS[kind][1]:
-        (run,) = tacit.Ledger(folder / "ledgers" / f"{name}.db").runs()
-        assert run["rounds_charged"] == run["rounds_answered"]
+        runs = tacit.Ledger(folder / "ledgers" / f"{name}.db").runs()
+        assert len(runs) == (2 if kind == "learn" else 1)  # a mean, and the run
+        assert all(run["rounds_charged"] == run["rounds_answered"] for run in runs)
 
 
 def test_the_words_of_another_run_do_not_lead_to_a_second_one(folder, disk, refused):

@@ -30,6 +30,7 @@ from tacit.learn import (
 )
 from tacit.learn.centring import scaled_down
 from tacit.learn.linear import INTERCEPT_SHARE
+from tacit.learn.owners import sizes
 from tacit.objectives.slope_limits import corrected_probabilities
 
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}
@@ -166,7 +167,7 @@ def test_one_record_moves_the_sum_by_no_more_than_the_statement_says(rng, classe
     model = PrivateLogisticRegression(1.0, rounds=2, random_state=0, slope_limit=limit).fit(X, y)
     assert "(numbers of records stay)" in model.privacy_.words and model.slope_limit_ == limit
     rows, owner = model._rows(X), np.zeros(60, int)
-    problem = model._problem(X, y, np.array(["a"]), owner)
+    problem = model._problem(X, y, np.array(["a"]), owner, **sizes(owner))
     f, W = problem.agents[0].objective, problem.agents[0].feasible_set
     worst = 0.0
     for _ in range(200):

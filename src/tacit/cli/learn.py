@@ -43,7 +43,8 @@ def add_learn(add: Add) -> None:
     learn.add_argument(
         "--target-range",
         metavar="LOW:HIGH",
-        help="public range of a target that is a number: a regression",
+        help="public range of a target that is a number: a regression (--target-range=-5:5 if it "
+        "begins with a minus)",
     )
     learn.add_argument(
         "--classes", metavar="A,B,...", help="public list of a table's labels; default: those there"

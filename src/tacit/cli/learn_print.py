@@ -26,14 +26,17 @@ def print_fit(
     result = model.result_
     settings = result.settings
     error = None if test is None else _error(model, test)
+    guess = None if test is None else _guess(model, train, test)
+    rounds = result.summary["round"]
     classes = model.classes_.tolist() if hasattr(model, "classes_") else None
     hidden = not_covered(model, train, mapped.changes)
     chosen = _chosen(options, model, mapped)
     document = {
         "test_error": error,
+        "test_error_of_a_guess": guess,
         "train_objective": float(result.trace["objective"][-1]),
         **{k: result.privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")},
-        "rounds": settings.rounds,
+        "rounds": rounds,
         "local_updates": settings.local_updates,
         **chosen,
         "seed": options.seed,
@@ -61,22 +64,23 @@ def print_fit(
         print(json.dumps(document))
         return
     tested = []
-    if error is not None:
+    if error is not None and guess is not None:
         which = "test error" if classes else "mean absolute test error"
-        shown = f"{100 * error:.2f} %" if classes else f"{error:.4g}"
-        tested = [(f"{which} ({len(test)} records; not covered)", shown)]
+        both = [f"{100 * x:.2f} %" if classes else f"{x:.4g}" for x in (error, guess)]
+        ignoring = "the largest class" if classes else "the middle of the range"
+        tested = [
+            (f"{which} ({len(test)} records; not covered)", both[0]),
+            (f"the same if all were {ignoring}", both[1]),
+        ]
     learnt = f"{len(classes)} classes" if classes else "a number to predict"
     print_table(
         f"{len(result.names)} agents, {len(train)} records, {learnt}",
         ("", ""),
         [
             *tested,
-            (
-                "training objective (not covered: keep secret)",
-                f"{document['train_objective']:.4g}",
-            ),
+            (_objective(result), f"{document['train_objective']:.4g}"),
             *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
-            ("rounds, local updates", f"{settings.rounds}, {settings.local_updates}"),
+            ("rounds, local updates", f"{rounds}, {settings.local_updates}"),
             *spent,
         ],
     )
@@ -100,6 +104,25 @@ def _chosen(options: argparse.Namespace, model: Any, mapped: Any) -> dict[str, A
     return found
 
 
+def _objective(result: Any) -> str:
+    """What the run minimised, and whether the statement covers it."""
+    if "objective" in " ".join(result.summary["not_covered"]):
+        return "training objective (not covered: keep secret)"
+    return "objective of what was released"
+
+
+def _guess(model: Any, train: Any, test: Any) -> float:
+    """The error of an answer that ignores the columns: the largest class, or the middle of the
+    public range."""
+    import numpy as np
+
+    if hasattr(model, "classes_"):
+        names, counts = np.unique(train.targets, return_counts=True)
+        return float(np.mean(test.targets != names[counts.argmax()]))
+    low, high = model.target_range
+    return float(np.abs(test.targets - (low + high) / 2).mean())
+
+
 def _shown_choice(value: Any) -> str:
     return "none" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
@@ -118,12 +141,16 @@ def not_covered(model: Any, train: Any, changes: dict[str, dict[str, int]]) -> d
     with np.errstate(over="ignore"):
         rows = train.features
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-    return {
+    found = {
         "records": len(train),
         "longest_row": float(longest),
         "scaled_down": int(np.count_nonzero(lengths > longest * (1 + 1e-9))),
         **changes,
     }
+    if (ends := getattr(model, "target_range", None)) is not None:
+        outside = (train.targets < ends[0]) | (train.targets > ends[1])
+        found["targets_clipped"] = int(np.count_nonzero(outside))
+    return found
 
 
 def in_words(hidden: dict[str, Any]) -> str:
@@ -132,6 +159,8 @@ def in_words(hidden: dict[str, Any]) -> str:
     said = [
         f"{hidden['scaled_down']} of {n} rows scaled down to {hidden['longest_row']:.4g}",
     ]
+    if "targets_clipped" in hidden:
+        said.append(f"{hidden['targets_clipped']} targets clipped to their range")
     for kind, words in (
         ("clipped", "values clipped to their range"),
         ("unknown", "values of no known category"),

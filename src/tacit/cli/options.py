@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInput, count, shown
+from tacit.errors import EPSILONS, InvalidInput, count, shown
 
 Add = Callable[..., Any]  # ``add_command`` to one of the parser's levels
 BEYOND_REASON = 20.0  # an epsilon above it draws a caution
@@ -165,7 +165,7 @@ def make_absolute(
 
 def caution(total_epsilon: float | None) -> None:
     """One line where a budget hides little."""
-    if total_epsilon is not None and total_epsilon > BEYOND_REASON:
+    if total_epsilon is not None and BEYOND_REASON < total_epsilon <= EPSILONS[1]:
         print(
             f"tacit: Caution: a total epsilon of {total_epsilon:g} promises next to nothing: odds "
             f"of any guess about a record may change by e^{total_epsilon:g}. Common are 0.1 to 10.",

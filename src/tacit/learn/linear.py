@@ -139,6 +139,18 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         """Of the budget, for the mean that rows are centred by."""
         return None
 
+    def _plan_in_words(self, found: Result) -> str:
+        """What the budget was spent on: numbers that were given, or planned from public ones."""
+        words = []
+        if (share := getattr(self, "centring_share_", None)) is not None:
+            words.append(f"{100 * share:.2g} % of the budget for a mean that rows are centred by")
+        if (limit := getattr(self, "slope_limit_", None)) is not None:
+            words.append(f"no record pulls more than {limit:.3g}")
+        T, E = found.settings.rounds, found.settings.local_updates
+        if found.settings.tolerance is None:
+            words.append(f"{T} rounds of {'one update' if E == 1 else f'{E} updates'}")
+        return f"Spent as follows: {', '.join(words)}." if words else ""
+
     def _planned_for(self, normaliser: float, record_bound: float) -> tuple[Any, ...]:
         """Agents, were they all as large as the largest, records, and the budget."""
         agents = max(1, round(normaliser / record_bound))
@@ -197,9 +209,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _assumed(self, records: int, delta: float) -> str:
         """What the statement takes for public, and where its delta says little."""
         words = (
-            f"Taken for public: the numbers of records, {self._public()}, and every number with "
+            f"Taken for public: the numbers of records, {self._public()}, every number with "
             "which the rows given to fit were prepared (a scaler fitted on private data is not "
-            "covered). So is that all records are well formed: an error says if not."
+            "covered), and that all records are well formed, as an error would say."
         )
         if getattr(self, "mean_given_", False):
             words += about_given(self.reading_)
@@ -351,9 +363,10 @@ def adopt_result(model: LinearEstimator, records: int, found: Result) -> None:
         sizes = int(found.solution.size), int(model.n_features_in_)
         privacy = with_reading(privacy, found.settings.mechanism, reading, WORDS, sizes)
     model.privacy_ = replace(privacy, assumed=model._assumed(records, privacy.delta))
-    model.result_ = replace(found, privacy=model.privacy_)
+    plan = " ".join(filter(None, [found.plan, model._plan_in_words(found)]))
+    model.result_ = replace(found, privacy=model.privacy_, plan=plan)
     model._keep(model.result_.solution)
-    model.n_iter_ = found.settings.rounds
+    model.n_iter_ = found.summary["round"]
 
 
 def _seed(random_state: Any) -> int | None:

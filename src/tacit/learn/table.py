@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import InvalidInput
+from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn.data import Dataset
 from tacit.learn.source import EXACT, Source, read_table
 
@@ -159,7 +159,13 @@ def _used(
 def _targets(tables: Sequence[Source], target: str, numeric: bool) -> Vector:
     """Numbers, or names of classes: 1 and 1.0 are one class, also in different tables."""
     if numeric:
-        return _joined([table.numbers([target])[:, 0] for table in tables])
+        try:
+            return _joined([table.numbers([target])[:, 0] for table in tables])
+        except (CorruptFile, InvalidInput) as error:  # whose advice is about other columns
+            what = str(error).partition(" tacit learn takes")[0]
+            raise type(error)(
+                f"{what} A target with a public range is a number in every record. Nothing was fit."
+            ) from None
     found, kinds = [], []
     for table in tables:
         values = table.labels(target)
@@ -181,7 +187,8 @@ def _whole(values: Vector, target: str, path: Path) -> Vector:
     if (values % 1 != 0).any():
         raise InvalidInput(
             f"Expected labels in column {target!r} of {path}, got a fraction in row "
-            f"{int(np.flatnonzero(values % 1 != 0)[0]) + 1}: a classifier needs classes."
+            f"{int(np.flatnonzero(values % 1 != 0)[0]) + 1}: a classifier needs classes, and a "
+            "number to predict its public range (--target-range LOW:HIGH)."
         )
     if (np.abs(values) >= EXACT).any():
         raise InvalidInput(
