@@ -231,7 +231,7 @@ def test_a_run_whose_mean_is_gone_releases_no_other(tmp_path, monkeypatch, capsy
             main(["learn", "t.csv", *given, "--rounds", "2", "--out", "r"])
     Path("r/mean.json").unlink()
     assert main(["learn", "--resume", "r"]) == 2
-    assert "Nothing was released" in capsys.readouterr().err
+    assert "would be a second release" in capsys.readouterr().err
     assert not Path("r/mean.json").exists()
 
 
