@@ -76,7 +76,7 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
         ),
         ("learn few.csv --target y --agents 1 --range *=0:1 --total-epsilon 1", "got 1 class."),
         ("learn few.csv --target y --range *=0:1 --total-epsilon 1", "1 to 2 agents, got 10"),
-        ("learn one.csv --target y --agent-column a --range *=0:1 --total-epsilon 1", "got 1 in all"),
+        ("learn one.csv --target y --agent-column a --range *=0:1 --total-epsilon 1", "got 1 in"),
         ("learn digits --total-epsilon 1 --agents 0", "agents >= 1"),
         ("learn digits --total-epsilon 1 --target churn", "for a table only"),
         ("learn digits --total-epsilon 1 --test-share 0.5", "for a table only"),
