@@ -7,6 +7,7 @@ import pytest
 from conftest import JOB
 
 import tacit
+from tacit.cli.main import main
 from tacit.errors import InvalidInput
 from tacit.jobs.job import load_job
 
@@ -76,6 +77,7 @@ def test_a_data_file_cannot_set_public_bounds(job, tmp_path, refused):
         np.savez(tmp_path / "south.npz", feature_norm=np.array(0.001), **data)
     said = refused("solve job.toml --out r")
     assert "feature_norm" in said and "Public bounds belong in the job file" in said
+    assert main(["solve", "job.toml", "--out", "r"]) == 2  # the status of bad input
 
 
 def test_labels_may_come_from_a_csv(job, tmp_path):
