@@ -30,7 +30,7 @@ def print_fit(
     rounds = result.summary["round"]
     classes = model.classes_.tolist() if hasattr(model, "classes_") else None
     hidden = not_covered(model, train, mapped.changes)
-    chosen = _chosen(options, model, mapped)
+    chosen = _chosen(model, mapped)
     document = {
         "test_error": error,
         "test_error_of_a_guess": guess,
@@ -91,7 +91,7 @@ def print_fit(
     print(f"files: {folder}")
 
 
-def _chosen(options: argparse.Namespace, model: Any, mapped: Any) -> dict[str, Any]:
+def _chosen(model: Any, mapped: Any) -> dict[str, Any]:
     """What the budget is spent on, given or planned: public."""
     made = [type(step).__name__ for step in mapped.steps]
     found: dict[str, Any] = {

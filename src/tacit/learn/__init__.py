@@ -13,7 +13,6 @@ owners              whose record each is
 linear              what all estimators share: rows, intercept, set, fit, prepare, adopt
 classifiers         PrivateLogisticRegression, PrivateLinearSVC
 regressors          PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor
-estimator           its old place
 feature_map         what public feature maps share: each row by itself, nothing learnt
 orientations        edge directions of images
 scattering          the scattering transform of images

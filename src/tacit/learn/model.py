@@ -39,8 +39,7 @@ from tacit.learn.ranges import PublicRange
 FILE = "model.json"
 MOST_COLUMNS = 10**6  # of a step: more would only fill memory
 PLAIN = "PrivateLogisticRegression"
-# Estimators: module of tacit.learn, and what a kind has besides classes and coefficients, by its
-# name without the _ that what is fitted ends in. Others are parameters.
+# Estimators: module of tacit.learn, and the parameters that a kind predicts with besides classes
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     PLAIN: ("classifiers", ()),
     "PrivateLinearSVC": ("classifiers", ()),
@@ -123,9 +122,8 @@ def _document(before: list[Any], last: Any) -> dict[str, Any]:
     named = getattr((before or [last])[0], "feature_names_in_", None)
     columns = _columns(before, last, named)
     kind, mean = type(last).__name__, getattr(last, "mean_", None)
-    more = {name.rstrip("_"): _public(getattr(last, name, None)) for name in KINDS[kind][1]}
-    plain = kind == PLAIN and set(more.values()) <= {None}
-    plain = plain and [type(step) for step in before] in ([], [PublicRange])
+    more = {name: _public(getattr(last, name)) for name in KINDS[kind][1]}
+    plain = kind == PLAIN and [type(step) for step in before] in ([], [PublicRange])
     ranges = None
     if plain and before:
         pairs = np.stack([before[0].low_, before[0].high_], axis=1).tolist()
@@ -206,7 +204,7 @@ def _estimator(document: Any) -> Any:
     kind = document["estimator"] if document["format"] == 3 else PLAIN
     module, more = KINDS[kind]
     made = _class(module, kind)
-    given = {name: _as_given(document[name]) for name in more if not name.endswith("_")}
+    given = {name: _as_given(document[name]) for name in more}
     if classes := "classes" in made._get_param_names():
         given["classes"] = document["classes"]
     model = made(
@@ -221,9 +219,6 @@ def _estimator(document: Any) -> Any:
         model.classes_ = np.array(document["classes"])
     else:  # as scikit-learn's regressors have them
         model.coef_, model.intercept_ = model.coef_[0], float(model.intercept_[0])
-    for name in more:
-        if name.endswith("_") and document["format"] == 3:
-            setattr(model, name, document[name.rstrip("_")])
     _refuse_misfits(model, scores, document)
     model.privacy_ = PrivacyStatement.from_dict(document["privacy"])
     model.total_epsilon = document["privacy"]["epsilon"]
