@@ -1,6 +1,6 @@
 """Opacus and diffprivlib as classifiers, in a Python of their own (peers.requirements.txt).
 
-python peer_classifiers.py FILE.npz JOBS    the file is written by peers.py; prints a list of results
+python peer_classifiers.py FILE.npz JOBS    (the file is of peers.py) prints a list of results
 
 Both are linear models of the rows in the file. What they are tuned by, on three quarters of the
 first seed's training records against the last quarter, is not charged to their budgets: that

@@ -1,6 +1,6 @@
 """Test error and CPU time of private linear classifiers, Tacit's beside Opacus' and diffprivlib's.
 
-python peers.py --python PYTHON [--mnist FOLDER] [--jobs N] [--save FILE.json]      (make bench-peers)
+python peers.py --python PYTHON [--mnist FOLDER] [--jobs N] [--save FILE.json]  (make bench-peers)
 
 All learn from the same records and the same rows, which public ranges and a public length prepared,
 at the same total (epsilon, 1e-5), and are judged by the same test records. Tacit's parties trust
