@@ -5,6 +5,7 @@
 # make bench-peers   error and time beside Opacus and diffprivlib (DATA=DIR: with MNIST from there)
 # make mutants  plant bugs in a copy, one at a time: do the tests fail?
 # make docs     build the documentation into site/
+# make charts   build the report's chart library anew (needs Node and npm; what it makes is kept)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -19,7 +20,7 @@ test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
 test: export OPENBLAS_NUM_THREADS := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-all bench bench-peers mutants docs lint clean
+.PHONY: demo test test-all bench bench-peers mutants docs charts lint clean
 
 demo: $(READY)
 	$(BIN)/tacit demo
@@ -45,6 +46,9 @@ mutants: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
+
+charts:
+	cd tools/charts && npm ci --no-audit --no-fund && npm run build
 
 lint: $(READY)
 	$(BIN)/ruff check .

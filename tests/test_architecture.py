@@ -24,6 +24,7 @@ ROOMS = [
     ["federation"],
     ["transport"],
     ["reproduce"],
+    ["report"],
     ["cli"],
     ["__main__"],
 ]
