@@ -177,11 +177,11 @@ def test_extremes():
 
 @given(st.floats(0, 1))
 def test_per_cents_are_rounded_up(share):
-    shown = float(percent(share).removesuffix(" %")) / 100
+    shown = float(percent(share).removesuffix("\u00a0%")) / 100
     assert share <= shown + 1e-11 and shown <= share + 0.00100001
 
 
 def test_per_cents():
-    assert [percent(x) for x in (0.2501, 0.25, 0.9991, 1.0, math.nan, 0.0)] == [
+    assert [percent(x).replace("\u00a0", " ") for x in (0.2501, 0.25, 0.9991, 1.0, math.nan, 0.0)] == [
         *("25.1 %", "25 %", "100 %", "100 %", "100 %", "0 %")
     ]

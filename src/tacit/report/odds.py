@@ -80,8 +80,8 @@ def next_to_nothing(epsilon: float, delta: float) -> bool:
 def percent(share: float) -> str:
     """A share as text, rounded up to a tenth of a per cent; a NaN is 100 %."""
     if not share < 1:
-        return "100 %"
-    return f"{math.ceil(max(share, 0.0) * 1000 - 1e-9) / 10:g} %"
+        return "100\u00a0%"  # on one line
+    return f"{math.ceil(max(share, 0.0) * 1000 - 1e-9) / 10:g}\u00a0%"
 
 
 def _exp(x: float) -> float:

@@ -11,13 +11,15 @@ first line says so, and there are no odds.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_FLOOR, Context
+from decimal import ROUND_FLOOR, Context, Decimal
 from importlib import metadata
 from typing import Any
 
 from tacit.admm.notebook import promised
+from tacit.admm.statement import PrivacyStatement
 from tacit.html import plain, several
 from tacit.privacy.accounting import rounded_up
 from tacit.report.account import Account
@@ -50,7 +52,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Odds:
-    """A table: a header, rows of text, and what must be read with it."""
+    """A table: what it is about, a header, and rows of text."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -120,10 +122,14 @@ def _verdict(subject: Subject) -> str:
 # --- facts ------------------------------------------------------------------------------------
 
 
-def _facts(subject: Subject, who: str) -> Any:
+def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
     p = subject.statement
-    yield "Whose data", who + {None: "", 0: "", 1: ", with one other agent"}.get(
-        subject.others, f", with {subject.others} other agents"
+    yield (
+        "Whose data",
+        who
+        + {None: "", 0: "", 1: ", with one other agent"}.get(
+            subject.others, f", with {subject.others} other agents"
+        ),
     )
     yield "Which run", plain(subject.run, 80) or "its name is not recorded"
     yield "When", subject.when
@@ -133,30 +139,33 @@ def _facts(subject: Subject, who: str) -> Any:
         yield "Budget of this run", "none that means anything"
     if subject.limits:
         yield "Most that one run may cost", f"{subject.limits} (the party's own limit)"
-    yield "Ledger", _ledger(subject)
+    yield from _ledger(subject)
 
 
-def _ledger(subject: Subject) -> str:
+def _ledger(subject: Subject) -> Iterator[tuple[str, str]]:
     a = subject.account
     if a is None:
-        return (
-            f"none was read: {subject.missing or 'none was given (--ledger FILE)'}. Nothing on "
-            "this page counts other runs on the same data; their budgets add up."
+        yield (
+            "Ledger",
+            f"None was read: {subject.missing or 'none was given (--ledger FILE)'}. Nothing on "
+            "this page counts other runs on the same data; their budgets add up.",
         )
-    left = "" if a.left is None else f"; room for a further Gaussian run of ε = {_down(a.left)}"
-    words = (
-        f"{plain(a.name, 40)}: spent in {_runs(a)} ε ≤ {_up(a.spent.epsilon, 4)} of "
-        f"{_up(a.budget.epsilon, 6)}, at δ = {_up(a.budget.delta, 6)}{left}. "
-        f"All {a.entries} entries are consistent, up to {a.head[:16]}."
+        return
+    over = ". MORE IS SPENT THAN THE LIMIT" if a.spent.epsilon > a.budget.epsilon else ""
+    yield (
+        "Spent in all runs",
+        f"ε ≤ {_up(a.spent.epsilon, 4)} of a limit of {_up(a.budget.epsilon, 6)}, at "
+        f"δ = {_up(a.budget.delta, 6)}, in {_runs(a)}{over}",
     )
+    if a.left is not None:
+        yield "Left", f"room for a further Gaussian run of ε = {_down(a.left)}"
+    words = f"{plain(a.name, 40)}, {a.entries} entries, all consistent; the last is {a.head[:16]}"
     counted = a.counts(subject.statement, subject.run)
-    if a.spent.epsilon > a.budget.epsilon:
-        words += " MORE IS SPENT THAN THE LIMIT."
     if counted is False:
-        return f"{words} THIS RUN IS NOT IN IT: what it says of totals leaves this run out."
-    if counted is None:
-        return f"{words} Whether this run is in it is not known, as its name is not recorded."
-    return words
+        words += ". THIS RUN IS NOT IN IT: its totals leave this run out"
+    elif counted is None:
+        words += ". Whether this run is in it is not known: its name is not recorded"
+    yield "Ledger", words
 
 
 def _runs(account: Account) -> str:
@@ -172,27 +181,35 @@ def _odds(subject: Subject) -> Odds:
     columns = [("after this run", _shown(p.epsilon), p.delta)]
     if account is not None and account.counts(p, subject.run):
         delta = account.budget.delta
-        columns.append((f"after {_runs(account)} so far", _shown(account.spent.epsilon, 4), delta))
+        columns.append(("after all runs so far", _shown(account.spent.epsilon, 4), delta))
         columns.append(("if the limit is spent", _shown(account.budget.epsilon, 6), delta))
     rows = []
     for before in BEFORE:
-        words = f"holds it for true with probability {percent(before)}: afterwards at most"
+        words = f"believes it with {percent(before)} before: afterwards with at most"
         rows.append((words, *(percent(suspicion(before, e, d)) for _, e, d in columns)))
-    rows.append(("but for noise that occurs with probability", *(_failing(d) for *_, d in columns)))
+    words = "(but for noise that occurs with probability)"
+    rows.append((words, *(_failing(d) for *_, d in columns)))
     for share in ALARMS:
         words = f"tests for it, with {percent(share)} false alarms: hits at most"
         rows.append((words, *(percent(hits(share, e, d)) for _, e, d in columns)))
-    rows.append(
-        (
-            "guesses at even odds (a coin is right in 50 %): right in at most",
-            *(percent(guess(e, d)) for _, e, d in columns),
-        )
+    words = f"guesses at even odds, a coin being right in {percent(0.5)}: right in at most"
+    rows.append((words, *(percent(guess(e, d)) for _, e, d in columns)))
+    return Odds(
+        ("Someone who ...", *(name for name, *_ in columns)), tuple(rows), _meaning(p, subject)
     )
-    note = (
-        f"“It”: that the data are in one and not in the other of two states that differ by "
-        f"{plain(_changes(subject), 300)}. “Someone” knows all other data, and sees all messages."
+
+
+def _meaning(p: PrivacyStatement, subject: Subject) -> str:
+    """What ε and δ say by definition, and who guesses what."""
+    factor = math.exp(min(_shown(p.epsilon), 700.0))
+    times = f"{_up(factor)} times" if factor < 1e6 else "more than a million times"
+    more = f", plus {_up(p.delta, 6)}" if p.delta else ""
+    return (
+        f"“It” is that the data are the one and not the other of two that differ by "
+        f"{plain(_changes(subject), 250)}. Any finding in what was shared is at most {times} as "
+        f"probable with the one as with the other{more}: this is what ε and δ say. For someone who "
+        "knows all other data and sees all messages, it follows:"
     )
-    return Odds(("Someone who ...", *(name for name, *_ in columns)), tuple(rows), note)
 
 
 def _failing(delta: float) -> str:
@@ -208,7 +225,7 @@ def _changes(subject: Subject) -> str:
 # --- the rest ---------------------------------------------------------------------------------
 
 
-def _sections(subject: Subject) -> Any:
+def _sections(subject: Subject) -> Iterator[Section]:
     p = subject.statement
     sound = promised(p)
     yield Section("What was shared, and with whom", tuple(_shared(subject)))
@@ -230,20 +247,20 @@ def _sections(subject: Subject) -> Any:
         "Not covered",
         (
             "Facts about everyone (that smoking causes cancer is said of each smoker); how long "
-            "computations take; that an agent refuses or fails; whoever reads the agent's own disk."
-            + ("" if subject.apart else _one_owner(subject)),
+            "computations take; that an agent refuses or fails; whoever reads the agent's own disk"
+            + ("." if subject.apart else _one_owner(subject)),
         ),
     )
     yield Section("How to check", (_check_by(subject),))
 
 
-def _shared(subject: Subject) -> Any:
+def _shared(subject: Subject) -> Iterator[str]:
     p, n = subject.statement, subject.numbers
     sizes = ""
     if n is not None:
         sizes = f" of {'' if subject.exactly else 'at most '}{n} numbers each"
     count = "Messages" if subject.rounds is None else f"{subject.rounds} messages"
-    law = f"{plain(p.mechanism, 30)} noise"
+    law = f"{_begun(plain(p.mechanism, 30))} noise"
     where = "points of a public feasible set" if subject.feasible else "points with noise"
     if math.isinf(p.epsilon):
         yield f"{count}{sizes}, without noise."
@@ -277,8 +294,8 @@ def _shared(subject: Subject) -> Any:
 
 def _one_owner(subject: Subject) -> str:
     if subject.others == 0 and len(subject.agents) == 1:
-        return ""
-    return "; whoever ran the command, which read the data of all agents in one place"
+        return "."
+    return "; whoever ran the command, which read the data of all agents in one place."
 
 
 def _published(subject: Subject) -> str:
@@ -288,7 +305,9 @@ def _published(subject: Subject) -> str:
     covered = COVERED | (OF_A_RELEASE if p.once and not subject.apart else set())
     found = [name for name in subject.files if name in covered]
     files = f"{', '.join(found)}, and what" if found else "What"
-    return f"{files} is computed from the messages alone, with this page's first line."
+    return (
+        f"{files} is computed from the messages alone, together with the first line of this page."
+    )
 
 
 def _kept(subject: Subject) -> str:
@@ -330,7 +349,9 @@ def _shown(epsilon: float, digits: int = 3) -> float:
 
 
 def _up(value: float, digits: int = 3) -> str:
-    return rounded_up(value, digits)
+    """Rounded up, and small numbers without an exponent."""
+    text = rounded_up(value, digits)
+    return f"{Decimal(text):f}" if 1e-8 <= value < 1e-3 else text
 
 
 def _down(value: float) -> str:

@@ -22,10 +22,10 @@ from tacit.report.sheet import Odds, Sheet
 FONT, BOLD = "TacitSans", "TacitSans-Bold"
 FILES = {FONT: "DejaVuSans.ttf", BOLD: "DejaVuSans-Bold.ttf"}
 MARGIN_X, MARGIN_Y = 40.0, 34.0  # points
-LABEL = 104.0  # width of the headings at the left
-SIZE = 8.0  # of the text
+LABEL = 112.0  # width of the headings at the left
+SIZE = 8.7  # of the text
 SMALLEST = 0.4  # times that; text is cut long before
-PRINTED = 8.6  # of the HTML on paper
+PRINTED = 8.9  # of the HTML on paper
 INK, QUIET, LINE, KEPT, NONE = "#1b1f23", "#56606a", "#c9d0d6", "#1f6b45", "#b3261e"
 LANGUAGE = "en"
 
@@ -111,16 +111,16 @@ def _register() -> None:
 
 def _parts(sheet: Sheet, width: float) -> Iterator[tuple[Any, float]]:
     """What stands on the page from top to bottom, with the space below each."""
-    yield _text(sheet.title, BOLD, 13.5), 7.0
+    yield _text(sheet.title, BOLD, 15.0), 8.0
     colour = KEPT if sheet.promised else NONE
-    verdict = _text(sheet.verdict, BOLD, 8.8, INK if sheet.promised else NONE)
+    verdict = _text(sheet.verdict, BOLD, 9.6, INK if sheet.promised else NONE)
     yield _table([[verdict]], [width], [("LINEBEFORE", (0, 0), (0, -1), 3, colour)], 8.0, 3.0), 7.0
     yield _pairs(sheet.facts, width, lines=False), 7.0
     if sheet.odds is not None:
-        yield _text("What the budget means", BOLD, SIZE + 0.5), 3.0
-        yield _odds(sheet.odds, width), 3.0
-        yield _text(sheet.odds.note, FONT, SIZE - 0.6, QUIET), 7.0
-    yield _pairs([(s.title, " ".join(s.lines)) for s in sheet.sections], width, lines=True), 5.0
+        yield _text("What the budget means", BOLD, SIZE + 1.0), 3.0
+        yield _text(sheet.odds.note), 4.0
+        yield _odds(sheet.odds, width), 9.0
+    yield _pairs([(s.title, "\n".join(s.lines)) for s in sheet.sections], width, lines=True), 6.0
     yield _text(sheet.made, FONT, SIZE - 1.2, QUIET), 0.0
 
 
@@ -131,7 +131,7 @@ def _pairs(rows: Any, width: float, lines: bool) -> Any:
 
 
 def _odds(odds: Odds, width: float) -> Any:
-    others = 92.0
+    others = 88.0
     first = width - others * (len(odds.header) - 1)
     cells = [[_text(odds.header[0], BOLD), *(_text(c, BOLD, right=True) for c in odds.header[1:])]]
     cells += [[_text(row[0]), *(_text(c, BOLD, right=True) for c in row[1:])] for row in odds.rows]
@@ -170,7 +170,7 @@ def _text(
         textColor=HexColor(colour),
         alignment=TA_RIGHT if right else TA_LEFT,
     )
-    return Paragraph(escape(_drawn(words), quote=False), style)
+    return Paragraph("<br/>".join(escape(_drawn(line)) for line in words.split("\n")), style)
 
 
 def _drawn(words: str) -> str:

@@ -1,7 +1,7 @@
 """What a privacy sheet is about: one agent's part in a run, from what its owner has on disk.
 
-    result folder   of a command, of a coordinator, or of ``Result.save``
-    kit             of a party between organisations: ``own/statement.json``, and its party file
+result folder   of a command, of a coordinator, or of ``Result.save``
+kit             of a party between organisations: ``own/statement.json``, and its party file
 """
 
 from __future__ import annotations
@@ -241,5 +241,3 @@ def _listed(folder: Path) -> tuple[str, ...]:
         return tuple(sorted(path.name for path in folder.iterdir()))
     except OSError:
         return ()
-
-
