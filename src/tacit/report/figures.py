@@ -32,6 +32,13 @@ NOTES = {
     "dual_residual": "change of the consensus, scaled",
     "violation": "of a constraint, over all agents",
 }
+LOADINGS = (  # colours of lines on the map, and what they say
+    ("#8fa3b5", "loaded up to 20 %"),
+    ("#4f93c4", "up to 50 %"),
+    ("#c9a227", "up to 80 %"),
+    ("#d9762b", "up to the limit"),
+    ("#c0392b", "beyond it"),
+)
 UNITS = {
     "voltage": "voltage (p.u.)",
     "p_demand": "p demand (p.u.)",
@@ -145,7 +152,8 @@ def budget(contents: Contents) -> dict[str, Any] | None:
         return {
             "spent": _short(worst.spent),
             "budget": _short(worst.budget),
-            "title": worst.agent if len(known) > 1 else "spent",
+            "ledgers": True,
+            "title": worst.agent,
             "words": f"{worst.agent} has spent epsilon {worst.spent:.4g} of {worst.budget:g}.",
         }
     given = contents.options.get("total_epsilon")
@@ -153,6 +161,7 @@ def budget(contents: Contents) -> dict[str, Any] | None:
         return {
             "spent": _short(privacy.epsilon),
             "budget": _short(float(given)),
+            "ledgers": False,
             "title": "this run",
             "words": f"This run spent epsilon {privacy.epsilon:.4g} of the {given:g} it was given.",
         }

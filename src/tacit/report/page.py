@@ -86,6 +86,7 @@ def _values(contents: Contents) -> dict[str, Any]:
     charts = figures.charts(contents, tables)
     grid, gauge = figures.grid_map(contents), figures.budget(contents)
     data = {"tables": tables, "charts": charts, "map": grid, "gauge": gauge}
+    data["loadings"] = [colour for colour, _ in figures.LOADINGS]
     numbers = None
     if kind != "noiseless" and not (kind == "uncertified" and contents.is_public):
         numbers = rounded_up(privacy.epsilon, 3), f"{privacy.delta:g}"
@@ -104,6 +105,7 @@ def _values(contents: Contents) -> dict[str, Any]:
         "tables": tables,
         "charts": charts,
         "map": grid,
+        "loadings": figures.LOADINGS,
         "outcome": words.outcome_facts(contents),
         "check": contents.check,
         "check_facts": words.check_facts(contents),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +30,20 @@ def kind_of(contents: Contents) -> str:
 def title(contents: Contents) -> str:
     agents, options = len(contents.result.names), contents.options
     if "bus" in contents.tables:
-        case = contents.figures.get("case") or _stem(options.get("case")) or "A grid"
-        return f"{case} in {agents} zones" if agents > 1 else str(case)
+        case = _stem(options, "case") or "A grid"
+        return f"{case} in {agents} zones" if agents > 1 else case
     many = f"{agents} agents" if agents > 1 else "one agent"
     if contents.model is not None:
-        data = _stem(options.get("data_set"))
+        data = _stem(options, "data_set")
         return f"A model of {data} from {many}" if data else f"A model from {many}"
-    job = _stem(options.get("job"))
+    job = _stem(options, "job")
     return f"{job}: {many}" if job else f"A solution of {many}"
 
 
-def _stem(value: Any) -> str:
-    return Path(value).stem if isinstance(value, str) else ""
+def _stem(options: Mapping[str, Any], name: str) -> str:
+    """What a file is called, unless the page must not say it."""
+    value = options.get(name)
+    return Path(value).stem if isinstance(value, str) and value != name.upper() else ""
 
 
 def lead(contents: Contents) -> str:
@@ -82,7 +84,7 @@ def privacy_facts(contents: Contents) -> Facts:
     if kind != "noiseless":
         facts.append(("The noise", _noise(contents)))
     if kind == "certified":
-        facts.append(("Taken for public", privacy.assumed or _assumed(contents)))
+        facts.append(("Taken for public", _assumed(contents)))
         facts.append(("Covered", "; ".join(_covered(contents))))
         facts.append(("Not covered", "; ".join(_not_covered(contents))))
     else:
@@ -122,6 +124,8 @@ def _noise(contents: Contents) -> str:
 
 
 def _assumed(contents: Contents) -> str:
+    if said := contents.result.privacy.assumed:
+        return said.removeprefix("Taken for public: ")
     if "bus" in contents.tables:
         return "the network, its limits, the zones, the generators, and all settings of the run"
     return "feasible sets, bounds, names, numbers of messages, and all settings of the run"
@@ -155,6 +159,8 @@ def settings_facts(contents: Contents) -> Facts:
     facts: Facts = []
     for name, value in result.settings.to_dict().items():
         if value is None or name == "format":
+            continue
+        if result.privacy.once and name in ("mechanism", "delta"):  # of rounds that need none
             continue
         if isinstance(value, dict):
             inner = [str(value["kind"])] if "kind" in value else []

@@ -7,7 +7,7 @@
   const charts = new Map();
   const ZONES = ["#3b7dbf", "#d98324", "#3f9b6c", "#b2558f", "#7a6bc4", "#8a8f2a",
     "#c2554d", "#2f9aa0", "#a0723f", "#5b74a8", "#c76fa8", "#6d9a3c"];
-  const LOADING = ["#8fa3b5", "#6f9fb8", "#c9a227", "#d9762b", "#c0392b"];
+  const LOADING = data.loadings;
 
   const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
   const column = (table, name) => table.values[table.columns.indexOf(name)];
@@ -38,7 +38,8 @@
       color: [dark ? "#7db8e8" : "#1f5f8b"], backgroundColor: "transparent",
       textStyle: { color: ink, fontFamily: getComputedStyle(document.body).fontFamily },
       valueAxis: axis, logAxis: axis, categoryAxis: axis,
-      legend: { textStyle: { color: ink } },
+      legend: { textStyle: { color: ink }, inactiveColor: soft },
+      gauge: { title: { color: soft }, detail: { color: ink }, axisLabel: { color: soft } },
       tooltip: { backgroundColor: card, borderColor: soft, textStyle: { color: ink } },
     };
   }
@@ -64,7 +65,7 @@
 
   // --- charts ---------------------------------------------------------------------------
 
-  const tooltip = { confine: true, transitionDuration: 0, appendTo: undefined };
+  const tooltip = { confine: true, transitionDuration: 0 };
   const zoomed = (axis) => ({
     type: "inside", [axis]: 0, filterMode: "none", zoomOnMouseWheel: "ctrl",
     moveOnMouseMove: true, moveOnMouseWheel: false, preventDefaultMouseMove: false,
@@ -136,12 +137,12 @@
     draw("gauge", {
       series: [{
         type: "gauge", startAngle: 200, endAngle: -20, min: 0, max: spec.budget, radius: "100%", center: ["50%", "62%"],
-        progress: { show: true, width: 14, itemStyle: { color: share > 0.9 ? "#c0392b" : share > 0.6 ? "#c98a1b" : "#3f9b6c" } },
+        progress: { show: true, width: 14, itemStyle: { color: !spec.ledgers ? "#3b7dbf" : share > 0.9 ? "#c0392b" : share > 0.6 ? "#c98a1b" : "#3f9b6c" } },
         axisLine: { lineStyle: { width: 14, color: [[1, "rgba(128,140,155,.28)"]] } },
         axisTick: { show: false }, splitLine: { show: false }, pointer: { show: false },
-        axisLabel: { show: true, distance: -26, formatter: (v) => (v === 0 || v === spec.budget ? short(v) : ""), color: "inherit" },
-        title: { show: true, offsetCenter: [0, "34%"], fontSize: 13, color: "inherit", width: 150, overflow: "truncate" },
-        detail: { valueAnimation: false, formatter: (v) => `ε ${short(v)}`, fontSize: 22, offsetCenter: [0, 0], color: "inherit" },
+        axisLabel: { show: true, distance: -26, formatter: (v) => (v === 0 || v === spec.budget ? short(v) : "") },
+        title: { show: true, offsetCenter: [0, "34%"], fontSize: 13, width: 150, overflow: "truncate" },
+        detail: { valueAnimation: false, formatter: (v) => `ε ${short(v)}`, fontSize: 22, offsetCenter: [0, 0] },
         data: [{ value: spec.spent, name: spec.title }],
       }],
     });
@@ -197,7 +198,7 @@
       rows.get(name).forEach((_, k) => points.push({ seriesIndex, dataIndex: k }));
       series.push({
         name: String(name || "buses"), type: "scatter", z: 3, data: rows.get(name).map(dot), itemStyle: { color: colour.get(name), borderColor: "rgba(10,14,20,.65)", borderWidth: numbers.length > 2000 ? 0 : 1 },
-        label: numbers.length <= 150 ? { show: true, formatter: (p) => p.name, fontSize: 9, position: "top", distance: 2, color: "inherit" } : undefined,
+        label: numbers.length <= 150 ? { show: true, formatter: (p) => p.name, fontSize: 11, position: "top", distance: 3, color: "inherit" } : undefined,
         labelLayout: { hideOverlap: true }, progressive: 3000, tooltip: { formatter: about(bus, "bus") },
       });
     }
@@ -240,11 +241,12 @@
   const PRINTED = { map: [690, 470], gauge: [180, 150], coefficients: [690, 330], solution: [690, 330] };
   window.addEventListener("beforeprint", () => {
     printing = true;
-    for (const [id, { chart, box }] of charts) {
+    for (const [id, { chart }] of charts) {
       const [width, height] = PRINTED[id] || [330, 190];
       chart.setTheme("light");
       chart.resize({ width, height });
       chart.dispatchAction({ type: "hideTip" });
+      chart.getZr().flush(); // paper does not wait for the next frame
     }
   });
   window.addEventListener("afterprint", () => {
