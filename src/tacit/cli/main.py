@@ -21,6 +21,7 @@ from tacit.cli.options import add_command
 from tacit.cli.power import add_power
 from tacit.cli.predict import add_predict
 from tacit.cli.ranks import run_command
+from tacit.cli.report import add_report
 from tacit.cli.reproduce import add_reproduce
 from tacit.cli.sheet import add_sheet
 from tacit.cli.show import add_show
@@ -135,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     add_solve(add)
     add_show(add)
     add_sheet(add)
+    add_report(add)
     add_demo(add)
     power = commands.add_parser(
         "power", help="Private distributed control of power flow: solve, bound, check, attack."

@@ -7,4 +7,7 @@ sheet_pages the same as a page of HTML and one of PDF
 subject     what that page is about: an agent's part in a run, from what its owner has
 account     what that agent's ledger says
 odds        what a budget means for someone who guesses
+words       the statement and the run in plain words, as titles and values
+figures     tables, charts and the map of a page, as data
+page        the HTML: template, script, style and data in one file
 """

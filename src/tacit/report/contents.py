@@ -42,8 +42,8 @@ COVERED = {
     "release": ("bus", "p_demand", "q_demand"),
 }
 COVERED_TRACE = ("round", "residual", "dual_residual", "violation")
-# Options of a run that are secret, name a place, or say nothing of what was computed
-SECRET = ("seed", "ledgers", "job", "data", "nominal", "out", "workers", "device", "block")
+# Options of a run that are secret or say nothing of what was computed; those that name a place
+SECRET, PLACES = ("seed", "out", "workers", "device", "block"), ("ledgers", "job", "data")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Contents:
             self,
             folder=Path(),
             result=bare,
-            options={k: v for k, v in self.options.items() if not _is_secret(k, v)},
+            options={k: _public(k, v) for k, v in self.options.items() if k not in SECRET},
             run="",
             tables={
                 name: {c: v for c, v in table.items() if c in columns[name]}
@@ -173,10 +173,11 @@ class Contents:
         return tuple(said)
 
 
-def _is_secret(name: str, value: Any) -> bool:
-    """Whether an option is secret, or names a place on the machine that ran it."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return name in SECRET or any(isinstance(v, str) and Path(v).is_absolute() for v in values)
+def _public(name: str, value: Any) -> Any:
+    """An option, or its name in capitals where it is a place on the machine that ran it."""
+    values = value if isinstance(value, list) else [value]
+    named = any(isinstance(v, str) and (name in PLACES or Path(v).is_absolute()) for v in values)
+    return name.upper() if named else value
 
 
 def _no_result(folder: Path) -> str:

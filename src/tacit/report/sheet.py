@@ -31,12 +31,12 @@ ALARMS = (0.01, 0.05)  # shares of false alarms
 # What the statement covers, if it is certified; the trace where data were read once
 COVERED = {
     *("arrays.npz", "solution.npz", "model.json", "mean.json", "line.csv", "generator.csv"),
-    *("cut_lines.csv", "release.csv", "release.npz"),
+    *("cut_lines.csv", "release.csv", "release.npz", "report-public.html"),
 }
 OF_A_RELEASE = {"trace.csv", "plot.png"}
 SECRET = {
     *("checkpoint.npz", "result.json", "run.json", "job.json", "power.json", "job.toml"),
-    *("timing.json", "bus.csv", "grid.png", "figures.json", "check.json", "log.jsonl"),
+    *("timing.json", "bus.csv", "grid.png", "figures.json", "check.json", "report.html"),
     *OF_A_RELEASE,
 }
 OWN = {"sheet.html", "sheet.pdf", "statement.json"}  # to be handed over, or said here in full
