@@ -106,4 +106,3 @@ def noted(folder, run="winter", **options):
     note = {"command": "solve", "run": run, "options": options, "once": False}
     (folder / "run.json").write_text(json.dumps(note))
     return folder
-

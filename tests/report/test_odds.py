@@ -182,6 +182,6 @@ def test_per_cents_are_rounded_up(share):
 
 
 def test_per_cents():
-    assert [percent(x).replace("\u00a0", " ") for x in (0.2501, 0.25, 0.9991, 1.0, math.nan, 0.0)] == [
-        *("25.1 %", "25 %", "100 %", "100 %", "100 %", "0 %")
-    ]
+    assert [
+        percent(x).replace("\u00a0", " ") for x in (0.2501, 0.25, 0.9991, 1.0, math.nan, 0.0)
+    ] == [*("25.1 %", "25 %", "100 %", "100 %", "100 %", "0 %")]

@@ -249,21 +249,22 @@ def test_any_words(result, text, more):
 
 def test_the_text_of_the_fullest_page_can_be_read(result, tmp_path):
     """All that can be long is cut so that letters on paper stay above five points."""
+    names = tuple("w" * 999 + str(i) for i in range(300))
     full = said(
-        renamed(result, *("w" * 999 + str(i) for i in range(300))),
+        renamed(result, *names),
         assumed="w " * 5000,
         before="w " * 5000,
-        neighbours=tuple((f"{i} " + "change " * 300, ("w" * 999 + "0",)) for i in range(9)),
+        neighbours=tuple((f"{i} " + "change " * 300, names) for i in range(9)),
     )
     folder = noted(full.save(tmp_path / "r"), run="run " * 400)
-    subject = Subject.read(folder, "w" * 999 + "0")
+    subject = Subject.read(folder, names[0])
     page = sheet(dataclasses.replace(subject, files=(*COVERED, *SECRET, "more")), NOW)
     _, document = read_pdf(pdf_page(page))
     sizes = []
     document.pages[0].extract_text(
-        visitor_text=lambda text, cm, tm, font, size: sizes.append(cm[0] * size * tm[0])
-        if text.strip()
-        else None
+        visitor_text=lambda text, cm, tm, font, size: (
+            sizes.append(cm[0] * size * tm[0]) if text.strip() else None
+        )
     )
     assert min(sizes) > 5
     printed = float(re.search(r"font-size: ([\d.]+)pt", html_page(page))[1])

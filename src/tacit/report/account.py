@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.admm.messages import Reply, from_bytes
 from tacit.admm.statement import PrivacyStatement
-from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, TacitError
+from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
 from tacit.privacy.accounting import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_entries import SCHEMA_VERSION
@@ -26,7 +25,6 @@ class Account:
     agent    who has paid from it, and alone may; None: nobody has
     left     epsilon of the largest further Gaussian run that fits; None where not a formula
     runs     ``Ledger.runs``: a summary of every run, in the order they began
-    numbers  in the last reply of each run of rounds, by the run's name
     """
 
     name: str
@@ -36,7 +34,6 @@ class Account:
     left: float | None
     entries: int
     runs: tuple[dict[str, Any], ...]
-    numbers: dict[str, int]
     head: str
 
     @classmethod
@@ -53,9 +50,6 @@ class Account:
                     f"Expected the ledger of agent {agent!r}, got {path}, which is that of agent "
                     f"{found!r}. No sheet was written."
                 )
-            runs = tuple(ledger.runs())
-            names = [r["run"] for r in runs if not r["read_once"]]
-            sizes = {name: _numbers(ledger, name) for name in names}
             return cls(
                 path.name,
                 found,
@@ -63,8 +57,7 @@ class Account:
                 ledger.spent,
                 ledger.left,
                 ledger.entries,
-                runs,
-                {name: size for name, size in sizes.items() if size is not None},
+                tuple(ledger.runs()),
                 ledger.head,
             )
 
@@ -91,17 +84,6 @@ class Account:
             return None
         found = self.run(run)
         return found is not None and found["rounds_charged"] > 0
-
-
-def _numbers(ledger: Ledger, run: str) -> int | None:
-    answer = ledger.answer(run)
-    if answer is None:
-        return None
-    try:
-        reply = from_bytes(answer.reply)
-    except TacitError:
-        return None
-    return int(reply.primal.size) if isinstance(reply, Reply) else None
 
 
 @contextmanager

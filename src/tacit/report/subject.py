@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.admm.result import Result
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, cause
@@ -127,9 +129,26 @@ def _of_kit(path: Path, agent: str | None) -> Subject:
             "written."
         ) from None
     subject = Subject(
-        names, None, statement, _dated(path), run, apart=True, files=_listed(path.parent)
+        names,
+        None,
+        statement,
+        _dated(path),
+        run,
+        numbers=_coupled(path.with_name("solution.npz")),
+        exactly=True,
+        apart=True,
+        files=_listed(path.parent),
     )
     return subject if agent is None else _about(subject, agent)
+
+
+def _coupled(path: Path) -> int | None:
+    """How many coordinates of a party's point are shared; None where that is not written."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return int((arrays["coupling"] >= 0).sum())
+    except UNREADABLE:
+        return None
 
 
 def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
@@ -139,8 +158,8 @@ def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
         result = contents.result
         _check(result.privacy, result.names)
     except CorruptFile as error:
-        words = str(error).replace("No report was made", "No sheet was written")
-        raise CorruptFile(words) from None
+        words = str(error).removesuffix(" No report was made.")
+        raise CorruptFile(f"{words} No sheet was written.") from None
     except UNREADABLE as error:
         raise CorruptFile(
             f"Expected a result in {folder}: {cause(error)}. No sheet was written."
@@ -188,6 +207,8 @@ def _check(statement: PrivacyStatement, names: tuple[Any, ...]) -> None:
     texts = (*words, *names, *(change for change, _ in statement.neighbours))
     if not names or not all(isinstance(text, str) for text in texts):
         raise ValueError("its statement is not one of an agent")
+    if set(names) - {name for _, agents in statement.neighbours for name in agents}:
+        raise ValueError("its statement leaves out an agent")
     if type(statement.updates) is not int:
         raise ValueError("its updates are no number")
 
@@ -212,9 +233,6 @@ def _from_ledger(subject: Subject) -> Subject:
     if subject.account is None or (run := subject.account.run(subject.run)) is None:
         return subject
     when = f"{run['began'][:16].replace('T', ' ')} to {run['last'][:16].replace('T', ' ')} UTC"
-    numbers = subject.account.numbers.get(subject.run)
-    if numbers is not None:
-        subject = replace(subject, numbers=numbers, exactly=True)
     if subject.rounds is None:
         subject = replace(subject, rounds=run["rounds_answered"])
     return replace(subject, when=f"{when} (by the ledger)")
