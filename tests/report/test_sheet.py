@@ -1,4 +1,4 @@
-"""The privacy sheet: one page, twice the same words, nothing uncovered, and loud where it must be."""
+"""The privacy sheet: one page, twice the same words, nothing uncovered, loud where it must be."""
 
 import base64
 import dataclasses
@@ -26,8 +26,9 @@ from sheets import (
 
 import tacit
 from tacit.privacy.accounting import rounded_up
+from tacit.report.handover import COVERED, KEPT
 from tacit.report.odds import guess, hits, percent, suspicion
-from tacit.report.sheet import COVERED, SECRET, sheet
+from tacit.report.sheet import sheet
 from tacit.report.sheet_pages import html_page, pdf_page
 from tacit.report.subject import UNSAID, Subject
 
@@ -258,7 +259,7 @@ def test_the_text_of_the_fullest_page_can_be_read(result, tmp_path):
     )
     folder = noted(full.save(tmp_path / "r"), run="run " * 400)
     subject = Subject.read(folder, names[0])
-    page = sheet(dataclasses.replace(subject, files=(*COVERED, *SECRET, "more")), NOW)
+    page = sheet(dataclasses.replace(subject, files=(*COVERED, *KEPT, "more")), NOW)
     _, document = read_pdf(pdf_page(page))
     sizes = []
     document.pages[0].extract_text(
@@ -308,6 +309,37 @@ def test_a_new_ledger_and_one_that_is_overspent(folder, tmp_path):
 def test_the_ledger_says_whose_sheet_it_is(folder, tmp_path):
     page = sheet(Subject.read(noted(folder), None, paid(tmp_path / "a.db", "agent 2")), NOW)
     assert page.title == "Privacy sheet: agent 2"
+
+
+def test_where_the_noise_is_from(result, tmp_path):
+    seed, key = "as long as the seed of the noise is secret", "those who cannot try 2^64 keys"
+    for i, (changes, found) in enumerate(
+        [
+            ({"seeded": True}, (True, False)),
+            ({"seeded": False}, (False, True)),
+            ({"seeded": False, "secure": True}, (False, False)),
+        ]
+    ):
+        page = page_of(said(result, **changes), tmp_path / str(i))
+        kept = {s.title: s.lines[0] for s in page.sections}["Must be kept"]
+        assert (seed in page.verdict, key in " ".join(words_of(page))) == found
+        assert ("the seed" in kept) == found[0]
+
+
+def test_what_may_be_handed_on(result, tmp_path):
+    """The table on the page about results, for files that are there."""
+    for i, (once, apart, trace) in enumerate(
+        [(False, False, False), (True, False, True), (True, True, False)]
+    ):
+        subject = Subject.read(said(result, once=once).save(tmp_path / str(i)))
+        names = ("arrays.npz", "trace.csv", "result.json", "my <notes>", "sheet.pdf")
+        page = sheet(dataclasses.replace(subject, apart=apart, files=names), NOW)
+        lines = {s.title: s.lines[0] for s in page.sections}
+        assert ("trace.csv" in lines["May be published"]) == trace
+        assert ("trace.csv" in lines["Must be kept"]) != trace
+        assert "arrays.npz" in lines["May be published"] and "result.json" in lines["Must be kept"]
+        assert "one file or folder more" in lines["Must be kept"]
+        assert "notes" not in everything(page) and "sheet.pdf" not in lines["Must be kept"]
 
 
 def test_hides_is_what_the_statement_hides(folder):

@@ -23,23 +23,13 @@ from tacit.admm.statement import PrivacyStatement
 from tacit.html import plain, several
 from tacit.privacy.accounting import rounded_up
 from tacit.report.account import Account
+from tacit.report.handover import may_be_published, must_be_kept
 from tacit.report.odds import exception, guess, hits, next_to_nothing, percent, suspicion
 from tacit.report.subject import Subject
 
 BEFORE = (0.01, 0.1, 0.5)  # suspicions
 ALARMS = (0.01, 0.05)  # shares of false alarms
-# What the statement covers, if it is certified; the trace where data were read once
-COVERED = {
-    *("arrays.npz", "solution.npz", "model.json", "mean.json", "line.csv", "generator.csv"),
-    *("cut_lines.csv", "release.csv", "release.npz", "report-public.html"),
-}
-OF_A_RELEASE = {"trace.csv", "plot.png"}
-SECRET = {
-    *("checkpoint.npz", "result.json", "run.json", "job.json", "power.json", "job.toml"),
-    *("timing.json", "bus.csv", "grid.png", "figures.json", "check.json", "report.html"),
-    *OF_A_RELEASE,
-}
-OWN = {"sheet.html", "sheet.pdf", "statement.json"}  # to be handed over, or said here in full
+SEED = ", as long as the seed of the noise is secret and never used again"
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ def _verdict(subject: Subject) -> str:
         return f"Certified, but {budget} promises next to nothing: see the odds below."
     return (
         f"Certified: all that was shared is differentially private with {budget}, against "
-        "everyone, whatever else they know."
+        f"everyone, whatever else they know{SEED if p.seeded else ''}."
     )
 
 
@@ -234,8 +224,8 @@ def _sections(subject: Subject) -> Iterator[Section]:
         "the table says. Several such changes at once are hidden less: ε counts once for each.",
     )
     yield Section("What is hidden", hidden if sound else ("Nothing, as far as is proven.",))
-    yield Section("May be published", (_published(subject),))
-    yield Section("Must be kept", (_kept(subject),))
+    yield Section("May be published", (may_be_published(subject),))
+    yield Section("Must be kept", (_begun(must_be_kept(subject)),))
     yield Section(
         "Taken for public",
         (
@@ -278,6 +268,11 @@ def _shared(subject: Subject) -> Iterator[str]:
         yield f"Before them, in the same budget: {plain(p.before, 200)}."
     if p.seeded:
         yield "The noise follows from a seed: whoever has it can subtract the noise."
+    elif not p.secure and not math.isinf(p.epsilon):
+        yield (
+            "The noise follows from a key of 64 bits, which the operating system gave and nobody "
+            "keeps: the promise is against those who cannot try 2^64 keys."
+        )
     if subject.apart:
         yield (
             "Seen by the coordinator's server, in the clear; by other agents as the mean of all "
@@ -296,35 +291,6 @@ def _one_owner(subject: Subject) -> str:
     if subject.others == 0 and len(subject.agents) == 1:
         return "."
     return "; whoever ran the command, which read the data of all agents in one place."
-
-
-def _published(subject: Subject) -> str:
-    p = subject.statement
-    if not promised(p):
-        return "Nothing."
-    covered = COVERED | (OF_A_RELEASE if p.once and not subject.apart else set())
-    found = [name for name in subject.files if name in covered]
-    files = f"{', '.join(found)}, and what" if found else "What"
-    return (
-        f"{files} is computed from the messages alone, together with the first line of this page."
-    )
-
-
-def _kept(subject: Subject) -> str:
-    p = subject.statement
-    free = COVERED | (OF_A_RELEASE if p.once and not subject.apart else set())
-    if not promised(p):
-        free = set()
-    known = COVERED | SECRET
-    found = [name for name in subject.files if name in known and name not in free]
-    unknown = sum(name not in known | OWN for name in subject.files)
-    things = ["the data", "the ledger and its copies"]
-    if p.seeded:
-        things.append("the seed")
-    things += found
-    if unknown:
-        things.append(f"{unknown} more files and folders, which this page knows nothing of")
-    return _begun(f"{', '.join(things)}.")
 
 
 def _check_by(subject: Subject) -> str:
