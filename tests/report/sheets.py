@@ -92,7 +92,7 @@ def renamed(result, *names):
     return dataclasses.replace(changed, names=names, local=(point,) * len(names))
 
 
-def paid(path, agent="agent 1", run="winter", epsilon=4.0, charge=6, hides=HIDES, noise=40.0):
+def paid(path, agent="agent 1", run="winter", epsilon=4.0, charge=6, hides=HIDES, noise=12.0):
     """A ledger with one run."""
     with tacit.Ledger.create(path, epsilon, 1e-5) as ledger:
         if charge:

@@ -299,6 +299,9 @@ def test_a_new_ledger_and_one_that_is_overspent(folder, tmp_path):
     page = sheet(Subject.read(noted(folder), "agent 2", fresh), NOW)
     assert "ε ≤ 0 of a limit of 4" in dict(page.facts)["Spent in all runs"]
     assert "THIS RUN IS NOT IN IT" in dict(page.facts)["Ledger"]
+    for part in (paid(tmp_path / "5.db", charge=5), paid(tmp_path / "less.db", noise=60.0)):
+        page = sheet(Subject.read(noted(folder), "agent 1", part), NOW)  # less than was shared
+        assert "THIS RUN IS NOT IN IT" in dict(page.facts)["Ledger"] and len(page.odds.header) == 2
     over = paid(tmp_path / "over.db")
     with tacit.Ledger(over) as ledger:
         ledger.set_budget(0.001, 1e-5)

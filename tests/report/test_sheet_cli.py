@@ -229,7 +229,7 @@ def test_a_party_makes_its_own_sheet(kind, tmp_path, capsys):
     document = told(capsys, kit, "--party", tmp_path / "north.toml")
     page, found = document["sheet"], facts(document)
     assert page["promised"] and page["title"] == "Privacy sheet: north"
-    assert found["Most that one run may cost"].startswith("ε = 2, δ = 1e-05")
+    assert found["Limit of one run"].startswith("ε = 2, δ = 0.00001, in")
     with tacit.Ledger(tmp_path / "north.db") as ledger:
         spent, runs = ledger.spent, ledger.runs()
         assert found["Spent in all runs"].startswith(f"ε ≤ {rounded_up(spent.epsilon, 4)} of")

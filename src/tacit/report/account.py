@@ -17,6 +17,8 @@ from tacit.privacy.accounting import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_entries import SCHEMA_VERSION
 
+PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say
+
 
 @dataclass(frozen=True)
 class Account:
@@ -78,12 +80,16 @@ class Account:
             self.hides == change or self.hides.startswith(f"{change} (") for change in changes
         ):
             return False  # it counts something else
+        if self.spent.epsilon < PART * statement.epsilon and self.spent.delta <= statement.delta:
+            return False  # it knows less than this run
         if statement.once:
             return any(r["read_once"] and r["rounds_charged"] for r in self.runs)
         if not run:
             return None
         found = self.run(run)
-        return found is not None and found["rounds_charged"] > 0
+        if found is None:
+            return False
+        return bool(found["rounds_charged"] * found["local_updates"] >= statement.updates)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Which files of a folder may be handed on: what the privacy statement covers, and what it does not.
+"""Which files of a folder may be handed on: those that the privacy statement covers.
 
 The same as the table on the page about results, for the files that are there.
 """

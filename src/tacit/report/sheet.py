@@ -99,7 +99,7 @@ def _verdict(subject: Subject) -> str:
         )
     if not promised(p):
         why = p.uncertified or "its epsilon or delta is no budget."
-        return f"NOTHING IS PROMISED: this run is not certified. {plain(why, 250)}"
+        return f"NOTHING IS PROMISED: this run is not certified. {_begun(plain(why, 250))}"
     budget = f"ε = {_up(p.epsilon)}, δ = {_up(p.delta, 6)}"
     if next_to_nothing(_shown(p.epsilon), p.delta):
         return f"Certified, but {budget} promises next to nothing: see the odds below."
@@ -127,8 +127,10 @@ def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
         yield "Budget of this run", f"ε ≤ {_up(p.epsilon)}, δ ≤ {_up(p.delta, 6)}"
     else:
         yield "Budget of this run", "none that means anything"
-    if subject.limits:
-        yield "Most that one run may cost", f"{subject.limits} (the party's own limit)"
+    if (most := subject.limits) is not None:
+        rounds = "" if most.rounds is None else f", {most.rounds} rounds"
+        words = f"ε = {_up(most.total_epsilon, 6)}, δ = {_up(most.total_delta, 6)}{rounds}"
+        yield "Limit of one run", f"{words}, in the party's own file"
     yield from _ledger(subject)
 
 
@@ -171,7 +173,9 @@ def _odds(subject: Subject) -> Odds:
     columns = [("after this run", _shown(p.epsilon), p.delta)]
     if account is not None and account.counts(p, subject.run):
         delta = account.budget.delta
-        columns.append(("after all runs so far", _shown(account.spent.epsilon, 4), delta))
+        # of all runs never less than of this one, which the last digit of its noise could make it
+        spent = max(_shown(account.spent.epsilon, 4), columns[0][1])
+        columns.append(("after all runs so far", spent, delta))
         columns.append(("if the limit is spent", _shown(account.budget.epsilon, 6), delta))
     rows = []
     for before in BEFORE:
@@ -262,7 +266,7 @@ def _shared(subject: Subject) -> Iterator[str]:
     else:
         yield (
             f"{count}{sizes}, one in each round: {where}, randomised with {law} before they left "
-            f"({p.updates} noisy updates, all in the budget)."
+            f"({p.updates} noisy updates{', all in the budget' if promised(p) else ''})."
         )
     if p.before:
         yield f"Before them, in the same budget: {plain(p.before, 200)}."

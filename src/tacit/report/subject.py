@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import UNREADABLE
 from tacit.report.account import Account
 from tacit.report.contents import Contents
+
+if TYPE_CHECKING:
+    from tacit.federation.party_file import Limits
 
 FEASIBLE = ("objective", "projected-output")  # where the noise is, so that points stay in the set
 UNSAID = "a change that is left out, as its size may tell the data"
@@ -40,7 +43,7 @@ class Subject:
     apart      whether agents were processes of different owners
     files      names in the folder
     missing    why there is no account
-    limits     what the party agrees to in one run, in words
+    limits     of a party: what it agrees to in one run
     """
 
     agents: tuple[str, ...]
@@ -56,7 +59,7 @@ class Subject:
     files: tuple[str, ...] = ()
     account: Account | None = None
     missing: str = ""
-    limits: str = ""
+    limits: Limits | None = None
     version: str = ""
 
     @classmethod
@@ -69,7 +72,7 @@ class Subject:
     ) -> Subject:
         """``agent`` by name; ``ledger`` and ``party``: files of its own, where they are not found
         by what the run noted. Only the folder's own notes are read, and nothing is written."""
-        folder, limits = Path(folder), ""
+        folder, limits = Path(folder), None
         if party is not None:
             agent, ledger, limits = _of_party(Path(party), agent, ledger)
         if (statement := _kept(folder)) is not None:
@@ -93,7 +96,7 @@ class Subject:
 
 def _of_party(
     path: Path, agent: str | None, ledger: str | Path | None
-) -> tuple[str, str | Path, str]:
+) -> tuple[str, str | Path, Limits]:
     """Agent, ledger and limits that a party's own file names."""
     from tacit.federation.party_file import PartyFile
 
@@ -102,10 +105,7 @@ def _of_party(
         raise InvalidInput(
             f"Expected agent {file.agent!r}, as {path} says, got {agent!r}. No sheet was written."
         )
-    most = file.limits
-    rounds = "" if most.rounds is None else f", {most.rounds} rounds"
-    limits = f"ε = {most.total_epsilon:g}, δ = {most.total_delta:g}{rounds}"
-    return file.agent, ledger or file.ledger, limits
+    return file.agent, ledger or file.ledger, file.limits
 
 
 def _kept(folder: Path) -> Path | None:
