@@ -112,7 +112,7 @@ def never_raises(method: Callable[[Any], str]) -> Callable[[Any], str | None]:
     return shown
 
 
-_CELL = "text-align:left;vertical-align:top"
+_CELL = "text-align:left;vertical-align:top;padding:.15em 1.2em .15em 0;font-size:100%"
 
 
 def _text(value: object, most: int = 400) -> str:

@@ -42,7 +42,7 @@ def numbers(p: PrivacyStatement) -> str:
 
 
 def statement_html(p: PrivacyStatement) -> str:
-    return html.card("Privacy statement", _first_line(p), html.table(_rows(p)), html.small(p.words))
+    return html.card("Privacy statement", _first_line(p), html.table(_rows(p)), _words(p))
 
 
 def result_html(r: Result) -> str:
@@ -53,8 +53,12 @@ def result_html(r: Result) -> str:
         _first_line(r.privacy),
         html.table(_of_result(r)),
         _curve(r),
-        html.small(r.privacy.words),
+        _words(r.privacy),
     )
+
+
+def _words(p: PrivacyStatement) -> str:
+    return html.small(p.words if promised(p) else f"{p.words} (Do not publish.)")
 
 
 def _first_line(p: PrivacyStatement) -> str:
@@ -73,8 +77,11 @@ def _rows(p: PrivacyStatement) -> Iterator[tuple[str, str]]:
     if not promised(p) and not math.isinf(p.epsilon):
         yield "if it were certified", numbers(p)
     for change, agents in p.neighbours:
-        yield "hides" if promised(p) else "would hide", change
+        # of what is not certified the size of the change may be a share of private numbers
+        yield ("hides", change) if promised(p) else ("would hide", f"{change} ({KEEP})")
         yield "in the data of", html.several(agents)
+    if math.isinf(p.epsilon):
+        return
     times = "one reading" if p.once else f"{p.updates} updates"
     yield "noise", f"{p.mechanism}, {times}"
     if p.seeded:
@@ -94,7 +101,6 @@ def _of_result(r: Result) -> Iterator[tuple[str, str]]:
         yield "tolerance", "reached" if r.converged else "NOT reached"
     shown = _numbers(r.solution)
     yield f"solution, {np.size(r.solution)} numbers", shown if sound else f"{shown} ({KEEP})"
-    yield "agents", html.several(r.names)
     yield from _rows(r.privacy)
 
 

@@ -14,6 +14,13 @@ MOST_ZONES = 12  # that are listed
 
 def power_html(p: PowerProblem) -> str:
     grid = p.grid
+    doubt = next((u for a in p.agents if (u := a.objective.uncertified)), "")
+    first = html.box("Loads are private; network, limits and costs are taken for public.")
+    keep = ""
+    if doubt:  # then the size of the change may be a share of private loads
+        first = html.box(f"NOT CERTIFIED, nothing is promised: {doubt}", loud=True)
+        keep = " (do not publish)"
+    changes = dict.fromkeys(a.objective.neighbours for a in p.agents)
     rows = [
         (
             "grid",
@@ -21,12 +28,8 @@ def power_html(p: PowerProblem) -> str:
         ),
         ("lines between zones", f"{len(p.cut_lines)}, with {len(p.shared)} numbers in common"),
         ("objective", _objective(p)),
-        *(("hides", change) for change in dict.fromkeys(a.objective.neighbours for a in p.agents)),
+        *(("hides", f"{change}{keep}") for change in changes),
     ]
-    if doubt := next((u for a in p.agents if (u := a.objective.uncertified)), ""):
-        first = html.box(f"NOT CERTIFIED, nothing is promised: {doubt}", loud=True)
-    else:
-        first = html.box("Loads are private; network, limits and costs are taken for public.")
     zones = [
         (name, len(buses), agent.dimension)
         for (name, buses), agent in zip(p.zones.items(), p.agents, strict=False)
