@@ -150,7 +150,7 @@ def _ledger(subject: Subject) -> Iterator[tuple[str, str]]:
         f"δ = {_up(a.budget.delta, 6)}, in {_runs(a)}{over}",
     )
     if a.left is not None:
-        yield "Left", f"room for a further Gaussian run of ε = {_down(a.left)}"
+        yield "Left", f"room for a further Gaussian run of ε = {_down(a.left)} at this δ"
     words = f"{plain(a.name, 40)}, {a.entries} entries, all consistent; the last is {a.head[:16]}"
     counted = a.counts(subject.statement, subject.run)
     if counted is False:
@@ -170,13 +170,13 @@ def _runs(account: Account) -> str:
 def _odds(subject: Subject) -> Odds:
     """From the numbers as they are shown, so that whoever reads them can compute the same."""
     p, account = subject.statement, subject.account
-    columns = [("after this run", _shown(p.epsilon), p.delta)]
+    columns = [("this run", _shown(p.epsilon), p.delta)]
     if account is not None and account.counts(p, subject.run):
         delta = account.budget.delta
         # of all runs never less than of this one, which the last digit of its noise could make it
         spent = max(_shown(account.spent.epsilon, 4), columns[0][1])
-        columns.append(("after all runs so far", spent, delta))
-        columns.append(("if the limit is spent", _shown(account.budget.epsilon, 6), delta))
+        columns.append(("all runs so far", spent, delta))
+        columns.append(("all of the limit", _shown(account.budget.epsilon, 6), delta))
     rows = []
     for before in BEFORE:
         words = f"believes it with {percent(before)} before: afterwards with at most"
@@ -186,7 +186,7 @@ def _odds(subject: Subject) -> Odds:
     for share in ALARMS:
         words = f"tests for it, with {percent(share)} false alarms: hits at most"
         rows.append((words, *(percent(hits(share, e, d)) for _, e, d in columns)))
-    words = f"guesses at even odds, a coin being right in {percent(0.5)}: right in at most"
+    words = f"guesses at even odds (a coin: {percent(0.5)}): right in at most"
     rows.append((words, *(percent(guess(e, d)) for _, e, d in columns)))
     return Odds(
         ("Someone who ...", *(name for name, *_ in columns)), tuple(rows), _meaning(p, subject)

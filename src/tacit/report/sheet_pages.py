@@ -23,9 +23,9 @@ FONT, BOLD = "TacitSans", "TacitSans-Bold"
 FILES = {FONT: "DejaVuSans.ttf", BOLD: "DejaVuSans-Bold.ttf"}
 MARGIN_X, MARGIN_Y = 40.0, 34.0  # points
 LABEL = 112.0  # width of the headings at the left
-SIZE = 8.7  # of the text
+SIZE = 9.0  # of the text
 SMALLEST = 0.4  # times that; text is cut long before
-PRINTED = 8.9  # of the HTML on paper
+PRINTED = 9.1  # of the HTML on paper
 INK, QUIET, LINE, KEPT, NONE = "#1b1f23", "#56606a", "#c9d0d6", "#1f6b45", "#b3261e"
 LANGUAGE = "en"
 
