@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,6 +87,8 @@ class Contents:
         result = Result.load(folder)
         try:
             command, options, run = _note(folder)
+            if command == "solve":
+                options = {**_budget_of(folder / "job.toml"), **options}
             where = options.get("ledgers")
             return cls(
                 folder,
@@ -200,6 +203,15 @@ def _note(folder: Path) -> tuple[str, dict[str, Any], str]:
             raise TypeError(f"{name} is not the note of a run")
         return command, options, run
     return "", {}, ""
+
+
+def _budget_of(job: Path) -> dict[str, Any]:
+    """The budget that a job names, as ``tacit power solve`` and ``tacit learn`` have it."""
+    if not job.is_file():
+        return {}
+    budget = tomllib.loads(job.read_text()).get("privacy")
+    names = ("total_epsilon", "total_delta")
+    return {k: budget[k] for k in names if k in budget} if isinstance(budget, dict) else {}
 
 
 def _json(path: Path) -> Any:

@@ -56,7 +56,7 @@ def lead(contents: Contents) -> str:
         return f"No privacy is promised: {privacy.uncertified}"
     factor = math.exp(privacy.epsilon)
     times = f"{factor:.3g}" if factor < 1e6 else f"e^{rounded_up(privacy.epsilon, 3)}"
-    but = f", but for a chance of {privacy.delta:g}" if privacy.delta else ""
+    but = f", but for a chance of 1 in {1 / privacy.delta:,.0f}" if privacy.delta else ""
     return (
         "Whatever anyone believed of an agent's data before, what was sent changes the odds of it "
         f"by at most a factor of {times}{but}."
