@@ -10,6 +10,7 @@ import tacit  # noqa: F401  # 64 bits, before any test computes
 OF_CHROMIUM = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--no-first-run", "--hide-scrollbars"),
+    "--force-prefers-reduced-motion",  # no smooth scrolling
 )
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -61,6 +62,7 @@ def _firefox():
         return None
     options = webdriver.FirefoxOptions()
     options.add_argument("-headless")
+    options.set_preference("ui.prefersReducedMotion", 1)
     service = webdriver.FirefoxService(executable_path=shutil.which("geckodriver"))
     try:
         return webdriver.Firefox(options=options, service=service)

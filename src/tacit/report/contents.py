@@ -237,4 +237,7 @@ def _table(path: Path) -> Table:
     if len(columns) != len(header):
         raise ValueError(f"{path.name} has rows of another length")
     named = zip(header, columns, strict=True)
-    return {n: np.array(c, str if n in TEXT else np.float64) for n, c in named}
+    try:
+        return {n: np.array(c, str if n in TEXT else np.float64) for n, c in named}
+    except ValueError:  # which shows a private value
+        raise ValueError(f"{path.name} has a cell that is no number") from None

@@ -219,7 +219,8 @@ def _served(found: dict[str, Any], word: str, both: bool) -> Facts:
         part = (found.get("served") or {}).get(key)
         if isinstance(part, dict):
             short = part.get(f"short_{unit.lower()}", math.nan)
-            words = f"{100 * part['share']:.4g} %, {short:.4g} {unit} short at {part['buses']} "
+            amount = f"{short:,.0f}" if 1e3 <= abs(short) < 1e9 else f"{short:.4g}"
+            words = f"{100 * part['share']:.4g} %, {amount} {unit} short at {part['buses']} "
             facts.append((f"{prefix}{kind} load served", words + "buses"))
     if "cost" in found:
         facts.append((f"{prefix}generation cost", f"{found['cost']:,.2f} $/h"))
