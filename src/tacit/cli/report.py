@@ -71,8 +71,10 @@ def draw(folder: Path) -> None:
     try:
         contents = Contents.read(folder)
         save(folder / FILE, render(contents, repeat(contents)))
-    except (TacitError, OSError, ImportError, ValueError, LookupError, TypeError) as error:
-        words = str(error) or type(error).__name__
+    except Exception as error:  # whatever it is
+        # other errors may show a private value
+        told = isinstance(error, TacitError | OSError | ImportError)
+        words = str(error) if told else type(error).__name__
         print(f"tacit: the result is there, but no report was drawn: {words}", file=sys.stderr)
 
 

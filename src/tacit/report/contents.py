@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,6 +87,8 @@ class Contents:
         result = Result.load(folder)
         try:
             command, options, run = _note(folder)
+            if command == "solve":
+                options = {**_budget_of(folder / "job.toml"), **options}
             where = options.get("ledgers")
             return cls(
                 folder,
@@ -202,6 +205,15 @@ def _note(folder: Path) -> tuple[str, dict[str, Any], str]:
     return "", {}, ""
 
 
+def _budget_of(job: Path) -> dict[str, Any]:
+    """The budget that a job names, as ``tacit power solve`` and ``tacit learn`` have it."""
+    if not job.is_file():
+        return {}
+    budget = tomllib.loads(job.read_text()).get("privacy")
+    names = ("total_epsilon", "total_delta")
+    return {k: budget[k] for k in names if k in budget} if isinstance(budget, dict) else {}
+
+
 def _json(path: Path) -> Any:
     if not path.is_file():
         return None
@@ -225,4 +237,7 @@ def _table(path: Path) -> Table:
     if len(columns) != len(header):
         raise ValueError(f"{path.name} has rows of another length")
     named = zip(header, columns, strict=True)
-    return {n: np.array(c, str if n in TEXT else np.float64) for n, c in named}
+    try:
+        return {n: np.array(c, str if n in TEXT else np.float64) for n, c in named}
+    except ValueError:  # which shows a private value
+        raise ValueError(f"{path.name} has a cell that is no number") from None

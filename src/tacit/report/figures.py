@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents, Table
 
 MOST_ROWS = 50_000  # of a table: of a longer one, so many are on the page, and it says so
@@ -151,6 +152,7 @@ def budget(contents: Contents) -> dict[str, Any] | None:
         worst = max(known, key=lambda b: b.spent / b.budget)
         return {
             "spent": _short(worst.spent),
+            "said": rounded_up(worst.spent, 3),
             "budget": _short(worst.budget),
             "ledgers": True,
             "title": worst.agent,
@@ -160,6 +162,7 @@ def budget(contents: Contents) -> dict[str, Any] | None:
     if isinstance(given, int | float) and given > 0 and math.isfinite(privacy.epsilon):
         return {
             "spent": _short(privacy.epsilon),
+            "said": rounded_up(privacy.epsilon, 3),
             "budget": _short(float(given)),
             "ledgers": False,
             "title": "this run",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,21 @@ MARK = b'<!doctype html>\n<html lang="en" data-tacit-report="1"'  # how a report
 
 def render(contents: Contents, repeat: str = "") -> bytes:
     """The page of a folder. ``repeat`` is the command that makes such a result again."""
+    template, parts = _assets()
+    try:
+        made = template.render(**_values(contents), **parts, repeat=repeat)
+    except UNREADABLE as error:
+        raise CorruptFile(
+            f"Expected files that tacit wrote in {contents.folder}: {cause(error)}. No report was "
+            "made."
+        ) from None
+    # half of a pair of UTF-16, which a name may hold, has no other form
+    return made.encode("utf-8", "xmlcharrefreplace")
+
+
+@cache
+def _assets() -> tuple[Any, dict[str, str]]:
+    """The template, and what is the same on every page."""
     import jinja2
 
     place = resources.files("tacit.report") / "assets"
@@ -36,22 +52,8 @@ def render(contents: Contents, repeat: str = "") -> bytes:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string((place / "page.html").read_text("utf-8"))
-    try:
-        made = template.render(
-            **_values(contents),
-            repeat=repeat,
-            library=library,
-            script=script,
-            style=style,
-            policy=_policy(library, script),
-        )
-    except UNREADABLE as error:
-        raise CorruptFile(
-            f"Expected files that tacit wrote in {contents.folder}: {cause(error)}. No report was "
-            "made."
-        ) from None
-    # half of a pair of UTF-16, which a name may hold, has no other form
-    return made.encode("utf-8", "xmlcharrefreplace")
+    parts = {"library": library, "script": script, "style": style}
+    return template, {**parts, "policy": _policy(library, script)}
 
 
 def save(path: Path, page: bytes, public: bool = False) -> Path:

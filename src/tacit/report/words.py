@@ -56,7 +56,7 @@ def lead(contents: Contents) -> str:
         return f"No privacy is promised: {privacy.uncertified}"
     factor = math.exp(privacy.epsilon)
     times = f"{factor:.3g}" if factor < 1e6 else f"e^{rounded_up(privacy.epsilon, 3)}"
-    but = f", but for a chance of {privacy.delta:g}" if privacy.delta else ""
+    but = f", but for a chance of 1 in {1 / privacy.delta:,.0f}" if privacy.delta else ""
     return (
         "Whatever anyone believed of an agent's data before, what was sent changes the odds of it "
         f"by at most a factor of {times}{but}."
@@ -219,7 +219,8 @@ def _served(found: dict[str, Any], word: str, both: bool) -> Facts:
         part = (found.get("served") or {}).get(key)
         if isinstance(part, dict):
             short = part.get(f"short_{unit.lower()}", math.nan)
-            words = f"{100 * part['share']:.4g} %, {short:.4g} {unit} short at {part['buses']} "
+            amount = f"{short:,.0f}" if 1e3 <= abs(short) < 1e9 else f"{short:.4g}"
+            words = f"{100 * part['share']:.4g} %, {amount} {unit} short at {part['buses']} "
             facts.append((f"{prefix}{kind} load served", words + "buses"))
     if "cost" in found:
         facts.append((f"{prefix}generation cost", f"{found['cost']:,.2f} $/h"))

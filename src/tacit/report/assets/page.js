@@ -8,6 +8,7 @@
   const ZONES = ["#3b7dbf", "#d98324", "#3f9b6c", "#b2558f", "#7a6bc4", "#8a8f2a",
     "#c2554d", "#2f9aa0", "#a0723f", "#5b74a8", "#c76fa8", "#6d9a3c"];
   const LOADING = data.loadings;
+  const ICONS = { lines: "path://M0,4h24v2h-24z", "cut lines": "path://M0,4h6v2h-6zM9,4h6v2h-6zM18,4h6v2h-6z", "AC check: beyond limit": "path://M0,2h24v6h-24z" };
 
   const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
   const column = (table, name) => table.values[table.columns.indexOf(name)];
@@ -127,6 +128,8 @@
       };
     };
     const first = option(spec.columns[0]);
+    const rows = first.series[0].data.length;
+    if (rows < 15) document.getElementById(spec.id).style.height = `${60 + 26 * rows}px`;
     const chart = draw(spec.id, first, first.series[0].data.map((_, i) => ({ seriesIndex: 0, dataIndex: i })));
     const pick = document.querySelector(`select[data-of="${spec.id}"]`);
     if (pick) pick.addEventListener("change", () => chart.setOption(option(spec.columns[pick.selectedIndex])));
@@ -142,7 +145,7 @@
         axisTick: { show: false }, splitLine: { show: false }, pointer: { show: false },
         axisLabel: { show: true, distance: -26, formatter: (v) => (v === 0 || v === spec.budget ? short(v) : "") },
         title: { show: true, offsetCenter: [0, "34%"], fontSize: 13, width: 150, overflow: "truncate" },
-        detail: { valueAnimation: false, formatter: (v) => `ε ${short(v)}`, fontSize: 22, offsetCenter: [0, 0] },
+        detail: { valueAnimation: false, formatter: () => `ε ${spec.said}`, fontSize: 22, offsetCenter: [0, 0] },
         data: [{ value: spec.spent, name: spec.title }],
       }],
     });
@@ -155,7 +158,9 @@
     const shed = column(bus, "p_shed"), q = column(bus, "q_shed");
     const size = numbers.map((_, i) => shed && finite(shed[i]) ? Math.hypot(shed[i], q && finite(q[i]) ? q[i] : 0) : 0);
     const most = Math.max(1e-2, ...size.length < 1e5 ? size : [1]);
-    const least = Math.max(4, Math.min(13, 170 / Math.sqrt(numbers.length)));
+    const box = document.getElementById("map");
+    const room = Math.sqrt(box.clientWidth * box.clientHeight / Math.max(1, numbers.length)); // of a bus
+    const least = Math.max(2.5, Math.min(13, 0.16 * room)), large = numbers.length > 2000;
     const many = spec.zones.length > ZONES.length;
     const colour = new Map(spec.zones.map((name, k) => [name, many ? `hsl(${(k * 137.5) % 360},52%,52%)` : ZONES[k]]));
     const row = (table, i) => table.heads.map((head, k) => [head, table.values[k][i]]).filter((_, k) => k > 0);
@@ -167,7 +172,7 @@
       const share = loading && finite(loading[i]) ? loading[i] : 0;
       return {
         color: LOADING[share > 1 ? 4 : share > 0.8 ? 3 : share > 0.5 ? 2 : share > 0.2 ? 1 : 0],
-        width: numbers.length > 2000 ? 0.7 : 0.8 + 4 * (flow && finite(flow[i]) ? Math.abs(flow[i]) / widest : 0.2),
+        width: large ? 0.7 : 0.8 + 4 * (flow && finite(flow[i]) ? Math.abs(flow[i]) / widest : 0.2),
         type: cut && cut[i] === "yes" ? "dashed" : "solid", opacity: 0.9,
       };
     };
@@ -179,7 +184,7 @@
     const about = (table, name) => (p) => lines(`${name} ${table.values[0][p.data.row]}`, row(table, p.data.row));
     const lined = (name, rows, more = {}) => ({
       name, type: "lines", coordinateSystem: "cartesian2d", polyline: false, z: 1, clip: true,
-      progressive: 2000, progressiveThreshold: 4000, symbol: "none",
+      progressive: large ? 2000 : 0, progressiveThreshold: 4000, symbol: "none",
       data: rows.map(path), tooltip: { formatter: about(line, "line") }, ...more,
     });
     const isCut = (i) => cut && cut[i] === "yes";
@@ -197,9 +202,9 @@
       const seriesIndex = series.length;
       rows.get(name).forEach((_, k) => points.push({ seriesIndex, dataIndex: k }));
       series.push({
-        name: String(name || "buses"), type: "scatter", z: 3, data: rows.get(name).map(dot), itemStyle: { color: colour.get(name), borderColor: "rgba(10,14,20,.65)", borderWidth: numbers.length > 2000 ? 0 : 1 },
-        label: numbers.length <= 150 ? { show: true, formatter: (p) => p.name, fontSize: 11, position: "top", distance: 3, color: "inherit" } : undefined,
-        labelLayout: { hideOverlap: true }, progressive: 3000, tooltip: { formatter: about(bus, "bus") },
+        name: String(name || "buses"), type: "scatter", z: 3, data: rows.get(name).map(dot), itemStyle: { color: colour.get(name), borderColor: "rgba(10,14,20,.65)", borderWidth: large ? 0 : 1 },
+        label: room > 40 && numbers.length <= 400 ? { show: true, formatter: (p) => p.name, fontSize: 11, position: "top", distance: 3, color: "inherit" } : undefined,
+        labelLayout: { hideOverlap: true }, progressive: large ? 3000 : 0, tooltip: { formatter: about(bus, "bus") },
       });
     }
     const low = new Set(spec.voltages), off = numbers.map((_, i) => i).filter((i) => low.has(numbers[i]));
@@ -208,7 +213,10 @@
     draw("map", {
       grid: { left: 10, right: 10, top: many ? 10 : 56, bottom: 10 },
       xAxis: { ...hidden }, yAxis: { ...hidden },
-      legend: many ? { show: false } : { top: 0, left: 0, itemGap: 10, itemHeight: 10, itemWidth: 18 },
+      legend: many ? { show: false } : {
+        top: 0, left: 0, itemGap: 10, itemHeight: 10, itemWidth: 20,
+        data: series.map(({ name }) => ({ name, icon: ICONS[name] || "circle" })),
+      },
       tooltip: { ...tooltip, trigger: "item" },
       dataZoom: [zoomed("xAxisIndex"), zoomed("yAxisIndex")],
       series,
@@ -238,19 +246,24 @@
     if (!printing) for (const { target } of seen) charts.get(target.id)?.chart.resize();
   });
   for (const { box } of charts.values()) watch.observe(box);
-  const PRINTED = { map: [690, 470], gauge: [180, 150], coefficients: [690, 330], solution: [690, 330] };
+  const PRINTED = { map: [650, 440], gauge: [150, 130], coefficients: [650, 320], solution: [650, 320] };
   window.addEventListener("beforeprint", () => {
     printing = true;
-    for (const [id, { chart }] of charts) {
-      const [width, height] = PRINTED[id] || [330, 190];
+    for (const [id, { chart, box }] of charts) {
+      const [width, height] = PRINTED[id] || [298, 170];
       chart.setTheme("light");
       chart.resize({ width, height });
       chart.dispatchAction({ type: "hideTip" });
-      chart.getZr().flush(); // paper does not wait for the next frame
+      // one canvas, drawn at once: paper neither waits for a frame nor lays layers on one another
+      const paper = chart.renderToCanvas({ pixelRatio: 2 });
+      paper.className = "paper";
+      paper.removeAttribute("style");
+      box.append(paper);
     }
   });
   window.addEventListener("afterprint", () => {
     printing = false;
+    for (const paper of document.querySelectorAll("canvas.paper")) paper.remove();
     for (const { chart } of charts.values()) chart.resize({ width: "auto", height: "auto" });
     repaint();
   });
