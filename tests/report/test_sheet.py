@@ -160,10 +160,7 @@ def test_nothing_uncovered_is_on_it(result, tmp_path, certified, once):
 
 
 def test_a_run_without_noise_promises_nothing(tmp_path):
-    from conftest import problem_of
-
-    noiseless = tacit.solve(problem_of("huber", "box"), tacit.Settings(2), seed=0)
-    page = page_of(noiseless, tmp_path / "r")
+    page = page_of(solved(tacit.Settings(2)), tmp_path / "r")
     assert page.verdict.startswith("NOTHING IS PROMISED: no noise was added")
     assert page.odds is None and "%" not in everything(page).replace("52%", "").replace("100%", "")
     sections = {s.title: " ".join(s.lines) for s in page.sections}
