@@ -227,6 +227,7 @@ def _sections(subject: Subject) -> Iterator[Section]:
         f"{_begun(plain(_changes(subject), 400))}: whether that happened stays in doubt, as "
         "the table says. Several such changes at once are hidden less: ε counts once for each.",
     )
+    # of a run that is not certified the size of the change may be a share of private numbers
     yield Section("What is hidden", hidden if sound else ("Nothing, as far as is proven.",))
     yield Section("May be published", (may_be_published(subject),))
     yield Section("Must be kept", (_begun(must_be_kept(subject)),))
