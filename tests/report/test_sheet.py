@@ -329,6 +329,12 @@ def test_where_the_noise_is_from(result, tmp_path):
         assert ("the seed" in kept) == found[0]
 
 
+def test_what_is_assumed(result, tmp_path):
+    page = page_of(said(result, assumed="Taken for public: the numbers of records."), tmp_path / "r")
+    lines = {s.title: s.lines[0] for s in page.sections}["Taken for public"]
+    assert lines.endswith("who takes part. The numbers of records.")
+
+
 def test_what_may_be_handed_on(result, tmp_path):
     """The table on the page about results, for files that are there."""
     for i, (once, apart, trace) in enumerate(

@@ -29,6 +29,7 @@ from tacit.report.subject import Subject
 
 BEFORE = (0.01, 0.1, 0.5)  # suspicions
 ALARMS = (0.01, 0.05)  # shares of false alarms
+PUBLIC = "Taken for public: "  # as a statement may begin what it assumes
 SEED = ", as long as the seed of the noise is secret and never used again"
 
 
@@ -235,7 +236,7 @@ def _sections(subject: Subject) -> Iterator[Section]:
         "Taken for public",
         (
             "Feasible sets, bounds, settings, numbers of coordinates, who takes part."
-            + (f" {plain(p.assumed, 420)}" if p.assumed else ""),
+            + (f" {_begun(plain(p.assumed.removeprefix(PUBLIC), 420))}" if p.assumed else ""),
         ),
     )
     yield Section(
