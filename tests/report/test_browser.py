@@ -70,7 +70,9 @@ def opened(browser, pages):
 
     yield get
     if is_chromium(browser):  # of every page that a test opened
-        said = [line for line in browser.get_log("browser") if "getImageData" not in line["message"]]
+        said = [
+            line for line in browser.get_log("browser") if "getImageData" not in line["message"]
+        ]
         assert said == []
 
 
@@ -97,7 +99,9 @@ def test_hovering_tells_the_numbers(opened):
     browser = opened("grid")
     chart = browser.find_element(By.ID, "trace-residual")
     assert not browser.execute_script(SHOWN)
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart)
+    browser.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart
+    )
     ActionChains(browser, duration=20).move_to_element(chart).move_by_offset(5, 5).perform()
     WebDriverWait(browser, 5).until(lambda b: "Consensus residual" in b.execute_script(SHOWN))
 
@@ -120,7 +124,9 @@ def test_names_in_tooltips_are_text(opened):
     browser = opened("hostile")
     gauge = browser.find_element(By.ID, "gauge")
     assert HOSTILE in browser.find_element(By.CSS_SELECTOR, "#privacy .facts dd").text
-    assert HOSTILE in gauge.get_attribute("aria-label") or "south" in gauge.get_attribute("aria-label")
+    assert HOSTILE in gauge.get_attribute("aria-label") or "south" in gauge.get_attribute(
+        "aria-label"
+    )
     assert "owned" not in browser.title
 
 

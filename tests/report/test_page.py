@@ -41,7 +41,9 @@ def page_of(folder):
 
 
 def data_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1]
+    )
 
 
 def rewritten(folder, file, change):
@@ -109,7 +111,9 @@ def test_names_are_text(name, folders, tmp_path):
 def test_numbers_that_are_none(folders, tmp_path):
     folder = folders.copy("noisy job", tmp_path)
     rows = ["1,nan,inf,-inf,1e300", "2,1,1e-300,0,-0.0"]
-    (folder / "trace.csv").write_text("\n".join(["round,objective,residual,noise,violation", *rows]))
+    (folder / "trace.csv").write_text(
+        "\n".join(["round,objective,residual,noise,violation", *rows])
+    )
     with np.load(folder / "arrays.npz") as held:
         changed = {**held, "solution": np.array([np.nan, np.inf])}
     np.savez(folder / "arrays.npz", **changed)
