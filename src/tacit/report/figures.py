@@ -127,9 +127,10 @@ def grid_map(contents: Contents) -> dict[str, Any] | None:
         return None  # the tables are there without the packages that draw
     buses = tuple(bus["bus"].astype(int).tolist())
     known = set(buses)
-    ends = zip(line["from_bus"].astype(int).tolist(), line["to_bus"].astype(int).tolist())
+    ends = np.stack([line["from_bus"], line["to_bus"]], axis=1).astype(int).tolist()
+    joined = tuple((a, b) for a, b in ends if a in known and b in known)
     try:
-        x, y = places(buses, tuple(pair for pair in ends if known.issuperset(pair))).T
+        x, y = places(buses, joined).T
     except ModuleNotFoundError:
         return None
     zones = list(dict.fromkeys(bus["zone"].tolist())) if "zone" in bus else []
