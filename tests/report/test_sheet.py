@@ -330,7 +330,8 @@ def test_where_the_noise_is_from(result, tmp_path):
 
 
 def test_what_is_assumed(result, tmp_path):
-    page = page_of(said(result, assumed="Taken for public: the numbers of records."), tmp_path / "r")
+    assumed = "Taken for public: the numbers of records."
+    page = page_of(said(result, assumed=assumed), tmp_path / "r")
     lines = {s.title: s.lines[0] for s in page.sections}["Taken for public"]
     assert lines.endswith("who takes part. The numbers of records.")
 
