@@ -58,7 +58,7 @@ def lead(contents: Contents) -> str:
     times = f"{factor:.3g}" if factor < 1e6 else f"e^{rounded_up(privacy.epsilon, 3)}"
     but = f", but for a chance of 1 in {1 / privacy.delta:,.0f}" if privacy.delta else ""
     return (
-        "Whatever anyone believed of an agent's data before, what was sent changes the odds of it "
+        "Whoever sees all that was sent can change their odds on any one hidden change, named below, "
         f"by at most a factor of {times}{but}."
     )
 
