@@ -20,6 +20,7 @@ import tacit
 from tacit.cli.main import main
 from tacit.cli.report import repeat
 from tacit.errors import CorruptFile
+from tacit.report import words
 from tacit.report.contents import Contents
 from tacit.report.page import MARK, render, save
 
@@ -354,3 +355,11 @@ def test_charts_and_tables_have_words(folders):
 def test_corrupt_files_are_named(tmp_path):
     with pytest.raises(CorruptFile, match="No report was made"):
         Contents.read(tmp_path)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 12.9, 13.0, 1e6])
+@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-5, 0.3])
+def test_any_budget_has_words(epsilon, delta, folders, tmp_path):
+    folder = folders.copy("job", tmp_path)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=epsilon, delta=delta))
+    assert "by at most a factor of" in words.lead(Contents.read(folder))
