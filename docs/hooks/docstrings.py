@@ -29,9 +29,7 @@ def listed(lines: list[str]) -> str | None:
             entries[-1].append(line.strip())
         else:
             return None
-    return "\n\n".join(
-        f"`{name}`\n:   " + "\n    ".join(text) for name, *text in entries if text
-    )
+    return "\n\n".join(f"`{name}`\n:   " + "\n    ".join(text) for name, *text in entries if text)
 
 
 def boxed(paragraph: str) -> str | None:

@@ -4,6 +4,7 @@
 """
 
 import posixpath
+import re
 
 import nbformat
 from jinja2 import DictLoader
@@ -40,6 +41,17 @@ TEMPLATE = """
 {% endblock data_png %}
 """
 
+# on the forge a link goes to the notebook, here to its page
+LINK = re.compile(r"(\]\([\w./]*)\.ipynb\)")
+DOWNLOAD = "[This page as a notebook]({}.ipynb)"
+
+
+def on_page_markdown(markdown: str, page, **_) -> str:
+    name = posixpath.basename(page.file.src_uri).removesuffix(".md")
+    here = DOWNLOAD.format(name)
+    text, download, _ = markdown.partition(here)
+    return LINK.sub(r"\1.md)", text) + download
+
 
 def on_files(files: Files, config) -> Files:
     exporter = MarkdownExporter(
@@ -56,7 +68,7 @@ def on_files(files: Files, config) -> Files:
         text, resources = exporter.from_notebook_node(
             notebook, resources={"unique_key": name, "output_files_dir": f"{name}-files"}
         )
-        text += f"\n\n[This page as a notebook]({name}.ipynb)\n"
+        text += f"\n\n{DOWNLOAD.format(name)}\n"
         made = {f"{name}.md": text, **resources.get("outputs", {})}
         for path, content in made.items():
             files.append(File.generated(config, posixpath.join(folder, path), content=content))
