@@ -13,7 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
+from browser import complaints, started, violations
 from recorded_api import DOCUMENTED, ROOMS
+from selenium.webdriver.support.ui import WebDriverWait
 
 ROOT = Path(__file__).parents[1]
 INNER_ROOMS = ("tacit.admm", "tacit.engines", "tacit.federation", "tacit.objectives")
@@ -216,3 +218,59 @@ def test_columns_of_real_docstrings_are_lists(site):
     text = (site / "api" / "problems.html").read_text()
     assert "<dt><code>evaluate_every</code></dt>" in text
     assert 'class="admonition guarantee"' in text
+
+
+@pytest.fixture(scope="module")
+def driver():
+    found = started()
+    if found is None:
+        pytest.skip("no Chromium, Chrome or Firefox: search and layout of the site were not tested")
+    yield found
+    found.quit()
+
+
+def visible_links(driver):
+    """Pages that the open one links to, where a reader can see it."""
+    return {
+        urldefrag(href).url
+        for href in driver.execute_script(
+            "return [...document.querySelectorAll('a[href]')].filter(a => a.checkVisibility("
+            "{visibilityProperty: true, opacityProperty: true})).map(a => a.href)"
+        )
+    }
+
+
+def test_in_a_browser(site, driver):
+    """From a folder: search finds, tabs and sidebars lead everywhere, nothing is asked for."""
+    start = (site / "index.html").as_uri()
+    driver.set_window_size(1280, 900)
+    driver.get(start)
+    first = visible_links(driver)
+    seen = {start, *first}
+    tabs = driver.find_elements("css selector", ".md-tabs__link")
+    for tab in [tab.get_attribute("href") for tab in tabs]:
+        driver.get(tab)
+        seen |= visible_links(driver)
+    pages = {page.as_uri() for page in site.rglob("*.html") if page.name != "404.html"}
+    assert len(tabs) == 4 and pages - seen == set() and pages - first != set()
+
+    driver.execute_script("document.getElementById('__search').click()")
+    driver.find_element("css selector", "[data-md-component=search-query]").send_keys("ledger")
+    results = WebDriverWait(driver, 20).until(
+        lambda d: d.find_elements("css selector", ".md-search-result__link")
+    )
+    assert any("ledger.html" in result.get_attribute("href") for result in results)
+    assert complaints(driver) == []
+
+    for page in ("index.html", "privacy.html", "api/problems.html", "tutorials/grid.html"):
+        driver.set_window_size(1280, 900)
+        driver.get((site / page).as_uri())
+        assert violations(driver) == {}, page
+        driver.set_window_size(500, 900)
+        wide = driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{page} is wider than a phone"
+    assert complaints(driver) == []
+
+    driver.get("data:text/html,<img src='https://example.org/x.png'><p style='color:#eee'>pale")
+    assert complaints(driver) != []  # it would have been seen
+    assert "color-contrast" in violations(driver)
