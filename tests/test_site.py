@@ -229,15 +229,15 @@ def driver():
     found.quit()
 
 
+SEEN = """return [...document.querySelectorAll(arguments[0] + " a[href]")].filter(
+    a => a.checkVisibility({visibilityProperty: true, opacityProperty: true})).map(a => a.href)"""
+
+
 def visible_links(driver):
     """Pages that the open one links to, where a reader can see it."""
-    return {
-        urldefrag(href).url
-        for href in driver.execute_script(
-            "return [...document.querySelectorAll('a[href]')].filter(a => a.checkVisibility("
-            "{visibilityProperty: true, opacityProperty: true})).map(a => a.href)"
-        )
-    }
+    sidebar = ".md-sidebar--primary"  # laid out by a script
+    WebDriverWait(driver, 20).until(lambda d: len(d.execute_script(SEEN, sidebar)) > 2)
+    return {urldefrag(href).url for href in driver.execute_script(SEEN, "body")}
 
 
 def test_in_a_browser(site, driver):
@@ -271,6 +271,6 @@ def test_in_a_browser(site, driver):
         assert wide <= 0, f"{page} is wider than a phone"
     assert complaints(driver) == []
 
-    driver.get("data:text/html,<img src='https://example.org/x.png'><p style='color:#eee'>pale")
+    driver.get("data:text/html,<img src='https://example.org/x.png'>")
     assert complaints(driver) != []  # it would have been seen
-    assert "color-contrast" in violations(driver)
+    assert "image-alt" in violations(driver)

@@ -1,4 +1,4 @@
-"""Pages that lie at the root of the repository, where people look for them, as pages of the site."""
+"""Pages at the root of the repository, where people look for them, as pages of the site."""
 
 from pathlib import Path
 
