@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
-from browser import complaints, started, violations
+from browsers import complaints, violations
 from recorded_api import DOCUMENTED, ROOMS
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -220,15 +220,6 @@ def test_columns_of_real_docstrings_are_lists(site):
     assert 'class="admonition guarantee"' in text
 
 
-@pytest.fixture(scope="module")
-def driver():
-    found = started()
-    if found is None:
-        pytest.skip("no Chromium, Chrome or Firefox: search and layout of the site were not tested")
-    yield found
-    found.quit()
-
-
 SEEN = """return [...document.querySelectorAll(arguments[0] + " a[href]")].filter(
     a => a.checkVisibility({visibilityProperty: true, opacityProperty: true})).map(a => a.href)"""
 
@@ -240,9 +231,12 @@ def visible_links(driver):
     return {urldefrag(href).url for href in driver.execute_script(SEEN, "body")}
 
 
-def test_in_a_browser(site, driver):
+def test_in_a_browser(site, browser):
     """From a folder: search finds, tabs and sidebars lead everywhere, nothing is asked for."""
-    start = (site / "index.html").as_uri()
+    driver, start = browser, (site / "index.html").as_uri()
+    if driver.name != "firefox":  # other tests share it
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    complaints(driver)  # theirs
     driver.set_window_size(1280, 900)
     driver.get(start)
     first = visible_links(driver)

@@ -27,9 +27,17 @@ def executed(path, folder):
         timeout=300,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,  # how output was cut is chance
         resources={"metadata": {"path": str(folder)}},
     )
-    client.execute(env={**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"})
+    client.execute(
+        env={
+            **os.environ,
+            "COLUMNS": "80",
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }
+    )
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if "text/plain" in output.get("data", {}):
