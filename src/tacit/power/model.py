@@ -42,7 +42,7 @@ class PowerProblem:
     shed_price: float | None = None  # of the objective "cost", in $/MWh
 
     def __repr__(self) -> str:
-        """Without the loads, which a notebook would keep."""
+        """One line: all fields are pages long."""
         grid = self.grid
         return (
             f"PowerProblem({grid.name} in {len(self.zones)} zones: {len(grid.bus)} buses, "
