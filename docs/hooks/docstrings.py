@@ -41,14 +41,16 @@ def boxed(paragraph: str) -> str | None:
 
 
 def markdown(docstring: str) -> str:
-    """Paragraph by paragraph; what is not recognised stays as it is."""
+    """Paragraph by paragraph; what is not recognised stays as it is, or as it is laid out."""
     parts = []
     for paragraph in re.split(r"\n\s*\n", docstring.strip("\n")):
         lines = paragraph.split("\n")
         if ITEM.match(lines[0]) or lines[0].startswith("    "):
             parts.append(paragraph)
         else:
-            parts.append(boxed(paragraph) or listed(lines) or paragraph)
+            made = boxed(paragraph) or listed(lines)
+            laid_out = any(line.startswith("    ") for line in lines)
+            parts.append(made or ("\n".join(f"    {x}" for x in lines) if laid_out else paragraph))
     return "\n\n".join(parts)
 
 
