@@ -1,4 +1,4 @@
-"""The page as a file: what is in it whatever names hold, who may read it, what it never replaces."""
+"""The page as a file: what is in it whatever names hold, who may read it, what it replaces."""
 
 import hashlib
 import html
@@ -8,9 +8,9 @@ import re
 import shlex
 import shutil
 import stat
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,9 @@ import tacit
 from tacit.cli.main import main
 from tacit.cli.report import repeat
 from tacit.errors import CorruptFile
+from tacit.report import words
 from tacit.report.contents import Contents
-from tacit.report.page import MARK, render
+from tacit.report.page import MARK, render, save
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 ASSETS = resources.files("tacit.report") / "assets"
@@ -41,7 +42,9 @@ def page_of(folder):
 
 
 def data_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1]
+    )
 
 
 def rewritten(folder, file, change):
@@ -109,7 +112,9 @@ def test_names_are_text(name, folders, tmp_path):
 def test_numbers_that_are_none(folders, tmp_path):
     folder = folders.copy("noisy job", tmp_path)
     rows = ["1,nan,inf,-inf,1e300", "2,1,1e-300,0,-0.0"]
-    (folder / "trace.csv").write_text("\n".join(["round,objective,residual,noise,violation", *rows]))
+    (folder / "trace.csv").write_text(
+        "\n".join(["round,objective,residual,noise,violation", *rows])
+    )
     with np.load(folder / "arrays.npz") as held:
         changed = {**held, "solution": np.array([np.nan, np.inf])}
     np.savez(folder / "arrays.npz", **changed)
@@ -295,17 +300,28 @@ def test_a_file_of_the_users_stays(folders, monkeypatch, capsys):
     assert Path("mine", "report.html").read_text() == "mine"
 
 
-def test_two_at_once(folders, tmp_path):
+def test_two_at_once(tmp_path):
     """Each writes a whole page; the last one stays."""
+    path, made = tmp_path / "report.html", [MARK + bytes([c]) * 10**6 for c in b"ab"]
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(save, path, page) for _ in range(10) for page in made]
+        while not all(future.done() for future in running):
+            assert not path.exists() or path.read_bytes() in made
+    assert [future.result() for future in running] == [path] * 20
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_an_interrupt_leaves_the_old_page(folders, tmp_path, monkeypatch):
     folder = folders.copy("job", tmp_path)
-    words = [sys.executable, "-m", "tacit", "report", str(folder)]
-    running = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
-    assert [process.wait() for process in running] == [0, 0]
-    for process in running:
-        process.stdout.close()
-    page = (folder / "report.html").read_bytes()
-    assert page.startswith(MARK) and page.rstrip().endswith(b"</html>")
-    assert not list(folder.glob("*.tmp"))
+    before = (folder / "report.html").read_bytes()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main(["report", str(folder)])
+    assert (folder / "report.html").read_bytes() == before and not list(folder.glob("*.tmp"))
 
 
 # --- words -----------------------------------------------------------------------------------
@@ -333,9 +349,17 @@ def test_charts_and_tables_have_words(folders):
             assert html.escape(chart["words"], quote=False)[:20] in page.replace("&#39;", "'")
         assert page.count("<h1") == 1
         levels = [int(level) for level in re.findall(r"<h([1-6])", page)]
-        assert all(b <= a + 1 for a, b in zip(levels, levels[1:], strict=False))
+        assert all(b <= a + 1 for a, b in pairwise(levels))
 
 
 def test_corrupt_files_are_named(tmp_path):
     with pytest.raises(CorruptFile, match="No report was made"):
         Contents.read(tmp_path)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 12.9, 13.0, 1e6])
+@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-5, 0.3])
+def test_any_budget_has_words(epsilon, delta, folders, tmp_path):
+    folder = folders.copy("job", tmp_path)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=epsilon, delta=delta))
+    assert "by at most a factor of" in words.lead(Contents.read(folder))

@@ -7,7 +7,8 @@ other. Where the place is not covered, the public page must not have it, and the
 import csv
 import io
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +23,15 @@ from tacit.report.page import render
 
 NUMBER, WHOLE, WORD = 7.183e123, 718253, "Xq718253"
 # as a page would show them
-MARKS = (b"7.183e+123", b"7,183,000,000", b"7.183e-77", b"718253", b">9071<")
+MARKS = (
+    b"7.183e+123",
+    b"7,183,000,000",
+    b"7183000000000",
+    b"7.183e-77",
+    b"718253",
+    b">9071<",
+    b"9071.0",
+)
 
 
 def pages(folder):
@@ -33,6 +42,19 @@ def pages(folder):
 
 def marked(page):
     return any(mark in page for mark in MARKS)
+
+
+def held(value):
+    """All that a value holds, as text."""
+    if is_dataclass(value):
+        value = {f.name: getattr(value, f.name) for f in fields(value)}
+    if isinstance(value, Mapping):
+        value = [x for pair in value.items() for x in pair]
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return b"\n".join(map(held, value))
+    return str(value).encode()
 
 
 def column(name, file="trace.csv", rows=slice(None)):
@@ -181,6 +203,8 @@ def test_what_is_not_covered_is_not_there(kind, plant, folders, tmp_path):
     own, public = pages(folder)
     assert marked(own), "the control: an owner's page shows it"
     assert not marked(public)
+    contents = Contents.read(folder)
+    assert marked(held(contents)) and not marked(held(contents.public())), "not merely hidden"
 
 
 COVERED = {

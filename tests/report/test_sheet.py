@@ -30,7 +30,7 @@ from tacit.report.handover import COVERED, KEPT
 from tacit.report.odds import guess, hits, percent, suspicion
 from tacit.report.sheet import sheet
 from tacit.report.sheet_pages import html_page, pdf_page
-from tacit.report.subject import UNSAID, Subject
+from tacit.report.subject import Subject
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
@@ -156,7 +156,7 @@ def test_nothing_uncovered_is_on_it(result, tmp_path, certified, once):
             "Movingby719372719"
         )
     else:
-        assert "719372719" not in text and joined(UNSAID) not in text
+        assert "719372719" not in text
 
 
 def test_a_run_without_noise_promises_nothing(tmp_path):
@@ -296,7 +296,10 @@ def test_a_new_ledger_and_one_that_is_overspent(folder, tmp_path):
     page = sheet(Subject.read(noted(folder), "agent 2", fresh), NOW)
     assert "ε ≤ 0 of a limit of 4" in dict(page.facts)["Spent in all runs"]
     assert "THIS RUN IS NOT IN IT" in dict(page.facts)["Ledger"]
-    for part in (paid(tmp_path / "5.db", charge=5), paid(tmp_path / "less.db", noise=60.0)):
+    for part in (
+        paid(tmp_path / "rounds.db", charge=5, noise=8.0, epsilon=9.0),
+        paid(tmp_path / "noise.db", noise=60.0),
+    ):
         page = sheet(Subject.read(noted(folder), "agent 1", part), NOW)  # less than was shared
         assert "THIS RUN IS NOT IN IT" in dict(page.facts)["Ledger"] and len(page.odds.header) == 2
     over = paid(tmp_path / "over.db")
@@ -324,6 +327,13 @@ def test_where_the_noise_is_from(result, tmp_path):
         kept = {s.title: s.lines[0] for s in page.sections}["Must be kept"]
         assert (seed in page.verdict, key in " ".join(words_of(page))) == found
         assert ("the seed" in kept) == found[0]
+
+
+def test_what_is_assumed(result, tmp_path):
+    assumed = "Taken for public: the numbers of records."
+    page = page_of(said(result, assumed=assumed), tmp_path / "r")
+    lines = {s.title: s.lines[0] for s in page.sections}["Taken for public"]
+    assert lines.endswith("who takes part. The numbers of records.")
 
 
 def test_what_may_be_handed_on(result, tmp_path):

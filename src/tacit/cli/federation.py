@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_result, print_table, progress_bar
-from tacit.cli.report import draw
 from tacit.cli.interrupts import hint
 from tacit.cli.options import Add
+from tacit.cli.report import draw
 from tacit.errors import InvalidInput, positive
 
 

@@ -37,7 +37,8 @@ def add_sheet(add: Add) -> None:
 
 
 def _sheet(options: argparse.Namespace) -> int:
-    hint(lambda: "no sheet was written")
+    written: list[str] = []
+    hint(lambda: f"written: {', '.join(written)}" if written else "no sheet was written")
     folder = Path(options.folder)
     paths = [Path(options.out)] if options.out else [folder / "sheet.html", folder / "sheet.pdf"]
     if folder.is_file() and not options.out:  # a statement.json of its own
@@ -71,9 +72,10 @@ def _sheet(options: argparse.Namespace) -> int:
             raise InvalidInput(
                 f"Expected to write the sheet to {path}: {error.strerror}. It was not written."
             ) from None
+        written.append(str(path))
     if options.json:
-        print(json.dumps({"files": [str(path) for path in paths], "sheet": page.to_dict()}))
+        print(json.dumps({"files": written, "sheet": page.to_dict()}))
         return 0
     print(page.verdict)
-    print(f"files: {', '.join(map(str, paths))}")
+    print(f"files: {', '.join(written)}")
     return 0

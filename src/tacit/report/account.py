@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
 from tacit.privacy.accounting import Guarantee
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_entries import SCHEMA_VERSION
+from tacit.privacy.ledger_entries import SCHEMA_VERSION, new_file
 
 PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say
 
@@ -104,9 +103,8 @@ def _opened(path: Path) -> Iterator[Ledger]:
             return
         with tempfile.TemporaryDirectory() as folder:  # for its owner's eyes only
             copy = Path(folder, path.name)
-            for rest in ("", "-wal"):
-                if (part := path.with_name(path.name + rest)).is_file():
-                    shutil.copyfile(part, copy.with_name(copy.name + rest))
+            with _read_only(path) as db, new_file(copy) as copied:
+                db.backup(copied)
             with Ledger(copy) as ledger:
                 yield ledger
     except (CorruptFile, LedgerFailure) as error:
@@ -114,10 +112,16 @@ def _opened(path: Path) -> Iterator[Ledger]:
 
 
 def _schema(path: Path) -> int:
+    with _read_only(path) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         uri = f"{path.resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
-            return int(db.execute("PRAGMA user_version").fetchone()[0])
+            yield db
     except sqlite3.OperationalError as error:
         raise LedgerFailure(f"Expected to read the ledger {path}: {error}") from None
     except sqlite3.Error as error:

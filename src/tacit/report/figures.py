@@ -15,7 +15,8 @@ import numpy as np
 from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents, Table
 
-MOST_ROWS = 50_000  # of a table: of a longer one, so many are on the page, and it says so
+MOST_ROWS, MOST_CELLS = 50_000, 500_000  # of a table: of a longer one, the page says so
+MOST_POINTS = 20_000  # of a curve: of a longer one, every so many
 MOST_SCORES = 50
 TITLES = {
     "objective": "Objective",
@@ -56,7 +57,9 @@ def tables(contents: Contents) -> dict[str, Any]:
     """By name, in the order of the page."""
     result, found = contents.result, {}
     if result.trace:
-        found["trace"] = _table("Trace", {k: _numbers(v) for k, v in result.trace.items()})
+        length = len(result.trace["round"])
+        kept = np.unique(np.r_[: length : -(-length // MOST_POINTS), length - 1])
+        found["trace"] = _table("Trace", {k: _numbers(v[kept]) for k, v in result.trace.items()})
     for name, title in (("bus", "Buses"), ("line", "Lines"), ("generator", "Generators")):
         if name in contents.tables:
             found[name] = _table(title, _columns(contents.tables[name]))
@@ -127,9 +130,10 @@ def grid_map(contents: Contents) -> dict[str, Any] | None:
         return None  # the tables are there without the packages that draw
     buses = tuple(bus["bus"].astype(int).tolist())
     known = set(buses)
-    ends = zip(line["from_bus"].astype(int).tolist(), line["to_bus"].astype(int).tolist())
+    ends = np.stack([line["from_bus"], line["to_bus"]], axis=1).astype(int).tolist()
+    joined = tuple((a, b) for a, b in ends if a in known and b in known)
     try:
-        x, y = places(buses, tuple(pair for pair in ends if known.issuperset(pair))).T
+        x, y = places(buses, joined).T
     except ModuleNotFoundError:
         return None
     zones = list(dict.fromkeys(bus["zone"].tolist())) if "zone" in bus else []
@@ -197,11 +201,12 @@ def _map_in_words(bus: Table, line: Table, zones: list[str]) -> str:
 
 def _table(title: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
     length = len(next(iter(columns.values()), []))
+    most = min(MOST_ROWS, MOST_CELLS // max(1, len(columns)))
     return {
         "title": title,
         "columns": list(columns),
         "heads": [UNITS.get(name, name.replace("_", " ")) for name in columns],
-        "values": [values[:MOST_ROWS] for values in columns.values()],
+        "values": [values[:most] for values in columns.values()],
         "rows": length,
     }
 
@@ -229,6 +234,9 @@ def _solution(contents: Contents) -> dict[str, Any]:
 def _coefficients(model: Any) -> dict[str, Any]:
     """By column of the data, one column for each score; the constant comes first."""
     names, scores = list(model["columns"]), list(model["scores"])[:MOST_SCORES]
+    if len(names) * len(scores) > MOST_CELLS:  # the largest, whichever score has them
+        size = [max(abs(score["coefficients"][name]) for score in scores) for name in names]
+        names = [names[j] for j in np.argsort(-np.array(size), kind="stable").tolist()]
     columns: dict[str, list[Any]] = {"column": ["(intercept)", *map(str, names)]}
     for i, score in enumerate(scores):
         label = str(score["class"]) if "class" in score else "prediction"
@@ -243,10 +251,12 @@ def _releases(contents: Contents) -> dict[str, Any]:
     places: list[int] = []
     values: list[Any] = []
     for agent, released in contents.releases.items():
-        agents += [agent] * released.size
-        places += range(1, released.size + 1)
-        values += _numbers(released)
-    return _table("What was read, with noise", {"agent": agents, "number": places, "value": values})
+        shown = released[: MOST_ROWS - len(values)]
+        agents += [agent] * shown.size
+        places += range(1, shown.size + 1)
+        values += _numbers(shown)
+    table = _table("Released", {"agent": agents, "number": places, "value": values})
+    return {**table, "rows": sum(released.size for released in contents.releases.values())}
 
 
 def _numbers(values: Iterable[Any], digits: int = 6) -> list[Any]:

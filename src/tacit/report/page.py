@@ -36,7 +36,8 @@ def render(contents: Contents, repeat: str = "") -> bytes:
             "made."
         ) from None
     # half of a pair of UTF-16, which a name may hold, has no other form
-    return made.encode("utf-8", "xmlcharrefreplace")
+    page: bytes = made.encode("utf-8", "xmlcharrefreplace")
+    return page
 
 
 @cache
@@ -87,8 +88,13 @@ def _values(contents: Contents) -> dict[str, Any]:
     tables = figures.tables(contents)
     charts = figures.charts(contents, tables)
     grid, gauge = figures.grid_map(contents), figures.budget(contents)
-    data = {"tables": tables, "charts": charts, "map": grid, "gauge": gauge}
-    data["loadings"] = [colour for colour, _ in figures.LOADINGS]
+    data = {
+        "tables": tables,
+        "charts": charts,
+        "map": grid,
+        "gauge": gauge,
+        "loadings": [colour for colour, _ in figures.LOADINGS],
+    }
     numbers = None
     if kind != "noiseless" and not (kind == "uncertified" and contents.is_public):
         numbers = rounded_up(privacy.epsilon, 3), f"{privacy.delta:g}"

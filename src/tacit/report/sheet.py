@@ -29,6 +29,7 @@ from tacit.report.subject import Subject
 
 BEFORE = (0.01, 0.1, 0.5)  # suspicions
 ALARMS = (0.01, 0.05)  # shares of false alarms
+PUBLIC = "Taken for public: "  # as a statement may begin what it assumes
 SEED = ", as long as the seed of the noise is secret and never used again"
 
 
@@ -227,6 +228,7 @@ def _sections(subject: Subject) -> Iterator[Section]:
         f"{_begun(plain(_changes(subject), 400))}: whether that happened stays in doubt, as "
         "the table says. Several such changes at once are hidden less: ε counts once for each.",
     )
+    # of a run that is not certified the size of the change may be a share of private numbers
     yield Section("What is hidden", hidden if sound else ("Nothing, as far as is proven.",))
     yield Section("May be published", (may_be_published(subject),))
     yield Section("Must be kept", (_begun(must_be_kept(subject)),))
@@ -234,7 +236,7 @@ def _sections(subject: Subject) -> Iterator[Section]:
         "Taken for public",
         (
             "Feasible sets, bounds, settings, numbers of coordinates, who takes part."
-            + (f" {plain(p.assumed, 420)}" if p.assumed else ""),
+            + (f" {_begun(plain(p.assumed.removeprefix(PUBLIC), 420))}" if p.assumed else ""),
         ),
     )
     yield Section(

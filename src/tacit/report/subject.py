@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tacit.federation.party_file import Limits
 
 FEASIBLE = ("objective", "projected-output")  # where the noise is, so that points stay in the set
-UNSAID = "a change that is left out, as its size may tell the data"
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Subject:
                 )
             found = replace(found, account=account)
         found = replace(found, limits=limits)
-        return _without_changes(_from_ledger(found))
+        return _from_ledger(found)
 
 
 def _of_party(
@@ -236,14 +235,6 @@ def _from_ledger(subject: Subject) -> Subject:
     if subject.rounds is None:
         subject = replace(subject, rounds=run["rounds_answered"])
     return replace(subject, when=f"{when} (by the ledger)")
-
-
-def _without_changes(subject: Subject) -> Subject:
-    """Of a run that is not certified the change may be a share of private numbers."""
-    if subject.statement.certified:
-        return subject
-    unsaid = ((UNSAID, subject.agents),)
-    return replace(subject, statement=replace(subject.statement, neighbours=unsaid))
 
 
 def _dated(path: Path) -> str:

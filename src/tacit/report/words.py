@@ -54,12 +54,13 @@ def lead(contents: Contents) -> str:
         return "The run added no noise: its messages reveal the data. Nothing here is protected."
     if kind == "uncertified":
         return f"No privacy is promised: {privacy.uncertified}"
-    factor = math.exp(privacy.epsilon)
-    times = f"{factor:.3g}" if factor < 1e6 else f"e^{rounded_up(privacy.epsilon, 3)}"
-    but = f", but for a chance of 1 in {1 / privacy.delta:,.0f}" if privacy.delta else ""
+    epsilon, delta = privacy.epsilon, privacy.delta
+    times = f"{math.exp(epsilon):.3g}" if epsilon < 13 else f"e^{rounded_up(epsilon, 3)}"
+    chance = f"1 in {1 / delta:,.0f}" if delta > 1e-12 else f"{delta:g}"
+    but = f", but for a chance of {chance}" if delta else ""
     return (
-        "Whatever anyone believed of an agent's data before, what was sent changes the odds of it "
-        f"by at most a factor of {times}{but}."
+        "Whoever sees all that was sent can change their odds on any one hidden change, named "
+        f"below, by at most a factor of {times}{but}."
     )
 
 

@@ -90,8 +90,12 @@
       if (event.key === "Escape") chart.dispatchAction({ type: "hideTip" });
       if (move === undefined) return;
       event.preventDefault();
+      chart.dispatchAction({ type: "downplay" });
       at = Math.min(points.length - 1, Math.max(0, at + move));
-      chart.dispatchAction({ type: "showTip", ...points[at] });
+      const { value, ...point } = points[at];
+      chart.dispatchAction({ type: "highlight", ...point });
+      const place = value && chart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, value);
+      chart.dispatchAction({ type: "showTip", ...point, position: place && place.map((v) => v + 14) });
     });
     box.addEventListener("blur", () => chart.dispatchAction({ type: "hideTip" }));
   }
@@ -200,7 +204,7 @@
     numbers.forEach((_, i) => rows.get(zone.length ? zone[i] : "").push(i));
     for (const name of names) {
       const seriesIndex = series.length;
-      rows.get(name).forEach((_, k) => points.push({ seriesIndex, dataIndex: k }));
+      rows.get(name).forEach((i, k) => points.push({ seriesIndex, dataIndex: k, value: [spec.x[i], spec.y[i]] }));
       series.push({
         name: String(name || "buses"), type: "scatter", z: 3, data: rows.get(name).map(dot), itemStyle: { color: colour.get(name), borderColor: "rgba(10,14,20,.65)", borderWidth: large ? 0 : 1 },
         label: room > 40 && numbers.length <= 400 ? { show: true, formatter: (p) => p.name, fontSize: 11, position: "top", distance: 3, color: "inherit" } : undefined,
