@@ -1,4 +1,4 @@
-"""Shared by all tests: a hypothesis profile, small problems of every kind, a browser."""
+"""Shared by all tests: a reproducible hypothesis profile and small problems of every kind."""
 
 import gc
 import os
@@ -6,10 +6,12 @@ import os
 import matplotlib
 import numpy as np
 import pytest
-from browsers import chromium, firefox
 from hypothesis import HealthCheck, settings
 
 import tacit
+
+# fixtures of tests/report: a second conftest.py would hide this one from "from conftest import"
+pytest_plugins = ["browsers"]
 
 matplotlib.use("Agg")
 settings.register_profile(
@@ -237,13 +239,3 @@ def undrawn(monkeypatch):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """A browser without a window; where there is none, all that need it are one line of skips."""
-    driver = chromium() or firefox()
-    if driver is None:
-        pytest.skip("no Chromium, Chrome or Firefox: pages were not looked at in a browser")
-    yield driver
-    driver.quit()

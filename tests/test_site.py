@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
-from browsers import complaints, violations
+from complaints import complaints, violations
 from recorded_api import DOCUMENTED, ROOMS
 from selenium.webdriver.support.ui import WebDriverWait
 

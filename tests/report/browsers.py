@@ -1,8 +1,11 @@
-"""Headless browsers, where they are installed; what they complain about, and what axe does."""
+"""Folders to make pages of, and a browser to look at them."""
 
-import json
 import shutil
-from importlib import resources
+
+import pytest
+from folders import Folders
+
+import tacit  # noqa: F401  # 64 bits, before any test computes
 
 OF_CHROMIUM = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
@@ -12,7 +15,26 @@ OF_CHROMIUM = (
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def chromium():
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"not drawn")
+        )
+        yield Folders(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A browser without a window; where there is none, all that need it are one line of skips."""
+    driver = _chromium() or _firefox()
+    if driver is None:
+        pytest.skip("no Chromium, Chrome or Firefox: the report was not looked at in a browser")
+    yield driver
+    driver.quit()
+
+
+def _chromium():
     from selenium import webdriver
     from selenium.common.exceptions import WebDriverException
 
@@ -32,7 +54,7 @@ def chromium():
         return None
 
 
-def firefox():
+def _firefox():
     from selenium import webdriver
     from selenium.common.exceptions import WebDriverException
 
@@ -46,29 +68,3 @@ def firefox():
         return webdriver.Firefox(options=options, service=service)
     except WebDriverException:
         return None
-
-
-def complaints(driver):
-    """What a page complained about, or asked a host for, since it was last asked."""
-    if driver.name == "firefox":  # has no logs
-        return []
-    said = [entry["message"] for entry in driver.get_log("browser")]
-    sent = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    asked = [
-        message["params"]["request"]["url"]
-        for message in sent
-        if message["method"] == "Network.requestWillBeSent"
-    ]
-    return said + [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
-
-
-def violations(driver):
-    """Rules of accessibility (WCAG 2.1 AA, by axe) that the open page breaks, with where."""
-    script = resources.files("axe_playwright_python") / "axe.min.js"
-    driver.execute_script(script.read_text())
-    found = driver.execute_async_script(
-        "const done = arguments[0];"
-        "axe.run({preload: false, runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})"
-        ".then(r => done(r.violations), error => done([{id: String(error), nodes: []}]));"
-    )
-    return {v["id"]: [node["html"][:200] for node in v["nodes"]][:3] for v in found}
