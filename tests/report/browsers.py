@@ -1,6 +1,7 @@
 """Folders to make pages of, and a browser to look at them."""
 
 import shutil
+from functools import cache
 
 import pytest
 from folders import Folders
@@ -24,14 +25,25 @@ def folders(tmp_path_factory):
         yield Folders(tmp_path_factory.mktemp("runs"))
 
 
+@cache
+def started():
+    """A browser without a window, or None."""
+    return _chromium() or _firefox()
+
+
+def pytest_runtest_setup(item):
+    """Where there is no browser, all tests that need one are one line: skipped here, not there."""
+    if "browser" in item.fixturenames and started() is None:
+        pytest.skip(
+            "no Chromium, Chrome or Firefox that can be driven: tests/report/test_browser.py did "
+            "not run, so the report was not looked at"
+        )
+
+
 @pytest.fixture(scope="session")
 def browser():
-    """A browser without a window; where there is none, all that need it are one line of skips."""
-    driver = _chromium() or _firefox()
-    if driver is None:
-        pytest.skip("no Chromium, Chrome or Firefox: the report was not looked at in a browser")
-    yield driver
-    driver.quit()
+    yield started()
+    started().quit()
 
 
 def _chromium():

@@ -191,10 +191,10 @@ def test_the_coordinator_of_a_federation(folders, tmp_path):
 
 
 def test_kinds_of_statements(folders):
-    for name, words in (("uncertified grid", "Not certified"), ("open grid", "Not private")):
+    for name, seal in (("uncertified grid", "Not certified"), ("open grid", "Not private")):
         for page in (Contents.read(folders[name]), Contents.read(folders[name]).public()):
             said = render(page).decode()
-            assert f"<strong>{words}</strong>" in said and "<strong>Certified</strong>" not in said
+            assert f"<strong>{seal}</strong>" in said and "<strong>Certified</strong>" not in said
     assert "<strong>Certified</strong>" in page_of(folders["grid"])
 
 
