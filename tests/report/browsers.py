@@ -18,11 +18,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"not drawn")
-        )
-        yield Folders(tmp_path_factory.mktemp("runs"))
+    return Folders(tmp_path_factory.mktemp("runs"))
 
 
 @cache

@@ -4,6 +4,7 @@ import os
 import shutil
 from contextlib import contextmanager
 
+import pytest
 from grids import EVERYTHING
 
 import tacit
@@ -59,6 +60,16 @@ def inside(folder):
         os.chdir(before)
 
 
+@contextmanager
+def undrawn():
+    """Pictures are written but not drawn, while a folder is made and no longer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"not drawn")
+        )
+        yield
+
+
 class Folders:
     """By the names in ``COMMANDS``."""
 
@@ -79,7 +90,7 @@ class Folders:
         """The folder of such a run; not to be changed."""
         if name not in self.made:
             out = self.place / name.replace(" ", "-")
-            with inside(self.place):
+            with undrawn(), inside(self.place):
                 assert main([*COMMANDS[name].split(), "--out", str(out), "--json"]) == 0
                 if name == "grid":
                     assert main(["power", "check", str(out), "--json"]) in (0, 1)

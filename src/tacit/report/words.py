@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents
+from tacit.report.odds import exception, loss
 
 MOST_NAMES = 12
 SEALS = {  # what a page says first, by the kind of its statement
@@ -54,10 +55,13 @@ def lead(contents: Contents) -> str:
         return "The run added no noise: its messages reveal the data. Nothing here is protected."
     if kind == "uncertified":
         return f"No privacy is promised: {privacy.uncertified}"
-    epsilon, delta = privacy.epsilon, privacy.delta
-    times = f"{math.exp(epsilon):.3g}" if epsilon < 13 else f"e^{rounded_up(epsilon, 3)}"
-    chance = f"1 in {1 / delta:,.0f}" if delta > 1e-12 else f"{delta:g}"
-    but = f", but for a chance of {chance}" if delta else ""
+    # not e^ε but for a chance of δ, which is often said and is not so (``odds.py``)
+    chance = exception(privacy.delta)
+    most = loss(privacy.epsilon, privacy.delta, chance)
+    if most > 1e4:
+        return "Next to nothing is promised: see epsilon and delta below."
+    times = rounded_up(math.exp(most), 3) if most < 13 else f"e^{rounded_up(most, 3)}"
+    but = f", but for a chance of {rounded_up(chance, 3)}" if chance else ""
     return (
         "Whoever sees all that was sent can change their odds on any one hidden change, named "
         f"below, by at most a factor of {times}{but}."
