@@ -5,6 +5,7 @@
 # make bench-peers   error and time beside Opacus and diffprivlib (DATA=DIR: with MNIST from there)
 # make mutants  plant bugs in a copy, one at a time: do the tests fail?
 # make docs     build the documentation into site/
+# make tutorials   run the notebooks in docs/tutorials and store their outputs
 # make charts   build the report's chart library anew (needs Node and npm; what it makes is kept)
 
 PYTHON ?= python3
@@ -20,7 +21,7 @@ test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
 test: export OPENBLAS_NUM_THREADS := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test browser test-all bench bench-peers mutants docs charts lint clean
+.PHONY: demo test browser test-all bench bench-peers mutants docs tutorials charts lint clean
 
 demo: $(READY)
 	$(BIN)/tacit demo
@@ -55,6 +56,9 @@ mutants: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
+
+tutorials: $(READY)
+	$(BIN)/python tests/tutorials.py
 
 charts:
 	cd tools/charts && npm ci --no-audit --no-fund && npm run build

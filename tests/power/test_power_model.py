@@ -222,6 +222,10 @@ def test_consensus_is_on_the_cut_lines_and_held_by_two_zones(case14):
             assert place < 0 or case14.shared[place] == name
 
 
+def test_as_text_it_is_one_line(case14):
+    assert repr(case14).endswith(" in 3 zones: 14 buses, 20 lines, 5 generators)")
+
+
 def test_tables_add_up(case14):
     settings = scheduled(case14, tacit.Settings(30, 5))
     result = tacit.solve(case14, settings)

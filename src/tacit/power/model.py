@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PowerProblem:
     """The agents, one per zone; iterate over it, or give it to ``tacit.solve``."""
 
@@ -40,6 +40,14 @@ class PowerProblem:
     shared: tuple[tuple[str, Any], ...]  # what each global coordinate is
     objective: str = "shed"
     shed_price: float | None = None  # of the objective "cost", in $/MWh
+
+    def __repr__(self) -> str:
+        """One line: all fields are pages long."""
+        grid = self.grid
+        return (
+            f"PowerProblem({grid.name} in {len(self.zones)} zones: {len(grid.bus)} buses, "
+            f"{len(grid.line)} lines, {len(grid.generator)} generators)"
+        )
 
     def __iter__(self) -> Iterator[LocalProblem]:
         return iter(self.agents)
