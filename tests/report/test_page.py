@@ -256,6 +256,9 @@ def test_what_is_there_is_not_replaced(folders, tmp_path, refused):
     for name in ("thesis.html", "link.html"):
         assert "It was not replaced" in refused(f"report {folder} --out {name}")
     assert other.read_text().endswith("mine")
+    os.mkfifo(tmp_path / "pipe")
+    assert "Expected a file as --out" in refused(f"report {folder} --out pipe")
+    (tmp_path / "pipe").unlink()
     assert "got the folder" in refused(f"report {folder} --out .")
     assert "found none" in refused(f"report {folder} --out no/where.html")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "thesis.html"]
