@@ -9,6 +9,7 @@ import shlex
 import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -360,9 +361,10 @@ def test_corrupt_files_are_named(tmp_path):
         Contents.read(tmp_path)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 12.9, 13.0, 1e6])
-@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-5, 0.3])
-def test_any_budget_has_words(epsilon, delta, folders, tmp_path):
-    folder = folders.copy("job", tmp_path)
-    rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=epsilon, delta=delta))
-    assert "by at most a factor of" in words.lead(Contents.read(folder))
+def test_any_budget_has_words(folders):
+    contents = Contents.read(folders["job"])
+    for epsilon in (1e-9, 0.5, 12.9, 13.0, 1e6):
+        for delta in (0.0, 1e-300, 1e-5, 0.3):
+            privacy = replace(contents.result.privacy, epsilon=epsilon, delta=delta)
+            said = words.lead(replace(contents, result=replace(contents.result, privacy=privacy)))
+            assert "by at most a factor of" in said and len(said) < 250
