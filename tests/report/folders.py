@@ -1,8 +1,9 @@
 """Folders of small runs of every kind, each made once, and copied to be changed."""
 
+import io
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 import pytest
 from grids import EVERYTHING
@@ -90,7 +91,8 @@ class Folders:
         """The folder of such a run; not to be changed."""
         if name not in self.made:
             out = self.place / name.replace(" ", "-")
-            with undrawn(), inside(self.place):
+            quiet = io.StringIO()  # it is no output of the test that asks first
+            with undrawn(), inside(self.place), redirect_stdout(quiet), redirect_stderr(quiet):
                 assert main([*COMMANDS[name].split(), "--out", str(out), "--json"]) == 0
                 if name == "grid":
                     assert main(["power", "check", str(out), "--json"]) in (0, 1)

@@ -141,7 +141,14 @@ def print_result(
         print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
         print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))
     print(result.privacy.words)
+    print_files(folder)
+
+
+def print_files(folder: Path) -> None:
+    """Where the files are, and the page for people, if it was drawn."""
     print(f"files: {folder}")
+    if (page := folder / "report.html").is_file():
+        print(f"report: {page}")
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

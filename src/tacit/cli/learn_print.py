@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_table
+from tacit.cli.console import print_files, print_table
 
 FEW = 20  # columns of which all coefficients are shown
 SCORES = 6  # that fit side by side
@@ -87,7 +87,7 @@ def print_fit(
         _print_coefficients(model, train)
     print(in_words(hidden))
     print(result.privacy.words)
-    print(f"files: {folder}")
+    print_files(folder)
 
 
 def tested_figures(model: Any, train: Any, test: Any) -> dict[str, Any]:

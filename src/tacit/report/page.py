@@ -68,6 +68,8 @@ def save(path: Path, page: bytes, public: bool = False) -> Path:
         raise InvalidInput(
             f"Expected a folder {path.parent} for the report, found none. No report was made."
         )
+    if path.exists() and not path.is_file():  # such as a pipe, which would be waited for
+        raise InvalidInput(f"Expected a file as --out, got {path}. No report was made.")
     if path.exists() or path.is_symlink():
         with open(path, "rb") as file:
             if file.read(len(MARK)) != MARK:
