@@ -5,6 +5,7 @@
 # make bench-peers   error and time beside Opacus and diffprivlib (DATA=DIR: with MNIST from there)
 # make mutants  plant bugs in a copy, one at a time: do the tests fail?
 # make docs     build the documentation into site/
+# make charts   build the report's chart library anew (needs Node and npm; what it makes is kept)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -23,14 +24,23 @@ QUICKLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=fals
 test: export OPENBLAS_NUM_THREADS := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-all bench bench-peers mutants docs lint clean
+.PHONY: demo test browser test-all bench bench-peers mutants docs charts lint clean
 
 demo: $(READY)
 	$(BIN)/tacit demo
 
-test: $(READY) lint
+test: $(READY) lint browser
 	$(BIN)/pytest -n auto --dist worksteal
 	$(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
+
+# A browser for the tests of the report, where one can be had; else pytest says what did not run
+browser:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable firefox; do \
+	  command -v $$name >/dev/null && exit 0; done; \
+	test "$$(id -u)" = 0 && command -v apt-get >/dev/null || exit 0; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	timeout 60 apt-get update -qq >/dev/null 2>&1; \
+	timeout 240 apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null 2>&1 || true
 
 test-all: export TACIT_TESTS := all
 test-all: test
@@ -49,6 +59,9 @@ mutants: $(READY)
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
+
+charts:
+	cd tools/charts && npm ci --no-audit --no-fund && npm run build
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Opacus and diffprivlib as classifiers, in a Python of their own (peers.requirements.txt).
 
-python peer_classifiers.py FILE.npz    the file is written by peers.py; prints a list of results
+python peer_classifiers.py FILE.npz JOBS    (the file is of peers.py) prints a list of results
 
 Both are linear models of the rows in the file. What they are tuned by, on three quarters of the
 first seed's training records against the last quarter, is not charged to their budgets: that
@@ -8,9 +8,11 @@ favours them. Opacus' neighbours are a record more or less, diffprivlib's have o
 """
 
 import json
+import multiprocessing
 import sys
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 
 import numpy as np
@@ -24,7 +26,12 @@ REGULARISATION = 1e-4, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0  # diffprivlib's C
 def settings_of_descent(large):
     """(share of records in a batch, epochs, clipping norm, learning rate times that norm)."""
     if large:
-        return [(1 / 8, e, c, s) for e in (10, 25) for c in (0.1, 1.0) for s in (4.0, 16.0, 64.0)]
+        return [
+            (1 / 8, epochs, clip, step)
+            for epochs in (25, 100, 300)
+            for clip in (0.03, 0.1, 1.0)
+            for step in (4.0, 16.0, 64.0, 256.0)
+        ]
     return [
         (share, epochs, clip, step)
         for share, epochs in ((1 / 8, 10), (1 / 8, 40), (1.0, 40))
@@ -91,19 +98,25 @@ def diffprivlib(X, y, X_test, y_test, *, classes, epsilon, setting, seed):
     return float(np.mean(model.fit(X, y).predict(X_test) != y_test))
 
 
-def tuned(fit, settings, parts):
+def tuned(fit, settings, parts, jobs):
     """The setting with the least error on the last quarters of these parts."""
+    errors = partial(held_back, fit, parts)
+    if jobs == 1:
+        found = list(map(errors, settings))
+    else:
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+            found = list(pool.map(errors, settings))
+    return settings[int(np.argmin(found))]
 
-    def error(setting):
-        errors = []
-        for seed, (X, y) in enumerate(parts):
-            order = np.random.default_rng(seed).permutation(len(y))
-            held, kept = np.split(order, [len(y) // 4])
-            errors.append(fit(X[kept], y[kept], X[held], y[held], setting=setting, seed=seed))
-        return np.mean(errors)
 
-    errors = [error(setting) for setting in settings]
-    return settings[int(np.argmin(errors))]
+def held_back(fit, parts, setting):
+    """The mean error on quarters that were held back."""
+    errors = []
+    for seed, (X, y) in enumerate(parts):
+        order = np.random.default_rng(seed).permutation(len(y))
+        held, kept = np.split(order, [len(y) // 4])
+        errors.append(fit(X[kept], y[kept], X[held], y[held], setting=setting, seed=seed))
+    return np.mean(errors)
 
 
 def main():
@@ -126,7 +139,7 @@ def main():
                 if alone:
                     owns = [owner == p % (owner.max() + 1) for p in range(FITS)]
                     parts = [(X[own], y[own]) for own in owns]
-                setting = tuned(fit, settings, parts[: 1 if large else FITS])
+                setting = tuned(fit, settings, parts[: 1 if large else FITS], int(sys.argv[2]))
                 for seed, (X, y, owner, *test) in enumerate(seeds):
                     parts = [owner == p for p in np.unique(owner)] if alone else [owner >= 0]
                     start = time.process_time()

@@ -1,6 +1,6 @@
 """Test error and CPU time of private linear classifiers, Tacit's beside Opacus' and diffprivlib's.
 
-python peers.py --python PYTHON [--mnist FOLDER] [--save FILE.json]      (make bench-peers)
+python peers.py --python PYTHON [--mnist FOLDER] [--jobs N] [--save FILE.json]  (make bench-peers)
 
 All learn from the same records and the same rows, which public ranges and a public length prepared,
 at the same total (epsilon, 1e-5), and are judged by the same test records. Tacit's parties trust
@@ -24,7 +24,7 @@ DELTA = 1e-5
 EPSILONS = 1.0, 4.0
 SEEDS = 3
 PARTIES = {"digits": 10, "breast cancer": 3, "MNIST": 10, "MNIST, orientations": 10}
-SLOW = "MNIST"  # sets of that name: one seed and the first epsilon
+SLOW = "MNIST"  # sets of that name: one seed, and the first epsilon unless some are asked for
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def ours_and_plain(splits, epsilons):
     return results
 
 
-def of_peers(python, splits, epsilons):
+def of_peers(python, splits, epsilons, jobs):
     """The same of Opacus and diffprivlib, and what they were tuned to: (method, epsilon, it)."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "data.npz"
@@ -159,7 +159,7 @@ def of_peers(python, splits, epsilons):
         np.savez(file, epsilons=epsilons, seeds=len(splits), classes=classes, **arrays)
         script = Path(__file__).with_name("peer_classifiers.py")
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        command = [python, script, file]
+        command = [python, script, file, str(jobs)]
         run = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True, env=environment
         )
@@ -216,7 +216,8 @@ def main():
     parser.add_argument("--python", help="a Python that has the peers")
     parser.add_argument("--mnist", metavar="FOLDER", help="MNIST's four files")
     parser.add_argument("--sets", nargs="+", help="names of data sets, all by default")
-    parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
+    parser.add_argument("--epsilons", nargs="+", type=float, help="default: 1 4, on MNIST 1")
+    parser.add_argument("--jobs", type=int, default=1, help="settings of peers tried at a time")
     parser.add_argument("--save", metavar="FILE.json", help="every result, and what was tuned")
     given = parser.parse_args()
     found, tuned = {}, {}
@@ -224,14 +225,14 @@ def main():
         if given.sets and name not in given.sets:
             continue
         slow = name.startswith(SLOW)
-        epsilons = given.epsilons[:1] if slow else given.epsilons
+        epsilons = given.epsilons or EPSILONS[: 1 if slow else None]
         splits = [split(name, load(seed), seed) for seed in range(1 if slow else SEEDS)]
         print(
             f"{name}: {splits[0].X.shape} records and features, {len(splits)} seed(s)", flush=True
         )
         found[name] = ours_and_plain(splits, epsilons)
         if given.python:
-            others, tuned[name] = of_peers(given.python, splits, epsilons)
+            others, tuned[name] = of_peers(given.python, splits, epsilons, given.jobs)
             found[name] += others
         if given.save:
             Path(given.save).write_text(json.dumps({"results": found, "tuned": tuned}, indent=1))

@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 
 import tacit
 
+# fixtures of tests/report: a second conftest.py would hide this one from "from conftest import"
+pytest_plugins = ["browsers"]
+
 matplotlib.use("Agg")
 settings.register_profile(
     "tacit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -12,7 +12,7 @@ SOURCE = Path(tacit.__file__).parent
 # A room may import itself and the rooms above it in this list.
 ROOMS = [
     ["_types", "errors", "pytree", "files"],
-    ["tables"],
+    ["tables", "html"],
     ["sets"],
     ["objectives"],
     ["privacy"],
@@ -24,6 +24,7 @@ ROOMS = [
     ["federation"],
     ["transport"],
     ["reproduce"],
+    ["report"],
     ["cli"],
     ["__main__"],
 ]

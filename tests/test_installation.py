@@ -1,16 +1,14 @@
-"""A core-only installation names the extra to install; the wheel says that it is typed."""
+"""A core-only installation names the extra to install."""
 
 import importlib.abc
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tacit.cli.main import EXTRAS, main
 
-ROOT = Path(__file__).parent.parent
 BLOCK = """
 import sys
 class Blocked:
@@ -83,13 +81,3 @@ def test_a_core_only_installation_answers_in_one_line(folder):
     said = [line for line in done.stderr.splitlines() if line.startswith("tacit:")]
     assert len(said) == len(COMMANDS) and "Traceback" not in done.stderr
     assert all("pip install 'tacit[" in line for line in said), said
-
-
-def test_the_wheel_is_typed(tmp_path):
-    assert (ROOT / "src" / "tacit" / "py.typed").is_file()
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT], check=True
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "tacit/py.typed" in names and "tacit/__main__.py" in names

@@ -1,6 +1,7 @@
 """Results survive saving, are plain files, and damaged ones are refused."""
 
 import dataclasses
+import importlib.metadata
 import json
 import math
 
@@ -90,7 +91,7 @@ def test_different_neighbours_are_all_named():
 def test_versions_and_seed_are_recorded(result):
     data = result.to_dict()
     assert set(data["versions"]) >= {"python", "tacit", "jax", "numpy", "clarabel"}
-    assert data["versions"]["tacit"] == "0.1.0"
+    assert data["versions"]["tacit"] == importlib.metadata.version("tacit")
     assert data["noise_source"] == "seed 0, Threefry"
 
 

@@ -1,6 +1,7 @@
 """``tacit account``: the price of updates, and what is wrong with a question."""
 
 import json
+from importlib import metadata
 
 import pytest
 
@@ -69,4 +70,4 @@ def test_account_names_what_is_wrong(arguments, words, refused):
 def test_price_of_a_noise_multiplier_and_version(account, command):
     totals = account("--noise-multiplier", 144.487, "--delta", 1e-5, "--updates", "1.5e3")
     assert totals["exact"]["epsilon"] == pytest.approx(1.0, abs=1e-4)
-    assert command("--version").strip() == "tacit 0.1.0"
+    assert command("--version").strip() == f"tacit {metadata.version('tacit')}"

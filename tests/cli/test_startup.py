@@ -10,7 +10,10 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.spending import Terms
 
-LARGE = {"jax", "jaxlib", "dp_accounting", "matplotlib", "scipy.optimize", "scipy.stats", "sklearn"}
+LARGE = {
+    *("jax", "jaxlib", "dp_accounting", "matplotlib", "scipy.optimize", "scipy.stats", "sklearn"),
+    *("jinja2", "reportlab"),
+}
 
 
 def loaded(arguments):
@@ -28,7 +31,10 @@ def loaded(arguments):
     return set(modules)
 
 
-@pytest.mark.parametrize("command", ["", "solve", "power solve", "learn", "audit", "reproduce"])
+@pytest.mark.parametrize(
+    "command",
+    ["", "solve", "power solve", "learn", "audit", "reproduce", "report", "sheet"],
+)
 def test_help_computes_nothing(command):
     assert not loaded([*command.split(), "--help"]) & {*LARGE, "numpy", "scipy"}
 

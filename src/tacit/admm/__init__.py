@@ -23,6 +23,7 @@ penalties       where penalties start
 keys            keys of seeded noise
 statement       what a run promises, in numbers and in words
 result          what a run leaves behind, and its files
+notebook        a result and a statement as a notebook shows them
 checkpoint      a run that can be continued, bit for bit
 data_digest     whether a continued run has the same problem
 theory          the bounds of Section 5 as numbers

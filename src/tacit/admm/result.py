@@ -33,6 +33,7 @@ from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement, privacy_statement
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import UNREADABLE, save_figure, write_atomically
+from tacit.html import never_raises
 from tacit.privacy.accounting import rounded_up
 
 if TYPE_CHECKING:
@@ -102,6 +103,12 @@ class Result:
             f"Result({n} agents, {int(self.trace['round'][-1])} rounds, solution of size "
             f"{self.solution.size}, {epsilon}, delta {p.delta:g}, {label})"
         )
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from tacit.admm.notebook import result_html
+
+        return result_html(self)
 
     @property
     def summary(self) -> dict[str, Any]:

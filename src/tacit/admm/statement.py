@@ -12,6 +12,7 @@ import jax
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile
+from tacit.html import never_raises
 from tacit.privacy.accounting import epsilon_of, exact, rounded_up
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.privacy.secure_noise import largest_distance
@@ -95,6 +96,12 @@ class PrivacyStatement:
                 "operating system gave: the statement holds against those who cannot try 2^64 keys."
             )
         return text
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from tacit.admm.notebook import statement_html
+
+        return statement_html(self)
 
     @property
     def _spent(self) -> str:

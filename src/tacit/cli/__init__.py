@@ -13,6 +13,8 @@ device          CPU or GPU
 account         tacit account
 solve           tacit solve
 show            tacit show
+sheet           tacit sheet
+report          tacit report, and the page that a run leaves
 demo            tacit demo
 demo_problems   ... and what it solves
 power           tacit power solve

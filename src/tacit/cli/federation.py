@@ -14,6 +14,7 @@ from typing import Any
 from tacit.cli.console import print_result, print_table, progress_bar
 from tacit.cli.interrupts import hint
 from tacit.cli.options import Add
+from tacit.cli.report import draw
 from tacit.errors import InvalidInput, positive
 
 
@@ -129,6 +130,7 @@ def _run(options: argparse.Namespace) -> int:
         folder = Path(options.out)
         shutil.copytree(kit.run, folder, ignore=lambda *_: ["status.json"], dirs_exist_ok=True)
     result.save_plot(folder)
+    draw(folder)
     print_result(result, folder, options.json)
     return 0
 

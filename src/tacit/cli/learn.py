@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_result
 from tacit.cli.device import on_device
 from tacit.cli.learn_model import MODELS, model_of, prepared
-from tacit.cli.learn_print import print_fit
+from tacit.cli.learn_print import print_fit, tested_figures
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
 from tacit.cli.ranks import build
+from tacit.cli.report import draw
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.cli.training_data import IMAGE_MAPS, NAMED, featured, load, one_line
 from tacit.errors import InvalidInput
+from tacit.files import write_atomically
 
 
 def add_learn(add: Add) -> None:
@@ -155,6 +158,7 @@ def _learn(options: argparse.Namespace) -> int:
         # of a finished run the errors, if its data are still there, are told too
         with folder.unless_finished():
             fitted = _fit(options, folder)
+    draw(folder.path)
     if fitted is not None:
         print_fit(options, folder.path, *fitted)
     else:
@@ -162,9 +166,9 @@ def _learn(options: argparse.Namespace) -> int:
     return 0
 
 
-def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any, Any]:
-    """The model, written to the folder, with the data it was fitted on, those for the test, and
-    what was changed to make them."""
+def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any, Any, Any]:
+    """The model, written to the folder, with the data it was fitted on, those for the test, what
+    was changed to make them, and what the test says."""
     from sklearn.pipeline import make_pipeline
 
     from tacit.learn import save_model
@@ -191,7 +195,9 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
     adopt(model, problem, found)
     save_model(make_pipeline(*mapped.steps, model) if mapped.steps else model, folder.path)
     folder.save(model.result_)
-    return model, train, test, mapped
+    tested = tested_figures(model, train, test)
+    write_atomically(folder.path / "figures.json", json.dumps(tested, indent=1).encode())
+    return model, train, test, mapped, tested
 
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:

@@ -20,20 +20,20 @@ def print_fit(
     train: Any,
     test: Any,
     mapped: Any,
+    tested: dict[str, Any],
 ) -> None:
+    """``tested`` is what ``tested_figures`` found."""
     from tacit.privacy.accounting import rounded_up
 
     result = model.result_
     settings = result.settings
-    error = None if test is None else _error(model, test)
-    guess = None if test is None else _guess(model, train, test)
+    error, guess = tested["test_error"], tested["test_error_of_a_guess"]
     rounds = result.summary["round"]
-    classes = model.classes_.tolist() if hasattr(model, "classes_") else None
+    classes = tested["classes"]
     hidden = not_covered(model, train, mapped.changes)
     chosen = _chosen(model, mapped)
     document = {
-        "test_error": error,
-        "test_error_of_a_guess": guess,
+        **tested,
         "train_objective": float(result.trace["objective"][-1]),
         **{k: result.privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")},
         "rounds": rounds,
@@ -42,7 +42,6 @@ def print_fit(
         "seed": options.seed,
         "agents": len(result.names),
         "records": len(train),
-        "classes": classes,
         **(
             {"columns": list(train.columns), "scores": _scores(model, train)}
             if train.columns
@@ -63,12 +62,12 @@ def print_fit(
     if options.json:
         print(json.dumps(document))
         return
-    tested = []
+    errors = []
     if error is not None and guess is not None:
         which = "test error" if classes else "mean absolute test error"
         both = [f"{100 * x:.2f} %" if classes else f"{x:.4g}" for x in (error, guess)]
         ignoring = "the largest class" if classes else "the middle of the range"
-        tested = [
+        errors = [
             (f"{which} ({len(test)} records; not covered)", both[0]),
             (f"the same if all were {ignoring}", both[1]),
         ]
@@ -77,7 +76,7 @@ def print_fit(
         f"{len(result.names)} agents, {len(train)} records, {learnt}",
         ("", ""),
         [
-            *tested,
+            *errors,
             (_objective(result), f"{document['train_objective']:.4g}"),
             *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
             ("rounds, local updates", f"{rounds}, {settings.local_updates}"),
@@ -89,6 +88,19 @@ def print_fit(
     print(in_words(hidden))
     print(result.privacy.words)
     print(f"files: {folder}")
+
+
+def tested_figures(model: Any, train: Any, test: Any) -> dict[str, Any]:
+    """Errors on the records that were kept for the test.
+
+    Guarantee: none: they have no noise in them. They are for the owner's eyes, as is the file they
+    are written to.
+    """
+    return {
+        "test_error": None if test is None else _error(model, test),
+        "test_error_of_a_guess": None if test is None else _guess(model, train, test),
+        "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
+    }
 
 
 def _chosen(model: Any, mapped: Any) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from tacit.cli.options import add_command
 from tacit.cli.power import add_power
 from tacit.cli.predict import add_predict
 from tacit.cli.ranks import run_command
+from tacit.cli.report import add_report
 from tacit.cli.reproduce import add_reproduce
+from tacit.cli.sheet import add_sheet
 from tacit.cli.show import add_show
 from tacit.cli.solve import add_solve
 from tacit.errors import TacitError
@@ -133,6 +135,8 @@ def _parser() -> argparse.ArgumentParser:
     add_account(add)
     add_solve(add)
     add_show(add)
+    add_sheet(add)
+    add_report(add)
     add_demo(add)
     power = commands.add_parser(
         "power", help="Private distributed control of power flow: solve, bound, check, attack."

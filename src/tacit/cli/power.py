@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import fields
 from typing import Any
 
@@ -12,6 +13,7 @@ from tacit.cli.power_attack import add_attack
 from tacit.cli.power_check import add_check
 from tacit.cli.power_grid import add_grid, build_case, public_case
 from tacit.cli.ranks import build
+from tacit.cli.report import draw
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import InvalidInput
 from tacit.files import save_figure, write_atomically
@@ -159,6 +161,7 @@ def _solve(options: argparse.Namespace) -> int:
         # of a finished run its grid, if that is still there, is written and told too
         with folder.unless_finished():
             result, about = _run(options, folder)
+    draw(folder.path)
     print_result(result, folder.path, options.json, about, _said(about))
     return 0
 
@@ -227,6 +230,8 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
                 about["central"]["published"] = published_cost(case.grid.name)
         if options.publish:
             _publish(case, released, folder)
+    told = {k: v for k, v in about.items() if k not in ("tables", "cut_lines")}
+    write_atomically(folder.path / "figures.json", json.dumps(told, indent=1).encode())
     return result, about
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from tacit.cli.console import print_table
 from tacit.cli.options import Add
+from tacit.cli.report import draw
 from tacit.cli.run_note import Note
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.files import save_figure
+from tacit.files import save_figure, write_atomically
 
 WORDS = {"voltages": "voltages", "overloads": "lines", "reactive": "reactive power"}
 MOST_ROWS = 10  # of each table on the screen; --json has all
@@ -39,6 +40,8 @@ def _check(options: argparse.Namespace) -> int:
     flow = power_flow(grid, p, voltage)
     save_figure(folder / "check.png", plot_power_flow(flow), dpi=130)
     found = {**flow.summary(), "folder": str(folder)}
+    write_atomically(folder / "check.json", json.dumps(flow.summary(), indent=1).encode())
+    draw(folder)
     if options.json:
         print(json.dumps(found))
     else:

@@ -7,6 +7,8 @@
     model.json       of ``tacit learn``, before the rest: what was paid for comes first
     arrays.npz, trace.csv, timing.json, plot.png, result.json     of every result (``Result.save``)
     bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
+    figures.json     what the command told besides, of ``tacit power solve`` and ``tacit learn``
+    report.html      the page of all this
 
 Before anything is spent the folder is made, locked against other runs, and written to: as much as
 the run will need. A start that is refused leaves nothing behind. From then on every file is whole

@@ -16,7 +16,7 @@ MEAN = "mean.json"  # released before the first round
 OLD_NOTES = {"job.json": "solve", "power.json": "power solve"}  # of version 0.1.0
 FILES = (  # what a run writes, and would write over
     *(NOTE, *OLD_NOTES, CHECKPOINT, RESULT, "model.json", "arrays.npz", "trace.csv", "plot.png"),
-    "timing.json",
+    *("timing.json", "figures.json", "report.html"),
     MEAN,
     *("bus.csv", "line.csv", "generator.csv", "grid.png", "job.toml", "release.csv", "release.npz"),
 )

@@ -10,6 +10,7 @@ from typing import Any
 from tacit.cli.console import print_result
 from tacit.cli.options import Add, add_run_options, make_absolute
 from tacit.cli.ranks import build
+from tacit.cli.report import draw
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import InvalidInput
 
@@ -33,6 +34,7 @@ def add_solve(add: Add) -> None:
 def _solve(options: argparse.Namespace) -> int:
     with run_folder("solve", options, "job", "-result") as (folder, options):
         result = folder.result() or _run(options, folder)
+    draw(folder.path)
     print_result(result, folder.path, options.json)
     return 0
 

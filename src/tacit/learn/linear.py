@@ -200,6 +200,14 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         adopt(self, problem, found)
         return self
 
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Scikit-learn's, and of a fitted model the statement below it."""
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)
+        privacy = getattr(self, "privacy_", None)
+        if "text/html" in shown and privacy is not None:
+            shown["text/html"] += privacy._repr_html_() or ""
+        return shown
+
     def _scores(self, X: Any) -> Vector:
         check_is_fitted(self)
         X = checked(self, X, reset=False)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
+from tacit.html import never_raises
 from tacit.power.case import Grid
 from tacit.power.central import solve_centrally
 from tacit.power.network import FLOWS, Network, demand
@@ -42,6 +43,12 @@ class PowerProblem:
 
     def __iter__(self) -> Iterator[LocalProblem]:
         return iter(self.agents)
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from tacit.power.notebook import power_html
+
+        return power_html(self)
 
     @cached_property
     def problem(self) -> Problem:

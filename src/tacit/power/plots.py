@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,17 +114,24 @@ def plot_power_flow(flow: PowerFlow) -> Figure:
 
 def layout(grid: Grid) -> Vector:
     """Positions of the buses, the same for the same grid: cases have no coordinates."""
+    ends = zip(grid.line["from_bus"].tolist(), grid.line["to_bus"].tolist(), strict=True)
+    return np.array(places(tuple(grid.bus.index.tolist()), tuple(ends)))
+
+
+@lru_cache(maxsize=4)  # a picture and a page draw the same grid
+def places(buses: tuple[int, ...], ends: tuple[tuple[int, int], ...]) -> Vector:
+    """The same for buses by number, and the two that each line joins; not to be changed."""
     networkx = package("networkx")
     graph = networkx.Graph()
-    graph.add_nodes_from(grid.bus.index)
-    graph.add_edges_from(zip(grid.line["from_bus"], grid.line["to_bus"], strict=True))
-    if len(grid.bus) <= 300 and networkx.is_connected(graph):
+    graph.add_nodes_from(buses)
+    graph.add_edges_from(ends)
+    if len(buses) <= 300 and networkx.is_connected(graph):
         place = networkx.kamada_kawai_layout(graph)
-    elif len(grid.bus) <= 2000:
+    elif len(buses) <= 2000:
         place = networkx.spring_layout(graph, seed=0)
     else:
         return _spectral(networkx.to_scipy_sparse_array(graph, format="csr", dtype=float))
-    return np.array([place[b] for b in grid.bus.index])
+    return np.array([place[b] for b in buses])
 
 
 def _spectral(adjacency: Any) -> Vector:

@@ -29,6 +29,7 @@ from tacit.errors import (
     positive,
     probability,
 )
+from tacit.html import never_raises
 from tacit.privacy.accounting import Guarantee, rounded_up
 from tacit.privacy.ledger_entries import USES_PAYMENT, Answer, Entry, Payment, create, fresh_owner
 from tacit.privacy.ledger_file import LedgerFile
@@ -87,6 +88,23 @@ class Ledger(LedgerFile):
         """The epsilon of the largest further Gaussian run that fits; None where not a formula."""
         budget = self.budget
         return self._spend.room(budget)
+
+    @property
+    def entries(self) -> int:
+        self.refresh()
+        return self._seen
+
+    @property
+    def agent(self) -> str | None:
+        """Who has paid from it, and alone may; None as long as nobody has."""
+        self.refresh()
+        return None if self._first is None else self._first.agent
+
+    @property
+    def run_names(self) -> tuple[str, ...]:
+        """In the order in which runs were agreed."""
+        self.refresh()
+        return tuple(self._terms)
 
     def affords(self, *parts: tuple[Mechanism, int]) -> bool:
         """Whether these mechanisms, each so many times, would fit; costs nothing."""
@@ -262,6 +280,12 @@ class Ledger(LedgerFile):
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, budget {self._budget}, {self._seen} entries)"
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from tacit.privacy.notebook import ledger_html
+
+        return ledger_html(self)
 
     # --- inside ---------------------------------------------------------------------------
 

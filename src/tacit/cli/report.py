@@ -1,0 +1,102 @@
+"""The command ``tacit report``, and the page that a run leaves beside its result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.cli.options import Add, as_typed
+from tacit.errors import TacitError
+
+if TYPE_CHECKING:
+    from tacit.report.contents import Contents
+
+# Arguments without a flag, by command, and what stands for one that was left out
+ARGUMENTS = {"solve": ("job",), "power solve": ("case",), "learn": ("data_set", "more")}
+LEFT_OUT = {"job": "JOB", "case": "CASE", "data_set": "DATA"}
+
+
+def add_report(add: Add) -> None:
+    report = add(
+        "report",
+        _report,
+        "One page with all there is to know of a result: statement, budget, charts, map, tables.",
+        "tacit report case14-result\n  tacit report case14-result --public --out page.html",
+    )
+    report.add_argument("folder", help="result folder")
+    report.add_argument(
+        "--public",
+        action="store_true",
+        help="leave out every number that the privacy statement does not cover",
+    )
+    report.add_argument(
+        "--out", help="the page (default: report.html, or report-public.html, in the folder)"
+    )
+
+
+def _report(options: argparse.Namespace) -> int:
+    from tacit.report.contents import Contents
+    from tacit.report.page import FILE, PUBLIC_FILE, render, save
+
+    contents = Contents.read(options.folder)
+    if options.public:
+        contents = contents.public()
+    name = PUBLIC_FILE if options.public else FILE
+    path = Path(options.out) if options.out is not None else Path(options.folder) / name
+    page = render(contents, repeat(contents))
+    save(path, page, options.public)
+    if options.json:
+        found = {"report": str(path), "public": options.public, "bytes": len(page)}
+        found |= {"certified": contents.result.privacy.certified}
+        print(json.dumps({**found, "left_out": list(contents.left_out)}))
+        return 0
+    print(f"report: {path} ({len(page) / 1e6:.1f} MB, one file)")
+    if options.public:
+        print("left out, as not covered: " + "; ".join(contents.left_out))
+    else:
+        print("for the owners of the data only; for others: tacit report --public")
+    return 0
+
+
+def draw(folder: Path) -> None:
+    """``report.html`` of a result that is there. What goes wrong here is a warning: the result
+    is worth more than its picture."""
+    from tacit.report.contents import Contents
+    from tacit.report.page import FILE, render, save
+
+    try:
+        contents = Contents.read(folder)
+        save(folder / FILE, render(contents, repeat(contents)))
+    except Exception as error:  # whatever it is
+        # other errors may show a private value
+        told = isinstance(error, TacitError | OSError | ImportError)
+        words = str(error) if told else type(error).__name__
+        print(f"tacit: the result is there, but no report was drawn: {words}", file=sys.stderr)
+
+
+def repeat(contents: Contents) -> str:
+    """The command that would make such a result, or nothing: options that are not the defaults."""
+    if contents.command not in ARGUMENTS:
+        return ""
+    from tacit.cli.main import parse
+
+    bare = parse([*contents.command.split(), *(["x"] if contents.command else [])])
+    words = ["tacit", *contents.command.split()]
+    for name in ARGUMENTS[contents.command]:
+        value = contents.options.get(name)
+        words += _texts(value) if value else [LEFT_OUT[name]] if name in LEFT_OUT else []
+    for name, value in contents.options.items():
+        known = hasattr(bare, name) and name not in (*ARGUMENTS[contents.command], "out")
+        if known and value is not None and value is not False and value != getattr(bare, name):
+            for one in value if isinstance(value, list) else [value]:
+                flag, *rest = as_typed(name, one).split(" ", 1)
+                words += [flag, *(map(shlex.quote, rest))]
+    return " ".join(words)
+
+
+def _texts(value: Any) -> list[str]:
+    return [shlex.quote(str(v)) for v in (value if isinstance(value, list) else [value])]

@@ -1,0 +1,81 @@
+"""The command ``tacit sheet``: one page for a data protection officer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from tacit.cli.interrupts import hint
+from tacit.cli.options import Add
+from tacit.errors import InvalidInput
+
+PAGES = (".html", ".htm", ".pdf")
+
+
+def add_sheet(add: Add) -> None:
+    sheet = add(
+        "sheet",
+        _sheet,
+        "One page on what a run shared of an agent's data, for its data protection officer.",
+        "tacit sheet result --agent 'North hospital'\n"
+        "  tacit sheet kits/kit-north-hospital --party north.toml --out north.pdf",
+    )
+    sheet.add_argument("folder", help="result folder, or the kit of a party")
+    sheet.add_argument("--agent", metavar="NAME", help="whose data (default: any agent's)")
+    sheet.add_argument(
+        "--ledger", metavar="FILE", help="the agent's ledger (default: the one that the run noted)"
+    )
+    sheet.add_argument(
+        "--party", metavar="FILE", help="of a party: its own file, which names agent and ledger"
+    )
+    sheet.add_argument(
+        "--out",
+        metavar="FILE",
+        help="FILE.html or FILE.pdf (default: both, as sheet.html and sheet.pdf in the folder)",
+    )
+
+
+def _sheet(options: argparse.Namespace) -> int:
+    written: list[str] = []
+    hint(lambda: f"written: {', '.join(written)}" if written else "no sheet was written")
+    folder = Path(options.folder)
+    paths = [Path(options.out)] if options.out else [folder / "sheet.html", folder / "sheet.pdf"]
+    if folder.is_file() and not options.out:  # a statement.json of its own
+        paths = [folder.with_name(path.name) for path in paths]
+    for path in paths:
+        if path.suffix.lower() not in PAGES:
+            raise InvalidInput(
+                f"Expected --out FILE.html or FILE.pdf, got {options.out}. No sheet was written."
+            )
+        if path.is_dir() or not path.parent.is_dir():
+            why = "it is a folder" if path.is_dir() else "its folder is not there"
+            if options.out:
+                raise InvalidInput(
+                    f"Expected a file to write as --out, got {path}: {why}. No sheet was written."
+                )
+    from tacit.files import write_atomically
+    from tacit.report.sheet import sheet
+    from tacit.report.sheet_pages import html_page, pdf_page
+    from tacit.report.subject import Subject
+
+    subject = Subject.read(folder, options.agent, options.ledger, options.party)
+    page = sheet(subject)
+    contents = [
+        pdf_page(page) if path.suffix.lower() == ".pdf" else html_page(page).encode()
+        for path in paths
+    ]
+    for path, content in zip(paths, contents, strict=True):
+        try:
+            write_atomically(path, content)
+        except OSError as error:
+            raise InvalidInput(
+                f"Expected to write the sheet to {path}: {error.strerror}. It was not written."
+            ) from None
+        written.append(str(path))
+    if options.json:
+        print(json.dumps({"files": written, "sheet": page.to_dict()}))
+        return 0
+    print(page.verdict)
+    print(f"files: {', '.join(written)}")
+    return 0

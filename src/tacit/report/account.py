@@ -1,0 +1,128 @@
+"""What one agent's ledger says, for a privacy sheet: of all its runs together."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.admm.statement import PrivacyStatement
+from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
+from tacit.privacy.accounting import Guarantee
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_entries import SCHEMA_VERSION, new_file
+
+PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say
+
+
+@dataclass(frozen=True)
+class Account:
+    """A ledger as it is now; all of its entries were checked.
+
+    agent    who has paid from it, and alone may; None: nobody has
+    left     epsilon of the largest further Gaussian run that fits; None where not a formula
+    runs     ``Ledger.runs``: a summary of every run, in the order they began
+    """
+
+    name: str
+    agent: str | None
+    budget: Guarantee
+    spent: Guarantee
+    left: float | None
+    entries: int
+    runs: tuple[dict[str, Any], ...]
+    head: str
+
+    @classmethod
+    def read(cls, path: str | Path, agent: str | None = None) -> Account:
+        """The ledger at ``path``, which must be that of ``agent`` if that is given.
+
+        Nothing is written to it, and it may be in use.
+        """
+        path = Path(path)
+        with _opened(path) as ledger:
+            found = ledger.agent
+            if agent is not None and found is not None and found != agent:
+                raise InvalidInput(
+                    f"Expected the ledger of agent {agent!r}, got {path}, which is that of agent "
+                    f"{found!r}. No sheet was written."
+                )
+            return cls(
+                path.name,
+                found,
+                ledger.budget,
+                ledger.spent,
+                ledger.left,
+                ledger.entries,
+                tuple(ledger.runs()),
+                ledger.head,
+            )
+
+    @property
+    def hides(self) -> str:
+        return str(self.runs[0]["neighbours"]) if self.runs else ""
+
+    def run(self, name: str) -> dict[str, Any] | None:
+        return next((r for r in self.runs if r["run"] == name), None)
+
+    def counts(self, statement: PrivacyStatement, run: str) -> bool | None:
+        """Whether the total has this run in it; None where its name is not known.
+
+        A run that read its data once is there as that reading, which has a name of its own.
+        """
+        changes = [change for change, _ in statement.neighbours]
+        if self.hides and not any(
+            self.hides == change or self.hides.startswith(f"{change} (") for change in changes
+        ):
+            return False  # it counts something else
+        if self.spent.epsilon < PART * statement.epsilon and self.spent.delta <= statement.delta:
+            return False  # it knows less than this run
+        if statement.once:
+            return any(r["read_once"] and r["rounds_charged"] for r in self.runs)
+        if not run:
+            return None
+        found = self.run(run)
+        if found is None:
+            return False
+        return bool(found["rounds_charged"] * found["local_updates"] >= statement.updates)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Ledger]:
+    """A ledger to read. One of an old version is read as a copy, as opening it writes it anew."""
+    if not path.is_file():
+        raise InvalidInput(f"Expected a ledger at {path}, found none. No sheet was written.")
+    try:
+        if _schema(path) == SCHEMA_VERSION:
+            with Ledger(path) as ledger:
+                yield ledger
+            return
+        with tempfile.TemporaryDirectory() as folder:  # for its owner's eyes only
+            copy = Path(folder, path.name)
+            with _read_only(path) as db, new_file(copy) as copied:
+                db.backup(copied)
+            with Ledger(copy) as ledger:
+                yield ledger
+    except (CorruptFile, LedgerFailure) as error:
+        raise type(error)(f"{str(error).rstrip('.')}. No sheet was written.") from None
+
+
+def _schema(path: Path) -> int:
+    with _read_only(path) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def _read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
+            yield db
+    except sqlite3.OperationalError as error:
+        raise LedgerFailure(f"Expected to read the ledger {path}: {error}") from None
+    except sqlite3.Error as error:
+        raise CorruptFile(f"Expected a ledger in {path}: {error}") from None

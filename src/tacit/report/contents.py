@@ -1,0 +1,243 @@
+"""What a result folder holds, and what of it the privacy statement covers.
+
+``Contents.read`` takes any folder of a finished run: of ``tacit solve``, ``tacit power solve`` and
+``tacit learn``, of a coordinator of a federation, of ``Result.save``, of version 0.1.0.
+``Contents.public`` is the same without what is not covered.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.admm.result import Result
+from tacit.errors import CorruptFile, cause
+from tacit.files import UNREADABLE
+from tacit.report.balances import Balance, balances
+
+Table = Mapping[str, Vector]  # a column of numbers, or of text, by its name
+
+NOTES = {"run.json": None, "job.json": "solve", "power.json": "power solve"}  # two of 0.1.0
+TABLES = ("bus", "line", "generator", "cut_lines", "release")
+TEXT = ("zone", "cut")  # columns that are no numbers
+# Columns that are public before any run, and those that are also covered where it is certified
+KNOWN = {
+    "bus": ("bus", "zone"),
+    "line": ("line", "from_bus", "to_bus", "cut", "limit"),
+    "generator": ("generator", "bus"),
+    "cut_lines": ("line", "from_bus", "to_bus", "limit"),
+}
+COVERED = {
+    "bus": (*KNOWN["bus"], "voltage"),
+    "line": (*KNOWN["line"], "p_from", "q_from", "p_to", "q_to", "loading"),
+    "generator": (*KNOWN["generator"], "p", "q"),
+    "cut_lines": (*KNOWN["cut_lines"], "p_from", "q_from", "p_to", "q_to", "c", "s"),
+    "release": ("bus", "p_demand", "q_demand"),
+}
+COVERED_TRACE = ("round", "residual", "dual_residual", "violation")
+# Options of a run that are secret or say nothing of what was computed; those that name a place
+SECRET, PLACES = ("seed", "out", "workers", "device", "block"), ("ledgers", "job", "data")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a folder. Whatever a folder does not have is empty or None.
+
+    result      what ``Result.load`` reads
+    command     "solve", "power solve" or "learn"; empty if no command made the folder
+    options     of that command, by their names; ``run`` is the name that ledgers know the run by
+    tables      by the name of the file: "bus", "line", "generator", "cut_lines" (of a federation),
+                "release" (the loads as they were released); columns of numbers, or of text
+    model       model.json, as it is there
+    releases    release.npz: what each agent released
+    balances    of the ledgers that the run was paid from, if they are still there
+    figures     figures.json: what the command told besides, computed from private data
+    check       check.json: the AC power flow of a dispatch, at the true loads
+    left_out    of ``public()``: the kinds of things that are not there, in words
+    """
+
+    folder: Path
+    result: Result
+    command: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    run: str = ""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    model: Mapping[str, Any] | None = None
+    releases: Mapping[str, Vector] = field(default_factory=dict)
+    balances: tuple[Balance, ...] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    check: Mapping[str, Any] = field(default_factory=dict)
+    is_public: bool = False
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Contents:
+        """A finished run's folder. Nothing is written to it, nor to ledgers."""
+        folder = Path(folder)
+        if not (folder / "result.json").is_file():
+            raise CorruptFile(_no_result(folder))
+        result = Result.load(folder)
+        try:
+            command, options, run = _note(folder)
+            if command == "solve":
+                options = {**_budget_of(folder / "job.toml"), **options}
+            where = options.get("ledgers")
+            return cls(
+                folder,
+                result,
+                command,
+                options,
+                run,
+                {n: _table(p) for n in TABLES if (p := folder / f"{n}.csv").is_file()},
+                _json(folder / "model.json"),
+                _arrays(folder / "release.npz"),
+                balances(Path(where), result.names) if isinstance(where, str) else (),
+                _json(folder / "figures.json") or {},
+                _json(folder / "check.json") or {},
+            )
+        except UNREADABLE as error:
+            raise CorruptFile(
+                f"Expected files that tacit wrote in {folder}: {cause(error)}. No report was made."
+            ) from None
+
+    def public(self) -> Contents:
+        """The same without any number that the statement does not cover.
+
+        Guarantee: what is left is a function of public things (names, settings, the network) and
+        of what the statement covers: of a certified run its points, residuals, violations, models
+        and releases (post-processing); the whole trace, seconds aside, where data were read once.
+        Of a run that is not certified nothing is covered: only public things are left, without
+        settings that may have been chosen by data. A seed, paths, and what ledgers say of other
+        runs are no part of it.
+        """
+        result, certified = self.result, self.result.privacy.certified
+        keep = COVERED_TRACE + (("objective",) if result.privacy.once else ())
+        bare = replace(
+            result,
+            seed=None,
+            timing={},
+            duals=(),
+            trace={k: v for k, v in result.trace.items() if k in keep} if certified else {},
+        )
+        if not certified:
+            none = np.zeros(0)
+            unsaid = (("a change that is left out", result.names),)  # its size may tell the data
+            bare = replace(
+                bare,
+                solution=none,
+                ergodic=none,
+                local=tuple(none for _ in result.names),
+                settings=replace(result.settings, penalty=None, step_size=None),
+                privacy=replace(result.privacy, neighbours=unsaid, assumed="", before=""),
+                converged=None,
+                plan="",
+            )
+        columns = COVERED if certified else KNOWN
+        return replace(
+            self,
+            folder=Path(),
+            result=bare,
+            options={k: _public(k, v) for k, v in self.options.items() if k not in SECRET},
+            run="",
+            tables={
+                name: {c: v for c, v in table.items() if c in columns[name]}
+                for name, table in self.tables.items()
+                if name in columns
+            },
+            model=self.model if certified else None,
+            releases=self.releases if certified else {},
+            balances=(),
+            figures={},
+            check={},
+            is_public=True,
+            left_out=self._uncovered(),
+        )
+
+    def _uncovered(self) -> tuple[str, ...]:
+        """Kinds of things that ``public`` leaves out; the same whether they were there or not."""
+        said = ["a seed, if there was one, and paths", "how long computations took"]
+        said.append("what ledgers say is spent on this and other runs")
+        if not self.result.privacy.certified:
+            said.append("the solutions, the trace and all tables: nothing is certified here")
+        elif not self.result.privacy.once:
+            said.append("the objective and the size of the noise in every round")
+        if "bus" in self.tables:
+            said.append("demand and shed load of every bus, the load served, its cost and AC check")
+        if self.command == "learn" or self.model is not None:
+            said.append("errors on test records, the training objective, and what was clipped")
+        return tuple(said)
+
+
+def _public(name: str, value: Any) -> Any:
+    """An option, or its name in capitals where it is a place on the machine that ran it."""
+    values = value if isinstance(value, list) else [value]
+    named = any(isinstance(v, str) and (name in PLACES or Path(v).is_absolute()) for v in values)
+    return name.upper() if named else value
+
+
+def _no_result(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"Expected a result folder, found none at {folder}. No report was made."
+    begun = any((folder / name).exists() for name in (*NOTES, "checkpoint.npz"))
+    why = "the run in it is not finished" if begun else "it has no result.json"
+    return f"Expected the folder of a finished run, got {folder}: {why}. No report was made."
+
+
+def _note(folder: Path) -> tuple[str, dict[str, Any], str]:
+    """Command, options and name of the run; empty where no command made the folder."""
+    for name, command in NOTES.items():
+        if (about := _json(folder / name)) is None:
+            continue
+        if command is not None:  # of 0.1.0: the options alone
+            return command, {k: v for k, v in about.items() if k != "run"}, about.get("run", "")
+        command, options, run = about["command"], about["options"], about["run"]
+        if not (isinstance(command, str) and isinstance(options, dict) and isinstance(run, str)):
+            raise TypeError(f"{name} is not the note of a run")
+        return command, options, run
+    return "", {}, ""
+
+
+def _budget_of(job: Path) -> dict[str, Any]:
+    """The budget that a job names, as ``tacit power solve`` and ``tacit learn`` have it."""
+    if not job.is_file():
+        return {}
+    budget = tomllib.loads(job.read_text()).get("privacy")
+    names = ("total_epsilon", "total_delta")
+    return {k: budget[k] for k in names if k in budget} if isinstance(budget, dict) else {}
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file():
+        return None
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict):
+        raise TypeError(f"{path.name} holds no table")
+    return found
+
+
+def _arrays(path: Path) -> dict[str, Vector]:
+    if not path.is_file():
+        return {}
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {name: np.asarray(arrays[name], np.float64).ravel() for name in arrays.files}
+
+
+def _table(path: Path) -> Table:
+    with open(path, newline="") as file:
+        header, *rows = csv.reader(file)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
+    if len(columns) != len(header):
+        raise ValueError(f"{path.name} has rows of another length")
+    named = zip(header, columns, strict=True)
+    try:
+        return {n: np.array(c, str if n in TEXT else np.float64) for n, c in named}
+    except ValueError:  # which shows a private value
+        raise ValueError(f"{path.name} has a cell that is no number") from None

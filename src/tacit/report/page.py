@@ -1,0 +1,152 @@
+"""The page: one HTML file with its style, script, chart library and data in it.
+
+It asks nothing of any network, and its policy (CSP) lets a browser do nothing of the kind: scripts
+run only if they have one of two hashes. Names from files are text, wherever they stand: the
+template escapes them, and in the data no character can end the script element.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import CorruptFile, InvalidInput, cause
+from tacit.files import UNREADABLE, write_atomically
+from tacit.privacy.accounting import rounded_up
+from tacit.report import figures, words
+from tacit.report.contents import Contents
+
+FILE, PUBLIC_FILE = "report.html", "report-public.html"
+MARK = b'<!doctype html>\n<html lang="en" data-tacit-report="1"'  # how a report begins
+
+
+def render(contents: Contents, repeat: str = "") -> bytes:
+    """The page of a folder. ``repeat`` is the command that makes such a result again."""
+    template, parts = _assets()
+    try:
+        made = template.render(**_values(contents), **parts, repeat=repeat)
+    except UNREADABLE as error:
+        raise CorruptFile(
+            f"Expected files that tacit wrote in {contents.folder}: {cause(error)}. No report was "
+            "made."
+        ) from None
+    # half of a pair of UTF-16, which a name may hold, has no other form
+    page: bytes = made.encode("utf-8", "xmlcharrefreplace")
+    return page
+
+
+@cache
+def _assets() -> tuple[Any, dict[str, str]]:
+    """The template, and what is the same on every page."""
+    import jinja2
+
+    place = resources.files("tacit.report") / "assets"
+    script, style, library = (
+        (place / name).read_text("utf-8") for name in ("page.js", "page.css", "echarts.min.js")
+    )
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.from_string((place / "page.html").read_text("utf-8"))
+    parts = {"library": library, "script": script, "style": style}
+    return template, {**parts, "policy": _policy(library, script)}
+
+
+def save(path: Path, page: bytes, public: bool = False) -> Path:
+    """Write a page, whole or not at all; for its owner's eyes unless it is a public one.
+
+    What is there already is replaced only if it is a report too.
+    """
+    if path.is_dir():
+        raise InvalidInput(f"Expected a file as --out, got the folder {path}. No report was made.")
+    if not path.parent.is_dir():
+        raise InvalidInput(
+            f"Expected a folder {path.parent} for the report, found none. No report was made."
+        )
+    if path.exists() or path.is_symlink():
+        with open(path, "rb") as file:
+            if file.read(len(MARK)) != MARK:
+                raise InvalidInput(
+                    f"Expected no file at {path}, or a report of tacit; there is another file. "
+                    "It was not replaced: choose another --out."
+                )
+    write_atomically(path, page)
+    if public:
+        path.chmod(0o644)
+    return path
+
+
+def _values(contents: Contents) -> dict[str, Any]:
+    """What the template shows."""
+    result, privacy = contents.result, contents.result.privacy
+    kind = words.kind_of(contents)
+    tables = figures.tables(contents)
+    charts = figures.charts(contents, tables)
+    grid, gauge = figures.grid_map(contents), figures.budget(contents)
+    data = {
+        "tables": tables,
+        "charts": charts,
+        "map": grid,
+        "gauge": gauge,
+        "loadings": [colour for colour, _ in figures.LOADINGS],
+    }
+    numbers = None
+    if kind != "noiseless" and not (kind == "uncertified" and contents.is_public):
+        numbers = rounded_up(privacy.epsilon, 3), f"{privacy.delta:g}"
+    return {
+        "title": words.title(contents),
+        "lead": words.lead(contents),
+        "kind": kind,
+        "seal": words.SEALS[kind],
+        "numbers": numbers,
+        "public": contents.is_public,
+        "left_out": contents.left_out,
+        "facts": words.privacy_facts(contents),
+        "statement": "" if contents.is_public and kind != "certified" else privacy.words,
+        "balances": contents.balances,
+        "gauge": gauge,
+        "tables": tables,
+        "charts": charts,
+        "map": grid,
+        "loadings": figures.LOADINGS,
+        "outcome": words.outcome_facts(contents),
+        "check": contents.check,
+        "check_facts": words.check_facts(contents),
+        "settings": words.settings_facts(contents),
+        "agents": len(result.names),
+        "plan": result.plan,
+        "versions": list(result.versions.items()),
+        "timing": [(k, v) for k, v in result.timing.items() if isinstance(v, int | float)],
+        "seed": result.seed,
+        "source": result.noise_source if not contents.is_public else "",
+        "command": contents.command,
+        "made_by": metadata.version("tacit"),
+        "data": _in_script(data),
+        "model": contents.model,
+        "folder": "" if contents.is_public else str(contents.folder),
+    }
+
+
+def _in_script(data: Any) -> str:
+    """JSON that can stand in a script element: ASCII only, and no <, > or &."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _policy(*scripts: str) -> str:
+    """Nothing from anywhere; only these scripts. Charts style their elements one by one."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for text in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )

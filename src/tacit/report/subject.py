@@ -1,0 +1,252 @@
+"""What a privacy sheet is about: one agent's part in a run, from what its owner has on disk.
+
+result folder   of a command, of a coordinator, or of ``Result.save``
+kit             of a party between organisations: ``own/statement.json``, and its party file
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.admm.result import Result
+from tacit.admm.statement import PrivacyStatement
+from tacit.errors import CorruptFile, InvalidInput, cause
+from tacit.files import UNREADABLE
+from tacit.report.account import Account
+from tacit.report.contents import Contents
+
+if TYPE_CHECKING:
+    from tacit.federation.party_file import Limits
+
+FEASIBLE = ("objective", "projected-output")  # where the noise is, so that points stay in the set
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An agent, a run and a ledger. Nothing of it is uncovered: no trace, no seed, no seconds.
+
+    agents     whose data; all of the run where none was chosen
+    others     how many other agents took part; None: not known here
+    statement  about these agents only
+    run        its name in ledgers; empty: not known
+    when       in words
+    rounds     messages of each agent; None: not known here
+    numbers    in each message, at most (``exactly``: just so many)
+    feasible   whether messages are points of a public set
+    apart      whether agents were processes of different owners
+    files      names in the folder
+    missing    why there is no account
+    limits     of a party: what it agrees to in one run
+    """
+
+    agents: tuple[str, ...]
+    others: int | None
+    statement: PrivacyStatement
+    when: str
+    run: str = ""
+    rounds: int | None = None
+    numbers: int | None = None
+    exactly: bool = False
+    feasible: bool = True
+    apart: bool = False
+    files: tuple[str, ...] = ()
+    account: Account | None = None
+    missing: str = ""
+    limits: Limits | None = None
+    version: str = ""
+
+    @classmethod
+    def read(
+        cls,
+        folder: str | Path,
+        agent: str | None = None,
+        ledger: str | Path | None = None,
+        party: str | Path | None = None,
+    ) -> Subject:
+        """``agent`` by name; ``ledger`` and ``party``: files of its own, where they are not found
+        by what the run noted. Only the folder's own notes are read, and nothing is written."""
+        folder, limits = Path(folder), None
+        if party is not None:
+            agent, ledger, limits = _of_party(Path(party), agent, ledger)
+        if (statement := _kept(folder)) is not None:
+            found = _of_kit(statement, agent)
+        else:
+            found = _of_result(folder, agent, ledger is None)
+        if ledger is not None:
+            one = found.agents[0] if len(found.agents) == 1 else None
+            account = Account.read(ledger, one)
+            if one is None and account.agent in found.agents and account.agent is not None:
+                found = _about(found, account.agent)
+            elif one is None:
+                raise InvalidInput(
+                    f"Expected --agent NAME beside a ledger that says of no agent of this run that "
+                    f"it is its own, among {len(found.agents)} agents. No sheet was written."
+                )
+            found = replace(found, account=account)
+        found = replace(found, limits=limits)
+        return _from_ledger(found)
+
+
+def _of_party(
+    path: Path, agent: str | None, ledger: str | Path | None
+) -> tuple[str, str | Path, Limits]:
+    """Agent, ledger and limits that a party's own file names."""
+    from tacit.federation.party_file import PartyFile
+
+    file = PartyFile.load(path)
+    if agent not in (None, file.agent):
+        raise InvalidInput(
+            f"Expected agent {file.agent!r}, as {path} says, got {agent!r}. No sheet was written."
+        )
+    return file.agent, ledger or file.ledger, file.limits
+
+
+def _kept(folder: Path) -> Path | None:
+    """The statement that a party keeps, in its kit or in ``own/`` of it."""
+    if folder.name == "statement.json" and folder.is_file():
+        return folder
+    places = (folder / "own" / "statement.json", folder / "statement.json")
+    return next((path for path in places if path.is_file()), None)
+
+
+def _of_kit(path: Path, agent: str | None) -> Subject:
+    try:
+        data = json.loads(path.read_text())
+        statement = PrivacyStatement.from_dict(data)
+        names = tuple(name for _, names in statement.neighbours for name in names)
+        run = str(data["run"])
+        _check(statement, names)
+    except (*UNREADABLE, CorruptFile) as error:
+        raise CorruptFile(
+            f"Expected the statement of a run in {path} ({type(error).__name__}). No sheet was "
+            "written."
+        ) from None
+    subject = Subject(
+        names,
+        None,
+        statement,
+        _dated(path),
+        run,
+        numbers=_coupled(path.with_name("solution.npz")),
+        exactly=True,
+        apart=True,
+        files=_listed(path.parent),
+    )
+    return subject if agent is None else _about(subject, agent)
+
+
+def _coupled(path: Path) -> int | None:
+    """How many coordinates of a party's point are shared; None where that is not written."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return int((arrays["coupling"] >= 0).sum())
+    except UNREADABLE:
+        return None
+
+
+def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
+    """``look`` for the ledger that the run noted."""
+    try:
+        contents = Contents.read(folder)
+        result = contents.result
+        _check(result.privacy, result.names)
+    except CorruptFile as error:
+        words = str(error).removesuffix(" No report was made.")
+        raise CorruptFile(f"{words} No sheet was written.") from None
+    except UNREADABLE as error:
+        raise CorruptFile(
+            f"Expected a result in {folder}: {cause(error)}. No sheet was written."
+        ) from None
+    sizes = {int(z.size) for z in result.local}
+    subject = Subject(
+        result.names,
+        0,
+        result.privacy,
+        _dated(folder / "result.json"),
+        contents.run if isinstance(contents.run, str) else "",
+        _rounds(result),
+        max(sizes, default=0),
+        sizes == {int(result.solution.size)},
+        result.settings.perturbation in FEASIBLE,
+        "server_seconds" in result.trace,
+        _listed(folder),
+        version=str(result.versions.get("tacit", "")),
+    )
+    if agent is not None:
+        subject = _about(subject, agent)
+    where = contents.options.get("ledgers")
+    if not isinstance(where, str):
+        return replace(subject, missing="the run noted none")
+    if not look or len(subject.agents) != 1:
+        return replace(subject, missing="each agent has its own: choose one with --agent")
+    [name] = subject.agents
+    places = [Path(where), folder / where, folder / "ledgers"]
+    path = next((p for f in places if (p := f / f"{name}.db").is_file()), None)
+    if path is None or Path(name).name != name:
+        return replace(subject, missing="the one that paid for this run was not found")
+    return replace(subject, account=Account.read(path, name))
+
+
+def _rounds(result: Result) -> int:
+    """Of a run with noise in every round they are fixed before; else they follow from a release."""
+    if result.privacy.once and len(result.trace["round"]):
+        return int(result.trace["round"][-1])
+    return max(result.settings.rounds, result.privacy.updates // result.settings.local_updates)
+
+
+def _check(statement: PrivacyStatement, names: tuple[Any, ...]) -> None:
+    """Raise what a file that was changed deserves."""
+    words = (statement.uncertified, statement.assumed, statement.before, statement.mechanism)
+    texts = (*words, *names, *(change for change, _ in statement.neighbours))
+    if not names or not all(isinstance(text, str) for text in texts):
+        raise ValueError("its statement is not one of an agent")
+    if set(names) - {name for _, agents in statement.neighbours for name in agents}:
+        raise ValueError("its statement leaves out an agent")
+    if type(statement.updates) is not int:
+        raise ValueError("its updates are no number")
+
+
+def _about(subject: Subject, agent: str) -> Subject:
+    """The same about one agent."""
+    if agent not in subject.agents:
+        from tacit.html import several
+
+        raise InvalidInput(
+            f"Expected one of the agents {several(subject.agents)}, got {agent!r}. No sheet was "
+            "written."
+        )
+    hidden = tuple((c, (agent,)) for c, names in subject.statement.neighbours if agent in names)
+    others = None if subject.others is None else len(subject.agents) - 1
+    statement = replace(subject.statement, neighbours=hidden)
+    return replace(subject, agents=(agent,), others=others, statement=statement)
+
+
+def _from_ledger(subject: Subject) -> Subject:
+    """With what only a ledger knows: when, and what a party has sent."""
+    if subject.account is None or (run := subject.account.run(subject.run)) is None:
+        return subject
+    when = f"{run['began'][:16].replace('T', ' ')} to {run['last'][:16].replace('T', ' ')} UTC"
+    if subject.rounds is None:
+        subject = replace(subject, rounds=run["rounds_answered"])
+    return replace(subject, when=f"{when} (by the ledger)")
+
+
+def _dated(path: Path) -> str:
+    try:
+        time = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, OverflowError, ValueError):
+        return "not known"
+    return f"{time:%Y-%m-%d %H:%M} UTC (by the date of {path.name})"
+
+
+def _listed(folder: Path) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(path.name for path in folder.iterdir()))
+    except OSError:
+        return ()

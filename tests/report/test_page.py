@@ -1,0 +1,376 @@
+"""The page as a file: what is in it whatever names hold, who may read it, what it replaces."""
+
+import hashlib
+import html
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.cli.main import main
+from tacit.cli.report import repeat
+from tacit.errors import CorruptFile
+from tacit.report import words
+from tacit.report.contents import Contents
+from tacit.report.page import MARK, render, save
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+ASSETS = resources.files("tacit.report") / "assets"
+HOSTILE = (
+    "<img src=x onerror=\"document.title='owned'\">",
+    "</script><script>document.title='owned'</script>",
+    "\"'`${document.title}{{ 7 * 7 }}{% raw %}\u2028\u2029\x00\ufeff",
+    "<!--<script>",
+    "]]>&lt;b&gt;&amp;",
+    "\ud800 half a pair",
+    "",
+)
+
+
+def page_of(folder):
+    return render(Contents.read(folder)).decode()
+
+
+def data_of(page):
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1]
+    )
+
+
+def rewritten(folder, file, change):
+    path = folder / file
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    return folder
+
+
+# --- self-contained --------------------------------------------------------------------------
+
+
+def test_the_library_is_the_one_that_was_built():
+    said, name = (ASSETS / "echarts.min.js.sha256").read_text().split()
+    content = (ASSETS / name).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == said
+    assert len(content) < 620_000
+    assert b"Apache License" in (ASSETS / "echarts.LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["grid", "model", "job"])
+def test_nothing_is_fetched(kind, folders):
+    page = page_of(folders[kind])
+    own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"""(src|href)=["'](?!#|data:,)""", own)
+    assert "url(" not in own and "@import" not in own
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1])
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == rules["connect-src"] == "'none'"
+    assert "unsafe" not in rules["script-src"] and rules["script-src"].count("sha256-") == 2
+    assert len(page) < 800_000
+
+
+# --- hostile content -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_text(name, folders, tmp_path):
+    folder = folders.copy("model", tmp_path)
+
+    def agents(document):
+        document["agents"] = [name, f"{name} 2"]
+        document["privacy"]["neighbours"] = [{"change": name, "agents": [name, f"{name} 2"]}]
+        document["plan"] = document["versions"]["jax"] = name
+
+    def columns(document):
+        score = document["scores"][0]
+        document["columns"] = [name, "b"]
+        score["coefficients"] = {name: 1e300, "b": -0.5}
+        score["class"] = name
+
+    rewritten(rewritten(folder, "result.json", agents), "model.json", columns)
+    rewritten(folder, "run.json", lambda d: d["options"].update(target=name, agent_column=name))
+    contents = Contents.read(folder)
+    bare = page_of(folders["model"])
+    for made in (contents, contents.public()):
+        page = render(made, repeat(made)).decode()
+        for element in ("<script", "</script", "<img", "<!--", "<b>"):
+            assert page.count(element) == bare.count(element), element
+        assert data_of(page)["tables"]["coefficients"]["values"][0][1] == name
+        assert "49" not in re.findall(r"\{\{ 7.*?\}\}", page)  # no template in a template
+
+
+def test_numbers_that_are_none(folders, tmp_path):
+    folder = folders.copy("noisy job", tmp_path)
+    rows = ["1,nan,inf,-inf,1e300", "2,1,1e-300,0,-0.0"]
+    (folder / "trace.csv").write_text(
+        "\n".join(["round,objective,residual,noise,violation", *rows])
+    )
+    with np.load(folder / "arrays.npz") as held:
+        changed = {**held, "solution": np.array([np.nan, np.inf])}
+    np.savez(folder / "arrays.npz", **changed)
+    tables = data_of(page_of(folder))["tables"]
+    assert [column[0] for column in tables["trace"]["values"]] == [1, "NaN", "inf", "-inf", 1e300]
+    assert tables["solution"]["values"][1] == ["NaN", "inf"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("result.json", "{"),
+        ("result.json", "[]"),
+        ("model.json", '{"columns": 3}'),
+        ("model.json", "null"),
+        ("figures.json", "[1"),
+        ("figures.json", '{"answer": {"served": {"p": {}}}}'),
+        ("check.json", '{"converged": true}'),
+        ("run.json", '{"command": 3, "options": [], "run": null}'),
+        ("run.json", "{}"),
+        ("bus.csv", "bus,zone\n1"),
+        ("line.csv", "line,from_bus\nx,y\n"),
+        ("release.npz", "no array"),
+        ("job.toml", "= ="),
+    ],
+)
+def test_a_folder_that_was_changed_is_one_line(file, text, folders, tmp_path, capsys):
+    folder = folders.copy("job" if file == "job.toml" else "grid", tmp_path)
+    (folder / "report.html").unlink()
+    (folder / file).write_text(text)
+    assert main(["report", str(folder)]) in (1, 2)
+    said = capsys.readouterr().err
+    assert said.startswith("tacit: Expected") and said.count("\n") == 1
+    assert not (folder / "report.html").exists()
+
+
+# --- folders of all kinds --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "flat"])
+@pytest.mark.parametrize("name", ["result", "paid", "power", "model"])
+def test_old_folders(version, name, tmp_path, command):
+    folder = shutil.copytree(FIXTURES / version / name, tmp_path / name)
+    before = {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    for more in ([], ["--public"]):
+        said = json.loads(command("report", folder, "--json", *more))
+        assert Path(said["report"]).read_bytes().startswith(MARK)
+    after = {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert {k: v for k, v in after.items() if not k.startswith("report")} == before
+
+
+@pytest.mark.parametrize("name", ["stopped", "stopped-paid", "stopped-power"])
+def test_unfinished_runs_are_refused(name, refused):
+    said = refused("report", FIXTURES / "flat" / name)
+    assert "is not finished. No report was made" in said
+
+
+def test_no_folder(refused, tmp_path):
+    assert "found none at" in refused("report", tmp_path / "nowhere")
+    assert "has no result.json" in refused("report", tmp_path)
+
+
+def test_the_coordinator_of_a_federation(folders, tmp_path):
+    """Its trace has no column that is not covered but seconds; it has no note of a command."""
+    folder = folders.copy("job", tmp_path)
+    for name in ("run.json", "job.toml", "timing.json"):
+        (folder / name).unlink()
+    (folder / "trace.csv").write_text("round,residual,server_seconds,wait_seconds\n1,0.5,1.5,2.5\n")
+    (folder / "cut_lines.csv").write_text("line,from_bus,to_bus,limit,p_from\n1,2,3,4.0,0.25\n")
+    tables = data_of(page_of(folder))["tables"]
+    assert tables["cut_lines"]["values"][4] == [0.25]
+    public = Contents.read(folder).public()
+    assert list(public.result.trace) == ["round", "residual"]
+
+
+def test_kinds_of_statements(folders):
+    for name, seal in (("uncertified grid", "Not certified"), ("open grid", "Not private")):
+        for page in (Contents.read(folders[name]), Contents.read(folders[name]).public()):
+            said = render(page).decode()
+            assert f"<strong>{seal}</strong>" in said and "<strong>Certified</strong>" not in said
+    assert "<strong>Certified</strong>" in page_of(folders["grid"])
+
+
+def test_ledgers_are_only_read(folders, tmp_path):
+    contents = Contents.read(folders["job"])
+    assert [b.agent for b in contents.balances] == ["north", "south"]
+    for balance in contents.balances:
+        with tacit.Ledger(balance.path) as ledger:
+            assert (balance.budget, balance.spent) == (8.125, ledger.spent.epsilon)
+            assert balance.left == ledger.left and balance.head == ledger.head
+            assert len(balance.runs) == 1
+    old = shutil.copytree(FIXTURES / "0.1.0" / "paid" / "ledgers", tmp_path / "ledgers")
+    before = (old / "north.db").read_bytes()
+    folder = folders.copy("job", tmp_path)
+    rewritten(folder, "run.json", lambda d: d["options"].update(ledgers=str(old)))
+    found = Contents.read(folder).balances
+    assert ["old schema" in b.missing for b in found] == [True, False]
+    assert "not there" in found[1].missing
+    assert (old / "north.db").read_bytes() == before
+    (old / "north.db").write_bytes(b"no database")
+    assert "cannot be read" in Contents.read(folder).balances[0].missing
+    rewritten(folder, "result.json", lambda d: d.update(agents=["../north", "south"]))
+    assert [b.agent for b in Contents.read(folder).balances] == ["south"]
+
+
+# --- writing it ------------------------------------------------------------------------------
+
+
+TROUBLES = (OSError(28, "No space left"), ValueError("0.718253"), RecursionError(), MemoryError())
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("kind", ["job", "grid", "model"])
+def test_a_run_leaves_a_page(kind, folders):
+    page = folders[kind] / "report.html"
+    assert page.read_bytes().startswith(MARK) and mode(page) == 0o600
+
+
+def test_who_may_read_it(folders, tmp_path, command):
+    folder = folders.copy("grid", tmp_path)
+    os.umask(os.umask(0))
+    command("report", folder)
+    assert mode(folder / "report.html") == 0o600
+    said = command("report", folder, "--public")
+    assert "left out, as not covered: a seed" in said
+    assert mode(folder / "report-public.html") == 0o644
+    command("report", folder, "--out", folder / "report-public.html")  # no longer public
+    assert mode(folder / "report-public.html") == 0o600
+
+
+def test_what_is_there_is_not_replaced(folders, tmp_path, refused):
+    folder = folders["job"]
+    other = tmp_path / "thesis.html"
+    other.write_text("<!doctype html>\n<html lang=en>mine")
+    (tmp_path / "link.html").symlink_to(other)
+    for name in ("thesis.html", "link.html"):
+        assert "It was not replaced" in refused(f"report {folder} --out {name}")
+    assert other.read_text().endswith("mine")
+    assert "got the folder" in refused(f"report {folder} --out .")
+    assert "found none" in refused(f"report {folder} --out no/where.html")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "thesis.html"]
+
+
+def test_a_full_disk_leaves_the_old_page(folders, tmp_path, command, monkeypatch, capsys):
+    folder = folders.copy("job", tmp_path)
+    before = (folder / "report.html").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device", "report.html")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["report", str(folder)]) == 1
+    assert "No space left" in capsys.readouterr().err
+    assert (folder / "report.html").read_bytes() == before
+    assert not list(folder.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_page_that_fails_spoils_no_result(trouble, folders, monkeypatch, capsys):
+    def fail(*_):
+        raise trouble
+
+    monkeypatch.setattr("tacit.report.page.render", fail)
+    monkeypatch.chdir(folders.place)
+    out = f"spoilt-{type(trouble).__name__}"
+    assert main(["solve", "noisy.toml", "--out", out, "--json"]) == 0
+    said = capsys.readouterr()
+    assert "but no report was drawn" in said.err and "718253" not in said.err
+    assert json.loads(said.out)["folder"] == out
+    assert tacit.Result.load(out) and not Path(out, "report.html").exists()
+
+
+def test_a_file_of_the_users_stays(folders, monkeypatch, capsys):
+    """No run starts where a report.html lies: it would be written over."""
+    monkeypatch.chdir(folders.place)
+    Path("mine").mkdir(exist_ok=True)
+    Path("mine", "report.html").write_text("mine")
+    assert main(["solve", "noisy.toml", "--out", "mine"]) == 2
+    assert "report.html in mine" in capsys.readouterr().err
+    assert Path("mine", "report.html").read_text() == "mine"
+
+
+def test_two_at_once(tmp_path):
+    """Each writes a whole page; the last one stays."""
+    path, made = tmp_path / "report.html", [MARK + bytes([c]) * 10**6 for c in b"ab"]
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(save, path, page) for _ in range(10) for page in made]
+        while not all(future.done() for future in running):
+            assert not path.exists() or path.read_bytes() in made
+    assert [future.result() for future in running] == [path] * 20
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_an_interrupt_leaves_the_old_page(folders, tmp_path, monkeypatch):
+    folder = folders.copy("job", tmp_path)
+    before = (folder / "report.html").read_bytes()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main(["report", str(folder)])
+    assert (folder / "report.html").read_bytes() == before and not list(folder.glob("*.tmp"))
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["noisy grid", "model", "noisy job"])
+def test_the_command_repeats_the_run(kind, folders):
+    """What the page says to type has the options of the run; without its seed where public."""
+    from tacit.cli.main import parse
+
+    contents = Contents.read(folders[kind])
+    said = repeat(contents)
+    options = vars(parse(shlex.split(said)[1:]))
+    for name, value in contents.options.items():
+        if name not in ("total_epsilon", "total_delta") or name in options:
+            assert options[name] == value, name
+    public = repeat(contents.public())
+    assert "--seed" in said and "--seed" not in public and str(folders.place) not in public
+
+
+def test_charts_and_tables_have_words(folders):
+    for kind in ("job", "grid", "model"):
+        page = page_of(folders[kind])
+        for chart in data_of(page)["charts"]:
+            assert html.escape(chart["words"], quote=False)[:20] in page.replace("&#39;", "'")
+        assert page.count("<h1") == 1
+        levels = [int(level) for level in re.findall(r"<h([1-6])", page)]
+        assert all(b <= a + 1 for a, b in pairwise(levels))
+
+
+def test_corrupt_files_are_named(tmp_path):
+    with pytest.raises(CorruptFile, match="No report was made"):
+        Contents.read(tmp_path)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 12.9, 13.0, 1e6])
+@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-5, 0.3])
+def test_any_budget_has_words(epsilon, delta, folders, tmp_path):
+    folder = folders.copy("job", tmp_path)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=epsilon, delta=delta))
+    said = words.lead(Contents.read(folder))
+    vain = delta == 0.3 or epsilon == 1e6
+    assert ("by at most a factor of" in said) != vain and ("Next to nothing" in said) == vain
+
+
+def test_odds_do_not_grow_by_a_power_of_epsilon_but_for_delta(folders, tmp_path):
+    """That is often said; of Gaussian noise they grow by more with sixteen times delta."""
+    folder = folders.copy("job", tmp_path)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=1.0, delta=1e-5))
+    assert "by at most a factor of 3.03, but for a chance of 0.0001" in words.lead(
+        Contents.read(folder)
+    )

@@ -1,0 +1,284 @@
+"""``tacit sheet`` in the hands of those who hold data: parties, old files, locks, full disks."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sheets import Page, noted, paid, read_pdf, solved
+from small_study import party, run, write_study
+
+import tacit
+from tacit.cli.main import main
+from tacit.privacy.accounting import rounded_up
+from tacit.report import account
+from tacit.report.subject import Subject
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+@pytest.fixture(scope="module")
+def result():
+    return solved()
+
+
+@pytest.fixture
+def folder(result, tmp_path):
+    return noted(result.save(tmp_path / "result"))
+
+
+def refused(capsys, *words):
+    """The one line of a command that wrote no sheet."""
+    status = main(["sheet", *map(str, words)])
+    said = capsys.readouterr()
+    assert status in (1, 2) and not said.out
+    assert said.err.startswith("tacit: ") and said.err.count("\n") == 1
+    return said.err
+
+
+def told(capsys, *words):
+    assert main(["sheet", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def facts(document):
+    return dict(document["sheet"]["facts"])
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_both_files_by_default_and_one_by_name(folder, tmp_path, capsys):
+    assert main(["sheet", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Certified: ") and f"{folder}/sheet.html, {folder}/sheet.pdf" in said
+    Page((folder / "sheet.html").read_text())
+    read_pdf((folder / "sheet.pdf").read_bytes())
+    assert all((folder / f"sheet.{kind}").stat().st_mode & 0o077 == 0 for kind in ("html", "pdf"))
+    document = told(capsys, folder, "--out", tmp_path / "x.PDF")
+    assert document["files"] == [str(tmp_path / "x.PDF")]
+    assert not (tmp_path / "x.html").exists()
+    read_pdf((tmp_path / "x.PDF").read_bytes())
+    before = (folder / "sheet.html").read_text()
+    told(capsys, folder)  # a sheet that is there is replaced, and is no part of what it lists
+    assert (
+        Page(before).words.split("Made")[0]
+        == (Page((folder / "sheet.html").read_text()).words.split("Made")[0])
+    )
+
+
+def test_places_that_cannot_be_written(folder, tmp_path, capsys, monkeypatch):
+    for out, why in (
+        (tmp_path / "no" / "x.pdf", "its folder is not there"),
+        (tmp_path / "x.txt", "FILE.html or FILE.pdf"),
+        (folder / "result.json", "FILE.html or FILE.pdf"),
+    ):
+        assert why in refused(capsys, folder, "--out", out)
+    (tmp_path / "d.pdf").mkdir()
+    assert "it is a folder" in refused(capsys, folder, "--out", tmp_path / "d.pdf")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "No space left" in refused(capsys, folder)
+    assert not [p for p in folder.iterdir() if "sheet" in p.name]
+
+
+def test_an_interrupt_leaves_the_sheet_that_was_there(folder, capsys, monkeypatch):
+    told(capsys, folder)
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main(["sheet", str(folder)])
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_folders_that_hold_no_finished_run(tmp_path, result, capsys):
+    assert "No sheet was written" in refused(capsys, tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    assert "it has no result.json" in refused(capsys, tmp_path / "empty")
+    noted(tmp_path / "empty")
+    assert "not finished" in refused(capsys, tmp_path / "empty")
+    folder = result.save(tmp_path / "r")
+    saved = json.loads((folder / "result.json").read_text())
+    for key, value in (
+        ("epsilon", "many"),
+        ("updates", "12"),
+        ("neighbours", [{"change": 3, "agents": ["a"]}]),
+        ("neighbours", []),  # agents that nothing is said of
+        ("assumed", 7),
+    ):
+        damaged = {**saved, "privacy": {**saved["privacy"], key: value}}
+        (folder / "result.json").write_text(json.dumps(damaged))
+        assert "No sheet was written" in refused(capsys, folder), key
+    (folder / "result.json").write_text(json.dumps(saved))
+    assert "Expected one of the agents agent 1" in refused(capsys, folder, "--agent", "nobody")
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "flat"])
+@pytest.mark.parametrize("kind", ["result", "power", "model", "paid"])
+def test_old_results(version, kind, tmp_path, capsys):
+    shutil.copytree(FIXTURES / version / kind, tmp_path / "old")
+    page = told(capsys, tmp_path / "old")["sheet"]
+    certified = tacit.Result.load(tmp_path / "old").privacy.certified
+    assert page["promised"] == certified and (page["odds"] is not None) == certified
+
+
+# --- ledgers ----------------------------------------------------------------------------------
+
+
+def test_ledgers_that_are_not_the_agents(folder, tmp_path, capsys):
+    paid(tmp_path / "other.db", "agent 2")
+    line = refused(capsys, folder, "--agent", "agent 1", "--ledger", tmp_path / "other.db")
+    assert "Expected the ledger of agent 'agent 1'" in line and "agent 2" in line
+    line = refused(capsys, folder, "--agent", "agent 1", "--ledger", tmp_path / "none.db")
+    assert "found none. No sheet" in line and not (tmp_path / "none.db").exists()
+    stranger = paid(tmp_path / "stranger.db", "somebody else")
+    assert "Expected --agent NAME" in refused(capsys, folder, "--ledger", stranger)
+    for name, content in (("text.db", b"no ledger at all"), ("empty.db", b"")):
+        (tmp_path / name).write_bytes(content)
+        line = refused(capsys, folder, "--agent", "agent 1", "--ledger", tmp_path / name)
+        assert "No sheet was written" in line and (tmp_path / name).read_bytes() == content
+
+
+def test_a_ledger_that_was_changed_is_not_consistent(folder, tmp_path, capsys):
+    path = paid(tmp_path / "a.db")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE entries SET last = 1 WHERE kind = 'charge'")
+        db.commit()
+    line = refused(capsys, folder, "--agent", "agent 1", "--ledger", path)
+    assert "was changed" in line and "No sheet was written" in line
+
+
+def test_the_ledger_that_the_run_noted_is_found(folder, tmp_path, capsys):
+    (tmp_path / "ledgers").mkdir()
+    paid(tmp_path / "ledgers" / "agent 1.db")
+    noted(folder, ledgers=str(tmp_path / "ledgers"))
+    assert "agent 1.db" in facts(told(capsys, folder, "--agent", "agent 1"))["Ledger"]
+    missing = facts(told(capsys, folder, "--agent", "agent 2"))["Ledger"]
+    assert "the one that paid for this run was not found" in missing
+    assert "choose one with --agent" in facts(told(capsys, folder))["Ledger"]
+    paid(tmp_path / "ledgers" / "agent 3.db", "agent 1")  # somebody gave it another name
+    line = refused(capsys, folder, "--agent", "agent 3")
+    assert "which is that of agent 'agent 1'" in line
+
+
+def test_an_old_ledger_is_read_and_not_written_anew(tmp_path, capsys):
+    shutil.copytree(FIXTURES / "0.1.0" / "paid", tmp_path / "paid")
+    ledgers = sorted((tmp_path / "paid" / "ledgers").glob("*.db"))
+    before = {path: path.read_bytes() for path in ledgers}
+    assert before
+    for path in ledgers:
+        found = facts(told(capsys, tmp_path / "paid", "--agent", path.stem))
+        assert "all consistent" in found["Ledger"]
+        assert found["Spent in all runs"].startswith("ε ≤ ")
+    assert {path: path.read_bytes() for path in ledgers} == before
+
+
+def hold(path, held, done):
+    """A process in the middle of a payment."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        held.set()
+        done.wait(30)
+
+
+def test_a_ledger_that_is_in_use(folder, tmp_path, capsys):
+    path = paid(tmp_path / "a.db")
+    spawned = multiprocessing.get_context("spawn")
+    held, done = spawned.Event(), spawned.Event()
+    other = spawned.Process(target=hold, args=(path, held, done))
+    other.start()
+    try:
+        assert held.wait(30)
+        found = told(capsys, folder, "--agent", "agent 1", "--ledger", path)
+        assert "all consistent" in facts(found)["Ledger"]
+    finally:
+        done.set()
+        other.join()
+
+
+def test_nothing_is_written_to_a_ledger(folder, tmp_path, capsys):
+    path = paid(tmp_path / "a.db")
+    head = tacit.Ledger(path).head
+    told(capsys, folder, "--agent", "agent 1", "--ledger", path)
+    with tacit.Ledger(path) as ledger:
+        assert ledger.head == head and account.Account.read(path).entries == ledger.entries
+
+
+# --- parties ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["logistic", "least-squares"])
+def test_a_party_makes_its_own_sheet(kind, tmp_path, capsys):
+    study = write_study(tmp_path, kind=kind, rehearsal=None)
+    result, _ = run(study, tmp_path)
+    kit = tmp_path / "kit"
+    kit.mkdir()
+    (tmp_path / "own-north").rename(kit / "own")
+    document = told(capsys, kit, "--party", tmp_path / "north.toml")
+    page, found = document["sheet"], facts(document)
+    assert page["promised"] and page["title"] == "Privacy sheet: north"
+    assert found["Limit of one run"].startswith("ε = 2, δ = 0.00001, in")
+    with tacit.Ledger(tmp_path / "north.db") as ledger:
+        spent, runs = ledger.spent, ledger.runs()
+        assert found["Spent in all runs"].startswith(f"ε ≤ {rounded_up(spent.epsilon, 4)} of")
+        assert len(page["odds"]["header"]) == 4
+        shared = " ".join(page["sections"][0]["lines"])
+        if kind == "logistic":
+            assert found["When"].endswith("(by the ledger)")
+            assert runs[0]["rounds_answered"] == 6
+            assert "6 messages of 3 numbers each" in shared
+        else:
+            assert "read once" in shared
+    assert "TLS" in shared
+    statement = json.loads((kit / "own" / "statement.json").read_text())
+    assert found["Budget of this run"].startswith(f"ε ≤ {rounded_up(statement['epsilon'], 3)}")
+    published = {s["title"]: s["lines"][0] for s in page["sections"]}["May be published"]
+    assert published.startswith("solution.npz, and what")
+    for words in (  # the same from the ledger and the statement alone
+        (kit, "--ledger", tmp_path / "north.db"),
+        (kit / "own", "--ledger", tmp_path / "north.db"),
+        (kit / "own" / "statement.json", "--ledger", tmp_path / "north.db"),
+    ):
+        again = facts(told(capsys, *words))
+        assert again["Spent in all runs"] == found["Spent in all runs"]
+    line = refused(capsys, kit, "--party", tmp_path / "south.toml")
+    assert "Expected one of the agents north" in line
+    line = refused(capsys, kit, "--ledger", tmp_path / "south.db")
+    assert "which is that of agent 'south'" in line
+    if kind == "logistic":  # the coordinator's own folder: it has no ledgers
+        result.save(tmp_path / "coordinator")
+        coordinator = told(capsys, tmp_path / "coordinator", "--agent", "south")
+        assert "TLS" in " ".join(coordinator["sheet"]["sections"][0]["lines"])
+
+
+def test_a_rehearsal_promises_nothing(tmp_path, capsys):
+    study = write_study(tmp_path)
+    run(study, tmp_path)
+    page = told(capsys, tmp_path / "own-north", "--party", tmp_path / "north.toml")["sheet"]
+    assert page["verdict"].startswith("NOTHING IS PROMISED") and page["odds"] is None
+
+
+def test_a_statement_that_was_damaged(tmp_path, capsys):
+    (tmp_path / "own").mkdir()
+    for content in ("", "[]", "{}", '{"run": 3}', '{"epsilon": 1, "delta": "x"}'):
+        (tmp_path / "own" / "statement.json").write_text(content)
+        assert "No sheet was written" in refused(capsys, tmp_path)
+
+
+def test_a_party_that_has_answered_nothing(tmp_path):
+    study = write_study(tmp_path, rehearsal=None)
+    assert party(study, tmp_path, "north").ledger.agent is None
+    with pytest.raises(tacit.CorruptFile, match="No sheet was written"):
+        Subject.read(tmp_path, None, None, tmp_path / "north.toml")

@@ -1,0 +1,246 @@
+"""What notebooks show: parsed, escaped, the object's own numbers, and loud where nothing holds."""
+
+import dataclasses
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import problem_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tacit
+from tacit import html
+from tacit.admm.statement import PrivacyStatement
+from tacit.privacy.accounting import rounded_up
+from tacit.privacy.spending import Terms
+
+FIXTURES = Path(__file__).parent / "fixtures"
+HOSTILE = '<img src=x onerror="alert(1)">&\u202e\x00\ud800'
+VOID = {"img", "br", "hr", "input", "meta", "link"}
+ALLOWED = {
+    *("div", "strong", "p", "table", "thead", "tbody", "tr", "th", "td", "svg", "polyline"),
+}
+
+
+class Page(HTMLParser):
+    """Tags that match, none but those we write, and the text of every row."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.rows, self.words, self.svgs = [], [], "", 0
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        assert tag in ALLOWED, tag
+        assert all(not name.startswith("on") and name != "href" for name, _ in attrs)
+        for name, value in attrs:  # no colour that a dark notebook cannot show
+            if name == "style":
+                assert "color:" not in value.replace("currentColor", "") and "#fff" not in value
+        self.svgs += tag == "svg"
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th") and self.rows:
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += data + "\n"
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+    @property
+    def table(self):
+        return {row[0]: row[1] for row in self.rows if len(row) == 2}
+
+
+def shown(thing):
+    text = thing._repr_html_()
+    assert isinstance(text, str)
+    text.encode()  # no lone surrogate is left
+    return Page(text)
+
+
+@pytest.fixture(scope="module")
+def result():
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)
+    return tacit.solve(problem_of("logistic", "box"), settings, seed=4711)
+
+
+def test_a_result_shows_its_own_numbers(result):
+    page = shown(result)
+    p, last = result.privacy, result.summary
+    assert f"ε ≤ {rounded_up(p.epsilon, 3)}, δ ≤ {rounded_up(p.delta, 6)}" in page.words
+    assert page.table["consensus residual"] == f"{last['residual']:.6g}"
+    assert page.table["objective"] == f"{last['objective']:.6g} (not covered: do not publish)"
+    assert "do not publish" in page.table["noise magnitude of the last round"]
+    numbers = page.table[f"solution, {result.solution.size} numbers"].removesuffix(" …").split()
+    np.testing.assert_allclose([float(x) for x in numbers], result.solution[:6], rtol=1e-3)
+    assert page.svgs == 1 and "4711" not in page.words and "NOT" not in page.words
+    assert "must not be published" in page.words  # the statement's own words
+
+
+def test_a_result_without_noise_says_so_at_every_number():
+    noiseless = tacit.solve(problem_of("huber", "box"), tacit.Settings(3), seed=0)
+    page = shown(noiseless)
+    assert page.words.split("\n")[1].startswith("NOT PRIVATE")
+    for name, value in page.table.items():
+        assert value.endswith("do not publish)") or name == "in the data of", name
+    assert "ε ≤" not in page.words
+
+
+def test_what_is_not_certified_is_loud(result):
+    doubtful = dataclasses.replace(result.privacy, uncertified="a bound is missing.")
+    page = shown(dataclasses.replace(result, privacy=doubtful))
+    assert page.words.split("\n")[1].startswith("NOT CERTIFIED, nothing is promised: a bound")
+    assert page.table["consensus residual"].endswith("do not publish)")
+    assert page.table["would hide"].endswith("do not publish)")
+    assert "differentially private" not in page.words and "(Do not publish.)" in page.words
+    assert "NOT CERTIFIED" in shown(doubtful).words
+
+
+@pytest.mark.parametrize("epsilon", [math.nan, -1.0, 1e300, 1e-4])
+@pytest.mark.parametrize("delta", [math.nan, 0.0, 2.0])
+def test_numbers_that_are_none_promise_nothing(epsilon, delta, result):
+    odd = dataclasses.replace(result.privacy, epsilon=epsilon, delta=delta)
+    page = shown(odd)
+    sound = epsilon >= 0 and delta == 0
+    assert ("NOT CERTIFIED" in page.words) == (not sound)
+    shown(dataclasses.replace(result, privacy=odd))
+
+
+def test_broken_and_empty_results_do_not_raise(result):
+    empty = {name: np.zeros(0) for name in result.trace}
+    assert "no rounds" in shown(dataclasses.replace(result, trace=empty)).words
+    nothing = dataclasses.replace(
+        result, trace={}, names=(), solution=np.zeros(0), local=(), converged=False
+    )
+    assert "NOT reached" in shown(nothing).words
+    odd = {**result.trace, "residual": np.array([math.nan, math.inf, 1e308, -1e308, 1.0, 0.0])}
+    shown(dataclasses.replace(result, trace=odd))
+    broken = dataclasses.replace(result, privacy=None)
+    assert broken._repr_html_() is None  # and the notebook falls back to text
+
+
+def test_a_long_trace_is_a_short_curve(result):
+    long = {name: np.geomspace(1, 1e9, 200_000) for name in result.trace}
+    text = dataclasses.replace(result, trace=long)._repr_html_()
+    assert Page(text).svgs == 1 and len(text) < 10_000
+
+
+def test_names_are_hostile(result):
+    hostile = dataclasses.replace(
+        result.privacy,
+        neighbours=((HOSTILE, (HOSTILE,) * 300), ("x" * 5000, ("y" * 5000,))),
+        assumed=HOSTILE,
+        before=HOSTILE * 2000,
+    )
+    for thing in (hostile, dataclasses.replace(result, names=(HOSTILE,) * 300, privacy=hostile)):
+        page = shown(thing)
+        assert "onerror" in page.words and "\u202e" not in page.words
+        assert "and 295 others" in page.words
+        assert len(thing._repr_html_()) < 20_000
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "flat"])
+@pytest.mark.parametrize("folder", ["result", "power", "model", "paid"])
+def test_old_results(version, folder):
+    old = tacit.Result.load(FIXTURES / version / folder)
+    page = shown(old)
+    assert page.table["consensus residual"].startswith(f"{old.trace['residual'][-1]:.6g}")
+
+
+# --- ledgers ----------------------------------------------------------------------------------
+
+
+def test_a_ledger_shows_what_is_spent(tmp_path):
+    with tacit.Ledger.create(tmp_path / "<b>.db", 4.0, 1e-5) as ledger:
+        assert ledger.entries == 1 and ledger.agent is None and ledger.run_names == ()
+        assert shown(ledger).table["spent, all runs together"] == "ε ≤ 0"
+        terms = Terms("a", tacit.Gaussian(40.0), 50, 2, 1e-9, "secure", HOSTILE[:20], "digest")
+        ledger.begin("<i>winter", terms)
+        ledger.charge("<i>winter", 1, 5)
+        page = shown(ledger)
+        assert ledger.agent == "a" and ledger.run_names == ("<i>winter",)
+        spent = rounded_up(ledger.spent.epsilon, 4)
+        assert page.table["spent, all runs together"] == f"ε ≤ {spent}"
+        assert page.table["largest further Gaussian run that fits"] == f"ε = {ledger.left:.4g}"
+        listed = next(row for row in page.rows if row[0] == "<i>winter")
+        assert listed[3:] == ["5 rounds", f"ε ≤ {spent}"]
+        assert "do not publish" in page.words
+        ledger.set_budget(0.001, 1e-5)
+        assert "More is spent than the budget allows" in shown(ledger).words
+
+
+def test_a_ledger_that_went_away_says_so(tmp_path):
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 4.0, 1e-5)
+    ledger._db.execute("DELETE FROM entries")
+    page = shown(ledger)
+    assert "Cannot be read" in page.words and "ε" not in page.words
+    ledger.close()
+    assert ledger._repr_html_() is None or "Cannot be read" in ledger._repr_html_()
+
+
+# --- grids and estimators ---------------------------------------------------------------------
+
+
+def test_a_grid_shows_its_zones_and_no_load():
+    from tacit.power import build, load_case
+
+    grid = load_case("case14")
+    grid.bus["p_demand"] = 0.7193  # a load that must not be seen
+    problem = build(grid, {bus: HOSTILE if bus < 7 else "b" for bus in grid.bus.index})
+    page = shown(problem)
+    assert "14 buses, 20 lines, 5 generators" in page.words
+    assert page.table["lines between zones"].startswith(f"{len(problem.cut_lines)}, with ")
+    assert sum(int(row[1]) for row in page.rows[1:] if len(row) == 3 and row[0] != "zone") == 14
+    assert "7193" not in page.words and "onerror" in page.words
+    relative = build("case14", 2, beta="1% of largest")
+    assert "NOT CERTIFIED" in shown(relative).words
+    assert shown(relative).table["hides"].endswith("(do not publish)")
+
+
+def test_a_fitted_estimator_shows_its_statement():
+    from tacit.learn import PrivateLogisticRegression
+
+    model = PrivateLogisticRegression(total_epsilon=1.0, rounds=2, local_updates=1, classes=[0, 1])
+    before = model._repr_mimebundle_()["text/html"]
+    assert "Privacy statement" not in before
+    rng = np.random.default_rng(0)
+    model.fit(rng.normal(size=(40, 2)), np.arange(40) % 2)
+    after = model._repr_mimebundle_()["text/html"]
+    assert after.endswith(model.privacy_._repr_html_())
+
+
+# --- the pieces -------------------------------------------------------------------------------
+
+
+@given(st.text(max_size=300), st.integers(1, 50))
+def test_plain_text_is_seen_and_short(text, most):
+    found = html.plain(text, most)
+    found.encode()
+    assert len(found) <= most + 40 and "\n" not in found and "\u202e" not in found
+    assert html.plain(found, 500) == found
+
+
+@given(st.lists(st.floats(), max_size=200))
+def test_a_sparkline_stays_in_its_frame(values):
+    text = html.sparkline(values, "x")
+    if text:
+        points = text.split('points="')[1].split('"')[0].split()
+        assert len(points) <= html.POINTS
+        for x, y in (map(float, point.split(",")) for point in points):
+            assert 0 <= x <= html.WIDTH and 0 <= y <= html.HEIGHT
+
+
+def test_the_edge_of_certainty():
+    """A control: a statement whose numbers would be printed too small is caught."""
+    p = PrivacyStatement(1.00049, 1.00000049e-5, "gaussian", 1, (("c", ("a",)),), False)
+    assert "ε ≤ 1.01, δ ≤ 1.00001e-05" in shown(p).words
