@@ -17,6 +17,10 @@ export MPLBACKEND := Agg
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/jax
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
+# tests compile much and compute little: about half the time without optimisation. `make
+# test-all` compiles as users do, and so does tests/test_as_users_compile.py
+test: export XLA_FLAGS = $(if $(TACIT_TESTS),,$(QUICKLY))
+QUICKLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 # there is a process for every core: more threads in each only wait for one another, busily
 test: export OPENBLAS_NUM_THREADS := 1
 export NO_MKDOCS_2_WARNING := 1

@@ -21,6 +21,14 @@ settings.load_profile("tacit")
 EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"  # make test-all
 
 
+def pytest_xdist_auto_num_workers(config):
+    return (os.cpu_count() or 1) + 1  # some tests wait for processes of theirs
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.parent.name != "transport")  # they wait longest: first
+
+
 def pytest_collection_finish(session):
     gc.freeze()  # all that is imported stays, and need not be looked through again and again
 

@@ -5,6 +5,7 @@ its numbers were rounded differently. flat, the last before there were rooms: al
 """
 
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -295,7 +296,7 @@ def test_a_run_from_before_the_rooms_goes_on(folder, old, capsys, monkeypatch):
         return
     whole = {"stopped": "result", "stopped-power": "power"}[folder]
     resumed = tacit.Result.load(folder).solution
-    if old["machine"] == HERE:  # else the last bits may differ
+    if old["machine"] == HERE and not os.environ.get("XLA_FLAGS"):  # else last bits may differ
         assert resumed.tolist() == old[whole]["solution"]
     np.testing.assert_allclose(resumed, old[whole]["solution"], rtol=1e-7, atol=1e-9)
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -87,7 +88,9 @@ def told(make):
 def test_values_are_not_in_errors(make, caplog):
     caplog.set_level(logging.DEBUG)
     said = told(make)
-    assert not [m for m in MARKS if m in said + caplog.text], said
+    # JAX logs digests of its programs and how long they took: any digits may be in them
+    logged = re.sub(r"[0-9a-f]{64}|[\d.e-]+ sec", "", caplog.text)
+    assert not [m for m in MARKS if m in said + logged], said
 
 
 JOB = """

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import on_ranks
 import pytest
+from conftest import repeat
 from ranks import mpiexec, said_by_tacit
 
 import tacit
@@ -58,7 +59,7 @@ def alone(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("ranks", [2, 5])
+@pytest.mark.parametrize("ranks", repeat([3], [2, 5]))  # with 1, 3 or 4, 7 and 10 agents
 def test_the_same_bits_on_any_number_of_ranks(ranks, alone, tmp_path):
     """Digits (10 agents), case14 (3 zones), jobs; noise in every round, read once, to a tolerance,
     with ledgers; and errors of one rank on all (``on_ranks.py``)."""
@@ -95,15 +96,19 @@ def job(tmp_path):
 
 
 def test_a_killed_rank_ends_the_run_which_goes_on_elsewhere(job, tmp_path, capfd):
-    """Killed for real, in the midst of a round; the rest on other numbers of ranks. Every rank
-    opens its own agents' data and ledgers; a round is charged once."""
+    """Killed for real, in the midst of a round; the rest on other numbers of ranks. Agents are
+    spread as evenly as can be; every rank opens the data and ledgers of its own; a round is charged
+    once."""
     paid = ["--ledgers", tmp_path / "ledgers", "--noise", "seeded"]
     command = [sys.executable, HERE / "audited.py", tmp_path, "solve"]
-    done = mpiexec(5, *command, job, *paid, "--engine", "mpi", "--out", tmp_path / "r", KILL="3 4")
+    ranks, killed = repeat((3, 1), (5, 3))
+    done = mpiexec(
+        ranks, *command, job, *paid, "--engine", "mpi", "--out", tmp_path / "r", KILL=f"{killed} 4"
+    )
     (line,) = said_by_tacit(done)
     assert done.returncode != 0 and f"--resume {tmp_path / 'r'} --engine mpi" in line
-    assert re.search("rank 3 .* signal 9", done.stderr.replace("\n", " "))
-    for rank, own in enumerate([{0}, {1}, {2}, {3}, {4, 5}]):  # as evenly as can be
+    assert re.search(f"rank {killed} .* signal 9", done.stderr.replace("\n", " "))
+    for rank, own in enumerate(repeat([{0, 1}, {2, 3}, {4, 5}], [{0}, {1}, {2}, {3}, {4, 5}])):
         opened = (tmp_path / f"opened-{rank}").read_text()
         for kind in (r"data-(\d).npz", r"clinic(?: |%20)(\d).db"):
             assert {int(i) for i in re.findall(kind, opened)} == own

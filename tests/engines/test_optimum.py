@@ -12,24 +12,19 @@ import tacit
 NONSMOOTH = ("hinge", "quantile")
 SEEDS = range(repeat(1, 10))
 EVERY = [(o, s) for o in OBJECTIVES for s in (*CLOSED_SETS, *SOLVER_SETS)]
-# every set, every objective with two of them; kinks through a solver take longest
+# every set once, and every objective; kinks through a solver take longest
 SOME = [
     ("least-squares", "hyperplane"),
-    ("least-squares", "box"),
     ("logistic", "l1-ball"),
-    ("logistic", "box"),
     ("softmax", "simplex"),
     ("softmax", "non-negative"),
     ("huber", "product"),
     ("huber", "polyhedron"),
     ("hinge", "half-space"),
-    ("hinge", "ball"),
     ("quantile", "box"),
-    ("quantile", "non-negative"),
     ("residual", "cvxpy"),
     ("residual", "ball"),
     ("per-sample", "cone"),
-    ("per-sample", "box"),
 ]
 PAIRS = repeat(SOME, EVERY)
 
@@ -98,7 +93,6 @@ def noiseless(objective, solver_backed):
 def test_enough_pairs():
     assert {o for o, _ in PAIRS} == set(OBJECTIVES)
     assert {s for _, s in PAIRS} == {*CLOSED_SETS, *SOLVER_SETS}
-    assert min(sum(o == kind for o, _ in PAIRS) for kind in OBJECTIVES) >= 2
 
 
 @pytest.mark.parametrize(("objective", "feasible"), PAIRS)

@@ -89,7 +89,7 @@ class BatchedAgents:
 
     def start(self) -> State:
         point = self._first
-        zero = tuple(jnp.zeros_like(z) for z in point)
+        zero = tuple(jax.device_put(np.zeros(z.shape, z.dtype)) for z in point)
         state = State(point, point, zero, zero)
         if not self.configurations:
             return state
@@ -107,8 +107,8 @@ class BatchedAgents:
         if not self.configurations:
             ρ, η = ρ[0], η[0]
         rounds = (
-            jnp.asarray(np.arange(first, last + 1)),
-            *(jnp.asarray(np.asarray(x, self.dtype)) for x in (ρ, η, weights)),
+            np.arange(first, last + 1),
+            *(np.asarray(x, self.dtype) for x in (ρ, η, weights)),
         )
         advance = _compiled(bool(self.configurations), jax.default_backend())
         state, w, residual, noise = advance(
@@ -120,7 +120,7 @@ class BatchedAgents:
     def _refuse_breach(self, state: State, first: int, last: int) -> None:
         """Points that are not finite, or were outside of their set (``algorithm.admitted``)."""
         for group, average, dual in zip(self.members, state.average, state.dual, strict=True):
-            sound = np.asarray(jnp.isfinite(average).all(axis=-1) & jnp.isfinite(dual).all(axis=-1))
+            sound = np.asarray(_finite(average, dual))
             if not sound.all():
                 agent = group[int(np.argmin(sound.reshape(-1, len(group)).all(axis=0)))]
                 raise SolverFailure(
@@ -167,6 +167,12 @@ class BatchedAgents:
         return tuple(
             jnp.asarray(np.stack([values[i] for i in group]), self.dtype) for group in self.members
         )
+
+
+@jax.jit
+def _finite(average: Array, dual: Array) -> Array:
+    """Of every agent, whether its numbers are."""
+    return jnp.isfinite(average).all(axis=-1) & jnp.isfinite(dual).all(axis=-1)
 
 
 @jax.jit

@@ -90,10 +90,10 @@ def stack(
 ) -> Bucket:
     sides = [local_side(p, settings, agent_key(root, run, i), dtype) for i, p in agents]
     if len(agents) == 1:
-        return Bucket(sides[0], jnp.asarray(agents[0][1].coupling))
+        return Bucket(sides[0], jax.device_put(np.array(agents[0][1].coupling)))
     longest = max(side.f.sample_count for side in sides)
     sides = [side._replace(f=side.f.pad(longest)) for side in sides]
-    couplings = jnp.asarray(np.stack([np.asarray(p.coupling) for _, p in agents]))
+    couplings = jax.device_put(np.stack([np.asarray(p.coupling) for _, p in agents]))
     return Bucket(_stacked(*sides), couplings)
 
 

@@ -176,7 +176,7 @@ class SoftmaxRegression(LinearModel):
             )
         store(
             self,
-            labels=jnp.asarray(labels.astype(np.min_scalar_type(self.classes - 1))),
+            labels=jax.device_put(labels.astype(np.min_scalar_type(self.classes - 1))),
             lengths=jnp.stack([jnp.linalg.norm(self.features, ord=n, axis=0) for n in (1, 2)]),
         )
 
@@ -285,4 +285,4 @@ def _signs(labels: Any, records: int) -> Array:
     found = {int(n) for n in np.unique(numbers)}
     if not (found <= {0, 1} or found <= {-1, 1}):
         raise InvalidInput("Expected labels 0 and 1, or -1 and +1, got others, or both kinds.")
-    return jnp.asarray(np.where(numbers > 0, 1, -1).astype(np.int8))
+    return jax.device_put(np.where(numbers > 0, 1, -1).astype(np.int8))

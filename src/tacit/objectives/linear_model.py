@@ -344,7 +344,7 @@ def bounded_columns(rows: Vector, norm_2: float, norm_1: float | None, exact: bo
     for start in range(0, len(rows), ROWS_AT_ONCE):
         part = _shortened(rows[start : start + ROWS_AT_ONCE], norm_2, norm_1)
         columns[:, start : start + ROWS_AT_ONCE] = (cut_rows(part, norm_2) if exact else part).T
-    return jnp.asarray(columns)
+    return jax.device_put(columns)
 
 
 def _shortened(rows: Vector, norm_2: float, norm_1: float | None) -> Vector:

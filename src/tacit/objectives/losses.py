@@ -12,6 +12,7 @@ import math
 from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -85,7 +86,7 @@ class LeastSquares(LinearModel):
             # two targets that differ by beta may differ by one unit more once they are rounded
             moved_by += float(np.spacing(targets.dtype.type(self.target_bound)))
         limit = self.target_bound * (1 - 2 * np.finfo(targets.dtype).eps)  # survives rounding
-        store(self, targets=jnp.asarray(np.clip(targets, -limit, limit)), moved_by=moved_by)
+        store(self, targets=jax.device_put(np.clip(targets, -limit, limit)), moved_by=moved_by)
 
     def in_bfloat16(self) -> Self:
         if self.moved_by is not None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from tacit._types import Array, Vector
@@ -278,7 +278,7 @@ class Records(Objective):
             normaliser=positive("normaliser", self.normaliser),
             neighbours=RELATIONS[choice("neighbours", self.neighbours, tuple(RELATIONS))],
             record_bound=optional_positive("record_bound", self.record_bound),
-            present=jnp.asarray(np.ones(records, bool)),
+            present=jax.device_put(np.ones(records, bool)),
         )
         if self.most_records > 2.0**50:
             raise InvalidInput(

@@ -50,7 +50,7 @@ class Box(FeasibleSet):
     def in_format(self, dtype: Any) -> Box:
         lower, upper = _inwards(dtype, self.lower, self.upper)
         copy: Box = jax.tree.map(lambda leaf: leaf, self)
-        store(copy, lower=np.asarray(lower), upper=np.asarray(upper))
+        store(copy, lower=np.array(lower), upper=np.array(upper))
         return copy
 
     @property
@@ -92,10 +92,10 @@ def bounds(lower: Any, upper: Any, size: int | None) -> tuple[Vector, Vector]:
     return low, high
 
 
-def _inwards(dtype: Any, lower: ArrayLike, upper: ArrayLike) -> tuple[Array, Array]:
+def _inwards(dtype: Any, lower: Any, upper: Any) -> tuple[Array, Array]:
     """The bounds in ``dtype``, rounded to the inside; the nearest numbers if none lies between."""
-    exact = jnp.asarray(lower), jnp.asarray(upper)
-    if exact[0].dtype == exact[1].dtype == dtype:
+    exact = lower, upper
+    if lower.dtype == upper.dtype == dtype:
         return exact
     near = [x.astype(dtype) for x in exact]
     too_low, too_high = near[0] < exact[0], near[1] > exact[1]
