@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 from tacit.errors import (
@@ -73,6 +73,12 @@ def rounded_up(value: float, digits: int = 5) -> str:
     """A number as text that is never smaller than the number (but for rounding at 1e-12)."""
     up = Context(prec=digits, rounding=ROUND_CEILING)
     return f"{float(up.create_decimal(repr(float(value) * (1 - 1e-12)))):.{digits}g}"
+
+
+def rounded_down(value: float, digits: int = 3) -> str:
+    """A number as text that is never larger: of what is left."""
+    down = Context(prec=digits, rounding=ROUND_FLOOR)
+    return f"{float(down.create_decimal(repr(float(value)))):.{digits}g}"
 
 
 def basic(epsilon: float, delta: float, updates: int) -> Guarantee:

@@ -43,6 +43,8 @@ class Balance:
             if (found := _schema(path)) != SCHEMA_VERSION:  # opening an old one would rewrite it
                 return cls(agent, path, missing=f"its ledger has the old schema {found}")
             with Ledger(path) as ledger:
+                if ledger.agent not in (None, agent):
+                    return cls(agent, path, missing="its ledger is another agent's")
                 budget, spent = ledger.budget, ledger.spent
                 return cls(
                     agent,

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
+from tacit.admm.notebook import promised
 from tacit.admm.result import Result
 from tacit.errors import CorruptFile, cause
 from tacit.files import UNREADABLE
@@ -45,6 +46,9 @@ COVERED = {
 COVERED_TRACE = ("round", "residual", "dual_residual", "violation")
 # Options of a run that are secret or say nothing of what was computed; those that name a place
 SECRET, PLACES = ("seed", "out", "workers", "device", "block"), ("ledgers", "job", "data")
+# those that may be a place, or a name that everybody knows; of them what a run is about
+MAYBE_PLACES = ("case", "zones", "nominal", "data_set", "more")
+ABOUT = ("case", "zones", "objective", "job", "data_set", "more", "target")
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class Contents:
         settings that may have been chosen by data. A seed, paths, and what ledgers say of other
         runs are no part of it.
         """
-        result, certified = self.result, self.result.privacy.certified
+        result, certified = self.result, promised(self.result.privacy)
         keep = COVERED_TRACE + (("objective",) if result.privacy.once else ())
         bare = replace(
             result,
@@ -145,7 +149,11 @@ class Contents:
             self,
             folder=Path(),
             result=bare,
-            options={k: _public(k, v) for k, v in self.options.items() if k not in SECRET},
+            options={
+                k: _public(k, v)
+                for k, v in self.options.items()
+                if k not in SECRET and (certified or k in ABOUT)
+            },
             run="",
             tables={
                 name: {c: v for c, v in table.items() if c in columns[name]}
@@ -165,8 +173,10 @@ class Contents:
         """Kinds of things that ``public`` leaves out; the same whether they were there or not."""
         said = ["a seed, if there was one, and paths", "how long computations took"]
         said.append("what ledgers say is spent on this and other runs")
-        if not self.result.privacy.certified:
-            said.append("the solutions, the trace and all tables: nothing is certified here")
+        if not promised(self.result.privacy):
+            said.append(
+                "the solutions, the trace, all tables and most options: nothing is certified here"
+            )
         elif not self.result.privacy.once:
             said.append("the objective and the size of the noise in every round")
         if "bus" in self.tables:
@@ -179,8 +189,14 @@ class Contents:
 def _public(name: str, value: Any) -> Any:
     """An option, or its name in capitals where it is a place on the machine that ran it."""
     values = value if isinstance(value, list) else [value]
-    named = any(isinstance(v, str) and (name in PLACES or Path(v).is_absolute()) for v in values)
-    return name.upper() if named else value
+    return name.upper() if any(_is_place(name, v) for v in values) else value
+
+
+def _is_place(name: str, value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    file = name in MAYBE_PLACES and (Path(value).name != value or Path(value).suffix != "")
+    return name in PLACES or file or Path(value).is_absolute()
 
 
 def _no_result(folder: Path) -> str:

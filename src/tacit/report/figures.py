@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit import html
+from tacit.admm.notebook import promised
 from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents, Table
 
@@ -86,7 +88,7 @@ def charts(contents: Contents, tables: dict[str, Any]) -> list[dict[str, Any]]:
             continue
         covered = name not in ("objective", "noise") or (once and name == "objective")
         covered = covered and not name.endswith("_seconds")
-        covered = covered and contents.result.privacy.certified
+        covered = covered and promised(contents.result.privacy)
         found.append(
             {
                 "id": f"trace-{name}",
@@ -159,18 +161,19 @@ def budget(contents: Contents) -> dict[str, Any] | None:
             "said": rounded_up(worst.spent, 3),
             "budget": _short(worst.budget),
             "ledgers": True,
-            "title": worst.agent,
-            "words": f"{worst.agent} has spent epsilon {worst.spent:.4g} of {worst.budget:g}.",
+            "title": (name := html.plain(worst.agent)),
+            "words": f"{name} has spent epsilon {rounded_up(worst.spent, 4)} of {worst.budget:g}.",
         }
     given = contents.options.get("total_epsilon")
-    if isinstance(given, int | float) and given > 0 and math.isfinite(privacy.epsilon):
+    if isinstance(given, int | float) and given > 0 and promised(privacy):
+        spent = rounded_up(privacy.epsilon, 4)
         return {
             "spent": _short(privacy.epsilon),
             "said": rounded_up(privacy.epsilon, 3),
             "budget": _short(float(given)),
             "ledgers": False,
             "title": "this run",
-            "words": f"This run spent epsilon {privacy.epsilon:.4g} of the {given:g} it was given.",
+            "words": f"This run spent epsilon {spent} of the {given:g} it was given.",
         }
     return None
 

@@ -15,9 +15,10 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from tacit import html
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import UNREADABLE, write_atomically
-from tacit.privacy.accounting import rounded_up
+from tacit.privacy.accounting import rounded_down, rounded_up
 from tacit.report import figures, words
 from tacit.report.contents import Contents
 
@@ -52,6 +53,7 @@ def _assets() -> tuple[Any, dict[str, str]]:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters |= {"up": rounded_up, "down": rounded_down, "plain": html.plain}
     template = environment.from_string((place / "page.html").read_text("utf-8"))
     parts = {"library": library, "script": script, "style": style}
     return template, {**parts, "policy": _policy(library, script)}
@@ -99,7 +101,7 @@ def _values(contents: Contents) -> dict[str, Any]:
     }
     numbers = None
     if kind != "noiseless" and not (kind == "uncertified" and contents.is_public):
-        numbers = rounded_up(privacy.epsilon, 3), f"{privacy.delta:g}"
+        numbers = rounded_up(privacy.epsilon, 3), rounded_up(privacy.delta, 6)
     return {
         "title": words.title(contents),
         "lead": words.lead(contents),
@@ -115,6 +117,7 @@ def _values(contents: Contents) -> dict[str, Any]:
         "tables": tables,
         "charts": charts,
         "map": grid,
+        "flows": "p_from" in contents.tables.get("line", {}),
         "loadings": figures.LOADINGS,
         "outcome": words.outcome_facts(contents),
         "check": contents.check,

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tacit import html
+from tacit.admm.notebook import promised
 from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents
 from tacit.report.odds import exception, loss
@@ -25,7 +27,7 @@ def kind_of(contents: Contents) -> str:
     privacy = contents.result.privacy
     if math.isinf(privacy.epsilon):
         return "noiseless"
-    return "certified" if privacy.certified else "uncertified"
+    return "certified" if promised(privacy) else "uncertified"
 
 
 def title(contents: Contents) -> str:
@@ -44,7 +46,7 @@ def title(contents: Contents) -> str:
 def _stem(options: Mapping[str, Any], name: str) -> str:
     """What a file is called, unless the page must not say it."""
     value = options.get(name)
-    return Path(value).stem if isinstance(value, str) and value != name.upper() else ""
+    return html.plain(Path(value).stem) if isinstance(value, str) and value != name.upper() else ""
 
 
 def lead(contents: Contents) -> str:
@@ -54,18 +56,22 @@ def lead(contents: Contents) -> str:
     if kind == "noiseless":
         return "The run added no noise: its messages reveal the data. Nothing here is protected."
     if kind == "uncertified":
-        return f"No privacy is promised: {privacy.uncertified}"
+        why = privacy.uncertified or "its epsilon or delta is no budget."
+        return f"No privacy is promised: {why}"
     # not e^ε but for a chance of δ, which is often said and is not so (``odds.py``)
     chance = exception(privacy.delta)
     most = loss(privacy.epsilon, privacy.delta, chance)
     if most > 1e4:
         return "Next to nothing is promised: see epsilon and delta below."
     times = rounded_up(math.exp(most), 3) if most < 13 else f"e^{rounded_up(most, 3)}"
-    but = f", but for a chance of {rounded_up(chance, 3)}" if chance else ""
-    return (
-        "Whoever sees all that was sent can change their odds on any one hidden change, named "
-        f"below, by at most a factor of {times}{but}."
+    but = f", but for a chance of {rounded_up(chance, 3)} each" if chance else ""
+    said = (
+        "Whoever sees all that was sent can raise their odds on any one hidden change named "
+        f"below, or on its absence, by at most a factor of {times}{but}."
     )
+    if privacy.seeded:
+        said += " This holds only while the seed is secret and never used again."
+    return said
 
 
 def privacy_facts(contents: Contents) -> Facts:
@@ -98,7 +104,7 @@ def privacy_facts(contents: Contents) -> Facts:
 
 
 def listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMES])
+    shown = ", ".join(html.plain(name) for name in names[:MOST_NAMES])
     return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
 
 
@@ -155,6 +161,9 @@ def _not_covered(contents: Contents) -> list[str]:
         said.append("demand, shed load, load served, cost, and the AC check")
     if contents.model is not None or contents.command == "learn":
         said.append("errors on test records")
+    if contents.result.privacy.once:
+        same = "the same data give the same numbers"
+        said.append(f"whether data changed between two runs from one ledger ({same})")
     return [*said, "times", "the seed, if there was one"]
 
 
@@ -166,6 +175,8 @@ def settings_facts(contents: Contents) -> Facts:
         if value is None or name == "format":
             continue
         if result.privacy.once and name in ("mechanism", "delta"):  # of rounds that need none
+            continue
+        if name == "calibration" and kind_of(contents) != "certified":  # "certified" is not so
             continue
         if isinstance(value, dict):
             inner = [str(value["kind"])] if "kind" in value else []

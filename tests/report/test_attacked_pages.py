@@ -1,0 +1,91 @@
+"""Pages of folders that somebody has changed, and public ones of runs that nothing covers."""
+
+import json
+import shutil
+
+import pytest
+from test_page import data_of, page_of, rewritten
+
+import tacit
+from tacit.report import words
+from tacit.report.balances import Balance
+from tacit.report.contents import Contents
+from tacit.report.page import render
+
+
+def test_an_uncertified_run_has_no_gauge_and_no_settings_that_data_may_have_chosen(
+    folders, tmp_path
+):
+    folder = folders.copy("uncertified grid", tmp_path)
+
+    def choose(note):
+        note["options"].update(penalty=123.456, step_size=0.04321, total_epsilon=7.77)
+
+    rewritten(folder, "run.json", choose)
+    public = render(Contents.read(folder).public()).decode()
+    assert not [said for said in ("123.456", "0.04321", "7.77") if said in public]
+    for page in (public, page_of(folder)):
+        assert data_of(page)["gauge"] is None and "spent epsilon" not in page
+        assert "<dt>calibration</dt>" not in page
+    assert data_of(page_of(folders["noisy grid"]))["gauge"] is not None  # one that is certified
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta", [(None, 1e-5), (-1.0, 1e-5), (1.0, 2.0), (1.0, -1e-9), (float("nan"), 1e-5)]
+)
+def test_numbers_that_are_no_budget_promise_nothing(folders, tmp_path, epsilon, delta):
+    folder = folders.copy("noisy job", tmp_path)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=epsilon, delta=delta))
+    contents = Contents.read(folder)
+    assert contents.result.privacy.certified  # as the file says
+    assert words.kind_of(contents) != "certified"
+    public = contents.public()
+    assert not public.result.trace and not public.result.solution.size
+
+
+def test_epsilon_and_delta_are_rounded_up(folders, tmp_path):
+    folder = folders.copy("job", tmp_path)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(delta=1.23456431e-5))
+    assert "δ ≤ 1.23457e-05" in page_of(folder)
+
+
+def test_odds_are_raised_for_either_side_and_hold_for_secret_seeds_only(folders):
+    said = words.lead(Contents.read(folders["noisy job"]))
+    assert "or on its absence" in said and "while the seed is secret" in said
+    assert "seed" not in words.lead(Contents.read(folders["job"]))
+
+
+@pytest.mark.parametrize("place", ["customers/acmecorp.m", "../private/acmecorp.csv", "acmecorp.m"])
+@pytest.mark.parametrize("option", ["case", "zones"])
+def test_a_relative_path_is_a_path(folders, tmp_path, option, place):
+    folder = folders.copy("grid", tmp_path)
+    rewritten(folder, "run.json", lambda note: note["options"].update({option: place}))
+    contents = Contents.read(folder)
+    assert contents.options[option] == place
+    assert "acmecorp" not in render(contents.public()).decode()
+
+
+def test_a_case_that_everybody_knows_is_named(folders, tmp_path):
+    folder = folders.copy("grid", tmp_path)
+    rewritten(folder, "run.json", lambda note: note["options"].update(case="case118"))
+    assert "case118" in render(Contents.read(folder).public()).decode()
+
+
+def test_a_ledger_of_another_agent_says_nothing(folders, tmp_path):
+    folders["job"]
+    ledgers = folders.place / "ledgers"
+    shutil.copy(ledgers / "south.db", tmp_path / "north.db")
+    assert "another agent" in Balance.read("north", tmp_path / "north.db").missing
+    assert not Balance.read("north", ledgers / "north.db").missing
+    tacit.Ledger.create(tmp_path / "new.db", 1.0, 1e-5).close()  # of nobody yet
+    assert not Balance.read("north", tmp_path / "new.db").missing
+
+
+def test_names_turn_no_words_and_fill_no_page(folders, tmp_path):
+    folder = folders.copy("noisy job", tmp_path)
+    names = ["\u202etnega", "x" * 10**6]
+    found = json.loads((folder / "result.json").read_text())
+    key = next(k for k, v in found.items() if isinstance(v, list) and "north" in v)
+    rewritten(folder, "result.json", lambda d: d.update({key: names}))
+    facts = dict(words.privacy_facts(Contents.read(folder)))
+    assert "\u202e" not in facts["Whose data"] and len(facts["Whose data"]) < 1000
