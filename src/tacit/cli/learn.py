@@ -176,7 +176,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
 
     if (options.total_epsilon is None) == (not options.no_noise):
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
-    label = Path(options.data_set).stem
+    label = str(options.target) if options.more else Path(options.data_set).stem
     with on_device(options.device):
         train, test, mapped = featured(options, load(options, options.data_set))
         agents = _agents(options, train)

@@ -162,11 +162,11 @@ def budget(contents: Contents) -> dict[str, Any] | None:
             "budget": _short(worst.budget),
             "ledgers": True,
             "title": (name := html.plain(worst.agent)),
-            "words": f"{name} has spent epsilon {rounded_up(worst.spent, 4)} of {worst.budget:g}.",
+            "words": f"{name} has spent epsilon {rounded_up(worst.spent, 3)} of {worst.budget:g}.",
         }
     given = contents.options.get("total_epsilon")
     if isinstance(given, int | float) and given > 0 and promised(privacy):
-        spent = rounded_up(privacy.epsilon, 4)
+        spent = rounded_up(privacy.epsilon, 3)
         return {
             "spent": _short(privacy.epsilon),
             "said": rounded_up(privacy.epsilon, 3),

@@ -123,10 +123,13 @@ def _values(contents: Contents) -> dict[str, Any]:
         "check": contents.check,
         "check_facts": words.check_facts(contents),
         "settings": words.settings_facts(contents),
+        "free": privacy.once and bool(contents.options.get("ledgers")),
         "agents": len(result.names),
         "plan": result.plan,
         "versions": list(result.versions.items()),
-        "timing": [(k, v) for k, v in result.timing.items() if isinstance(v, int | float)],
+        "timing": [
+            (k, v) for k, v in result.timing.items() if isinstance(v, int | float) and k != "rounds"
+        ],
         "seed": result.seed,
         "source": result.noise_source if not contents.is_public else "",
         "command": contents.command,

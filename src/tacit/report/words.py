@@ -37,7 +37,8 @@ def title(contents: Contents) -> str:
         return f"{case} in {agents} zones" if agents > 1 else case
     many = f"{agents} agents" if agents > 1 else "one agent"
     if contents.model is not None:
-        data = _stem(options, "data_set")
+        target = options.get("target")
+        data = html.plain(target) if isinstance(target, str) else _stem(options, "data_set")
         return f"A model of {data} from {many}" if data else f"A model from {many}"
     job = _stem(options, "job")
     return f"{job}: {many}" if job else f"A solution of {many}"
@@ -178,6 +179,8 @@ def settings_facts(contents: Contents) -> Facts:
             continue
         if name == "calibration" and kind_of(contents) != "certified":  # "certified" is not so
             continue
+        if name == "rounds" and result.settings.tolerance is not None:
+            name = "rounds at most"
         if isinstance(value, dict):
             inner = [str(value["kind"])] if "kind" in value else []
             inner += [f"{k.replace('_', ' ')} {plain(v)}" for k, v in value.items() if k != "kind"]

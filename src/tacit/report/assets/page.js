@@ -207,7 +207,7 @@
       rows.get(name).forEach((i, k) => points.push({ seriesIndex, dataIndex: k, value: [spec.x[i], spec.y[i]] }));
       series.push({
         name: String(name || "buses"), type: "scatter", z: 3, data: rows.get(name).map(dot), itemStyle: { color: colour.get(name), borderColor: "rgba(10,14,20,.65)", borderWidth: large ? 0 : 1 },
-        label: room > 40 && numbers.length <= 400 ? { show: true, formatter: (p) => p.name, fontSize: 11, position: "top", distance: 3, color: "inherit" } : undefined,
+        label: room > 40 && numbers.length <= 400 ? { show: true, formatter: (p) => p.name, fontSize: 11, position: "top", distance: 3, color: isDark() ? "#e6eaf0" : "#1c2430" } : undefined,
         labelLayout: { hideOverlap: true }, progressive: large ? 3000 : 0, tooltip: { formatter: about(bus, "bus") },
       });
     }
