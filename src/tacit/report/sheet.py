@@ -157,8 +157,8 @@ def _ledger(subject: Subject) -> Iterator[tuple[str, str]]:
     if counted is False:
         words += ". THIS RUN IS NOT IN IT: its totals leave this run out"
     elif counted is None:
-        why = ": its name is not recorded" if not subject.run else ""
-        words += f". Whether this run is in it is not known{why}"
+        why = "the run did not note this file" if subject.run else "its name is not recorded"
+        words += f". Whether this run is in it is not known: {why}"
     yield "Ledger", words
 
 
@@ -264,9 +264,10 @@ def _shared(subject: Subject) -> Iterator[str]:
     if math.isinf(p.epsilon):
         yield f"{count}{sizes}, without noise."
     elif p.once:
+        more = " and told nothing more of the data" if promised(p) else ""
         yield (
             f"The data were read once, with {law}. All else, {count.lower()}{sizes}, "
-            "was computed from that reading and told nothing more of the data."
+            f"was computed from that reading{more}."
         )
     else:
         yield (
