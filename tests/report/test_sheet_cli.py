@@ -93,7 +93,7 @@ def test_places_that_cannot_be_written(folder, tmp_path, capsys, monkeypatch):
 def test_only_a_sheet_is_replaced(folder, tmp_path, capsys):
     told(capsys, folder)
     sheets = [(folder / f"sheet.{kind}").read_bytes() for kind in ("html", "pdf")]
-    others = [b"", b"%PDF-1.7 a thesis /Creator (LaTeX)", b"<!doctype html>\n<html lang=\"en\">"]
+    others = [b"", b"%PDF-1.7 a thesis /Creator (LaTeX)", b'<!doctype html>\n<html lang="en">']
     others += [b" " + sheets[0], sheets[0] + b" " * 2**22, b"a" + sheets[1]]
     for kind in ("html", "pdf"):
         out = tmp_path / f"thesis.{kind}"

@@ -119,6 +119,19 @@ def test_a_run_in_every_round_has_the_noise_of_its_entry(tmp_path):
     assert account.counts(statement, "winter") is False
 
 
+def test_a_total_is_compared_at_the_same_delta(tmp_path):
+    """At a larger delta an epsilon is smaller: neither hides a run, nor makes one of less."""
+    terms = Terms("agent 1", Gaussian(12.0), 50, 2, 0.0, "seeded", "adding one", "d")
+    with tacit.Ledger.create(tmp_path / "a.db", 9.0, 0.01) as ledger:
+        ledger.begin("winter", terms)
+        ledger.charge("winter", 1, 6)
+        assert ledger.spent.epsilon < 0.5
+    account = Account.read(tmp_path / "a.db")
+    statement = said(solved(), neighbours=(("adding one", ("agent 1",)),)).privacy
+    assert account.counts(statement, "winter") is True
+    assert account.counts(dataclasses.replace(statement, epsilon=1.2), "winter") is False
+
+
 # --- what ends the rounds ---------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ MARGIN_X, MARGIN_Y = 40.0, 34.0  # points
 LABEL = 112.0  # width of the headings at the left
 SIZE = 9.0  # of the text
 SMALLEST = 0.4  # times that; text is cut long before
-PRINTED = 9.1  # of the HTML on paper
+PRINTED = 8.9  # of the HTML on paper
 INK, QUIET, LINE, KEPT, NONE = "#1b1f23", "#56606a", "#c9d0d6", "#1f6b45", "#b3261e"
 LANGUAGE = "en"
 # How a sheet is known again: as HTML by its beginning, as PDF by who made it
