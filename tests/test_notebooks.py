@@ -90,6 +90,7 @@ def test_a_result_shows_its_own_numbers(result):
 def test_a_result_without_noise_says_so_at_every_number():
     noiseless = tacit.solve(problem_of("huber", "box"), tacit.Settings(3), seed=0)
     page = shown(noiseless)
+    assert page.words.split("\n")[0].endswith("3 rounds (not covered: do not publish)")
     assert page.words.split("\n")[1].startswith("NOT PRIVATE")
     for name, value in page.table.items():
         assert value.endswith("do not publish)") or name == "in the data of", name
@@ -98,7 +99,9 @@ def test_a_result_without_noise_says_so_at_every_number():
 
 def test_what_is_not_certified_is_loud(result):
     doubtful = dataclasses.replace(result.privacy, uncertified="a bound is missing.")
-    page = shown(dataclasses.replace(result, privacy=doubtful))
+    page = shown(dataclasses.replace(result, privacy=doubtful, converged=True))
+    assert page.words.split("\n")[0].endswith("6 rounds (not covered: do not publish)")
+    assert page.table["tolerance"] == "reached (not covered: do not publish)"
     assert page.words.split("\n")[1].startswith("NOT CERTIFIED, nothing is promised: a bound")
     assert page.table["consensus residual"].endswith("do not publish)")
     assert page.table["would hide"].endswith("do not publish)")
@@ -216,7 +219,25 @@ def test_a_fitted_estimator_shows_its_statement():
     rng = np.random.default_rng(0)
     model.fit(rng.normal(size=(40, 2)), np.arange(40) % 2)
     after = model._repr_mimebundle_()["text/html"]
-    assert after.endswith(model.privacy_._repr_html_())
+    assert after.startswith(model.privacy_._repr_html_()) and "Do not publish what" not in after
+    assert after.count("sk-top-container") and len(after) > len(model.privacy_._repr_html_())
+
+
+@pytest.mark.parametrize("changes", [{"total_epsilon": None}, {"random_state": 4711}], ids=str)
+def test_an_estimator_that_lists_what_must_be_kept_says_so_first(changes):
+    from tacit.learn import PrivateLogisticRegression
+
+    settings = {"total_epsilon": 1.0, "rounds": 2, "local_updates": 1, "classes": [0, 1]}
+    model = PrivateLogisticRegression(**{**settings, **changes})
+    model.fit(np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2)
+    whole = model._repr_mimebundle_()["text/html"]
+    first, _, listed = whole.partition("<style")
+    assert Page(first).words.startswith("Do not publish what is below: ")
+    assert "Privacy statement" in first and "random_state" in listed
+    assert "4711" not in first
+    model.privacy_ = "no statement"
+    broken = model._repr_mimebundle_()["text/html"].partition("<style")[0]
+    assert Page(broken).words.startswith("Do not publish what is below: ")
 
 
 # --- the pieces -------------------------------------------------------------------------------

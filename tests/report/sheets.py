@@ -94,11 +94,13 @@ def renamed(result, *names):
     return dataclasses.replace(changed, names=names, local=(point,) * len(names))
 
 
-def paid(path, agent="agent 1", run="winter", epsilon=4.0, charge=6, hides=HIDES, noise=12.0):
-    """A ledger with one run."""
-    with tacit.Ledger.create(path, epsilon, 1e-5) as ledger:
+def paid(
+    path, agent="agent 1", run="winter", epsilon=4.0, charge=6, hides=HIDES, noise=12.0, at=1e-5
+):
+    """A ledger with one run of seeded noise, as ``solved`` has it; ``at`` is its delta."""
+    with tacit.Ledger.create(path, epsilon, at) as ledger:
         if charge:
-            ledger.begin(run, Terms(agent, tacit.Gaussian(noise), 50, 2, 0.0, "secure", hides, "d"))
+            ledger.begin(run, Terms(agent, tacit.Gaussian(noise), 50, 2, 0.0, "seeded", hides, "d"))
             ledger.charge(run, 1, charge)
     return path
 

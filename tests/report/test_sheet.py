@@ -98,10 +98,11 @@ def test_the_numbers_are_those_of_the_run(folder, result, tmp_path):
         spent, left = open_ledger.spent.epsilon, open_ledger.left
         assert open_ledger.head[:16] in facts["Ledger"] and "3 entries" in facts["Ledger"]
     assert facts["Spent in all runs"].startswith(f"ε ≤ {rounded_up(spent, 4)} of a limit of 4, at")
+    assert len(page.odds.header) == 4
     shown = float(facts["Left"].split("ε = ")[1].split()[0])
     assert 0.99 * left < shown <= left
     shared = " ".join(page.sections[0].lines)
-    assert f"6 messages of {result.solution.size} numbers each" in shared
+    assert f"6 messages of at most {result.solution.size} numbers each" in shared
     assert "12 noisy updates" in shared and "points of a public feasible set" in shared
     budgets = [
         (float(rounded_up(p.epsilon, 3)), 1e-5),
@@ -299,6 +300,7 @@ def test_a_new_ledger_and_one_that_is_overspent(folder, tmp_path):
     for part in (
         paid(tmp_path / "rounds.db", charge=5, noise=8.0, epsilon=9.0),
         paid(tmp_path / "noise.db", noise=60.0),
+        paid(tmp_path / "delta.db", noise=60.0, at=0.01),  # at which its epsilon says less
     ):
         page = sheet(Subject.read(noted(folder), "agent 1", part), NOW)  # less than was shared
         assert "THIS RUN IS NOT IN IT" in dict(page.facts)["Ledger"] and len(page.odds.header) == 2

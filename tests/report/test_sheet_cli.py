@@ -90,6 +90,31 @@ def test_places_that_cannot_be_written(folder, tmp_path, capsys, monkeypatch):
     assert not [p for p in folder.iterdir() if "sheet" in p.name]
 
 
+def test_only_a_sheet_is_replaced(folder, tmp_path, capsys):
+    told(capsys, folder)
+    sheets = [(folder / f"sheet.{kind}").read_bytes() for kind in ("html", "pdf")]
+    others = [b"", b"%PDF-1.7 a thesis /Creator (LaTeX)", b'<!doctype html>\n<html lang="en">']
+    others += [b" " + sheets[0], sheets[0] + b" " * 2**22, b"a" + sheets[1]]
+    for kind in ("html", "pdf"):
+        out = tmp_path / f"thesis.{kind}"
+        for content in others:
+            out.write_bytes(content)
+            assert "It was not replaced" in refused(capsys, folder, "--out", out)
+            assert out.read_bytes() == content
+        for content in sheets:  # a control
+            out.write_bytes(content)
+            told(capsys, folder, "--out", out)
+    os.mkfifo(tmp_path / "pipe.pdf")
+    (tmp_path / "link.pdf").symlink_to(tmp_path / "nowhere")
+    for name in ("pipe.pdf", "link.pdf"):
+        assert "It was not replaced" in refused(capsys, folder, "--out", tmp_path / name)
+    assert (tmp_path / "pipe.pdf").is_fifo() and (tmp_path / "link.pdf").is_symlink()
+    (folder / "sheet.pdf").write_bytes(b"mine")  # the second of two: neither is written
+    (folder / "sheet.html").unlink()
+    assert "It was not replaced" in refused(capsys, folder)
+    assert not (folder / "sheet.html").exists()
+
+
 def test_an_interrupt_leaves_the_sheet_that_was_there(folder, capsys, monkeypatch):
     told(capsys, folder)
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
@@ -121,6 +146,9 @@ def test_folders_that_hold_no_finished_run(tmp_path, result, capsys):
         damaged = {**saved, "privacy": {**saved["privacy"], key: value}}
         (folder / "result.json").write_text(json.dumps(damaged))
         assert "No sheet was written" in refused(capsys, folder), key
+    for versions in ([], "0.2.0", None):
+        (folder / "result.json").write_text(json.dumps({**saved, "versions": versions}))
+        assert "No sheet was written" in refused(capsys, folder), versions
     (folder / "result.json").write_text(json.dumps(saved))
     assert "Expected one of the agents agent 1" in refused(capsys, folder, "--agent", "nobody")
 

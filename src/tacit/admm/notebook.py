@@ -48,6 +48,8 @@ def statement_html(p: PrivacyStatement) -> str:
 def result_html(r: Result) -> str:
     rounds = r.trace.get("round", np.zeros(0))
     done = f"{rounds[-1]:.0f} rounds" if len(rounds) else "no rounds"
+    if len(rounds) and not promised(r.privacy):  # where a tolerance ended them, the data did
+        done += f" ({KEEP})"
     return html.card(
         f"Result: {len(r.names)} agents, {done}",
         _first_line(r.privacy),
@@ -55,6 +57,17 @@ def result_html(r: Result) -> str:
         _curve(r),
         _words(r.privacy),
     )
+
+
+def above_model(p: PrivacyStatement) -> str:
+    """What stands before scikit-learn's own HTML, which lists fitted attributes and the seed."""
+    why = ""
+    if not promised(p):
+        why = "nothing is promised for this model, and its coefficients are listed."
+    elif p.seeded:
+        why = "the seed is listed, and whoever has it can subtract the noise."
+    warning = html.box(f"Do not publish what is below: {why}", loud=True) if why else ""
+    return warning + statement_html(p)
 
 
 def _words(p: PrivacyStatement) -> str:
@@ -98,7 +111,8 @@ def _of_result(r: Result) -> Iterator[tuple[str, str]]:
             value = f"{float(column[-1]):.6g}"
             yield WORDS[name], value if sound and not private else f"{value} ({KEEP})"
     if r.converged is not None:
-        yield "tolerance", "reached" if r.converged else "NOT reached"
+        reached = "reached" if r.converged else "NOT reached"
+        yield "tolerance", reached if sound else f"{reached} ({KEEP})"
     shown = _numbers(r.solution)
     yield f"solution, {np.size(r.solution)} numbers", shown if sound else f"{shown} ({KEEP})"
     yield from _rows(r.privacy)

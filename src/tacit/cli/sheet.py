@@ -56,9 +56,11 @@ def _sheet(options: argparse.Namespace) -> int:
                 )
     from tacit.files import write_atomically
     from tacit.report.sheet import sheet
-    from tacit.report.sheet_pages import html_page, pdf_page
+    from tacit.report.sheet_pages import html_page, pdf_page, refuse_other_files
     from tacit.report.subject import Subject
 
+    for path in paths:  # before either is written
+        refuse_other_files(path)
     subject = Subject.read(folder, options.agent, options.ledger, options.party)
     page = sheet(subject)
     contents = [

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
 from tacit.admm.descent import descend
+from tacit.admm.notebook import above_model
 from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
@@ -27,6 +28,7 @@ from tacit.admm.settings import Settings
 from tacit.admm.statement import with_reading
 from tacit.engines import solve
 from tacit.errors import InvalidInput, choice, count, positive, shown
+from tacit.html import box, never_raises
 from tacit.learn.centring import (
     WORDS,
     about_given,
@@ -46,6 +48,7 @@ from tacit.privacy.mechanisms import Mechanism
 from tacit.sets.feasible_set import FeasibleSet
 
 DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
+UNSAID = "Do not publish what is below: its privacy statement cannot be shown."
 INTERCEPT_SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
 
 
@@ -201,11 +204,13 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        """Scikit-learn's, and of a fitted model the statement below it."""
+        """Scikit-learn's, which lists coefficients and the seed; of a fitted model the statement
+        stands before it, and first of all a warning where what is listed must be kept."""
         shown: dict[str, str] = super()._repr_mimebundle_(**options)
         privacy = getattr(self, "privacy_", None)
         if "text/html" in shown and privacy is not None:
-            shown["text/html"] += privacy._repr_html_() or ""
+            before = never_raises(above_model)(privacy) or box(UNSAID, loud=True)
+            shown["text/html"] = before + shown["text/html"]
         return shown
 
     def _scores(self, X: Any) -> Vector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,11 @@ from typing import Any
 
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
-from tacit.privacy.accounting import Guarantee
+from tacit.privacy.accounting import Guarantee, epsilon_of
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_entries import SCHEMA_VERSION, new_file
+from tacit.privacy.mechanisms import mechanism_from
+from tacit.privacy.spending import Spend
 
 PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say
 
@@ -69,26 +72,60 @@ class Account:
     def run(self, name: str) -> dict[str, Any] | None:
         return next((r for r in self.runs if r["run"] == name), None)
 
-    def counts(self, statement: PrivacyStatement, run: str) -> bool | None:
-        """Whether the total has this run in it; None where its name is not known.
+    def counts(
+        self, statement: PrivacyStatement, run: str, paid: bool | None = None
+    ) -> bool | None:
+        """Whether the total has this run in it; None where that is not known.
 
-        A run that read its data once is there as that reading, which has a name of its own.
+        ``paid``: whether the run is known to have paid from this very ledger, or from none.
+        A run that read its data once is there as that reading, whose name no result has: other
+        runs may have readings like it, so without ``paid`` nothing is known.
         """
+        if paid is False:
+            return False
         changes = [change for change, _ in statement.neighbours]
         if self.hides and not any(
             self.hides == change or self.hides.startswith(f"{change} (") for change in changes
         ):
             return False  # it counts something else
-        if self.spent.epsilon < PART * statement.epsilon and self.spent.delta <= statement.delta:
+        if self._total(statement.delta) < PART * statement.epsilon:
             return False  # it knows less than this run
         if statement.once:
-            return any(r["read_once"] and r["rounds_charged"] for r in self.runs)
+            alike = any(_is_reading(r, statement) for r in self.runs)
+            return (True if paid else None) if alike else False
         if not run:
             return None
         found = self.run(run)
-        if found is None:
+        if found is None or not _same_noise(found, statement):
             return False
         return bool(found["rounds_charged"] * found["local_updates"] >= statement.updates)
+
+    def _total(self, delta: float) -> float:
+        """The epsilon of all that was charged, at another delta than the budget's."""
+        if not 0 <= delta < 1:
+            return self.spent.epsilon
+        charged: Counter[Any] = Counter()
+        for r in self.runs:
+            if updates := r["rounds_charged"] * r["local_updates"]:
+                charged[mechanism_from(r["mechanism"]), 0.0] += updates
+        return Spend(charged).epsilon(delta)
+
+
+def _same_noise(run: dict[str, Any], statement: PrivacyStatement) -> bool:
+    return bool((run["noise"] == "secure") == statement.secure)
+
+
+def _is_reading(run: dict[str, Any], statement: PrivacyStatement) -> bool:
+    """Whether an entry is one reading with the noise and the cost that the statement says."""
+    if not (run["read_once"] and run["rounds_charged"] and _same_noise(run, statement)):
+        return False
+    law = mechanism_from(run["mechanism"])
+    if law.name != statement.mechanism or not 0 <= statement.delta < 1:
+        return False
+    if statement.delta == 0 and law.name != "laplace":
+        return False
+    epsilon = epsilon_of([(law, 1)], statement.delta)
+    return bool(PART * statement.epsilon <= epsilon <= statement.epsilon / PART)
 
 
 @contextmanager

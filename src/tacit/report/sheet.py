@@ -153,11 +153,12 @@ def _ledger(subject: Subject) -> Iterator[tuple[str, str]]:
     if a.left is not None:
         yield "Left", f"room for a further Gaussian run of ε = {_down(a.left)} at this δ"
     words = f"{plain(a.name, 40)}, {a.entries} entries, all consistent; the last is {a.head[:16]}"
-    counted = a.counts(subject.statement, subject.run)
+    counted = a.counts(subject.statement, subject.run, subject.paid)
     if counted is False:
         words += ". THIS RUN IS NOT IN IT: its totals leave this run out"
     elif counted is None:
-        words += ". Whether this run is in it is not known: its name is not recorded"
+        why = "the run did not note this file" if subject.run else "its name is not recorded"
+        words += f". Whether this run is in it is not known: {why}"
     yield "Ledger", words
 
 
@@ -172,7 +173,7 @@ def _odds(subject: Subject) -> Odds:
     """From the numbers as they are shown, so that whoever reads them can compute the same."""
     p, account = subject.statement, subject.account
     columns = [("this run", _shown(p.epsilon), p.delta)]
-    if account is not None and account.counts(p, subject.run):
+    if account is not None and account.counts(p, subject.run, subject.paid):
         delta = account.budget.delta
         # of all runs never less than of this one, which the last digit of its noise could make it
         spent = max(_shown(account.spent.epsilon, 4), columns[0][1])
@@ -226,7 +227,8 @@ def _sections(subject: Subject) -> Iterator[Section]:
     yield Section("What was shared, and with whom", tuple(_shared(subject)))
     hidden = (
         f"{_begun(plain(_changes(subject), 400))}: whether that happened stays in doubt, as "
-        "the table says. Several such changes at once are hidden less: ε counts once for each.",
+        "the table says. Several such changes at once are hidden less: ε counts once for each, and "
+        "δ grows by more.",
     )
     # of a run that is not certified the size of the change may be a share of private numbers
     yield Section("What is hidden", hidden if sound else ("Nothing, as far as is proven.",))
@@ -244,6 +246,7 @@ def _sections(subject: Subject) -> Iterator[Section]:
         (
             "Facts about everyone (that smoking causes cancer is said of each smoker); how long "
             "computations take; that an agent refuses or fails; whoever reads the agent's own disk"
+            + _again(p)
             + ("." if subject.apart else _one_owner(subject)),
         ),
     )
@@ -261,9 +264,10 @@ def _shared(subject: Subject) -> Iterator[str]:
     if math.isinf(p.epsilon):
         yield f"{count}{sizes}, without noise."
     elif p.once:
+        more = " and told nothing more of the data" if promised(p) else ""
         yield (
             f"The data were read once, with {law}. All else, {count.lower()}{sizes}, "
-            "was computed from that reading and told nothing more of the data."
+            f"was computed from that reading{more}."
         )
     else:
         yield (
@@ -274,23 +278,36 @@ def _shared(subject: Subject) -> Iterator[str]:
         yield f"Before them, in the same budget: {plain(p.before, 200)}."
     if p.seeded:
         yield "The noise follows from a seed: whoever has it can subtract the noise."
-    elif not p.secure and not math.isinf(p.epsilon):
+    elif not p.secure and promised(p):
         yield (
             "The noise follows from a key of 64 bits, which the operating system gave and nobody "
             "keeps: the promise is against those who cannot try 2^64 keys."
         )
+    others = (
+        "by other agents that share a number, as the mean over those that share it (where two do: "
+        "each other's)"
+    )
     if subject.apart:
         yield (
-            "Seen by the coordinator's server, in the clear; by other agents as the mean of all "
-            "(of two: each other's); by an eavesdropper not, as TLS encrypts on both sides."
+            f"Seen by the coordinator's server, in the clear; {others}; by an eavesdropper not, as "
+            "TLS encrypts on both sides."
         )
     else:
         yield (
-            "Seen by the server; by other agents as the mean of all (of two: each other's); by an "
-            "eavesdropper wherever messages travel unencrypted."
+            f"Seen by the server; {others}; by an eavesdropper wherever messages travel "
+            "unencrypted."
         )
     if promised(p):
         yield "The promise holds against all of them together."
+
+
+def _again(p: PrivacyStatement) -> str:
+    if not p.once:
+        return ""
+    return (
+        "; whether the data changed between two runs from one ledger (the same data give the same "
+        "numbers)"
+    )
 
 
 def _one_owner(subject: Subject) -> str:

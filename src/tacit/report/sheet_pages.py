@@ -11,12 +11,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 from collections.abc import Iterator
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from tacit.errors import InvalidInput
 from tacit.report.sheet import Odds, Sheet
 
 FONT, BOLD = "TacitSans", "TacitSans-Bold"
@@ -25,9 +27,13 @@ MARGIN_X, MARGIN_Y = 40.0, 34.0  # points
 LABEL = 112.0  # width of the headings at the left
 SIZE = 9.0  # of the text
 SMALLEST = 0.4  # times that; text is cut long before
-PRINTED = 9.1  # of the HTML on paper
+PRINTED = 8.9  # of the HTML on paper
 INK, QUIET, LINE, KEPT, NONE = "#1b1f23", "#56606a", "#c9d0d6", "#1f6b45", "#b3261e"
 LANGUAGE = "en"
+# How a sheet is known again: as HTML by its beginning, as PDF by who made it
+MARK = b'<!doctype html>\n<html lang="en" data-tacit-sheet="1"'
+CREATOR = "Tacit privacy sheet"
+LARGEST = 2**22  # bytes; no sheet has more
 
 
 def html_page(sheet: Sheet) -> str:
@@ -57,7 +63,7 @@ def pdf_page(sheet: Sheet) -> bytes:
     canvas.setAuthor("Tacit")
     canvas.setSubject(_drawn(sheet.verdict))
     canvas.setKeywords(["differential privacy", "data protection"])
-    canvas.setCreator("Tacit")
+    canvas.setCreator(CREATOR)
     canvas.setViewerPreference("DisplayDocTitle", "true")
     canvas.translate(MARGIN_X, A4[1] - MARGIN_Y)
     canvas.scale(scale, scale)
@@ -69,6 +75,32 @@ def pdf_page(sheet: Sheet) -> bytes:
     canvas.showPage()
     canvas.save()
     return written.getvalue()
+
+
+def refuse_other_files(path: Path) -> None:
+    """Raise if something is at ``path`` that is not a sheet: a sheet may be replaced, nothing else.
+
+    A pipe is not opened, as it would be waited for.
+    """
+    if not os.path.lexists(path):
+        return
+    try:
+        if path.is_file():
+            with open(path, "rb") as file:
+                found = file.read(LARGEST + 1)
+            if len(found) <= LARGEST and _is_sheet(found):
+                return
+    except OSError:  # one that cannot be read is not known to be a sheet
+        pass
+    raise InvalidInput(
+        f"Expected no file at {path}, or a sheet of tacit; there is something else. It was not "
+        "replaced: choose another --out. No sheet was written."
+    )
+
+
+def _is_sheet(content: bytes) -> bool:
+    made = f"/Creator ({CREATOR})".encode()
+    return content.startswith(MARK) or (content.startswith(b"%PDF-") and made in content)
 
 
 def _ours(style: str) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.admm.notebook import promised
 from tacit.admm.result import Result
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, cause
@@ -42,6 +43,8 @@ class Subject:
     apart      whether agents were processes of different owners
     files      names in the folder
     missing    why there is no account
+    paid       whether the run paid from that very ledger (False: from none; None: not known)
+    ledgers    the folder that a command noted; None: it was given none; empty: nothing is noted
     limits     of a party: what it agrees to in one run
     """
 
@@ -58,6 +61,8 @@ class Subject:
     files: tuple[str, ...] = ()
     account: Account | None = None
     missing: str = ""
+    paid: bool | None = None
+    ledgers: str | None = ""
     limits: Limits | None = None
     version: str = ""
 
@@ -88,7 +93,7 @@ class Subject:
                     f"Expected --agent NAME beside a ledger that says of no agent of this run that "
                     f"it is its own, among {len(found.agents)} agents. No sheet was written."
                 )
-            found = replace(found, account=account)
+            found = replace(found, account=account, paid=_paid(found, Path(ledger)))
         found = replace(found, limits=limits)
         return _from_ledger(found)
 
@@ -136,6 +141,7 @@ def _of_kit(path: Path, agent: str | None) -> Subject:
         numbers=_coupled(path.with_name("solution.npz")),
         exactly=True,
         apart=True,
+        paid=True,  # a party answers from its own ledger only
         files=_listed(path.parent),
     )
     return subject if agent is None else _about(subject, agent)
@@ -154,8 +160,8 @@ def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
     """``look`` for the ledger that the run noted."""
     try:
         contents = Contents.read(folder)
-        result = contents.result
-        _check(result.privacy, result.names)
+        _check(contents.result.privacy, contents.result.names)
+        subject = _told(contents, agent)
     except CorruptFile as error:
         words = str(error).removesuffix(" No report was made.")
         raise CorruptFile(f"{words} No sheet was written.") from None
@@ -163,23 +169,6 @@ def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
         raise CorruptFile(
             f"Expected a result in {folder}: {cause(error)}. No sheet was written."
         ) from None
-    sizes = {int(z.size) for z in result.local}
-    subject = Subject(
-        result.names,
-        0,
-        result.privacy,
-        _dated(folder / "result.json"),
-        contents.run if isinstance(contents.run, str) else "",
-        _rounds(result),
-        max(sizes, default=0),
-        sizes == {int(result.solution.size)},
-        result.settings.perturbation in FEASIBLE,
-        "server_seconds" in result.trace,
-        _listed(folder),
-        version=str(result.versions.get("tacit", "")),
-    )
-    if agent is not None:
-        subject = _about(subject, agent)
     where = contents.options.get("ledgers")
     if not isinstance(where, str):
         return replace(subject, missing="the run noted none")
@@ -190,12 +179,64 @@ def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
     path = next((p for f in places if (p := f / f"{name}.db").is_file()), None)
     if path is None or Path(name).name != name:
         return replace(subject, missing="the one that paid for this run was not found")
-    return replace(subject, account=Account.read(path, name))
+    return replace(subject, account=Account.read(path, name), paid=_paid(subject, path))
 
 
-def _rounds(result: Result) -> int:
-    """Of a run with noise in every round they are fixed before; else they follow from a release."""
-    if result.privacy.once and len(result.trace["round"]):
+def _told(contents: Contents, agent: str | None) -> Subject:
+    """What a result says."""
+    result = contents.result
+    sizes, exactly = _sizes(result, agent)
+    subject = Subject(
+        result.names,
+        0,
+        result.privacy,
+        _dated(contents.folder / "result.json"),
+        contents.run if isinstance(contents.run, str) else "",
+        _rounds(result),
+        max(sizes, default=0),
+        exactly,
+        result.settings.perturbation in FEASIBLE,
+        "server_seconds" in result.trace,
+        _listed(contents.folder),
+        ledgers=contents.options.get("ledgers", ""),
+        version=str(result.versions.get("tacit", "")),
+    )
+    return subject if agent is None else _about(subject, agent)
+
+
+def _paid(subject: Subject, ledger: Path) -> bool | None:
+    """Whether a run paid from a ledger, by where it noted that its ledgers are."""
+    if subject.paid or subject.ledgers is None:  # a command that was given none
+        return subject.paid or False
+    where, [name] = subject.ledgers, subject.agents
+    if not (isinstance(where, str) and Path(where).is_absolute()):
+        return None
+    try:
+        same = Path(where, f"{name}.db").resolve() == ledger.resolve()
+    except UNREADABLE:  # such as a name that no file can have
+        return None
+    return same or None
+
+
+def _sizes(result: Result, agent: str | None) -> tuple[set[int], bool]:
+    """How many numbers messages have, and whether just so many: those of coupled coordinates.
+
+    Duals are of those alone. Where there are none: no more than a point has, nor than are shared.
+    """
+    shared = int(result.solution.size)
+    every = [int(λ.size) for λ in result.duals] or [min(int(z.size), shared) for z in result.local]
+    named = zip(result.names, every, strict=True)
+    sizes = {size for name, size in named if agent in (None, name)}
+    return sizes, bool(result.duals) and len(sizes) == 1
+
+
+def _rounds(result: Result) -> int | None:
+    """Of a run with noise in every round they are fixed before. Where a tolerance ends them, they
+    follow from a release, and are covered if that is; None where nothing is promised."""
+    ends = result.settings.tolerance is not None
+    if ends and not promised(result.privacy):
+        return None
+    if promised(result.privacy) and result.privacy.once and len(result.trace["round"]):
         return int(result.trace["round"][-1])
     return max(result.settings.rounds, result.privacy.updates // result.settings.local_updates)
 
@@ -232,7 +273,7 @@ def _from_ledger(subject: Subject) -> Subject:
     if subject.account is None or (run := subject.account.run(subject.run)) is None:
         return subject
     when = f"{run['began'][:16].replace('T', ' ')} to {run['last'][:16].replace('T', ' ')} UTC"
-    if subject.rounds is None:
+    if subject.rounds is None and promised(subject.statement):
         subject = replace(subject, rounds=run["rounds_answered"])
     return replace(subject, when=f"{when} (by the ledger)")
 
