@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tacit
 from tacit.cli.main import EXTRAS, main
 
 BLOCK = """
@@ -59,6 +60,8 @@ def test_a_missing_package_is_named_with_its_extra(folder, monkeypatch, capsys, 
         for name in [n for n in sys.modules if n.partition(".")[0] in (package, "tacit")]:
             if name.startswith(("tacit.learn", "tacit.power", package)):
                 monkeypatch.delitem(sys.modules, name)
+        for name in ("learn", "power"):  # or tacit would keep those that are imported anew
+            monkeypatch.setattr(tacit, name, getattr(tacit, name))
         monkeypatch.setattr(sys, "meta_path", [Blocked({package}), *sys.meta_path])
         status = main([*command.split(), *(["--out", "o"] if command == "demo" else [])])
         monkeypatch.undo()
