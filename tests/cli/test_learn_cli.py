@@ -50,7 +50,8 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
     assert found["predictions"] == model.predict(table[["age", "fee"]]).tolist()
     assert found["classes"] == ["maybe", "no", "yes"] and len(found["probabilities"]) == 600
     assert np.mean(np.array(found["predictions"]) == table["churn"]) > 0.75
-    assert command("predict", "t-model", "t.csv", "--out", "p.csv") == ""
+    said_of_it = command("predict", "t-model", "t.csv", "--out", "p.csv")
+    assert said_of_it == "files: p.csv (600 predictions)\n"
     written = pd.read_csv(tmp_path / "p.csv")
     assert written["prediction"].tolist() == found["predictions"]
     assert list(written)[1:] == [f"probability of {c}" for c in found["classes"]]

@@ -133,6 +133,88 @@ def test_predictions_of_other_tables(parties, tmp_path, command, refused):
         assert words in refused(wrong)
 
 
+@pytest.fixture
+def made(tmp_path, monkeypatch, command):
+    """A model m of a table with numbers, text and gaps."""
+    monkeypatch.chdir(tmp_path)
+    rows = [(30 + k, "fm"[k % 2], k % 3, k % 2) for k in range(40)]
+    write("t.csv", ["age", "sex", "ward", "y"], rows)
+    rules = ("--range", "age=20:80", "--categories", "sex=f,m", "--categories", "ward=0,1,2")
+    command(
+        *("learn", "t.csv", "--target", "y", "--agents", 2, *rules, "--fill", "age=50", *FAST),
+        *("--out", "m"),
+    )
+
+
+def test_predictions_replace_predictions_only(made, tmp_path, command, refused):
+    write("new.csv", ["n", "age", "sex", "ward"], [(k, 30, "f", 1) for k in range(3)])
+    words = ("predict", "m", "new.csv", "--out")
+    assert command(*words, "p.csv") == "files: p.csv (3 predictions)\n"
+    plain = Path("p.csv").read_text()
+    assert plain == command("predict", "m", "new.csv")
+    command(*words, "p.csv", "--id", "n")  # another of the same kind
+    assert Path("p.csv").read_text().splitlines()[0].startswith("n,prediction,probability of 0,")
+    assert json.loads(command(*words, "p.csv", "--json"))["classes"] == ["0", "1"]
+    assert Path("p.csv").read_text() == plain
+    Path("mine.csv").write_text("a,b,prediction\n1,2,3\n")
+    Path("scores.csv").write_text("prediction,age\n1,2\n")
+    Path("empty").touch()
+    Path("link").symlink_to("absent")
+    for kept in ("m/model.json", "new.csv", "mine.csv", "scores.csv", "empty", "m", "/dev/null"):
+        before = Path(kept).read_bytes() if Path(kept).is_file() else None
+        for json_too in ((), ("--json",)):
+            said = refused("", *words, kept, *json_too)
+            assert said.endswith("It was not replaced: choose another --out.\n")
+        assert before is None or Path(kept).read_bytes() == before
+    assert "not replaced" in refused("", *words, "link") and Path("link").is_symlink()
+    assert "a folder no for --out" in refused("", *words, "no/p.csv")
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_predictions_are_whole_or_not_there(made, command, refused, monkeypatch):
+    write("new.csv", ["age", "sex", "ward"], [(30, "f", 1)])
+    command("predict", "m", "new.csv", "--out", "p.csv")
+    before = Path("p.csv").read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tacit.files.os.fsync", full)
+    assert "No space" in refused("predict m new.csv --out p.csv")
+    assert Path("p.csv").read_bytes() == before and not list(Path().glob("*.tmp"))
+
+
+def test_predictions_say_what_was_changed(made, capsys):
+    def notice(*rows):
+        write("new.csv", ["age", "sex", "ward"], rows)
+        assert main(["predict", "m", "new.csv"]) == 0
+        said = capsys.readouterr()
+        assert said.out.startswith("prediction,probability of 0,")
+        return said.err
+
+    assert notice((30, "f", 1), (20, "m", 2)) == ""
+    assert notice((300, "x", 9)) == (
+        "tacit: 1 of 1 records changed: clipped to the range: age 1; no known category: sex 1, "
+        "ward 1.\n"
+    )
+    assert notice((1, "f", 1), ("", "m", 0), (30, "f", 0)) == (
+        "tacit: 2 of 3 records changed: clipped to the range: age 1; gaps filled: age 1.\n"
+    )
+
+
+def test_a_model_with_ranges_only_says_so_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write("t.csv", ["a", "y"], [(k / 30, k % 2) for k in range(30)])
+    learn = ("learn", "t.csv", "--target", "y", "--agents", 2, "--range", "*=0:1", *FAST)
+    assert main([*map(str, learn)]) == 0
+    write("new.csv", ["a"], [(2,), (0.5,)])
+    capsys.readouterr()
+    assert main(["predict", "t-model", "new.csv"]) == 0
+    assert capsys.readouterr().err == (
+        "tacit: 1 of 2 records changed: clipped to the range: a 1.\n"
+    )
+
+
 def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     write("more.csv", ["age", "fee", "city", "churn", "id", "x"], [[30, 1, "Bern", "no", 1, 2]] * 3)
     write("less.csv", ["age", "city", "churn", "id"], [[30, "Bern", "no", 1]] * 3)
