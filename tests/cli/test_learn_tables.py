@@ -13,6 +13,7 @@ import pytest
 from ranks import mpiexec
 
 from tacit.admm.checkpoint import Checkpoint
+from tacit.cli.learn_print import look
 from tacit.cli.main import main
 from tacit.learn import load_model
 
@@ -79,6 +80,26 @@ def test_what_was_changed_is_counted(tmp_path, monkeypatch, command):
     document = json.loads(command(*words, "--json", "--out", "again"))
     assert document["test_error"] is None and document["records"] == 6
     assert document["not_covered"]["unknown"] == {"c": 2}
+
+
+def test_rules_that_do_not_fit_are_pointed_at(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    rows = [(40 + k, "Mm"[k < 5], k, k % 2) for k in range(10)]
+    write("t.csv", ["age", "sex", "x", "y"], rows)
+    rules = ("--range", "age=0:1", "--range", "x=1:9", "--categories")
+    words = ("learn", "t.csv", "--target", "y", "--agents", 2, "--test-share", 0, *rules)
+    said = command(*words, "sex=f,M", *FAST)  # half of them known
+    (line,) = [line for line in said.splitlines() if line.startswith("Look: ")]
+    assert "every value of age is clipped" in line and line.endswith("(Not covered: keep secret.)")
+    assert "sex" not in line and " x " not in line
+    said = command(*words, "sex=f,w", *FAST, "--out", "again")
+    assert "10 of 10 values of sex are of no known category" in said
+
+
+def test_a_model_that_is_worse_than_a_guess_is_pointed_at():
+    hidden = {"records": 4, "clipped": {}, "unknown": {"c": 2}}
+    assert look(hidden, 0.5, 0.5) == look(hidden, None, None) == []
+    assert look(hidden, 0.6, 0.5) == ["the test error is larger than that of a guess"]
 
 
 def test_a_run_on_several_files_is_continued(parties, tmp_path, command, refused, monkeypatch):
