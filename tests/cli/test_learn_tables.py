@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from ranks import mpiexec
 
@@ -278,6 +279,41 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     text = ("--target", "churn", "--range", "*=0:10", *FAST, "--out", "r")
     assert "--categories" in (said := refused("learn", *files, *text)) and "--fill" in said
     assert "line 2 of north.csv" in said and "column 'age'" in said
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_all_columns_that_need_a_rule_are_named_at_once(tmp_path, refused, name):
+    columns = {
+        "pid": ["p1", "p2"],
+        "age": [30.0, None],
+        "sex": ["f", "m"],
+        "bp": [1.0, None],
+        "y": [0, 1],
+    }
+    table = pd.DataFrame(columns)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet")
+    base = ("learn", name, "--target", "y", "--total-epsilon", 1)
+    said = refused("", *base, "--range", "bp=0:9")
+    assert "got none of 'pid', 'age', 'sex' (3 of 4 have none)" in said
+    assert all(option in said for option in ("--range", "--categories", "--id", "--drop"))
+    said = refused("", *base, "--range", "*=0:9")
+    others = "'age', 'sex', 'bp'" if name == "t.csv" else "'sex'"  # gaps are told by themselves
+    assert f"The same in {others}." in said and "column 'pid'" in said and "--id pid" in said
+    said = refused("", *base, "--range", "*=0:9", "--id", "pid", "--categories", "sex=f,m")
+    where = "line 3" if name == "t.csv" else "record 2"
+    assert where in said and "column 'age'. The same in 'bp'." in said
+    assert " row " not in said
+
+
+def test_a_prediction_is_not_advised_to_learn(made, refused):
+    write("gap.csv", ["age", "sex", "ward"], [(30, "", 1)])
+    write("text.csv", ["age", "sex", "ward"], [("x", "f", 1)])
+    write("few.csv", ["sex"], ["f"])
+    for name, words in (("gap", "line 2, column 'sex'"), ("text", "line 2 of text.csv, column")):
+        said = refused(f"predict m {name}.csv")
+        assert words in said and "--" not in said and said.endswith("Nothing was predicted.\n")
+    assert "got no 'age', 'ward' (2 of 3 are not there)" in refused("predict m few.csv")
 
 
 def test_a_large_epsilon_draws_a_caution(parties, command, capsys):

@@ -125,7 +125,7 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
     """The model's columns of the table, by name, and the names of records."""
     import pandas as pd
 
-    from tacit.learn.source import read_table
+    from tacit.learn.source import named, read_table
 
     columns = getattr(model, "feature_names_in_", None)
     if columns is None:
@@ -138,11 +138,11 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
             f"Expected an --id that the model does not learn from, got {options.id!r}. Nothing was "
             "predicted."
         )
-    source = read_table(options.table, [*categories, *filter(None, [options.id])])
+    source = read_table(options.table, [*categories, *filter(None, [options.id])], _advice)
     absent = [name for name in columns if name not in source.columns]
     if absent:
         raise InvalidInput(
-            f"Expected the model's columns in {options.table}, got no {absent[0]!r} "
+            f"Expected the model's columns in {options.table}, got no {named(absent)} "
             f"({len(absent)} of {len(columns)} are not there). Nothing was predicted."
         )
     if options.id is not None and options.id not in source.columns:
@@ -155,3 +155,11 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
     for name in categories:
         table[name] = source.categories(name, categories[name], gaps)
     return table[list(columns)], None if options.id is None else source.written(options.id)
+
+
+def _advice(column: str) -> str:
+    """What to do about text and missing values: the model's rules cannot be changed."""
+    return (
+        f"The model takes only what it was fitted to take there: give such values in {column!r}, "
+        "or leave the record out. Nothing was predicted."
+    )
