@@ -196,12 +196,12 @@ def look(hidden: dict[str, Any], error: float | None, guess: float | None) -> li
         found.append("the test error is larger than that of a guess")
     for name, many in hidden.get("clipped", {}).items():
         if many == n:
-            found.append(f"every value of {shown(name)} is clipped: is its --range the right one?")
+            found.append(f"every value of {shown(name)} is clipped (is its --range right?)")
     for name, many in hidden.get("unknown", {}).items():
         if 2 * many > n:
             found.append(
-                f"{many} of {n} values of {shown(name)} are of no known category: are its "
-                "--categories written as in the table?"
+                f"{many} of {n} values of {shown(name)} are of no known category (are its "
+                "--categories written as in the table?)"
             )
     return found
 

@@ -194,10 +194,10 @@ def _targets(
             f"{tables[0].path} and {kinds[other]} in {tables[other].path}. Nothing was fit."
         )
     for table, labels in zip(tables, found, strict=True):
-        if classes is not None and (other := ~np.isin(labels, list(classes))).any():
+        if classes is not None and (odd := ~np.isin(labels, list(classes))).any():
             raise InvalidInput(
                 f"Expected labels of {list(classes)} in column {target!r} of {table.path}, got "
-                f"another one in {table.where(int(np.argmax(other)))}. Nothing was fit."
+                f"another one in {table.where(int(np.argmax(odd)))}. Nothing was fit."
             )
     return _joined(found)
 
