@@ -50,7 +50,8 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
     assert found["predictions"] == model.predict(table[["age", "fee"]]).tolist()
     assert found["classes"] == ["maybe", "no", "yes"] and len(found["probabilities"]) == 600
     assert np.mean(np.array(found["predictions"]) == table["churn"]) > 0.75
-    assert command("predict", "t-model", "t.csv", "--out", "p.csv") == ""
+    said_of_it = command("predict", "t-model", "t.csv", "--out", "p.csv")
+    assert said_of_it == "files: p.csv (600 predictions)\n"
     written = pd.read_csv(tmp_path / "p.csv")
     assert written["prediction"].tolist() == found["predictions"]
     assert list(written)[1:] == [f"probability of {c}" for c in found["classes"]]
@@ -60,7 +61,7 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
         ("learn absent.csv --total-epsilon 1", "got 'absent.csv'"),
         ("learn t.csv --target churn --out r", "one of --total-epsilon"),
         ("learn mnist --total-epsilon 1", "--data"),
-        (f"{base} --out r", "none of 'age' (2 of 2 have none)"),
+        (f"{base} --out r", "none of 'age', 'fee' (2 of 2 have none)"),
         (f"{base} --range age=20 --range fee=0:1 --out r", "COLUMN=LOW:HIGH, got 'age=20'"),
         (f"{base} --range age=80:20 --range fee=0:1 --out r", "low < high of 'age'"),
         (f"{base} {ranges} --range size=1:2 --out r", "got one of 'size'"),
@@ -68,11 +69,12 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
         (f"{base} {ranges} --agents 4 --out r", "--agent-column without --agents"),
         (f"{base} {ranges} --split iid --out r", "--agent-column without --agents"),
         (f"{base} {ranges} --rounds 0 --out r", "rounds >= 1"),
-        (f"{base} {ranges} --classes no,never --out r", "got another one in row"),
+        (f"{base} {ranges} --classes no,never --out r", "got another one in line "),
         (f"{base} {ranges} --alpha 2 --out r", "--split dirichlet only"),
         (
-            "learn t.csv --target fee --total-epsilon 1 --drop churn --drop hospital --out r",
-            "a fraction in row",
+            "learn t.csv --target fee --total-epsilon 1 --drop churn --drop hospital "
+            "--range age=20:80 --out r",
+            "a fraction in line 2",
         ),
         ("learn few.csv --target y --agents 1 --range *=0:1 --total-epsilon 1", "got 1 class."),
         ("learn few.csv --target y --range *=0:1 --total-epsilon 1", "1 to 2 agents, got 10"),
@@ -83,7 +85,7 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
         ("learn digits --total-epsilon 1 --split group --agents 3", "one per group"),
         ("learn digits --total-epsilon 1 --split group", "agent-column"),
         ("predict absent t.csv", "model that tacit saved"),
-        ("predict t-model few.csv", "got no 'age' (2 of 2"),
+        ("predict t-model few.csv", "got no 'age', 'fee' (2 of 2"),
         ("learn digits --total-epsilon 1 --device gpu", "a gpu that JAX can use"),
         ("reproduce mnist", "--data"),
         ("reproduce mnist --case case14", "no --case"),

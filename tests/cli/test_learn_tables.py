@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from ranks import mpiexec
 
 from tacit.admm.checkpoint import Checkpoint
+from tacit.cli.learn_print import look
 from tacit.cli.main import main
 from tacit.learn import load_model
 
@@ -81,6 +83,26 @@ def test_what_was_changed_is_counted(tmp_path, monkeypatch, command):
     assert document["not_covered"]["unknown"] == {"c": 2}
 
 
+def test_rules_that_do_not_fit_are_pointed_at(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    rows = [(40 + k, "Mm"[k < 5], k, k % 2) for k in range(10)]
+    write("t.csv", ["age", "sex", "x", "y"], rows)
+    rules = ("--range", "age=0:1", "--range", "x=1:9", "--categories")
+    words = ("learn", "t.csv", "--target", "y", "--agents", 2, "--test-share", 0, *rules)
+    said = command(*words, "sex=f,M", *FAST)  # half of them known
+    (line,) = [line for line in said.splitlines() if line.startswith("Look: ")]
+    assert "every value of age is clipped" in line and line.endswith("(Not covered: keep secret.)")
+    assert "sex" not in line and " x " not in line
+    said = command(*words, "sex=f,w", *FAST, "--out", "again")
+    assert "10 of 10 values of sex are of no known category" in said
+
+
+def test_a_model_that_is_worse_than_a_guess_is_pointed_at():
+    hidden = {"records": 4, "clipped": {}, "unknown": {"c": 2}}
+    assert look(hidden, 0.5, 0.5) == look(hidden, None, None) == []
+    assert look(hidden, 0.6, 0.5) == ["the test error is larger than that of a guess"]
+
+
 def test_a_run_on_several_files_is_continued(parties, tmp_path, command, refused, monkeypatch):
     words = ("learn", *parties, "--target", "churn", *RULES, *FAST, "--evaluate-every", 1)
     whole = json.loads(command(*words, "--out", "whole", "--json"))
@@ -133,6 +155,88 @@ def test_predictions_of_other_tables(parties, tmp_path, command, refused):
         assert words in refused(wrong)
 
 
+@pytest.fixture
+def made(tmp_path, monkeypatch, command):
+    """A model m of a table with numbers, text and gaps."""
+    monkeypatch.chdir(tmp_path)
+    rows = [(30 + k, "fm"[k % 2], k % 3, k % 2) for k in range(40)]
+    write("t.csv", ["age", "sex", "ward", "y"], rows)
+    rules = ("--range", "age=20:80", "--categories", "sex=f,m", "--categories", "ward=0,1,2")
+    command(
+        *("learn", "t.csv", "--target", "y", "--agents", 2, *rules, "--fill", "age=50", *FAST),
+        *("--out", "m"),
+    )
+
+
+def test_predictions_replace_predictions_only(made, tmp_path, command, refused):
+    write("new.csv", ["n", "age", "sex", "ward"], [(k, 30, "f", 1) for k in range(3)])
+    words = ("predict", "m", "new.csv", "--out")
+    assert command(*words, "p.csv") == "files: p.csv (3 predictions)\n"
+    plain = Path("p.csv").read_text()
+    assert plain == command("predict", "m", "new.csv")
+    command(*words, "p.csv", "--id", "n")  # another of the same kind
+    assert Path("p.csv").read_text().splitlines()[0].startswith("n,prediction,probability of 0,")
+    assert json.loads(command(*words, "p.csv", "--json"))["classes"] == ["0", "1"]
+    assert Path("p.csv").read_text() == plain
+    Path("mine.csv").write_text("a,b,prediction\n1,2,3\n")
+    Path("scores.csv").write_text("prediction,age\n1,2\n")
+    Path("empty").touch()
+    Path("link").symlink_to("absent")
+    for kept in ("m/model.json", "new.csv", "mine.csv", "scores.csv", "empty", "m", "/dev/null"):
+        before = Path(kept).read_bytes() if Path(kept).is_file() else None
+        for json_too in ((), ("--json",)):
+            said = refused("", *words, kept, *json_too)
+            assert said.endswith("It was not replaced: choose another --out.\n")
+        assert before is None or Path(kept).read_bytes() == before
+    assert "not replaced" in refused("", *words, "link") and Path("link").is_symlink()
+    assert "a folder no for --out" in refused("", *words, "no/p.csv")
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_predictions_are_whole_or_not_there(made, command, refused, monkeypatch):
+    write("new.csv", ["age", "sex", "ward"], [(30, "f", 1)])
+    command("predict", "m", "new.csv", "--out", "p.csv")
+    before = Path("p.csv").read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tacit.files.os.fsync", full)
+    assert "No space" in refused("predict m new.csv --out p.csv")
+    assert Path("p.csv").read_bytes() == before and not list(Path().glob("*.tmp"))
+
+
+def test_predictions_say_what_was_changed(made, capsys):
+    def notice(*rows):
+        write("new.csv", ["age", "sex", "ward"], rows)
+        assert main(["predict", "m", "new.csv"]) == 0
+        said = capsys.readouterr()
+        assert said.out.startswith("prediction,probability of 0,")
+        return said.err
+
+    assert notice((30, "f", 1), (20, "m", 2)) == ""
+    assert notice((300, "x", 9)) == (
+        "tacit: 1 of 1 records changed: clipped to the range: age 1; no known category: sex 1, "
+        "ward 1.\n"
+    )
+    assert notice((1, "f", 1), ("", "m", 0), (30, "f", 0)) == (
+        "tacit: 2 of 3 records changed: clipped to the range: age 1; gaps filled: age 1.\n"
+    )
+
+
+def test_a_model_with_ranges_only_says_so_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write("t.csv", ["a", "y"], [(k / 30, k % 2) for k in range(30)])
+    learn = ("learn", "t.csv", "--target", "y", "--agents", 2, "--range", "*=0:1", *FAST)
+    assert main([*map(str, learn)]) == 0
+    write("new.csv", ["a"], [(2,), (0.5,)])
+    capsys.readouterr()
+    assert main(["predict", "t-model", "new.csv"]) == 0
+    assert capsys.readouterr().err == (
+        "tacit: 1 of 2 records changed: clipped to the range: a 1.\n"
+    )
+
+
 def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     write("more.csv", ["age", "fee", "city", "churn", "id", "x"], [[30, 1, "Bern", "no", 1, 2]] * 3)
     write("less.csv", ["age", "city", "churn", "id"], [[30, "Bern", "no", 1]] * 3)
@@ -175,6 +279,41 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     text = ("--target", "churn", "--range", "*=0:10", *FAST, "--out", "r")
     assert "--categories" in (said := refused("learn", *files, *text)) and "--fill" in said
     assert "line 2 of north.csv" in said and "column 'age'" in said
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_all_columns_that_need_a_rule_are_named_at_once(tmp_path, refused, name):
+    columns = {
+        "pid": ["p1", "p2"],
+        "age": [30.0, None],
+        "sex": ["f", "m"],
+        "bp": [1.0, None],
+        "y": [0, 1],
+    }
+    table = pd.DataFrame(columns)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet")
+    base = ("learn", name, "--target", "y", "--total-epsilon", 1)
+    said = refused("", *base, "--range", "bp=0:9")
+    assert "got none of 'pid', 'age', 'sex' (3 of 4 have none)" in said
+    assert all(option in said for option in ("--range", "--categories", "--id", "--drop"))
+    said = refused("", *base, "--range", "*=0:9")
+    others = "'age', 'sex', 'bp'" if name == "t.csv" else "'sex'"  # gaps are told by themselves
+    assert f"The same in {others}." in said and "column 'pid'" in said and "--id pid" in said
+    said = refused("", *base, "--range", "*=0:9", "--id", "pid", "--categories", "sex=f,m")
+    where = "line 3" if name == "t.csv" else "record 2"
+    assert where in said and "column 'age'. The same in 'bp'." in said
+    assert " row " not in said
+
+
+def test_a_prediction_is_not_advised_to_learn(made, refused):
+    write("gap.csv", ["age", "sex", "ward"], [(30, "", 1)])
+    write("text.csv", ["age", "sex", "ward"], [("x", "f", 1)])
+    write("few.csv", ["sex"], ["f"])
+    for name, words in (("gap", "line 2, column 'sex'"), ("text", "line 2 of text.csv, column")):
+        said = refused(f"predict m {name}.csv")
+        assert words in said and "--" not in said and said.endswith("Nothing was predicted.\n")
+    assert "got no 'age', 'ward' (2 of 3 are not there)" in refused("predict m few.csv")
 
 
 def test_a_large_epsilon_draws_a_caution(parties, command, capsys):

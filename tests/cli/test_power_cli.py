@@ -52,6 +52,16 @@ def test_workers_do_not_change_a_bit(tmp_path, command):
         assert all(np.array_equal(arrays[0][name], other[name]) for other in arrays[1:])
 
 
+@pytest.mark.parametrize(
+    ("given", "delta"), [("", 1e-5), ("--total-delta 0", 0), ("--mechanism laplace", 0)]
+)
+def test_delta_of_one_reading_has_a_default(tmp_path, command, given, delta):
+    words = f"power solve case14 --total-epsilon 1 --rounds 2 --seed 1 --json {given}"
+    said = json.loads(command(*words.split(), "--out", tmp_path / "r"))
+    assert said["privacy"]["mechanism"] == "laplace"
+    assert said["privacy"]["delta"] == delta
+
+
 def test_own_grid_with_zones_from_a_file_and_laplace_noise(tmp_path, run):
     (tmp_path / "mygrid.m").write_text(EVERYTHING)
     (tmp_path / "zones.csv").write_text("bus,zone\n10,a\n25,b\n3,b\n")
@@ -159,7 +169,7 @@ def test_an_interrupted_run_continues(tmp_path, command, refused):
     ("options", "words"),
     [
         ("solve case14", "one of --total-epsilon"),
-        ("solve case14 --total-epsilon 1", "--total-delta for gaussian"),
+        ("solve case14 --total-epsilon 1 --noise-every-round", "--total-delta for gaussian"),
         ("solve case14 --epsilon 1", "--delta for gaussian"),
         ("solve case14 --epsilon 1 --total-delta 1e-5", "--delta beside --epsilon"),
         ("solve case14 --total-epsilon 1 --delta 1e-5", "--total-delta beside"),

@@ -168,7 +168,7 @@ def test_tables(tmp_path, rng):
         ("a,y\n1,0\ninf,1\n", {}, "finite number in line 3 .* 'a'"),
         ("a,y\n1,0\n2,\n", {}, "missing values .* line 3, column 'y'"),
         ("a,y,h\n1,0,east\n2,1,NA\n", {"agent_column": "h"}, "missing values .* line 3, .* 'h'"),
-        ("a,y\n1,0.5\n2,1\n", {}, "got a fraction in row 1"),
+        ("a,y\n1,0.5\n2,1\n", {}, "got a fraction in line 2"),
         ("a,y\n1,0\n2,1\n", {"drop": ["b"]}, "a column 'b'"),
         ("a,y\n1,0\n2,1\n", {"drop": ["y"]}, "one use of the column 'y'"),
     ):

@@ -9,7 +9,7 @@ from typing import Any
 from tacit.cli.options import refuse
 from tacit.cli.run_folder import RunFolder
 from tacit.cli.run_note import MEAN
-from tacit.cli.training_data import target_range
+from tacit.cli.training_data import given_classes, target_range
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import write_atomically
 
@@ -56,7 +56,7 @@ def model_of(options: argparse.Namespace, train: Any) -> Any:
         return getattr(tacit.learn, name)(target_range=target, **level, **public)
     classes = None if train.columns else list(train.names)  # a table's are read off it
     if options.classes is not None:
-        classes = [name.strip() for name in options.classes.split(",")]
+        classes = given_classes(options)
     public["centring_share"] = _planned(options.centring_share, "--centring-share")
     if chosen == "logistic":
         public["slope_limit"] = _planned(options.slope_limit, "--slope-limit")

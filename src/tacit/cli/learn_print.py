@@ -86,6 +86,8 @@ def print_fit(
     if train.columns:
         _print_coefficients(model, train)
     print(in_words(hidden))
+    if doubts := look(hidden, error, guess):
+        print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")
     print(result.privacy.words)
     print_files(folder)
 
@@ -182,6 +184,26 @@ def in_words(hidden: dict[str, Any]) -> str:
             by_column = ", ".join(f"{shown(name)} {many}" for name, many in hidden[kind].items())
             said.append(f"{words}: {by_column or 'none'}")
     return f"What was changed (not covered: keep secret): {'; '.join(said)}."
+
+
+def look(hidden: dict[str, Any], error: float | None, guess: float | None) -> list[str]:
+    """What is likely a mistake: nothing was learnt, or a public rule that does not fit a column.
+
+    Guarantee: none: read off exact counts and errors, for the owner's eyes.
+    """
+    found, n = [], hidden["records"]
+    if error is not None and guess is not None and error > guess:
+        found.append("the test error is larger than that of a guess")
+    for name, many in hidden.get("clipped", {}).items():
+        if many == n:
+            found.append(f"every value of {shown(name)} is clipped (is its --range right?)")
+    for name, many in hidden.get("unknown", {}).items():
+        if 2 * many > n:
+            found.append(
+                f"{many} of {n} values of {shown(name)} are of no known category (are its "
+                "--categories written as in the table?)"
+            )
+    return found
 
 
 def shown(name: str) -> str:

@@ -167,8 +167,9 @@ def caution(total_epsilon: float | None) -> None:
     """One line where a budget hides little."""
     if total_epsilon is not None and BEYOND_REASON < total_epsilon <= EPSILONS[1]:
         print(
-            f"tacit: Caution: a total epsilon of {total_epsilon:g} promises next to nothing: odds "
-            f"of any guess about a record may change by e^{total_epsilon:g}. Common are 0.1 to 10.",
+            f"tacit: Caution: a total epsilon of {total_epsilon:g} promises next to nothing: an "
+            f"outcome may be e^{total_epsilon:g} times as probable with a record as without it "
+            "(plus delta). Common are 0.1 to 10.",
             file=sys.stderr,
         )
 

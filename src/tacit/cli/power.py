@@ -18,6 +18,7 @@ from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import InvalidInput
 from tacit.files import save_figure, write_atomically
 
+DELTA = 1e-5  # of all that is released, where loads are read once and none is given
 OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
 OF_READING = ("tolerance", "objective", "shed_price", "nominal_spread", "central", "publish")
 
@@ -35,7 +36,12 @@ def add_power(add: Add) -> None:
     )
     add_grid(solve, required=False)
     solve.add_argument("--total-epsilon", type=float, help="epsilon of all that is released")
-    solve.add_argument("--total-delta", type=float, help="delta of all that is released")
+    solve.add_argument(
+        "--total-delta",
+        type=float,
+        help="delta of all that is released; 0 for Laplace noise alone (default: 1e-5 where loads "
+        "are read once, 0 with --mechanism laplace)",
+    )
     solve.add_argument("--no-noise", action="store_true", help="not private: the exact answer")
     solve.add_argument(
         "--mechanism",
@@ -119,7 +125,7 @@ def _plan(options: argparse.Namespace, problem: Any) -> Any:
         _check_budget(options)
         return _asked(options).plan(problem)
     if not options.no_noise:
-        _check_delta(options)
+        _refuse_delta(options)
     elif options.publish:
         raise InvalidInput("Expected a private run beside --publish, got --no-noise.")
     refuse(
@@ -133,13 +139,20 @@ def _asked(options: argparse.Namespace) -> Any:
 
     names = {f.name for f in fields(Asked)} - {"nominal"}
     given = {name: getattr(options, name) for name in names}
+    private = options.total_epsilon is not None and not options.noise_every_round
+    if private and options.total_delta is None and options.mechanism != "laplace":
+        given["total_delta"] = DELTA
     return Asked(**given, nominal=options.nominal is not None)
 
 
 def _check_budget(options: argparse.Namespace) -> None:
     """Of noise in every round."""
     if options.total_epsilon is not None:
-        _check_delta(options)
+        _refuse_delta(options)
+        if options.total_delta is None and options.mechanism != "laplace":
+            raise InvalidInput(
+                "Expected --total-delta for gaussian noise in every round. Nothing was solved."
+            )
     elif options.epsilon is not None:
         if options.total_delta is not None:
             raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
@@ -147,11 +160,10 @@ def _check_budget(options: argparse.Namespace) -> None:
             raise InvalidInput("Expected --delta for gaussian noise of a given --epsilon.")
 
 
-def _check_delta(options: argparse.Namespace) -> None:
+def _refuse_delta(options: argparse.Namespace) -> None:
+    """Of one update, beside a total."""
     if options.delta is not None:
         raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
-    if options.total_delta is None and options.mechanism != "laplace":
-        raise InvalidInput("Expected --total-delta for gaussian noise. Nothing was solved.")
 
 
 def _solve(options: argparse.Namespace) -> int:

@@ -15,7 +15,9 @@ def add_grid(command: Any, *, required: bool) -> None:
         help="MATPOWER file (.m) or a named case such as case14",
     )
     command.add_argument(
-        "--zones", default="3", help="a number, 'area', or a CSV file with columns bus, zone"
+        "--zones",
+        default="3",
+        help="a number, 'area', or a CSV file with columns bus, zone (default: 3)",
     )
     command.add_argument(
         "--beta",

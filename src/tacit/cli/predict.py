@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
+import io
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
+from tacit.cli.learn_print import shown
 from tacit.cli.options import Add
 from tacit.errors import InvalidInput
+from tacit.files import write_atomically
+
+PREDICTION, PROBABILITY = "prediction", "probability of "  # columns of what is written
+CHANGES = ("clipped to the range", "no known category", "gaps filled")  # as PublicColumns has them
 
 
 def add_predict(add: Add) -> None:
@@ -25,48 +32,100 @@ def add_predict(add: Add) -> None:
         "table", help="CSV or Parquet file with the model's columns, in any order, among others"
     )
     predict.add_argument("--id", metavar="COLUMN", help="a column to write beside the predictions")
-    predict.add_argument("--out", help="CSV file to write (default: standard output)")
+    predict.add_argument(
+        "--out", help="CSV file to write, new or of predictions (default: standard output)"
+    )
 
 
 def _predict(options: argparse.Namespace) -> int:
     from tacit.learn import load_model
 
+    if options.out:
+        _refuse_other(Path(options.out))
     model = load_model(options.folder)
     table, ids = _records(options, model)
     found = model.predict(table).tolist()
     classes = model.classes_.tolist() if hasattr(model, "classes_") else None
     likely = hasattr(model, "predict_proba")
     shares: list[list[float]] = model.predict_proba(table).tolist() if likely else [[]] * len(found)
-    header = ["prediction", *(f"probability of {name}" for name in classes or () if likely)]
+    header = [PREDICTION, *(f"{PROBABILITY}{name}" for name in classes or () if likely)]
     if options.id in header:
         raise InvalidInput(
             f"Expected an --id that is not called as a column of the output, got {options.id!r}. "
             "Nothing was written."
         )
+    if changed := _changed(model, table):
+        print(f"tacit: {changed}", file=sys.stderr)
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow([*([] if ids is None else [options.id]), *header])
+    for i, (label, row) in enumerate(zip(found, shares, strict=True)):
+        name = [] if ids is None else [ids[i]]
+        writer.writerow([*name, label, *(f"{share:.6g}" for share in row)])
+    if options.out:
+        write_atomically(options.out, written.getvalue().encode())
     if options.json:
         document = {"classes": classes, "predictions": found}
         document |= {"probabilities": shares} if likely else {}
         print(json.dumps(document | ({} if ids is None else {"ids": ids})))
-        if not options.out:
-            return 0
-    with (
-        open(options.out, "w", newline="")
-        if options.out
-        else contextlib.nullcontext(sys.stdout) as file
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*([] if ids is None else [options.id]), *header])
-        for i, (label, row) in enumerate(zip(found, shares, strict=True)):
-            name = [] if ids is None else [ids[i]]
-            writer.writerow([*name, label, *(f"{share:.6g}" for share in row)])
+    elif options.out:
+        print(f"files: {options.out} ({len(found)} prediction{'s' * (len(found) != 1)})")
+    else:
+        sys.stdout.write(written.getvalue())
     return 0
+
+
+def _changed(model: Any, table: Any) -> str:
+    """What the model's public ranges, lists and values did to these records, if anything.
+
+    Guarantee: none: exact counts of the records, for the eyes of whoever gave them.
+    """
+    from tacit.learn import PublicColumns, PublicRange
+
+    first = model[0] if hasattr(model, "steps") else model
+    if isinstance(first, PublicRange):  # the same map; it does not count
+        first = PublicColumns(first.ranges).fit(table)
+    if not isinstance(first, PublicColumns):
+        return ""
+    said = [
+        f"{words}: {', '.join(f'{shown(name)} {many}' for name, many in by_column.items())}"
+        for words, by_column in zip(CHANGES, first.changes(table).values(), strict=True)
+        if by_column
+    ]
+    many = int(first.changed(table).sum())
+    return f"{many} of {len(table)} records changed: {'; '.join(said)}." if said else ""
+
+
+def _refuse_other(path: Path) -> None:
+    """Refuse to replace anything but predictions, which can be made again."""
+    if not path.parent.is_dir():
+        raise InvalidInput(
+            f"Expected a folder {path.parent} for --out, got none. Nothing was written."
+        )
+    if os.path.lexists(path) and not (path.is_file() and _of_predictions(path)):
+        raise InvalidInput(
+            f"Expected a new file or one of predictions, got {path}. It was not replaced: choose "
+            "another --out."
+        )
+
+
+def _of_predictions(path: Path) -> bool:
+    """Whether the first line is that of a table this command wrote: perhaps names of records, then
+    predictions, then probabilities."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            header = next(csv.reader(file, strict=True), [])
+    except (OSError, ValueError, csv.Error):
+        return False
+    own = header[header.index(PREDICTION) :] if PREDICTION in header[:2] else []
+    return bool(own) and all(name.startswith(PROBABILITY) for name in own[1:])
 
 
 def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | None]:
     """The model's columns of the table, by name, and the names of records."""
     import pandas as pd
 
-    from tacit.learn.source import read_table
+    from tacit.learn.source import named, read_table
 
     columns = getattr(model, "feature_names_in_", None)
     if columns is None:
@@ -79,11 +138,11 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
             f"Expected an --id that the model does not learn from, got {options.id!r}. Nothing was "
             "predicted."
         )
-    source = read_table(options.table, [*categories, *filter(None, [options.id])])
+    source = read_table(options.table, [*categories, *filter(None, [options.id])], _advice)
     absent = [name for name in columns if name not in source.columns]
     if absent:
         raise InvalidInput(
-            f"Expected the model's columns in {options.table}, got no {absent[0]!r} "
+            f"Expected the model's columns in {options.table}, got no {named(absent)} "
             f"({len(absent)} of {len(columns)} are not there). Nothing was predicted."
         )
     if options.id is not None and options.id not in source.columns:
@@ -96,3 +155,11 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
     for name in categories:
         table[name] = source.categories(name, categories[name], gaps)
     return table[list(columns)], None if options.id is None else source.written(options.id)
+
+
+def _advice(column: str) -> str:
+    """What to do about text and missing values: the model's rules cannot be changed."""
+    return (
+        f"The model takes only what it was fitted to take there: give such values in {column!r}, "
+        "or leave the record out. Nothing was predicted."
+    )

@@ -118,6 +118,13 @@ def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
     return _interval(options.target_range, f"--target-range LOW:HIGH, got {options.target_range!r}")
 
 
+def given_classes(options: argparse.Namespace) -> list[str] | None:
+    """The public list of a table's labels, if there is one."""
+    if options.classes is None:
+        return None
+    return [name.strip() for name in options.classes.split(",")]
+
+
 def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Mapped]:
     """The records of one table, or of several, each the one of an agent, mapped and parted."""
     import numpy as np
@@ -136,15 +143,9 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Ma
         categories=categories,
         gaps=fill,
         numeric_target=target_range(options) is not None,
+        ranges=ranges,
+        classes=given_classes(options),
     )
-    numbers = [column for column in records.columns if column not in categories]
-    bare = [column for column in numbers if column not in ranges]
-    if bare and "*" not in ranges:
-        raise InvalidInput(
-            f"Expected a public --range of every column, got none of {bare[0]!r} ({len(bare)} of "
-            f"{len(numbers)} have none). '*=-1:1' takes all others as they are, clipped; "
-            f"--drop {bare[0]} leaves it out. Nothing was fit."
-        )
     mapping = PublicColumns(ranges, categories, fill).fit(records.columns)
     order = np.random.default_rng(0).permutation(len(records))
     cut = max(1, round(options.test_share * len(records))) if options.test_share else 0

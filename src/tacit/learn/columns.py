@@ -23,6 +23,8 @@ from tacit.errors import InvalidInput
 from tacit.learn.ranges import public_ranges
 from tacit.tables import MISSING
 
+KINDS = ("clipped", "unknown", "filled")  # what may be done to a value
+
 
 class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Maps every column of a table to numbers by public rules, each record by itself.
@@ -86,9 +88,17 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         parts = dict(zip([str(rule.name) for rule in self.rules_], self._parts(X), strict=True))
         return {
-            kind: {name: n for name, part in parts.items() if (n := getattr(part, kind))}
-            for kind in ("clipped", "unknown", "filled")
+            kind: {name: n for name, part in parts.items() if (n := int(part.marks[kind].sum()))}
+            for kind in KINDS
         }
+
+    def changed(self, X: Any) -> Vector:
+        """Whether a record has a value that is clipped, of no known category or filled in.
+
+        Guarantee: none. This is about single records, for the owner's eyes.
+        """
+        marks = [mark for part in self._parts(X) for mark in part.marks.values()]
+        return np.asarray(np.any(marks, axis=0))
 
     def get_feature_names_out(self, input_features: Any = None) -> Vector:
         check_is_fitted(self)
@@ -105,12 +115,10 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Part:
-    """A column's numbers, and what was done to make them."""
+    """A column's numbers, and in which records what was done to make them, by ``KINDS``."""
 
     values: Vector
-    clipped: int = 0
-    unknown: int = 0
-    filled: int = 0
+    marks: Mapping[str, Vector]
 
 
 @dataclass(frozen=True)
@@ -141,8 +149,8 @@ class _Number:
             )
         inside = np.clip(found, self.low, self.high)
         mapped = 2 * (inside - self.low) / (self.high - self.low) - 1
-        clipped = int(np.count_nonzero(inside != found))
-        return _Part(mapped[:, None], clipped=clipped, filled=int(missing.sum()))
+        marks = {"clipped": inside != found, "unknown": np.zeros_like(missing), "filled": missing}
+        return _Part(mapped[:, None], marks)
 
     def _numbers(self, column: pd.Series) -> Vector:
         """Floating-point numbers, NaN where one is missing."""
@@ -173,7 +181,8 @@ class _Category:
 
     def part(self, column: pd.Series) -> _Part:
         position = {category: j for j, category in enumerate(self.known)}
-        values, unknown, filled = np.zeros((len(column), len(self.known))), 0, 0
+        values = np.zeros((len(column), len(self.known)))
+        marks = {kind: np.zeros(len(column), bool) for kind in KINDS}
         for i, cell in enumerate(column.astype(object).tolist()):
             text = _text(cell)
             if text not in position and _is_missing(cell):
@@ -182,12 +191,12 @@ class _Category:
                         f"Expected no missing value in column {self.name!r}, found one in row "
                         f"{i + 1}: give a public value to fill in."
                     )
-                text, filled = self.fill, filled + 1
+                text, marks["filled"][i] = self.fill, True
             if text in position:
                 values[i, position[text]] = 1.0
             else:
-                unknown += 1
-        return _Part(values, unknown=unknown, filled=filled)
+                marks["unknown"][i] = True
+        return _Part(values, marks)
 
 
 def _frame(X: Any) -> pd.DataFrame:

@@ -5,7 +5,7 @@ An error names a line and a column, never what is in them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from tacit.tables import MISSING, read_csv
 
 BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)  # as pandas takes them
 BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
+MOST_NAMED = 30  # columns in one error
 EXACT = 2**53  # from here on two whole numbers may be one floating-point number
 
 
@@ -36,21 +37,37 @@ class Source(Protocol):
     def labels(self, column: str) -> Vector: ...
     def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector: ...
     def written(self, column: str) -> list[str]: ...
+    def where(self, record: int) -> str: ...
 
 
-def read_table(path: str | Path, labelled: Sequence[str] = ()) -> Source:
-    """The table in a CSV or Parquet file; ``labelled`` are the columns that are not asked for
-    numbers."""
-    path = Path(path)
-    return _Parquet(path) if path.suffix == ".parquet" else _Csv(path, labelled)
-
-
-def _advice(column: str) -> str:
+def of_learning(column: str) -> str:
     """What to do about text and missing values."""
     return (
         f"tacit learn takes text with --categories {column}=A,B,... and missing values with "
-        f"--fill {column}=VALUE, both public; --drop {column} leaves it out."
+        f"--fill {column}=VALUE, both public; --id {column} (an identifier) or --drop {column} "
+        "leaves it out."
     )
+
+
+def read_table(
+    path: str | Path,
+    labelled: Sequence[str] = (),
+    advice: Callable[[str], str] = of_learning,
+) -> Source:
+    """The table in a CSV or Parquet file; ``labelled`` are the columns that are not asked for
+    numbers, ``advice`` says what to do about a column with text or missing values."""
+    path = Path(path)
+    return _Parquet(path, advice) if path.suffix == ".parquet" else _Csv(path, labelled, advice)
+
+
+def named(columns: Sequence[str]) -> str:
+    """Columns by name, and how many more there are."""
+    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
+    return ", ".join(map(repr, columns[:MOST_NAMED])) + more
+
+
+def _also(others: Sequence[str]) -> str:
+    return f" The same in {named(others)}." if others else ""
 
 
 def _first_gap(cells: Iterable[Any], known: Iterable[str]) -> int | None:
@@ -60,8 +77,8 @@ def _first_gap(cells: Iterable[Any], known: Iterable[str]) -> int | None:
 
 
 class _Csv:
-    def __init__(self, path: Path, labelled: Sequence[str]) -> None:
-        self.path, self.table = path, read_csv(path, labelled, BOOLEANS)
+    def __init__(self, path: Path, labelled: Sequence[str], advice: Callable[[str], str]) -> None:
+        self.path, self.table, self.advice = path, read_csv(path, labelled, BOOLEANS), advice
         self.columns = self.table.columns
 
     def __len__(self) -> int:
@@ -70,9 +87,10 @@ class _Csv:
     def numbers(self, columns: Sequence[str], gaps: Collection[str] = ()) -> Vector:
         if (fault := self.table.fault(columns, gaps)) is not None:
             line, name = fault
+            others = [c for c in columns if c != name and self.table.fault([c], gaps) is not None]
             raise CorruptFile(
-                f"Expected a finite number in line {line} of {self.path}, column {name!r}. "
-                f"{_advice(name)}"
+                f"Expected a finite number in line {line} of {self.path}, column {name!r}."
+                f"{_also(others)} {self.advice(name)}"
             )
         return self.table.numbers(columns, gaps)
 
@@ -82,17 +100,20 @@ class _Csv:
 
     def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector:
         if column not in gaps:
-            self._refuse_gaps(column, known, _advice(column))
+            self._refuse_gaps(column, known, self.advice(column))
         return np.array(self.table.text[column], object)
 
     def written(self, column: str) -> list[str]:
         return self.table.text[column]
 
+    def where(self, record: int) -> str:
+        return f"line {self.table.lines[record]}"
+
     def _refuse_gaps(self, column: str, known: Iterable[str] = (), advice: str = "") -> None:
         if (row := _first_gap(self.table.text[column], known)) is not None:
             said = (
-                f"Expected no missing values in {self.path}, found one in line "
-                f"{self.table.lines[row]}, column {column!r}. {advice}"
+                f"Expected no missing values in {self.path}, found one in "
+                f"{self.where(row)}, column {column!r}. {advice}"
             )
             raise CorruptFile(said.strip())
 
@@ -120,7 +141,7 @@ def _typed(cells: list[str]) -> Vector:
 
 
 class _Parquet:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, advice: Callable[[str], str]) -> None:
         try:
             import pandas as pd
         except ImportError:
@@ -131,7 +152,7 @@ class _Parquet:
             # the error's own words may hold what is in the table
             why = getattr(error, "strerror", None) or "it is none"
             raise CorruptFile(f"Expected a CSV or Parquet table in {path}: {why}.") from None
-        self.path = path
+        self.path, self.advice = path, advice
         self.frame.columns = self.frame.columns.map(str)
         self.columns: tuple[str, ...] = tuple(self.frame.columns)
         if len(set(self.columns)) != len(self.columns):
@@ -143,22 +164,23 @@ class _Parquet:
         return len(self.frame)
 
     def numbers(self, columns: Sequence[str], gaps: Collection[str] = ()) -> Vector:
-        for column in columns:
-            if self.frame[column].dtype.kind not in "biuf":
-                raise InvalidInput(
-                    f"Expected numbers in column {column!r} of {self.path}; encode or drop it. "
-                    f"{_advice(column)}"
-                )
+        if text := [c for c in columns if self.frame[c].dtype.kind not in "biuf"]:
+            raise InvalidInput(
+                f"Expected numbers in column {text[0]!r} of {self.path}.{_also(text[1:])} "
+                f"{self.advice(text[0])}"
+            )
         values: Vector = self.frame[list(columns)].to_numpy(np.float64, na_value=np.nan)
         fine = np.isfinite(values)
         for j, column in enumerate(columns):
             if column in gaps or "*" in gaps:
                 fine[:, j] |= np.isnan(values[:, j])
         if not fine.all():
-            row, column = np.argwhere(~fine)[0]
+            row, first = np.argwhere(~fine)[0].tolist()
+            others = [c for j, c in enumerate(columns) if j != first and not fine[:, j].all()]
             raise InvalidInput(
-                f"Expected finite numbers in {self.path}, found a missing or infinite one in row "
-                f"{row + 1}, column {columns[column]!r}. {_advice(columns[column])}"
+                f"Expected finite numbers in {self.path}, found a missing or infinite one in "
+                f"{self.where(row)}, column {columns[first]!r}.{_also(others)} "
+                f"{self.advice(columns[first])}"
             )
         return values
 
@@ -174,15 +196,18 @@ class _Parquet:
     def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector:
         values: Vector = self.frame[column].astype(object).to_numpy()
         if column not in gaps and (row := _first_gap(values, known)) is not None:
-            self._refuse_gap(row, column, _advice(column))
+            self._refuse_gap(row, column, self.advice(column))
         return values
 
     def written(self, column: str) -> list[str]:
         return [str(value) for value in self.frame[column].tolist()]
 
+    def where(self, record: int) -> str:
+        return f"record {record + 1}"  # a file without lines
+
     def _refuse_gap(self, row: int, column: str, advice: str = "") -> None:
         said = (
-            f"Expected no missing values in {self.path}, found one in row {row + 1}, column "
-            f"{column!r}. {advice}"
+            f"Expected no missing values in {self.path}, found one in {self.where(row)}, "
+            f"column {column!r}. {advice}"
         )
         raise InvalidInput(said.strip())

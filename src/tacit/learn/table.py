@@ -11,7 +11,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn.data import Dataset
-from tacit.learn.source import EXACT, Source, read_table
+from tacit.learn.source import EXACT, Source, named, read_table
 
 KINDS = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "truth values"}
 
@@ -73,12 +73,16 @@ def load_records(
     categories: Mapping[str, Collection[str]] | None = None,
     gaps: Collection[str] = (),
     numeric_target: bool = False,
+    ranges: Collection[str] = ("*",),
+    classes: Collection[str] | None = None,
 ) -> Records:
     """The records of one table, or of several agents' own tables with the same columns.
 
     Several tables are matched by the names of their columns, in any order. Each is its agent's,
     who is called as the file is; a column to drop need not be in all of them. Columns of
     ``categories`` may be text; in those of ``gaps`` ("*": all of numbers) values may be missing.
+    Columns with neither categories nor a range are all named in one error, before any value is.
+    ``classes`` are the labels that the target may have.
     """
     known = categories or {}
     names = _agents([Path(path) for path in paths], agent_column)
@@ -89,6 +93,13 @@ def load_records(
         what = "categories" if name in known else "a value to fill in"
         raise InvalidInput(f"Expected {what} of a column that is used, got {what} of {name!r}.")
     numbers = [name for name in used if name not in known]
+    if bare := [name for name in numbers if name not in ranges and "*" not in ranges]:
+        raise InvalidInput(
+            f"Expected a public rule of every column, got none of {named(bare)} ({len(bare)} of "
+            f"{len(used)} have none): --range COLUMN=LOW:HIGH for numbers ('*=-1:1' takes all "
+            "others as they are, clipped), --categories COLUMN=A,B,... for text, --id COLUMN for "
+            "identifiers, --drop COLUMN for what is not to be used. Nothing was fit."
+        )
     matrix = _joined([table.numbers(numbers, gaps) for table in tables])
     columns = {name: matrix[:, j] for j, name in enumerate(numbers)}
     for name in known:
@@ -96,7 +107,7 @@ def load_records(
     groups = None if agent_column is None else tables[0].labels(agent_column).astype(str)
     if len(tables) > 1:
         groups = np.repeat(names, [len(table) for table in tables])
-    targets = _targets(tables, target, numeric_target)
+    targets = _targets(tables, target, numeric_target, classes)
     return Records({name: columns[name] for name in used}, targets, groups)
 
 
@@ -156,7 +167,12 @@ def _used(
     return first
 
 
-def _targets(tables: Sequence[Source], target: str, numeric: bool) -> Vector:
+def _targets(
+    tables: Sequence[Source],
+    target: str,
+    numeric: bool,
+    classes: Collection[str] | None = None,
+) -> Vector:
     """Numbers, or names of classes: 1 and 1.0 are one class, also in different tables."""
     if numeric:
         try:
@@ -170,30 +186,36 @@ def _targets(tables: Sequence[Source], target: str, numeric: bool) -> Vector:
     for table in tables:
         values = table.labels(target)
         kinds.append(KINDS.get(values.dtype.kind, "text"))
-        found.append(_whole(values, target, table.path).astype(str))
+        found.append(_whole(values, target, table).astype(str))
     if len(set(kinds)) > 1:
         other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
         raise InvalidInput(
             f"Expected labels of one kind in column {target!r}, got {kinds[0]} in "
             f"{tables[0].path} and {kinds[other]} in {tables[other].path}. Nothing was fit."
         )
+    for table, labels in zip(tables, found, strict=True):
+        if classes is not None and (odd := ~np.isin(labels, list(classes))).any():
+            raise InvalidInput(
+                f"Expected labels of {list(classes)} in column {target!r} of {table.path}, got "
+                f"another one in {table.where(int(np.argmax(odd)))}. Nothing was fit."
+            )
     return _joined(found)
 
 
-def _whole(values: Vector, target: str, path: Path) -> Vector:
+def _whole(values: Vector, target: str, table: Source) -> Vector:
     """Labels that are numbers as whole ones."""
     if values.dtype.kind != "f":
         return values
     if (values % 1 != 0).any():
         raise InvalidInput(
-            f"Expected labels in column {target!r} of {path}, got a fraction in row "
-            f"{int(np.flatnonzero(values % 1 != 0)[0]) + 1}: a classifier needs classes, and a "
-            "number to predict its public range (--target-range LOW:HIGH)."
+            f"Expected labels in column {target!r} of {table.path}, got a fraction in "
+            f"{table.where(int(np.flatnonzero(values % 1 != 0)[0]))}: a classifier needs classes, "
+            "and a number to predict its public range (--target-range LOW:HIGH)."
         )
     if (np.abs(values) >= EXACT).any():
         raise InvalidInput(
-            f"Expected labels below 2^53 in column {target!r} of {path}: larger ones are not "
-            "told apart as floating-point numbers."
+            f"Expected labels below 2^53 in column {target!r} of {table.path}: larger ones are "
+            "not told apart as floating-point numbers."
         )
     return values.astype(np.int64)
 
