@@ -120,7 +120,7 @@ def test_a_raised_budget_shows(tmp_path, capsys):
     assert budget("3").startswith("as it was: 3\n")
     assert budget("30").startswith("raised from 3 to 30\n")
     assert budget("2").startswith("lowered from 30 to 2\n")
-    today = Ledger(path).limits[0].when[:10]
+    today = Ledger(path).budgets[0].when[:10]
     assert main(["ledger", "show", str(path)]) == 0
     assert f"limits: 3 since {today}, 30 since {today}, 2 since {today}" in capsys.readouterr().out
     assert main(["ledger", "show", str(path), "--json"]) == 0

@@ -68,10 +68,10 @@ def _budget(options: argparse.Namespace) -> int:
     wanted = options.total_epsilon, options.total_delta
     if Path(options.ledger).exists():
         ledger = Ledger(options.ledger)
-        before = ledger.limits[-1]
+        before = ledger.budgets[-1]
         ledger.set_budget(*wanted)
         if not options.json:
-            print(_change(before, ledger.limits[-1]))
+            print(_change(before, ledger.budgets[-1]))
     else:
         Path(options.ledger).parent.mkdir(parents=True, exist_ok=True)
         ledger = Ledger.create(options.ledger, *wanted)
@@ -104,7 +104,7 @@ def _print(ledger: Ledger, as_json: bool) -> None:
             "budget_less_spent": max(0.0, budget.epsilon - spent.epsilon),
             "limits": [
                 {"since": limit.when, "epsilon": limit.epsilon, "delta": limit.delta}
-                for limit in ledger.limits
+                for limit in ledger.budgets
             ],
             "hides": runs[0]["neighbours"] if runs else None,
             "runs": runs,
@@ -112,7 +112,7 @@ def _print(ledger: Ledger, as_json: bool) -> None:
         }
         print(json.dumps(document))
         return
-    left, limits = ledger.left, ledger.limits
+    left, limits = ledger.left, ledger.budgets
     print_table(
         f"{ledger.path} (delta {budget.delta:g})",
         ("", "epsilon"),

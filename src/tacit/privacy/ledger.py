@@ -71,7 +71,7 @@ class Ledger(LedgerFile):
         return self._budget
 
     @property
-    def limits(self) -> tuple[Limit, ...]:
+    def budgets(self) -> tuple[Limit, ...]:
         """Every budget that there was, in order, the last in force; those set again but once."""
         self.refresh()
         return self._limits
