@@ -115,7 +115,7 @@ def test_a_reading_that_cost_more(tmp_path, result):
         ledger.charge(small.release(1), 1, 1)
     facts, _, page = about(folder, "agent 1")
     assert LOUD not in page.verdict and "THIS RUN IS NOT IN IT" in facts["Ledger"]
-    assert facts["Spent in all runs"].endswith("in 2 readings")
+    assert facts["Spent in all runs"].endswith("in 2 readings of the data")
     noted(folder)
     assert LOUD not in about(folder, "agent 1", path)[2].verdict
 

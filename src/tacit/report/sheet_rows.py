@@ -76,7 +76,7 @@ def _ledger(subject: Subject) -> Iterator[tuple[str, str]]:
         f"δ = {up(a.budget.delta, 6)}, in {_entries(subject, a)}{over}",
     )
     if a.left is not None:
-        words = f"room for a further Gaussian run of ε = {rounded_down(a.left)} at this δ"
+        words = f"room for a Gaussian run of ε = {rounded_down(a.left)} at this δ"
         yield "Left", f"{words} ({TOGETHER})"
     else:
         less = max(0.0, a.budget.epsilon - a.spent.epsilon)
@@ -112,7 +112,9 @@ def _entries(subject: Subject, account: Account) -> str:
     rounds = len(account.runs) - readings
     if (readings, rounds) == (1, 1) and subject.statement.before and subject.counted:
         return "one run (2 entries: the mean, and the rounds)"
-    said = ["one reading" if readings == 1 else f"{readings} readings"] * (readings > 0)
+    said = ["one reading of the data" if readings == 1 else f"{readings} readings of the data"] * (
+        readings > 0
+    )
     said += ["one run" if rounds == 1 else f"{rounds} runs"] * (rounds > 0 or not readings)
     return f"{' and '.join(said)}{' of rounds' if len(said) == 2 else ''}"
 
