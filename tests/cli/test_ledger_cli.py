@@ -106,3 +106,43 @@ def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
     for wrong in (["--block", "0", "--ledgers", str(folder)], ["--block", "3"]):
         assert main(["solve", str(job), "--out", str(tmp_path / "c"), *wrong]) == 2
     shutil.rmtree(out)
+
+
+def test_a_raised_budget_shows(tmp_path, capsys):
+    path = tmp_path / "north.db"
+
+    def budget(epsilon, delta="1e-5"):
+        words = ["budget", str(path), "--total-epsilon", epsilon, "--total-delta", delta]
+        assert main(["ledger", *words]) == 0
+        return capsys.readouterr().out
+
+    assert "raised from" not in (first := budget("3")) and "limits:" not in first
+    assert budget("3").startswith("as it was: 3\n")
+    assert budget("30").startswith("raised from 3 to 30\n")
+    assert budget("2").startswith("lowered from 30 to 2\n")
+    today = Ledger(path).budgets[0].when[:10]
+    assert main(["ledger", "show", str(path)]) == 0
+    assert f"limits: 3 since {today}, 30 since {today}, 2 since {today}" in capsys.readouterr().out
+    assert main(["ledger", "show", str(path), "--json"]) == 0
+    limits = json.loads(capsys.readouterr().out)["limits"]
+    assert [limit["epsilon"] for limit in limits] == [3.0, 30.0, 2.0]
+    assert [limit["delta"] for limit in limits] == [1e-5] * 3 and limits[0]["since"][:10] == today
+    assert "raised from 2 to 2, delta from 1e-05 to 0.001" in budget("2", "1e-3")
+    assert "changed from 2 to 1, delta from 0.001 to 0.01" in budget("1", "1e-2")
+    assert "2 at delta 0.001 since" in budget("1", "1e-2")
+
+
+def test_what_is_left_always_shows(tmp_path, capsys):
+    path = tmp_path / "north.db"
+    with Ledger.create(path, 4.0, 1e-5) as ledger:
+        ledger.begin("winter", terms(tacit.Laplace(100.0)))
+        ledger.charge("winter", 1, 5)
+        assert ledger.left is None
+        less = 4.0 - ledger.spent.epsilon
+    assert main(["ledger", "show", str(path)]) == 0
+    row = next(row for row in capsys.readouterr().out.splitlines() if "budget less spent" in row)
+    assert less - 0.001 <= float(row.split("│")[2]) <= less
+    with Ledger(path) as ledger:
+        ledger.set_budget(0.001, 1e-5)
+    assert main(["ledger", "show", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["budget_less_spent"] == 0.0

@@ -90,14 +90,19 @@ def test_the_page_fetches_and_runs_nothing(folder):
 
 def test_the_numbers_are_those_of_the_run(folder, result, tmp_path):
     ledger = paid(tmp_path / "a.db")
+    with tacit.Ledger(ledger) as open_ledger:  # another run, so that totals are others
+        open_ledger.begin("autumn", open_ledger.terms("winter"))
+        open_ledger.charge("autumn", 1, 3)
     page = sheet(Subject.read(noted(folder), "agent 1", ledger), NOW)
     facts, p = dict(page.facts), result.privacy
     assert page.promised and facts["Whose data"] == "agent 1, with 2 other agents"
     assert facts["Budget of this run"] == f"ε ≤ {rounded_up(p.epsilon, 3)}, δ ≤ 0.00001"
     with tacit.Ledger(ledger) as open_ledger:
         spent, left = open_ledger.spent.epsilon, open_ledger.left
-        assert open_ledger.head[:16] in facts["Ledger"] and "3 entries" in facts["Ledger"]
+        assert open_ledger.head[:16] in facts["Ledger"] and "5 entries" in facts["Ledger"]
     assert facts["Spent in all runs"].startswith(f"ε ≤ {rounded_up(spent, 4)} of a limit of 4, at")
+    assert facts["Spent in all runs"].endswith("in 2 runs")
+    assert facts["Left"].endswith("(runs together cost less than their sum)")
     assert len(page.odds.header) == 4
     shown = float(facts["Left"].split("ε = ")[1].split()[0])
     assert 0.99 * left < shown <= left

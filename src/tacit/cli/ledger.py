@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tacit.errors import CorruptFile
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
+    from tacit.privacy.spending import Limit
 
 
 def add_ledger(add: Add) -> None:
@@ -66,7 +68,10 @@ def _budget(options: argparse.Namespace) -> int:
     wanted = options.total_epsilon, options.total_delta
     if Path(options.ledger).exists():
         ledger = Ledger(options.ledger)
+        before = ledger.budgets[-1]
         ledger.set_budget(*wanted)
+        if not options.json:
+            print(_change(before, ledger.budgets[-1]))
     else:
         Path(options.ledger).parent.mkdir(parents=True, exist_ok=True)
         ledger = Ledger.create(options.ledger, *wanted)
@@ -87,7 +92,7 @@ def _backup(options: argparse.Namespace) -> int:
 
 
 def _print(ledger: Ledger, as_json: bool) -> None:
-    from tacit.privacy.accounting import rounded_up
+    from tacit.privacy.accounting import rounded_down, rounded_up
 
     budget, spent, runs = ledger.budget, ledger.spent, ledger.runs()
     if as_json:
@@ -96,26 +101,31 @@ def _print(ledger: Ledger, as_json: bool) -> None:
             "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
             "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
             "left": ledger.left,
+            "budget_less_spent": max(0.0, budget.epsilon - spent.epsilon),
+            "limits": [
+                {"since": limit.when, "epsilon": limit.epsilon, "delta": limit.delta}
+                for limit in ledger.budgets
+            ],
             "hides": runs[0]["neighbours"] if runs else None,
             "runs": runs,
             "head": ledger.head,
         }
         print(json.dumps(document))
         return
-    left = ledger.left
+    left, limits = ledger.left, ledger.budgets
     print_table(
         f"{ledger.path} (delta {budget.delta:g})",
         ("", "epsilon"),
         [
             ("budget", f"{budget.epsilon:g}"),
             ("spent, all runs together", rounded_up(spent.epsilon, 4)),
-            *(
-                [("largest further Gaussian run that fits", f"{left:.4g}")]
-                if left is not None
-                else []
-            ),
+            ("left: budget less spent", rounded_down(max(0.0, budget.epsilon - spent.epsilon), 4))
+            if left is None
+            else ("largest further Gaussian run that fits", rounded_down(left, 4)),
         ],
     )
+    if len(limits) > 1:
+        print(f"limits: {', '.join(_since(limit, limits) for limit in limits)}")
     if runs:
         print(f"for {runs[0]['neighbours']}")
         print_table(
@@ -133,6 +143,23 @@ def _print(ledger: Ledger, as_json: bool) -> None:
             ],
         )
     print(f"all entries are sound; the last has the hash {ledger.head[:16]}...")
+
+
+def _since(limit: Limit, limits: Sequence[Limit]) -> str:
+    """With its delta, unless that was always the same."""
+    delta = f" at delta {limit.delta:g}" if len({one.delta for one in limits}) > 1 else ""
+    return f"{limit.epsilon:g}{delta} since {limit.when[:10]}"
+
+
+def _change(before: Limit, now: Limit) -> str:
+    from tacit.privacy.spending import changed
+
+    if before[1:] == now[1:]:
+        return f"as it was: {now.epsilon:g}"
+    numbers = f"from {before.epsilon:g} to {now.epsilon:g}"
+    if before.delta != now.delta:
+        numbers += f", delta from {before.delta:g} to {now.delta:g}"
+    return f"{changed(before, now)} {numbers}"
 
 
 def _paid(run: dict[str, Any]) -> tuple[str, str]:

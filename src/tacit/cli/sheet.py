@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tacit.cli.options import Add
 from tacit.errors import InvalidInput
 
 PAGES = (".html", ".htm", ".pdf")
+LONGEST = 50  # letters of an agent in the name of a file
 
 
 def add_sheet(add: Add) -> None:
@@ -32,15 +34,28 @@ def add_sheet(add: Add) -> None:
     sheet.add_argument(
         "--out",
         metavar="FILE",
-        help="FILE.html or FILE.pdf (default: both, as sheet.html and sheet.pdf in the folder)",
+        help="FILE.html or FILE.pdf (default: both, in the folder: sheet.html and sheet.pdf, or "
+        "sheet-NAME.html and sheet-NAME.pdf of one agent)",
     )
+
+
+def _file_name(agent: str) -> str:
+    """An agent's name as part of a file's name; names that differ stay different."""
+    safe = "".join(c if c.isalnum() or c in " ._-" else "_" for c in agent)[:LONGEST]
+    if safe == agent:
+        return safe
+    said = agent.encode(errors="surrogatepass")
+    return f"{safe}-{hashlib.sha256(said).hexdigest()[:8]}"
 
 
 def _sheet(options: argparse.Namespace) -> int:
     written: list[str] = []
     hint(lambda: f"written: {', '.join(written)}" if written else "no sheet was written")
     folder = Path(options.folder)
-    paths = [Path(options.out)] if options.out else [folder / "sheet.html", folder / "sheet.pdf"]
+    name = "sheet" if options.agent is None else f"sheet-{_file_name(options.agent)}"
+    paths = [folder / f"{name}.html", folder / f"{name}.pdf"]
+    if options.out:
+        paths = [Path(options.out)]
     if folder.is_file() and not options.out:  # a statement.json of its own
         paths = [folder.with_name(path.name) for path in paths]
     for path in paths:

@@ -34,23 +34,23 @@ from tacit.privacy.accounting import Guarantee, rounded_up
 from tacit.privacy.ledger_entries import USES_PAYMENT, Answer, Entry, Payment, create, fresh_owner
 from tacit.privacy.ledger_file import LedgerFile
 from tacit.privacy.mechanisms import Laplace, Mechanism
-from tacit.privacy.spending import Spend, Terms, canonical, most_updates
+from tacit.privacy.spending import Limit, Spend, Terms, canonical, most_updates
 
 
 class Ledger(LedgerFile):
     """An open ledger. Several processes may have the same one open."""
 
-    STATE = (*LedgerFile.STATE, "_spend", "_budget", "_first", "_terms")
+    STATE = (*LedgerFile.STATE, "_spend", "_limits", "_first", "_terms")
 
     def __init__(self, path: str | Path) -> None:
         """Open an existing ledger and check all of it; ``Ledger.create`` makes a new one."""
         self._spend = Spend()
-        self._budget: Guarantee | None = None
+        self._limits: tuple[Limit, ...] = ()
         self._terms: dict[str, Terms] = {}
         self._first: Terms | None = None  # of the first run that was charged
         self._most: tuple[Any, int] = None, 0
         super().__init__(path)
-        if self._budget is None:
+        if not self._limits:
             raise CorruptFile(f"Expected a budget in the ledger {path}, found none.")
 
     @classmethod
@@ -68,8 +68,13 @@ class Ledger(LedgerFile):
     @property
     def budget(self) -> Guarantee:
         self.refresh()
-        assert self._budget is not None
         return self._budget
+
+    @property
+    def budgets(self) -> tuple[Limit, ...]:
+        """Every budget that there was, in order, the last in force; those set again but once."""
+        self.refresh()
+        return self._limits
 
     @property
     def spent(self) -> Guarantee:
@@ -289,6 +294,10 @@ class Ledger(LedgerFile):
 
     # --- inside ---------------------------------------------------------------------------
 
+    @property
+    def _budget(self) -> Guarantee:
+        return Guarantee(*self._limits[-1][1:])
+
     def _use(self, payment: Payment, round: int) -> tuple[str, int, int]:
         """Run and round, if something may be shown for them out of a payment; within a transaction.
 
@@ -325,7 +334,6 @@ class Ledger(LedgerFile):
     def _check(self, run: str, terms: Terms, rounds: int) -> None:
         """Refuse if so many more rounds would not fit the budget."""
         budget, spend = self._budget, self._spend
-        assert budget is not None
         if (first := self._first) is not None and first.agent != terms.agent:
             raise Refused(
                 f"This is the ledger of agent {first.agent!r}; agent {terms.agent!r} cannot pay "
@@ -370,7 +378,9 @@ class Ledger(LedgerFile):
 
     def _apply(self, row: Entry) -> None:
         if row.kind == "budget":
-            self._budget = Guarantee(**json.loads(row.event))
+            limit = Limit(row.time, **json.loads(row.event))
+            if not self._limits or self._limits[-1][1:] != limit[1:]:
+                self._limits += (limit,)
         elif row.kind == "run":
             self._terms[row.run] = Terms.from_json(row.event)
         elif row.kind == "charge":

@@ -1,4 +1,4 @@
-"""What runs cost an agent: the terms it agreed to, and the exact total of all its charges."""
+"""What runs cost an agent: limits, the terms it agreed to, and the exact total of its charges."""
 
 from __future__ import annotations
 
@@ -6,10 +6,27 @@ import json
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit.privacy.accounting import Guarantee, delta_of, epsilon_of, gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, mechanism_from
+
+
+class Limit(NamedTuple):
+    """What an agent may spend in all, from the time ``when`` (UTC) on."""
+
+    when: str
+    epsilon: float
+    delta: float
+
+
+def changed(before: Limit, now: Limit) -> str:
+    """In words: more of either number is a raise."""
+    if (more := now.epsilon > before.epsilon or now.delta > before.delta) == (
+        now.epsilon < before.epsilon or now.delta < before.delta
+    ):
+        return "changed"
+    return "raised" if more else "lowered"
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
@@ -17,9 +17,19 @@ from tacit.privacy.accounting import Guarantee, epsilon_of
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_entries import SCHEMA_VERSION, new_file
 from tacit.privacy.mechanisms import mechanism_from
-from tacit.privacy.spending import Spend
+from tacit.privacy.spending import Limit, Spend
 
 PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say
+
+
+class Overpaid(NamedTuple):
+    """A run that cost more than its result says: epsilon, at the delta of its statement.
+
+    again   whether what was answered costs no more than that: the rest was paid for again
+    """
+
+    epsilon: float
+    again: bool
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,7 @@ class Account:
     agent    who has paid from it, and alone may; None: nobody has
     left     epsilon of the largest further Gaussian run that fits; None where not a formula
     runs     ``Ledger.runs``: a summary of every run, in the order they began
+    limits   ``Ledger.budgets``: every budget that there was, the last in force
     """
 
     name: str
@@ -39,6 +50,7 @@ class Account:
     entries: int
     runs: tuple[dict[str, Any], ...]
     head: str
+    limits: tuple[Limit, ...] = ()
 
     @classmethod
     def read(cls, path: str | Path, agent: str | None = None) -> Account:
@@ -63,6 +75,7 @@ class Account:
                 ledger.entries,
                 tuple(ledger.runs()),
                 ledger.head,
+                ledger.budgets,
             )
 
     @property
@@ -100,15 +113,42 @@ class Account:
             return False
         return bool(found["rounds_charged"] * found["local_updates"] >= statement.updates)
 
+    def overpaid(
+        self, statement: PrivacyStatement, run: str, paid: bool | None = None
+    ) -> Overpaid | None:
+        """What was paid for this run, its mean with it, if that is more than the statement says.
+
+        None also where nothing is known (``paid`` as in ``counts``): no reading has the name of a
+        run. So a mean is the one that costs least with the run; and a run that read its data once,
+        from this ledger, paid for one of the readings, of which all must cost more.
+        """
+        if paid is False or not 0 <= statement.delta < 1:
+            return None
+        most, delta = statement.epsilon / PART, statement.delta
+        readings = [r for r in self.runs if r["read_once"] and r["rounds_charged"]]
+        if statement.once:
+            costs = [_cost([r], delta) for r in readings]
+            sure = paid and costs and min(costs) > most
+            return Overpaid(max(costs), False) if sure else None
+        if not run or (found := self.run(run)) is None:
+            return None
+        means = [[r] for r in readings] if statement.before else []
+        cost = min(_cost([found, *mean], delta) for mean in means or [[]])
+        sent = min(_cost([found, *mean], delta, "rounds_answered") for mean in means or [[]])
+        return Overpaid(cost, sent <= most) if cost > most else None
+
     def _total(self, delta: float) -> float:
         """The epsilon of all that was charged, at another delta than the budget's."""
-        if not 0 <= delta < 1:
-            return self.spent.epsilon
-        charged: Counter[Any] = Counter()
-        for r in self.runs:
-            if updates := r["rounds_charged"] * r["local_updates"]:
-                charged[mechanism_from(r["mechanism"]), 0.0] += updates
-        return Spend(charged).epsilon(delta)
+        return _cost(self.runs, delta) if 0 <= delta < 1 else self.spent.epsilon
+
+
+def _cost(runs: Iterable[dict[str, Any]], delta: float, rounds: str = "rounds_charged") -> float:
+    """The epsilon of runs together, by the rounds that were charged or answered."""
+    updates: Counter[Any] = Counter()
+    for r in runs:
+        if count := r[rounds] * r["local_updates"]:
+            updates[mechanism_from(r["mechanism"]), 0.0] += count
+    return Spend(updates).epsilon(delta)
 
 
 def _same_noise(run: dict[str, Any], statement: PrivacyStatement) -> bool:

@@ -4,8 +4,9 @@ A ``Sheet`` is the words, once; ``sheet_pages.py`` puts them on a page of HTML a
 
 Guarantee: every number on it is public (settings, names, sizes), from the statement or from the
 agent's own ledger, and none is smaller than it is: a total that does not count this run is not
-turned into odds. Nothing that the statement does not cover is on it. Where nothing is promised, the
-first line says so, and there are no odds.
+turned into odds, nor a budget that is less than the ledger paid. Nothing that the statement does
+not cover is on it. Where nothing is promised, or the ledger contradicts, the first line says so;
+where nothing is promised there are no odds.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_FLOOR, Context, Decimal
 from importlib import metadata
 from typing import Any
 
 from tacit.admm.notebook import promised
 from tacit.admm.statement import PrivacyStatement
 from tacit.html import plain, several
-from tacit.privacy.accounting import rounded_up
-from tacit.report.account import Account
 from tacit.report.handover import may_be_published, must_be_kept
+from tacit.report.hidden import begun, changes, hidden
 from tacit.report.odds import exception, guess, hits, next_to_nothing, percent, suspicion
+from tacit.report.sheet_rows import paid, rows, shown, up
 from tacit.report.subject import Subject
 
 BEFORE = (0.01, 0.1, 0.5)  # suspicions
@@ -71,10 +71,10 @@ def sheet(subject: Subject, now: datetime | None = None) -> Sheet:
     sound, who = promised(subject.statement), _who(subject)
     return Sheet(
         f"Privacy sheet: {who}",
-        sound,
+        sound and not subject.disputed,
         _verdict(subject),
-        tuple(_facts(subject, who)),
-        _odds(subject) if sound else None,
+        tuple(rows(subject, who)),
+        _odds(subject) if sound and math.isfinite(subject.epsilon) else None,
         tuple(_sections(subject)),
         f"Made {now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC by Tacit {metadata.version('tacit')}"
         f"{_computed_by(subject)}. Numbers that bound a risk are rounded up.",
@@ -100,9 +100,11 @@ def _verdict(subject: Subject) -> str:
         )
     if not promised(p):
         why = p.uncertified or "its epsilon or delta is no budget."
-        return f"NOTHING IS PROMISED: this run is not certified. {_begun(plain(why, 250))}"
-    budget = f"ε = {_up(p.epsilon)}, δ = {_up(p.delta, 6)}"
-    if next_to_nothing(_shown(p.epsilon), p.delta):
+        return f"NOTHING IS PROMISED: this run is not certified. {begun(plain(why, 250))}"
+    if subject.overpaid is not None:
+        return _overpaid(subject)
+    budget = f"ε = {up(p.epsilon)}, δ = {up(p.delta, 6)}"
+    if next_to_nothing(shown(p.epsilon), p.delta):
         return f"Certified, but {budget} promises next to nothing: see the odds below."
     return (
         f"Certified: all that was shared is differentially private with {budget}, against "
@@ -110,60 +112,18 @@ def _verdict(subject: Subject) -> str:
     )
 
 
-# --- facts ------------------------------------------------------------------------------------
-
-
-def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
-    p = subject.statement
-    yield (
-        "Whose data",
-        who
-        + {None: "", 0: "", 1: ", with one other agent"}.get(
-            subject.others, f", with {subject.others} other agents"
-        ),
+def _overpaid(subject: Subject) -> str:
+    numbers = f"{paid(subject).removeprefix('ε ≤ ')} against {up(subject.statement.epsilon)}"
+    why = (
+        "its result was changed, or is of another run. Nothing of it is certified until that is "
+        "known; the odds below are those of what was paid."
     )
-    yield "Which run", plain(subject.run, 80) or "its name is not recorded"
-    yield "When", subject.when
-    if promised(p):
-        yield "Budget of this run", f"ε ≤ {_up(p.epsilon)}, δ ≤ {_up(p.delta, 6)}"
-    else:
-        yield "Budget of this run", "none that means anything"
-    if (most := subject.limits) is not None:
-        rounds = "" if most.rounds is None else f", {most.rounds} rounds"
-        words = f"ε = {_up(most.total_epsilon, 6)}, δ = {_up(most.total_delta, 6)}{rounds}"
-        yield "Limit of one run", f"{words}, in the party's own file"
-    yield from _ledger(subject)
-
-
-def _ledger(subject: Subject) -> Iterator[tuple[str, str]]:
-    a = subject.account
-    if a is None:
-        yield (
-            "Ledger",
-            f"None was read: {subject.missing or 'none was given (--ledger FILE)'}. Nothing on "
-            "this page counts other runs on the same data; their budgets add up.",
+    if not subject.disputed:
+        why = (
+            "rounds were paid for again, after a crash or a failure. The odds below count all that "
+            "was paid."
         )
-        return
-    over = ". MORE IS SPENT THAN THE LIMIT" if a.spent.epsilon > a.budget.epsilon else ""
-    yield (
-        "Spent in all runs",
-        f"ε ≤ {_up(a.spent.epsilon, 4)} of a limit of {_up(a.budget.epsilon, 6)}, at "
-        f"δ = {_up(a.budget.delta, 6)}, in {_runs(a)}{over}",
-    )
-    if a.left is not None:
-        yield "Left", f"room for a further Gaussian run of ε = {_down(a.left)} at this δ"
-    words = f"{plain(a.name, 40)}, {a.entries} entries, all consistent; the last is {a.head[:16]}"
-    counted = a.counts(subject.statement, subject.run, subject.paid)
-    if counted is False:
-        words += ". THIS RUN IS NOT IN IT: its totals leave this run out"
-    elif counted is None:
-        why = "the run did not note this file" if subject.run else "its name is not recorded"
-        words += f". Whether this run is in it is not known: {why}"
-    yield "Ledger", words
-
-
-def _runs(account: Account) -> str:
-    return "one run" if (n := len(account.runs)) == 1 else f"{n} runs"
+    return f"THE LEDGER PAID MORE FOR THIS RUN THAN ITS RESULT SAYS ({numbers}): {why}"
 
 
 # --- odds -------------------------------------------------------------------------------------
@@ -172,13 +132,14 @@ def _runs(account: Account) -> str:
 def _odds(subject: Subject) -> Odds:
     """From the numbers as they are shown, so that whoever reads them can compute the same."""
     p, account = subject.statement, subject.account
-    columns = [("this run", _shown(p.epsilon), p.delta)]
-    if account is not None and account.counts(p, subject.run, subject.paid):
+    one = "this run" if subject.overpaid is None else "this run, as paid"
+    columns = [(one, shown(subject.epsilon), p.delta)]
+    if account is not None and subject.counted:
         delta = account.budget.delta
         # of all runs never less than of this one, which the last digit of its noise could make it
-        spent = max(_shown(account.spent.epsilon, 4), columns[0][1])
+        spent = max(shown(account.spent.epsilon, 4), columns[0][1])
         columns.append(("all runs so far", spent, delta))
-        columns.append(("all of the limit", _shown(account.budget.epsilon, 6), delta))
+        columns.append(("all of the limit", shown(account.budget.epsilon, 6), delta))
     rows = []
     for before in BEFORE:
         words = f"believes it with {percent(before)} before: afterwards with at most"
@@ -197,12 +158,12 @@ def _odds(subject: Subject) -> Odds:
 
 def _meaning(p: PrivacyStatement, subject: Subject) -> str:
     """What ε and δ say by definition, and who guesses what."""
-    factor = math.exp(min(_shown(p.epsilon), 700.0))
-    times = f"{_up(factor)} times" if factor < 1e6 else "more than a million times"
-    more = f", plus {_up(p.delta, 6)}" if p.delta else ""
+    factor = math.exp(min(shown(subject.epsilon), 700.0))
+    times = f"{up(factor)} times" if factor < 1e6 else "more than a million times"
+    more = f", plus {up(p.delta, 6)}" if p.delta else ""
     return (
         f"“It” is that the data are the one and not the other of two that differ by "
-        f"{plain(_changes(subject), 250)}. Any finding in what was shared is at most {times} as "
+        f"{plain(changes(subject), 250)}. Any finding in what was shared is at most {times} as "
         f"probable with the one as with the other{more}: this is what ε and δ say. For someone who "
         "knows all other data and sees all messages, it follows:"
     )
@@ -211,11 +172,7 @@ def _meaning(p: PrivacyStatement, subject: Subject) -> str:
 def _failing(delta: float) -> str:
     if delta == 0:
         return "0"
-    return "any: nothing" if exception(delta) >= 1 else f"≤ {_up(exception(delta), 3)}"
-
-
-def _changes(subject: Subject) -> str:
-    return "; or ".join(dict.fromkeys(change for change, _ in subject.statement.neighbours))
+    return "any: nothing" if exception(delta) >= 1 else f"≤ {up(exception(delta), 3)}"
 
 
 # --- the rest ---------------------------------------------------------------------------------
@@ -225,20 +182,16 @@ def _sections(subject: Subject) -> Iterator[Section]:
     p = subject.statement
     sound = promised(p)
     yield Section("What was shared, and with whom", tuple(_shared(subject)))
-    hidden = (
-        f"{_begun(plain(_changes(subject), 400))}: whether that happened stays in doubt, as "
-        "the table says. Several such changes at once are hidden less: ε counts once for each, and "
-        "δ grows by more.",
-    )
     # of a run that is not certified the size of the change may be a share of private numbers
-    yield Section("What is hidden", hidden if sound else ("Nothing, as far as is proven.",))
+    said = tuple(hidden(subject)) if sound else ("Nothing, as far as is proven.",)
+    yield Section("What is hidden", said)
     yield Section("May be published", (may_be_published(subject),))
-    yield Section("Must be kept", (_begun(must_be_kept(subject)),))
+    yield Section("Must be kept", (begun(must_be_kept(subject)),))
     yield Section(
         "Taken for public",
         (
             "Feasible sets, bounds, settings, numbers of coordinates, who takes part."
-            + (f" {_begun(plain(p.assumed.removeprefix(PUBLIC), 420))}" if p.assumed else ""),
+            + (f" {begun(plain(p.assumed.removeprefix(PUBLIC), 420))}" if p.assumed else ""),
         ),
     )
     yield Section(
@@ -250,21 +203,23 @@ def _sections(subject: Subject) -> Iterator[Section]:
             + ("." if subject.apart else _one_owner(subject)),
         ),
     )
+    if sound:
+        yield Section("If it is run again", (_run_again(subject),))
     yield Section("How to check", (_check_by(subject),))
 
 
 def _shared(subject: Subject) -> Iterator[str]:
     p, n = subject.statement, subject.numbers
-    sizes = ""
+    sound, sizes = promised(p) and not subject.disputed, ""
     if n is not None:
         sizes = f" of {'' if subject.exactly else 'at most '}{n} numbers each"
     count = "Messages" if subject.rounds is None else f"{subject.rounds} messages"
-    law = f"{_begun(plain(p.mechanism, 30))} noise"
+    law = f"{begun(plain(p.mechanism, 30))} noise"
     where = "points of a public feasible set" if subject.feasible else "points with noise"
     if math.isinf(p.epsilon):
         yield f"{count}{sizes}, without noise."
     elif p.once:
-        more = " and told nothing more of the data" if promised(p) else ""
+        more = " and told nothing more of the data" if sound else ""
         yield (
             f"The data were read once, with {law}. All else, {count.lower()}{sizes}, "
             f"was computed from that reading{more}."
@@ -272,13 +227,13 @@ def _shared(subject: Subject) -> Iterator[str]:
     else:
         yield (
             f"{count}{sizes}, one in each round: {where}, randomised with {law} before they left "
-            f"({p.updates} noisy updates{', all in the budget' if promised(p) else ''})."
+            f"({p.updates} noisy updates{', all in the budget' if sound else ''})."
         )
     if p.before:
         yield f"Before them, in the same budget: {plain(p.before, 200)}."
     if p.seeded:
         yield "The noise follows from a seed: whoever has it can subtract the noise."
-    elif not p.secure and promised(p):
+    elif not p.secure and sound:
         yield (
             "The noise follows from a key of 64 bits, which the operating system gave and nobody "
             "keeps: the promise is against those who cannot try 2^64 keys."
@@ -297,7 +252,7 @@ def _shared(subject: Subject) -> Iterator[str]:
             f"Seen by the server; {others}; by an eavesdropper wherever messages travel "
             "unencrypted."
         )
-    if promised(p):
+    if sound:
         yield "The promise holds against all of them together."
 
 
@@ -316,34 +271,32 @@ def _one_owner(subject: Subject) -> str:
     return "; whoever ran the command, which read the data of all agents in one place."
 
 
+def _run_again(subject: Subject) -> str:
+    if subject.account is None:
+        return "Another run spends another budget, and no ledger was read that adds them up."
+    if subject.statement.once:
+        return (
+            "From this ledger, the same data and budget cost nothing and give the same numbers; "
+            "changed data, or another budget, are charged anew."
+        )
+    return "Another run spends another budget. The ledger adds up, and refuses beyond its limit."
+
+
 def _check_by(subject: Subject) -> str:
     a = subject.account
-    expect = f" --expect {a.head[:16]}" if a is not None else ""
     words = (
-        f"tacit ledger show FILE{expect} recomputes what is spent and fails if entries were "
-        "removed. tacit audit attacks the library's own noise. The proofs are in the "
-        "documentation, on the pages Privacy and Threat model."
+        "There is no ledger to check this page against: it says what "
+        f"{'statement.json' if subject.apart and subject.others is None else 'result.json'} says."
+    )
+    if a is not None:
+        words = (
+            f"tacit ledger show FILE --expect {a.head[:16]} recomputes what is spent and fails if "
+            "entries were removed."
+        )
+    words += (
+        " tacit audit attacks the library's own noise. The proofs are in the documentation, on the "
+        "pages Privacy and Threat model."
     )
     if subject.apart:
         words += " tacit federation check compares a kit with the party's own limits."
     return words + " Ask whoever runs the agent."
-
-
-def _begun(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
-def _shown(epsilon: float, digits: int = 3) -> float:
-    return float(rounded_up(epsilon, digits))
-
-
-def _up(value: float, digits: int = 3) -> str:
-    """Rounded up, and small numbers without an exponent."""
-    text = rounded_up(value, digits)
-    return f"{Decimal(text):f}" if 1e-8 <= value < 1e-3 else text
-
-
-def _down(value: float) -> str:
-    """What is left is never said to be more."""
-    down = Context(prec=3, rounding=ROUND_FLOOR)
-    return f"{float(down.create_decimal(repr(value))):.3g}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ from tacit.admm.result import Result
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import UNREADABLE
-from tacit.report.account import Account
+from tacit.html import plain
+from tacit.report.account import Account, Overpaid
 from tacit.report.contents import Contents
+from tacit.report.words import stem
 
 if TYPE_CHECKING:
     from tacit.federation.party_file import Limits
@@ -36,6 +39,8 @@ class Subject:
     others     how many other agents took part; None: not known here
     statement  about these agents only
     run        its name in ledgers; empty: not known
+    about      what it is of, in words: case, job or data, and the folder
+    grid       whether the data are the loads of a grid
     when       in words
     rounds     messages of each agent; None: not known here
     numbers    in each message, at most (``exactly``: just so many)
@@ -65,6 +70,33 @@ class Subject:
     ledgers: str | None = ""
     limits: Limits | None = None
     version: str = ""
+    about: str = ""
+    grid: bool = False
+
+    @cached_property
+    def overpaid(self) -> Overpaid | None:
+        """What the ledger paid for this run, if that is more than its result says."""
+        a = self.account
+        return None if a is None else a.overpaid(self.statement, self.run, self.paid)
+
+    @cached_property
+    def counted(self) -> bool | None:
+        """Whether the ledger's total has this run in it; None: not known."""
+        if self.account is None:
+            return False
+        if self.statement.once and self.overpaid:  # one of its readings, whichever
+            return True
+        return self.account.counts(self.statement, self.run, self.paid)
+
+    @property
+    def disputed(self) -> bool:
+        """Whether the ledger contradicts the result: nothing in the folder is to be trusted."""
+        return self.overpaid is not None and not self.overpaid.again
+
+    @property
+    def epsilon(self) -> float:
+        """Of this run: what its result says, or what the ledger paid if that is more."""
+        return self.statement.epsilon if self.overpaid is None else self.overpaid.epsilon
 
     @classmethod
     def read(
@@ -200,8 +232,18 @@ def _told(contents: Contents, agent: str | None) -> Subject:
         _listed(contents.folder),
         ledgers=contents.options.get("ledgers", ""),
         version=str(result.versions.get("tacit", "")),
+        about=_named(contents),
+        grid=contents.command == "power solve" or "bus" in contents.tables,
     )
     return subject if agent is None else _about(subject, agent)
+
+
+def _named(contents: Contents) -> str:
+    """What a run without a name of its own is known by."""
+    named = (stem(contents.options, name) for name in ("case", "job", "data_set"))
+    what = next((name for name in named if name), "")
+    folder = f"folder {plain(contents.folder.resolve().name, 80)}"
+    return f"{what} ({folder})" if what else folder
 
 
 def _paid(subject: Subject, ledger: Path) -> bool | None:

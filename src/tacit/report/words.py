@@ -33,18 +33,18 @@ def kind_of(contents: Contents) -> str:
 def title(contents: Contents) -> str:
     agents, options = len(contents.result.names), contents.options
     if "bus" in contents.tables:
-        case = _stem(options, "case") or "A grid"
+        case = stem(options, "case") or "A grid"
         return f"{case} in {agents} zones" if agents > 1 else case
     many = f"{agents} agents" if agents > 1 else "one agent"
     if contents.model is not None:
         target = options.get("target")
-        data = html.plain(target) if isinstance(target, str) else _stem(options, "data_set")
+        data = html.plain(target) if isinstance(target, str) else stem(options, "data_set")
         return f"A model of {data} from {many}" if data else f"A model from {many}"
-    job = _stem(options, "job")
+    job = stem(options, "job")
     return f"{job}: {many}" if job else f"A solution of {many}"
 
 
-def _stem(options: Mapping[str, Any], name: str) -> str:
+def stem(options: Mapping[str, Any], name: str) -> str:
     """What a file is called, unless the page must not say it."""
     value = options.get(name)
     return html.plain(Path(value).stem) if isinstance(value, str) and value != name.upper() else ""
