@@ -99,7 +99,9 @@ def test_a_ledger_opens_with_the_same_totals(folder, old, capsys):
     before = old["ledgers"][folder]
     for _ in range(2):  # the first opening may write the file anew
         now = said_by(capsys, f"ledger show {before['ledger']} --expect {before['head']}")
-        assert not any(run.pop("read_once") for run in now["runs"])  # a newer word
+        assert not any(run.pop("read_once") for run in now["runs"])  # newer words
+        assert now.pop("budget_less_spent") == pytest.approx(4.0 - before["spent"]["epsilon"])
+        assert [limit["epsilon"] for limit in now.pop("limits")] == [4.0]
         assert now == before
     said_by(capsys, f"ledger backup {before['ledger']} copy.db")
     assert tacit.Ledger("copy.db").spent == tacit.Ledger(before["ledger"]).spent
