@@ -132,11 +132,11 @@ def test_zoom(opened):
     button = browser.find_element(By.CSS_SELECTOR, '[data-zoom="in"][data-of="trace-residual"]')
     before = dict(browser.execute_script(PAINTED))["trace-residual"]
     button.send_keys(Keys.ENTER)
-    WebDriverWait(browser, 5).until(
+    assert WebDriverWait(browser, 5).until(
         lambda b: dict(b.execute_script(PAINTED))["trace-residual"] != before
     )
     browser.find_element(By.CSS_SELECTOR, '[data-zoom="all"][data-of="trace-residual"]').click()
-    WebDriverWait(browser, 5).until(
+    assert WebDriverWait(browser, 5).until(
         lambda b: dict(b.execute_script(PAINTED))["trace-residual"] == before
     )
 
