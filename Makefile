@@ -23,6 +23,8 @@ test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
 test: export XLA_FLAGS = $(if $(TACIT_TESTS),,$(shell cat $(QUICKLY) 2>/dev/null))
 # there is a process for every core: more threads in each only wait for one another, busily
 test: export OPENBLAS_NUM_THREADS := 1
+# tests start Python often: it need not compile Tacit every time, whatever the caller's habit
+test: export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: demo test browser test-all bench bench-peers mutants docs tutorials charts lint clean
@@ -32,7 +34,6 @@ demo: $(READY)
 
 test: $(READY) $(QUICKLY) lint browser
 	$(BIN)/pytest -n auto --dist worksteal
-	$(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
 
 # A browser for the tests of the report, where one can be had; else pytest says what did not run
 browser:

@@ -2,11 +2,14 @@
 
 import gc
 import os
+from contextlib import contextmanager
+from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from matplotlib.figure import Figure
 
 import tacit
 
@@ -31,6 +34,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish(session):
     gc.freeze()  # all that is imported stays, and need not be looked through again and again
+    gc.set_threshold(20_000, 20, 20)  # nor what tests make, as often
 
 
 def repeat(few, exhaustive):
@@ -234,14 +238,29 @@ def refused(tmp_path, monkeypatch, capsys):
     return run
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Pictures are written but not drawn, where they are not the point: 0.3 s of CPU for each."""
-
-    def savefig(figure, file, **options):
+def undrawn(figure, file, **options):
+    """In place of ``Figure.savefig``: a picture is written but not drawn."""
+    if hasattr(file, "write"):
         file.write(b"not drawn")
+    else:
+        Path(file).write_bytes(b"not drawn")
 
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
+
+DRAW, Figure.savefig = Figure.savefig, undrawn  # a picture takes 0.3 s, and is seldom the point
+
+
+@contextmanager
+def drawing():
+    """Here pictures are drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", DRAW)
+        yield
+
+
+@pytest.fixture
+def drawn():
+    with drawing():
+        yield
 
 
 @pytest.fixture

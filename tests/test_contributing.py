@@ -1,5 +1,6 @@
 """CONTRIBUTING.md, SECURITY.md, templates and workflow say what is so, and their code runs."""
 
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -97,6 +98,7 @@ NAMED = re.compile(r"`((?:[\w.]+/)*[\w.-]+\.(?:py|toml|md|yml))`")
 LEFT_BY_RUNS = {"job.toml", "party.toml"}  # or written by those who run
 
 
+@functools.cache
 def everything():
     kept = [*ROOT.glob("*"), *GITHUB.rglob("*")]
     for part in ("src", "tests", "docs", "examples", "benchmarks"):

@@ -25,7 +25,6 @@ from tacit.privacy.ledger_entries import Entry
 from tacit.privacy.ledger_upgrade import SCHEMA_1, upgrade
 from tacit.privacy.spending import Terms
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 FIXTURES = Path(__file__).parent / "fixtures"
 VERSIONS = ("0.1.0", "flat")
 HERE = machine()

@@ -140,6 +140,7 @@ def test_an_empty_environment(released, tmp_path, extra):
     done = run(here, TRIALS[extra], tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     if extra == "":
+        assert (here / "bin" / "tacit").is_file()
         assert (tmp_path / "result" / "result.json").is_file()
         assert run(here, "--version", tmp_path).stdout == f"tacit {PROJECT['version']}\n"
         missing = run(here, "learn digits --total-epsilon 1", tmp_path)
@@ -150,8 +151,9 @@ def test_an_empty_environment(released, tmp_path, extra):
 
 def run(here, trial, folder):
     """A trial of ``tacit`` or of Python in an environment."""
-    python = [str(here / "bin" / "python"), "-c", trial]
-    command = python if "import " in trial else [str(here / "bin" / "tacit"), *trial.split()]
+    python, script = (str(here / "bin" / name) for name in ("python", "tacit"))
+    tacit = [script] if Path(script).exists() else [python, "-m", "tacit"]
+    command = [python, "-c", trial] if "import " in trial else [*tacit, *trial.split()]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
@@ -161,12 +163,15 @@ def environment(folder, wheel, extra):
     install = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
     if EXHAUSTIVE:
         what = [f"{wheel}[{extra}]" if extra else str(wheel)]
+        subprocess.run([*install, "--quiet", *what], check=True)
+        return folder
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    if extra:  # what pip would do but for the script, which the first environment shows
+        zipfile.ZipFile(wheel).extractall(packages)
     else:
         what = ["--no-deps", "--no-index", "--no-compile", str(wheel)]
-    subprocess.run([*install, "--quiet", *what], check=True)
-    if not EXHAUSTIVE:
-        (packages,) = (folder / "lib").glob("python*/site-packages")
-        link(needed_by([*PROJECT["dependencies"], *requirements_of(extra)]), packages)
+        subprocess.run([*install, "--quiet", *what], check=True)
+    link(needed_by([*PROJECT["dependencies"], *requirements_of(extra)]), packages)
     return folder
 
 

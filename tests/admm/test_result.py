@@ -26,7 +26,7 @@ def result():
     return tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
 
 
-def test_save_and_load_give_everything_back(result, tmp_path):
+def test_save_and_load_give_everything_back(result, tmp_path, drawn):
     folder = result.save(tmp_path / "r")
     back = tacit.Result.load(folder)
     np.testing.assert_array_equal(back.solution, result.solution)

@@ -8,7 +8,7 @@ import pytest
 from tacit.cli.main import main
 
 
-def test_the_command_on_digits(tmp_path, capsys):
+def test_the_command_on_digits(tmp_path, capsys, drawn):
     plot = tmp_path / "audit.png"
     words = "audit digits --total-epsilons 4 --trials 1000 --rounds 2 --seed 1 --json --plot"
     assert main([*words.split(), str(plot)]) == 0

@@ -18,7 +18,6 @@ from tacit.admm import schedules
 from tacit.cli.main import _parser, main
 from tacit.jobs.job import OBJECTIVES, PRIVATE, SETS, load_job
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 REALS = (
     *("1e308", "5e-324", "-1", "0", "nan", "inf"),
     *repeat((), ("1e300", "1e-300", "-inf", "1e30")),

@@ -10,7 +10,6 @@ import tacit
 from tacit.cli import run_folder
 from tacit.errors import SolverFailure
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 FIT = "learn t.csv --target y --agent-column who --range *=0:1 --rounds 6 --evaluate-every 2"
 
 

@@ -10,8 +10,6 @@ from tacit.admm.checkpoint import Checkpoint
 from tacit.cli.main import main as run_learn
 from tacit.learn import download, load_digits, load_model
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 
 def test_command_on_digits(tmp_path, monkeypatch, command, refused):
     monkeypatch.chdir(tmp_path)

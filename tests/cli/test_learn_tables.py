@@ -18,7 +18,6 @@ from tacit.cli.learn_print import look
 from tacit.cli.main import main
 from tacit.learn import load_model
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 RULES = (
     *("--range", "age=20:80", "--range", "fee=0:10", "--id", "id"),
     *("--categories", 'city=Bern,"Zug, ZG"', "--fill", "age=50", "--fill", "city=Bern"),

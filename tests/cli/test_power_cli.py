@@ -12,7 +12,6 @@ import pytest
 from conftest import repeat
 from grids import EVERYTHING
 
-pytestmark = pytest.mark.usefixtures("undrawn")  # docs/power.md draws all of them
 TACIT = Path(sys.executable).with_name("tacit")
 WORKERS = repeat((1, 2), (1, 2, 5))
 

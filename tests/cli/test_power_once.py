@@ -13,7 +13,6 @@ from test_power_cli import HEARING, TACIT, run  # noqa: F401 (a fixture)
 import tacit
 from tacit.errors import SolverFailure
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 BUDGET = "--total-epsilon 1 --total-delta 1e-5"
 
 

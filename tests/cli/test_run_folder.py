@@ -16,7 +16,6 @@ from grids import EVERYTHING
 import tacit
 from tacit.admm.checkpoint import Checkpoint
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 ROUNDS = 6
 # what to run and its agents
 RUNS = {

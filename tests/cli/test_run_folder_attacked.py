@@ -9,7 +9,6 @@ from test_run_folder import RUNS, contents, disk, every, folder, spent, words_of
 import tacit
 from tacit.admm.checkpoint import Checkpoint
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 __all__ = ["disk", "folder"]  # fixtures
 
 

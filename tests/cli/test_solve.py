@@ -23,7 +23,6 @@ HEARING = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "os.execv(sys.argv[1], sys.argv[1:])",
 )
-undrawn = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.mark.parametrize(
@@ -56,13 +55,11 @@ def test_solve_and_show(job, tmp_path):
     assert (out / "plot.png").exists()
 
 
-@undrawn
 def test_show_prints_what_solve_did(job, tmp_path, command):
     document = json.loads(command("solve", job, "--out", tmp_path / "r", "--json"))
     assert json.loads(command("show", tmp_path / "r", "--json")) == document
 
 
-@undrawn
 def test_the_job_is_the_library_call(job, tmp_path, command):
     """The same problem written in Python gives the same numbers."""
     loaded = load_job(job)
@@ -72,7 +69,6 @@ def test_the_job_is_the_library_call(job, tmp_path, command):
     np.testing.assert_array_equal(tacit.Result.load(out).solution, direct.solution)
 
 
-@undrawn
 def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
     """And the folder notes which it was."""
     loaded = load_job(job)
@@ -89,7 +85,6 @@ def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
     assert (noted["seed"], noted["evaluate_every"], noted["workers"]) == (3, 2, None)
 
 
-@undrawn
 def test_resume_after_a_kill_gives_the_same_result(job, tmp_path, command, refused):
     slow = job.read_text().replace("rounds = 20", f"rounds = {repeat(250, 1500)}")
     job.write_text(slow.replace("= 2\n[obj", "= 1\n[obj"))
@@ -140,7 +135,6 @@ def test_an_interrupted_command_says_how_to_continue(job, tmp_path):
     assert process.returncode == 130 and f"continue with: tacit solve --resume {out}" in errors
 
 
-@undrawn
 def test_the_command_pays_in_blocks(job, tmp_path, command):
     folder = tmp_path / "ledgers"
     folder.mkdir()
@@ -154,7 +148,7 @@ def test_the_command_pays_in_blocks(job, tmp_path, command):
         assert ledger.charged(paid["run"]) == [(1, 8), (9, 16), (17, 20)]
 
 
-def test_demo(tmp_path, capsys, monkeypatch):
+def test_demo(tmp_path, capsys, monkeypatch, drawn):
     from tacit.cli import demo_problems
     from tacit.cli.main import main
 

@@ -175,7 +175,7 @@ def test_what_the_attack_cannot_read(digits):
         small_agents(digits[0], 8, 1000, 1.0, None)
 
 
-def test_command(tmp_path, monkeypatch, capsys):
+def test_command(tmp_path, monkeypatch, capsys, drawn):
     monkeypatch.chdir(tmp_path)
     words = "learn attack digits --records 2 --agents 3 --rounds 10 --seeds 1"
     assert main([*words.split(), "--total-epsilons", "10", "1"]) == 0

@@ -5,7 +5,6 @@ import os
 import shutil
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-import pytest
 from grids import EVERYTHING
 
 import tacit
@@ -61,16 +60,6 @@ def inside(folder):
         os.chdir(before)
 
 
-@contextmanager
-def undrawn():
-    """Pictures are written but not drawn, while a folder is made and no longer."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"not drawn")
-        )
-        yield
-
-
 class Folders:
     """By the names in ``COMMANDS``."""
 
@@ -92,7 +81,7 @@ class Folders:
         if name not in self.made:
             out = self.place / name.replace(" ", "-")
             quiet = io.StringIO()  # it is no output of the test that asks first
-            with undrawn(), inside(self.place), redirect_stdout(quiet), redirect_stderr(quiet):
+            with inside(self.place), redirect_stdout(quiet), redirect_stderr(quiet):
                 assert main([*COMMANDS[name].split(), "--out", str(out), "--json"]) == 0
                 if name == "grid":
                     assert main(["power", "check", str(out), "--json"]) in (0, 1)

@@ -32,7 +32,6 @@ from tacit.report.sheet import sheet
 from tacit.report.sheet_pages import html_page, pdf_page
 from tacit.report.subject import Subject
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 
 

@@ -15,8 +15,6 @@ from tacit.report.handover import COVERED, KEPT
 from tacit.report.sheet import sheet
 from tacit.report.subject import Subject
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):

@@ -18,7 +18,6 @@ from tacit.privacy.accounting import rounded_up
 from tacit.report import account
 from tacit.report.subject import Subject
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 

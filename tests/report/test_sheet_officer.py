@@ -19,7 +19,6 @@ from tacit.report.sheet import sheet
 from tacit.report.sheet_pages import pdf_page
 from tacit.report.subject import Subject
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 LOUD = "THE LEDGER PAID MORE FOR THIS RUN THAN ITS RESULT SAYS"
 
 

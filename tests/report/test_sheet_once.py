@@ -18,7 +18,6 @@ from tacit.report.account import Account
 from tacit.report.sheet import sheet
 from tacit.report.subject import Subject
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 JOB = Path(__file__).parents[2] / "examples" / "hospitals.toml"
 NORTH = "North hospital"
 UNKNOWN, MISSING = "Whether this run is in it is not known", "THIS RUN IS NOT IN IT"

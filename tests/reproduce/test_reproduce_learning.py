@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import repeat
+from conftest import drawing, repeat
 from test_learn_data import idx, leaf
 
 from tacit.engines.solving import solve
@@ -30,7 +30,8 @@ def mnist(tmp_path_factory):
 def made(mnist, tmp_path_factory):
     experiment, folder = Experiment.named("mnist", **SMALL), tmp_path_factory.mktemp("out") / "m"
     seen = []
-    run_experiment(experiment, mnist, folder, progress=lambda *what: seen.append(what))
+    with drawing():
+        run_experiment(experiment, mnist, folder, progress=lambda *what: seen.append(what))
     assert seen[0] == (0, 36) and seen[-1] == (36, 36)
     return experiment, folder
 
@@ -91,7 +92,8 @@ def test_finished_groups_are_not_run_again(made, mnist):
     experiment, folder = made
     seen = []
     before = (folder / "traces.csv").read_bytes()
-    run_experiment(experiment, mnist, folder, progress=lambda *what: seen.append(what))
+    with drawing():
+        run_experiment(experiment, mnist, folder, progress=lambda *what: seen.append(what))
     assert seen == [(36, 36)] and (folder / "traces.csv").read_bytes() == before
     with pytest.raises(InvalidInput, match="another experiment"):
         run_experiment(Experiment.named("mnist", **{**SMALL, "seeds": 1}), mnist, folder)

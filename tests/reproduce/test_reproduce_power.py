@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import repeat
+from conftest import drawing, repeat
 
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.reproduce.power import ALGORITHMS, Experiment, claims, draw, load, report, table1
@@ -20,7 +20,8 @@ def folder(tmp_path_factory):
     told = []
     experiment = Experiment.named("case14", **SMALL)
     out = tmp_path_factory.mktemp("figure")
-    run_experiment(experiment, out, workers=2, progress=lambda *now: told.append(now))
+    with drawing():
+        run_experiment(experiment, out, workers=2, progress=lambda *now: told.append(now))
     assert told[0] == (0, told[-1][1]) and told[-1][0] == told[-1][1]
     return out
 

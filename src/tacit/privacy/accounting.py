@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from functools import lru_cache
 from typing import Any
 
 from tacit.errors import (
@@ -161,7 +162,13 @@ def _epsilon_of(parts: Parts, delta: float) -> float:
         return highest
     if delta < 5 * TRANSFORM_ERROR or total.updates > MOST_GRID_UPDATES:
         return min(highest, float(total.renyi().get_epsilon(delta)))
-    return min(highest, float(total.losses().get_epsilon_for_delta(delta - TRANSFORM_ERROR)))
+    return min(highest, _grid_epsilon(total, delta - TRANSFORM_ERROR))
+
+
+@lru_cache(maxsize=1024)
+def _grid_epsilon(total: _Total, delta: float) -> float:
+    """Kept: a grid takes milliseconds to seconds, and plans and ledgers ask for the same again."""
+    return float(total.losses().get_epsilon_for_delta(delta))
 
 
 def delta_of(parts: Parts, epsilon: float, distance: float = 0.0) -> float:
