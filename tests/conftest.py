@@ -150,7 +150,7 @@ CLOSED_SETS = (
 SOLVER_SETS = ("polyhedron", "cone", "cvxpy")
 
 
-def problem_of(objective, feasible, seed=0, agents=3, **options):
+def problem_of(objective, feasible, seed=0, agents=2, **options):
     rng = np.random.default_rng(seed)
     objectives = [objective_of(objective, rng, agents=agents, **options) for _ in range(agents)]
     return tacit.Problem(tacit.LocalProblem(f, set_of(feasible, f.dimension)) for f in objectives)

@@ -138,7 +138,7 @@ def test_bounds_are_the_papers_formulas():
 
 
 def test_constants_of_a_problem():
-    problem = problem_of("logistic", "ball")
+    problem = problem_of("logistic", "ball", agents=3)
     settings = tacit.Settings(10, 2, tacit.Gaussian(3.0))
     k = constants(problem, settings)
     Δ = problem.agents[0].objective.sensitivity(2, problem.agents[0].feasible_set)

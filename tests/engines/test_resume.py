@@ -153,7 +153,7 @@ def test_other_public_bounds_or_sets_do_not_resume(first, second, tmp_path):
         {"seed": 9},
         {"run": "other"},
         {"settings": tacit.Settings(13, 2, tacit.Gaussian(3.0))},
-        {"problem": problem_of("logistic", "box", agents=2)},
+        {"problem": problem_of("logistic", "box", agents=3)},
         {"problem": problem_of("logistic", "box", dimension=5)},
         {"problem": problem_of("logistic", "box", seed=1)},  # other data of the same shape
     ],

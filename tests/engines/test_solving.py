@@ -58,7 +58,7 @@ def test_evaluating_less_often_changes_nothing_else():
 
 def test_the_trace_is_what_it_says():
     """Objective, residual and noise recomputed from what the callback saw."""
-    problem = problem_of("huber", "box")
+    problem = problem_of("huber", "box", agents=3)
     rows = []
 
     def watch(progress):
