@@ -30,11 +30,14 @@ def test_law_is_accepted_and_a_wrong_scale_is_rejected(mechanism, dtype):
     noise = np.asarray(mechanism.sample(jax.random.key(1), (400, 500), sensitivity, dtype)).ravel()
     assert noise.dtype == dtype
     law, scale = LAWS[mechanism.name], mechanism.noise_multiplier * sensitivity
-    assert stats.kstest(noise, law(scale=scale).cdf).pvalue > 0.001
+
+    def likely(scale):  # of so many samples the limit law is exact enough, and ten times as fast
+        return stats.kstest(noise, law(scale=scale).cdf, method="asymp").pvalue
+
+    assert likely(scale) > 0.001
     for wrong in (0.95 * scale, 1.05 * scale):
-        assert stats.kstest(noise, law(scale=wrong).cdf).pvalue < 0.001
-    # The classic slip, a variance used as a standard deviation, is far outside.
-    assert stats.kstest(noise, law(scale=scale**2).cdf).pvalue < 1e-12
+        assert likely(wrong) < 0.001
+    assert likely(scale**2) < 1e-12  # the classic slip, a variance used as a standard deviation
     assert noise.var() == pytest.approx(mechanism.variance(sensitivity), rel=0.03)
 
 
