@@ -21,6 +21,7 @@ settings.register_profile(
     "tacit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tacit")
+OPTIMISED = "test_as_users_compile.py"  # runs some tests by itself
 EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"  # make test-all
 
 
@@ -28,8 +29,14 @@ def pytest_xdist_auto_num_workers(config):
     return (os.cpu_count() or 1) + 1  # some tests wait for processes of theirs
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.path.parent.name != "transport")  # they wait longest: first
+    if OPTIMISED in {item.path.name for item in items} and os.environ.get("XLA_FLAGS"):
+        from test_as_users_compile import TESTS
+
+        twice = [item for item in items if item.nodeid.removeprefix("tests/").startswith(TESTS)]
+        config.hook.pytest_deselected(items=twice)
+        items[:] = [item for item in items if item not in set(twice)]
 
 
 def pytest_collection_finish(session):

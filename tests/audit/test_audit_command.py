@@ -30,7 +30,8 @@ def test_the_command_on_digits(tmp_path, capsys, drawn):
 
 
 def test_a_violation_is_an_exit_status_and_words(capsys):
-    words = "audit digits --calibration paper --mechanism laplace --trials 300 --rounds 1 --seed 1"
+    words = "audit digits --calibration paper --mechanism laplace --total-epsilons 1 --trials 300"
+    words += " --rounds 1 --seed 1"
     assert main(words.split()) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
@@ -46,7 +47,7 @@ def test_the_command_on_mnist_files(tmp_path, capsys):
     (tmp_path / "train-images-idx3-ubyte").write_bytes(header + images.tobytes())
     labels = np.array([2049, 12], ">u4").tobytes() + bytes(range(10)) + b"\1\2"
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels)
-    words = f"audit mnist --data {tmp_path} --trials 100 --rounds 1 --local-updates 1 --json"
+    words = f"audit mnist --data {tmp_path} --total-epsilons 1 --trials 100 --rounds 1 --json"
     assert main(words.split()) == 0
     document = json.loads(capsys.readouterr().out)["audits"][0]
     assert document["name"] == "mnist" and document["trials"] == 100
