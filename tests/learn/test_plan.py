@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 import tacit
-from tacit.admm.descent import DEVIATION, SHORT, UPDATES
+from tacit.admm.descent import DEVIATION, SHORT_PATH, UPDATES
 from tacit.admm.facts import Facts, described
 from tacit.admm.plan import Budget
 from tacit.learn import (
@@ -55,8 +55,8 @@ def test_the_plan_bounds_the_noise_of_a_score(records, agents, local_updates):
         )
         noise = first_step(settings) * σ * math.sqrt(settings.updates / agents)
         path = first_step(settings) * settings.updates * agent.objective.descent.curvature
-        # where there is little to learn, less: as much less as the path is shorter than SHORT
-        wanted = DEVIATION * min(1, math.sqrt(path / SHORT))
+        # where there is little to learn, less: as much less as the path is shorter than SHORT_PATH
+        wanted = DEVIATION * min(1, math.sqrt(path / SHORT_PATH))
         assert noise == pytest.approx(wanted, rel=0.01)
         assert UPDATES[0] <= settings.updates <= UPDATES[1]
         assert first_step(settings) * agent.objective.descent.curvature <= 30

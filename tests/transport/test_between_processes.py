@@ -15,6 +15,7 @@ from small_study import NAMES, run, write_study
 
 from tacit.admm.result import Result
 from tacit.cli.main import main
+from tacit.errors import EngineFailure
 from tacit.privacy.ledger import Ledger
 from tacit.transport import provisioning
 from tacit.transport import server as servers
@@ -23,7 +24,7 @@ from tacit.transport.kit import PARTY_FILE, Kit
 from tacit.transport.kits import init
 from tacit.transport.policy import REFUSED
 from tacit.transport.running import status_of
-from tacit.transport.server import EngineFailure, EngineServer, handshake
+from tacit.transport.server import EngineServer, handshake
 from tacit.transport.signing import write_keys
 
 ROUNDS = 60

@@ -6,10 +6,11 @@ from itertools import repeat
 
 import pytest
 
+from tacit.errors import EngineFailure
 from tacit.transport import running
 from tacit.transport.kit import Kit
 from tacit.transport.running import NotNow, run
-from tacit.transport.server import EngineFailure, EngineServer
+from tacit.transport.server import EngineServer
 
 NAMES = ("north", "south")
 

@@ -10,8 +10,8 @@ acceleration    what a server chooses there: mixing, penalties, when to stop
 wire            messages as bytes: one encoding for each
 messages        broadcast, reply and refusal
 facts           what a server knows of an agent: sizes and bounds
-agent           the only place where private data meet a message: one in, one reply out
-local_side      what an agent computes with: sensitivity, limits of its points, schedule
+agent           where private data meet a message, in every round: one in, one reply out
+local_side      what an agent computes with: sensitivity, limits of its points, start
 server          the server: names, couplings, settings, replies, and an engine
 release         one noisy reading of an agent's data, paid for once and kept
 released        a problem of public copies, which costs nothing more to solve
@@ -20,10 +20,10 @@ descent         rounds, steps and penalty of noisy descent
 public_agent    an agent of a released problem: exact steps on a public copy
 exact_server    the server of a released problem: acceleration, and an end at a tolerance
 penalties       where penalties start
-keys            keys of seeded noise
+keys            where noise comes from, and keys of seeded noise
 statement       what a run promises, in numbers and in words
 result          what a run leaves behind, and its files
-notebook        a result and a statement as a notebook shows them
+jupyter         a result and a statement as a notebook shows them
 checkpoint      a run that can be continued, bit for bit
 data_digest     whether a continued run has the same problem
 theory          the bounds of Section 5 as numbers

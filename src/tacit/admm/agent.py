@@ -1,9 +1,9 @@
-"""An agent: the only place where private data meet a message. One message in, one reply out.
+"""An agent with noise in every round: private data meet a message here. One in, one reply out.
 
     Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
 
 An agent with a ledger pays durably before it looks at its data, and keeps a reply durably before it
-lets it go.
+lets it go. Data that are read once meet a message in ``release.py`` instead.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.admm.algorithm import Local, Round, Rule, admitted, agent_round, local_round
+from tacit.admm.keys import noise_source
 from tacit.admm.local_side import local_side, start_point
 from tacit.admm.messages import Broadcast, Reply, digest_of
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings, schedule_in
 from tacit.admm.statement import why_uncertified
-from tacit.errors import InvalidInput, Refused, SolverFailure, choice, count
+from tacit.errors import InvalidInput, Refused, SolverFailure, count
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.privacy.spending import Terms
 
-NOISE_SOURCES = ("seeded", "secure")
 log = logging.getLogger("tacit.agent")
 _compiled = jax.jit(local_round, static_argnames="rule")
 
@@ -94,9 +94,7 @@ class Agent:
     ) -> None:
         self.problem, self.name, self.settings, self.run = problem, name, settings, run
         self.ledger, self._block = ledger, count("block", block)
-        self.noise_source = choice(
-            "noise", noise or ("secure" if ledger else "seeded"), NOISE_SOURCES
-        )
+        self.noise_source = noise_source(noise, paid=ledger is not None)
         if self.noise_source == "seeded" and self._block > 1:
             raise InvalidInput(
                 f"Expected secure noise for blocks, got noise='seeded' and block={block}: a round "

@@ -11,24 +11,25 @@ path does not depend on how many updates it is cut into (σ grows as √U). So t
 keep the first step at a third of the longest that is stable, within UPDATES; where those are too
 few, steps grow to that. It is 30/L₀ for classes: L₀ is the curvature at z = 0 of an agent's
 objective, were all its records alike. They are not, and steps of 40/L₀ were still stable on all
-data tried. On a path shorter than SHORT/L₀ there is little to learn, and it is made shorter still,
-for less noise: an answer should not be worse than one that ignores the data.
+data tried. On a path shorter than SHORT_PATH/L₀ there is little to learn, and it is made shorter
+still, for less noise: an answer should not be worse than one that ignores the data.
 
 With one local update the average of the agents' points moves by s = 1/(1/η + ρ) times the average
 gradient, whatever ρ is, where no constraint binds: averages of (1/η + ρ)z' = z/η + ρw + λ − g
 (``algorithm.py``) have ρw + λ̄ = ρz̄. ρ decides how near an agent stays to the consensus, where its
-gradient is taken. So s falls to a third, and ρ is NEAR times the first 1/η. Of more updates each is
-drawn back, by ρs of the way from the average sent last, and noise adds up to no more than above.
-They never were better for the same budget, and needed as many rounds (E = 5: errors 7 % larger on
-average; with E > 1 points must move further from the consensus, FAR). So E is 1 unless it is given.
-With Laplace noise σ grows as U, and there are fewer updates.
+gradient is taken. So s falls to a third, and ρ is FIRST_PENALTY times the first 1/η. Of more
+updates each is drawn back, by ρs of the way from the average sent last, and noise adds up to no
+more than above. They never were better for the same budget, and needed as many rounds (E = 5:
+errors 7 % larger on average; with E > 1 points must move further from the consensus,
+FIRST_PENALTY_OF_MANY). So E is 1 unless it is given. With Laplace noise σ grows as U, and there are
+fewer updates.
 
 Chosen on training data only: MNIST's images (50,000 to learn from, 10,000 to judge by) and a tenth
 of them, as pixels and as orientations, at ε = 0.5 to 8; scikit-learn's digits, with 3 and 10
 agents, and breast cancer; statsmodels' fair and randhie; FEMNIST, a writer an agent. Not one of
-DEVIATION 2.5 to 5, first steps of 5 to 20/L₀, 100 to 300 updates at least, NEAR 1 to 10, steps that
-fall to 1/2 or 1/5 was better by more than 1 % of the errors on average; a constant step was worse
-by 14 %. SHORT: on three quarters of the training parts of five tables for regression
+DEVIATION 2.5 to 5, first steps of 5 to 20/L₀, 100 to 300 updates at least, FIRST_PENALTY 1 to 10,
+steps that fall to 1/2 or 1/5 was better by more than 1 % of the errors on average; a constant step
+was worse by 14 %. SHORT_PATH: on three quarters of the training parts of five tables for regression
 (``benchmarks/regression_tables.py``), judged by the rest, ε from 0.05 to 2.
 """
 
@@ -45,10 +46,10 @@ from tacit.errors import DERIVED, InvalidInput, count, positive
 from tacit.objectives.objective import Descent
 
 DEVIATION = 3.5  # of a score, in units that matter, were the steps all as long as the first
-SHORT = 10.0  # path, in units of 1/L₀
-FIRST = 1 / 3  # step, of the longest that is stable
+SHORT_PATH = 10.0  # path, in units of 1/L₀
+FIRST_STEP = 1 / 3  # step, of the longest that is stable
 UPDATES, PURE_UPDATES = (200, 800), (50, 800)  # least and most
-NEAR, FAR = 4.0, 0.2  # ρη at first, for one local update and for more
+FIRST_PENALTY, FIRST_PENALTY_OF_MANY = 4.0, 0.2  # ρη, for one local update and for more
 
 
 def known_descent(problem: Problem) -> Descent | None:
@@ -94,10 +95,10 @@ def descend(
         σ = max(settings.statistic_noise(problem))
         room = DEVIATION * math.sqrt(settings.updates * len(problem.agents))
         free = float(L * room / (reach * σ))
-        return min(free, free * (free / SHORT))  # a power of a float may raise an error
+        return min(free, free * (free / SHORT_PATH))  # a power of a float may raise an error
 
     least, most = PURE_UPDATES if mechanism == "laplace" else UPDATES
-    wanted = path(budget(most)) / (FIRST * longest)
+    wanted = path(budget(most)) / (FIRST_STEP * longest)
     settings = budget(min(max(math.ceil(min(wanted, most)), least), most))
     step = min(path(settings) / settings.updates, longest) / L
     positive("step of the plan", step, DERIVED)
@@ -106,7 +107,7 @@ def descend(
 
 def with_schedules(settings: Settings, step: float) -> Settings:
     """1/η + ρ = (1 + 2√(t/T))/step, of which ρ is a constant part."""
-    near = NEAR if settings.local_updates == 1 else FAR
+    near = FIRST_PENALTY if settings.local_updates == 1 else FIRST_PENALTY_OF_MANY
     weight = 1 / ((1 + near) * step)
     growth = 2 / (step * math.sqrt(settings.rounds))
     return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Keys of seeded noise: one root for a run, and from it a key for every agent."""
+"""Where noise comes from; a root key of a run's seeded noise, and from it one for every agent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, choice
 
+NOISE_SOURCES = ("seeded", "secure")
 GENERATOR = "threefry2x32"  # of all seeded noise, whatever JAX's default: statements name it
+
+
+def noise_source(noise: str | None, paid: bool, seed: int | None = None) -> str:
+    """ "seeded" or "secure": what is asked for, or secure where a ledger pays."""
+    source: str = choice("noise", noise or ("secure" if paid else "seeded"), NOISE_SOURCES)
+    if source == "secure" and seed is not None:
+        raise InvalidInput(
+            f"Expected no seed for secure noise, got seed={seed!r}. For seeded noise with ledgers "
+            "give noise='seeded'. Nothing was released."
+        )
+    return source
 
 
 def root_key(seed: int | None) -> Vector:

@@ -1,4 +1,4 @@
-"""What an agent computes with: its sensitivity, the limits of its points, its schedule.
+"""What an agent computes with: its sensitivity, the limits of its points, where it starts.
 
 All of it is public but the objective inside, and the same for one agent and for a batch of them.
 """

@@ -149,8 +149,7 @@ def least_noise(problem: Problem, total_epsilon: float, total_delta: float) -> M
 
     def energy(noise: Mechanism) -> float:
         return math.fsum(
-            noise.variance(reading.sensitivity(noise.norm)) * reading.values.size
-            for reading in readings
+            noise.variance(reading.sensitivity(noise.norm)) * reading.size for reading in readings
         )
 
     laws = [calibrate(name, total_epsilon, total_delta, 1) for name in ("gaussian", "laplace")]

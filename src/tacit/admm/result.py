@@ -106,7 +106,7 @@ class Result:
 
     @never_raises
     def _repr_html_(self) -> str:
-        from tacit.admm.notebook import result_html
+        from tacit.admm.jupyter import result_html
 
         return result_html(self)
 

@@ -99,7 +99,7 @@ class PrivacyStatement:
 
     @never_raises
     def _repr_html_(self) -> str:
-        from tacit.admm.notebook import statement_html
+        from tacit.admm.jupyter import statement_html
 
         return statement_html(self)
 
@@ -148,6 +148,11 @@ class PrivacyStatement:
             )
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None
+
+
+def promised(p: PrivacyStatement) -> bool:
+    """Whether the statement promises anything: it is certified, and its numbers are numbers."""
+    return p.certified and 0 <= p.epsilon < math.inf and 0 <= p.delta < 1
 
 
 def privacy_statement(

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.cli.console import print_files, print_table
 
-FEW = 20  # columns of which all coefficients are shown
+COEFFICIENT_COLUMNS = 20  # columns of which all coefficients are shown
 SCORES = 6  # that fit side by side
 
 
@@ -250,7 +250,7 @@ def _print_coefficients(model: Any, train: Any) -> None:
     if len(names) > SCORES:
         print("coefficients by class and column: model.json")
         return
-    order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:FEW]
+    order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:COEFFICIENT_COLUMNS]
     left = len(train.columns) - len(order)
     rows = [(shown(train.columns[j]), *(f"{x:.4g}" for x in coefficients[:, j])) for j in order]
     more = [(f"({left} more in model.json)", *("" for _ in names))] if left else []

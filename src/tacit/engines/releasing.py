@@ -1,4 +1,4 @@
-"""``release``: one noisy reading of every agent's data, with all agents in one process."""
+"""``release``: one noisy reading of every agent's data, by agents in this process or on ranks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.admm.agent import NOISE_SOURCES
-from tacit.admm.keys import root_key
+from tacit.admm.keys import noise_source, root_key
 from tacit.admm.plan import least_noise
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.release import Release
@@ -16,7 +15,7 @@ from tacit.admm.released import Released, SavedReleases, is_without_noise, save_
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement, release_statement
 from tacit.engines.seats import Everyone, Here, Ledgers, Seat
-from tacit.errors import InvalidInput, choice
+from tacit.errors import InvalidInput
 from tacit.objectives import public
 from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
@@ -72,7 +71,7 @@ def read(
     """``release`` with a given law of the noise."""
     require_64_bits()
     everyone = Here.of(problem, ledgers=ledgers)
-    reading = Reading.of(everyone, mechanism, delta, seed, run, noise)
+    reading = ReadingTerms.of(everyone, mechanism, delta, seed, run, noise)
     return Released.of(problem, reading.read(everyone), mechanism, reading.statement(problem), seed)
 
 
@@ -92,7 +91,7 @@ def not_private(problem: Problem) -> PrivacyStatement:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingTerms:
     """How all agents read their data once: the noise, and where it comes from."""
 
     mechanism: Mechanism
@@ -110,15 +109,9 @@ class Reading:
         seed: int | None,
         run: str,
         noise: str | None,
-    ) -> Reading:
-        opened = everyone.open_ledgers()
-        noise = choice("noise", noise or ("secure" if opened else "seeded"), NOISE_SOURCES)
-        if noise == "secure" and seed is not None:
-            raise InvalidInput(
-                f"Expected no seed for secure noise, got seed={seed!r}. For a seeded release with "
-                "ledgers give noise='seeded'. Nothing was released."
-            )
-        return cls(mechanism, delta, seed, run, noise)
+    ) -> ReadingTerms:
+        source = noise_source(noise, everyone.open_ledgers(), seed)
+        return cls(mechanism, delta, seed, run, source)
 
     @property
     def _terms(self) -> tuple[Any, ...]:
@@ -180,7 +173,7 @@ class Source:
         if self.checkpoint is not None and Path(self.checkpoint).exists():
             releases, privacy = self._continued(Path(self.checkpoint), *about)
             return self._copied(releases, mechanism, privacy, self.seed)
-        terms = Reading.of(self.everyone, *about)
+        terms = ReadingTerms.of(self.everyone, *about)
         releases = terms.read(self.everyone)
         privacy = terms.statement(self.everyone.problem)
         if self.checkpoint is not None:
@@ -242,7 +235,7 @@ class Source:
                 f"Expected the budget of the release in {path}, got another: a new release needs a "
                 "checkpoint of its own. Nothing was released."
             )
-        terms = Reading.of(everyone, mechanism, delta, seed, run, noise)
+        terms = ReadingTerms.of(everyone, mechanism, delta, seed, run, noise)
         known = terms.known(everyone, saved.releases)
         if saved.seed != seed or privacy.secure != (terms.noise == "secure") or not known:
             raise InvalidInput(

@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.admm.agent import NOISE_SOURCES
 from tacit.admm.checkpoint import STATE
-from tacit.admm.keys import jax_key
+from tacit.admm.keys import jax_key, noise_source
 from tacit.admm.local_side import members_of
 from tacit.admm.problem import Problem
 from tacit.admm.server import Server
 from tacit.admm.settings import Settings
 from tacit.engines.batched import BatchedAgents
 from tacit.engines.seats import Everyone, Seat
-from tacit.errors import InvalidInput, choice
+from tacit.errors import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,7 @@ class Paying:
         checkpoint: str | Path | None,
     ) -> Paying:
         opened = everyone.open_ledgers()
-        noise = choice("noise", noise or ("secure" if opened else "seeded"), NOISE_SOURCES)
-        if noise == "secure" and seed is not None:
-            raise InvalidInput(
-                f"Expected no seed for secure noise, got seed={seed!r}. For a seeded run with "
-                "ledgers give noise='seeded'. Nothing was released."
-            )
+        noise = noise_source(noise, opened, seed)
         if noise == "secure" and not opened and checkpoint is not None:
             raise InvalidInput(
                 "Expected no checkpoint for secure noise without ledgers: a continued run would "

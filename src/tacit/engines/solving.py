@@ -1,4 +1,4 @@
-"""``solve``: server and agents in one process.
+"""``solve``: server and agents in one process; ``run_all``: the same, wherever agents are.
 
     solve = Server + in-process engine + what only a process that holds all data can add: the
     objective and the size of the noise, columns of the trace that no statement covers

@@ -227,8 +227,8 @@ class Party:
         total, seeded = exact(law, updates, delta), self.study.rehearsal is not None
         hidden = ((f.neighbours, (self.name,)),)
         numbers = total.epsilon, total.delta, law.name, updates, hidden, seeded
-        doubt = REHEARSAL if seeded else f.uncertified
-        return PrivacyStatement(*numbers, doubt, secure=not seeded, once=once)
+        uncertified = REHEARSAL if seeded else f.uncertified
+        return PrivacyStatement(*numbers, uncertified, secure=not seeded, once=once)
 
     def _same_study(self, digest: str) -> None:
         if digest != self.study.digest:

@@ -172,8 +172,8 @@ class Study:
                     f"Expected a study that hides what {party.path} says, {agreed!r}; this one "
                     f"hides {hidden!r}."
                 )
-            if self.rehearsal is None and (doubt := problem.objective.uncertified):
-                raise InvalidInput(f"Expected what is proven to be hidden, but {doubt}")
+            if self.rehearsal is None and (reason := problem.objective.uncertified):
+                raise InvalidInput(f"Expected what is proven to be hidden, but {reason}")
         return problem
 
     def plan(self, problem: Problem) -> Settings | Plan:

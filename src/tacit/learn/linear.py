@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
 from tacit.admm.descent import descend
-from tacit.admm.notebook import above_model
+from tacit.admm.jupyter import above_model
 from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result

@@ -13,7 +13,7 @@ from tacit.errors import InvalidInput, count, positive
 from tacit.learn.feature_map import FeatureMap, image_shape, in_parts, part_of
 
 PIXELS = 2**16  # of the images computed at a time: their histograms stay in a processor's cache
-MOST = 1000  # angles, and cells along a side
+LARGEST_COUNT = 1000  # angles, and cells along a side
 SIDE = 28  # in pixels of which the width is given
 FEWEST_CELLS, MOST_CELLS, PIXELS_OF_A_CELL = 4, 7, 4
 
@@ -57,14 +57,14 @@ class Orientations(FeatureMap):
         cells = (
             tuple(min(max(n // PIXELS_OF_A_CELL, FEWEST_CELLS), MOST_CELLS) for n in sides)
             if self.cells is None
-            else (count("cells", self.cells, MOST),) * 2
+            else (count("cells", self.cells, LARGEST_COUNT),) * 2
         )
         return sides, (cells[0], cells[1])
 
     def _columns(self, given: int) -> int:
         _, (down, across) = self._grid(given)
         positive("width", self.width, (1e-3, 1e6))
-        if count("angles", self.angles, MOST) < 2:
+        if count("angles", self.angles, LARGEST_COUNT) < 2:
             raise InvalidInput(f"Expected angles >= 2, got angles={self.angles}.")
         return self.angles * down * across
 

@@ -131,6 +131,10 @@ class RowSum(Reading):
 
     objective: Mean
 
+    @property
+    def size(self) -> int:
+        return self.objective.dimension
+
     @cached_property
     def values(self) -> Vector:  # type: ignore[override]
         columns = np.asarray(self.objective.features)

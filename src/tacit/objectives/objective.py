@@ -43,6 +43,11 @@ class Reading(ABC):
     values: Vector  # private, float64
 
     @property
+    def size(self) -> int:
+        """How many values there are: public; told without computing them where that is work."""
+        return int(self.values.size)
+
+    @property
     def source(self) -> tuple[Vector, ...]:
         """What decides the values: an agent knows its data again by these.
 

@@ -77,6 +77,10 @@ class SecondMoments(Reading):
         return found
 
     @property
+    def size(self) -> int:
+        return self._d * (self._d + 3) // 2
+
+    @property
     def source(self) -> tuple[Vector, ...]:
         f = self.objective
         return np.asarray(f.features), np.asarray(f.targets), np.array([self._scale])

@@ -195,8 +195,8 @@ def _least_expected_of_release(case: PowerProblem, law: Mechanism, prior_deviati
         reading = agent.objective.reading()
         variance = float(law.variance(reading.sensitivity(law.norm)))
         information = INFORMATION[law.name] / (variance or 1.0)
-        total += reading.values.size / (prior_deviation**-2 + information)
-        loads += reading.values.size
+        total += reading.size / (prior_deviation**-2 + information)
+        loads += reading.size
     return float(np.sqrt(total / loads))
 
 
@@ -215,7 +215,7 @@ def estimate_released(
     import jax
 
     reading = agent.objective.reading()
-    Δ, size = reading.sensitivity(law.norm), reading.values.size
+    Δ, size = reading.sensitivity(law.norm), reading.size
     key = jax.random.fold_in(jax.random.key(seed[0]), seed[1])
     away = reading.values + np.asarray(law.sample(key, (size,), Δ, np.float64)) - prior_mean
     variance, prior = float(law.variance(Δ)), prior_deviation**2

@@ -54,7 +54,7 @@ class PowerProblem:
 
     @never_raises
     def _repr_html_(self) -> str:
-        from tacit.power.notebook import power_html
+        from tacit.power.jupyter import power_html
 
         return power_html(self)
 

@@ -11,7 +11,7 @@ ledger             an agent's durable account: budget, runs, charges, answers
 ledger_file        the SQLite file below it, read and written safely
 ledger_entries     what stands in that file, and its hash chain
 ledger_upgrade     files of version 0.1.0
-notebook           a ledger as a notebook shows it
+jupyter            a ledger as a notebook shows it
 payments           which process may use a charge
 """
 

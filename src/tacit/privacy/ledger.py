@@ -288,7 +288,7 @@ class Ledger(LedgerFile):
 
     @never_raises
     def _repr_html_(self) -> str:
-        from tacit.privacy.notebook import ledger_html
+        from tacit.privacy.jupyter import ledger_html
 
         return ledger_html(self)
 

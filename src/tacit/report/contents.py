@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.notebook import promised
 from tacit.admm.result import Result
+from tacit.admm.statement import promised
 from tacit.errors import CorruptFile, cause
 from tacit.files import UNREADABLE
 from tacit.report.balances import Balance, balances

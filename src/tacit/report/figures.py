@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit import html
-from tacit.admm.notebook import promised
+from tacit.admm.statement import promised
 from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents, Table
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tacit.admm.notebook import promised
+from tacit.admm.statement import promised
 from tacit.report.subject import Subject
 
 # What the statement covers, if it is certified; the trace where data were read once

@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from tacit.admm.notebook import promised
-from tacit.admm.statement import PrivacyStatement
+from tacit.admm.statement import PrivacyStatement, promised
 from tacit.html import plain, several
 from tacit.report.handover import may_be_published, must_be_kept
 from tacit.report.hidden import begun, changes, hidden

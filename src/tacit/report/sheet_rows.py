@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 
-from tacit.admm.notebook import promised
+from tacit.admm.statement import promised
 from tacit.html import plain
 from tacit.privacy.accounting import rounded_down, rounded_up
 from tacit.privacy.spending import changed

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.admm.notebook import promised
 from tacit.admm.result import Result
-from tacit.admm.statement import PrivacyStatement
+from tacit.admm.statement import PrivacyStatement, promised
 from tacit.errors import CorruptFile, InvalidInput, cause
 from tacit.files import UNREADABLE
 from tacit.html import plain

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import html
-from tacit.admm.notebook import promised
+from tacit.admm.statement import promised
 from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents
 from tacit.report.odds import exception, loss

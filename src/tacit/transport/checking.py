@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInput, TacitError
+from tacit.errors import EngineFailure, InvalidInput, TacitError
 from tacit.transport.kit import Kit
 
 SOON = datetime.timedelta(days=30)
@@ -234,7 +234,7 @@ def _begun(found: Any, kit: Kit) -> bool:
 
 
 def server(kit: Kit) -> tuple[bool | None, str]:
-    from tacit.transport.server import EngineFailure, handshake
+    from tacit.transport.server import handshake
 
     try:
         return True, f"{kit.server} answers with {handshake(kit)} and a certificate of this study."

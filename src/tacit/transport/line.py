@@ -27,7 +27,7 @@ PING = ReservedTopic.JOB_HEART_BEAT  # which the engine's own process answers
 OVERDUE = 2.0  # seconds after which a site is looked for
 STARTING = 120.0  # seconds until a site's process is up
 GONE = 6.0  # seconds until a process that was there, and is not, is given up
-AGAIN = 5.0  # seconds until a request is sent again; then twice as many
+RESEND_SECONDS = 5.0  # until a request is sent again; then twice as many
 PAUSE = 0.1
 FOREVER = 1e9
 
@@ -83,7 +83,7 @@ class EngineLine:
     def _one(self, name: str, request: bytes, end: float) -> bytes | None:
         """A party's answer; None if there is none in time. What is lost on the way is sent again:
         a party repeats what it has answered."""
-        signed, again = self._signer.sign(name, request), AGAIN
+        signed, again = self._signer.sign(name, request), RESEND_SECONDS
         while not self._stopped() and (left := end - time.monotonic()) > 0:
             answer = self._send(name, TOPIC, {BYTES: signed}, min(left, again))
             if answer is not None and isinstance(answer.get(BYTES), bytes):

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from tacit.errors import Refused
+from tacit.errors import EngineFailure, Refused
 from tacit.transport.kit import Kit
-from tacit.transport.server import EngineFailure, EngineServer
+from tacit.transport.server import EngineServer
 
 log = logging.getLogger("tacit.run")
 OUTCOME = "outcome.json"

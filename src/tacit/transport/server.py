@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tacit.errors import TacitError
+from tacit.errors import EngineFailure
 from tacit.files import open_private, write_atomically
 from tacit.transport.job import write_job
 from tacit.transport.kit import ADMIN, ORGANISATION, Kit
@@ -25,10 +25,6 @@ from tacit.transport.kit import ADMIN, ORGANISATION, Kit
 PROCESS = "server.pid"
 STARTING = 90.0  # seconds that a server may take to be there
 MODULE = "nvflare.private.fed.app.server.server_train"
-
-
-class EngineFailure(TacitError):
-    """The engine did not do what it was asked to."""
 
 
 class EngineServer:

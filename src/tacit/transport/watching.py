@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tacit.errors import EngineFailure
 from tacit.transport.kit import Kit
 from tacit.transport.running import status_of
-from tacit.transport.server import EngineFailure, EngineServer, reachable
+from tacit.transport.server import EngineServer, reachable
 
 LAST = 5  # lines of a party's log
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from tacit import html
 from tacit._types import Vector
+from tacit.admm.statement import PrivacyStatement, promised
 from tacit.privacy.accounting import rounded_up
 
 if TYPE_CHECKING:
     from tacit.admm.result import Result
-    from tacit.admm.statement import PrivacyStatement
 
 KEEP = "not covered: do not publish"
-FIRST = 6  # numbers of a solution
+SHOWN_NUMBERS = 6  # of a solution
 WORDS = {
     "objective": "objective",
     "residual": "consensus residual",
@@ -29,11 +29,6 @@ WORDS = {
     "noise": "noise magnitude of the last round",
     "violation": "largest violation",
 }
-
-
-def promised(p: PrivacyStatement) -> bool:
-    """Whether the statement promises anything: it is certified, and its numbers are numbers."""
-    return p.certified and 0 <= p.epsilon < math.inf and 0 <= p.delta < 1
 
 
 def numbers(p: PrivacyStatement) -> str:
@@ -126,5 +121,5 @@ def _curve(r: Result) -> str:
 
 def _numbers(vector: Vector) -> str:
     flat = np.ravel(vector)
-    text = " ".join(f"{float(x):.4g}" for x in flat[:FIRST])
-    return text + (" …" if flat.size > FIRST else "")
+    text = " ".join(f"{float(x):.4g}" for x in flat[:SHOWN_NUMBERS])
+    return text + (" …" if flat.size > SHOWN_NUMBERS else "")
