@@ -86,7 +86,7 @@ def correct(epsilon):
     return run(Settings.for_budget(epsilon, DELTA, 3, 2))
 
 
-@pytest.mark.parametrize("epsilon", repeat([0.5, 2.0], [0.5, 1.0, 2.0, 4.0]))
+@pytest.mark.parametrize("epsilon", repeat([2.0], [0.5, 1.0, 2.0, 4.0]))
 def test_correct_code_is_consistent_and_the_bound_is_near(epsilon):
     found = correct(epsilon)
     assert not found.violated and found.verdict == "consistent with the claim"
@@ -330,5 +330,5 @@ def test_the_two_forms_share_the_risk(monkeypatch):
         return lower_bounds(*arguments)
 
     monkeypatch.setattr("tacit.audit.report.lower_bounds", spy)
-    found = run(confidence=0.9)
+    found = run(trials=500, confidence=0.9)
     assert asked == pytest.approx([0.95, 0.95]) and found.confidence == 0.9

@@ -64,10 +64,10 @@ def patched(monkeypatch):
 
 WORLDS = {"l1-ball": ball_worlds, "simplex": simplex_worlds}
 EVERY = [(name, dtype) for name in WORLDS for dtype in ("float64", "float32")]
-SOME = EVERY[1:3]  # both sets, both formats
+NEAR, DRIVEN = EVERY[1:2], EVERY[2:3]  # both sets, both formats
 
 
-@pytest.mark.parametrize(("name", "dtype"), repeat(SOME, EVERY))
+@pytest.mark.parametrize(("name", "dtype"), repeat(NEAR, EVERY))
 def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
     worlds = WORLDS[name](np.dtype(dtype))
     assert worlds.without.dtype == dtype
@@ -77,7 +77,7 @@ def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
     assert found.white.curve > 1.5
 
 
-@pytest.mark.parametrize(("name", "dtype"), repeat(SOME, EVERY))
+@pytest.mark.parametrize(("name", "dtype"), repeat(DRIVEN, EVERY))
 def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
     worlds = WORLDS[name](np.dtype(dtype))
     found = run(worlds, [hostile(worlds, settings(2.0))], trials=TRIALS, epsilon=2.0)

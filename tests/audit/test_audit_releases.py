@@ -57,7 +57,7 @@ def test_the_canaries_reach_the_sensitivity(name):
         assert least * Δ < np.linalg.norm(second.values - first.values, norm) <= Δ
 
 
-@pytest.mark.parametrize("name", repeat(("zone", "moments"), WORLDS))
+@pytest.mark.parametrize("name", repeat(("moments",), WORLDS))
 def test_releases_with_ledgers_are_consistent_and_seen(name):
     found = run(WORLDS[name]())
     assert not found.violated and found.through == "releases"
@@ -65,7 +65,7 @@ def test_releases_with_ledgers_are_consistent_and_seen(name):
     assert found.white.curve > 1.5
 
 
-@pytest.mark.parametrize("name", repeat(("zone", "moments-replaced"), WORLDS))
+@pytest.mark.parametrize("name", repeat(("moments-replaced",), WORLDS))
 def test_the_bound_is_near_the_claim(name):
     found = run(WORLDS[name](), ledgers=False, trials=repeat(1000, 20_000), seed=1)
     assert not found.violated and found.through == "readings"
@@ -182,7 +182,7 @@ def test_data_that_are_read_again_are_caught(monkeypatch):
         return self._measured(self._plan(problem), "again")
 
     monkeypatch.setattr(Reader, "read", again)
-    found = run(zone_worlds("case14"), trials=100, starts=4)
+    found = run(zone_worlds("case14"), trials=100, starts=8)
     assert found.claim.epsilon <= 10.0 and found.violated and "likelihood" in found.verdict
 
 

@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
-import scipy.sparse.linalg
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, SolverFailure
@@ -164,10 +162,12 @@ def _linear_system(f: PublicQuadratic) -> Prox:
     def factorised(numbers: bytes) -> Any:
         c = np.frombuffer(numbers)
         if sp.issparse(square):
-            return scipy.sparse.linalg.splu(sp.csc_matrix(square + sp.diags(c))).solve
-        return functools.partial(
-            scipy.linalg.cho_solve, scipy.linalg.cho_factor(square + np.diag(c))
-        )
+            from scipy.sparse.linalg import splu  # slow to import, and seldom needed
+
+            return splu(sp.csc_matrix(square + sp.diags(c))).solve
+        from scipy.linalg import cho_factor, cho_solve
+
+        return functools.partial(cho_solve, cho_factor(square + np.diag(c)))
 
     def step(v: Vector, c: Vector) -> Vector:
         return np.asarray(factorised(np.asarray(c, np.float64).tobytes())(c * v - linear))
