@@ -53,7 +53,7 @@ each = pytest.mark.parametrize("name", OBJECTIVES)
 def test_gradient_is_the_derivative_of_value(name: str) -> None:
     f = OBJECTIVES[name]  # where f has kinks, z is none
     z, _ = points(f, 1)
-    np.testing.assert_allclose(f.gradient(z), jax.grad(f.value)(z), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(f.gradient(z), jax.jit(jax.grad(f.value))(z), rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(f.gradient(z), f.lift(f.statistic(z)) + f.public_gradient(z))
     assert f.statistic(z).shape == (f.statistic_size,)
 
@@ -91,7 +91,7 @@ def test_curvature_claims_are_tight() -> None:
         f = sample(name, X, np.zeros(12))
         assert f.smoothness == pytest.approx(curvature * B**2)
     two = SoftmaxRegression(X, np.zeros(12), 2, feature_norm=B, normaliser=N)
-    hessian = jax.hessian(two.value)(jnp.zeros(8))
+    hessian = jax.jit(jax.hessian(two.value))(jnp.zeros(8))
     assert np.linalg.eigvalsh(hessian)[-1] == pytest.approx(two.smoothness)
 
 

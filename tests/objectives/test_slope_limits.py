@@ -189,7 +189,7 @@ def test_only_the_convex_form_is_a_gradient() -> None:
     twist = {}
     for form in FORMS:
         f = softmax_of([0], 3, slope_limit=0.2, limit_form=form)
-        J = np.asarray(jax.jacobian(lambda s, f=f: f.slopes(s)[:, 0])(scores))[:, :, 0]
+        J = np.asarray(jax.jit(jax.jacobian(lambda s, f=f: f.slopes(s)[:, 0]))(scores))[:, :, 0]
         twist[form] = np.abs(J - J.T).max()
     assert twist["convex"] < 1e-15 and twist["norm"] > 1e-3
     for form, K in itertools.product(FORMS, (2, 3)):
@@ -219,10 +219,10 @@ def test_curvature_is_tight_for_two_classes() -> None:
         g = LogisticRegression(X, np.ones(12), slope_limit=c / math.sqrt(2), **common)
         z = np.zeros(FEATURES)
         z[0] = (math.log(1 / q - 1) + 1e-9) / B  # where the slope is a little less than q
-        steepest = np.linalg.eigvalsh(jax.hessian(g.value)(jnp.asarray(z)))[-1]
+        steepest = np.linalg.eigvalsh(jax.jit(jax.hessian(g.value))(jnp.asarray(z)))[-1]
         assert steepest == pytest.approx(g.smoothness, rel=1e-6)
         two = jnp.asarray(np.stack([z / 2, -z / 2], axis=1).ravel())
-        assert np.linalg.eigvalsh(jax.hessian(f.value)(two))[-1] == pytest.approx(
+        assert np.linalg.eigvalsh(jax.jit(jax.hessian(f.value))(two))[-1] == pytest.approx(
             f.smoothness, rel=1e-6
         )
 
