@@ -29,6 +29,7 @@ def pytest_xdist_auto_num_workers(config):
     return (os.cpu_count() or 1) + 1  # some tests wait for processes of theirs
 
 
+@pytest.hookimpl(trylast=True)  # of what -k leaves
 def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.path.parent.name != "transport")  # they wait longest: first
     if OPTIMISED in {item.path.name for item in items} and os.environ.get("XLA_FLAGS"):

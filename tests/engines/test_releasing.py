@@ -13,6 +13,8 @@ import tacit
 from tacit.admm.released import Released
 from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, Refused
+from tacit.objectives.mean import Mean
+from tacit.objectives.second_moments import SecondMoments
 from tacit.privacy.accounting import calibrate
 
 RNG = np.random.default_rng(0)
@@ -108,6 +110,38 @@ def test_no_agent_pays_where_one_cannot(tmp_path):
     with pytest.raises(Refused, match="beyond the budget"):
         tacit.release(zones(), 1.0, 1e-5, ledgers={"north": books["north"], "south": poor})
     assert books["north"].spent.epsilon == 0 and poor.spent.epsilon == 0
+
+
+def squares():
+    """Two agents whose readings are sums over their records."""
+    common = {"feature_norm": 5.0, "target_bound": 2.0, "normaliser": 12, "record_bound": 6}
+    W = tacit.Box(-1, 1, size=4)
+    return tacit.Problem(
+        tacit.LocalProblem(tacit.LeastSquares(A, d, **common), W, name=name)
+        for name, d in zip(("north", "south"), DATA, strict=True)
+    )
+
+
+def test_no_agent_pays_where_one_cannot_be_read(tmp_path, monkeypatch):
+    problem, books = squares(), ledgers(tmp_path)
+    south, values = problem.agents[1].objective, SecondMoments.values.func
+
+    def too_large(reading):
+        if reading.objective is south:
+            raise MemoryError
+        return values(reading)
+
+    monkeypatch.setattr(SecondMoments, "values", property(too_large))
+    with pytest.raises(MemoryError):
+        tacit.release(problem, 1.0, 1e-5, ledgers=books)
+    assert all(book.spent.epsilon == 0 for book in books.values())
+
+
+def test_a_plan_knows_how_many_values_there_are():
+    mean = Mean(A, feature_norm=5.0, normaliser=12)
+    for f in (zones().agents[0].objective, squares().agents[0].objective, mean):
+        reading = f.reading()
+        assert type(reading.size) is int and reading.values.shape == (reading.size,)
 
 
 def test_objectives_that_are_no_quadratics_say_why(tmp_path):

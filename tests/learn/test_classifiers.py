@@ -1,13 +1,14 @@
 """The private classifier: scikit-learn's conventions, constraints, budgets, statements."""
 
 import math
+import re
 
 import cvxpy as cp
 import jax
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import repeat
+from conftest import EXHAUSTIVE, repeat
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -35,16 +36,18 @@ from tacit.objectives.slope_limits import corrected_probabilities
 
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}
 
+# What a class has of its own; LinearSVC fits and predicts with the code of the classifier above
+OWN = re.compile("init|params|tag|repr|clone|constructible|mixin|multiclass")
 CHECKS = [  # all but one, which needs a setting of SciPy's
     (estimator, check)
     for kind in (
         PrivateLogisticRegression(**GENEROUS, rounds=60),
         PublicRange({"*": (-10, 10)}),
-        # fits and predicts with the same code
-        *repeat([], [PrivateLinearSVC(**GENEROUS, rounds=60)]),
+        PrivateLinearSVC(**GENEROUS, rounds=60),
     )
     for estimator, check in estimator_checks_generator(kind)
     if "array_api" not in str(check)
+    and (EXHAUSTIVE or not isinstance(kind, PrivateLinearSVC) or OWN.search(str(check)))
 ]
 
 

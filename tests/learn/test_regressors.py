@@ -1,8 +1,10 @@
 """Private regressors: scikit-learn's conventions, public ranges, bounds, accuracy."""
 
+import re
+
 import numpy as np
 import pytest
-from conftest import repeat
+from conftest import EXHAUSTIVE
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -22,16 +24,18 @@ from tacit.learn.linear import INTERCEPT_SHARE, prepare, scaled_down
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 6.0, "random_state": 0}
 RANGE = {"target_range": (0.0, 10.0)}
 
+# What a class has of its own; the quantile is fitted with the code of the Huber loss
+OWN = re.compile("init|params|tag|repr|clone|constructible|mixin")
 CHECKS = [  # all but one, which needs a setting of SciPy's
     (estimator, check)
     for kind in (
         PrivateHuberRegressor(**GENEROUS, target_range=(-5, 5), rounds=60),
         PrivateRidge(**GENEROUS, target_range=(-5, 5)),
-        # fits and predicts with the same code
-        *repeat([], [PrivateQuantileRegressor(**GENEROUS, target_range=(-5, 5), rounds=60)]),
+        PrivateQuantileRegressor(**GENEROUS, target_range=(-5, 5), rounds=60),
     )
     for estimator, check in estimator_checks_generator(kind)
     if "array_api" not in str(check)
+    and (EXHAUSTIVE or not isinstance(kind, PrivateQuantileRegressor) or OWN.search(str(check)))
 ]
 
 

@@ -110,7 +110,7 @@ class Facts(Message):
         about: dict[str, Any] = {}
         try:
             reading = f.reading()
-            about["size"] = reading.size
+            about["size"] = int(reading.size)
             about["read_one"], about["read_two"] = (float(reading.sensitivity(k)) for k in (1, 2))
             about["gradient_noise"] = reading.gradient_deviation(1.0, W)
             if about["gradient_noise"] is not None:

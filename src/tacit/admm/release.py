@@ -126,7 +126,8 @@ class Reader:
     def _plan(self, problem: LocalProblem) -> _Plan:
         """What is to be measured, with which noise and on which terms."""
         objective, reading = problem.objective, problem.objective.reading()
-        Δ, size, secure = reading.sensitivity(self.mechanism.norm), reading.size, None
+        # the values themselves: what cannot be computed is not paid for, and each gets its noise
+        Δ, size, secure = reading.sensitivity(self.mechanism.norm), reading.values.size, None
         if self.noise == "secure":
             secure = secure_noise(self.mechanism, Δ, size, 1, self.delta)
         law = secure.mechanism if secure else self.mechanism
