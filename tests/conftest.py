@@ -35,14 +35,13 @@ def pytest_collection_modifyitems(config, items):
     if OPTIMISED in {item.path.name for item in items} and os.environ.get("XLA_FLAGS"):
         from test_as_users_compile import TESTS
 
-        twice = [item for item in items if item.nodeid.removeprefix("tests/").startswith(TESTS)]
-        config.hook.pytest_deselected(items=twice)
-        items[:] = [item for item in items if item not in set(twice)]
+        twice = {item for item in items if item.nodeid.removeprefix("tests/").startswith(TESTS)}
+        config.hook.pytest_deselected(items=list(twice))
+        items[:] = [item for item in items if item not in twice]
 
 
 def pytest_collection_finish(session):
     gc.freeze()  # all that is imported stays, and need not be looked through again and again
-    gc.set_threshold(20_000, 20, 20)  # nor what tests make, as often
 
 
 def repeat(few, exhaustive):

@@ -30,7 +30,7 @@ from tacit.jobs import job
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
-DRAWN = ("jobs", "learn", "power")  # pages whose commands draw every kind of picture
+DRAWN = ("jobs", "learn", "power")  # pages whose commands draw what others do not
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

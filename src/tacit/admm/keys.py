@@ -17,7 +17,7 @@ GENERATOR = "threefry2x32"  # of all seeded noise, whatever JAX's default: state
 
 
 def noise_source(noise: str | None, paid: bool, seed: int | None = None) -> str:
-    """ "seeded" or "secure": what is asked for, or secure where a ledger pays."""
+    """What is asked for, seeded or secure; by itself secure where a ledger pays."""
     source: str = choice("noise", noise or ("secure" if paid else "seeded"), NOISE_SOURCES)
     if source == "secure" and seed is not None:
         raise InvalidInput(
