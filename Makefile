@@ -23,6 +23,7 @@ test: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := 0
 test: export XLA_FLAGS = $(if $(TACIT_TESTS),,$(shell cat $(QUICKLY) 2>/dev/null))
 # there is a process for every core: more threads in each only wait for one another, busily
 test: export OPENBLAS_NUM_THREADS := 1
+test: export NPROC := 1
 # tests start Python often: it need not compile Tacit every time, whatever the caller's habit
 test: export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1

@@ -42,6 +42,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish(session):
     gc.freeze()  # all that is imported stays, and need not be looked through again and again
+    gc.set_threshold(100_000, 20, 20)  # programs that are kept would be, 50 times
 
 
 def repeat(few, exhaustive):

@@ -238,11 +238,12 @@ def flipped_dual(patch):
 
 
 def test_a_flipped_dual_is_no_privacy_error_and_not_flagged(monkeypatch):
+    right = correct(2.0)  # before there is a fault
     flipped_dual(monkeypatch)
     found = run(Settings.for_budget(2.0, DELTA, 3, 2))
     assert not found.violated
     assert found.white.curve >= 0.6 * 2.0  # seen just as well
-    assert found.black != correct(2.0).black  # and it did change the run
+    assert found.black != right.black  # and it did change the run
 
 
 # --- the paper's claims ---------------------------------------------------------------------

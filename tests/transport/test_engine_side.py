@@ -10,6 +10,8 @@ from engine_stand_in import Context, Post, Recorder
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.fuel.f3.comm_config import CommConfigurator
+from nvflare.fuel.utils.config_service import ConfigService
 from small_study import NAMES, run, write_study
 
 from tacit.admm.facts import Facts
@@ -19,6 +21,7 @@ from tacit.federation.messages import Agreed, Copied, Invitation, answer_from, r
 from tacit.federation.party import WORDS
 from tacit.privacy.ledger import Ledger
 from tacit.transport import line as lines
+from tacit.transport import server as servers
 from tacit.transport.controller import conduct
 from tacit.transport.executor import PartyExecutor
 from tacit.transport.guard import JOB, NETWORK, SITE, guard_cell, guard_job, guard_site
@@ -329,3 +332,24 @@ def test_what_came_of_a_job(kits, monkeypatch):
         assert outcome["state"] == state and words in outcome["words"]
         assert "a secret" not in outcome["words"]
     assert request_from(Invitation(ours.digest).to_bytes()).study == ours.digest
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_session_takes_no_settings_from_where_a_command_runs(kits, tmp_path, monkeypatch, ours):
+    """Without our word the engine does, from any file of that name: the control."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "comm_config.json").write_text('{"max_message_size": 7}')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ConfigService, "_config_path", [])
+    monkeypatch.setattr(CommConfigurator, "_config_loaded", False)
+    monkeypatch.setattr(CommConfigurator, "_configuration", None)
+    if not ours:
+        monkeypatch.setattr(ConfigService, "initialize", lambda *paths: None)
+    monkeypatch.setattr(
+        "nvflare.fuel.flare_api.flare_api.new_secure_session",
+        lambda *about, **more: CommConfigurator().get_config() or "none",
+    )
+    monkeypatch.setattr(servers, "reachable", lambda kit: True)
+    monkeypatch.setattr(servers.EngineServer, "alive", lambda server: True)
+    found = servers.EngineServer(kits[1][0])._connected()
+    assert found == ("none" if ours else {"max_message_size": 7})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn
 
 from tacit.cli.account import add_account
@@ -119,6 +119,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+@cache
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tacit", description="Differentially private distributed convex optimisation."

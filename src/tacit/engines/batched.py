@@ -39,6 +39,7 @@ from tacit.engines.stacking import (
     with_configurations,
 )
 from tacit.errors import InvalidInput, SolverFailure
+from tacit.sets.feasible_set import FeasibleSet
 
 
 class State(NamedTuple):
@@ -74,7 +75,7 @@ class BatchedAgents:
             stack([(i, problem.agents[i]) for i in group], settings, root, run, self.dtype)
             for group in self.members
         )
-        self._first = _first_points(self.buckets)
+        self._first = tuple(_first_points(b.local.W, b.local.coupled) for b in self.buckets)
         if configurations:
             self.buckets = tuple(
                 with_configurations(bucket, group, configurations, run)
@@ -182,14 +183,16 @@ def _admitted(bucket: Bucket, z: Array) -> Array:
 
 
 @jax.jit
-def _first_points(buckets: tuple[Bucket, ...]) -> tuple[Array, ...]:
-    """z^1 of every agent, the feasible point nearest to the origin."""
+def _first_points(W: FeasibleSet, coupled: Array) -> Array:
+    """z^1 of a bucket's agents, the feasible points nearest to the origin.
 
-    def point(b: Bucket) -> Array:
-        assert b.local.W is not None
-        return b.local.W.project(jnp.zeros_like(b.local.coupled))
+    Compiled for a kind of set, whatever is minimised there.
+    """
 
-    return tuple(for_each(point, b) for b in buckets)
+    def point(W: FeasibleSet, coupled: Array) -> Array:
+        return W.project(jnp.zeros_like(coupled))
+
+    return jax.vmap(point)(W, coupled) if coupled.ndim == 2 else point(W, coupled)[None]
 
 
 def _advance(

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,11 +115,12 @@ def now() -> str:
 READ_SCHEMA = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
 
 
-def schema(text: str = SCHEMA) -> list[Any]:
+@cache
+def schema(text: str = SCHEMA) -> tuple[Any, ...]:
     """What SQLite says a ledger is made of."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(text)
-        return db.execute(READ_SCHEMA).fetchall()
+        return tuple(db.execute(READ_SCHEMA))
 
 
 def create(path: Path, budget: str) -> None:

@@ -79,7 +79,7 @@ class LedgerFile:
 
     def _refuse_other_schema(self) -> None:
         """Triggers, views and other tables could undo what is written."""
-        if self._db.execute(READ_SCHEMA).fetchall() != schema():
+        if tuple(self._db.execute(READ_SCHEMA)) != schema():
             raise sqlite3.DatabaseError("its schema is not a ledger's")
 
     def _refuse_other_file(self) -> None:

@@ -38,7 +38,7 @@ def upgrade(db: sqlite3.Connection, check: Callable[[], None]) -> None:
     try:
         if db.execute("PRAGMA user_version").fetchone()[0] != 1:  # another process was faster
             return
-        if db.execute(READ_SCHEMA).fetchall() != schema(SCHEMA_1):
+        if tuple(db.execute(READ_SCHEMA)) != schema(SCHEMA_1):
             raise sqlite3.DatabaseError("its schema is not a ledger's")
         if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("the file is damaged")

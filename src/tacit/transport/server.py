@@ -135,7 +135,12 @@ class EngineServer:
 
     def _connected(self) -> Any:
         from nvflare.fuel.flare_api.flare_api import new_secure_session
+        from nvflare.fuel.utils.config_service import ConfigService
 
+        admin = str(self.kit.folder / "admin")
+        # otherwise a session takes its settings from any file of the right name below the current
+        # folder, and looks through all of it
+        ConfigService.initialize({}, [admin])
         end = time.monotonic() + STARTING
         while self._session is None:
             if not self.alive():
@@ -144,7 +149,6 @@ class EngineServer:
                 )
             try:
                 if reachable(self.kit):
-                    admin = str(self.kit.folder / "admin")
                     self._session = new_secure_session(ADMIN, admin, timeout=10.0)
                     continue
             except Exception:
