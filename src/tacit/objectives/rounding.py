@@ -39,6 +39,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import InvalidInput
+from tacit.sets.powers import exponent, scaled
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 DOUBLE = UNIT["float64"]
@@ -77,9 +78,9 @@ def cut_point(z: Any) -> Any:
     z = jnp.asarray(z, jnp.float64)
     largest = jnp.max(jnp.abs(z), initial=0)
     # ‖z‖ ≤ √n·max|z|
-    power = jnp.frexp(jnp.where(largest > 0, largest, 1))[1]
+    power = exponent(largest)
     power = power + math.ceil(math.log2(max(z.size, 1)) / 2) - EXACT_BITS
-    return jnp.ldexp(jnp.trunc(jnp.ldexp(z, -power)), power)
+    return scaled(jnp.trunc(scaled(z, -power)), power)
 
 
 @cut_point.defjvp

@@ -6,6 +6,7 @@ balls           Euclidean and L1 balls, simplex
 half_spaces     half-spaces and hyperplanes, within bounds
 products        blocks of variables, each in a set of its own
 projections     the formulas of the above, for points of any size and in both number formats
+powers          scaling by powers of two, exactly
 conic           sets given by cone constraints, on which a solver projects
 cones           second-order cones with linear constraints, and polyhedra, as conic sets
 cvxpy_sets      a CVXPY model as a conic set

@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tacit.sets.powers import exponent, scaled
+
 NEWTON_STEPS = 40  # weights that span twelve orders of magnitude need fewer
 LARGEST_EXPONENT = 400  # points beyond 2 to this power are scaled down to it
 LEAST_WEIGHT = 2.0**-100  # beside a largest weight of 1
@@ -37,8 +39,8 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
     """
     v, c = _scaled_down(v), _relative(c)
     a, b, lower, upper = (jnp.asarray(x, jnp.float64) for x in (a, b, lower, upper))
-    power = _exponent(jnp.max(jnp.abs(a)))
-    a, b = jnp.ldexp(a, -power), jnp.ldexp(b, -power)
+    power = exponent(jnp.max(jnp.abs(a)))
+    a, b = scaled(a, -power), scaled(b, -power)
     # v − μ a/c loses its digits where v is far away. Along a/c the projection does not change, so a
     # first multiplier is taken out of v, exactly where it matters, and the rest found from there.
     first = _multiplier(_piece(v, c, a, b, lower, upper), v, c, a, b)
@@ -180,8 +182,8 @@ def onto_ball(v: Array, c: Array, center: Array, extent: Array) -> Array:
 def length(vector: Array) -> Array:
     """‖vector‖₂ of numbers of any size."""
     vector = jnp.asarray(vector, jnp.float64)
-    power = _exponent(jnp.max(jnp.abs(vector), initial=0))
-    return jnp.ldexp(jnp.sqrt(total(jnp.ldexp(vector, -power) ** 2)), power)
+    power = exponent(jnp.max(jnp.abs(vector), initial=0))
+    return scaled(jnp.sqrt(total(scaled(vector, -power) ** 2)), power)
 
 
 def total(terms: Array) -> Array:
@@ -194,16 +196,10 @@ def total(terms: Array) -> Array:
     return rows.sum(axis=0).sum()
 
 
-def _exponent(largest: Array) -> Array:
-    """The power of two just above a number; 0 for numbers that have none."""
-    usable = jnp.isfinite(largest) & (largest > 0)
-    return jnp.where(usable, jnp.frexp(jnp.where(usable, largest, 1))[1], 0)
-
-
 def _scaled_down(v: Array, limit: int = LARGEST_EXPONENT) -> Array:
     """v as float64, or the point on its ray where no coordinate exceeds 2^limit."""
     v = jnp.asarray(v, jnp.float64)
-    return jnp.ldexp(v, jnp.minimum(limit - _exponent(jnp.max(jnp.abs(v))), 0))
+    return scaled(v, jnp.minimum(limit - exponent(jnp.max(jnp.abs(v))), 0))
 
 
 def _relative(c: Array) -> Array:
