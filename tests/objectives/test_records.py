@@ -75,21 +75,22 @@ def test_padding_and_batching_change_nothing(name: str) -> None:
         for rows, options in ((3, {}), (5, {}), (8, {}))
     ]
     z, _ = points(agents[0], 0)
-    value, gradient = jax.jit(lambda f: f.value(z)), jax.jit(lambda f: f.gradient(z))
+    both = jax.jit(lambda f: (f.value(z), f.gradient(z)))
     padded = [f.pad(8) for f in agents]
     for f, g in zip(agents, padded, strict=True):
         assert f.sample_count == g.sample_count
         assert g.present.shape == (8,)
-        np.testing.assert_allclose(value(f), value(g), rtol=1e-14)
-        np.testing.assert_allclose(gradient(f), gradient(g), rtol=1e-13, atol=1e-16)
+        (value, gradient), (other_value, other_gradient) = both(f), both(g)
+        np.testing.assert_allclose(value, other_value, rtol=1e-14)
+        np.testing.assert_allclose(gradient, other_gradient, rtol=1e-13, atol=1e-16)
         W = Box(-1.0, 1.0, f.dimension)
         assert f.sensitivity(2, W) == g.sensitivity(2, W)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
-    gradients = np.asarray(jax.jit(jax.vmap(lambda f: f.gradient(z)))(stacked))
-    values = np.asarray(jax.jit(jax.vmap(lambda f: f.value(z)))(stacked))
+    values, gradients = jax.jit(jax.vmap(lambda f: (f.value(z), f.gradient(z))))(stacked)
     for i, f in enumerate(agents):
-        np.testing.assert_allclose(gradients[i], gradient(f), rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(values[i], value(f), rtol=1e-12)
+        value, gradient = both(f)
+        np.testing.assert_allclose(gradients[i], gradient, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(values[i], value, rtol=1e-12)
     with pytest.raises(InvalidInput, match="rows >= 8"):
         agents[-1].pad(7)
     assert residual().pad(99).sample_count == 0
