@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 import tacit
 
-# fixtures of tests/report: a second conftest.py would hide this one from "from conftest import"
-pytest_plugins = ["browsers"]
+# of tests/report and tests/transport: a second conftest.py hides this one: "from conftest import"
+pytest_plugins = ["browsers", "loggers"]
 
 matplotlib.use("Agg")
 settings.register_profile(

@@ -30,12 +30,7 @@ radius = 2.0
 total_epsilon = 2.0
 total_delta = 1e-5
 {algorithm}
-[[agents]]
-name = "north"
-[[agents]]
-name = "south"
-[[agents]]
-name = "west"
+{agents}
 """
 PARTY = """
 agent = "{name}"
@@ -50,7 +45,7 @@ total_delta = 1e-5
 """
 
 
-def write_study(folder, kind="logistic", rounds=6, rehearsal=7):
+def write_study(folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES):
     """study.toml and each party's files, ledgers too."""
     once = kind == "least-squares"
     text = STUDY.format(
@@ -58,6 +53,7 @@ def write_study(folder, kind="logistic", rounds=6, rehearsal=7):
         bounds="target_bound = 1.0" if once else "",
         more="" if rehearsal is None else f"[rehearsal]\nseed = {rehearsal}",
         algorithm="" if once else f"[algorithm]\nrounds = {rounds}",
+        agents="\n".join(f'[[agents]]\nname = "{name}"' for name in names),
     )
     # keys before the first table
     head, tail = text.split("[rehearsal]") if rehearsal is not None else (text, "")
@@ -67,7 +63,7 @@ def write_study(folder, kind="logistic", rounds=6, rehearsal=7):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(text)
     rng = np.random.default_rng(5)
-    for name in NAMES:
+    for name in names:
         X = rng.normal(size=(30, 3)) / 3
         y = X @ [0.6, -0.5, 0.2] + 0.05 * rng.normal(size=30)
         y = np.clip(y, -1, 1) if once else (y > 0).astype(int)

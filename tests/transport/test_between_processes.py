@@ -1,4 +1,4 @@
-"""A rehearsal on loopback: a server and three sites as processes with TLS, attacked and killed.
+"""A rehearsal on loopback: a server and its sites as processes with TLS, attacked and killed.
 
 One test, since the engine is slow to start: every step uses the processes of those before.
 """
@@ -10,6 +10,7 @@ import signal
 
 import numpy as np
 import pytest
+from conftest import repeat
 from processes import TACIT, Processes, Proxy, free_port, through, until
 from small_study import NAMES, run, write_study
 
@@ -28,10 +29,11 @@ from tacit.transport.server import EngineServer, handshake
 from tacit.transport.signing import write_keys
 
 ROUNDS = 60
+PARTIES = repeat(("south", "west"), NAMES)  # a site is two processes; test_walk.py has three sites
 
 
 def charges(folder):
-    return [[r["rounds_charged"] for r in Ledger(folder / f"{n}.db").runs()] for n in NAMES]
+    return [[r["rounds_charged"] for r in Ledger(folder / f"{n}.db").runs()] for n in PARTIES]
 
 
 def patient(folder):
@@ -53,7 +55,8 @@ def other_class(job):
 
 def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch):
     """A server that checks nothing by itself: the certificate and the sites' policy decide."""
-    ours, north, *_ = kits
+    ours, near, *_ = kits
+    there = [kit.agent for kit in kits[1:-1]]
     hostile = provisioning.server_resources
 
     def careless(workspace):
@@ -63,15 +66,15 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
 
     monkeypatch.setattr(provisioning, "server_resources", careless)
     monkeypatch.setattr(
-        servers, "write_job", lambda folder, sites: other_class(write_job(folder, sites[:2]))
+        servers, "write_job", lambda folder, sites: other_class(write_job(folder, sites[:-1]))
     )
     site = [processes.start, "impostor", TACIT[0], "-m", "tacit.transport.site"]
     site[0](*site[1:], str(impostor.folder), **{PARTY_FILE: str(party)})
     server = EngineServer(ours)
     try:
         server.start()
-        until(lambda: set(server.parties()) == {"north", "south"})
-        assert handshake(north).startswith("TLS")
+        until(lambda: server.parties() == there)
+        assert handshake(near).startswith("TLS")
         with pytest.raises(EngineFailure, match=r"TLS|certificate"):
             handshake(impostor)
         log = impostor.engine / "log.txt"
@@ -80,8 +83,8 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
         until(lambda: all(server.state(job)))  # the state, and then what sites said
         state, said = server.state(job)
         assert state == "FINISHED:FAILED_TO_RUN"
-        assert f"north: {REFUSED}" in said and f"south: {REFUSED}" in said
-        assert server.parties() == ["north", "south"]
+        assert all(f"{name}: {REFUSED}" in said for name in there)
+        assert server.parties() == there
     finally:
         server.stop()
         monkeypatch.undo()
@@ -90,31 +93,27 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
 
 def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
     calm, storm = tmp_path / "calm", tmp_path / "storm"
-    write_study(calm, rounds=ROUNDS)
-    patient(calm)
-    expected, _ = run(write_study(calm, rounds=ROUNDS), calm)
-
-    write_study(storm, rounds=ROUNDS)
+    expected, _ = run(write_study(calm, rounds=ROUNDS, names=PARTIES), calm)
+    write_study(storm, rounds=ROUNDS, names=PARTIES)
     address = f"localhost:{free_port()}"
     kits = [Kit.load(path) for path in init(patient(storm), address, storm / "kits")]
-    ours, north, south, west = kits
-    impostor = Kit.load(init(storm / "study.toml", address, storm / "others")[3])
+    ours, *before, south, west = kits
+    impostor = Kit.load(init(storm / "study.toml", address, storm / "others")[-1])
     proxy = Proxy(ours.port)
     through(west, proxy.port)
     processes = Processes(tmp_path / "said")
     command = [*TACIT, "run", str(ours.folder), "--wait", "120"]
     try:
-        for kit in (north, south):
+        for kit in (*before, south):
             processes.join(kit, storm / f"{kit.agent}.toml")
         files = [impostor, processes, storm / "west.toml", monkeypatch]
         refuse_impostor_and_other_job(kits, *files)
-        assert charges(storm) == [[], [], []]
+        assert charges(storm) == [[] for _ in PARTIES]
 
         # Ctrl-C while a party is missing
         waiting = processes.start("waits", *command)
-        until(
-            lambda: "There: north, south. Waiting for west" in processes.said("waits"), 120, waiting
-        )
+        there = f"There: {', '.join(PARTIES[:-1])}. Waiting for west"
+        until(lambda: there in processes.said("waits"), 120, waiting)
         assert processes.interrupt("waits") == 130
         assert "to go on: tacit federation run" in processes.said("waits").splitlines()[-1]
         processes.join(west, storm / "west.toml")
@@ -125,7 +124,7 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         forged = processes.start("forged", *command)
         assert forged.wait(120) == 1
         assert "got a request that its coordinator did not sign" in processes.said("forged")
-        assert charges(storm) == [[], [], []]
+        assert charges(storm) == [[] for _ in PARTIES]
         shutil.copyfile(tmp_path / "kept", ours.private_key)
 
         # a site killed and restarted, a wire cut, the server killed
@@ -136,7 +135,7 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         until(lambda: "lost that of 'south'" in processes.said("run"), 120, running)
         assert main(["federation", "status", str(ours.folder), "--json"]) == 0
         status = json.loads(capsys.readouterr().out)
-        assert status["rounds"] == ROUNDS and "north" in status["there"]
+        assert status["rounds"] == ROUNDS and "west" in status["there"]
         done = status_of(ours)["round"]
         until(lambda: status_of(ours)["round"] >= done + 10, 120, running)
         proxy.cut()
@@ -150,16 +149,16 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         np.testing.assert_array_equal(found.solution, expected.solution)
         np.testing.assert_array_equal(found.ergodic, expected.ergodic)
         np.testing.assert_array_equal(found.trace["residual"], expected.trace["residual"])
-        assert charges(storm) == [[ROUNDS]] * 3 == charges(calm)
+        assert charges(storm) == [[ROUNDS] for _ in PARTIES] == charges(calm)
         assert found.privacy.seeded  # a rehearsal, and called one
-        until(lambda: "is finished" in processes.said("north"))
-        assert any((north.folder / "own").iterdir())
+        until(lambda: "is finished" in processes.said(west.site))
+        assert any((west.folder / "own").iterdir())
 
         # once more: nothing is asked of anyone
         assert main(["federation", "run", str(ours.folder), "--out", str(tmp_path / "out")]) == 0
         assert "the result is there" in capsys.readouterr().err
         assert (tmp_path / "out" / "result.json").exists()
-        assert processes.interrupt("north") == 130
+        assert processes.interrupt(west.site) == 130
     finally:
         proxy.close()
         processes.end()
