@@ -119,7 +119,7 @@ def test_versions_agree(released):
     assert re.search(rf"^## \[{re.escape(version)}\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
 
 
-# all others have what "all" has: ``test_extras_are_tried``
+# "all" together is in the environment of the tests, too
 @pytest.mark.parametrize(
     "extra", [*TRIALS, *repeat([], ["all"])], ids=lambda extra: extra or "core"
 )

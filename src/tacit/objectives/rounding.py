@@ -23,7 +23,8 @@ order. All arithmetic is float64. A term moves by at most B times the change of 
 at most L·2γ_d BR for a slope with Lipschitz constant L and ‖z‖ ≤ R, and its own rounding. Where
 slopes jump (hinge, quantile) scores are computed exactly instead: x and z are cut to multiples of
 g_x ≥ 2⁻²⁶B and g_z ≥ 2⁻²⁶‖z‖, powers of two, so that every partial sum is a multiple of g_x g_z and
-at most ‖x‖‖z‖ ≤ 2⁵² g_x g_z: no sum is rounded, in any order.
+at most ‖x‖‖z‖ ≤ 2⁵² g_x g_z: no sum is rounded, in any order. g_z ≥ 2⁻⁵²⁶, so that g_x g_z is no
+subnormal number for B ≥ 2⁻⁴⁷⁰.
 
 Elementary functions (exp, log, division) are assumed to err by at most 32 units.
 """
@@ -44,6 +45,7 @@ from tacit.sets.powers import exponent, scaled
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 DOUBLE = UNIT["float64"]
 EXACT_BITS = 26  # of x and of z, where scores must be exact
+LEAST_EXPONENT = -500  # of such a z: what is smaller by far than its grid is cut to 0
 
 
 def require_64_bits() -> None:
@@ -77,8 +79,8 @@ def cut_point(z: Any) -> Any:
     """z as float64, cut to multiples of g_z. Derivatives see z."""
     z = jnp.asarray(z, jnp.float64)
     largest = jnp.max(jnp.abs(z), initial=0)
-    # ‖z‖ ≤ √n·max|z|
-    power = exponent(largest)
+    # ‖z‖ ≤ √n·max|z|; and products of g_x and g_z are no subnormal numbers, which may become 0
+    power = jnp.maximum(exponent(largest), LEAST_EXPONENT)
     power = power + math.ceil(math.log2(max(z.size, 1)) / 2) - EXACT_BITS
     return scaled(jnp.trunc(scaled(z, -power)), power)
 

@@ -1,7 +1,7 @@
 """Powers of two, made of their bits: scaling that is exact.
 
-``jnp.ldexp`` takes every number apart and raises 2 to a power in floating point, which nobody
-promises to be exact on every device; it is slow besides, to compile and to run.
+``jnp.ldexp`` takes every number apart and raises 2 to a power in floating point, which is not exact
+on every device; it is slow besides, to compile and to run.
 """
 
 from __future__ import annotations
@@ -13,28 +13,41 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tacit.errors import InvalidInput
+
 MANTISSA, BIAS = 52, 1023  # of float64
 LEAST = float(np.finfo(np.float64).tiny)
+FARTHEST = 1000  # of powers that numbers are scaled by and back again
 
 
 def exponent(number: Any) -> Array:
     """The e with 2^(e−1) ≤ number < 2^e, an int64; 0 below 2⁻¹⁰²², for ∞ and for NaN."""
-    number = jnp.asarray(number, jnp.float64)
+    number = _double(number)
     usable = jnp.isfinite(number) & (number >= LEAST)
     bits = jax.lax.bitcast_convert_type(jnp.where(usable, number, 0.5), jnp.int64)
     return (bits >> MANTISSA) - (BIAS - 1)
 
 
-def scaled(numbers: Array, power: Array) -> Array:
-    """numbers · 2^power in float64, for |power| ≤ 2044.
+def magnitude(number: Any) -> Array:
+    """The exponent, within ±1000: scaling down by it and back again is in range."""
+    return jnp.clip(exponent(number), -FARTHEST, FARTHEST)
 
-    Guarantee: exact where the result is 0 or at least 2⁻¹⁰²²; ∞ where it is too large. A smaller
-    one may become 0. In two factors of like sign, as one may be out of range where both are not.
+
+def scaled(numbers: Any, power: Any) -> Array:
+    """numbers · 2^power in float64, for −1022 ≤ power ≤ 1023: one product.
+
+    Guarantee: exact where number and result are 0 or at least 2⁻¹⁰²² in size; ∞ where it is too
+    large. Smaller numbers, and smaller results, may become 0.
     """
-    half = jnp.asarray(power, jnp.int64) >> 1
-    return jnp.asarray(numbers, jnp.float64) * _power(half) * _power(power - half)
+    bits = (jnp.asarray(power, jnp.int64) + BIAS) << MANTISSA
+    return _double(numbers) * jax.lax.bitcast_convert_type(bits, jnp.float64)
 
 
-def _power(e: Array) -> Array:
-    """2^e for −1022 ≤ e ≤ 1023."""
-    return jax.lax.bitcast_convert_type((e + BIAS) << MANTISSA, jnp.float64)
+def _double(numbers: Any) -> Array:
+    """As float64. Without such numbers bits would be taken for others: nothing is computed."""
+    if jnp.result_type(float) != np.float64:
+        raise InvalidInput(
+            "Expected jax_enable_x64, which importing tacit switches on, to stay on; it was "
+            "switched off. Nothing was computed."
+        )
+    return jnp.asarray(numbers, jnp.float64)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tacit.sets.powers import exponent, scaled
+from tacit.sets.powers import exponent, magnitude, scaled
 
 NEWTON_STEPS = 40  # weights that span twelve orders of magnitude need fewer
 LARGEST_EXPONENT = 400  # points beyond 2 to this power are scaled down to it
@@ -39,7 +39,7 @@ def onto_cut(v: Array, c: Array, a: Array, b: Array, lower: Array, upper: Array)
     """
     v, c = _scaled_down(v), _relative(c)
     a, b, lower, upper = (jnp.asarray(x, jnp.float64) for x in (a, b, lower, upper))
-    power = exponent(jnp.max(jnp.abs(a)))
+    power = magnitude(jnp.max(jnp.abs(a)))
     a, b = scaled(a, -power), scaled(b, -power)
     # v − μ a/c loses its digits where v is far away. Along a/c the projection does not change, so a
     # first multiplier is taken out of v, exactly where it matters, and the rest found from there.
@@ -182,7 +182,7 @@ def onto_ball(v: Array, c: Array, center: Array, extent: Array) -> Array:
 def length(vector: Array) -> Array:
     """‖vector‖₂ of numbers of any size."""
     vector = jnp.asarray(vector, jnp.float64)
-    power = exponent(jnp.max(jnp.abs(vector), initial=0))
+    power = magnitude(jnp.max(jnp.abs(vector), initial=0))
     return scaled(jnp.sqrt(total(scaled(vector, -power) ** 2)), power)
 
 
