@@ -27,11 +27,11 @@ from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings, schedule_in
 from tacit.admm.statement import why_uncertified
 from tacit.errors import InvalidInput, Refused, SolverFailure, count
-from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.privacy.spending import Terms
+from tacit.sets.powers import require_64_bits
 
 log = logging.getLogger("tacit.agent")
 _compiled = jax.jit(local_round, static_argnames="rule")

@@ -16,9 +16,9 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.server import Member
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
-from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.mechanisms import Noiseless
 from tacit.sets import Box
+from tacit.sets.powers import require_64_bits
 
 
 def start_point(problem: LocalProblem) -> Array:

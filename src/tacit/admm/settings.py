@@ -22,9 +22,9 @@ from tacit.admm.schedules import (
     step_size_from,
 )
 from tacit.errors import InvalidInput, choice, positive, probability, updates_of
-from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
+from tacit.sets.powers import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.admm.plan import Budget

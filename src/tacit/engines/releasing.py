@@ -17,9 +17,9 @@ from tacit.admm.statement import PrivacyStatement, release_statement
 from tacit.engines.seats import Everyone, Here, Ledgers, Seat
 from tacit.errors import InvalidInput
 from tacit.objectives import public
-from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.sets.powers import require_64_bits
 
 
 def release(

@@ -33,8 +33,8 @@ from tacit.engines.rounds import Batched, OneByOne, Paying
 from tacit.engines.seats import Everyone, Here, Ledgers, Seat
 from tacit.engines.solving_released import solve_released
 from tacit.errors import InvalidInput, count
-from tacit.objectives.rounding import require_64_bits
 from tacit.privacy.mechanisms import Mechanism
+from tacit.sets.powers import require_64_bits
 
 
 def solve(

@@ -21,8 +21,9 @@ from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, non_negative, positive
 from tacit.objectives import fused, slope_limits
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
-from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, require_64_bits, rounded_up
+from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
 from tacit.pytree import later, pytree, store
+from tacit.sets.powers import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet

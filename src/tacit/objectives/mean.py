@@ -20,8 +20,9 @@ from tacit.errors import array, choice, positive
 from tacit.objectives.linear_model import bounded_columns, rounding_unknown
 from tacit.objectives.objective import RELATIONS, Reading, Records, optional_positive
 from tacit.objectives.public import PublicQuadratic
-from tacit.objectives.rounding import gamma, require_64_bits, rounded_up
+from tacit.objectives.rounding import gamma, rounded_up
 from tacit.pytree import pytree, store
+from tacit.sets.powers import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet

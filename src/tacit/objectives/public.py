@@ -19,8 +19,8 @@ from tacit.errors import InvalidInput, array
 from tacit.objectives.exact_steps import Prox, quadratic_step, smooth_step
 from tacit.objectives.objective import Objective
 from tacit.objectives.residual import SparseMatrix, singular_bounds
-from tacit.objectives.rounding import require_64_bits
 from tacit.pytree import pytree, static, store
+from tacit.sets.powers import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet

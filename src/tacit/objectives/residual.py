@@ -18,8 +18,9 @@ import scipy.sparse as sp
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, count, non_negative, positive
 from tacit.objectives.objective import Objective, Reading, optional_positive
-from tacit.objectives.rounding import DOUBLE, gamma, require_64_bits, rounded_up
+from tacit.objectives.rounding import DOUBLE, gamma, rounded_up
 from tacit.pytree import pytree, static, store
+from tacit.sets.powers import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.objectives.public import PublicQuadratic

@@ -24,7 +24,7 @@ at most L·2γ_d BR for a slope with Lipschitz constant L and ‖z‖ ≤ R, and
 slopes jump (hinge, quantile) scores are computed exactly instead: x and z are cut to multiples of
 g_x ≥ 2⁻²⁶B and g_z ≥ 2⁻²⁶‖z‖, powers of two, so that every partial sum is a multiple of g_x g_z and
 at most ‖x‖‖z‖ ≤ 2⁵² g_x g_z: no sum is rounded, in any order. g_z ≥ 2⁻⁵²⁶, so that g_x g_z is no
-subnormal number for B ≥ 2⁻⁴⁷⁰.
+subnormal number for any B that is taken (1e-30 and more).
 
 Elementary functions (exp, log, division) are assumed to err by at most 32 units.
 """
@@ -39,22 +39,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import InvalidInput
 from tacit.sets.powers import exponent, scaled
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 DOUBLE = UNIT["float64"]
 EXACT_BITS = 26  # of x and of z, where scores must be exact
 LEAST_EXPONENT = -500  # of such a z: what is smaller by far than its grid is cut to 0
-
-
-def require_64_bits() -> None:
-    """Refuse where JAX was told to do without numbers of 64 bits: no claim on rounding holds."""
-    if not jax.config.read("jax_enable_x64"):  # type: ignore[no-untyped-call]
-        raise InvalidInput(
-            "Expected jax_enable_x64, which importing tacit switches on, to stay on; it was "
-            "switched off. Nothing was computed."
-        )
 
 
 def gamma(n: float, unit: float = DOUBLE) -> float:

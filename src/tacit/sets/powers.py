@@ -44,10 +44,15 @@ def scaled(numbers: Any, power: Any) -> Array:
 
 
 def _double(numbers: Any) -> Array:
-    """As float64. Without such numbers bits would be taken for others: nothing is computed."""
+    """As float64. Without such numbers, bits would be taken for others."""
+    require_64_bits()
+    return jnp.asarray(numbers, jnp.float64)
+
+
+def require_64_bits() -> None:
+    """Refuse where JAX was told to do without numbers of 64 bits: no claim on rounding holds."""
     if jnp.result_type(float) != np.float64:
         raise InvalidInput(
             "Expected jax_enable_x64, which importing tacit switches on, to stay on; it was "
             "switched off. Nothing was computed."
         )
-    return jnp.asarray(numbers, jnp.float64)
