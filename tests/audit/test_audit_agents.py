@@ -1,6 +1,7 @@
 """The audit through agents, ledgers and secure noise: correct code passes, new mutants do not."""
 
 import json
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -28,11 +29,12 @@ from tacit.audit.agents import size_of
 from tacit.audit.neighbouring_data import Worlds
 from tacit.cli.main import main
 from tacit.errors import InvalidInput, SolverFailure
-from tacit.objectives.linear_model import LinearModel
 from tacit.objectives.losses import LogisticRegression
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.payments import Payments
+from tacit.pytree import pytree, store
 from tacit.sets import balls
+from tacit.sets.balls import L1Ball
 from tacit.sets.boxes import Box
 
 
@@ -51,13 +53,18 @@ def run(worlds, plans=(), trials=TRIALS, rounds=4, epsilon=4.0, begin=None):
     return audit_agents(worlds, chosen, plans, trials=trials, begin=begin or paying(rounds))
 
 
-@pytest.fixture
-def patched(monkeypatch):
-    """Agents share compiled rounds: what was compiled before the code was broken must go."""
-    jax.clear_caches()
-    yield monkeypatch
-    monkeypatch.undo()
-    jax.clear_caches()
+def with_parts(worlds, objective=None, feasible_set=None):
+    """The same two worlds with another objective or set. A broken one is a class of its own, as
+    agents share compiled rounds."""
+    without, with_canary = (
+        LocalProblem(
+            objective(p.objective) if objective else p.objective,
+            feasible_set or p.feasible_set,
+            name=p.name,
+        )
+        for p in worlds.problems
+    )
+    return replace(worlds, without=without, with_canary=with_canary)
 
 
 # --- correct code -----------------------------------------------------------------------------
@@ -112,22 +119,29 @@ def test_the_canaries_reach_the_sensitivity():
 # --- a projection that can be pushed out -------------------------------------------------------
 
 
-@pytest.fixture
-def pushed(patched):
-    patched.setattr(balls, "onto_simplex", old_projections.onto_simplex)
-    return patched
+def pushed_worlds():
+    @pytree
+    class Pushed(L1Ball):
+        def project(self, point, weight=None):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(balls, "onto_simplex", old_projections.onto_simplex)
+                return super().project(point, weight)
+
+    ball = Pushed.__new__(Pushed)
+    store(ball, **vars(ball_worlds().without.feasible_set))
+    return with_parts(ball_worlds(), feasible_set=ball)
 
 
-def test_a_projection_that_can_be_pushed_out_is_caught(pushed):
+def test_a_projection_that_can_be_pushed_out_is_caught(monkeypatch):
     for module in (algorithm, agent):
-        pushed.setattr(module, "admitted", lambda z, local: z)
-    worlds = ball_worlds()
+        monkeypatch.setattr(module, "admitted", lambda z, local: z)
+    worlds = pushed_worlds()
     found = run(worlds, [hostile(worlds, settings(2.0))], trials=TRIALS, epsilon=2.0)
     assert found.violated and found.white.free > found.claim.epsilon
 
 
-def test_with_the_check_it_fails_paid_for_and_nothing_is_released(pushed, tmp_path):
-    worlds = ball_worlds()
+def test_with_the_check_it_fails_paid_for_and_nothing_is_released(tmp_path):
+    worlds = pushed_worlds()
     chosen = worlds.scheduled(settings(2.0))
     plan = hostile(worlds, chosen)
     with Ledger.create(tmp_path / "a.db", 5.0, DELTA) as ledger:
@@ -181,22 +195,30 @@ def corner_plan(worlds, rounds):
     return np.array(plan)
 
 
-def float32_sum(patch):
+@pytree
+class Float32Sum(LogisticRegression):
+    """The whole gradient as one sum in float32."""
+
     def statistic(self, z):
         slopes = self.slopes(z.astype(self.features.dtype) @ self.features)
         total = self.features @ slopes.astype(self.features.dtype).T
         return (total / self.normaliser + self.ridge * z).astype(z.dtype)
 
-    patch.setattr(LinearModel, "statistic", statistic)
-    patch.setattr(LinearModel, "public_gradient", lambda self, z: 0.0)
+    def public_gradient(self, z):
+        return 0.0
+
+    @classmethod
+    def of(cls, objective):
+        sum_ = cls.__new__(cls)
+        store(sum_, **vars(objective))
+        return sum_
 
 
-def test_a_float32_sum_is_caught(patched):
+def test_a_float32_sum_is_caught():
     worlds = rounding_worlds()
     plan = corner_plan(worlds, 4)
     assert not run(worlds, [plan], trials=TRIALS, epsilon=1.0).violated
-    jax.clear_caches()
-    float32_sum(patched)
+    worlds = with_parts(worlds, objective=Float32Sum.of)
     found = run(worlds, [plan], trials=repeat(160, 300), epsilon=1.0)  # 100: 2.6 to 4.6 of 1
     assert found.violated and found.white.curve > 2 * found.claim.epsilon
 

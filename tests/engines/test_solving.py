@@ -1,13 +1,16 @@
 """The driver: determinism, entropy, callbacks, traces, problems that do not fit together."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
 from conftest import problem_of, repeat
 
 import tacit
+from tacit.admm.agent import Agent
 from tacit.admm.schedules import NonsmoothStep, StronglyConvexStep
+from tacit.engines import seats
 
 SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
 
@@ -27,6 +30,22 @@ def test_same_seed_same_result_bit_for_bit(feasible):
     same(tacit.solve(problem, SETTINGS, seed=4), tacit.solve(problem, SETTINGS, seed=4))
     other = tacit.solve(problem, SETTINGS, seed=5)
     assert np.abs(other.solution - tacit.solve(problem, SETTINGS, seed=4).solution).max() > 1e-6
+
+
+@pytest.mark.parametrize(("worth", "apart"), [(0.0, True), (np.inf, False)])
+def test_only_answers_that_take_long_are_worth_a_thread(worth, apart, monkeypatch):
+    problem, threads = problem_of("residual", "polyhedron"), set()
+    expected = tacit.solve(problem, SETTINGS, seed=4, workers=1)
+    respond = Agent.respond
+
+    def watched(*given):
+        threads.add(threading.get_ident())
+        return respond(*given)
+
+    monkeypatch.setattr(Agent, "respond", watched)
+    monkeypatch.setattr(seats, "WORTH_A_THREAD", worth)
+    same(tacit.solve(problem, SETTINGS, seed=4, workers=2), expected)
+    assert (threads == {threading.get_ident()}) is not apart
 
 
 def test_runs_of_one_seed_and_different_names_have_different_noise():

@@ -15,6 +15,7 @@ from tacit.admm.local_side import members_of
 from tacit.admm.messages import Broadcast
 from tacit.admm.penalties import starting_penalties
 from tacit.admm.public_agent import PublicAgent
+from tacit.engines import seats
 from tacit.engines.in_process import InProcess
 from tacit.engines.releasing import without_noise
 from tacit.errors import InvalidInput, Refused
@@ -279,7 +280,8 @@ def test_the_checkpoint_is_the_release(tmp_path, monkeypatch):
         tacit.solve(zones(beta=0.1, data=np.zeros((2, 6))), budget, checkpoint=path)
 
 
-def test_workers_do_not_change_a_bit():
+def test_workers_do_not_change_a_bit(monkeypatch):
+    monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.0)
     one, two = (tacit.solve(coupled()[0], EXACT, workers=w).solution for w in (1, 2))
     np.testing.assert_array_equal(one, two)
 

@@ -12,6 +12,7 @@ import tacit
 from tacit.admm.algorithm import Limits, Local, Round, Rule, local_update, output_noise_shape
 from tacit.admm.local_side import start_point
 from tacit.admm.schedules import NonsmoothStep
+from tacit.engines import seats
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, scheduled
 from tacit.power.network import demand
@@ -181,7 +182,8 @@ def test_output_noise_covers_the_output_s_sensitivity(case14):
     assert 0.05 * Δ < worst <= Δ + 1e-4  # up to the solver's error
 
 
-def test_same_seed_same_bits_whatever_the_workers(case14):
+def test_same_seed_same_bits_whatever_the_workers(case14, monkeypatch):
+    monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.0)
     settings = scheduled(case14, tacit.Settings.for_budget(1.0, 1e-5, 15, 2))
     results = [tacit.solve(case14, settings, seed=3, workers=w) for w in (1, 2, 3, 8)]
     again = tacit.solve(build(CASE14), settings, seed=3, workers=2)

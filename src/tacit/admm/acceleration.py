@@ -163,7 +163,8 @@ class Watch:
         length = _norm(g, now.penalty)
         first = length if math.isinf(self.first) else self.first
         watch = dataclasses.replace(self, first=first, best=min(self.best, length))
-        if self.mixed and length > SETBACK * self.best:
+        hidden = ROUNDING * _norm(now.s, now.penalty)  # rounding is no setback
+        if self.mixed and length > SETBACK * self.best + hidden:
             kept = self.accelerated - 1
             return Instructions(undo=True), dataclasses.replace(
                 watch, accelerated=kept, mixed=False, ahead=Watch.ahead

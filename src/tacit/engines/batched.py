@@ -1,7 +1,7 @@
 """Many agents whose sets have a projection formula as one JAX program, on a CPU or a GPU.
 
 Agents whose objectives and sets have the same structure are stacked (``stacking.py``) and run under
-``vmap``. The rounds are one ``scan`` over the server's step and the agents' rounds of
+``vmap``. The rounds are one loop over the server's step and the agents' rounds of
 ``algorithm.py``, with the noise of ``agent_key``: the same iterates as agents one by one, up to
 rounding. A batch pays no ledger and draws seeded noise only.
 
@@ -40,6 +40,8 @@ from tacit.engines.stacking import (
 )
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.sets.feasible_set import FeasibleSet
+
+LEAST_ROOM = 64  # rounds for which a program takes schedules; it may use fewer
 
 
 class State(NamedTuple):
@@ -107,13 +109,15 @@ class BatchedAgents:
         ρ, η = (np.stack(x) for x in zip(*each, strict=True))
         if not self.configurations:
             ρ, η = ρ[0], η[0]
+        number = last + 1 - first
+        room = max(LEAST_ROOM, 1 << (number - 1).bit_length())
         rounds = (
-            np.arange(first, last + 1),
-            *(np.asarray(x, self.dtype) for x in (ρ, η, weights)),
+            np.arange(first, first + room),
+            *(_with_room(np.asarray(x, self.dtype), room) for x in (ρ, η, weights)),
         )
         advance = _compiled(bool(self.configurations), jax.default_backend())
         state, w, residual, noise = advance(
-            self.buckets, self.holders, state, rounds, rules=self.rules
+            self.buckets, self.holders, state, rounds, number=number, rules=self.rules
         )
         self._refuse_breach(state, first, last)
         return state, w, residual, noise
@@ -195,15 +199,27 @@ def _first_points(W: FeasibleSet, coupled: Array) -> Array:
     return jax.vmap(point)(W, coupled) if coupled.ndim == 2 else point(W, coupled)[None]
 
 
+def _with_room(x: Array, room: int) -> Array:
+    """x with its last number repeated up to this length."""
+    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, room - x.shape[-1])], mode="edge")
+
+
+Rounds = tuple[State, Array, Array, Array]  # and w, ‖w − z‖ and Σ|ξ| of the last round
+
+
 def _advance(
     buckets: tuple[Bucket, ...],
     holders: Holders,
     state: State,
     rounds: Array,
+    number: Array | int,
     rules: tuple[Rule, ...],
-) -> tuple[State, Array, Array, Array]:
-    def one_round(state: State, item: Array) -> tuple[State, tuple[Array, Array, Array]]:
-        t, ρ, η, weight = item
+) -> Rounds:
+    """The first ``number`` of these rounds: programs do not depend on it."""
+
+    def one_round(i: Array, before: Rounds) -> Rounds:
+        state = before[0]
+        t, ρ, η, weight = (x[i] for x in rounds)
         z, λ = (jnp.concatenate([x.ravel() for x in s]) for s in (state.average, state.dual))
         w = server_step(z, λ, ρ, holders)
         everything = holders.positions is None  # every agent holds all of w, in order
@@ -220,22 +236,24 @@ def _advance(
         ]
         point, average, dual, square, noise = zip(*new, strict=True)
         total = tuple(s + weight * z for s, z in zip(state.total, average, strict=True))
-        return State(point, average, dual, total), (
-            w,
-            jnp.sqrt(sum(x.sum() for x in square)),
-            sum(x.sum() for x in noise),
-        )
+        residual, magnitude = jnp.sqrt(sum(x.sum() for x in square)), sum(x.sum() for x in noise)
+        return State(point, average, dual, total), w, residual, magnitude
 
-    state, (w, residual, noise) = jax.lax.scan(one_round, state, rounds)
-    return state, w[-1], residual[-1], noise[-1]
+    nothing = jnp.zeros((), holders.count.dtype)
+    start = state, jnp.zeros_like(holders.count), nothing, nothing
+    result: Rounds = jax.lax.fori_loop(0, number, one_round, start)
+    return result
 
 
 @lru_cache
 def _compiled(many: bool, backend: str) -> Any:
-    """On a GPU the vendor's matrix products: twice as fast as those the compiler would write."""
-    options = {"xla_gpu_enable_triton_gemm": False} if backend == "gpu" else None
+    """On a GPU the vendor's matrix products: twice as fast as those the compiler would write; and
+    a number of rounds that is known, as else the host would be asked after each."""
     function = _advance_many if many else _advance
-    return jax.jit(function, static_argnames="rules", compiler_options=options)
+    if backend != "gpu":
+        return jax.jit(function, static_argnames="rules")
+    options = {"xla_gpu_enable_triton_gemm": False}
+    return jax.jit(function, static_argnames=("rules", "number"), compiler_options=options)
 
 
 def _advance_many(
@@ -243,12 +261,12 @@ def _advance_many(
     holders: Holders,
     state: State,
     rounds: Array,
+    number: Array | int,
     rules: tuple[Rule, ...],
-) -> tuple[State, Array, Array, Array]:
+) -> Rounds:
     axes = (tuple(DIFFERENT for _ in buckets), None, 0, (None, 0, 0, 0))
-    result: tuple[State, Array, Array, Array] = jax.vmap(
-        partial(_advance, rules=rules), in_axes=axes
-    )(buckets, holders, state, rounds)
+    advance = partial(_advance, number=number, rules=rules)
+    result: Rounds = jax.vmap(advance, in_axes=axes)(buckets, holders, state, rounds)
     return result
 
 

@@ -8,6 +8,7 @@ this process; ``mpi.py`` carries the same questions to other ranks. Who asks doe
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -196,6 +197,9 @@ class Seat:
 
 EXACT = "released"  # the name of every run of exact steps
 TOGETHER = (Seat.respond, Seat.measured)  # what several agents of a process do at the same time
+# Seconds that an agent's answer takes: where it takes less, threads wait for one another longer
+# than they save.
+WORTH_A_THREAD = 3e-3
 
 
 class Everyone(ABC):
@@ -231,7 +235,7 @@ class Everyone(ABC):
 
 
 class Here(Everyone):
-    """Agents of this process, ``workers`` of them at a time (``InProcess``).
+    """Agents of this process, up to ``workers`` of them at a time (``InProcess``).
 
     ``first``: how many agents of the run sit elsewhere before these.
     """
@@ -245,8 +249,9 @@ class Here(Everyone):
     ) -> None:
         self.seats = [Seat(first + i, name, part) for i, (name, part) in enumerate(agents)]
         self.clock, self._ledgers = Clock(1), ledgers
-        several = workers > 1 and len(agents) > 1
-        self._pool = ThreadPoolExecutor(min(workers, len(agents))) if several else None
+        self._threads = min(workers, len(agents))
+        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+        self._quickest = math.inf  # seconds an agent took in the quickest round so far
 
     @classmethod
     def of(cls, problem: Problem, workers: int = 1, ledgers: Ledgers = None) -> Here:
@@ -262,12 +267,14 @@ class Here(Everyone):
             return method(seat, *mine, *common)
 
         begun = time.perf_counter()
-        together = self._pool is not None and method in TOGETHER
+        together = method in TOGETHER and self._quickest > WORTH_A_THREAD
         mapping: Any = self._pool.map if self._pool is not None and together else map
         found = list(mapping(one, self.seats, [()] * len(self.seats) if own is None else own))
         if method is Seat.respond:
             spent = time.perf_counter() - begun
             self.clock.round(spent, [spent])
+            each = spent * (self._threads if together else 1) / max(len(self.seats), 1)
+            self._quickest = min(self._quickest, each)
         return found
 
     @property
