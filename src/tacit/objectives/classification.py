@@ -125,6 +125,12 @@ class Hinge(LinearModel):
         return _descent(self, 1.0, 2 / 7, 2.0)
 
 
+@jax.jit
+def _lengths(columns: Array) -> Array:
+    """‖x‖₁ and ‖x‖₂ of every column."""
+    return jnp.stack([jnp.linalg.norm(columns, ord=n, axis=0) for n in (1, 2)])
+
+
 @pytree
 class SoftmaxRegression(LinearModel):
     """Multiclass logistic regression (Section 6.2): loss = −ln softmax(x'Z)_y.
@@ -177,7 +183,7 @@ class SoftmaxRegression(LinearModel):
         store(
             self,
             labels=jax.device_put(labels.astype(np.min_scalar_type(self.classes - 1))),
-            lengths=jnp.stack([jnp.linalg.norm(self.features, ord=n, axis=0) for n in (1, 2)]),
+            lengths=_lengths(self.features),
         )
 
     @property

@@ -109,7 +109,8 @@ def point_and_weight(point: ArrayLike, weight: ArrayLike | None, size: int) -> t
     c = jnp.asarray(1 if weight is None else weight, jnp.float64)
     if c.shape not in ((), (size,)):
         raise InvalidInput(f"Expected a weight of shape ({size},), got {c.shape}.")
-    if not isinstance(c, jax.core.Tracer) and not bool(jnp.all((c > 0) & jnp.isfinite(c))):
+    known = None if isinstance(c, jax.core.Tracer) else np.asarray(c)
+    if known is not None and not ((known > 0) & np.isfinite(known)).all():
         raise InvalidInput(f"Expected finite weights > 0, got {c}.")
     return v, c if c.ndim else jnp.ones_like(c)
 
