@@ -16,13 +16,17 @@ import tacit
 # of tests/report and tests/transport: a second conftest.py hides this one: "from conftest import"
 pytest_plugins = ["browsers", "loggers"]
 
+EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"  # make test-all
 matplotlib.use("Agg")
 settings.register_profile(
-    "tacit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "tacit",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=100 if EXHAUSTIVE else 60,
 )
 settings.load_profile("tacit")
 OPTIMISED = "test_as_users_compile.py"  # runs some tests by itself
-EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"  # make test-all
 
 
 def pytest_xdist_auto_num_workers(config):
@@ -42,7 +46,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish(session):
     gc.freeze()  # all that is imported stays, and need not be looked through again and again
-    gc.set_threshold(100_000, 20, 20)  # programs that are kept would be, 50 times
+    gc.set_threshold(500_000, 20, 20)  # programs that are kept would be, 50 times
 
 
 def repeat(few, exhaustive):

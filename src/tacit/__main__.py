@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 from tacit.cli.interrupts import ignore, watch
 
 PIPE_CLOSED = 141  # as of a program that SIGPIPE ended
+# Most of what a command makes are modules and programs, which stay: to look through them for
+# garbage again and again took a tenth of its time.
+NEW_OBJECTS = 50_000  # between two looks
 
 
 def main() -> int:
     """Run the command of this process and return its status."""
     watch()
+    gc.set_threshold(NEW_OBJECTS)
     from tacit.cli.main import main as run
 
     try:

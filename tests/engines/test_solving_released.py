@@ -5,6 +5,7 @@ import json
 import cvxpy as cp
 import numpy as np
 import pytest
+from conftest import repeat
 from scipy.optimize import minimize
 from test_releasing import ledgers, zones
 
@@ -63,8 +64,10 @@ def stiff(k, rows, low=1.0):
     ]
 
 
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-4, 1e-6])
-@pytest.mark.parametrize("k", [1e2, 1e3, 1e4])
+EVERY = [(k, tolerance) for k in (1e2, 1e3, 1e4) for tolerance in (1e-3, 1e-4, 1e-6)]
+
+
+@pytest.mark.parametrize(("k", "tolerance"), repeat(EVERY[::4], EVERY))
 def test_small_steps_do_not_end_a_run(k, tolerance):
     """Penalties near the mean curvature are far above the least: a round moves hardly anything."""
     settings = tacit.Settings(rounds=300, tolerance=tolerance)

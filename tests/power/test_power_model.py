@@ -333,12 +333,12 @@ def test_a_failed_solve_names_agent_and_round_and_releases_nothing(case14, monke
     assert len(rounds) < 20
 
 
-def test_a_thousand_solves_on_case118_without_failure():
+def test_hundreds_of_solves_on_case118_without_failure():
     """Noise of a total epsilon of 1; every answer feasible, none unsolved."""
-    case = build(CASE118)
-    settings = scheduled(case, tacit.Settings.for_budget(1.0, 1e-5, 334))
+    case, rounds = build(CASE118), repeat(100, 334)  # of three zones
+    settings = scheduled(case, tacit.Settings.for_budget(1.0, 1e-5, rounds))
     result = tacit.solve(case, settings, seed=0, evaluate_every=1)
-    assert len(result.trace["round"]) * 3 > 1000
+    assert len(result.trace["round"]) == rounds
     assert result.trace["violation"].max() <= 1e-6
 
 
