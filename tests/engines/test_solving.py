@@ -1,5 +1,6 @@
 """The driver: determinism, entropy, callbacks, traces, problems that do not fit together."""
 
+import dataclasses
 import os
 import threading
 
@@ -11,6 +12,7 @@ import tacit
 from tacit.admm.agent import Agent
 from tacit.admm.schedules import NonsmoothStep, StronglyConvexStep
 from tacit.engines import seats
+from tacit.engines.batched import _compiled
 
 SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
 
@@ -231,6 +233,20 @@ def test_noiseless_runs_promise_nothing():
     assert result.privacy.epsilon == np.inf and not result.privacy.certified
     assert "Not private" in result.privacy.words
     assert os.linesep not in result.privacy.words
+
+
+def test_one_program_serves_any_number_of_rounds():
+    """Compiling takes longer than most runs, seconds on a GPU."""
+    problem, program = problem_of("huber", "ball", records=17), _compiled(False, "cpu")
+    known = program._cache_size()
+    for rounds, every in ((7, 3), (12, 12), (1, 1)):
+        result = tacit.solve(problem, dataclasses.replace(SETTINGS, rounds=rounds), seed=4)
+        blocks = tacit.solve(
+            problem, dataclasses.replace(SETTINGS, rounds=rounds), seed=4, evaluate_every=every
+        )
+        np.testing.assert_array_equal(result.solution, blocks.solution)
+        assert result.trace["residual"][-1] == blocks.trace["residual"][-1]
+    assert program._cache_size() == known + 1
 
 
 @pytest.mark.parametrize("batch", [True, False])

@@ -247,13 +247,10 @@ def _advance(
 
 @lru_cache
 def _compiled(many: bool, backend: str) -> Any:
-    """On a GPU the vendor's matrix products: twice as fast as those the compiler would write; and
-    a number of rounds that is known, as else the host would be asked after each."""
+    """On a GPU the vendor's matrix products: twice as fast as those the compiler would write."""
+    options = {"xla_gpu_enable_triton_gemm": False} if backend == "gpu" else None
     function = _advance_many if many else _advance
-    if backend != "gpu":
-        return jax.jit(function, static_argnames="rules")
-    options = {"xla_gpu_enable_triton_gemm": False}
-    return jax.jit(function, static_argnames=("rules", "number"), compiler_options=options)
+    return jax.jit(function, static_argnames="rules", compiler_options=options)
 
 
 def _advance_many(
