@@ -120,6 +120,16 @@ def test_penalties_far_off_are_brought_into_balance():
     assert Watch(balance=(np.array([0.5]),)).balanced
 
 
+@pytest.mark.parametrize(("length", "undone"), [(1e-16, False), (1e-15, False), (1e-13, True)])
+def test_rounding_is_no_setback(length, undone):
+    s = np.full(5, 3.0)
+    now = Iterate.start(s, np.full(5, 2.0), np.zeros(5, int), 3)
+    watch = Watch(first=1.0, best=0.0, accelerated=1, mixed=True, ahead=(0.0,) * 3)
+    instructions, after = watch.choose(now, np.full(5, length), np.zeros(5))
+    assert instructions.undo is undone
+    assert (after.ahead == Watch.ahead) is undone  # what is known of the way ahead is forgotten
+
+
 def test_a_change_of_penalty_leaves_the_dual_as_it_is():
     rng = np.random.default_rng(0)
     s, w, z = rng.normal(size=(3, 5))

@@ -3,7 +3,9 @@
 import dataclasses
 import os
 import threading
+import time
 
+import jax
 import numpy as np
 import pytest
 from conftest import problem_of, repeat
@@ -13,6 +15,7 @@ from tacit.admm.agent import Agent
 from tacit.admm.schedules import NonsmoothStep, StronglyConvexStep
 from tacit.engines import seats
 from tacit.engines.batched import _compiled
+from tacit.engines.seats import Here, Seat
 
 SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
 
@@ -48,6 +51,25 @@ def test_only_answers_that_take_long_are_worth_a_thread(worth, apart, monkeypatc
     monkeypatch.setattr(seats, "WORTH_A_THREAD", worth)
     same(tacit.solve(problem, SETTINGS, seed=4, workers=2), expected)
     assert (threads == {threading.get_ident()}) is not apart
+
+
+def test_a_quick_round_does_not_end_threads(monkeypatch):
+    """Such as one that a ledger answers when a run is continued."""
+    monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.2)
+    here = Here([(name, problem_of("residual", "box").agents[0]) for name in "ab"], 2)
+    apart, seconds = [], [0.25, 0.0, 0.0, 0.25, 0.25]
+    for now in seconds:
+        threads = set()
+
+        def answer(seat, now=now, threads=threads):
+            threads.add(threading.get_ident())
+            time.sleep(now)
+
+        monkeypatch.setattr(Seat, "respond", answer)
+        monkeypatch.setattr(seats, "TOGETHER", (answer,))
+        here.each(answer)
+        apart.append(threading.get_ident() not in threads)
+    assert apart == [True, True, False, False, True]
 
 
 def test_runs_of_one_seed_and_different_names_have_different_noise():
@@ -237,7 +259,10 @@ def test_noiseless_runs_promise_nothing():
 
 def test_one_program_serves_any_number_of_rounds():
     """Compiling takes longer than most runs, seconds on a GPU."""
-    problem, program = problem_of("huber", "ball", records=17), _compiled(False, "cpu")
+    problem, program = (
+        problem_of("huber", "ball", records=17),
+        _compiled(False, jax.default_backend()),
+    )
     known = program._cache_size()
     for rounds, every in ((7, 3), (12, 12), (1, 1)):
         result = tacit.solve(problem, dataclasses.replace(SETTINGS, rounds=rounds), seed=4)
@@ -246,7 +271,7 @@ def test_one_program_serves_any_number_of_rounds():
         )
         np.testing.assert_array_equal(result.solution, blocks.solution)
         assert result.trace["residual"][-1] == blocks.trace["residual"][-1]
-    assert program._cache_size() == known + 1
+    assert program._cache_size() <= known + 1
 
 
 @pytest.mark.parametrize("batch", [True, False])

@@ -147,7 +147,8 @@ class Watch:
         θ minimises ‖g − Σ_k θ_k (change of g, k rounds ago)‖ in the metric ρ, with a small ridge.
         The accelerated step is taken only where ‖g‖ ≤ 10‖g¹‖/n^1.1 for the n-th one, and it differs
         from the plain one by at most K‖g‖; else s⁺ = s + g. If it leads to a ‖g‖ above twice the
-        smallest so far, it is undone: the plain step is taken from where it began.
+        smallest so far, by more than rounding, it is undone: the plain step is taken from where it
+        began.
 
         So it converges whatever θ is. The plain map T is firmly non-expansive, ‖Ts − s*‖² ≤
         ‖s − s*‖² − ‖g‖² for every fixed point s*, and all accelerated steps together differ from it

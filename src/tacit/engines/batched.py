@@ -3,7 +3,7 @@
 Agents whose objectives and sets have the same structure are stacked (``stacking.py``) and run under
 ``vmap``. The rounds are one loop over the server's step and the agents' rounds of
 ``algorithm.py``, with the noise of ``agent_key``: the same iterates as agents one by one, up to
-rounding. A batch pays no ledger and draws seeded noise only.
+rounding, where all have one number format. A batch pays no ledger and draws seeded noise only.
 
 It runs one configuration, or many at once (``solve_many``): settings and keys differ, the data are
 read once for all of them.

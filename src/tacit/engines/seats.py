@@ -197,8 +197,8 @@ class Seat:
 
 EXACT = "released"  # the name of every run of exact steps
 TOGETHER = (Seat.respond, Seat.measured)  # what several agents of a process do at the same time
-# Seconds that an agent's answer takes: where it takes less, threads wait for one another longer
-# than they save.
+# Seconds of the slowest answer: where all take less, threads wait for one another longer than they
+# save.
 WORTH_A_THREAD = 3e-3
 
 
@@ -249,9 +249,9 @@ class Here(Everyone):
     ) -> None:
         self.seats = [Seat(first + i, name, part) for i, (name, part) in enumerate(agents)]
         self.clock, self._ledgers = Clock(1), ledgers
-        self._threads = min(workers, len(agents))
-        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
-        self._quickest = math.inf  # seconds an agent took in the quickest round so far
+        several = workers > 1 and len(agents) > 1
+        self._pool = ThreadPoolExecutor(min(workers, len(agents))) if several else None
+        self._slowest = math.inf  # seconds of the slowest answer in the last round
 
     @classmethod
     def of(cls, problem: Problem, workers: int = 1, ledgers: Ledgers = None) -> Here:
@@ -263,18 +263,22 @@ class Here(Everyone):
     def each(
         self, method: Callable[..., T], *common: Any, own: Sequence[tuple[Any, ...]] | None = None
     ) -> list[T]:
+        took: list[float] = []
+
         def one(seat: Seat, mine: tuple[Any, ...]) -> T:
-            return method(seat, *mine, *common)
+            begun = time.perf_counter()
+            answer = method(seat, *mine, *common)
+            took.append(time.perf_counter() - begun)
+            return answer
 
         begun = time.perf_counter()
-        together = method in TOGETHER and self._quickest > WORTH_A_THREAD
+        together = method in TOGETHER and self._slowest > WORTH_A_THREAD
         mapping: Any = self._pool.map if self._pool is not None and together else map
         found = list(mapping(one, self.seats, [()] * len(self.seats) if own is None else own))
         if method is Seat.respond:
             spent = time.perf_counter() - begun
             self.clock.round(spent, [spent])
-            each = spent * (self._threads if together else 1) / max(len(self.seats), 1)
-            self._quickest = min(self._quickest, each)
+            self._slowest = max(took, default=0.0)
         return found
 
     @property
