@@ -68,7 +68,7 @@ def solve(
                     there; the continued run is bit for bit the uninterrupted one. It holds the
                     noise key: guard it like the data, and remove it when the result is safe.
     batch           run all agents as one program; default: if all sets have a projection formula
-    workers         agents at work at the same time, if not batched; default: one per core
+    workers         the most agents at work at once, if not batched; default: one per core
     noise           "seeded" (Threefry, see ``seed``), or "secure": exact discrete noise from the
                     operating system, number by number, the default with ledgers. Without ledgers
                     such a run cannot be continued.
