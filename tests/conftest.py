@@ -45,8 +45,8 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    gc.freeze()  # all that is imported stays, and need not be looked through again and again
-    gc.set_threshold(500_000, 20, 20)  # programs that are kept would be, 50 times
+    gc.freeze()  # all that is imported stays, and need not be looked through
+    gc.set_threshold(500_000, 20, 20)  # programs that are kept would be, again and again
 
 
 def repeat(few, exhaustive):

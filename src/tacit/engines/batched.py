@@ -41,7 +41,8 @@ from tacit.engines.stacking import (
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.sets.feasible_set import FeasibleSet
 
-LEAST_ROOM = 64  # rounds for which a program takes schedules; it may use fewer
+# Rounds for which a program takes schedules, of which it may use fewer: this many, or a power of two
+LEAST_ROOM = 64
 
 
 class State(NamedTuple):
@@ -215,7 +216,7 @@ def _advance(
     number: Array | int,
     rules: tuple[Rule, ...],
 ) -> Rounds:
-    """The first ``number`` of these rounds: programs do not depend on it."""
+    """The first ``number`` of these rounds; the program is the same for every number."""
 
     def one_round(i: Array, before: Rounds) -> Rounds:
         state = before[0]
