@@ -41,7 +41,7 @@ from tacit.engines.stacking import (
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.sets.feasible_set import FeasibleSet
 
-# Rounds for which a program takes schedules, of which it may use fewer: this many, or a power of two
+# Rounds for which a program takes schedules; it may use fewer. More: up to a power of two
 LEAST_ROOM = 64
 
 
