@@ -35,8 +35,15 @@ TRIALS = {
         "assert abs(allowed.project([3.0, 4.0]) - [0.6, 0.8]).max() < 1e-6"
     ),
     "demo": "from tacit.cli.demo_problems import Digits, Diabetes; Digits(), Diabetes()",
-    "learn": "learn t.csv --target y --total-epsilon 1 --range *=0:1 --rounds 2 --out model",
-    "power": "power solve case14 --zones 3 --total-epsilon 1 --total-delta 1e-5 --out grid",
+    "learn": repeat(
+        "import tacit.cli.learn, tacit.cli.learn_model, tacit.learn as own\n"
+        "own.PrivateRidge(1, 1e-5, target_range=(0, 1)); own.load_digits()",
+        "learn t.csv --target y --total-epsilon 1 --range *=0:1 --rounds 2 --out model",
+    ),
+    "power": repeat(
+        "import tacit.cli.power; from tacit.power import build; build('case14', 3)",
+        "power solve case14 --zones 3 --total-epsilon 1 --total-delta 1e-5 --out grid",
+    ),
     "pglib": (
         "from tacit.power import load_case\n"
         "assert len(load_case('pglib_opf_case14_ieee').bus) == 14"

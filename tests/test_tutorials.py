@@ -4,7 +4,7 @@ import re
 
 import nbformat
 import pytest
-from tutorials import NOTEBOOKS, executed, shown
+from tutorials import NOTEBOOKS, executed, kernel, shown
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 TOLERANCE = 0.02, 0.002  # relative and absolute, on numbers; cells may state a wider one
@@ -37,15 +37,21 @@ def test_what_counts_as_different(now, differing):
     assert differs(now, "error 41.2 at epsilon 1") == differing
 
 
+@pytest.fixture(scope="module")
+def shared():
+    with kernel() as client:
+        yield client
+
+
 def test_there_are_three():
     assert [path.stem for path in NOTEBOOKS] == ["grid", "hospitals", "own_loss"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_tutorial_shows_what_it_computes(path, tmp_path):
+def test_a_tutorial_shows_what_it_computes(path, tmp_path, shared):
     stored = nbformat.read(path, as_version=4)
     assert not PRIVATE.search(path.read_text())
-    now = executed(path, tmp_path)
+    now = executed(path, tmp_path, shared)
     for before, after in zip(stored.cells, now.cells, strict=True):
         if before.cell_type == "code":
             assert [o.output_type for o in before.outputs] == [o.output_type for o in after.outputs]

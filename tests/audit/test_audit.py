@@ -70,7 +70,7 @@ def residual_worlds():
     return Worlds("residual", "a datum moves", *worlds, lambda noise, updates: (1.0, 0.01))
 
 
-TRIALS = repeat(8_000, 20_000)
+TRIALS = repeat(6_000, 20_000)
 
 
 def run(settings=None, trials=TRIALS, seed=0, worlds=None, **options):
@@ -107,7 +107,7 @@ KINDS += repeat([], [("laplace", "objective"), ("gaussian", "projected-output")]
 @pytest.mark.parametrize(("mechanism", "perturbation"), KINDS)
 def test_every_kind_of_noise_is_consistent_and_seen(mechanism, perturbation):
     settings = Settings.for_budget(4.0, DELTA, 2, 2, mechanism, perturbation=perturbation)
-    found = run(settings, trials=6_000)
+    found = run(settings, trials=repeat(3_000, 6_000))
     assert not found.violated
     # Plain output noise leaves the box, so its sensitivity is that of all points. Laplace noise
     # hides a change of several entries, one for each class, better than one of the same norm.
@@ -123,7 +123,7 @@ def test_one_laplace_update_needs_no_curve():
 
 
 def test_noise_on_a_residual_is_seen_through_its_matrix():
-    found = run(Settings.for_budget(4.0, DELTA, 2, 2), 4_000, worlds=residual_worlds())
+    found = run(Settings.for_budget(4.0, DELTA, 2, 2), 2_000, worlds=residual_worlds())
     assert not found.violated and found.white.curve > 0.6 * 4.0
 
 
@@ -229,7 +229,8 @@ def test_the_root_of_a_deviation_above_one_is_caught(monkeypatch):
 def test_updates_that_are_not_composed_are_caught():
     few = Settings.for_budget(1.0, DELTA, 3, 1)
     many = Settings(3, 2, few.mechanism, DELTA)
-    assert run(many, claim=exact(few.mechanism, few.updates, DELTA)).violated
+    found = run(many, repeat(8_000, 20_000), claim=exact(few.mechanism, few.updates, DELTA))
+    assert found.violated
 
 
 def flipped_dual(patch):
@@ -251,7 +252,7 @@ def test_a_flipped_dual_is_no_privacy_error_and_not_flagged(monkeypatch):
 
 def test_the_papers_sensitivity_is_refuted():
     settings, claim = paper_claim(1.0, DELTA, 2, 2, perturbation="projected-output")
-    found = run(settings, 4_000, claim=claim)
+    found = run(settings, repeat(1_000, 4_000), claim=claim)
     assert found.violated and max(found.white.free, found.black.free) > 3
 
 
@@ -260,7 +261,7 @@ def test_the_papers_composition_is_refuted():
     settings = Settings(100, 2, per_update("gaussian", 1.0, 0.01, "paper"), 0.01)
     claim = paper(1.0, 0.01, settings.updates)
     assert 13.8 <= claim.epsilon < 13.9
-    found = run(settings, 3_000, worlds=moved_worlds(1.0), claim=claim)
+    found = run(settings, repeat(1_000, 3_000), worlds=moved_worlds(1.0), claim=claim)
     assert found.violated
     assert 16 < found.white.curve < exact(settings.mechanism, settings.updates, 0.01).epsilon
 
@@ -292,7 +293,7 @@ def test_a_zone_is_consistent_and_seen_through_its_solver(zone):
 
 def test_a_zone_with_half_the_noise_is_caught(zone, monkeypatch):
     noise_halved(monkeypatch)
-    assert run(Settings.for_budget(4.0, DELTA, 1), repeat(600, 1_000), worlds=zone).violated
+    assert run(Settings.for_budget(4.0, DELTA, 1), repeat(300, 1_000), worlds=zone).violated
 
 
 def with_other_neighbours(problem):

@@ -37,17 +37,19 @@ from tacit.sets import balls
 from tacit.sets.balls import L1Ball
 from tacit.sets.boxes import Box
 
-
-def settings(epsilon=4.0, rounds=4, **others):
-    return Settings.for_budget(epsilon, DELTA, rounds, 1, **others)
-
-
 # Most faults planted below show in every trial: the distribution-free bound is then 2.44 for 100
 # trials in each world, beside claims of 1 and 2.
 TRIALS = repeat(100, 300)
 
 
-def run(worlds, plans=(), trials=TRIALS, rounds=4, epsilon=4.0, begin=None):
+ROUNDS = repeat(2, 4)
+
+
+def settings(epsilon=4.0, rounds=ROUNDS, **others):
+    return Settings.for_budget(epsilon, DELTA, rounds, 1, **others)
+
+
+def run(worlds, plans=(), trials=TRIALS, rounds=ROUNDS, epsilon=4.0, begin=None):
     """In blocks for speed; ``test_every_round_paid_for_alone`` pays round by round."""
     chosen = settings(epsilon, rounds)
     return audit_agents(worlds, chosen, plans, trials=trials, begin=begin or paying(rounds))
@@ -136,13 +138,13 @@ def test_a_projection_that_can_be_pushed_out_is_caught(monkeypatch):
     for module in (algorithm, agent):
         monkeypatch.setattr(module, "admitted", lambda z, local: z)
     worlds = pushed_worlds()
-    found = run(worlds, [hostile(worlds, settings(2.0))], trials=TRIALS, epsilon=2.0)
+    found = run(worlds, [hostile(worlds, settings(2.0, 4))], trials=TRIALS, rounds=4, epsilon=2.0)
     assert found.violated and found.white.free > found.claim.epsilon
 
 
 def test_with_the_check_it_fails_paid_for_and_nothing_is_released(tmp_path):
     worlds = pushed_worlds()
-    chosen = worlds.scheduled(settings(2.0))
+    chosen = worlds.scheduled(settings(2.0, 4))
     plan = hostile(worlds, chosen)
     with Ledger.create(tmp_path / "a.db", 5.0, DELTA) as ledger:
         party = paying()(worlds.with_canary, chosen, "june", ledger)
@@ -152,7 +154,7 @@ def test_with_the_check_it_fails_paid_for_and_nothing_is_released(tmp_path):
             assert ledger.charged("june") == [(1, 1)] * attempt
             assert ledger.failures("june", 1) == attempt
         assert ledger.answer("june") is None and party.rounds_done == 0
-    found = run(worlds, [plan], trials=100, epsilon=2.0)
+    found = run(worlds, [plan], trials=100, rounds=4, epsilon=2.0)
     assert not found.violated and max(found.epsilons) == 0  # all fail, in both worlds
 
 
@@ -216,7 +218,7 @@ class Float32Sum(LogisticRegression):
 
 def test_a_float32_sum_is_caught():
     worlds = rounding_worlds()
-    plan = corner_plan(worlds, 4)
+    plan = corner_plan(worlds, ROUNDS)
     assert not run(worlds, [plan], trials=TRIALS, epsilon=1.0).violated
     worlds = with_parts(worlds, objective=Float32Sum.of)
     found = run(worlds, [plan], trials=repeat(160, 300), epsilon=1.0)  # 100: 2.6 to 4.6 of 1

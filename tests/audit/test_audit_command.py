@@ -11,7 +11,7 @@ from tacit.cli.main import main
 
 def test_the_command_on_digits(tmp_path, capsys, drawn):
     plot = tmp_path / "audit.png"
-    words = "audit digits --total-epsilons 4 --trials 1000 --rounds 2 --seed 1 --json --plot"
+    words = "audit digits --total-epsilons 4 --trials 500 --rounds 2 --seed 1 --json --plot"
     assert main([*words.split(), str(plot)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert plot.stat().st_size > 10_000
@@ -26,19 +26,22 @@ def test_the_command_on_digits(tmp_path, capsys, drawn):
     ]
     assert all(0 <= b["epsilon"] <= 4 for b in one["bounds"])
     assert one["bounds"][1]["epsilon"] > 0.5 and one["bounds"][1]["attack"] == "likelihood"
-    assert one["bounds"][0]["confirming_trials"] == [800, 800]
+    assert one["bounds"][0]["confirming_trials"] == [400, 400]
     assert one["settings"]["local_updates"] == 2 and one["verdict"].startswith("consistent")
 
 
-def test_a_violation_is_an_exit_status_and_words(capsys):
+@pytest.mark.parametrize("json_too", repeat([False], [False, True]))
+def test_a_violation_is_an_exit_status_and_words(json_too, capsys):
     words = "audit digits --calibration paper --mechanism laplace --total-epsilons 1 --trials 300"
     words += " --rounds 1 --seed 1"
+    if json_too:
+        assert main([*words.split(), "--json"]) == 1
+        assert json.loads(capsys.readouterr().out)["violated"]
+        return
     assert main(words.split()) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
     assert "An audit can refute a claim. It can never prove one." in out
-    assert main([*words.split(), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["violated"]
 
 
 def test_the_command_on_mnist_files(tmp_path, capsys):

@@ -113,7 +113,7 @@ def test_check_says_what_would_happen_with_a_dispatch(tmp_path, command, refused
 
 
 def test_reproduce(tmp_path, run):
-    command = "reproduce case14 --rounds 2 --seeds 2 --workers 1 --json"
+    command = "reproduce case14 --rounds 1 --seeds 2 --workers 1 --json"
     document = json.loads(run(command))
     assert len(document["claims"]) == 12 and len(document["table1"]) == 4
     assert {c["verdict"] for c in document["claims"]} >= {"undecided", "holds"}

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,17 +56,29 @@ def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
 
 
 KILLS = repeat(2, 4)
+SLOW_RUN = """
+import numpy as np
+import tacit
+
+rng, box = np.random.default_rng(0), tacit.Box(-0.4, 0.5, size=4)
+common = {"feature_norm": 1.0, "normaliser": 24, "record_bound": 12}
+agents = [
+    tacit.LocalProblem(
+        tacit.LogisticRegression(rng.uniform(-0.5, 0.5, (12, 4)), np.arange(12) % 2, **common), box
+    )
+    for _ in range(2)
+]
+settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
+"""
 
 
 def test_a_killed_process_resumes_to_the_same_result(tmp_path):
     """SIGKILL at a random moment, several times, then compare with an undisturbed run."""
     path = tmp_path / "state.npz"
     program = f"""
-import sys, time, tacit
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from conftest import problem_of
-settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
-result = tacit.solve(problem_of("logistic", "box"), settings, seed=7, checkpoint={str(path)!r},
+{SLOW_RUN}
+import time
+result = tacit.solve(agents, settings, seed=7, checkpoint={str(path)!r},
                      callback=lambda p: time.sleep(0.02))
 result.save({str(tmp_path / "result")!r})
 """
@@ -87,12 +98,11 @@ result.save({str(tmp_path / "result")!r})
             kills += process.wait() == -signal.SIGKILL
         elif process.wait() == 0:
             break
-    settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
     assert kills == KILLS
-    same(
-        tacit.Result.load(tmp_path / "result"),
-        tacit.solve(problem_of("logistic", "box"), settings, seed=7),
-    )
+    names = {}
+    exec(SLOW_RUN, names)
+    undisturbed = tacit.solve(names["agents"], names["settings"], seed=7)
+    same(tacit.Result.load(tmp_path / "result"), undisturbed)
 
 
 def test_the_noise_key_is_saved_before_anything_is_released(tmp_path):

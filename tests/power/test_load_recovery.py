@@ -12,13 +12,15 @@ from tacit.power import build, load_case, scheduled
 from tacit.power.load_recovery import _least_expected, attack, estimate_demand, listen
 from tacit.privacy.mechanisms import Gaussian, Laplace
 
+ROUNDS = repeat(15, 25)
+
 
 @pytest.fixture(scope="module")
 def found():
     case = build("case14")
-    budgets = [("no privacy", tacit.Settings(25))]
+    budgets = [("no privacy", tacit.Settings(ROUNDS))]
     budgets += [
-        (f"epsilon {e:g}", tacit.Settings.for_budget(e, 1e-5, 25)) for e in (1000.0, 10.0, 1.0)
+        (f"epsilon {e:g}", tacit.Settings.for_budget(e, 1e-5, ROUNDS)) for e in (1000.0, 10.0, 1.0)
     ]
     chosen = [(label, scheduled(case, settings)) for label, settings in budgets]
     return case, attack(case, chosen, seeds=repeat(1, 2))

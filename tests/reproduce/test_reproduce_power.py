@@ -12,7 +12,7 @@ from tacit.reproduce.power import ALGORITHMS, Experiment, claims, draw, load, re
 from tacit.reproduce.power_runs import run_experiment
 from tacit.reproduce.results import verdict
 
-SMALL = {"rounds": repeat(4, 12), "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}
+SMALL = {"rounds": repeat(2, 12), "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}
 
 
 @pytest.fixture(scope="module")

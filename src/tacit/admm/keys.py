@@ -52,6 +52,10 @@ def agent_key(root: Array, run: str, index: int) -> Array:
     The run enters as a digest of fixed length, so that no two (run, agent, round, update) share
     a chain of folds.
     """
-    for word in np.frombuffer(hashlib.sha256(run.encode()).digest(), dtype="<u4"):
-        root = jax.random.fold_in(root, word)
-    return jax.random.fold_in(root, index)
+    words = np.frombuffer(hashlib.sha256(run.encode()).digest(), dtype="<u4")
+    return _folded(root, np.append(words, np.uint32(index)))
+
+
+@jax.jit
+def _folded(key: Array, words: Array) -> Array:
+    return jax.lax.scan(lambda k, word: (jax.random.fold_in(k, word), None), key, words)[0]

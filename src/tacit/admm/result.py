@@ -20,6 +20,7 @@ import json
 import os
 import platform
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -309,13 +310,16 @@ def result_of(
 
 def versions() -> dict[str, str]:
     """Versions of what computed the result."""
-    found = {"python": platform.python_version()}
-    for package in ("tacit", "jax", "numpy", "scipy", "clarabel", "dp-accounting"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    packages = ("tacit", "jax", "numpy", "scipy", "clarabel", "dp-accounting")
+    return {"python": platform.python_version()} | {name: _version(name) for name in packages}
+
+
+@cache  # it reads a file, longer than a small run takes
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _holds(path: Path, content: bytes) -> bool:
