@@ -127,9 +127,10 @@ def test_versions_agree(released):
 
 
 # "all" together is in the environment of the tests, too
-@pytest.mark.parametrize(
-    "extra", [*TRIALS, *repeat([], ["all"])], ids=lambda extra: extra or "core"
-)
+EXTRAS = repeat(["", "learn", "power", "federation"], [*TRIALS, "all"])
+
+
+@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra or "core")
 def test_an_empty_environment(released, tmp_path, extra):
     _, wheel = released
     here = environment(tmp_path / "empty", wheel, extra)

@@ -50,7 +50,7 @@ def settings(epsilon=4.0, rounds=ROUNDS, **others):
 
 
 def run(worlds, plans=(), trials=TRIALS, rounds=ROUNDS, epsilon=4.0, begin=None):
-    """In blocks for speed; ``test_every_round_paid_for_alone`` pays round by round."""
+    """In blocks for speed; a test on a box pays round by round."""
     chosen = settings(epsilon, rounds)
     return audit_agents(worlds, chosen, plans, trials=trials, begin=begin or paying(rounds))
 
@@ -93,14 +93,12 @@ def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
     assert not found.violated
 
 
-def test_agents_on_a_box_are_consistent_and_seen():
-    found = run(small_worlds(), trials=repeat(100, 200), epsilon=10.0)
+@pytest.mark.parametrize("block", repeat([1], [1, ROUNDS]))
+def test_agents_on_a_box_are_consistent_and_seen(block):
+    """With 1, every round is paid for alone."""
+    found = run(small_worlds(), trials=repeat(100, 200), epsilon=10.0, begin=paying(block))
     assert not found.violated and found.white.curve > 1.5
-
-
-def test_every_round_paid_for_alone():
-    found = run(small_worlds(), trials=repeat(100, 150), begin=paying(1))
-    assert not found.violated and 0.99 * 4.0 < found.claim.epsilon <= 4.0
+    assert 0.99 * 10.0 < found.claim.epsilon <= 10.0
 
 
 def test_an_agent_with_a_zone_is_consistent_and_seen():

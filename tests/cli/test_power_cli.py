@@ -113,10 +113,12 @@ def test_check_says_what_would_happen_with_a_dispatch(tmp_path, command, refused
 
 
 def test_reproduce(tmp_path, run):
-    command = "reproduce case14 --rounds 1 --seeds 2 --workers 1 --json"
+    command = f"reproduce case14 --rounds 1 --seeds {repeat(1, 2)} --workers 1 --json"
     document = json.loads(run(command))
     assert len(document["claims"]) == 12 and len(document["table1"]) == 4
-    assert {c["verdict"] for c in document["claims"]} >= {"undecided", "holds"}
+    assert {c["verdict"] for c in document["claims"]} >= repeat(
+        {"undecided"}, {"undecided", "holds"}
+    )
     assert (tmp_path / "reproduce-case14" / "figure.pdf").exists()
 
 
@@ -130,7 +132,7 @@ HEARING = (
 
 
 def test_an_interrupted_run_continues(tmp_path, command, refused):
-    rounds = repeat(200, 1000)
+    rounds = repeat(100, 1000)
     words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1"
     words += f" --noise-every-round --rounds {rounds}"
     process = subprocess.Popen(

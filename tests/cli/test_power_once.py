@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import repeat
 from test_power_cli import HEARING, TACIT, run  # noqa: F401 (a fixture)
 
 import tacit
@@ -31,7 +32,7 @@ def test_stops_at_a_tolerance_and_says_so(tmp_path, run):  # noqa: F811
 
 
 def test_an_interrupted_run_continues_from_its_release(tmp_path, command):
-    words = f"power solve case14 {BUDGET} --seed 1 --tolerance 1e-12 --rounds 400"
+    words = f"power solve case14 {BUDGET} --seed 1 --tolerance 1e-12 --rounds {repeat(150, 400)}"
     process = subprocess.Popen(
         [*HEARING, TACIT, *words.split(), "--out", "r"],
         cwd=tmp_path,

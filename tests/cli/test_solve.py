@@ -86,14 +86,14 @@ def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
 
 
 def test_resume_after_a_kill_gives_the_same_result(job, tmp_path, command, refused):
-    slow = job.read_text().replace("rounds = 20", f"rounds = {repeat(250, 1500)}")
+    slow = job.read_text().replace("rounds = 20", f"rounds = {repeat(120, 1500)}")
     job.write_text(slow.replace("= 2\n[obj", "= 1\n[obj"))
     out, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen([TACIT, "solve", job, "--out", out], stderr=subprocess.DEVNULL)
     deadline = time.time() + 120
     while not (out / "checkpoint.npz").exists() and time.time() < deadline:
         time.sleep(0.01)
-    time.sleep(0.3)
+    time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert (out / "checkpoint.npz").exists() and not (out / "result.json").exists()

@@ -55,7 +55,7 @@ def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
         same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
 
 
-KILLS = repeat(2, 4)
+KILLS = repeat(1, 4)
 SLOW_RUN = """
 import numpy as np
 import tacit

@@ -5,6 +5,7 @@ import os
 import sqlite3
 
 import pytest
+from conftest import repeat
 from test_ledger import terms
 
 from tacit.cli.main import main
@@ -247,18 +248,21 @@ def charge_many(path, run):
     return done
 
 
+RUNS = repeat("ab", "abcd")
+
+
 def test_concurrent_processes_lose_no_charge(tmp_path):
     mechanism = Gaussian(30.0)
-    fitting = 4 * CHARGES * 3 // 4  # the budget ends before all have charged everything
+    fitting = len(RUNS) * CHARGES * 3 // 4  # the budget ends before all have charged everything
     epsilon = exact(mechanism, fitting, 1e-5).epsilon * (1 + 1e-9)
     path = tmp_path / "a.db"
     ledger = Ledger.create(path, epsilon, 1e-5)
-    for run in "abcd":
+    for run in RUNS:
         ledger.begin(run, terms(mechanism, rounds=CHARGES, local_updates=1))
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        done = pool.starmap(charge_many, [(path, run) for run in "abcd"])
+    with multiprocessing.get_context("spawn").Pool(len(RUNS)) as pool:
+        done = pool.starmap(charge_many, [(path, run) for run in RUNS])
     assert sum(done) == fitting
-    assert sum(len(ledger.charged(run)) for run in "abcd") == fitting
+    assert sum(len(ledger.charged(run)) for run in RUNS) == fitting
     assert ledger.spent.epsilon <= epsilon
     assert Ledger(path).head == ledger.head
 
