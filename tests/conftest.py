@@ -23,7 +23,7 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=100 if EXHAUSTIVE else 60,
+    max_examples=100 if EXHAUSTIVE else 40,
 )
 settings.load_profile("tacit")
 gc.disable()  # until all is imported

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 from clinic import ROUNDS, SIZE, ask, make, problem, settings
+from conftest import repeat
 
 import tacit
 from tacit.admm.agent import Agent
@@ -228,14 +229,14 @@ def fuzzed(rng, agent, answered):
     return Broadcast(**choice)
 
 
-def test_ten_thousand_hostile_requests(ledger, monkeypatch):
+def test_thousands_of_hostile_requests(ledger, monkeypatch):
     agent, rng = make(ledger), random.Random(7)
     for t in (1, 2, 3):
         ask(agent, t)
     before, compute = (ledger.spent, ledger.head), agent._round
     monkeypatch.setattr(agent, "_round", lambda *a, **k: pytest.fail("data were touched"))
     logging.getLogger("tacit.admm.agent").setLevel(logging.ERROR)
-    for _ in range(10_000):
+    for _ in range(repeat(3_000, 10_000)):
         with pytest.raises(Refused):
             agent.respond(fuzzed(rng, agent, 3))
     logging.getLogger("tacit.admm.agent").setLevel(logging.NOTSET)

@@ -110,7 +110,6 @@ EVERY = [((feasible,) * 3, "objective", GAUSSIAN) for feasible in CLOSED_SETS] +
 # every kind of projection, place and law of noise; every set under vmap is in
 # test_closed_form_projections. Most programs are those of test_feasibility and of tests below.
 SOME = [
-    (("box",) * 3, "objective", GAUSSIAN),
     (("box", "simplex"), "objective", LAPLACE),
     (("box",) * 3, "output", LAPLACE),
     (("ball",) * 3, "projected-output", GAUSSIAN),

@@ -5,6 +5,7 @@ import tracemalloc
 import msgpack
 import numpy as np
 import pytest
+from conftest import repeat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -49,7 +50,7 @@ def test_other_bytes_are_refused(data):
         from_bytes(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=repeat(150, 300))
 @given(messages, st.data())
 def test_a_changed_byte_is_another_message_or_none(message, data):
     """Never the same message from other bytes; a digest of the bytes is one of the message."""

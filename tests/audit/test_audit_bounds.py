@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import repeat
 from scipy.stats import binom, norm
 
 from tacit.admm.settings import Settings
@@ -82,12 +83,13 @@ def test_false_alarms_are_as_rare_as_promised():
 def test_choosing_among_many_attacks_costs_no_confidence():
     """Nothing differs between the worlds; the best of 20 chance findings must not count."""
     rng, alarms = np.random.default_rng(1), 0
-    for _ in range(100):
+    times = repeat(40, 100)
+    for _ in range(times):
         s0, s1 = rng.normal(size=(2, 20, 200))
         names = [str(i) for i in range(20)]
         bounds = lower_bounds(s0, s1, names, Gaussian(1.0), 1, DELTA, 0.9)
         alarms += max(bounds.free, bounds.curve) > 0
-    assert alarms <= 10
+    assert alarms <= 0.1 * times
 
 
 def test_scores_that_are_no_numbers_count_as_errors():

@@ -1,6 +1,7 @@
 """A party's own file: what it must say, and one clear line for what it may not."""
 
 import pytest
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_study import PARTY, VALUES, refused, toml
@@ -69,7 +70,7 @@ def test_a_file_that_is_not_there(tmp_path):
 LINES = [k for k, line in enumerate(WHOLE.splitlines()) if " = " in line]
 
 
-@settings(max_examples=60)
+@settings(max_examples=repeat(30, 60))
 @given(st.sampled_from(LINES), VALUES)
 def test_a_hostile_party_file_is_refused_in_one_manner(tmp_path_factory, line, value):
     lines = WHOLE.splitlines()

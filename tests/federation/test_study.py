@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -297,7 +298,7 @@ def toml(value):
 LINES = [k for k, line in enumerate(STUDY.splitlines()) if " = " in line and line[0] != "#"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=repeat(30, 60))
 @given(st.sampled_from(LINES), VALUES)
 def test_a_hostile_study_is_refused_in_one_manner(tmp_path_factory, line, value):
     lines = STUDY.splitlines()

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -84,7 +85,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeat(30, 60), deadline=None)
 @given(st.lists(CELLS, min_size=1, max_size=6), st.integers(0, 5))
 def test_a_record_is_mapped_by_itself(cells, kept):
     """Whatever others say: so neighbours stay neighbours."""

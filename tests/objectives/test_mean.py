@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def apart(f, g, norm):
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=repeat(20, 40))
 @given(
     seed=st.integers(0, 10**6),
     d=st.integers(1, 5),

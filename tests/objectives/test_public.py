@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_objectives import SAMPLED, records, residual, sample
@@ -19,7 +20,7 @@ from tacit.objectives import PublicQuadratic, Reading, Residual
 from tacit.sets import Ball
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=repeat(20, 40))
 @given(seed=st.integers(0, 10**6), moved=st.integers(1, 5), grouped=st.booleans())
 def test_the_sensitivity_of_a_reading_is_that_of_the_data_and_attained(seed, moved, grouped):
     """All sets of entries that may move, each by ±β_i: the furthest has the length Δ."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_objectives import change
@@ -20,7 +21,7 @@ ROUNDING = 2e-4  # what the rounding of numbers up to 2³⁷β adds
 
 
 @pytest.mark.parametrize("noise_on", ["residual", "gradient"])
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=repeat(10, 20))
 @given(seed=st.integers(0, 10**6), moved=st.integers(1, 6), vector=st.booleans())
 def test_residual_neighbours_never_exceed_the_bound(
     noise_on: str, seed: int, moved: int, vector: bool

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_objectives import B, Y, sample
@@ -38,7 +39,7 @@ def neighbour(x, y, relation, record):
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "zero-out", "replace"])
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=repeat(20, 40))
 @given(
     seed=st.integers(0, 10**6),
     d=st.integers(1, 5),
@@ -174,7 +175,7 @@ def test_columns_that_say_nothing_are_no_obstacle():
     assert float(copy.value(np.ones(2))) == 0
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=repeat(10, 20))
 @given(seed=st.integers(0, 10**6), deviation=st.sampled_from([1e-12, 1.0, 1e6]))
 def test_a_copy_of_any_values_is_strongly_convex(seed, deviation):
     rng = np.random.default_rng(seed)

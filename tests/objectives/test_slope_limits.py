@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
@@ -141,7 +142,7 @@ def test_the_bound_of_a_set_is_kept_where_it_is_smaller() -> None:
         np.testing.assert_allclose(wide.value(z), without.value(z), rtol=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=repeat(20, 40))
 @given(
     seed=st.integers(0, 10**6),
     size=st.sampled_from([0.1, 1.0, 10.0]),

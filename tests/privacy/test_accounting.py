@@ -190,7 +190,7 @@ def test_mixtures_against_google(parts, delta):
 EVERY = [(updates, delta) for updates in (1, 10, 300) for delta in (1e-2, 1e-7)]
 
 
-@pytest.mark.parametrize(("updates", "delta"), repeat([EVERY[1], EVERY[2], EVERY[5]], EVERY))
+@pytest.mark.parametrize(("updates", "delta"), repeat([EVERY[1], EVERY[2]], EVERY))
 def test_gaussian_against_google(updates, delta):
     mechanism = Gaussian(4.0)
     accountant = dp.pld.PLDAccountant().compose(mechanism.event(updates))
@@ -235,7 +235,7 @@ def test_epsilon_and_delta_are_inverse(multiplier, delta, updates, gaussian, lap
     st.floats(-15, -0.5).map(lambda x: 10**x),
     st.floats(0, 5).map(lambda x: round(10**x)),
 )
-@settings(max_examples=30)
+@settings(max_examples=repeat(15, 30))
 def test_calibrated_noise_meets_the_budget(name, epsilon, delta, updates):
     total = exact(calibrate(name, epsilon, delta, updates), updates, delta)
     assert 0.999 * epsilon <= total.epsilon <= epsilon
@@ -243,7 +243,7 @@ def test_calibrated_noise_meets_the_budget(name, epsilon, delta, updates):
 
 
 @given(st.floats(-3, 4).map(lambda x: 10**x), st.floats(-300, -0.1).map(lambda x: 10**x))
-@settings(max_examples=100)
+@settings(max_examples=repeat(50, 100))
 def test_analytic_noise_meets_its_budget(epsilon, delta):
     total = exact(Gaussian.analytic(epsilon, delta), 1, delta)
     assert 0.999 * epsilon <= total.epsilon <= epsilon

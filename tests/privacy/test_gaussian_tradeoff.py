@@ -4,6 +4,7 @@ import math
 
 import mpmath
 import pytest
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -43,7 +44,7 @@ def test_gaussian_extremes():
 
 
 @given(st.floats(0.01, 30), st.floats(1e-12, 0.3))
-@settings(max_examples=40)
+@settings(max_examples=repeat(20, 40))
 def test_monotone_in_everything(mu, delta):
     epsilon = gaussian_epsilon(mu, delta)
     assert gaussian_epsilon(mu * 1.1, delta) >= epsilon
@@ -52,7 +53,7 @@ def test_monotone_in_everything(mu, delta):
 
 
 @given(st.floats(1e-6, 1e3), st.floats(-40, -0.01))
-@settings(max_examples=60)
+@settings(max_examples=repeat(30, 60))
 def test_noise_for_a_budget_is_within_it_and_hardly_more(epsilon, log_delta):
     delta = 10**log_delta
     multiplier = gaussian_multiplier(epsilon, delta)
@@ -61,7 +62,7 @@ def test_noise_for_a_budget_is_within_it_and_hardly_more(epsilon, log_delta):
 
 
 @given(st.floats(-3, 3), st.floats(0.2, 5), st.floats(1e-6, 1))
-@settings(max_examples=60)
+@settings(max_examples=repeat(30, 60))
 def test_roots_are_those_of_scipy(log_root, power, curvature):
     root = 10**log_root
 

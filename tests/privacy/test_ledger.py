@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from conftest import repeat
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ def test_the_distance_of_discrete_noise_is_counted(ledger):
     assert ledger.spent.epsilon == epsilon_of([(Gaussian(40.0), 20)], 1e-5, 20 * 1e-9)
 
 
-@effort(deadline=None, max_examples=25)
+@effort(deadline=None, max_examples=repeat(12, 25))
 @given(st.data())
 def test_no_sequence_of_charges_exceeds_the_budget(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("ledger") / "a.db"

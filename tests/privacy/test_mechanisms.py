@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -131,7 +132,7 @@ def test_noiseless():
 
 
 @given(st.floats(1e-3, 50), st.floats(1e-12, 0.5))
-@settings(max_examples=60)
+@settings(max_examples=repeat(30, 60))
 def test_analytic_is_tight(epsilon, delta):
     multiplier = Gaussian.analytic(epsilon, delta).noise_multiplier
     assert gaussian_delta(1 / multiplier, epsilon) <= delta
@@ -139,7 +140,7 @@ def test_analytic_is_tight(epsilon, delta):
 
 
 @given(st.floats(1e-3, 1), st.floats(1e-12, 0.999))
-@settings(max_examples=60)
+@settings(max_examples=repeat(30, 60))
 def test_classical_holds_up_to_epsilon_one(epsilon, delta):
     multiplier = Gaussian.classical(epsilon, delta).noise_multiplier
     assert gaussian_delta(1 / multiplier, epsilon) <= delta

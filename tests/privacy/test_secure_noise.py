@@ -6,6 +6,7 @@ from decimal import Decimal
 import jax
 import numpy as np
 import pytest
+from conftest import repeat
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from tacit.privacy.secure_noise import INVERSE_DISTANCE, GridNoise, SecureNoise,
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
 
 
-@effort(deadline=None, max_examples=60)
+@effort(deadline=None, max_examples=repeat(30, 60))
 @given(
     st.sampled_from([Gaussian, Laplace]),
     st.floats(0.01, 1e4),

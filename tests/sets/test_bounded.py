@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cone_sets import SETS
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def test_a_cone_is_bounded_by_its_head():
     assert not bounded_by_signs(sp.csc_matrix(chain[2:]), (("zero", 1),))
 
 
-@settings(max_examples=200)
+@settings(max_examples=repeat(100, 200))
 @given(seed=st.integers(0, 10**6))
 def test_no_proof_where_there_is_a_way_to_infinity(seed):
     """Random rows through a chosen d ≠ 0 with −matrix @ d in K: the set is unbounded, if any."""

@@ -7,6 +7,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from cone_sets import CURVED, L1, SETS
+from conftest import repeat
 from cvxpy_reference import projection, violation
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ points = st.builds(
     st.sampled_from([0.1, 1.0, 300.0]),
 )
 weights = arrays(np.float64, 3, elements=st.floats(0.1, 10))
-few = settings(deadline=None, max_examples=25)
+few = settings(deadline=None, max_examples=repeat(12, 25))
 
 
 def accuracy(name):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cone_sets import SETS, I, image_set
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,7 +117,7 @@ def true_sizes(points):
     return np.linalg.norm(points, axis=1).max(), distances.max()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=repeat(20, 40))
 @given(seed=st.integers(0, 2**32 - 1), equation=st.booleans())
 def test_no_polytope_is_longer_or_wider_than_its_sizes(seed, equation):
     rng = np.random.default_rng(seed)
@@ -140,7 +141,7 @@ def test_no_polytope_is_longer_or_wider_than_its_sizes(seed, equation):
         assert widest <= W.diameter * (1 + 1e-12) + 1e-9 and W.diameter <= W.around.diameter
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=repeat(30, 60))
 @given(seed=st.integers(0, 2**32 - 1), equation=st.booleans())
 def test_no_cut_box_is_longer_or_wider_than_its_sizes(seed, equation):
     rng = np.random.default_rng(seed)
@@ -212,7 +213,7 @@ def test_sensitivities_through_cvxpy_are_those_by_name(norm):
 # --- certificates: what a wrong dual point proves -----------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=repeat(30, 60))
 @given(seed=st.integers(0, 2**32 - 1), wrong=st.sampled_from([0.0, 1e-6, 0.1, 3.0]))
 def test_any_dual_point_proves_a_bound_that_holds(seed, wrong):
     """Over the unit ball cut by x₁ ≥ 0 and x₂ = x₃; with the exact dual point, the true one."""
