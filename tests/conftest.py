@@ -26,8 +26,12 @@ settings.register_profile(
     max_examples=100 if EXHAUSTIVE else 40,
 )
 settings.load_profile("tacit")
-gc.disable()  # until all is imported
 OPTIMISED = "test_as_users_compile.py"  # runs some tests by itself
+
+
+def pytest_configure(config):
+    # what is imported, and programs that are kept, would be looked through again and again
+    gc.set_threshold(500_000, 20, 20)
 
 
 def pytest_xdist_auto_num_workers(config):
@@ -46,9 +50,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    gc.enable()
     gc.freeze()  # all that is imported stays, and need not be looked through
-    gc.set_threshold(500_000, 20, 20)  # programs that are kept would be, again and again
 
 
 def repeat(few, exhaustive):

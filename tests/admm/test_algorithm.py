@@ -325,7 +325,8 @@ NAMES = {
 def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng):
     """With a projection formula, batched; and in a run with an agent whose set needs a solver.
 
-    Those that are not batched here are in test_batch_and_agents_agree.
+    Those that are not batched here are in test_batch_and_agents_agree and
+    test_ragged_agents_agree_with_one_by_one.
     """
     perturbation, mechanism = NAMES[name]
     couplings = [[0, 1, 2, -1], [2, -1, 1, 0]] if coupling == "general" else [None, None]

@@ -30,11 +30,11 @@ def test_the_command_on_digits(tmp_path, capsys, drawn):
     assert one["settings"]["local_updates"] == 2 and one["verdict"].startswith("consistent")
 
 
-@pytest.mark.parametrize("json_too", repeat([False], [False, True]))
-def test_a_violation_is_an_exit_status_and_words(json_too, capsys):
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_violation_is_an_exit_status_and_words(as_json, capsys):
     words = "audit digits --calibration paper --mechanism laplace --total-epsilons 1 --trials 300"
     words += " --rounds 1 --seed 1"
-    if json_too:
+    if as_json:
         assert main([*words.split(), "--json"]) == 1
         assert json.loads(capsys.readouterr().out)["violated"]
         return

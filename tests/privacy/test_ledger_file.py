@@ -5,16 +5,15 @@ import os
 import sqlite3
 
 import pytest
+from charging import CHARGES, charge_many, wait_for
 from conftest import repeat
 from test_ledger import terms
 
 from tacit.cli.main import main
-from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused
+from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
 from tacit.privacy.accounting import exact
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
-
-CHARGES = 40  # of each of several processes
 
 
 @pytest.fixture
@@ -236,18 +235,6 @@ def test_backup_while_in_use(ledger, tmp_path):
         ledger.backup(tmp_path / "copy.db")
 
 
-def charge_many(path, run):
-    ledger = Ledger(path)
-    done = 0
-    for t in range(1, CHARGES + 1):
-        try:
-            ledger.charge(run, t, t)
-            done += 1
-        except Refused:
-            pass
-    return done
-
-
 RUNS = repeat("ab", "abcd")
 
 
@@ -259,7 +246,9 @@ def test_concurrent_processes_lose_no_charge(tmp_path):
     ledger = Ledger.create(path, epsilon, 1e-5)
     for run in RUNS:
         ledger.begin(run, terms(mechanism, rounds=CHARGES, local_updates=1))
-    with multiprocessing.get_context("spawn").Pool(len(RUNS)) as pool:
+    spawned = multiprocessing.get_context("spawn")
+    together = spawned.Barrier(len(RUNS))
+    with spawned.Pool(len(RUNS), wait_for, [together]) as pool:
         done = pool.starmap(charge_many, [(path, run) for run in RUNS])
     assert sum(done) == fitting
     assert sum(len(ledger.charged(run)) for run in RUNS) == fitting

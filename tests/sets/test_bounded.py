@@ -19,6 +19,14 @@ def test_bounds_of_all_variables_are_a_proof(name):
     assert bounded_by_signs(matrix, cones)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_one_bound_is_no_proof(sign):
+    """x ≤ 1 or x ≥ −1 alone, beside a variable with both."""
+    rows = [[sign, 0], [0, 1.0], [0, -1.0]]
+    assert not bounded_by_signs(sp.csc_matrix(rows), (("nonneg", 3),))
+    assert bounded_by_signs(sp.csc_matrix([*rows, [-sign, 0]]), (("nonneg", 4),))
+
+
 def test_a_cone_is_bounded_by_its_head():
     """‖(c, s)‖ ≤ u with 0 ≤ u ≤ 1; without an upper bound of u it is a cone to infinity."""
     bounds, cone = np.array([[1.0, 0, 0], [-1.0, 0, 0]]), -np.eye(3)
