@@ -25,6 +25,9 @@ from interrupts import TACIT, interrupt, start
 )
 def test_one_line_and_status_130_at_any_moment(tmp_path, command, moment):
     ending = interrupt(command, moment, tmp_path, resume=False)
+    while ending.kind == "before Tacit" and moment < 4:  # a loaded machine: Python itself starts
+        moment *= 2
+        ending = interrupt(command, moment, tmp_path, resume=False)
     assert ending.kind in ("stopped", "has a result", "done before"), ending
 
 
