@@ -314,7 +314,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: _version(name) for name in packages}
 
 
-@cache  # it reads a file, longer than a small run takes
+@cache  # it reads and parses a file
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
