@@ -12,6 +12,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 QUICKLY := .venv/.quickly
+STYLE = $(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 export MPLBACKEND := Agg
 # tests compile many programs more than once, in several processes; to keep a small one takes longer
@@ -33,8 +34,10 @@ export NO_MKDOCS_2_WARNING := 1
 demo: $(READY)
 	$(BIN)/tacit demo
 
-test: $(READY) $(QUICKLY) lint browser
-	$(BIN)/pytest -n auto --dist worksteal
+# types are checked beside the tests, which wait for processes of theirs
+test: $(READY) $(QUICKLY) browser
+	$(STYLE)
+	$(BIN)/mypy & types=$$!; $(BIN)/pytest -n auto --dist worksteal; tests=$$?; wait $$types && exit $$tests
 
 # A browser for the tests of the report, where one can be had; else pytest says what did not run
 browser:
@@ -70,8 +73,7 @@ charts:
 	cd tools/charts && npm ci --no-audit --no-fund && npm run build
 
 lint: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(STYLE)
 	$(BIN)/mypy --num-workers auto
 
 $(READY): pyproject.toml

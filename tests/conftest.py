@@ -23,10 +23,13 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=100 if EXHAUSTIVE else 40,
+    max_examples=100 if EXHAUSTIVE else 25,
 )
 settings.load_profile("tacit")
 OPTIMISED = "test_as_users_compile.py"  # runs some tests by itself
+# for processes of theirs, longest: they come first, so that none of them is left at the end
+WAITING = {"transport", "test_mpi", "test_as_users_compile", "test_released_package"}
+WAITING |= {"test_tutorials", "test_site", "test_interrupts", "test_reproduce_power"}
 
 
 def pytest_configure(config):
@@ -40,7 +43,11 @@ def pytest_xdist_auto_num_workers(config):
 
 @pytest.hookimpl(trylast=True)  # of what -k leaves
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: item.path.parent.name != "transport")  # they wait longest: first
+    items.sort(key=lambda item: not WAITING & {item.path.parent.name, item.path.stem})
+    if not EXHAUSTIVE:
+        later = {item for item in items if item.get_closest_marker("exhaustive")}
+        config.hook.pytest_deselected(items=list(later))
+        items[:] = [item for item in items if item not in later]
     if OPTIMISED in {item.path.name for item in items} and os.environ.get("XLA_FLAGS"):
         from test_as_users_compile import TESTS
 

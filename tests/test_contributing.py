@@ -182,3 +182,11 @@ def test_the_workflow_runs_the_whole_check_on_every_version():
     assert python["cache"] == "pip" and (ROOT / python["cache-dependency-path"]).is_file()
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     assert (ROOT / ".ci/run").stat().st_mode & 0o111
+
+
+def test_every_repetition_runs_every_week():
+    workflow = yaml.safe_load((GITHUB / "workflows/exhaustive.yml").read_text())
+    assert set(workflow[True]) == {"schedule", "workflow_dispatch"}
+    assert workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["make test-all"]

@@ -1,8 +1,9 @@
 """What is released: the sdist makes the wheel, and the wheel runs in an empty environment.
 
-An environment of ``make test`` holds the wheel and links to what its metadata ask for, down to the
-last requirement, and nothing else: a package that was not declared is not there. ``make test-all``
-installs the same from the package index.
+The environment of ``make test`` holds the wheel and links to what its metadata ask for, down to the
+last requirement, and nothing else: a package that was not declared is not there. What extras add is
+tried in one such environment with all of them, by processes that find no package that their extra
+does not ask for. ``make test-all`` installs each from the package index.
 """
 
 import functools
@@ -130,10 +131,49 @@ def test_versions_agree(released):
     assert re.search(rf"^## \[{re.escape(version)}\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
 
 
+# Processes that have imported what every installation has, and find what an extra asks for
+EACH = """
+import os, sys, traceback
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+absent = {core!r}
+import jax.numpy, matplotlib.figure, scipy.optimize, scipy.sparse, tacit.cli.main
+tacit.solve
+for extra, (trial, absent) in {trials!r}.items():
+    if child := os.fork():
+        print(extra, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    try:
+        exec(trial, {{}})
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+"""
+
+
+def test_extras_ask_for_what_they_import(released, tmp_path):
+    """Each extra alone; the control uses what another one brings."""
+    _, wheel = released
+    here = environment(tmp_path / "empty", wheel, "all")
+    (tmp_path / "t.csv").write_text(TABLE)
+    main = "from tacit.cli.main import main; assert main({!r}.split()) == 0"
+    trials = {
+        extra: (trial if "import " in trial else main.format(trial), absent_with(extra))
+        for extra, trial in TRIALS.items()
+        if extra
+    }
+    trials["control"] = "import sklearn", absent_with("cvxpy")
+    done = run(here, EACH.format(trials=trials, core=absent_with("")), tmp_path)
+    ended = [f"{extra} {int(extra == 'control')}" for extra in trials]
+    assert [line for line in done.stdout.splitlines() if line in ended] == ended, done.stderr
+
+
 # "all" together is in the environment of the tests, too
-@pytest.mark.parametrize(
-    "extra", [*TRIALS, *repeat([], ["all"])], ids=lambda extra: extra or "core"
-)
+@pytest.mark.parametrize("extra", repeat([""], [*TRIALS, "all"]), ids=lambda extra: extra or "core")
 def test_an_empty_environment(released, tmp_path, extra):
     _, wheel = released
     here = environment(tmp_path / "empty", wheel, extra)
@@ -214,6 +254,16 @@ def needed_by(requirements):
             further = importlib.metadata.requires(name) or []
             asked += [(Requirement(text), extra) for text in further]
     return names
+
+
+def absent_with(extra):
+    """Top-level names of what is installed here and not needed with this extra."""
+    needed = needed_by([*PROJECT["dependencies"], *requirements_of(extra)])
+    owners, _ = installed()
+    found = defaultdict(set)
+    for part, names in owners.items():
+        found[part.partition(".")[0]] |= names
+    return {part for part, names in found.items() if not names & needed} - {"tacit"}
 
 
 def link(names, packages):

@@ -24,7 +24,8 @@ from tacit.errors import TacitError
 from tacit.privacy import discrete
 from tacit.privacy.ledger import Ledger
 
-ROUNDS = 50
+ROUNDS = int(sys.argv[3])
+SLOW = 0.05  # seconds that a computation may take on top of its own time, so that kills meet it
 
 
 def settings():
@@ -35,6 +36,13 @@ def serve(requests, replies, path, block, fixed):
     """The agent's process: one line in, one line out, until it is killed."""
     ledger = Ledger(path)
     agent = Agent(problem(), "grid", settings(), None, "run", SIZE, ledger=ledger, block=block)
+    compute, chance = agent._round, random.Random(os.getpid())
+
+    def slow(*arguments, **others):
+        time.sleep(chance.uniform(0, SLOW))
+        return compute(*arguments, **others)
+
+    agent._round = slow
     while line := requests.readline():
         broadcast = pickle.loads(bytes.fromhex(line.decode()))
         if fixed:
@@ -72,12 +80,14 @@ def run(folder, kills, seed, block=1, fixed=True):
     answers = {}  # every reply that reached the server, by round
     short, twice, between, refusals, lives, done = 0, 0, 0, [], 0, 0
     w, last = np.zeros(SIZE), {}
-    process, wait = Process(path, block, fixed), 0.02
+    onwards = min(0.5, ROUNDS / max(kills, 1))  # how often an answered round is not asked again
+    # kills fall at any moment of a life's first answer: how long that takes, the first life tells
+    process, fresh, wait = Process(path, block, fixed), True, None
     while done < ROUNDS:
         broadcast = Broadcast("run", done + 1, w, last)
         start = time.perf_counter()
         process.ask(broadcast)
-        killing = kills > 0 and rng.random() < 0.9
+        killing = kills > 0 and wait is not None and rng.random() < 0.9
         if killing:
             time.sleep(rng.uniform(0, wait))
             process.kill()
@@ -90,8 +100,9 @@ def run(folder, kills, seed, block=1, fixed=True):
                 refusals.append(primal)
                 break
             twice += answers.setdefault(round, primal) != primal
-            if not killing:
-                wait = 0.5 * wait + 0.8 * (time.perf_counter() - start)
+            if not killing and fresh:
+                wait = 1.2 * (time.perf_counter() - start)
+            fresh = False
         book = Ledger(path)
         blocks = book.charged("run")
         paid = sum(last - first + 1 for first, last in blocks)
@@ -99,12 +110,12 @@ def run(folder, kills, seed, block=1, fixed=True):
         stored = book.answer("run")
         between += paid > (stored.round if stored else 0)
         book.close()
-        if line.endswith(b"\n") and (kills == 0 or rng.random() < 0.25):
+        if line.endswith(b"\n") and (kills == 0 or rng.random() < onwards):
             done, w = round, consensus_after(round, primal)
             last = {"grid": Reply("run", round, np.array(primal)).digest}
         if killing:
             process.close()
-            process = Process(path, block, fixed)
+            process, fresh = Process(path, block, fixed), True
     process.kill()
     process.close()
     book = Ledger(path)

@@ -264,13 +264,13 @@ def test_a_run_stopped_before_its_first_evaluation_goes_on(tmp_path):
 # --- kills -------------------------------------------------------------------------------------
 
 
-KILLS = repeat(40, 200)
+KILLS, KILLED_ROUNDS = repeat((15, 15), (200, 50))
 
 
 def test_an_agent_killed_at_random_moments(tmp_path):
     program = Path(__file__).with_name("killed_agent.py")
     done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path), str(KILLS)],
+        [sys.executable, str(program), str(tmp_path), str(KILLS), str(KILLED_ROUNDS)],
         capture_output=True,
         text=True,
         timeout=1200,
@@ -282,7 +282,7 @@ def test_an_agent_killed_at_random_moments(tmp_path):
         killed = outcome[name]
         assert killed["refusals"] == []
         assert killed["lives"] == (KILLS // 5 if name == "blocks" else KILLS)
-        assert len(killed["replies"]) == 50
+        assert len(killed["replies"]) == KILLED_ROUNDS
         assert killed["short"] == 0  # the ledger never knew less than was answered
         assert killed["twice"] == 0  # no round was answered twice with different noise
     assert outcome["killed"]["replies"] == calm["replies"]
@@ -290,5 +290,5 @@ def test_an_agent_killed_at_random_moments(tmp_path):
     assert outcome["fresh"]["replies"] != calm["replies"]
     # kills did fall between payment and answer; how many depends on what else the machine does
     assert outcome["killed"]["between"] + outcome["fresh"]["between"] >= repeat(2, 6)
-    assert outcome["blocks"]["rounds_paid"] > 50
+    assert outcome["blocks"]["rounds_paid"] > KILLED_ROUNDS
     assert np.abs(calm["replies"]).max() <= 1 + 1e-6

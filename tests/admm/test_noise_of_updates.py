@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from clinic import SIZE, ask, make
+from conftest import repeat
 
 import tacit
 from tacit.admm.keys import agent_key
@@ -32,7 +33,8 @@ def test_every_update_of_a_round_has_noise_of_its_own(ledger, monkeypatch):
     assert len(np.unique(drawn)) == drawn.size
 
 
-@pytest.mark.parametrize("batch", [True, False])
+# test_batch_and_agents_agree has two updates, batched
+@pytest.mark.parametrize("batch", repeat([False], [True, False]))
 def test_the_noise_of_every_local_update_is_another(batch):
     """Without a gradient, two updates tell both noises: xi_1 = -c z_2, xi_2 = z_2/eta - c z_3."""
     n, penalty, step = 400, 2.0, 0.25

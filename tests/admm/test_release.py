@@ -20,7 +20,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import secure_noise
 
-KILLS = repeat(40, 500)
+KILLS = repeat(24, 500)
 MECHANISM = calibrate("gaussian", 1.0, 1e-5, 1)
 RNG = np.random.default_rng(0)
 MATRIX, DATA = RNG.normal(size=(6, 3)), RNG.normal(size=6)

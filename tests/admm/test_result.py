@@ -47,7 +47,7 @@ def test_save_and_load_give_everything_back(result, tmp_path, drawn):
 
 
 def test_noiseless_results_are_valid_json(tmp_path):
-    noiseless = tacit.solve(problem_of("huber", "box"), tacit.Settings(2), seed=0)
+    noiseless = tacit.solve(problem_of("logistic", "box"), tacit.Settings(2), seed=0, batch=False)
     text = (noiseless.save(tmp_path) / "result.json").read_text()
     data = json.loads(text, parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
     assert data["privacy"]["epsilon"] is None
@@ -83,7 +83,7 @@ def test_words_never_promise_more_than_the_number(epsilon, text):
 def test_different_neighbours_are_all_named():
     a = problem_of("logistic", "box").agents[0]
     b = problem_of("residual", "box").agents[0]
-    words = tacit.solve([a, b], SETTINGS, seed=0).privacy.words
+    words = tacit.solve([a, b], SETTINGS, seed=0, batch=False).privacy.words
     assert "adding or removing one record in the data of agent 1" in words
     assert "one datum moving by at most 0.01 in the data of agent 2" in words
 

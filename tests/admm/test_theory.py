@@ -12,7 +12,8 @@ from test_optimum import constraints, expression
 import tacit
 from tacit.admm.theory import Constants, ErgodicAverage, bound, constants
 
-SEEDS = range(repeat(6, 12))
+SEEDS = range(repeat(3, 12))
+FEASIBLE = repeat("box", "ball")  # the program of many other tests
 STEPS = {
     "smooth": ("logistic", lambda L, α: tacit.SmoothStep(L, growth=0.5)),
     "nonsmooth": ("hinge", lambda L, α: tacit.NonsmoothStep(1.0)),
@@ -24,12 +25,12 @@ STEPS = {
 def case(theorem):
     kind, step = STEPS[theorem]
     ridge = 0.3 if theorem == "strongly-convex" else 0.0
-    problem = problem_of(kind, "ball", seed=1, ridge=ridge)
+    problem = problem_of(kind, FEASIBLE, seed=1, ridge=ridge)
     f = problem.agents[0].objective
     z = cp.Variable(problem.size)
     total = sum(expression(a.objective, z) for a in problem.agents)
     total += sum(a.objective.strong_convexity for a in problem.agents) / 2 * cp.sum_squares(z)
-    optimum = cp.Problem(cp.Minimize(total), constraints("ball", z)).solve(cp.CLARABEL)
+    optimum = cp.Problem(cp.Minimize(total), constraints(FEASIBLE, z)).solve(cp.CLARABEL)
     return problem, step(f.smoothness, f.strong_convexity), optimum
 
 
@@ -77,8 +78,10 @@ def test_mean_gap_is_below_the_bound(theorem, mechanism):
 )
 def test_gap_falls_at_least_as_fast_as_the_rate(theorem, rate):
     """Empirical slope of log(mean gap) in log T, beside −1/2 or −1 (and some noise)."""
-    rounds = repeat([25, 75, 225], [50, 200, 800])
-    seeds, law = range(repeat(4, 6)), LAWS[theorem]
+    # slopes of few seeds differ by 0.3, and only that of strong convexity is near its limit
+    few = ([25, 75, 225], 4) if theorem == "strongly-convex" else ([16, 48, 144], 2)
+    (rounds, number), law = repeat(few, ([50, 200, 800], 6)), LAWS[theorem]
+    seeds = range(number)
     gaps = [mean_gap(theorem, T, mechanism=law, seeds=seeds)[0] for T in rounds]
     slope = np.polyfit(np.log(rounds), np.log(gaps), 1)[0]
     assert slope <= rate + 0.2, (slope, gaps)
@@ -97,7 +100,8 @@ def test_bounds_fall_in_T_and_E_and_grow_with_noise(theorem):
 
     assert limit(rounds=400) < limit() < limit(multiplier=4.0)
     assert limit(local_updates=8) < limit()
-    ratio = limit(rounds=1_000_000) / limit(rounds=250_000)
+    many = repeat(60_000, 250_000)
+    ratio = limit(rounds=4 * many) / limit(rounds=many)
     assert ratio == pytest.approx(0.25 if theorem == "strongly-convex" else 0.5, rel=0.02)
 
 

@@ -68,15 +68,15 @@ def test_curve_epsilon_on_laplace_rates(updates):
 def test_false_alarms_are_as_rare_as_promised():
     """At 90 %: bounds above the truth in at most a tenth of the audits, where it is attained."""
     rng, alarms, found = np.random.default_rng(0), 0, []
-    truth = gaussian_epsilon(2.0, DELTA)
-    for _ in range(200):
+    truth, times = gaussian_epsilon(2.0, DELTA), repeat(100, 200)
+    for _ in range(times):
         s0, s1 = rng.normal(size=(3, 400)), rng.normal(size=(3, 400))
         s1[1] += 2.0
         bounds = lower_bounds(s0, s1, ("x", "y", "z"), Gaussian(0.5), 1, DELTA, 0.9)
         assert bounds.curve_rates.attack == bounds.free_rates.attack == "y"
         alarms += max(bounds.free, bounds.curve) > truth
         found.append(bounds.curve / truth)
-    assert alarms <= 20
+    assert alarms <= 0.1 * times
     assert np.mean(found) > 0.7  # and the bound is no empty one
 
 

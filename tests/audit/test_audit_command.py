@@ -1,15 +1,33 @@
 """tacit audit: what it prints, its exit status, and bad input in one line."""
 
 import json
+import math
 
 import numpy as np
 import pytest
-from conftest import repeat
+from conftest import EXHAUSTIVE, repeat
 
+from tacit.audit.trials import run_trials
 from tacit.cli.main import main
 
 
-def test_the_command_on_digits(tmp_path, capsys, drawn):
+def made_up(monkeypatch, shift=0.0):
+    """Scores in place of trials, as test_audit.py has these; and the worlds they are asked for."""
+    rng, seen = np.random.default_rng(0), []
+
+    def trials(worlds, settings, count, *others):
+        seen.append(worlds)
+        scores = rng.normal(size=(2, 6, count))
+        scores[1, 0] += shift
+        return scores
+
+    if not EXHAUSTIVE:
+        monkeypatch.setattr("tacit.audit.report.run_trials", trials)
+    return seen
+
+
+def test_the_command_on_digits(tmp_path, capsys, drawn, monkeypatch):
+    made_up(monkeypatch, 0.9)
     plot = tmp_path / "audit.png"
     words = "audit digits --total-epsilons 4 --trials 500 --rounds 2 --seed 1 --json --plot"
     assert main([*words.split(), str(plot)]) == 0
@@ -30,22 +48,30 @@ def test_the_command_on_digits(tmp_path, capsys, drawn):
     assert one["settings"]["local_updates"] == 2 and one["verdict"].startswith("consistent")
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_a_violation_is_an_exit_status_and_words(as_json, capsys):
+def test_a_violation_is_an_exit_status_and_words(capsys, monkeypatch):
+    """Of the paper's sensitivity; said twice, of the same trials."""
+    kept = []
+
+    def once(*given):
+        if not kept:
+            kept.append(run_trials(*given))
+        return kept[0]
+
+    monkeypatch.setattr("tacit.audit.report.run_trials", once)
     words = "audit digits --calibration paper --mechanism laplace --total-epsilons 1 --trials 300"
     words += " --rounds 1 --seed 1"
-    if as_json:
-        assert main([*words.split(), "--json"]) == 1
-        assert json.loads(capsys.readouterr().out)["violated"]
-        return
+    assert main([*words.split(), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["violated"]
     assert main(words.split()) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
+    assert " ".join(document["audits"][0]["verdict"].split()) in out
     assert "An audit can refute a claim. It can never prove one." in out
 
 
-def test_the_command_on_mnist_files(tmp_path, capsys):
-    rng = np.random.default_rng(0)
+def test_the_command_on_mnist_files(tmp_path, capsys, monkeypatch):
+    rng, seen = np.random.default_rng(0), made_up(monkeypatch)
     header = np.array([2051, 12, 28, 28], ">u4").tobytes()
     images = rng.integers(0, 256, (12, 784), dtype=np.uint8)
     (tmp_path / "train-images-idx3-ubyte").write_bytes(header + images.tobytes())
@@ -55,6 +81,7 @@ def test_the_command_on_mnist_files(tmp_path, capsys):
     assert main(words.split()) == 0
     document = json.loads(capsys.readouterr().out)["audits"][0]
     assert document["name"] == "mnist" and document["trials"] == 100
+    assert [worlds.without.dimension for worlds in seen] == repeat([784 * 10], [])
 
 
 # docs/audit.md has one with --agents
@@ -74,6 +101,8 @@ def test_the_command_on_one_reading(words, capsys):
     assert one["through"] == ("releases" if "--agents" in words else "readings")
     assert one["settings"]["rounds"] == one["settings"]["local_updates"] == 1
     assert one["bounds"][1]["epsilon"] > 1.0
+    if "--agents" not in words:  # the same seed twice: the same audit, rounded down
+        assert all(f"{math.floor(1000 * b['epsilon']) / 1000:.3f}" in out for b in one["bounds"])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import repeat
-from test_audit import DELTA
+from test_audit import DELTA, zone
 
 from tacit.admm import release
 from tacit.admm.problem import LocalProblem
@@ -15,12 +15,17 @@ from tacit.audit import (
     moment_worlds,
     record_worlds,
     simplex_worlds,
-    zone_worlds,
 )
 from tacit.audit.neighbouring_data import moved
 from tacit.errors import InvalidInput
 from tacit.learn import load_digits
 from tacit.objectives.second_moments import SecondMoments
+
+
+@pytest.fixture(autouse=True)
+def few_simulations(monkeypatch):
+    """From which the black box learns where to look: it is asked for little here."""
+    monkeypatch.setattr("tacit.audit.releases.SIMULATED", repeat(100, 400))
 
 
 def settings(epsilon=4.0, mechanism="gaussian", rounds=1):
@@ -37,7 +42,7 @@ def replaced():
 
 
 WORLDS = {
-    "zone": lambda: zone_worlds("case14"),
+    "zone": zone,
     "moments": moment_worlds,
     "moments-replaced": replaced,
     "l1-ball": ball_worlds,
@@ -59,31 +64,31 @@ def test_the_canaries_reach_the_sensitivity(name):
 
 @pytest.mark.parametrize("name", repeat(("moments",), WORLDS))
 def test_releases_with_ledgers_are_consistent_and_seen(name):
-    found = run(WORLDS[name]())
+    found = run(WORLDS[name](), 20.0, trials=repeat(100, 150))
     assert not found.violated and found.through == "releases"
-    assert 9.9 < found.claim.epsilon <= 10.0  # what the ledgers say, for two starts
+    assert 19.8 < found.claim.epsilon <= 20.0  # what the ledgers say, for two starts
     assert found.white.curve > 1.5
 
 
 @pytest.mark.parametrize("name", repeat(("moments-replaced",), WORLDS))
 def test_the_bound_is_near_the_claim(name):
-    found = run(WORLDS[name](), ledgers=False, trials=repeat(600, 20_000), seed=1)
+    found = run(WORLDS[name](), ledgers=False, trials=repeat(400, 20_000), seed=1)
     assert not found.violated and found.through == "readings"
-    assert repeat(0.7, 0.9) * 10.0 < found.white.curve <= found.claim.epsilon <= 10.0
+    # of 400 trials, seeds 0 to 5: 0.67 of the claim and more
+    assert repeat(0.65, 0.9) * 10.0 < found.white.curve <= found.claim.epsilon <= 10.0
     assert found.white.curve_rates.attack == "likelihood"
     assert found.black.curve > 0.2  # the least point of the copy says less
 
 
 @pytest.mark.parametrize("name", repeat(["l1-ball"], ["zone", "l1-ball"]))
 def test_laplace_noise_is_seen(name):
-    found = run(WORLDS[name](), 4.0, "laplace", ledgers=False, trials=repeat(300, 400), seed=2)
+    found = run(WORLDS[name](), 4.0, "laplace", ledgers=False, trials=repeat(200, 400), seed=2)
     assert not found.violated and found.white.curve > 1.0
 
 
 def test_data_that_change_are_paid_for_and_consistent():
     """The adversary knows what they change to; both worlds change, so that this says nothing."""
-    worlds = zone_worlds("case14")
-    found = run(worlds, trials=100, starts=1, later=[other(worlds)])
+    found = run(zone(), trials=100, starts=1, later=[other(zone())])
     assert not found.violated and found.claim.epsilon > 1.2 * 10.0  # two charges
     assert found.white.curve > 1.5
 
@@ -113,13 +118,13 @@ def halved(monkeypatch):
     monkeypatch.setattr(release, "noisy", lambda φ, ξ, law: whole(φ, (ξ / 2).astype(ξ.dtype), law))
 
 
-HALVED = [("zone", True), *repeat([], [("moments", False)])]
+HALVED = repeat([("zone", False)], [("zone", True), ("moments", False)])
 
 
 @pytest.mark.parametrize(("name", "ledgers"), HALVED)
 def test_half_the_noise_is_caught(monkeypatch, name, ledgers):
     halved(monkeypatch)
-    found = run(WORLDS[name](), ledgers=ledgers, starts=1)
+    found = run(WORLDS[name](), ledgers=ledgers, starts=1, seed=None if ledgers else 1)
     assert found.violated and "attack: likelihood" in found.verdict
 
 
@@ -142,8 +147,11 @@ def twice(self):
     ("worlds", "part", "wrong", "epsilon", "trials"),
     [
         (moment_worlds, "sensitivity", only_products, 10.0, repeat(250, 500)),
-        (replaced, "sensitivity", one_record, 10.0, repeat(400, 500)),
-        (moment_worlds, "_weights", property(twice), 20.0, 1500),
+        # test_the_canaries_reach_the_sensitivity catches both
+        pytest.param(replaced, "sensitivity", one_record, 10.0, 500, marks=pytest.mark.exhaustive),
+        pytest.param(
+            *(moment_worlds, "_weights", property(twice), 20.0, 1500), marks=pytest.mark.exhaustive
+        ),
     ],
 )
 def test_a_wrong_sensitivity_of_moments_is_caught(
@@ -171,7 +179,7 @@ def test_an_entry_without_noise_is_caught(monkeypatch):
 
     whole = release.noisy
     monkeypatch.setattr(release, "noisy", all_but_one)
-    found = run(simplex_worlds(), epsilon=2.0, starts=1)
+    found = run(simplex_worlds(), epsilon=1.5, trials=repeat(100, 150), starts=1)
     assert found.violated and found.white.free > found.claim.epsilon
     assert "single entry" in found.verdict
 
@@ -181,17 +189,18 @@ def test_data_that_are_read_again_are_caught(monkeypatch):
     once = Reader.read
 
     def again(self, problem):
-        once(self, problem)
-        return self._measured(self._plan(problem), "again")
+        plan = self._plan(problem)
+        if self._find(plan)[1] is None:
+            once(self, problem)
+        return self._measured(plan, "again")
 
     monkeypatch.setattr(Reader, "read", again)
-    found = run(zone_worlds("case14"), trials=100, starts=8)
+    found = run(zone(), trials=100, starts=8)
     assert found.claim.epsilon <= 10.0 and found.violated and "likelihood" in found.verdict
 
 
 def test_noise_that_is_used_for_other_data_is_caught():
     """A seed that serves twice: the change of the data that are known shows those that are not."""
-    worlds = zone_worlds("case14")
-    found = run(worlds, epsilon=1.0, ledgers=False, later=[other(worlds)], seed=1)
+    found = run(zone(), epsilon=1.0, ledgers=False, later=[other(zone())], seed=1)
     assert found.violated and found.white.free > found.claim.epsilon
     assert "restart" in found.verdict

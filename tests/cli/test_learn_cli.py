@@ -14,7 +14,7 @@ from tacit.learn import download, load_digits, load_model
 def test_command_on_digits(tmp_path, monkeypatch, command, refused):
     monkeypatch.chdir(tmp_path)
     budget = ("--total-epsilon", 4, "--total-delta", 1e-5, "--seed", 1)
-    document = json.loads(command("learn", "digits", "--agents", 10, *budget, "--json"))
+    document = json.loads(command("learn", "digits", "--rounds", 40, *budget, "--json"))
     wanted = "test_error train_objective epsilon delta rounds local_updates seed"
     assert set(wanted.split()) <= set(document)
     assert document["test_error"] < 0.3 and document["epsilon"] <= 4 and document["seed"] == 1

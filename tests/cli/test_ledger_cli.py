@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from conftest import repeat
 from test_ledger import terms
 
 import tacit
@@ -15,6 +16,7 @@ from tacit import Box, LocalProblem, Residual
 from tacit.cli.main import main
 from tacit.privacy.ledger import Ledger
 
+ROUNDS = repeat(30, 60)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals.toml"
 
 
@@ -76,7 +78,7 @@ def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
     folder.mkdir()
     job = tmp_path / "rounds.toml"  # the example with noise in every round
     text = EXAMPLE.read_text().replace('"data/', f'"{EXAMPLE.parent}/data/')
-    job.write_text(text.replace("[[agents]]", "[algorithm]\nrounds = 60\n\n[[agents]]", 1))
+    job.write_text(text.replace("[[agents]]", f"[algorithm]\nrounds = {ROUNDS}\n\n[[agents]]", 1))
     names = [line.split('"')[1] for line in text.splitlines() if line.startswith("name = ")]
     for name in names:
         Ledger.create(folder / f"{name}.db", 1.2, 1e-5)
@@ -86,19 +88,19 @@ def test_solve_with_ledgers_pays_resumes_and_refuses(tmp_path, capsys):
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     watch = folder / f"{names[0]}.db"
     deadline = time.monotonic() + 120
-    while not Ledger(watch).runs() or Ledger(watch).runs()[0]["rounds_answered"] < 20:
+    while not (runs := Ledger(watch).runs()) or runs[0]["rounds_answered"] < ROUNDS // 6:
         assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.01)
+        time.sleep(0.02)
     process.kill()
     process.wait()
     spent = Ledger(watch).runs()[0]
-    assert 20 <= spent["rounds_answered"] <= spent["rounds_charged"] < 60
+    assert ROUNDS // 6 <= spent["rounds_answered"] <= spent["rounds_charged"] < ROUNDS
     assert main(["solve", "--resume", str(out), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["noise_source"] == "operating system, exact (secure)"
     for name in names:
         (run,) = Ledger(folder / f"{name}.db").runs()
-        assert (run["rounds_charged"], run["rounds_answered"]) == (60, 60)
+        assert (run["rounds_charged"], run["rounds_answered"]) == (ROUNDS, ROUNDS)
         assert Ledger(folder / f"{name}.db").spent.epsilon <= 1.0
     assert main(["solve", str(job), "--ledgers", str(folder), "--out", str(tmp_path / "b")]) == 1
     assert "beyond the budget of 1.2" in capsys.readouterr().err

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import repeat
+from conftest import EXHAUSTIVE, repeat
 from grids import EVERYTHING
+from test_reproduce_power import threads
 
 TACIT = Path(sys.executable).with_name("tacit")
 WORKERS = repeat((1, 2), (1, 2, 5))
@@ -80,7 +81,7 @@ def test_bound(tmp_path, command):
 
 def test_attack(tmp_path, command, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = f"power attack case14 --total-epsilons 1 --rounds {repeat(10, 20)} --seeds 1 --json"
+    words = f"power attack case14 --total-epsilons 1 --rounds {repeat(6, 20)} --seeds 1 --json"
     document = json.loads(command(*words.split()))
     assert document["error"]["no privacy"] < 1e-3 < 0.05 < document["error"]["epsilon 1"]
     assert 0.015 < document["error"]["epsilon 1, read once"] < 0.045  # the noise of one reading
@@ -112,8 +113,11 @@ def test_check_says_what_would_happen_with_a_dispatch(tmp_path, command, refused
     assert "found no generator.csv" in refused("power check r --case other.m")
 
 
-def test_reproduce(tmp_path, run):
+def test_reproduce(tmp_path, run, monkeypatch):
+    if not EXHAUSTIVE:  # tests/reproduce has processes
+        monkeypatch.setattr("tacit.reproduce.power_runs.ProcessPoolExecutor", threads)
     command = f"reproduce case14 --rounds 1 --seeds {repeat(1, 2)} --workers 1 --json"
+    command += repeat(" --case case9", "")
     document = json.loads(run(command))
     assert len(document["claims"]) == 12 and len(document["table1"]) == 4
     assert {c["verdict"] for c in document["claims"]} >= repeat(
@@ -131,6 +135,7 @@ HEARING = (
 )
 
 
+@pytest.mark.exhaustive  # test_power_once.py has one of this kind
 def test_an_interrupted_run_continues(tmp_path, command, refused):
     rounds = repeat(100, 1000)
     words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1"

@@ -1,6 +1,7 @@
 """One folder for a run of every kind: tried and locked before it spends, continued when it failed.
 
-Every test takes ``tacit solve``, ``tacit power solve`` and ``tacit learn`` alike.
+What is kept and paid is tried with ``tacit solve``, ``tacit power solve`` and ``tacit learn``, in
+``make test-all`` all else too.
 """
 
 import errno
@@ -11,6 +12,7 @@ import resource
 import shutil
 
 import pytest
+from conftest import repeat
 from grids import EVERYTHING
 
 import tacit
@@ -31,6 +33,11 @@ RUNS = {
     ),
 }
 every = pytest.mark.parametrize("kind", RUNS)
+
+
+def one(kind):
+    """Of what is one code for all; all kinds in ``make test-all``."""
+    return pytest.mark.parametrize("kind", repeat([kind], [*RUNS]))
 
 
 @pytest.fixture
@@ -115,7 +122,7 @@ def test_a_run_with_ledgers_is_continued_and_paid_once(kind, folder, disk, comma
     assert tacit.Result.load(folder / "r").privacy.secure
 
 
-@every
+@one("learn")
 def test_blocks_workers_and_evaluations_are_options_of_all(kind, folder, command):
     options = ("--ledgers", "ledgers", "--block", 4, "--workers", 1, "--evaluate-every", 3)
     command(*words_of(kind, *options, "--out", "r"))
@@ -170,7 +177,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing(kind, folder, refused):
     assert not (folder / "r").exists()
 
 
-@every
+@one("solve")
 def test_two_runs_do_not_share_a_folder(kind, folder, command, refused):
     command(*words_of(kind, "--out", "r", "--seed", 1))
     before = contents(folder / "r")
@@ -189,7 +196,7 @@ def test_two_runs_do_not_share_a_folder(kind, folder, command, refused):
     command(*words_of(kind, "--out", "new"))  # the lock is gone with its holder
 
 
-@every
+@one("power solve")
 def test_a_run_that_was_faster_keeps_its_files(kind, folder, refused, monkeypatch):
     """Both found no folder; the other one locked the one that this one made."""
     from tacit.cli.run_folder import RunFolder
@@ -210,7 +217,7 @@ def test_a_run_that_was_faster_keeps_its_files(kind, folder, refused, monkeypatc
     assert (folder / "new" / "r" / "checkpoint.npz").read_bytes() == b"of the other"
 
 
-@every
+@one("learn")
 def test_what_a_run_left_is_not_used_again(kind, folder, command, refused):
     command(*words_of(kind, "--seed", 2, "--out", "whole"))
     for left in ("result.json", "checkpoint.npz", "arrays.npz", "model.json", "bus.csv"):
@@ -269,7 +276,7 @@ def test_what_was_paid_for_is_written_before_anything_is_drawn(
     assert spent(folder, kind) == before
 
 
-@every
+@one("power solve")
 def test_secure_noise_without_ledgers_is_not_continued(kind, folder, refused, monkeypatch):
     from tacit.cli.run_folder import RunFolder
 
@@ -304,7 +311,7 @@ def test_other_data_are_not_continued(kind, folder, disk, refused):
     assert (folder / "r" / "checkpoint.npz").read_bytes() == kept
 
 
-@every
+@one("solve")
 def test_resume_refuses_what_it_cannot_continue(kind, folder, disk, command, refused):
     disk(4)
     refused(" ".join(words_of(kind, "--seed 5 --evaluate-every 1 --out r")))
@@ -324,7 +331,7 @@ def test_resume_refuses_what_it_cannot_continue(kind, folder, disk, command, ref
     assert "is finished: tacit show r" in refused(f"{kind} --resume r")
 
 
-@pytest.mark.parametrize("kind", ["solve", "power solve"])
+@pytest.mark.parametrize("kind", repeat(["solve"], ["solve", "power solve"]))
 def test_a_run_of_the_first_version_is_continued(kind, folder, disk, command, refused):
     """It noted its options in job.json or power.json."""
     command(*words_of(kind, "--seed", 5, "--evaluate-every", 1, "--out", "whole"))

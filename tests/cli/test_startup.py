@@ -55,15 +55,16 @@ def test_accounts_of_laplace_noise_need_a_grid_but_not_jax():
 def test_ledgers(tmp_path):
     path = str(tmp_path / "agent.db")
     budget = ["--total-epsilon", "4", "--total-delta", "1e-5"]
-    commands = (
-        ["budget", path, *budget],  # made
-        ["show", path],
-        ["show", path, "--json"],
-        ["backup", path, str(tmp_path / "copy.db")],
-    )
-    assert not loaded(*(["ledger", *command] for command in commands)) & LARGE
-    with Ledger(path) as ledger:
+    with Ledger.create(path, 4.0, 1e-5) as ledger:
         terms = Terms("a", Gaussian(40.0), 50, 2, 1e-9, "secure", "one record", "digest")
         ledger.begin("winter", terms)
         ledger.charge("winter", 1, 5)
-    assert not loaded(["ledger", "show", path], ["ledger", "budget", path, *budget]) & LARGE
+    commands = (
+        ["budget", str(tmp_path / "new.db"), *budget],
+        ["show", str(tmp_path / "new.db")],
+        ["show", path],
+        ["show", path, "--json"],
+        ["budget", path, *budget],
+        ["backup", path, str(tmp_path / "copy.db")],
+    )
+    assert not loaded(*(["ledger", *command] for command in commands)) & LARGE

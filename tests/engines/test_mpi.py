@@ -61,8 +61,8 @@ def alone(tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", repeat([2], [3, 5]))  # with 1, 3 or 4, 7 and 10 agents
 def test_the_same_bits_on_any_number_of_ranks(ranks, alone, tmp_path):
-    """Digits (10 agents), case14 (3 zones), jobs; noise in every round, read once, to a tolerance,
-    with ledgers; and errors of one rank on all (``on_ranks.py``)."""
+    """Pictures (10 agents), case14 (3 zones), tables; noise in every round, read once, to a
+    tolerance, with ledgers; and errors of one rank on all (``on_ranks.py``)."""
     for name in ("paid", "paid-once"):
         on_ranks.ledgers_of(tmp_path, name, 7)
     done = mpiexec(ranks, sys.executable, HERE / "on_ranks.py", tmp_path)

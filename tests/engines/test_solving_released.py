@@ -67,7 +67,10 @@ def stiff(k, rows, low=1.0):
 EVERY = [(k, tolerance) for k in (1e2, 1e3, 1e4) for tolerance in (1e-3, 1e-4, 1e-6)]
 
 
-@pytest.mark.parametrize(("k", "tolerance"), repeat(EVERY[::4], EVERY))
+SOME = [(1e2, 1e-6), (1e3, 1e-3), (1e3, 1e-4)]
+
+
+@pytest.mark.parametrize(("k", "tolerance"), repeat(SOME, EVERY))
 def test_small_steps_do_not_end_a_run(k, tolerance):
     """Penalties near the mean curvature are far above the least: a round moves hardly anything."""
     settings = tacit.Settings(rounds=300, tolerance=tolerance)
@@ -250,7 +253,7 @@ def test_a_budget_is_spent_as_the_problem_allows():
     X = np.full((4, 2), 0.5)
     f = tacit.LogisticRegression(X, [0, 1, 0, 1], feature_norm=1.0, normaliser=4)
     agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2))]
-    result = tacit.solve(agents, budget, seed=2)
+    result = tacit.solve(agents, budget, seed=2, batch=False)  # compiles less
     assert (
         "every round: LogisticRegression cannot be read once" in result.plan
         and not result.privacy.once
@@ -263,7 +266,7 @@ def test_a_budget_is_spent_as_the_problem_allows():
         with pytest.raises(InvalidInput, match=r"tolerence|tolerance|penalty"):
             tacit.Settings.for_budget(1.0, 1e-5, **wrong)
     chosen = tacit.Settings.for_budget(1.0, 1e-5, local_updates=2)
-    assert "local_updates was given" in tacit.solve(zones(), chosen, seed=2).plan
+    assert "local_updates was given" in tacit.solve(zones(), chosen, seed=2, batch=False).plan
 
 
 def test_the_checkpoint_is_the_release(tmp_path, monkeypatch):

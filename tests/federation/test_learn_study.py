@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import repeat
 from sklearn.pipeline import make_pipeline
 from test_study import PARTY, refused, same, told
 
@@ -93,6 +94,7 @@ def test_a_study_is_the_fit_of_one_process(tables):
     assert settings.complete(known) == settings.complete(problem)
 
 
+@pytest.mark.parametrize("tables", repeat([3], [2, 3]), indirect=True, ids="{} classes".format)
 def test_the_model_is_that_of_one_process(tables, capsys):
     text = (tables / "study.toml").read_text()
     (tables / "study.toml").write_text(

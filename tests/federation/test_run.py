@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -48,10 +49,22 @@ def same(one, other):
     np.testing.assert_array_equal(one.trace["residual"][-1], other.trace["residual"][-1])
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """Runs that nobody disturbs, each made once, by kind: folder, study, result and line."""
+
+    @cache
+    def made(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        study = write_study(folder, kind)
+        return folder, study, *run(study, folder)
+
+    return made
+
+
 @pytest.mark.parametrize("kind", ["logistic", "least-squares"])
-def test_the_bits_of_one_process(tmp_path, kind):
-    study = write_study(tmp_path, kind)
-    found, _ = run(study, tmp_path)
+def test_the_bits_of_one_process(calm, kind):
+    tmp_path, study, found, _ = calm(kind)
     expected = in_one_process(study, tmp_path)
     same(found, expected)
     assert found.converged == expected.converged and found.plan == expected.plan
@@ -81,10 +94,9 @@ def test_a_real_run_has_secure_noise(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["logistic", "least-squares"])
-def test_a_pause_loses_nothing(tmp_path, kind):
+def test_a_pause_loses_nothing(calm, tmp_path, kind):
     """A party falls silent in round 3; all processes begin anew; the end is that of no pause."""
-    study = write_study(tmp_path / "calm", kind)
-    expected, _ = run(study, tmp_path / "calm")
+    undisturbed, _, expected, _ = calm(kind)
     study = write_study(tmp_path / "storm", kind)
 
     def silent(name, request):
@@ -102,8 +114,8 @@ def test_a_pause_loses_nothing(tmp_path, kind):
     same(found, expected)
     for name in NAMES:
         before, after = (
-            [r["rounds_charged"] for r in Ledger(tmp_path / where / f"{name}.db").runs()]
-            for where in ("calm", "storm")
+            [r["rounds_charged"] for r in Ledger(where / f"{name}.db").runs()]
+            for where in (undisturbed, tmp_path / "storm")
         )
         assert before == after
 
@@ -121,10 +133,9 @@ def test_the_state_of_another_study_is_refused(tmp_path):
         run(other, tmp_path, "begun")
 
 
-def test_all_that_leaves_a_party(tmp_path):
+def test_all_that_leaves_a_party(calm):
     for kind in ("logistic", "least-squares"):
-        folder = tmp_path / kind
-        _, line = run(write_study(folder, kind), folder)
+        *_, line = calm(kind)
         kinds = {type(answer_from(data)) for data in line.answers}
         assert kinds == {Facts, Agreed, Reply} | ({Copied} if kind == "least-squares" else set())
         for data in line.answers:

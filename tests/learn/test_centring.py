@@ -11,7 +11,7 @@ from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline
 
 import tacit
 from tacit.engines.releasing import read
@@ -244,7 +244,8 @@ def test_the_noise_of_the_mean_does_not_depend_on_the_data(blobs, monkeypatch, n
 
     monkeypatch.setattr(centring, "read", recorded)
     for scale in (1e-3, 1.0, 1e6):
-        fitted = model(random_state=0, neighbours=neighbours).fit(scale * X, y)
+        fitted = model(neighbours=neighbours)
+        prepare(fitted, scale * X, y, seed=0)
         assert np.linalg.norm(fitted.mean_) <= 4.0 + 1e-9
     assert seen[0] == seen[1] == seen[2] == pytest.approx(4.0 * changed, rel=1e-6)
 
@@ -265,6 +266,7 @@ def test_without_noise_the_mean_is_exact_and_nothing_is_private(blobs):
     assert math.isinf(fitted.privacy_.epsilon) and not fitted.privacy_.certified
 
 
+@pytest.mark.exhaustive  # test_budget_is_kept_and_buys_accuracy centres too
 def test_centring_pays(blobs):
     """All rows have a large part in common here, and the noise is in proportion to their length."""
     X, y, agents = blobs
@@ -286,11 +288,11 @@ def test_centring_pays(blobs):
 
 @pytest.mark.parametrize("ranges", [False, True])
 def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
-    X, y, _ = blobs
+    X, y, agents = blobs
     fitted = model(random_state=0, slope_limit=None)
     if ranges:
-        fitted = make_pipeline(PublicRange({"*": (-1, 5)}), fitted)
-    fitted.fit(X, y)
+        fitted = Pipeline([("ranges", PublicRange({"*": (-1, 5)})), ("model", fitted)])
+    fitted.fit(X, y, **{"model__agents" if ranges else "agents": agents})
     path = save_model(fitted, tmp_path)
     document = json.loads(path.read_text())
     assert document["format"] == 2 and list(document["mean"]) == document["columns"]

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import repeat
 from sklearn.datasets import load_breast_cancer
 
 import tacit
@@ -14,6 +15,7 @@ from tacit.learn import (
     PrivateLogisticRegression,
     plan,
 )
+from tacit.learn.linear import prepare
 from tacit.learn.plan import planned_share, planned_slope_limit
 from tacit.privacy.accounting import calibrate
 
@@ -136,7 +138,7 @@ def test_a_mean_with_laplace_noise_is_planned_by_its_own_noise():
     assert deviation * math.sqrt(columns * agents) / records == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("loss", [{}, {"threshold": 0.5}])
+@pytest.mark.parametrize("loss", repeat([{"threshold": 0.5}], [{}, {"threshold": 0.5}]))
 def test_a_ridge_shortens_the_steps(rng, loss):
     """It curves f as the data do: steps stay stable, whatever it is."""
     kind = tacit.Huber if loss else tacit.LeastSquares
@@ -188,6 +190,7 @@ def test_the_plan_reads_nothing_private():
     assert plan(one, 10, 1.0, 1e-5, rounds=7, local_updates=2).updates == 14
 
 
+@pytest.mark.exhaustive  # another table: test_better_than_ignoring_the_data
 def test_the_plan_on_data_it_was_not_tuned_on():
     """Breast cancer, three hospitals, total (2, 1e-5): far better than a guess."""
     X, y = load_breast_cancer(return_X_y=True)
@@ -207,7 +210,7 @@ def test_the_plan_reads_public_numbers_only():
     for scale, share in ((1.0, 0.5), (1e-3, 0.05), (1e3, 0.95)):
         x = scale * rng.normal(size=(60, 3))
         y = (np.arange(60) < share * 60).astype(int)
-        model = PrivateLogisticRegression(2.0, 1e-5, classes=[0, 1], random_state=0)
-        model.fit(x, y, agents=np.arange(60) % 3)
-        chosen.append(model.result_.settings.to_dict())
+        model = PrivateLogisticRegression(2.0, 1e-5, classes=[0, 1])
+        _, settings = prepare(model, x, y, np.arange(60) % 3)
+        chosen.append(settings.to_dict())
     assert chosen[0] == chosen[1] == chosen[2]

@@ -1,10 +1,12 @@
 """Private regressors: scikit-learn's conventions, public ranges, bounds, accuracy."""
 
 import re
+from functools import cache
 
+import jax
 import numpy as np
 import pytest
-from conftest import EXHAUSTIVE
+from conftest import EXHAUSTIVE, repeat
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -21,12 +23,15 @@ from tacit.learn import (
 )
 from tacit.learn.linear import INTERCEPT_SHARE, prepare, scaled_down
 
+PROJECT = jax.jit(jax.vmap(lambda W, z: W.project(z), (None, 0)))
+STATISTIC = jax.jit(lambda f, points: jax.lax.map(f.statistic, points))
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 6.0, "random_state": 0}
 RANGE = {"target_range": (0.0, 10.0)}
 
 # What a class has of its own: Huber's and the quantile's fit is that of the classifier, and their
 # targets are taken as those of PrivateRidge
-OWN = re.compile("init|params|tag|repr|clone|constructible|mixin")
+OWN = re.compile("init|_params|tag|repr|clone|constructible|mixin")
+FITS = re.compile("overwrite|during_fit")  # a program for each, and the same code
 CHECKS = [  # all but one, which needs a setting of SciPy's
     (estimator, check)
     for kind in (
@@ -36,7 +41,11 @@ CHECKS = [  # all but one, which needs a setting of SciPy's
     )
     for estimator, check in estimator_checks_generator(kind)
     if "array_api" not in str(check)
-    and (EXHAUSTIVE or isinstance(kind, PrivateRidge) or OWN.search(str(check)))
+    and (
+        EXHAUSTIVE
+        or (isinstance(kind, PrivateRidge) and "memmap=True)" not in str(check))
+        or (OWN.search(str(check)) and not FITS.search(str(check)))
+    )
 ]
 
 
@@ -93,14 +102,16 @@ def test_an_intercept_is_of_the_range_and_none_is_of_zero(plane):
     """With an intercept nothing learnt is the middle of the range; without one it is zero."""
     X, y, agents = plane
     nothing = {"constraint": Box(1e-6), "rounds": 2, "random_state": 0, **RANGE}
-    model = PrivateHuberRegressor(1e-3, fit_intercept=False, **nothing).fit(X, y, agents)
+    model = PrivateHuberRegressor(None, fit_intercept=False, **nothing).fit(X, y, agents)
     np.testing.assert_allclose(model.predict(X), 0, atol=1e-4)
     assert model.intercept_ == 0
     model = PrivateHuberRegressor(None, **nothing | {"rounds": 1}).fit(X, 0 * y + 5, agents)
     np.testing.assert_allclose(model.predict(X), 5, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateRidge])
+@pytest.mark.parametrize(
+    "kind", repeat([PrivateHuberRegressor], [PrivateHuberRegressor, PrivateRidge])
+)
 def test_shares_of_a_mixture(kind):
     """Weights on a simplex, five agents, a total of (1, 1e-5): nearer than equal shares are."""
     rng = np.random.default_rng(1)
@@ -114,15 +125,28 @@ def test_shares_of_a_mixture(kind):
     assert np.linalg.norm(1 / 8 - weights) > 0.5
 
 
-@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor])
-def test_better_than_ignoring_the_data(kind):
-    """Diabetes, three hospitals, 221 records, (2, 1e-5), public ranges and no other choice."""
+@cache
+def diabetes():
     table = load_diabetes(scaled=False)
     ranges = {0: (18, 80), 1: (1, 2), 2: (15, 45), 3: (60, 140), 4: (90, 310), 5: (40, 250)}
     ranges |= {6: (20, 100), 7: (1, 10), 8: (3, 6.5), 9: (50, 130)}
-    X, y = PublicRange(ranges).fit_transform(table.data), table.target
-    model = kind(2.0, target_range=(0, 350), random_state=0)
-    model.fit(X[::2], y[::2], agents=np.arange(221) % 3)
+    return PublicRange(ranges).fit_transform(table.data), table.target
+
+
+def fitted(kind, unit=1.0):
+    X, y = diabetes()
+    model = kind(2.0, target_range=(0, 350 * unit), random_state=0)
+    return model.fit(X[::2], unit * y[::2], agents=np.arange(221) % 3)
+
+
+@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor])
+def test_better_than_ignoring_the_data(kind):
+    """Diabetes, three hospitals, 221 records, (2, 1e-5), public ranges and no other choice.
+
+    And as well in any unit of the targets.
+    """
+    X, y = diabetes()
+    model = fitted(kind)
     ours, middle, mean, exact = (
         np.sqrt(np.mean((predicted - y[1::2]) ** 2))
         for predicted in (
@@ -133,8 +157,10 @@ def test_better_than_ignoring_the_data(kind):
         )
     )
     assert ours < mean < middle
+    assert model.privacy_.certified and 1.99 <= model.privacy_.epsilon <= 2.0
     if kind is not PrivateRidge:
         assert ours < exact + 0.3 * (mean - exact)
+    np.testing.assert_allclose(fitted(kind, 1e4).predict(X), 1e4 * model.predict(X), rtol=0.02)
 
 
 # --- privacy --------------------------------------------------------------------------------------
@@ -157,14 +183,12 @@ def test_one_record_moves_the_sum_by_no_more_than_the_bound(plane, kind, neighbo
     else:
         other[0][0] = 0
     public = {"normaliser": 240.0, "record_bound": 240.0}
-    changed = 0.0
-    for _ in range(50):
-        z = np.asarray(agent.feasible_set.project(10 * rng.normal(size=rows.shape[1])))
-        sums = [
-            model._agent("a", *data, agent.feasible_set, **public).objective.statistic(z)
-            for data in ((rows, targets), other)
-        ]
-        changed = max(changed, float(np.linalg.norm(np.subtract(*sums))))
+    points = PROJECT(agent.feasible_set, 10 * rng.normal(size=(50, rows.shape[1])))
+    sums = [
+        STATISTIC(model._agent("a", *data, agent.feasible_set, **public).objective, points)
+        for data in ((rows, targets), other)
+    ]
+    changed = np.linalg.norm(np.subtract(*sums), axis=1).max()
     most = agent.objective.sensitivity(2, agent.feasible_set)
     assert 0.5 * most < changed <= most
 
@@ -197,16 +221,6 @@ def test_settings_and_sets_do_not_depend_on_the_data(plane):
             bound = agent.objective.sensitivity(2, agent.feasible_set)
             seen.append((settings, bound, agent.feasible_set.reach(2)))
         assert seen[0] == seen[1] == seen[2]
-
-
-def test_units_of_targets_do_not_matter(plane):
-    X, y, agents = plane
-    for kind in (PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor):
-        small, large = (
-            kind(2.0, target_range=(0, 10 * unit), random_state=0).fit(X, unit * y, agents)
-            for unit in (1.0, 1e4)
-        )
-        np.testing.assert_allclose(large.predict(X), 1e4 * small.predict(X), rtol=0.02)
 
 
 # --- what is refused ------------------------------------------------------------------------------

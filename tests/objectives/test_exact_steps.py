@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import cvxpy as cp
+import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from closed_form_sets import SETS as WITH_FORMULA
 from cone_sets import SETS as CONES
+from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_objectives import FEATURES, KINKED, SAMPLED, records, residual, sample
@@ -28,13 +30,18 @@ def quadratic(rng, size, rows, sparse=False, slack=False):
     return PublicQuadratic(sp.csr_matrix(A) if sparse else A, d, slack=slack), A, d
 
 
-def apart(f, W, z, v, c):
+GRADIENT = jax.jit(lambda f, z: f.gradient(z))
+VALUED = jax.jit(lambda f, z: (f.value(z), f.gradient(z)))
+
+
+def apart(f, W, z, v, c, gradient=lambda f, z: f.gradient(z)):
     """How far z is from the projection of a gradient step: 0 at the minimiser over W alone."""
-    gradient = np.asarray(f.gradient(z)) + c * (z - v)
+    gradient = np.asarray(gradient(f, z)) + c * (z - v)
     return float(np.abs(z - np.asarray(W.project(z - gradient / (1 + c.max())))).max())
 
 
-@pytest.mark.parametrize("name", WITH_FORMULA)
+# A ball and a simplex, which is a cut of a box as others are, are the parts of the product
+@pytest.mark.parametrize("name", repeat(["box", "product"], WITH_FORMULA))
 @settings(max_examples=15)
 @given(
     seed=st.integers(0, 10**6),
@@ -90,8 +97,12 @@ def test_an_answer_does_not_depend_on_earlier_ones():
     assert (fresh(v[-1], c[-1]) == before[-1]).all()
 
 
-@pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("kind", ["box", "ball"])
+BOTH = [(kind, name) for kind in ("box", "ball") for name in SMOOTH]
+# One code for all, which knows their gradient and smoothness only
+FEW = [("box", "logistic"), ("ball", "huber"), ("box", "softmax"), ("box", "clipped-softmax")]
+
+
+@pytest.mark.parametrize(("kind", "name"), repeat(FEW, BOTH))
 def test_steps_of_other_losses_without_noise(name, kind):
     W = WITH_FORMULA[kind][0]
     f = sample(name, *records(2), ridge=0.1)
@@ -101,7 +112,7 @@ def test_steps_of_other_losses_without_noise(name, kind):
     v, c = rng.normal(size=f.dimension), rng.uniform(0.01, 1, size=f.dimension)
     z = WithoutNoise(f).prox(W)(v, c)
     assert float(W.violation(z)) <= W.tolerance(np.float64)
-    assert apart(f, W, z, v, c) <= 1e-9
+    assert apart(f, W, z, v, c, GRADIENT) <= 1e-9
 
 
 def test_a_run_without_noise_takes_a_quadratic_where_there_is_one():
@@ -110,8 +121,8 @@ def test_a_run_without_noise_takes_a_quadratic_where_there_is_one():
     copy = without_noise(logistic)
     assert isinstance(copy, WithoutNoise) and without_noise(copy) is copy
     z = rng.normal(size=FEATURES)
-    assert copy.value(z) == logistic.value(z)
-    assert (copy.gradient(z) == logistic.gradient(z)).all()
+    (value, gradient), (same, other) = VALUED(copy, z), VALUED(logistic, z)
+    assert value == same and (gradient == other).all()
     assert isinstance(without_noise(residual()), PublicQuadratic)
 
 

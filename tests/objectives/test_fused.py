@@ -4,9 +4,9 @@ from functools import partial
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import repeat
 from rounded_models import LOSSES, model
 
 import tacit
@@ -15,6 +15,8 @@ from tacit.objectives.linear_model import BLOCK, LinearModel
 from tacit.objectives.rounding import UNIT, gamma
 
 KERNEL = jax.jit(partial(fused.sums, interpret=True))
+PRODUCTS = jax.jit(lambda f, z: f._products(z))
+SLOPES = jax.jit(lambda f, scores: f.slopes(scores))
 SIZES = (300, 45)  # two tiles and a part of one, one step and a part of one
 
 
@@ -24,14 +26,14 @@ def data(shape=SIZES, seed=0):
 
 
 def point(f, seed=1, format_=np.float32):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=f.dimension), format_)
+    return np.random.default_rng(seed).normal(size=f.dimension).astype(format_)
 
 
 def exactly(f, z):
     """The sum in float64, by NumPy."""
     x, z = np.asarray(f.features, np.float64), np.asarray(z, np.float64)
     scores = z.reshape(len(x), -1).T @ x
-    slopes = f.slopes(jnp.asarray(scores if f.outputs > 1 else scores[0]))
+    slopes = SLOPES(f, scores if f.outputs > 1 else scores[0])
     return x @ np.asarray(slopes).T
 
 
@@ -50,12 +52,13 @@ def made(name, x, y, **options):
     return model(name, x, y, "zero-out", **options)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+# Others are lowered below: the kernel has their slopes from the loss itself
+@pytest.mark.parametrize(("name", "options"), repeat([*CASES[:3], CASES[4], CASES[8]], CASES))
 def test_the_kernel_gives_the_sum_of_every_loss(name, options):
     f = made(name, *data(), **options)
     z = point(f)
     computed, exact = np.asarray(KERNEL(f, z)), exactly(f, z)
-    products = np.asarray(f._products(z))
+    products = np.asarray(PRODUCTS(f, z))
     assert computed.shape == products.shape
     assert computed.dtype == np.float64
     assert np.abs(computed - exact).max() <= 3e-7 * np.abs(exact).max()
@@ -111,17 +114,18 @@ def test_agents_share_a_kernel_and_many_points_share_the_data():
 
     agents = [made("logistic", *data((150, 5), seed)) for seed in (1, 2)]
     z = [point(f, seed) for seed, f in enumerate(agents)]
-    alone = np.stack([f._products(point) for f, point in zip(agents, z, strict=True)])
-    batch = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *agents)
+    alone = np.stack([PRODUCTS(f, point) for f, point in zip(agents, z, strict=True)])
+    batch = jax.tree.map(lambda *leaves: np.stack(leaves), *agents)
     total = jax.vmap(lambda f, z: fused.total(f, z, products, kernel))
-    together = total(batch, jnp.stack(z))
+    together = jax.jit(total)(batch, np.stack(z))
     assert set(calls) == {"kernel"}
     np.testing.assert_allclose(together, alone, rtol=1e-5)
     calls.clear()
-    many = jax.vmap(total, in_axes=(None, 0))(batch, jnp.stack([jnp.stack(z), 2 * jnp.stack(z)]))
+    many = jax.jit(jax.vmap(total, in_axes=(None, 0)))(batch, np.stack([z, 2 * np.stack(z)]))
     assert calls[-1] == "products"
     np.testing.assert_allclose(many[0], alone, rtol=1e-5)
-    np.testing.assert_allclose(fused.total(agents[0], z[0], products, kernel), alone[0], rtol=1e-5)
+    one = jax.jit(lambda f, z: fused.total(f, z, products, kernel))(agents[0], z[0])
+    np.testing.assert_allclose(one, alone[0], rtol=1e-5)
 
 
 class Own(tacit.LogisticRegression):

@@ -5,6 +5,7 @@ from fractions import Fraction
 import jax
 import numpy as np
 import pytest
+from conftest import repeat
 from scipy.special import betainc
 from test_audit import DELTA, small_worlds
 
@@ -31,6 +32,7 @@ def test_four_error_rates_share_the_risk(confidence):
             assert risk == pytest.approx((1 - confidence) / 4, rel=1e-6)
 
 
+@pytest.mark.exhaustive  # tests/audit: test_the_two_forms_share_the_risk
 def test_white_and_black_box_share_the_risk(monkeypatch):
     asked, right = [], report.lower_bounds
 
@@ -63,12 +65,20 @@ def test_output_noise_with_a_slack_is_scaled_by_the_step(mechanism, coupled):
 def test_a_clipped_float32_gradient_is_no_longer_than_clip(norm):
     """In exact arithmetic, without any tolerance."""
     rng = np.random.default_rng(norm)
-    size, records = 7, 1500
+    size, records = 7, repeat(600, 1500)
     rows = rng.normal(size=(records, size)) * 10.0 ** rng.uniform(-3, 20, (records, 1))
     z = np.zeros(size, np.float32)
+
+    def loss(z, row):
+        return z @ row
+
+    @jax.jit
+    def all_clipped(f):
+        return jax.vmap(lambda row: f._clipped(z, row))(f.data)
+
     for clip in (0.1, 1.0, 3.3):
         f = PerSample(
-            lambda z, row: z @ row,
+            loss,
             rows.astype(np.float32),
             clip=clip,
             size=size,
@@ -76,7 +86,7 @@ def test_a_clipped_float32_gradient_is_no_longer_than_clip(norm):
             normaliser=1.0,
             record_bound=records,
         )
-        clipped = np.asarray(jax.jit(jax.vmap(lambda row, f=f: f._clipped(z, row)))(f.data))
+        clipped = np.asarray(all_clipped(f))
         worst = max(sum(abs(Fraction(x)) ** norm for x in row.tolist()) for row in clipped)
         assert (1 - 1e-12) * clip**norm < worst <= Fraction(clip) ** norm
 

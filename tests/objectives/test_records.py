@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import repeat
 from small_objectives import (
     BOX,
     FEATURES,
@@ -36,6 +37,12 @@ from tacit.objectives import (
     SoftmaxRegression,
 )
 from tacit.sets import Box
+
+SIZES = (3, 5, 8)
+
+
+def stack_of(*agents: Objective) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents)
 
 
 def test_rows_are_scaled_to_their_bounds_and_short_ones_kept() -> None:
@@ -68,31 +75,36 @@ def test_rounding_does_not_break_the_bounds_in_float32() -> None:
     assert np.abs(np.asarray(f.targets, np.float64)).max() <= 0.1
 
 
-@pytest.mark.parametrize("name", SAMPLED)
+PADDED = ["least-squares", "logistic", "softmax", "clipped-softmax", "per-sample"]
+
+
+@pytest.mark.parametrize("name", repeat(PADDED, SAMPLED))  # others: a mask of the same code
 def test_padding_and_batching_change_nothing(name: str) -> None:
-    agents = [
-        sample(name, *records(rows, rows=rows), normaliser=9.0 + rows, **options)
-        for rows, options in ((3, {}), (5, {}), (8, {}))
-    ]
+    agents = [sample(name, *records(n, rows=n), normaliser=9.0 + n) for n in repeat((3, 5), SIZES)]
     z, _ = points(agents[0], 0)
-    both = jax.jit(lambda f: (f.value(z), f.gradient(z)))
     padded = [f.pad(8) for f in agents]
-    for f, g in zip(agents, padded, strict=True):
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+
+    def both(f: Objective) -> Any:
+        return f.value(z), f.gradient(z)
+
+    @jax.jit
+    def every(alone: Any, padded: Any, stacked: Any) -> Any:  # one program
+        return [both(f) for f in alone], [both(f) for f in padded], jax.vmap(both)(stacked)
+
+    alone, with_padding, (values, gradients) = every(agents, padded, stacked)
+    for i, (f, g) in enumerate(zip(agents, padded, strict=True)):
         assert f.sample_count == g.sample_count
         assert g.present.shape == (8,)
-        (value, gradient), (other_value, other_gradient) = both(f), both(g)
+        (value, gradient), (other_value, other_gradient) = alone[i], with_padding[i]
         np.testing.assert_allclose(value, other_value, rtol=1e-14)
         np.testing.assert_allclose(gradient, other_gradient, rtol=1e-13, atol=1e-16)
         W = Box(-1.0, 1.0, f.dimension)
         assert f.sensitivity(2, W) == g.sensitivity(2, W)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
-    values, gradients = jax.jit(jax.vmap(lambda f: (f.value(z), f.gradient(z))))(stacked)
-    for i, f in enumerate(agents):
-        value, gradient = both(f)
         np.testing.assert_allclose(gradients[i], gradient, rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(values[i], value, rtol=1e-12)
-    with pytest.raises(InvalidInput, match="rows >= 8"):
-        agents[-1].pad(7)
+    with pytest.raises(InvalidInput, match=f"rows >= {len(agents[-1].present)}"):
+        agents[-1].pad(2)
     assert residual().pad(99).sample_count == 0
 
 
@@ -104,7 +116,7 @@ def test_float32_stays_float32(name: str) -> None:
 
     f = build(0)
     z = points(f, 0)[0].astype(jnp.float32)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), f, build(1))
+    stacked = jax.eval_shape(stack_of, f, build(1))
     calls: list[Callable[[Any, Any], Any]] = [lambda f, z: f.gradient(z), lambda f, z: f.value(z)]
     for call in calls:  # traced: nothing needs to be computed
         assert jax.eval_shape(call, f, z).dtype == jnp.float32
@@ -117,7 +129,7 @@ def test_float32_stays_float32(name: str) -> None:
 def test_float32_data_are_never_copied_to_float64(name: str, dtype: Any) -> None:
     X, y = (a.astype(np.float32) for a in records(0, rows=77))
     f = sample(name, X, y, normaliser=77, neighbours="replace")
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), f, f)
+    stacked = jax.eval_shape(stack_of, f, f)
     gradient = jax.vmap(lambda f, z: f.gradient(z), (0, None))
     program = str(jax.make_jaxpr(gradient)(stacked, jnp.zeros(f.dimension, dtype)))
     assert f"f64[2,{FEATURES},77]" not in program

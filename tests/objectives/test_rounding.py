@@ -13,6 +13,16 @@ from tacit.errors import InvalidInput
 from tacit.objectives.linear_model import BLOCK, ELEMENTARY
 from tacit.objectives.rounding import DOUBLE, UNIT, cut_point, cut_rows, gamma
 
+SCORES = jax.jit(lambda f, z: f.scores(z))
+SLOPES = jax.jit(lambda f, z: f.slopes(f.scores(z)))
+CUT = jax.jit(cut_point)
+
+
+@jax.jit
+def block_sum(f, z, start):
+    piece = f._piece(start, BLOCK)
+    return piece._sum_of(piece.slopes(piece.scores(z)))
+
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", LOSSES)
@@ -22,17 +32,12 @@ def test_other_records_are_the_same_bit_for_bit_where_they_stay_in_place(name, d
     other = x.copy()
     other[BLOCK + 7] = 0
     f, g = (model(name, rows, y, "zero-out") for rows in (x, other))
-    z = jnp.asarray(np.random.default_rng(1).normal(size=f.dimension), dtype)
-    slopes = [np.asarray(jax.jit(lambda h: h.slopes(h.scores(z)))(h)) for h in (f, g)]
+    z = np.random.default_rng(1).normal(size=f.dimension).astype(dtype)
+    slopes = [np.asarray(SLOPES(h, z)) for h in (f, g)]
     unchanged = np.arange(RECORDS) != BLOCK + 7
     np.testing.assert_array_equal(slopes[0][..., unchanged], slopes[1][..., unchanged])
-
-    def block(h, k):
-        piece = h._piece(k * BLOCK, BLOCK)
-        return piece._sum_of(piece.slopes(piece.scores(z)))
-
     for k in (0, 1):
-        sums = [np.asarray(jax.jit(block, static_argnums=1)(h, k)) for h in (f, g)]
+        sums = [np.asarray(block_sum(h, z, k * BLOCK)) for h in (f, g)]
         assert np.array_equal(*sums) == (k == 0)
 
 
@@ -41,19 +46,17 @@ def test_other_records_are_the_same_bit_for_bit_where_they_stay_in_place(name, d
 def test_scores_at_kinks_are_exact_where_records_shift(name, dtype):
     x, y = records(dtype)
     f = model(name, x, y, "add-remove")
-    z = jnp.asarray(np.random.default_rng(1).normal(size=FEATURES) * 7, dtype)
-    scores = np.asarray(jax.jit(lambda f, z: f.scores(z))(f, z))
-    cut = np.asarray(cut_point(z))
-    np.testing.assert_allclose(cut, z, atol=float(jnp.linalg.norm(z)) * 2.0**-23)
+    z = (np.random.default_rng(1).normal(size=FEATURES) * 7).astype(dtype)
+    scores = np.asarray(SCORES(f, z))
+    cut = np.asarray(CUT(z))
+    np.testing.assert_allclose(cut, z, atol=float(np.linalg.norm(z)) * 2.0**-23)
     stored = np.asarray(f.features).T
     for i in (0, 1, 499, 500, 777, RECORDS - 1):
         exact = sum(
             Fraction(float(a)) * Fraction(float(b)) for a, b in zip(stored[i], cut, strict=True)
         )
         assert Fraction(float(scores[i])) == exact
-    shifted = np.asarray(
-        jax.jit(lambda f, z: f.scores(z))(model(name, x[1:], y[1:], "add-remove"), z)
-    )
+    shifted = np.asarray(SCORES(model(name, x[1:], y[1:], "add-remove"), z))
     np.testing.assert_array_equal(scores[1:], shifted)
 
 
@@ -107,11 +110,13 @@ def test_slopes_err_by_fewer_units_than_the_proof_allows(dtype):
 
 def test_the_ridge_is_public_and_no_part_of_the_statistic():
     x, y = records(np.float32)
-    z = jnp.ones(FEATURES, jnp.float32) * 50
+    z = np.full(FEATURES, 50, np.float32)
     f, g = (model("logistic", x, y, "zero-out", ridge=r) for r in (0.0, 10.0))
-    np.testing.assert_array_equal(f.statistic(z), g.statistic(z))
-    assert f.statistic(z).dtype == jnp.float64
-    np.testing.assert_allclose(g.gradient(z) - f.gradient(z), 10 * z, rtol=1e-5)
+    both = jax.jit(lambda f, z: (f.statistic(z), f.gradient(z)))
+    (statistic, gradient), (same, other) = both(f, z), both(g, z)
+    np.testing.assert_array_equal(statistic, same)
+    assert statistic.dtype == np.float64
+    np.testing.assert_allclose(other - gradient, 10 * z, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -128,7 +133,7 @@ def test_cut_rows_never_get_longer(dtype):
 def test_tiny_points_are_cut_too():
     for size in (1e-150, 1.0, 1e150):
         z = np.array([1.0, 1 / 3, -0.1]) * size
-        cut = np.asarray(cut_point(z))
+        cut = np.asarray(CUT(z))
         assert cut[1] != z[1]
         np.testing.assert_allclose(cut, z, atol=size * 1e-6)
     assert not np.asarray(cut_point(np.array([1e-300, -1e-200]))).any()  # products would vanish

@@ -16,10 +16,9 @@ from tacit.admm.statement import privacy_statement
 from tacit.engines.stacking import buckets_of
 from tacit.errors import InvalidInput, Refused, SolverFailure
 from tacit.pytree import register
-from tacit.sets import L1Ball
 
 
-@pytest.mark.parametrize("noise", ["seeded", "secure"])
+@pytest.mark.parametrize("noise", repeat(["secure"], ["seeded", "secure"]))  # no matter which
 def test_sixteen_bits_are_not_certified(noise, tmp_path):
     settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
     result = tacit.solve([problem(np.float32, sixteen=True)], settings, noise=noise)
@@ -88,13 +87,13 @@ def test_penalties_and_steps_that_the_format_cannot_hold_are_refused(dtype, pena
 def test_a_point_outside_of_the_set_ends_a_run_without_a_result(batch):
     settings = tacit.Settings(3, 1, tacit.Gaussian(1.0), penalty=1.0, step_size=0.1)
 
-    class Beyond(L1Ball):
+    class Beyond(tacit.Box):
         def project(self, point, weight=None):  # right at the start, wrong afterwards
             z = super().project(point, weight)
             return z if weight is None else z + 1.5
 
     register(Beyond)
-    part = problem(W=Beyond(1.0, FEATURES))
+    part = problem(W=Beyond(-1.0, 1.0, FEATURES))
     seen = []
     with pytest.raises(SolverFailure, match=r"'a', round.* outside of the set\. Nothing of"):
         tacit.solve([part], settings, seed=0, batch=batch, callback=seen.append)
@@ -122,8 +121,9 @@ def test_no_gradient_is_taken_outside_of_the_set():
     solved = problem(W=tacit.Polyhedron(lower=zero - 1, upper=zero + 1))
     sides = [local_side(p, settings, jax.random.key(0), zero.dtype) for p in (box, solved)]
     rule = settings.rule(True)
-    assert np.isfinite(local_update(jnp.asarray(zero), 0, now, sides[0], rule)[0]).all()
-    assert np.isnan(local_update(jnp.asarray(zero + 1 + 1e-9), 0, now, sides[0], rule)[0]).all()
+    compiled = jax.jit(local_update, static_argnames="rule")
+    assert np.isfinite(compiled(zero, 0, now, sides[0], rule)[0]).all()
+    assert np.isnan(compiled(zero + 1 + 1e-9, 0, now, sides[0], rule)[0]).all()
     assert np.isfinite(local_update(zero, 0, now, sides[1], rule)[0]).all()
     with pytest.raises(SolverFailure, match="outside of the feasible set"):
         local_update(zero + 1.001, 0, now, sides[1], rule)
@@ -131,13 +131,13 @@ def test_no_gradient_is_taken_outside_of_the_set():
 
 @pytest.mark.parametrize("dtype", repeat([np.float32], [np.float32, np.float64]))
 def test_the_average_of_many_points_stays_in_the_set(dtype):
-    """A thousand points at a corner: their float32 sum would leave the set by its rounding."""
+    """Ten thousand points near 0.1: their float32 sum would be 1e-4 too small."""
     x, y = records(dtype)
-    W = tacit.Simplex(FEATURES, 1.0)
+    W = tacit.Box(0.1, 0.10001, size=FEATURES)
     f = model("logistic", x[:5], y[:5], "zero-out")
-    settings = tacit.Settings(1, 1000, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
+    settings = tacit.Settings(1, 10_000, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
     result = tacit.solve([tacit.LocalProblem(f, W)], settings, seed=0)
-    assert result.trace["violation"][-1] <= W.tolerance(dtype)
+    assert result.trace["violation"][-1] <= W.tolerance(dtype) < 1e-6
 
 
 def test_who_is_stacked_does_not_depend_on_private_numbers_of_records():
@@ -170,7 +170,7 @@ def test_who_is_stacked_does_not_depend_on_private_numbers_of_records():
 
 def test_the_scale_of_float32_noise_is_never_less_than_certified():
     rng = np.random.default_rng(0)
-    for _ in range(200):
+    for _ in range(repeat(60, 200)):  # of nearest numbers, half would be too small
         multiplier, norm = 10.0 ** rng.uniform(-2, 3), 10.0 ** rng.uniform(-3, 3)
         part = problem(np.float32, feature_norm=norm)
         settings = tacit.Settings(1, 1, tacit.Gaussian(multiplier), penalty=1.0, step_size=0.1)

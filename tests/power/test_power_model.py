@@ -102,11 +102,11 @@ def test_the_paper_s_sensitivity_is_too_small_for_noise_on_z():
 
 @pytest.mark.parametrize("path", repeat([CASE14], [CASE14, CASE118, "case14", "case118"]))
 def test_without_noise_the_central_optimum_is_reached(path):
-    """penalty 5, step 1/2, E = 5, T = 300 (the defaults without noise): both within 1e-3."""
-    case = build(path)
-    settings = scheduled(case, tacit.Settings(300, 5))
+    """penalty 5, step 1/2, E = 5 (the defaults without noise), T = 300: both within 1e-3."""
+    case, rounds = build(path), repeat(130, 300)
+    settings = scheduled(case, tacit.Settings(rounds, 5))
     assert settings.penalty(1) == 5.0 and settings.step_size(7) == 0.5
-    result = tacit.solve(case, settings, evaluate_every=300)
+    result = tacit.solve(case, settings, evaluate_every=rounds)
     whole = network(case.grid)
     x = cp.Variable(whole.image.shape[1])
     short = whole.balance @ (whole.image @ x) + demand(case.grid, whole.buses)
@@ -185,7 +185,9 @@ def test_output_noise_covers_the_output_s_sensitivity(case14):
 def test_same_seed_same_bits_whatever_the_workers(case14, monkeypatch):
     monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.0)
     settings = scheduled(case14, tacit.Settings.for_budget(1.0, 1e-5, 15, 2))
-    results = [tacit.solve(case14, settings, seed=3, workers=w) for w in (1, 2, 3, 8)]
+    results = [
+        tacit.solve(case14, settings, seed=3, workers=w) for w in repeat((1, 8), (1, 2, 3, 8))
+    ]
     again = tacit.solve(build(CASE14), settings, seed=3, workers=2)
     for other in [*results[1:], again]:
         assert all(np.array_equal(a, b) for a, b in zip(results[0].local, other.local, strict=True))
@@ -335,7 +337,7 @@ def test_a_failed_solve_names_agent_and_round_and_releases_nothing(case14, monke
 
 def test_hundreds_of_solves_on_case118_without_failure():
     """Noise of a total epsilon of 1; every answer feasible, none unsolved."""
-    case, rounds = build(CASE118), repeat(100, 334)  # of three zones
+    case, rounds = build(CASE118), repeat(67, 334)  # of three zones
     settings = scheduled(case, tacit.Settings.for_budget(1.0, 1e-5, rounds))
     result = tacit.solve(case, settings, seed=0, evaluate_every=1)
     assert len(result.trace["round"]) == rounds
@@ -365,7 +367,9 @@ def test_steps_are_short_enough_for_the_noisiest_zone():
         assert found.step_size(4) == pytest.approx(1 / (2 + 4 * σ * np.sqrt(2 * 4)), rel=1e-3)
 
 
-@pytest.mark.parametrize("case", ["case9", "case30", "case57", "case300"])
+@pytest.mark.parametrize(
+    "case", repeat(["case9", "case57"], ["case9", "case30", "case57", "case300"])
+)
 def test_default_schedules_help_on_grids_they_were_not_tuned_on(case):
     """At a total epsilon of 4 the run ends far below where it starts."""
     power = build(case)

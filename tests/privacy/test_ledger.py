@@ -31,8 +31,8 @@ def test_spend_over_runs_is_composed_exactly(ledger):
         ledger.begin(name, terms(mechanism))
     ledger.charge("a", 1, 10)
     ledger.charge("b", 1, 1)
-    ledger.charge("c", 1, 7)
     ledger.charge("d", 1, 3)
+    ledger.charge("c", 1, 7)  # last: a sum with Laplace noise takes a second
     together = compose([(gaussian, 26), (other, 2), (laplace, 14)], 1e-5)
     assert ledger.spent == together
     apart = sum(exact(m, n, 1e-5).epsilon for m, n in ((gaussian, 26), (other, 2), (laplace, 14)))

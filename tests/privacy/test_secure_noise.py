@@ -208,16 +208,18 @@ def hospitals(dtype=np.float64):
     ]
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_secure_run_says_so_and_solves(mechanism, dtype):
+KINDS = [(dtype, law) for dtype in (np.float32, np.float64) for law in ("gaussian", "laplace")]
+
+
+@pytest.mark.parametrize(("dtype", "mechanism"), repeat(KINDS[::3], KINDS))  # both of each
+def test_a_secure_run_says_so_and_solves(dtype, mechanism):
     settings = tacit.Settings.for_budget(50.0, 1e-5, 40, 2, mechanism)
     result = tacit.solve(hospitals(dtype), settings, noise="secure")
     assert result.privacy.secure and result.privacy.certified and not result.privacy.seeded
     assert "operating system's generator" in result.privacy.words
     assert result.to_dict()["noise_source"] == "operating system, exact (secure)"
     assert result.trace["violation"].max() <= 1e-6
-    quiet = tacit.solve(hospitals(dtype), tacit.Settings(300, 2))
+    quiet = tacit.solve(hospitals(dtype), tacit.Settings(repeat(100, 300), 2), batch=False)
     start, best = result.trace["objective"][0], quiet.trace["objective"][-1]
     assert result.trace["objective"][-1] < best + 0.5 * max(start - best, 0.1)
     again = tacit.solve(hospitals(dtype), settings, noise="secure")

@@ -1,10 +1,11 @@
 """``tacit sheet`` in the hands of those who hold data: parties, old files, locks, full disks."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -212,27 +213,25 @@ def test_an_old_ledger_is_read_and_not_written_anew(tmp_path, capsys):
     assert {path: path.read_bytes() for path in ledgers} == before
 
 
-def hold(path, held, done):
-    """A process in the middle of a payment."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("BEGIN IMMEDIATE")
-        held.set()
-        done.wait(30)
+# a process in the middle of a payment, until its input ends
+HOLD = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+db.close()
+"""
 
 
 def test_a_ledger_that_is_in_use(folder, tmp_path, capsys):
     path = paid(tmp_path / "a.db")
-    spawned = multiprocessing.get_context("spawn")
-    held, done = spawned.Event(), spawned.Event()
-    other = spawned.Process(target=hold, args=(path, held, done))
-    other.start()
-    try:
-        assert held.wait(30)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLD, path], **pipes) as other:
+        assert other.stdout.readline() == "held\n"
         found = told(capsys, folder, "--agent", "agent 1", "--ledger", path)
-        assert "all consistent" in facts(found)["Ledger"]
-    finally:
-        done.set()
-        other.join()
+        assert "all consistent" in facts(found)["Ledger"] and other.poll() is None
+    assert other.returncode == 0
 
 
 def test_nothing_is_written_to_a_ledger(folder, tmp_path, capsys):

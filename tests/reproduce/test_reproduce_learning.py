@@ -1,20 +1,25 @@
 """Figures 5 to 7 on small data of MNIST's and LEAF's format."""
 
 import csv
+from contextlib import nullcontext
+from io import BytesIO
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import drawing, repeat
+from conftest import DRAW, drawing, repeat
 from test_learn_data import idx, leaf
 
 from tacit.engines.solving import solve
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn.data import load_mnist
-from tacit.reproduce.learning import COLUMNS, Experiment, claims, final_errors, load
+from tacit.reproduce.learning import COLUMNS, Experiment, claims, draw, final_errors, load
 from tacit.reproduce.learning_runs import run_experiment
 
-SMALL = {"rounds": 4, "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}
+ROUNDS = repeat(2, 4)
+SMALL = {"rounds": ROUNDS, "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}
+MNIST = {**SMALL, "agents": repeat(3, 10)}
+ALL = ROUNDS * 3 * (1 + 2)  # local updates of three algorithms
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +33,11 @@ def mnist(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(mnist, tmp_path_factory):
-    experiment, folder = Experiment.named("mnist", **SMALL), tmp_path_factory.mktemp("out") / "m"
+    experiment, folder = Experiment.named("mnist", **MNIST), tmp_path_factory.mktemp("out") / "m"
     seen = []
-    with drawing():
+    with repeat(nullcontext, drawing)():
         run_experiment(experiment, mnist, folder, progress=lambda *what: seen.append(what))
-    assert seen[0] == (0, 36) and seen[-1] == (36, 36)
+    assert seen[0] == (0, ALL) and seen[-1] == (ALL, ALL)
     return experiment, folder
 
 
@@ -53,13 +58,13 @@ def test_the_paper_s_settings():
 
 
 def test_traces_figure_and_claims(made):
-    _, folder = made
+    experiment, folder = made
     _, table = load(folder)
-    assert len(table) == 3 * 2 * 2 * 2 * 4  # algorithms, E, epsilons, seeds, rounds
+    assert len(table) == 3 * 2 * 2 * 2 * ROUNDS  # algorithms, E, epsilons, seeds, rounds
     assert table["test_error"].between(0, 1).all()
     obj = table[table["algorithm"] == "ObjG"]
     assert (obj["violation"] <= 1e-6).all()
-    noise = obj[obj["round"] == 4].groupby("epsilon")["noise"].mean()
+    noise = obj[obj["round"] == ROUNDS].groupby("epsilon")["noise"].mean()
     assert noise[0.1] / noise[1.0] == pytest.approx(10, rel=0.1)
     with open(folder / "claims.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -68,7 +73,11 @@ def test_traces_figure_and_claims(made):
         "does not hold",
         "undecided",
     }
-    assert (folder / "figure.pdf").stat().st_size > 5_000
+    assert (folder / "figure.pdf").exists() and (folder / "figure.png").exists()
+    figure, picture = draw(experiment, table), BytesIO()
+    figure.set_layout_engine("none")  # half of the time
+    DRAW(figure, picture, format="pdf")
+    assert len(picture.getvalue()) > 5_000
     assert (folder / "errors.csv").read_text().count("\n") == 13
 
 
@@ -92,15 +101,15 @@ def test_finished_groups_are_not_run_again(made, mnist):
     experiment, folder = made
     seen = []
     before = (folder / "traces.csv").read_bytes()
-    with drawing():
-        run_experiment(experiment, mnist, folder, progress=lambda *what: seen.append(what))
-    assert seen == [(36, 36)] and (folder / "traces.csv").read_bytes() == before
+    run_experiment(experiment, mnist, folder, progress=lambda *what: seen.append(what))
+    assert seen == [(ALL, ALL)] and (folder / "traces.csv").read_bytes() == before
     with pytest.raises(InvalidInput, match="another experiment"):
-        run_experiment(Experiment.named("mnist", **{**SMALL, "seeds": 1}), mnist, folder)
+        run_experiment(Experiment.named("mnist", **{**MNIST, "seeds": 1}), mnist, folder)
 
 
 def test_penalties(mnist, tmp_path):
-    experiment = Experiment.named("hyper", **{**SMALL, "local_updates": [1]})
+    fewer = repeat({"seeds": 1, "penalties": ["10", "adaptive/100"]}, {})  # a program of ``made``
+    experiment = Experiment.named("hyper", **{**MNIST, "local_updates": [1], **fewer})
     run_experiment(experiment, mnist, tmp_path / "h")
     _, table = load(tmp_path / "h")
     assert set(table["penalty"]) == set(experiment.penalties)
@@ -110,7 +119,8 @@ def test_penalties(mnist, tmp_path):
     )
 
 
-def test_writers_are_agents(tmp_path):
+@pytest.fixture
+def writers(tmp_path):
     rng = np.random.default_rng(1)
     for part, names in (("train", {"a": 7, "b": 3, "c": 5}), ("test", {"a": 4, "z": 4})):
         (tmp_path / part).mkdir()
@@ -118,13 +128,23 @@ def test_writers_are_agents(tmp_path):
             n: (rng.random((k, 784)).round(3), rng.integers(0, 62, k)) for n, k in names.items()
         }
         leaf(tmp_path / part / "1.json.gz", users)
-    experiment = Experiment.named(
-        "femnist", **{**SMALL, "local_updates": repeat([1], [1, 2])}, algorithms=["ObjG"]
-    )
-    problem = experiment.problem(experiment.load(tmp_path)[0])
+    return tmp_path
+
+
+FEMNIST = Experiment.named("femnist", **SMALL, algorithms=["ObjG"])
+
+
+def test_writers_are_agents(writers):
+    train, test = FEMNIST.load(writers)
+    problem = FEMNIST.problem(train)
     assert [a.objective.sample_count for a in problem.agents] == [7, 3, 5]
-    run_experiment(experiment, tmp_path, tmp_path / "f")
-    assert (tmp_path / "f" / "figure.png").exists()
+    assert problem.size == 784 * 62 and len(test) == 8
+
+
+@pytest.mark.exhaustive  # test_traces_figure_and_claims has one of this kind
+def test_figure_of_writers(writers):
+    run_experiment(FEMNIST, writers, writers / "f")
+    assert (writers / "f" / "figure.png").exists()
 
 
 def test_bad_experiments(tmp_path):

@@ -47,4 +47,4 @@ points = st.builds(
     st.sampled_from([0.1, 1.0, 300.0]),
 )
 weights = arrays(np.float64, 4, elements=st.floats(0.1, 10))
-few = settings(deadline=None, max_examples=repeat(15, 30))
+few = settings(deadline=None, max_examples=repeat(10, 30))

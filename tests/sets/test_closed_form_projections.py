@@ -104,18 +104,18 @@ def test_float32_stays_float32(name):
 @pytest.mark.parametrize(
     "feasible_set",
     [
-        HalfSpace(np.ones(5), 0.3, -0.5, 0.5),
-        Hyperplane(np.ones(5), 0.2, -0.5, 0.5),
-        Simplex(5),
-        L1Ball(0.8, size=5),
+        HalfSpace(np.ones(4), 0.3, -0.5, 0.5),
+        Hyperplane(np.ones(4), 0.2, -0.5, 0.5),
+        Simplex(4),
+        L1Ball(0.8, size=4),
     ],
     ids=lambda s: type(s).__name__,
 )
 def test_far_float32_points_land_in_the_set(feasible_set, distance):
     rng = np.random.default_rng(0)
     for _ in range(50):
-        v = (distance * rng.normal(size=5)).astype(np.float32)
-        c = (10 ** rng.uniform(-2, 2, 5)).astype(np.float32)
+        v = (distance * rng.normal(size=4)).astype(np.float32)
+        c = (10 ** rng.uniform(-2, 2, 4)).astype(np.float32)
         z = feasible_set.project(v, c)
         assert z.dtype == np.float32
         assert float(feasible_set.violation(z)) <= 1e-6

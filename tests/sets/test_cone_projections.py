@@ -113,15 +113,15 @@ def test_sizes_are_never_below_the_true_ones():
 
 def test_agreement_with_closed_forms():
     rng = np.random.default_rng(3)
-    a = rng.normal(size=6)
+    a = rng.normal(size=4)
     pairs = [
-        (Polyhedron([a], [0.3], lower=np.full(6, -1.0), upper=1), HalfSpace(a, 0.3, -1, 1), 1e-6),
-        (Polyhedron(None, None, np.ones((1, 6)), [1.0], lower=0.0), Simplex(6), 1e-6),
-        (ConeSet([Cone(np.eye(6), -a, limit=0.7)]), Ball(a, 0.7), 1e-4),
+        (Polyhedron([a], [0.3], lower=np.full(4, -1.0), upper=1), HalfSpace(a, 0.3, -1, 1), 1e-6),
+        (Polyhedron(None, None, np.ones((1, 4)), [1.0], lower=0.0), Simplex(4), 1e-6),
+        (ConeSet([Cone(np.eye(4), -a, limit=0.7)]), Ball(a, 0.7), 1e-4),
     ]
     for by_solver, closed, tolerance in pairs:
         for scale in (0.3, 3.0, 1e3, 1e6):
-            v, c = scale * rng.normal(size=6), np.exp(rng.normal(size=6))
+            v, c = scale * rng.normal(size=4), np.exp(rng.normal(size=4))
             z = by_solver.project(v, c)
             np.testing.assert_allclose(z, closed.project(v, c), atol=tolerance)
             assert closed.violation(z) <= 1e-7

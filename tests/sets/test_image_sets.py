@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from cone_sets import image_set
+from conftest import repeat
 
 from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput
@@ -15,7 +16,7 @@ from tacit.sets import Conic
 def test_projection_onto_an_image_is_that_of_cvxpy(rng, rare):
     W, image, slack = image_set(rng, rare)
     assert W.dimension == 7 and W.slack_size == 2
-    for _ in range(20):
+    for _ in range(repeat(8, 20)):
         v, c = 3 * rng.normal(size=9), rng.uniform(0.1, 10, 9)
         x = cp.Variable(3)
         lifted = np.vstack([image, slack @ image]) @ x

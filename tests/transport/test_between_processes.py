@@ -28,8 +28,8 @@ from tacit.transport.running import status_of
 from tacit.transport.server import EngineServer, handshake
 from tacit.transport.signing import write_keys
 
-ROUNDS = 60
-PARTIES = repeat(("south", "west"), NAMES)  # a site is two processes; test_walk.py has three sites
+ROUNDS = repeat(40, 60)
+PARTIES = repeat(("south", "west"), NAMES)  # a site is two processes
 
 
 def charges(folder):
@@ -127,9 +127,10 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
             assert charges(storm) == [[] for _ in PARTIES]
             shutil.copyfile(tmp_path / "kept", ours.private_key)
 
-        # a site killed and restarted, a wire cut, the server killed
+        # a site killed and restarted, a wire cut, and the server killed
+        proxy.delay = 0.2  # of 40 rounds none is quicker than twice this
         running = processes.start("run", *command)
-        until(lambda: status_of(ours).get("round", 0) >= 10, 120, running)
+        until(lambda: status_of(ours).get("round", 0) >= 5, 120, running)
         processes.kill("south")
         processes.join(south, storm / "south.toml")
         until(lambda: "lost that of 'south'" in processes.said("run"), 120, running)
@@ -137,13 +138,15 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         status = json.loads(capsys.readouterr().out)
         assert status["rounds"] == ROUNDS and "west" in status["there"]
         done = status_of(ours)["round"]
-        until(lambda: status_of(ours)["round"] >= done + 10, 120, running)
+        until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
         proxy.cut()
         done = status_of(ours)["round"]
-        until(lambda: status_of(ours)["round"] >= min(done + 10, ROUNDS - 10), 120, running)
-        os.kill(json.loads((ours.folder / "server.pid").read_text())["pid"], signal.SIGKILL)
+        until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
+        if EXHAUSTIVE:  # four more processes; test_running.py has a lost server
+            os.kill(json.loads((ours.folder / "server.pid").read_text())["pid"], signal.SIGKILL)
+        proxy.delay = 0.0
         assert running.wait(180) == 0, processes.said("run")
-        assert "server was lost" in processes.said("run")
+        assert ("server was lost" in processes.said("run")) == EXHAUSTIVE
 
         found = Result.load(ours.run)
         np.testing.assert_array_equal(found.solution, expected.solution)
