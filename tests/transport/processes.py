@@ -68,10 +68,13 @@ class Processes:
 
 
 class Proxy:
-    """A wire to a port that can be cut: open connections are gone, new ones are taken."""
+    """A wire to a port that can be cut: open connections are gone, new ones are taken.
+
+    What it carries waits for ``delay`` seconds, so that a run cannot end before a test has looked.
+    """
 
     def __init__(self, port):
-        self.target, self.open, self.lock = port, [], threading.Lock()
+        self.target, self.delay, self.open, self.lock = port, 0.0, [], threading.Lock()
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -90,7 +93,17 @@ class Proxy:
             with self.lock:
                 self.open += [near, far]
             for source, drain in ((near, far), (far, near)):
-                threading.Thread(target=_carry, args=(source, drain), daemon=True).start()
+                threading.Thread(target=self._carry, args=(source, drain), daemon=True).start()
+
+    def _carry(self, source, drain):
+        try:
+            while data := source.recv(1 << 16):
+                time.sleep(self.delay)
+                drain.sendall(data)
+        except OSError:
+            pass
+        _close(source)
+        _close(drain)
 
     def cut(self):
         with self.lock:
@@ -101,16 +114,6 @@ class Proxy:
     def close(self):
         self.socket.close()
         self.cut()
-
-
-def _carry(source, drain):
-    try:
-        while data := source.recv(1 << 16):
-            drain.sendall(data)
-    except OSError:
-        pass
-    _close(source)
-    _close(drain)
 
 
 def _close(one):
