@@ -3,14 +3,11 @@
 python blocks    of one file run in order in one namespace, in an empty folder
 console blocks   every ``$ tacit ...`` line runs beside a copy of ``examples/``; the lines below it
                  must stand in the output in that order, where ``...`` stands for any text. A line
-                 ``$ mpiexec -n N tacit ...`` runs on so many processes in ``make test-all``, else
-                 on two ranks of this one (engines/test_mpi.py has processes)
+                 ``$ mpiexec -n N tacit ...`` runs on so many processes
 toml blocks      must parse
 bash blocks      are not run
 """
 
-import ast
-import importlib
 import inspect
 import re
 import shlex
@@ -21,23 +18,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import EXHAUSTIVE, repeat
 from ranks import mpiexec
-from two_ranks import two_ranks
 
 import tacit
 from tacit import errors
 from tacit.admm import schedules
 from tacit.admm.result import TRACE
-from tacit.cli.main import main, parse
+from tacit.cli.main import main
 from tacit.jobs import job
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 DRAWN = ("jobs", "learn", "power")  # pages whose commands draw what others do not
-# Pages that take longest, with what other tests do with other data: run in ``make test-all``
-LONG = {"python": ("choosing", "features", "choose", "audit"), "console": ("audit",)}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -49,8 +42,7 @@ def blocks(page, language):
 
 
 def pages_with(language):
-    later = repeat(LONG.get(language, ()), ())
-    return [page for page in PAGES if page.stem not in later and any(blocks(page, language))]
+    return [page for page in PAGES if any(blocks(page, language))]
 
 
 @pytest.fixture
@@ -73,7 +65,7 @@ def test_python_blocks_run(page, folder, capsys):
 
 
 @pytest.mark.parametrize("page", pages_with("console"), ids=lambda page: page.stem)
-def test_commands_run_and_print_what_the_page_shows(page, folder, capsys, request, monkeypatch):
+def test_commands_run_and_print_what_the_page_shows(page, folder, capsys, request):
     if page.stem in DRAWN:
         request.getfixturevalue("drawn")
     shutil.copytree(ROOT / "examples", folder / "examples")
@@ -82,18 +74,13 @@ def test_commands_run_and_print_what_the_page_shows(page, folder, capsys, reques
         for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             words, *shown = command.splitlines()
             arguments = shlex.split(words)
-            ranks, of_tacit = "1", arguments[1:]
             if arguments[0] == "mpiexec":
-                ranks, of_tacit = arguments[2], arguments[4:]
-            if ranks != "1" and EXHAUSTIVE:
+                ranks, *of_tacit = arguments[2], *arguments[4:]
                 done = mpiexec(ranks, sys.executable, "-m", "tacit", *of_tacit)
                 assert done.returncode == 0, done.stderr
                 output = done.stdout
             else:
-                with monkeypatch.context() as patch:
-                    if ranks != "1":
-                        two_ranks(patch)
-                    assert main(of_tacit) == 0
+                assert main(arguments[1:]) == 0
                 output = capsys.readouterr().out
             output = [line.strip() for line in output.splitlines()]
             at = 0
@@ -102,21 +89,6 @@ def test_commands_run_and_print_what_the_page_shows(page, folder, capsys, reques
                 hits = [i for i in range(at, len(output)) if re.fullmatch(pattern, output[i])]
                 assert hits, f"{words}: {line!r} is not in {output[at:]}"
                 at = hits[0] + 1
-
-
-def test_pages_that_take_long_name_what_there_is():
-    """Names and options; what comes of them is in ``make test-all``."""
-    for page in (page for page in PAGES if page.stem in LONG["python"]):
-        for _, code in blocks(page, "python"):
-            for node in ast.walk(ast.parse(code)):
-                if isinstance(node, ast.ImportFrom) and node.module.startswith("tacit"):
-                    module = importlib.import_module(node.module)
-                    assert all(hasattr(module, name.name) for name in node.names), page
-                if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "tacit":
-                    assert hasattr(tacit, node.attr), page
-        for _, block in blocks(page, "console"):
-            for command in re.findall(r"^\$ tacit (.*)$", block, flags=re.MULTILINE):
-                assert parse(shlex.split(command)).command
 
 
 @pytest.mark.parametrize("page", pages_with("toml"), ids=lambda page: page.stem)

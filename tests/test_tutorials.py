@@ -4,7 +4,6 @@ import re
 
 import nbformat
 import pytest
-from conftest import repeat
 from tutorials import NOTEBOOKS, executed, kernel, shown
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -48,8 +47,7 @@ def test_there_are_three():
     assert [path.stem for path in NOTEBOOKS] == ["grid", "hospitals", "own_loss"]
 
 
-# one here: what the others use is in pages that test_docs.py runs
-@pytest.mark.parametrize("path", repeat(NOTEBOOKS[-1:], NOTEBOOKS), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_tutorial_shows_what_it_computes(path, tmp_path, shared):
     stored = nbformat.read(path, as_version=4)
     assert not PRIVATE.search(path.read_text())

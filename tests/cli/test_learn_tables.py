@@ -5,11 +5,13 @@ import csv
 import errno
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from ranks import mpiexec
 
 from tacit.admm.checkpoint import Checkpoint
 from tacit.cli.learn_print import look
@@ -119,6 +121,17 @@ def test_a_run_on_several_files_is_continued(parties, tmp_path, command, refused
     assert again == {**whole, "folder": "../r"}
     note = json.loads((tmp_path / "r" / "run.json").read_text())
     assert note["options"]["more"] == [str(tmp_path / name) for name in parties[1:]]
+
+
+def test_parties_on_two_ranks(parties, tmp_path, command):
+    words = ("learn", *parties, "--target", "churn", *RULES, *FAST, "--json", "--out")
+    done = mpiexec(2, sys.executable, "-m", "tacit", *words, "r", "--engine", "mpi", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    there, here = json.loads(done.stdout), json.loads(command(*words, "one"))
+    assert there["not_covered"] == here["not_covered"] and there["agents"] == 3
+    assert there["scores"]["yes"]["coefficients"] == pytest.approx(
+        here["scores"]["yes"]["coefficients"], rel=1e-9
+    )
 
 
 def test_predictions_of_other_tables(parties, tmp_path, command, refused):

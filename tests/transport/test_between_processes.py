@@ -29,7 +29,7 @@ from tacit.transport.server import EngineServer, handshake
 from tacit.transport.signing import write_keys
 
 ROUNDS = repeat(40, 60)
-PARTIES = repeat(("south", "west"), NAMES)  # a site is two processes
+PARTIES = repeat(("south", "west"), NAMES)  # a site is two processes; test_walk.py has three sites
 
 
 def charges(folder):
@@ -142,11 +142,10 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         proxy.cut()
         done = status_of(ours)["round"]
         until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
-        if EXHAUSTIVE:  # four more processes; test_running.py has a lost server
-            os.kill(json.loads((ours.folder / "server.pid").read_text())["pid"], signal.SIGKILL)
+        os.kill(json.loads((ours.folder / "server.pid").read_text())["pid"], signal.SIGKILL)
         proxy.delay = 0.0
         assert running.wait(180) == 0, processes.said("run")
-        assert ("server was lost" in processes.said("run")) == EXHAUSTIVE
+        assert "server was lost" in processes.said("run")
 
         found = Result.load(ours.run)
         np.testing.assert_array_equal(found.solution, expected.solution)
