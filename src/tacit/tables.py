@@ -1,4 +1,4 @@
-"""Tables and arrays of data, read in one place.
+"""Tables and arrays of users' data, read in one place.
 
 An error names a line and a column, never what is in them.
 """

@@ -200,7 +200,7 @@ class Ledger(LedgerFile):
                         "settings, bounds, numbers of coordinates and noise cannot change."
                     )
                 return
-            self._check(run, terms, terms.rounds)
+            self._refuse_beyond_budget(run, terms, terms.rounds)
             self._add("run", run, event=terms.to_json())
 
     def charge(self, run: str, first: int, last: int) -> Payment:
@@ -220,7 +220,7 @@ class Ledger(LedgerFile):
                     f"Expected rounds between 1 and {terms.rounds} of run {run!r}, got "
                     f"{first} to {last}; nothing was charged."
                 )
-            self._check(run, terms, last - first + 1)
+            self._refuse_beyond_budget(run, terms, last - first + 1)
             payment = Payment(run, first, last, self._seen + 1, fresh_owner())
             self._add("charge", run, first, last, owner=payment.owner, payment=payment.serial)
         return payment
@@ -331,7 +331,7 @@ class Ledger(LedgerFile):
             )
         return run, round, round
 
-    def _check(self, run: str, terms: Terms, rounds: int) -> None:
+    def _refuse_beyond_budget(self, run: str, terms: Terms, rounds: int) -> None:
         """Refuse if so many more rounds would not fit the budget."""
         budget, spend = self._budget, self._spend
         if (first := self._first) is not None and first.agent != terms.agent:

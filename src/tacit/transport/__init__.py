@@ -1,5 +1,10 @@
 """NVFLARE carries a study between organisations: kits, keys, policies and processes.
 
+Another transport between organisations is a room beside this one: it has ``Line`` of
+``federation/coordinator.py`` at the coordinator (here ``line``), and gives each party's bytes to
+``Party.handle`` of ``federation/party.py`` (here ``executor``). One for agents of a single owner is
+a file in ``engines``.
+
 kit             the folder that a party, or the coordinator, works in
 kits            init: certificates, keys and policies, one kit for each
 provisioning    NVFLARE's provisioning, and what a site allows
