@@ -1,5 +1,5 @@
 # make demo     set up .venv if needed, then solve one small private problem of each kind
-# make test     set up .venv if needed, then lint, type-check and test everything
+# make test     set up .venv if needed, then lint, type-check and run the tests
 # make test-all the same with every repetition, for changes of the mathematics
 # make bench    speed and memory beside what a user would write instead
 # make bench-peers   error and time beside Opacus and diffprivlib (DATA=DIR: with MNIST from there)
@@ -12,7 +12,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 QUICKLY := .venv/.quickly
-STYLE = $(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 export MPLBACKEND := Agg
 # tests compile many programs more than once, in several processes; to keep a small one takes longer
@@ -34,10 +33,8 @@ export NO_MKDOCS_2_WARNING := 1
 demo: $(READY)
 	$(BIN)/tacit demo
 
-# types are checked beside the tests, which wait for processes of theirs
-test: $(READY) $(QUICKLY) browser
-	$(STYLE)
-	$(BIN)/mypy & types=$$!; $(BIN)/pytest -n auto --dist worksteal; tests=$$?; wait $$types && exit $$tests
+test: $(READY) $(QUICKLY) lint browser
+	$(BIN)/pytest -n auto --dist worksteal
 
 # A browser for the tests of the report, where one can be had; else pytest says what did not run
 browser:
@@ -73,7 +70,8 @@ charts:
 	cd tools/charts && npm ci --no-audit --no-fund && npm run build
 
 lint: $(READY)
-	$(STYLE)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers auto
 
 $(READY): pyproject.toml

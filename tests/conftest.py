@@ -46,6 +46,7 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: not WAITING & {item.path.parent.name, item.path.stem})
     if not EXHAUSTIVE:
         later = {item for item in items if item.get_closest_marker("exhaustive")}
+        later = {item for item in later if not named(item, config.args)}
         config.hook.pytest_deselected(items=list(later))
         items[:] = [item for item in items if item not in later]
     if OPTIMISED in {item.path.name for item in items} and os.environ.get("XLA_FLAGS"):
@@ -54,6 +55,11 @@ def pytest_collection_modifyitems(config, items):
         twice = {item for item in items if item.nodeid.removeprefix("tests/").startswith(TESTS)}
         config.hook.pytest_deselected(items=list(twice))
         items[:] = [item for item in items if item not in twice]
+
+
+def named(item, arguments):
+    """Whether it was asked for by its own name."""
+    return any("::" in a and item.nodeid.startswith(a.removeprefix("./")) for a in arguments)
 
 
 def pytest_collection_finish(session):

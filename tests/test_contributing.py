@@ -187,6 +187,8 @@ def test_the_workflow_runs_the_whole_check_on_every_version():
 def test_every_repetition_runs_every_week():
     workflow = yaml.safe_load((GITHUB / "workflows/exhaustive.yml").read_text())
     assert set(workflow[True]) == {"schedule", "workflow_dispatch"}
+    (schedule,) = workflow[True]["schedule"]
+    assert re.fullmatch(r"\d+ \d+ \* \* [0-6]", schedule["cron"])
     assert workflow["permissions"] == {"contents": "read"}
     (job,) = workflow["jobs"].values()
     assert [step["run"] for step in job["steps"] if "run" in step] == ["make test-all"]

@@ -124,7 +124,6 @@ def test_one_laplace_update_needs_no_curve():
     assert found.white.free > 0.85
 
 
-@pytest.mark.exhaustive  # a zone has such noise, too
 def test_noise_on_a_residual_is_seen_through_its_matrix():
     found = run(Settings.for_budget(4.0, DELTA, 2, 2), 2_000, worlds=residual_worlds())
     assert not found.violated and found.white.curve > 0.6 * 4.0
@@ -153,10 +152,9 @@ def test_a_round_is_watched_update_by_update():
     np.testing.assert_array_equal(last, seen[-1])
 
 
-@pytest.mark.exhaustive  # test_the_command_on_one_reading has one seed twice
 def test_the_same_seed_gives_the_same_audit():
-    again = run(Settings.for_budget(2.0, DELTA, 3, 2), MANY)
-    assert again.to_dict() == correct(2.0).to_dict()
+    one, again, other = (run(trials=repeat(200, TRIALS), seed=seed).to_dict() for seed in (0, 0, 1))
+    assert again == one and other["bounds"] != one["bounds"]
 
 
 # --- broken code ----------------------------------------------------------------------------
@@ -245,7 +243,6 @@ def flipped_dual(patch):
     patch.setattr(algorithm, "dual_step", lambda λ, ρ, w, z: right(λ, -ρ, w, z))
 
 
-@pytest.mark.exhaustive  # test_correct_code_is_consistent_and_the_bound_is_near is not flagged
 def test_a_flipped_dual_is_no_privacy_error_and_not_flagged(monkeypatch):
     right = correct(2.0)  # before there is a fault
     flipped_dual(monkeypatch)
@@ -292,13 +289,13 @@ def zone():
     return zone_worlds("case14")
 
 
-ZONES = repeat([(20.0, 1, 1, 200)], [(4.0, 1, 1, 1_500), (20.0, 2, 2, 100)])
+ZONES = repeat([(10.0, 1, 1, 200)], [(4.0, 1, 1, 1_500), (20.0, 2, 2, 100)])
 
 
 @pytest.mark.parametrize(("epsilon", "rounds", "updates", "trials"), ZONES)
 def test_a_zone_is_consistent_and_seen_through_its_solver(epsilon, rounds, updates, trials):
     found = run(Settings.for_budget(epsilon, DELTA, rounds, updates), trials, worlds=zone())
-    assert not found.violated and found.white.curve > 0.4 * epsilon
+    assert not found.violated and found.refutable and found.white.curve > 0.4 * epsilon
     if rounds == 1:
         assert found.white.curve > 0.5 * epsilon and found.black.curve > 0.4 * epsilon
 

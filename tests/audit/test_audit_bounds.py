@@ -15,7 +15,8 @@ from tacit.audit import (
     lower_bounds,
     upper_bound,
 )
-from tacit.audit.bounds import Bounds, Rates
+from tacit.audit.bounds import Bounds, Rates, largest_bound
+from tacit.audit.report import rounded_down
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Guarantee, exact, gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
@@ -122,3 +123,18 @@ def test_any_bound_above_the_claim_refutes_it(place):
     assert found.violated and "at least 2.500" in found.verdict
     calm = Audit("name", "canary", about[0], Guarantee(3.0, DELTA), *about[2:])
     assert not calm.violated and calm.verdict == "consistent with the claim"
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(1.0), Laplace(1.0)], ids=["gaussian", "laplace"])
+def test_trials_show_no_more_than_the_largest_bound(mechanism):
+    """It is that of scores which tell the worlds apart without an error."""
+    scores = np.zeros((1, 100)), np.ones((1, 100))
+    found = lower_bounds(*scores, ["x"], mechanism, 2, DELTA, 0.995)
+    most = largest_bound(100, mechanism, 2, DELTA, 0.995)
+    assert most == max(found.free, found.curve)
+    for claimed in (0.99 * most, most):
+        about = Settings(1, 2, mechanism), Guarantee(claimed, DELTA), found, found, 100, 0.99, 0
+        one = Audit("name", "canary", *about, updates=2)
+        assert one.violated == one.refutable == (claimed < most)
+    assert one.verdict.startswith("consistent with the claim, which so few trials cannot refute")
+    assert f"they show {rounded_down(most)} at most" in one.verdict

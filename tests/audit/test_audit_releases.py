@@ -64,10 +64,10 @@ def test_the_canaries_reach_the_sensitivity(name):
 
 @pytest.mark.parametrize("name", repeat(("moments",), WORLDS))
 def test_releases_with_ledgers_are_consistent_and_seen(name):
-    found = run(WORLDS[name](), 20.0, trials=repeat(100, 150))
-    assert not found.violated and found.through == "releases"
-    assert 19.8 < found.claim.epsilon <= 20.0  # what the ledgers say, for two starts
-    assert found.white.curve > 1.5
+    found = run(WORLDS[name](), trials=repeat(100, 150))
+    assert not found.violated and found.refutable and found.through == "releases"
+    assert 9.9 < found.claim.epsilon <= 10.0  # what the ledgers say, for two starts
+    assert found.white.curve > 1.0  # without a seed: room for chance
 
 
 @pytest.mark.parametrize("name", repeat(("moments-replaced",), WORLDS))
@@ -88,9 +88,10 @@ def test_laplace_noise_is_seen(name):
 
 def test_data_that_change_are_paid_for_and_consistent():
     """The adversary knows what they change to; both worlds change, so that this says nothing."""
-    found = run(zone(), trials=100, starts=1, later=[other(zone())])
-    assert not found.violated and found.claim.epsilon > 1.2 * 10.0  # two charges
-    assert found.white.curve > 1.5
+    found = run(zone(), 8.0, trials=150, starts=1, later=[other(zone())])
+    assert not found.violated and found.refutable
+    assert found.claim.epsilon > 1.2 * 8.0  # two charges
+    assert found.white.curve > 1.0  # without a seed: room for chance
 
 
 def other(worlds):
@@ -118,7 +119,7 @@ def halved(monkeypatch):
     monkeypatch.setattr(release, "noisy", lambda φ, ξ, law: whole(φ, (ξ / 2).astype(ξ.dtype), law))
 
 
-HALVED = repeat([("zone", False)], [("zone", True), ("moments", False)])
+HALVED = [("zone", True), *repeat([], [("moments", False)])]
 
 
 @pytest.mark.parametrize(("name", "ledgers"), HALVED)

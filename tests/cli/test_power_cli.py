@@ -135,7 +135,7 @@ HEARING = (
 )
 
 
-@pytest.mark.exhaustive  # test_power_once.py has one of this kind
+@pytest.mark.exhaustive  # test_an_interrupted_run_continues_from_its_release
 def test_an_interrupted_run_continues(tmp_path, command, refused):
     rounds = repeat(100, 1000)
     words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1"

@@ -118,7 +118,7 @@ def test_solve_needs_a_job_or_a_folder(refused):
     assert "found none in none" in refused("show none")
 
 
-@pytest.mark.exhaustive  # test_power_once.py has one of this kind
+@pytest.mark.exhaustive  # test_an_interrupted_run_continues_from_its_release
 def test_an_interrupted_command_says_how_to_continue(job, tmp_path):
     job.write_text(job.read_text().replace("rounds = 20", "rounds = 1000000"))
     out = tmp_path / "r"
@@ -159,15 +159,9 @@ def test_demo(tmp_path, capsys, monkeypatch, drawn):
     from tacit.cli import demo_problems
     from tacit.cli.main import main
 
-    if not EXHAUSTIVE:  # 100 rounds of diabetes, not 507 and more, and one curve of one point
-
-        def rounds(_, *budget, **others):
-            return tacit.Settings.for_budget(*budget, 100, **others)
-
-        monkeypatch.setattr("tacit.admm.plan.descend", rounds)
-        monkeypatch.setattr(demo_problems, "EPSILONS", (4.0,))
+    if not EXHAUSTIVE:  # curves of one point
+        monkeypatch.setattr(demo_problems, "EPSILONS", (2.0,))
         monkeypatch.setattr(demo_problems, "SEEDS", range(1))
-        monkeypatch.setattr(demo_problems.Digits, "errors", lambda *_: [0.05])
     assert main(["demo", "--out", str(tmp_path / "demo"), "--json"]) == 0
     said = capsys.readouterr()
     document = json.loads(said.out)
@@ -177,7 +171,7 @@ def test_demo(tmp_path, capsys, monkeypatch, drawn):
         # near the non-private answer: at most a tenth of the way to none at all
         way = row["without_data"] - row["non_private"]
         assert row["private"] <= row["non_private"] + 0.1 * way, row
-        assert list(row["by_epsilon"]) == repeat(["4.0"], ["0.5", "1.0", "2.0", "4.0"])
+        assert list(row["by_epsilon"]) == repeat(["2.0"], ["0.5", "1.0", "2.0", "4.0"])
     assert digits["non_private"] < 0.04 and digits["without_data"] == 0.9
     assert diabetes["non_private"] == pytest.approx(0.0715, abs=1e-3)  # SciPy, by hand
     assert "rounds" in said.err  # the progress bar

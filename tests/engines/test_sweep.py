@@ -10,7 +10,7 @@ from tacit.errors import InvalidInput
 from tacit.learn import load_digits
 from tacit.privacy import normals as draws
 
-AGENTS = 4  # of the digits
+AGENTS = repeat(2, 4)  # of the digits
 SIZES = repeat((12, 30), (12, 12, 9, 30))  # records of the agents
 
 
@@ -46,8 +46,7 @@ def digits_run(dtype, settings, monkeypatch):
     return tacit.solve(agents, settings, seed=5)
 
 
-@pytest.mark.exhaustive  # test_float32_data_stay_float32 has a run in single precision
-@pytest.mark.parametrize("rounds", [1, 100])
+@pytest.mark.parametrize("rounds", repeat([100], [1, 100]))
 def test_single_precision_beside_double(rounds, monkeypatch):
     """The whole run with the same noise: what float32 changes is far below the noise."""
     settings = tacit.Settings.for_budget(2.0, 1e-5, rounds, 3, penalty=0.05, step_size=1.0)

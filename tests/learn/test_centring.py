@@ -266,7 +266,7 @@ def test_without_noise_the_mean_is_exact_and_nothing_is_private(blobs):
     assert math.isinf(fitted.privacy_.epsilon) and not fitted.privacy_.certified
 
 
-@pytest.mark.exhaustive  # test_budget_is_kept_and_buys_accuracy centres too
+@pytest.mark.exhaustive  # test_budget_is_kept_and_buys_accuracy would fail without
 def test_centring_pays(blobs):
     """All rows have a large part in common here, and the noise is in proportion to their length."""
     X, y, agents = blobs

@@ -93,6 +93,7 @@ def test_without_noise_it_is_logistic_regression(digits):
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     assert (model.classes_[shares.argmax(axis=1)] == model.predict(test.features)).all()
     assert model.coef_.shape == (10, 64) and model.intercept_.shape == (10,)
+    assert np.abs(model.coef_).max() > 8  # which a narrow default box would cut off
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 8.0])
@@ -102,7 +103,7 @@ def test_budget_is_kept_and_buys_accuracy(digits, epsilon):
     model.fit(train.features, train.labels, agents=owner)
     assert 0.999 * epsilon <= model.privacy_.epsilon <= epsilon and model.privacy_.certified
     error = 1 - model.score(test.features, test.labels)
-    assert error < {2.0: 0.35, 8.0: 0.14}[epsilon]  # a guess has 0.9
+    assert error < {2.0: 0.12, 8.0: 0.06}[epsilon]  # a guess has 0.9; not centred: 0.133, 0.069
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,15 @@ def _laplace_deltas(epsilon: float, updates: int, grid: Vector) -> Vector:
     return np.asarray(one.self_compose(updates).get_delta_for_epsilon(grid)) + 1e-9
 
 
+def largest_bound(
+    trials: int, mechanism: Mechanism, updates: int, delta: float, confidence: float = 0.99
+) -> float:
+    """The larger bound for an adversary who is never wrong: so many trials can show no more."""
+    rate = float(upper_bound(0, trials - int(CHOOSING * trials), _level(confidence)))
+    free = float(free_epsilon(rate, rate, delta))
+    return max(free, curve_epsilon(mechanism, updates, delta, rate, rate))
+
+
 def lower_bounds(
     without: Sequence[Vector],
     with_canary: Sequence[Vector],
@@ -133,7 +142,7 @@ def lower_bounds(
     if min(first) < 20:
         raise InvalidInput(f"Expected at least 100 trials in each world, got {min(sizes)}.")
     later = [n - k for n, k in zip(sizes, first, strict=True)]
-    level = 1 - (1 - confidence) / 4
+    level = _level(confidence)
     names = [*attacks, *attacks]
     tried = [_tried(s0[: first[0]], s1[: first[1]]) for s0, s1 in zip(*scores, strict=True)]
 
@@ -159,6 +168,11 @@ def lower_bounds(
         free,
         curve,
     )
+
+
+def _level(confidence: float) -> float:
+    """Of each of four error rates."""
+    return 1 - (1 - confidence) / 4
 
 
 def trials_of(trials: int) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tacit.admm.keys import jax_key, root_key
 from tacit.admm.settings import Settings
-from tacit.audit.bounds import Bounds, Rates, lower_bounds, trials_of
+from tacit.audit.bounds import Bounds, Rates, largest_bound, lower_bounds, trials_of
 from tacit.audit.neighbouring_data import Worlds
 from tacit.audit.trials import BLACK, WHITE, run_trials
 from tacit.errors import InvalidInput, count, positive, probability
@@ -41,6 +42,7 @@ class Audit:
     confidence: float
     seed: int | None
     through: str = "rounds"  # what was run: local rounds alone, or agents with ledgers
+    updates: int = 1  # that are seen in a trial
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,11 +67,25 @@ class Audit:
     def violated(self) -> bool:
         return max(self.epsilons) > self.claim.epsilon
 
+    @cached_property
+    def largest_bound(self) -> float:
+        """What an adversary who is never wrong would show in so many trials."""
+        about = self.settings.mechanism, self.updates, self.claim.delta
+        return largest_bound(self.trials, *about, _of_each_form(self.confidence))
+
+    @property
+    def refutable(self) -> bool:
+        """Whether so many trials could refute the claim at all."""
+        return self.largest_bound > self.claim.epsilon
+
     @property
     def verdict(self) -> str:
         """In words. Of several bounds above the claim, one that assumes nothing, if there is."""
         if not self.violated:
-            return "consistent with the claim"
+            said = "consistent with the claim"
+            most = rounded_down(self.largest_bound)
+            few = f", which so few trials cannot refute: they show {most} at most"
+            return said if self.refutable else said + few
         free = (self.white.free, self.black.free)
         above = free if max(free) > self.claim.epsilon else self.epsilons
         at = self.epsilons.index(max(above))
@@ -98,6 +114,7 @@ class Audit:
                 for name, bound, rates in zip(self.names, self.epsilons, self.rates, strict=True)
             ],
             "violated": self.violated,
+            "largest_bound": self.largest_bound,
             "verdict": self.verdict,
             "trials": self.trials,
             "confidence": self.confidence,
@@ -165,7 +182,7 @@ def judged(
             settings.mechanism,
             updates,
             claim.delta,
-            1 - (1 - confidence) / 2,  # the two forms share the risk
+            _of_each_form(confidence),
         )
 
     return Audit(
@@ -179,7 +196,13 @@ def judged(
         confidence,
         seed,
         through,
+        updates,
     )
+
+
+def _of_each_form(confidence: float) -> float:
+    """White and black box share the risk."""
+    return 1 - (1 - confidence) / 2
 
 
 def paper_claim(

@@ -199,7 +199,7 @@ def _audit(options: argparse.Namespace) -> int:
         audits = [one.to_dict() for one in found]
         print(json.dumps({"audits": audits, "violated": violated, "note": LIMITS}))
         return int(violated)
-    first = found[0]
+    first, words = found[0], {True: "consistent", False: "too few trials"}
     print_table(
         f"{first.name}: {trials} trials in each world",
         ("claim", "white, free", "white, curve", "black, free", "black, curve", "verdict"),
@@ -207,7 +207,7 @@ def _audit(options: argparse.Namespace) -> int:
             (
                 rounded_up(one.claim.epsilon, 4),
                 *(rounded_down(bound) for bound in one.epsilons),
-                "VIOLATED" if one.violated else "consistent",
+                "VIOLATED" if one.violated else words[one.refutable],
             )
             for one in found
         ],

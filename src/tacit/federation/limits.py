@@ -51,12 +51,12 @@ class LimitedLedger(Ledger):
         """Raise ``Disagrees`` where the terms of a run, begun or not, are beyond the limits."""
         compare(self.limits, run, terms, self._noise)
 
-    def _check(self, run: str, terms: Terms, rounds: int) -> None:
+    def _refuse_beyond_budget(self, run: str, terms: Terms, rounds: int) -> None:
         """In the transaction of every charge: what others paid meanwhile is counted."""
         after = self._paid.get(run, 0) + rounds
         if after > terms.rounds:
             refuse_beyond(self.limits, run, terms, after)
-        super()._check(run, terms, rounds)
+        super()._refuse_beyond_budget(run, terms, rounds)
 
     def _apply(self, row: Entry) -> None:
         super()._apply(row)
