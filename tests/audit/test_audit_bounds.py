@@ -10,13 +10,15 @@ from scipy.stats import binom, norm
 from tacit.admm.settings import Settings
 from tacit.audit import (
     Audit,
+    audit,
+    ball_worlds,
     curve_epsilon,
     free_epsilon,
     lower_bounds,
     upper_bound,
 )
 from tacit.audit.bounds import Bounds, Rates, largest_bound
-from tacit.audit.report import rounded_down
+from tacit.audit.report import plot, rounded_down
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import Guarantee, exact, gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
@@ -125,6 +127,18 @@ def test_any_bound_above_the_claim_refutes_it(place):
     assert not calm.violated and calm.verdict == "consistent with the claim"
 
 
+@pytest.mark.parametrize("updates", [1, 3])
+def test_a_pure_epsilon_is_no_smaller_than_that_of_a_delta(updates):
+    pure, other = (curve_epsilon(Laplace(1.0), updates, delta, 0.02, 0.02) for delta in (0, DELTA))
+    assert pure >= other > 1.0
+
+
+def test_a_claim_that_gaussian_noise_has_no_epsilon_for_is_refused_first(monkeypatch):
+    monkeypatch.setattr("tacit.audit.report.run_trials", None)
+    with pytest.raises(InvalidInput, match="0 < delta < 1, got delta=0"):
+        audit(ball_worlds(), Settings(1, 1, Gaussian(1.0)), trials=100, claim=Guarantee(2.0, 0.0))
+
+
 @pytest.mark.parametrize("mechanism", [Gaussian(1.0), Laplace(1.0)], ids=["gaussian", "laplace"])
 def test_trials_show_no_more_than_the_largest_bound(mechanism):
     """It is that of scores which tell the worlds apart without an error."""
@@ -136,5 +150,6 @@ def test_trials_show_no_more_than_the_largest_bound(mechanism):
         about = Settings(1, 2, mechanism), Guarantee(claimed, DELTA), found, found, 100, 0.99, 0
         one = Audit("name", "canary", *about, updates=2)
         assert one.violated == one.refutable == (claimed < most)
-    assert one.verdict.startswith("consistent with the claim, which so few trials cannot refute")
-    assert f"they show {rounded_down(most)} at most" in one.verdict
+    few = "too few trials to refute the claim: 100 show"
+    assert one.verdict == f"{few} {rounded_down(most)} at most"
+    assert not one.to_dict()["refutable"] and len(plot([one]).axes[0].texts) == 1

@@ -170,7 +170,7 @@ def audit_agents(
 
     Guarantee: as ``audit``. The noise has no seed, so no two audits are the same.
     """
-    settings = prepared(worlds, settings, trials, confidence)
+    settings = prepared(worlds, settings, trials, confidence, claim)
     if settings.local_updates != 1:
         raise InvalidInput(
             f"Expected one local update a round to audit agents, got {settings.local_updates}: "

@@ -20,7 +20,7 @@ from scipy.special import betaincinv, ndtri
 
 from tacit._types import Vector
 from tacit.errors import TRIALS, InvalidInput, count, probability
-from tacit.privacy.accounting import exact, gaussian_epsilon
+from tacit.privacy.accounting import MOST_GRID_UPDATES, exact, gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 CHOOSING = 0.2  # the share of the trials on which attack and threshold are chosen
@@ -94,8 +94,11 @@ def curve_epsilon(mechanism: Mechanism, updates: int, delta: float, a: float, b:
         low, high = (low, middle) if enough else (middle, high)
     if low == 0:
         return 0.0
-    # ``exact`` rounds up, by 0.1 % or (tiny delta) 10 %; a lower bound must not
-    return exact(Laplace(1 / low), updates, delta).epsilon * (0.999 if delta >= 1e-10 else 0.9)
+    if delta == 0:
+        return updates * low
+    # ``exact`` rounds up, by 0.1 %, or (Renyi bounds) to twice as much; a lower bound must not
+    near = delta >= 1e-9 and updates <= MOST_GRID_UPDATES
+    return exact(Laplace(1 / low), updates, delta).epsilon * (0.999 if near else 0.5)
 
 
 def _laplace_deltas(epsilon: float, updates: int, grid: Vector) -> Vector:

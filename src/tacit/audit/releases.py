@@ -73,7 +73,7 @@ def audit_releases(
 
     Guarantee: as ``audit``. With ledgers the noise has no seed, so no two audits are the same.
     """
-    settings = prepared(worlds, settings, trials, confidence)
+    settings = prepared(worlds, settings, trials, confidence, claim)
     if settings.updates != 1:
         raise InvalidInput(
             f"Expected settings of one update to audit releases, got {settings.updates}: data are "

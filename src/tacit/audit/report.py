@@ -15,7 +15,7 @@ from tacit.audit.neighbouring_data import Worlds
 from tacit.audit.trials import BLACK, WHITE, run_trials
 from tacit.errors import InvalidInput, count, positive, probability
 from tacit.privacy.accounting import Guarantee, exact, paper, rounded_up
-from tacit.privacy.mechanisms import Noiseless, per_update
+from tacit.privacy.mechanisms import Gaussian, Noiseless, per_update
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ class Audit:
     confidence: float
     seed: int | None
     through: str = "rounds"  # what was run: local rounds alone, or agents with ledgers
-    updates: int = 1  # that are seen in a trial
+    updates: int = 0  # that are seen in a trial; 0: those of the settings
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,7 +70,8 @@ class Audit:
     @cached_property
     def largest_bound(self) -> float:
         """What an adversary who is never wrong would show in so many trials."""
-        about = self.settings.mechanism, self.updates, self.claim.delta
+        updates = self.updates or self.settings.updates
+        about = self.settings.mechanism, updates, self.claim.delta
         return largest_bound(self.trials, *about, _of_each_form(self.confidence))
 
     @property
@@ -82,10 +83,9 @@ class Audit:
     def verdict(self) -> str:
         """In words. Of several bounds above the claim, one that assumes nothing, if there is."""
         if not self.violated:
-            said = "consistent with the claim"
             most = rounded_down(self.largest_bound)
-            few = f", which so few trials cannot refute: they show {most} at most"
-            return said if self.refutable else said + few
+            few = f"too few trials to refute the claim: {self.trials} show {most} at most"
+            return "consistent with the claim" if self.refutable else few
         free = (self.white.free, self.black.free)
         above = free if max(free) > self.claim.epsilon else self.epsilons
         at = self.epsilons.index(max(above))
@@ -114,6 +114,7 @@ class Audit:
                 for name, bound, rates in zip(self.names, self.epsilons, self.rates, strict=True)
             ],
             "violated": self.violated,
+            "refutable": self.refutable,
             "largest_bound": self.largest_bound,
             "verdict": self.verdict,
             "trials": self.trials,
@@ -144,19 +145,23 @@ def audit(
     which assumes that what is seen is noise of that kind. The other way round nothing is promised:
     what these worlds and attacks do not show is not found.
     """
-    settings = prepared(worlds, settings, trials, confidence)
+    settings = prepared(worlds, settings, trials, confidence, claim)
     claim = claim or exact(settings.mechanism, settings.updates, settings.delta)
     root = jax_key(root_key(seed))
     scores = run_trials(worlds, settings, trials, root, progress)
     return judged(worlds, settings, claim, scores, WHITE, settings.updates, confidence, seed)
 
 
-def prepared(worlds: Worlds, settings: Settings, trials: int, confidence: float) -> Settings:
+def prepared(
+    worlds: Worlds, settings: Settings, trials: int, confidence: float, claim: Guarantee | None
+) -> Settings:
     """The settings with schedules, if an audit with these numbers makes sense."""
     trials_of(trials)
     probability("confidence", confidence)
     if isinstance(settings.mechanism, Noiseless):
         raise InvalidInput("Expected a mechanism with noise to audit, got none. Nothing was run.")
+    if claim is not None and isinstance(settings.mechanism, Gaussian):
+        probability("delta", claim.delta)  # the curve has no epsilon at 0
     return worlds.scheduled(settings)
 
 
@@ -242,6 +247,10 @@ def plot(audits: Sequence[Audit]) -> Figure:
         axes.bar(places, heights, width=0.17, label=label)
     for k, one in enumerate(audits):
         axes.hlines(one.claim.epsilon, k - 0.42, k + 0.42, color="black", label="claim" * (k == 0))
+        if not one.refutable:
+            most = one.largest_bound
+            axes.hlines(most, k - 0.42, k + 0.42, color="grey", linestyle="dashed")
+            axes.annotate("the most these trials can show", (k, most), ha="center", va="bottom")
     axes.set_xticks(range(len(audits)), [f"{a.claim.epsilon:.3g}" for a in audits])
     axes.set(xlabel="claimed epsilon", ylabel=f"lower bound at delta {first.claim.delta:g}")
     axes.set_title(f"{first.name}: {first.trials} trials in each world")

@@ -199,7 +199,7 @@ def _audit(options: argparse.Namespace) -> int:
         audits = [one.to_dict() for one in found]
         print(json.dumps({"audits": audits, "violated": violated, "note": LIMITS}))
         return int(violated)
-    first, words = found[0], {True: "consistent", False: "too few trials"}
+    first, words = found[0], {True: "consistent", False: "too few"}
     print_table(
         f"{first.name}: {trials} trials in each world",
         ("claim", "white, free", "white, curve", "black, free", "black, curve", "verdict"),
