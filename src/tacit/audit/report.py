@@ -254,5 +254,5 @@ def plot(audits: Sequence[Audit]) -> Figure:
     axes.set_xticks(range(len(audits)), [f"{a.claim.epsilon:.3g}" for a in audits])
     axes.set(xlabel="claimed epsilon", ylabel=f"lower bound at delta {first.claim.delta:g}")
     axes.set_title(f"{first.name}: {first.trials} trials in each world")
-    axes.legend()
+    axes.legend(loc="upper left")  # claims grow to the right
     return figure
