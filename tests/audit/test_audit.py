@@ -289,7 +289,7 @@ def zone():
     return zone_worlds("case14")
 
 
-ZONES = repeat([(10.0, 1, 1, 200)], [(4.0, 1, 1, 1_500), (20.0, 2, 2, 100)])
+ZONES = repeat([(10.0, 1, 1, 200)], [(4.0, 1, 1, 1_500), (10.0, 2, 2, 200)])
 
 
 @pytest.mark.parametrize(("epsilon", "rounds", "updates", "trials"), ZONES)
