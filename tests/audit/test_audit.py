@@ -110,7 +110,7 @@ KINDS += repeat([], [("laplace", "objective"), ("gaussian", "projected-output")]
 def test_every_kind_of_noise_is_consistent_and_seen(mechanism, perturbation):
     settings = Settings.for_budget(4.0, DELTA, 2, 2, mechanism, perturbation=perturbation)
     found = run(settings, trials=repeat(3_000, 6_000))
-    assert not found.violated
+    assert not found.violated and found.refutable
     # Plain output noise leaves the box, so its sensitivity is that of all points. Laplace noise
     # hides a change of several entries, one for each class, better than one of the same norm.
     share = 0.3 if perturbation == "output" else {"gaussian": 0.6, "laplace": 0.45}[mechanism]
@@ -120,13 +120,13 @@ def test_every_kind_of_noise_is_consistent_and_seen(mechanism, perturbation):
 def test_one_laplace_update_needs_no_curve():
     """Its worst case is in the middle of the law, where the distribution-free bound is sharp."""
     found = run(Settings(1, 1, Laplace(1.0), 0.0), MANY, worlds=moved_worlds(1.0))
-    assert not found.violated and found.claim.delta == 0
+    assert not found.violated and found.refutable and found.claim.delta == 0
     assert found.white.free > 0.85
 
 
 def test_noise_on_a_residual_is_seen_through_its_matrix():
     found = run(Settings.for_budget(4.0, DELTA, 2, 2), 2_000, worlds=residual_worlds())
-    assert not found.violated and found.white.curve > 0.6 * 4.0
+    assert not found.violated and found.refutable and found.white.curve > 0.6 * 4.0
 
 
 def test_a_round_is_watched_update_by_update():
@@ -247,7 +247,7 @@ def test_a_flipped_dual_is_no_privacy_error_and_not_flagged(monkeypatch):
     right = correct(2.0)  # before there is a fault
     flipped_dual(monkeypatch)
     found = run(Settings.for_budget(2.0, DELTA, 3, 2), MANY)
-    assert not found.violated
+    assert not found.violated and found.refutable
     assert found.white.curve >= 0.6 * 2.0  # seen just as well
     assert found.black != right.black  # and it did change the run
 

@@ -90,7 +90,7 @@ def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
 def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
     worlds = WORLDS[name](np.dtype(dtype))
     found = run(worlds, [hostile(worlds, settings(2.0))], trials=TRIALS, epsilon=2.0)
-    assert not found.violated
+    assert not found.violated and found.refutable
 
 
 @pytest.mark.parametrize("block", repeat([1], [1, ROUNDS]))
@@ -159,7 +159,9 @@ def test_what_fails_in_both_worlds_says_nothing():
     worlds = pushed_worlds()
     plan = hostile(worlds, worlds.scheduled(settings(2.0, 4)))
     found = run(worlds, [plan], trials=100, rounds=4, epsilon=2.0)
-    assert not found.violated and max(found.epsilons) == 0  # all fail, in both worlds
+    assert (
+        not found.violated and found.refutable and max(found.epsilons) == 0
+    )  # all fail, in both worlds
 
 
 # --- a sum in float32 ---------------------------------------------------------------------------

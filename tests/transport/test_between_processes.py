@@ -128,7 +128,7 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
             shutil.copyfile(tmp_path / "kept", ours.private_key)
 
         # a site killed and restarted, a wire cut, and the server killed
-        proxy.delay = 0.2  # of 40 rounds none is quicker than twice this
+        proxy.delay = 0.2  # no round is quicker than twice this
         running = processes.start("run", *command)
         until(lambda: status_of(ours).get("round", 0) >= 5, 120, running)
         processes.kill("south")
