@@ -154,3 +154,19 @@ def test_other_facts_are_none(field, value):
     assert Facts.from_bytes(msgpack.packb(content)).to_bytes() == data
     with pytest.raises(CorruptFile):
         Facts.from_bytes(msgpack.packb(content | {field: value}))
+
+
+def test_a_device_is_in_doubt_for_rounds_only(monkeypatch):
+    """Rounding on a GPU is outside the proof of bfloat16 or sums there; a release is computed by
+    the processor, and described as one process describes it."""
+    from tacit.admm import facts, statement
+    from tacit.objectives import linear_model
+
+    for module in (facts, statement):
+        monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(linear_model, "rounding_unknown", lambda device: f"a {device} rounds.")
+    whole = problem_of("least-squares", "box")
+    law, settings = Gaussian(5.0), tacit.Settings(2, 1, Gaussian(5.0), 1e-5)
+    for problem in (whole, told(whole)):
+        assert release_statement(problem, law, 1e-5, False, True).certified
+        assert privacy_statement(problem, settings, False).uncertified == "a gpu rounds."

@@ -216,6 +216,12 @@ def test_another_law_or_kind_of_noise_is_another_release(ledger):
     assert [run["noise"] for run in ledger.runs()] == ["secure", "seeded", "secure"]
 
 
+def test_a_delta_of_0_is_one_delta(ledger):
+    law = calibrate("laplace", 1.0, 0.0, 1)
+    shown = [Reader("north", law, δ, "secure", None, ledger).read(zone()) for δ in (0, 0.0)]
+    assert charges(ledger) == 1 and shown[1].kept and not shown[0].kept
+
+
 @pytest.mark.parametrize("problem", [zone(), table()], ids=["zone", "table"])
 def test_the_ledger_pays_for_the_noise_that_is_drawn(ledger, problem):
     """Discrete noise is a little wider, and its distance from the continuous law is counted."""

@@ -48,7 +48,7 @@ class Facts(Message):
         *("everything", "closed_form", "separable", "diameter", "radius", "gradient_bound"),
         *("smoothness", "normaliser", "uncertified", "clipped"),
         *("not_once", "size", "read_one", "read_two", "gradient_noise", "feature_bound"),
-        *("usual_curvature", "reach", "longest"),
+        *("usual_curvature", "reach", "longest", "uncertified_here"),
     )
     agent: str
     coupling: Whole
@@ -79,6 +79,7 @@ class Facts(Message):
     usual_curvature: float | None = None  # this and the next two: ``Descent``
     reach: float | None = None
     longest: float | None = None
+    uncertified_here: str = ""  # on the device that computes rounds; a release is the processor's
 
     def check(self) -> None:
         numbers = [v for v in vars(self).values() if type(v) is float]
@@ -139,7 +140,8 @@ class Facts(Message):
             closed_form=W.closed_form,
             separable=W.separable,
             smoothness=None if f.smoothness is None else float(f.smoothness),
-            uncertified=f.uncertified or f.uncertified_on(backend),
+            uncertified=f.uncertified,
+            uncertified_here=f.uncertified_on(backend),
             clipped=f.clipped,
             **about,
         )
@@ -199,6 +201,10 @@ class DescribedObjective(Objective):
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.neighbours, self.doubt = facts.neighbours, facts.uncertified
+
+    def uncertified_on(self, device: str) -> str:
+        """Of the agent's own device, whatever the server's is."""
+        return self.facts.uncertified_here
 
     @property
     def dtype(self) -> np.dtype[Any]:

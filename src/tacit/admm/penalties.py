@@ -9,6 +9,8 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import Problem
+from tacit.admm.schedules import ConstantPenalty
+from tacit.admm.settings import Settings
 from tacit.objectives.public import PublicObjective
 
 
@@ -22,6 +24,16 @@ def starting_penalties(problem: Problem) -> tuple[Vector, Vector]:
         return problem.penalties
     copies = [f for a in problem.agents if isinstance(f := a.objective, PublicObjective)]
     return penalties_from([f.mean_curvature for f in copies], problem.size)
+
+
+def penalties_of(
+    problem: Problem, settings: Settings, curvatures: Sequence[float]
+) -> tuple[Vector, Vector]:
+    """Where penalties start, and their groups; a given penalty is their geometric mean."""
+    penalty, group = problem.penalties or penalties_from(curvatures, problem.size)
+    if isinstance(settings.penalty, ConstantPenalty):
+        penalty = penalty * (settings.penalty(1) / float(np.exp(np.log(penalty).mean())))
+    return penalty, group
 
 
 def penalties_from(curvatures: Sequence[float], size: int) -> tuple[Vector, Vector]:

@@ -132,8 +132,8 @@ class Reader:
             secure = secure_noise(self.mechanism, Δ, size, 1, self.delta)
         law = secure.mechanism if secure else self.mechanism
         distance = secure.distance if secure else 0.0
-        public = ["release", self.name, self.mechanism.to_dict(), self.delta, float(Δ), size]
-        public += [self.noise, objective.relation, self.from_seed]
+        public = ["release", self.name, self.mechanism.to_dict(), float(self.delta), float(Δ)]
+        public += [size, self.noise, objective.relation, self.from_seed]
         digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
         terms = Terms(self.name, law, 1, 1, distance, self.noise, objective.relation, digest)
         return _Plan(reading, Δ, secure, terms)

@@ -9,7 +9,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.exact_server import ExactServer
 from tacit.admm.local_side import members_of
-from tacit.admm.penalties import penalties_from
+from tacit.admm.penalties import penalties_of
 from tacit.admm.problem import Problem
 from tacit.admm.result import RELEASED_TRACE, Progress, Result, versions
 from tacit.admm.schedules import ConstantPenalty
@@ -33,7 +33,7 @@ def solve_released(
     """``solve`` of public copies that all agents hold; ``start`` from another's answer."""
     problem = everyone.problem
     check(settings)
-    penalties = _penalties(problem, copies, settings)
+    penalties = penalties_of(problem, settings, copies.curvatures)
     begin = _check_start(problem, start)
     own = [(mine,) for mine in begin]
     everyone.each(Seat.begin_exactly, *penalties, settings.tolerance, own=own)
@@ -85,14 +85,6 @@ def check(settings: Settings) -> None:
             "Expected no step_size and local_updates=1 for exact steps, which have neither, got "
             f"step_size={settings.step_size!r} and local_updates={settings.local_updates}."
         )
-
-
-def _penalties(problem: Problem, copies: Copies, settings: Settings) -> tuple[Vector, Vector]:
-    """Where penalties start, and their groups; a given penalty is their geometric mean."""
-    penalty, group = problem.penalties or penalties_from(copies.curvatures, problem.size)
-    if isinstance(settings.penalty, ConstantPenalty):
-        penalty = penalty * (settings.penalty(1) / float(np.exp(np.log(penalty).mean())))
-    return penalty, group
 
 
 def _check_start(problem: Problem, start: Result | None) -> Sequence[tuple[Vector, Vector] | None]:

@@ -24,7 +24,7 @@ from tacit.admm.exact_server import ExactServer
 from tacit.admm.facts import Facts, NotKnown, described
 from tacit.admm.local_side import members_of
 from tacit.admm.messages import Broadcast, Refusal, Reply
-from tacit.admm.penalties import penalties_from
+from tacit.admm.penalties import penalties_of
 from tacit.admm.plan import Plan
 from tacit.admm.problem import Problem
 from tacit.admm.result import RELEASED_SERVER_TRACE, SERVER_TRACE, Result, versions
@@ -212,7 +212,7 @@ class Coordinator:
         self.status.show("reading")
         copies = self._all(Read(state.run), Copied)
         curvatures = [copies[name].curvature for name in self.study.agents]
-        penalties = problem.penalties or penalties_from(curvatures, problem.size)
+        penalties = penalties_of(problem, settings, curvatures)
         self._all(Start(state.run, penalties[0], penalties[1].astype("<i8")), Agreed)
         server = ExactServer(members_of(problem), settings, state.run, penalties)
         trace = []
