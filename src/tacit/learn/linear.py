@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,7 +37,6 @@ from tacit.learn.centring import (
     first_reading,
     given_mean,
     private_mean,
-    refuse_unpayable,
     scaled_down,
 )
 from tacit.learn.constraints import Box, Constraint
@@ -236,9 +236,15 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return words
 
     def _centre(
-        self, X: Vector, names: Vector, owner: Vector, reading: Mechanism, seed: int | None
+        self,
+        X: Vector,
+        names: Vector,
+        owner: Vector,
+        reading: Mechanism,
+        seed: int | None,
+        **others: Any,
     ) -> Vector:
-        """Release the mean of all rows, scaled down to the norm."""
+        """Release the mean of all rows, scaled down to the norm; ``others`` of ``private_mean``."""
         rows = scaled_down(X, self.feature_norm_)
         return private_mean(
             [rows[owner == p] for p in range(len(names))],
@@ -251,6 +257,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             noise=self.noise,
             ledgers=self.ledgers,
             **sizes(owner),
+            **others,
         )
 
     def _problem(
@@ -324,12 +331,14 @@ def prepare(
     *,
     seed: int | None = None,
     mean: Vector | None = None,
+    checkpoint: str | Path | None = None,
 ) -> tuple[Problem, Any]:
     """What ``fit`` solves, for those who run it themselves, with a checkpoint say.
 
     A model with a ``centring_share`` releases its mean here, with noise from ``seed`` as ``solve``
-    has it: keep ``model.mean_``, and give it as ``mean`` where a run is continued. Without it every
-    call is a release of its own; with it the statement says what is taken for granted.
+    has it, and keeps what was released in the file ``checkpoint``, for a run that is continued:
+    without one every call is a release of its own. A ``mean`` that is given is nobody's to check,
+    and the statement says what it is taken for.
     """
     X, y = checked(model, X, y, ensure_min_samples=2, **model._y_must_be)
     choice("neighbours", model.neighbours, ("zero-out", "replace"))
@@ -354,10 +363,9 @@ def prepare(
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.feature_norm_)
         else:
-            about = reading, planned.mechanism, planned.updates
-            refuse_unpayable(model.ledgers, empty.names, *about)
-        model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
-        model.reading_ = reading
+            more: Any = {"checkpoint": checkpoint, "then": (planned.mechanism, planned.updates)}
+            mean = model._centre(X, names, owner, reading, seed, **more)
+        model.mean_, model.reading_ = mean, reading
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
     problem = model._problem(X, targets, names, owner, **sizes(owner))
