@@ -26,7 +26,7 @@ from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
 from tacit.admm.settings import Settings
-from tacit.admm.statement import with_reading
+from tacit.admm.statement import PUBLIC, with_reading
 from tacit.engines import solve
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.html import box, never_raises
@@ -222,9 +222,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _assumed(self, records: int, delta: float) -> str:
         """What the statement takes for public, and where its delta says little."""
         words = (
-            f"Taken for public: the numbers of records, {self._public()}, every number with "
-            "which the rows given to fit were prepared (a scaler fitted on private data is not "
-            "covered), and that all records are well formed, as an error would say."
+            f"{PUBLIC} So are {self._public()}, every number with which the rows given to fit "
+            "were prepared (a scaler fitted on private data is not covered), and that all records "
+            "are well formed, as an error would say."
         )
         if getattr(self, "mean_given_", False):
             words += about_given(self.reading_)
@@ -256,8 +256,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             seed=seed,
             noise=self.noise,
             ledgers=self.ledgers,
-            **sizes(owner),
-            **others,
+            **(others | sizes(owner)),
         )
 
     def _problem(
