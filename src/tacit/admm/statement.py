@@ -17,9 +17,9 @@ from tacit.privacy.accounting import epsilon_of, exact, rounded_up
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.privacy.secure_noise import largest_distance
 
-# Nobody but the user knows where a number came from that was given beside the data.
+# Only the user knows where such a number came from.
 PUBLIC = (
-    "Taken for public: the numbers of records, and all else that was given beside the data, such "
+    "Taken for public: the numbers of records, and all else that a run takes beside the data, such "
     "as feasible sets, bounds, nominal values, penalties and settings."
 )
 

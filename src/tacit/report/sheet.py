@@ -189,7 +189,7 @@ def _sections(subject: Subject) -> Iterator[Section]:
     yield Section(
         "Taken for public",
         (
-            "All that was given beside the data, such as feasible sets, bounds, nominal values, "
+            "All that a run takes beside the data, such as feasible sets, bounds, nominal values, "
             "penalties, settings, numbers of records and of coordinates, and who takes part."
             + (f" {begun(more)}" if more else ""),
         ),
