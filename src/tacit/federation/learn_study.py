@@ -20,7 +20,7 @@ Parquet) has these columns, in any order; others are not read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +192,7 @@ class LearnStudy:
         written = [write_point(folder, problem, point)]
         if privacy is not None:
             model = self._model()
-            model.privacy_ = privacy
+            model.privacy_ = replace(privacy, assumed=self.assumed(privacy.delta))
             model._keep(np.asarray(point))
             written.append(save_model(make_pipeline(self._mapping(), model), folder).name)
         return written
