@@ -163,7 +163,7 @@ def test_another_release_in_a_ledger_is_not_the_mean(blobs, tmp_path):
     W = tacit.Box(-1, 1, size=4)
     tacit.release([tacit.LocalProblem(f, W)], 0.05, 1e-5, ledgers={"agent 1": ledger})
     spent = ledger.spent
-    with pytest.raises(Refused, match="and the run after it would go beyond the budget of 1.9"):
+    with pytest.raises(Refused, match="and the run after it would go beyond"):
         model(total_epsilon=2.0, centring_share=0.3, ledgers=tmp_path).fit(X, y)
     assert len(ledger.runs()) == 1 and ledger.spent == spent
     model(total_epsilon=1.8, centring_share=0.3, ledgers=tmp_path).fit(X, y)
@@ -186,7 +186,7 @@ def test_what_a_checkpoint_keeps_of_a_mean_is_of_these_data(blobs, tmp_path, eps
     moved = X.copy()
     moved[0] = 0
     for rows, other in ((moved, {}), (X, {"total_epsilon": 1.0}), (X, {"mechanism": "laplace"})):
-        with pytest.raises(InvalidInput, match="released in|release in"):
+        with pytest.raises(InvalidInput, match=r"released in|release in"):
             prepare(model(**{"total_epsilon": epsilon} | other), rows, y, agents, checkpoint=kept)
     prepare(model(total_epsilon=2.0), moved, y, agents, checkpoint=tmp_path / "own.npz")
 

@@ -236,15 +236,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return words
 
     def _centre(
-        self,
-        X: Vector,
-        names: Vector,
-        owner: Vector,
-        reading: Mechanism,
-        seed: int | None,
-        **others: Any,
+        self, X: Vector, names: Vector, owner: Vector, reading: Mechanism, **how: Any
     ) -> Vector:
-        """Release the mean of all rows, scaled down to the norm; ``others`` of ``private_mean``."""
+        """Release the mean of all rows, scaled down to the norm; ``how`` as ``private_mean``."""
         rows = scaled_down(X, self.feature_norm_)
         return private_mean(
             [rows[owner == p] for p in range(len(names))],
@@ -253,10 +247,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             self.total_delta,
             feature_norm=self.feature_norm_,
             neighbours=self.neighbours,
-            seed=seed,
             noise=self.noise,
             ledgers=self.ledgers,
-            **(others | sizes(owner)),
+            **(how | sizes(owner)),
         )
 
     def _problem(
@@ -362,8 +355,9 @@ def prepare(
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.feature_norm_)
         else:
-            more: Any = {"checkpoint": checkpoint, "then": (planned.mechanism, planned.updates)}
-            mean = model._centre(X, names, owner, reading, seed, **more)
+            then = planned.mechanism, planned.updates
+            how: Any = {"seed": seed, "checkpoint": checkpoint, "then": then}
+            mean = model._centre(X, names, owner, reading, **how)
         model.mean_, model.reading_ = mean, reading
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
