@@ -222,7 +222,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _assumed(self, records: int, delta: float) -> str:
         """What the statement takes for public, and where its delta says little."""
         words = (
-            f"{PUBLIC} So are {self._public()}, every number with which the rows given to fit "
+            f"{PUBLIC} Also {self._public()}, every number with which the rows given to fit "
             "were prepared (a scaler fitted on private data is not covered), and that all records "
             "are well formed, as an error would say."
         )
