@@ -102,8 +102,9 @@ def prepared(
     if options.evaluate_every is not None:
         rows = (options.rounds or UPDATES[1]) // max(options.evaluate_every, 1) + 1
     folder.start(label, numbers, options, rows=rows)
+    had = kept.exists()
     try:
         return prepare(model, *records, seed=options.seed, checkpoint=kept)
     finally:
-        if kept.exists():
+        if kept.exists() and not had:
             folder.has_paid()
