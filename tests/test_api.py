@@ -22,6 +22,8 @@ CHANGED = {
     "tacit.Ledger.store": "it takes the payment that charge returned: a payment is owned and used "
     "once (Privacy in the changelog). An agent calls it, users do not",
     "tacit.Ledger.fail": "the same",
+    "tacit.Settings.for_budget": "mechanism is None where it is not given, with the same outcome: "
+    "a wish for Gaussian noise can be told from none",
 }
 # Options whose default is another, on purpose
 CHANGED_DEFAULTS = {

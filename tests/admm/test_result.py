@@ -181,6 +181,21 @@ def test_every_part_of_a_statement_is_read_back(result):
         assert PrivacyStatement.from_dict(statement.to_dict()) == statement
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_a_statement_names_what_is_taken_for_public(once):
+    """Penalties of one agent's data, say: with them an answer tells these, whatever the noise.
+    Only the user knows where such numbers come from, so the statement says what it rests on."""
+    f, W = tacit.Residual(np.eye(2), [0.3, 0.7], 0.1), tacit.Box(-1.0, 1.0, size=2)
+    agents = [tacit.LocalProblem(f, W, name=name) for name in ("north", "south")]
+    problem = tacit.Problem(agents, (np.array([0.3, 0.7]), np.array([0, 1])))
+    settings = tacit.Settings.for_budget(1.0, 1e-5, None if once else 2)
+    privacy = tacit.solve(problem, settings, seed=1).privacy
+    assert privacy.certified and privacy.once == once
+    for named in ("feasible sets", "bounds", "nominal values", "penalties", "settings", "numbers"):
+        assert named in privacy.assumed
+    assert privacy.assumed in privacy.words
+
+
 def test_json_has_both_vectors(result, tmp_path, capsys):
     print_result(result, tmp_path, as_json=True)
     document = json.loads(capsys.readouterr().out)

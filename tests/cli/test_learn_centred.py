@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.admm.released import SavedReleases
 from tacit.cli import run_folder
 from tacit.errors import SolverFailure
 
@@ -55,13 +56,14 @@ def test_a_killed_fit_continues_with_its_mean(folder, command, refused, stops):
     stops(True)
     said = refused(f"{FIT} --total-epsilon 2 --out r")
     assert "tacit learn --resume r" in said
-    kept = folder / "r" / "mean.json"
-    mean = json.loads(kept.read_text())["mean"]
-    assert len(mean) == 3 and np.abs(mean).max() > 0
+    kept = folder / "r" / "mean.npz"
+    sums = [release.values for release in SavedReleases.load(kept).releases]
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     stops(False)
     command("learn", "--resume", "r")
-    assert mean_in(folder / "r") == mean
+    mean = mean_in(folder / "r")
+    np.testing.assert_allclose(mean / np.linalg.norm(mean), sum(sums) / np.linalg.norm(sum(sums)))
+    assert not kept.exists()  # it has what the data can be known by
     privacy = tacit.Result.load(folder / "r").privacy
     assert privacy.certified and privacy.epsilon <= 2.0
     assert "one noisy sum of its rows" in privacy.words and "was given" not in privacy.words
@@ -111,16 +113,48 @@ def test_a_ledger_that_cannot_pay_for_all_pays_for_nothing(folder, refused, budg
             assert ledger.runs() == []
 
 
-@pytest.mark.parametrize("text", ["[1, 2]", "[NaN, 0, 0]", "[1e300, 0, 0]", "3", "null"])
-def test_a_mean_that_is_none_is_refused(folder, refused, stops, text):
+def of_another_fit(folder, refused, stops):
+    """The mean.npz of a fit of its own, on records of which one is another."""
+    whole = (folder / "t.csv").read_text()
+    rows = whole.splitlines()
+    (folder / "t.csv").write_text("\n".join([rows[0], "0,0,0,yes,a", *rows[2:]]))
     stops(True)
-    refused(f"{FIT} --total-epsilon 2 --out r")
-    kept = folder / "r" / "mean.json"
-    noise = json.dumps(json.loads(kept.read_text())["noise"])
-    kept.write_text(f'{{"mean": {text}, "noise": {noise}}}')
+    refused(f"{FIT} --total-epsilon 2 --out other")
+    stops(False)
+    (folder / "t.csv").write_text(whole)
+    return (folder / "other" / "mean.npz").read_bytes()
+
+
+@pytest.mark.parametrize("what", ["other data", "other budget", "other law", "a seed", "no noise"])
+def test_a_mean_of_something_else_ends_in_no_answer(folder, refused, stops, what):
+    """Whatever was in the file ended in the answer, under the statement of the run's own mean."""
+    (folder / "books").mkdir()
+    for name in "ab":
+        tacit.Ledger.create(folder / "books" / f"{name}.db", 2.0, 1e-5).close()
+    stops(True)
+    refused(f"{FIT} --total-epsilon 2 --ledgers books --out r")
+    (folder / "r" / "checkpoint.npz").unlink()  # ledgers know where the run is
+    kept = folder / "r" / "mean.npz"
+    if what == "other data":
+        kept.write_bytes(of_another_fit(folder, refused, stops))
+    elif what == "no noise":
+        with np.load(kept) as arrays:
+            found = dict(arrays)
+        for i in range(2):  # under the very seals
+            found[f"values_{i}"] = found[f"values_{i}"] - 0.01
+        np.savez(kept, **found)
+    else:
+        stops(True)
+        words = {"other budget": "", "other law": "--mechanism laplace", "a seed": "--seed 3"}[what]
+        total = 9 if what == "other budget" else 2
+        refused(f"{FIT} --total-epsilon {total} {words} --out other")
+        kept.write_bytes((folder / "other" / "mean.npz").read_bytes())
     stops(False)
     said = refused("learn --resume r")
-    assert "mean" in said and not (folder / "r" / "model.json").exists()
+    assert "of the release in" in said or "was released in" in said
+    assert not (folder / "r" / "model.json").exists()
+    with tacit.Ledger(folder / "books" / "a.db") as ledger:
+        assert len(ledger.runs()) == 2
 
 
 @pytest.mark.parametrize(

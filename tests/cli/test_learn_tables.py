@@ -367,10 +367,10 @@ def test_a_run_whose_mean_is_gone_releases_no_other(tmp_path, monkeypatch, capsy
         at_the_end.setattr("tacit.cli.run_folder.RunFolder.save", _stop)
         with pytest.raises(KeyboardInterrupt):
             main(["learn", "t.csv", *given, "--rounds", "2", "--out", "r"])
-    Path("r/mean.json").unlink()
+    Path("r/mean.npz").unlink()
     assert main(["learn", "--resume", "r"]) == 2
     assert "would be a second release" in capsys.readouterr().err
-    assert not Path("r/mean.json").exists()
+    assert not Path("r/mean.npz").exists()
 
 
 def _stop(*_):

@@ -260,6 +260,8 @@ def test_a_budget_is_spent_as_the_problem_allows():
     )
     assert result.privacy.epsilon <= 1.0 and result.settings.rounds == 200
     assert "Laplace noise adds least" in tacit.solve(zones(), budget, seed=2).plan
+    wish = tacit.Settings.for_budget(1.0, 1e-5, mechanism="gaussian")
+    assert tacit.solve(zones(), wish, seed=2).privacy.mechanism == "gaussian"
     plain = tacit.Settings.for_budget(1.0, 1e-5, perturbation="objective", calibration="certified")
     assert tacit.solve(zones(), plain, seed=2).privacy.once  # defaults, written out
     for wrong in ({"tolerence": 1e-3}, {"tolerance": 0.0}, {"penalty": -1.0}):

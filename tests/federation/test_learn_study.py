@@ -111,6 +111,7 @@ def test_the_model_is_that_of_one_process(tables, capsys):
     sample = pd.read_csv(tables / "all.csv")[["age", "fee", "visits"]]
     np.testing.assert_array_equal(found.predict_proba(sample), expected.predict_proba(sample))
     assert study.stated(result).privacy == model.privacy_
+    assert study.kind.assumed(1e-5) == model.privacy_.assumed != result.privacy.assumed
     assert found[-1].privacy_ == model.privacy_
     assert main(["predict", str(tables / "model"), str(tables / "B.csv"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

@@ -80,6 +80,7 @@ def test_the_bits_of_one_process(calm, kind):
             np.testing.assert_array_equal(own["solution"], found.solution)
         said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
         assert said["epsilon"] == found.privacy.epsilon and "rehearsal" in said["uncertified"]
+        assert said["assumed"] == found.privacy.assumed != ""  # what both take for public
         charged = [r["rounds_charged"] for r in Ledger(tmp_path / f"{name}.db").runs()]
         assert charged == [6 if kind == "logistic" else 1]
 

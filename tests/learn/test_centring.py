@@ -154,6 +154,43 @@ def test_ledgers_pay_for_both_and_no_more_than_the_total(blobs, tmp_path):
         model(total_epsilon=2.0, ledgers=tmp_path).fit(2 - X, y, agents)
 
 
+def test_another_release_in_a_ledger_is_not_the_mean(blobs, tmp_path):
+    """It was taken for the mean: that was paid for, and then there was too little for the run."""
+    X, y, _ = blobs
+    ledger = tacit.Ledger.create(tmp_path / "agent 1.db", 1.9, 1e-5)
+    public = {"feature_norm": 4.0, "target_bound": 2.0, "neighbours": "zero-out"}
+    f = tacit.LeastSquares(scaled_down(X, 4.0), 1.0 * y, normaliser=240, **public)
+    W = tacit.Box(-1, 1, size=4)
+    tacit.release([tacit.LocalProblem(f, W)], 0.05, 1e-5, ledgers={"agent 1": ledger})
+    spent = ledger.spent
+    with pytest.raises(Refused, match="and the run after it would go beyond"):
+        model(total_epsilon=2.0, centring_share=0.3, ledgers=tmp_path).fit(X, y)
+    assert len(ledger.runs()) == 1 and ledger.spent == spent
+    model(total_epsilon=1.8, centring_share=0.3, ledgers=tmp_path).fit(X, y)
+    assert len(ledger.runs()) == 3
+
+
+@pytest.mark.parametrize("epsilon", [0.5, None])
+def test_what_a_checkpoint_keeps_of_a_mean_is_of_these_data(blobs, tmp_path, epsilon):
+    """It is read from there and not again, with its seal; a mean without noise is not kept."""
+    X, y, agents = blobs
+    kept, first, again = tmp_path / "mean.npz", model(total_epsilon=epsilon), None
+    prepare(first, X, y, agents, checkpoint=kept)
+    assert kept.exists() == (epsilon is not None)
+    again = model(total_epsilon=epsilon)
+    prepare(again, X, y, agents, checkpoint=kept)
+    np.testing.assert_array_equal(again.mean_, first.mean_)
+    assert not again.mean_given_
+    if epsilon is None:
+        return
+    moved = X.copy()
+    moved[0] = 0
+    for rows, other in ((moved, {}), (X, {"total_epsilon": 1.0}), (X, {"mechanism": "laplace"})):
+        with pytest.raises(InvalidInput, match=r"released in|release in"):
+            prepare(model(**{"total_epsilon": epsilon} | other), rows, y, agents, checkpoint=kept)
+    prepare(model(total_epsilon=2.0), moved, y, agents, checkpoint=tmp_path / "own.npz")
+
+
 def test_a_run_that_is_continued_reads_no_second_mean(blobs):
     X, y, agents = blobs
     whole = model(random_state=3).fit(X, y, agents)

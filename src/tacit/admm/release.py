@@ -22,6 +22,7 @@ import hashlib
 import hmac
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,6 +34,7 @@ from tacit._types import Array, Vector
 from tacit.admm.algorithm import noisy, sample_on_host
 from tacit.admm.problem import LocalProblem
 from tacit.errors import CorruptFile, Refused
+from tacit.privacy.accounting import rounded_up
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.payments import Payments
@@ -82,6 +84,19 @@ class Reader:
     key: Array | None = field(default=None, repr=False)
     ledger: Ledger | None = None
     from_seed: bool = False
+
+    def afford(self, problem: LocalProblem, then: tuple[Mechanism, int]) -> None:
+        """See that the ledger would pay for a release of these data, where it keeps none, and for
+        what is to follow: nobody would gain by the one without the other. Notes nothing."""
+        if self.ledger is None:
+            return
+        owed = [] if self._find(self._plan(problem))[1] else [(self.mechanism, 1)]
+        if not self.ledger.affords(*owed, then):
+            raise Refused(
+                f"Agent {self.name!r}: its release and the run after it would go beyond the budget "
+                f"of {self.ledger.budget.epsilon:g} (spent: "
+                f"{rounded_up(self.ledger.spent.epsilon, 6)}). Nothing was charged."
+            )
 
     def agree(self, problem: LocalProblem) -> None:
         """See that the ledger would pay for a release, where none is kept; costs nothing.
@@ -193,6 +208,18 @@ class Reader:
             ξ = sample_on_host(key, 0, 0, values.size, Δ, np.float64, self.mechanism)
             found = noisy(values, ξ, self.mechanism)
         return Release(found, _seal(plan.reading, os.urandom(SEAL // 2)))
+
+
+def mark(releases: Iterable[Release], answer: Iterable[Vector]) -> str:
+    """Of an answer that was computed from these releases and public numbers alone.
+
+    By it a run knows what it may start from at no cost: an answer of any other data, or with other
+    numbers in it, has another one. Only a function of what was released, so it is covered too.
+    """
+    digest = hashlib.sha256()
+    for part in [*(np.frombuffer(release.to_bytes()) for release in releases), *answer]:
+        digest.update(len(part).to_bytes(8, "little") + np.asarray(part, "<f8").tobytes())
+    return digest.hexdigest()
 
 
 class _Plan(NamedTuple):

@@ -78,6 +78,7 @@ class Result:
     converged    whether both residuals reached the tolerance; None where there was none
     plan         what was chosen for a budget, and why; empty where the settings said it
     duals        of exact steps: every agent's λ on its coupled coordinates, to start again from
+    release      of exact steps on a release: a mark of it and of this answer (``release.mark``)
     timing       where the time went (``engines/clock.py``): seconds, no two runs have the same. Not
                  covered: how long a computation takes may depend on the data
     """
@@ -95,6 +96,7 @@ class Result:
     plan: str = ""
     duals: tuple[Vector, ...] = ()
     timing: dict[str, Any] = field(default_factory=dict)
+    release: str = ""
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy
@@ -155,6 +157,7 @@ class Result:
             "converged": self.converged,
             "plan": self.plan,
             "versions": self.versions,
+            **({"release": self.release} if self.release else {}),
         }
 
     def save(self, folder: str | Path) -> Path:
@@ -234,6 +237,7 @@ class Result:
                 data.get("plan", ""),
                 duals,
                 json.loads(timing.read_text()) if timing.is_file() else {},
+                data.get("release", ""),
             )
         except UNREADABLE as error:
             raise CorruptFile(

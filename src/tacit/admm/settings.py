@@ -92,7 +92,7 @@ class Settings:
         total_delta: float,
         rounds: int,
         local_updates: int = 1,
-        mechanism: str = "gaussian",
+        mechanism: str | None = None,
         **others: Any,
     ) -> Settings: ...
 
@@ -104,7 +104,7 @@ class Settings:
         total_delta: float,
         rounds: None = None,
         local_updates: int = 1,
-        mechanism: str = "gaussian",
+        mechanism: str | None = None,
         **others: Any,
     ) -> Budget: ...
 
@@ -115,23 +115,23 @@ class Settings:
         total_delta: float,
         rounds: int | None = None,
         local_updates: int = 1,
-        mechanism: str = "gaussian",
+        mechanism: str | None = None,
         **others: Any,
     ) -> Settings | Budget:
         """The least noise for which all rounds·local_updates together cost at most the budget.
 
         Without ``rounds``: the budget alone. ``solve`` then chooses whether to read the data once
-        or to add noise in every round (``plan.py``), and says so.
+        or to add noise in every round (``plan.py``), and says so. ``mechanism``: "gaussian" or
+        "laplace"; None: Gaussian, and without ``rounds`` the one that adds less (``Budget``).
         """
         if rounds is None:
             from tacit.admm.plan import Budget
 
             if local_updates != 1:
                 others["local_updates"] = local_updates
-            law = None if mechanism == "gaussian" else mechanism  # the default: as fits
-            return Budget(total_epsilon, total_delta, law, others)
+            return Budget(total_epsilon, total_delta, mechanism, others)
         updates = updates_of(rounds, local_updates)
-        noise = calibrate(mechanism, total_epsilon, total_delta, updates)
+        noise = calibrate(mechanism or "gaussian", total_epsilon, total_delta, updates)
         return cls(rounds, local_updates, noise, total_delta, **others)
 
     @property

@@ -17,6 +17,12 @@ from tacit.privacy.accounting import epsilon_of, exact, rounded_up
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.privacy.secure_noise import largest_distance
 
+# Only the user knows where such a number came from.
+PUBLIC = (
+    "Taken for public: the numbers of records, and all else that a run takes beside the data, such "
+    "as feasible sets, bounds, nominal values, penalties and settings."
+)
+
 
 @dataclass(frozen=True)
 class PrivacyStatement:
@@ -26,7 +32,7 @@ class PrivacyStatement:
     ``uncertified`` says why nothing is promised, and is empty if the statement is certified.
     ``seeded``: whoever knows the seed can subtract the noise. Where neither ``seeded`` nor
     ``secure``, the noise is Threefry's from a key of the operating system.
-    ``assumed``: sentences about what is taken for public, beyond sets and bounds.
+    ``assumed``: sentences about what is taken for public (``PUBLIC``, and what a model adds).
     ``once``: every agent released a noisy reading of its data, and the run used nothing else of it.
     ``before``: what every agent released before the run, in words; the numbers are of both.
     """
@@ -174,9 +180,8 @@ def privacy_statement(
         total = exact(mechanism, updates, settings.delta)
         epsilon, delta = total.epsilon, total.delta
         uncertified = why_uncertified(problem.agents, settings)
-    return PrivacyStatement(
-        epsilon, delta, mechanism.name, updates, neighbours, seeded, uncertified, secure
-    )
+    about = mechanism.name, updates, neighbours, seeded, uncertified, secure, PUBLIC
+    return PrivacyStatement(epsilon, delta, *about)
 
 
 def release_statement(
@@ -189,9 +194,8 @@ def release_statement(
         epsilon, delta = (total := exact(mechanism, 1, delta)).epsilon, total.delta
         uncertified = next((u for a in problem.agents if (u := a.objective.uncertified)), "")
     neighbours = neighbours_of(problem)
-    return PrivacyStatement(
-        epsilon, delta, mechanism.name, 1, neighbours, seeded, uncertified, secure, once=once
-    )
+    about = mechanism.name, 1, neighbours, seeded, uncertified, secure, PUBLIC, once
+    return PrivacyStatement(epsilon, delta, *about)
 
 
 def with_reading(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from tacit.cli.options import refuse
 from tacit.cli.run_folder import RunFolder
 from tacit.cli.run_note import MEAN
 from tacit.cli.training_data import given_classes, target_range
-from tacit.errors import CorruptFile, InvalidInput, cause
-from tacit.files import write_atomically
+from tacit.errors import InvalidInput
 
 # the estimator in tacit.learn, and whether it predicts a number
 MODELS = {
@@ -84,19 +82,18 @@ def prepared(
     label: str,
 ) -> tuple[Any, Any]:
     """What the fit solves. A mean is released in a folder that has room for all that follows, and
-    kept there: a run that is continued goes on with the same one."""
+    kept there: a run that is continued goes on with what was released, of the same data."""
     import numpy as np
 
     from tacit.admm.descent import UPDATES
     from tacit.learn.linear import prepare
 
-    records = train.features, train.targets, agents
+    records, kept = (train.features, train.targets, agents), folder.path / MEAN
     if getattr(model, "centring_share", None) is None:
         return prepare(model, *records)
     numbers = (train.features.shape[1] + 1) * max(train.classes, 1) * len(np.unique(agents))
-    known, noise = _read(folder, train.features.shape[1])
-    centred = options.total_epsilon is not None or model.centring_share != "auto"
-    if centred and known is None and folder.has_begun and options.ledgers is None:
+    noisy, free = options.total_epsilon is not None, options.ledgers is not None
+    if noisy and folder.has_begun and not (free or kept.is_file()):
         raise InvalidInput(
             f"Expected {MEAN} of the run in {folder.path}, found none: another mean of the same "
             "data would be a second release. Nothing was read."
@@ -105,40 +102,9 @@ def prepared(
     if options.evaluate_every is not None:
         rows = (options.rounds or UPDATES[1]) // max(options.evaluate_every, 1) + 1
     folder.start(label, numbers, options, rows=rows)
-    problem, settings = prepare(model, *records, seed=options.seed, mean=known)
-    model.mean_given_ = False  # this run released it
-    if known is not None and noise != _noise(model):
-        raise InvalidInput(
-            f"Expected the mean in {folder.path / MEAN} to have the noise that is planned for it, "
-            "got other noise: another version of Tacit released it. Nothing was fit."
-        )
-    if known is None and model.mean_ is not None:
-        folder.has_paid()
-        kept = {"mean": model.mean_.tolist(), "noise": _noise(model)}
-        write_atomically(folder.path / MEAN, json.dumps(kept).encode())
-    return problem, settings
-
-
-def _noise(model: Any) -> list[Any]:
-    """What the mean was released with: its law, and how much."""
-    reading = model.reading_
-    return [getattr(reading, "name", None), getattr(reading, "noise_multiplier", None)]
-
-
-def _read(folder: RunFolder, columns: int) -> tuple[Any, Any]:
-    """The mean that this run has released, and its noise, if it has."""
-    import numpy as np
-
-    path = folder.path / MEAN
-    if not path.is_file():
-        return None, None
+    had = kept.exists()
     try:
-        kept = json.loads(path.read_bytes())
-        mean = np.array(kept["mean"], np.float64)
-        if mean.shape != (columns,) or not np.isfinite(mean).all():
-            raise ValueError(f"no {columns} finite numbers")
-        return mean, kept["noise"]
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise CorruptFile(
-            f"Expected the mean of a run in {path}: {cause(error)}. Nothing was released."
-        ) from None
+        return prepare(model, *records, seed=options.seed, checkpoint=kept)
+    finally:
+        if kept.exists() and not had:
+            folder.has_paid()

@@ -3,7 +3,7 @@
     run.json         the command and its options, with which ``--resume`` continues
     job.toml         of ``tacit solve``: a copy of the job
     checkpoint.npz   as long as the run is unfinished
-    mean.json        of ``tacit learn``: what rows are centred by, released before the run
+    mean.npz         the same, of ``tacit learn``: the release of what rows are centred by
     model.json       of ``tacit learn``, before the rest: what was paid for comes first
     arrays.npz, trace.csv, timing.json, plot.png, result.json     of every result (``Result.save``)
     bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
@@ -33,7 +33,7 @@ from tacit.cli.console import run_with_progress
 from tacit.cli.folder_lock import locked
 from tacit.cli.interrupts import hint
 from tacit.cli.options import as_typed, caution, changed, check_noted, run_arguments
-from tacit.cli.run_note import CHECKPOINT, FILES, NOTE, RESULT, Note, refuse_used
+from tacit.cli.run_note import CHECKPOINT, FILES, MEAN, NOTE, RESULT, Note, refuse_used
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.files import open_private, sync_folder, write_atomically
 
@@ -78,7 +78,8 @@ def run_folder(
             noted = folder.reopen(options.parser, about)
             options = argparse.Namespace(**{**vars(options), **noted})
         yield folder, options
-        (folder.path / CHECKPOINT).unlink(missing_ok=True)
+        for name in (MEAN, CHECKPOINT):  # with which data can be told again
+            (folder.path / name).unlink(missing_ok=True)
     except BaseException as error:
         folder.failed(error)
         raise

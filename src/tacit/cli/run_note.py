@@ -12,12 +12,12 @@ from typing import Any
 from tacit.errors import CorruptFile, InvalidInput
 
 NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
-MEAN = "mean.json"  # released before the first round
+MEAN = "mean.npz"  # what was released before the first round
 OLD_NOTES = {"job.json": "solve", "power.json": "power solve"}  # of version 0.1.0
 FILES = (  # what a run writes, and would write over
     *(NOTE, *OLD_NOTES, CHECKPOINT, RESULT, "model.json", "arrays.npz", "trace.csv", "plot.png"),
     *("timing.json", "figures.json", "report.html"),
-    MEAN,
+    *(MEAN, "mean.json"),  # the latter of version 0.2.0
     *("bus.csv", "line.csv", "generator.csv", "grid.png", "job.toml", "release.csv", "release.npz"),
 )
 COMMANDS = ("solve", "power solve", "learn")

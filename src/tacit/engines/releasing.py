@@ -67,12 +67,15 @@ def read(
     run: str = "run",
     noise: str | None = None,
     ledgers: Ledgers = None,
+    checkpoint: str | Path | None = None,
+    then: tuple[Mechanism, int] | None = None,
 ) -> Released:
-    """``release`` with a given law of the noise."""
+    """``release`` with a given law of the noise, kept in or taken from a ``checkpoint``, and only
+    where ledgers would pay for what comes ``then`` too: a mechanism, and how often."""
     require_64_bits()
-    everyone = Here.of(problem, ledgers=ledgers)
-    reading = ReadingTerms.of(everyone, mechanism, delta, seed, run, noise)
-    return Released.of(problem, reading.read(everyone), mechanism, reading.statement(problem), seed)
+    source = Source(Here.of(problem, ledgers=ledgers), seed, run, noise, checkpoint)
+    releases, privacy = source.releases(mechanism, delta, then)
+    return Released.of(problem, releases, mechanism, privacy, seed)
 
 
 def without_noise(problem: Problem) -> Released:
@@ -118,8 +121,13 @@ class ReadingTerms:
         root, from_seed = root_key(self.seed), self.seed is not None
         return self.mechanism, self.delta, self.noise, root, self.run, from_seed
 
-    def read(self, everyone: Everyone) -> tuple[Release, ...]:
+    def read(
+        self, everyone: Everyone, then: tuple[Mechanism, int] | None = None
+    ) -> tuple[Release, ...]:
         """What every agent releases: all can be read and paid for, or none is."""
+        if then is not None:
+            everyone.each(Seat.readable, *self._terms)
+            everyone.each(Seat.afford, then)
         everyone.each(Seat.agree, *self._terms)
         return tuple(everyone.each(Seat.read))
 
@@ -139,7 +147,7 @@ class Copies(NamedTuple):
     curvatures: list[float]
     privacy: PrivacyStatement
     seed: int | None
-    kept: bool  # whether all of them had been released before
+    releases: Sequence[Release]  # what they were made of; none in a run without noise
 
 
 @dataclass(frozen=True)
@@ -165,21 +173,28 @@ class Source:
         """``reading``: the noise and the δ of one reading; None: a run without noise."""
         if released is not None:
             self._refuse("a released problem: its noise is drawn and paid for")
-            return self._copied(None, released.mechanism, released.privacy, released.seed)
+            found = self._copied(None, released.mechanism, released.privacy, released.seed)
+            return found._replace(releases=released.releases)
         if reading is None:
             return self._without_noise(settings)
-        mechanism, delta = reading
+        releases, privacy = self.releases(*reading)
+        return self._copied(releases, reading[0], privacy, self.seed)
+
+    def releases(
+        self, mechanism: Mechanism, delta: float, then: tuple[Mechanism, int] | None = None
+    ) -> tuple[tuple[Release, ...], PrivacyStatement]:
+        """What the checkpoint keeps, or a new release that it keeps from here on; ``then``: what
+        ledgers must be able to pay for after a new one."""
         about = mechanism, delta, self.seed, self.run or "run", self.noise
         if self.checkpoint is not None and Path(self.checkpoint).exists():
-            releases, privacy = self._continued(Path(self.checkpoint), *about)
-            return self._copied(releases, mechanism, privacy, self.seed)
+            return self._continued(Path(self.checkpoint), *about)
         terms = ReadingTerms.of(self.everyone, *about)
-        releases = terms.read(self.everyone)
+        releases = terms.read(self.everyone, then)
         privacy = terms.statement(self.everyone.problem)
         if self.checkpoint is not None:
             names = self.everyone.problem.names
             save_releases(self.checkpoint, names, releases, mechanism, privacy, self.seed)
-        return self._copied(releases, mechanism, privacy, self.seed)
+        return releases, privacy
 
     def _copied(
         self,
@@ -191,8 +206,7 @@ class Source:
         many = len(self.everyone.problem.agents)
         own = [(None,)] * many if releases is None else [(release,) for release in releases]
         curvatures = self.everyone.each(Seat.copy, mechanism, many, own=own)
-        kept = releases is not None and all(release.kept for release in releases)
-        return Copies(curvatures, privacy, seed, kept)
+        return Copies(curvatures, privacy, seed, releases or ())
 
     def _without_noise(self, settings: Settings) -> Copies:
         if not isinstance(settings.mechanism, Noiseless):

@@ -156,6 +156,9 @@ class Seat:
         key = agent_key(jax_key(root), run, self.index)
         self._reader = Reader(self.name, mechanism, delta, noise, key, self.ledger, from_seed)
 
+    def afford(self, then: tuple[Mechanism, int]) -> None:
+        self._reader.afford(self.problem, then)
+
     def read(self) -> Release:
         return self._reader.read(self.problem)
 

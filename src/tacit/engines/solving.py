@@ -75,7 +75,8 @@ def solve(
     ledgers         the agents' ledgers by name, or a folder with NAME.db for every agent: each
                     agent pays there before it answers, and refuses beyond its budget
     block           rounds to pay for at a time (see ``Agent``)
-    start           exact steps only: begin at the solution of another result
+    start           exact steps only: begin at another answer from the same release. That of other
+                    data, or of the same at another time, would cost more than the statement says
 
     Guarantee: the statement in ``Result.privacy`` covers every reply and so every solution in the
     result. The trace's ``objective`` and ``noise`` are computed from private data and noise for
@@ -130,7 +131,7 @@ def run_all(
             )
         source = Source(everyone, seed, run, noise, checkpoint)
         copies = source.copies(released, reading, settings)
-        if copies.kept:
+        if reading is not None and all(release.kept for release in copies.releases):
             plan += " All agents had released these data before: nothing was charged."
         return solve_released(
             everyone,

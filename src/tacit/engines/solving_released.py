@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from tacit.admm.exact_server import ExactServer
 from tacit.admm.local_side import members_of
 from tacit.admm.penalties import penalties_of
 from tacit.admm.problem import Problem
+from tacit.admm.release import mark
 from tacit.admm.result import RELEASED_TRACE, Progress, Result, versions
 from tacit.admm.schedules import ConstantPenalty
 from tacit.admm.settings import Settings
@@ -34,7 +36,7 @@ def solve_released(
     problem = everyone.problem
     check(settings)
     penalties = penalties_of(problem, settings, copies.curvatures)
-    begin = _check_start(problem, start)
+    begin = _check_start(problem, start, copies)
     own = [(mine,) for mine in begin]
     everyone.each(Seat.begin_exactly, *penalties, settings.tolerance, own=own)
     about = settings, EXACT, penalties, _first(start)
@@ -51,10 +53,12 @@ def solve_released(
             if callback is not None:
                 callback(_progress(server, everyone.each(Seat.point), trace[-1]))
     columns = np.array(trace, dtype=np.float64).T
+    local, duals = tuple(everyone.each(Seat.point)), tuple(server.parts(server.λ))
+    found = (server.solution, *local, *duals)
     return Result(
         solution=server.solution,
         ergodic=server.solution,
-        local=tuple(everyone.each(Seat.point)),
+        local=local,
         trace=dict(zip(RELEASED_TRACE, columns, strict=True)),
         settings=settings,
         privacy=copies.privacy,
@@ -63,8 +67,9 @@ def solve_released(
         versions=versions(),
         converged=converged if settings.tolerance is not None else None,
         plan=plan,
-        duals=tuple(server.parts(server.λ)),
+        duals=duals,
         timing=everyone.clock.read(),
+        release=mark(copies.releases, found) if copies.releases else "",
     )
 
 
@@ -87,8 +92,14 @@ def check(settings: Settings) -> None:
         )
 
 
-def _check_start(problem: Problem, start: Result | None) -> Sequence[tuple[Vector, Vector] | None]:
-    """What each agent starts from: its point and dual in another result of exact steps."""
+def _check_start(
+    problem: Problem, start: Result | None, copies: Copies
+) -> Sequence[tuple[Vector, Vector] | None]:
+    """What each agent starts from: its point and dual in another result of exact steps.
+
+    Guarantee: a run that promises anything starts from an answer that is a function of its own
+    release and of public numbers, or from none (``mark``): then so is its answer.
+    """
     if start is None:
         return [None] * len(problem.agents)
     own = list(zip(start.local, start.duals, strict=False))
@@ -97,6 +108,13 @@ def _check_start(problem: Problem, start: Result | None) -> Sequence[tuple[Vecto
         raise InvalidInput(
             "Expected a result of exact steps on a problem of the same agents and coordinates to "
             "start from, got another. Nothing was computed."
+        )
+    answer = (start.solution, *start.local, *start.duals)
+    promises = not math.isinf(copies.privacy.epsilon)
+    if promises and start.release != mark(copies.releases, answer):
+        raise InvalidInput(
+            "Expected a start that was computed from the same release, got another answer, whose "
+            "own cost the privacy statement would leave out. Leave start out. Nothing was computed."
         )
     return own
 

@@ -171,6 +171,9 @@ class LearnStudy:
         stated: Result = model.result_
         return stated
 
+    def assumed(self, delta: float) -> str:
+        return self._model()._assumed(self.normaliser, delta)
+
     def write_outcome(self, folder: Path, result: Result) -> list[str]:
         """``model.json``, for ``tacit predict``."""
         model = self._model()
@@ -189,8 +192,7 @@ class LearnStudy:
         written = [write_point(folder, problem, point)]
         if privacy is not None:
             model = self._model()
-            assumed = model._assumed(self.normaliser, privacy.delta)
-            model.privacy_ = replace(privacy, assumed=assumed)
+            model.privacy_ = replace(privacy, assumed=self.assumed(privacy.delta))
             model._keep(np.asarray(point))
             written.append(save_model(make_pipeline(self._mapping(), model), folder).name)
         return written

@@ -228,7 +228,8 @@ class Party:
         hidden = ((f.neighbours, (self.name,)),)
         numbers = total.epsilon, total.delta, law.name, updates, hidden, seeded
         uncertified = REHEARSAL if seeded else f.uncertified
-        return PrivacyStatement(*numbers, uncertified, secure=not seeded, once=once)
+        assumed = self.study.kind.assumed(delta)
+        return PrivacyStatement(*numbers, uncertified, not seeded, assumed, once)
 
     def _same_study(self, digest: str) -> None:
         if digest != self.study.digest:

@@ -34,7 +34,7 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
 from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Settings
-from tacit.admm.statement import PrivacyStatement
+from tacit.admm.statement import PUBLIC, PrivacyStatement
 from tacit.errors import InvalidInput, choice, shown
 from tacit.federation.party_file import PartyFile
 from tacit.federation.public_files import public_name, read_public
@@ -169,6 +169,9 @@ class PowerStudy:
 
     def stated(self, result: Result) -> Result:
         return result
+
+    def assumed(self, delta: float) -> str:
+        return PUBLIC
 
     def write_outcome(self, folder: Path, result: Result) -> list[str]:
         """``cut_lines.csv``: what zones agreed on, in per unit; c and s are those of Appendix D."""

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.engines.ledgers import open_ledgers
 from tacit.engines.releasing import read
-from tacit.errors import InvalidInput, Refused, array, positive, probability
+from tacit.errors import InvalidInput, array, positive, probability
 from tacit.objectives.mean import Mean
-from tacit.privacy.accounting import calibrate, rounded_up
+from tacit.privacy.accounting import calibrate
 from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 from tacit.sets import Box
@@ -84,26 +84,6 @@ def first_reading(
     return shared(mechanism, total_epsilon, total_delta, share, secure)
 
 
-def refuse_unpayable(
-    ledgers: Any, names: Sequence[str], reading: Mechanism, run: Mechanism, updates: int
-) -> None:
-    """Refuse where a ledger could pay for the mean and not for the run: nobody would gain by it.
-
-    A mean that was paid for before costs nothing: where a ledger has one, only the run counts.
-    """
-    if ledgers is None or isinstance(reading, Noiseless):
-        return
-    for name, ledger in open_ledgers(ledgers, names).items():
-        had = any(about["run"].startswith("release-") for about in ledger.runs())
-        parts = [(run, updates)] if had else [(reading, 1), (run, updates)]
-        if not ledger.affords(*parts):
-            raise Refused(
-                f"Agent {name!r}: the mean and the run together would go beyond the budget of "
-                f"{ledger.budget.epsilon:g} (spent: {rounded_up(ledger.spent.epsilon, 6)}). "
-                "Nothing was charged."
-            )
-
-
 def given_mean(mean: Any, features: int, longest: float) -> Vector:
     """A mean that was released before; no released mean is longer than a row may be."""
     found: Vector = array("mean", mean, (features,), dtype=np.float64)
@@ -139,10 +119,13 @@ def private_mean(
     seed: int | None = None,
     noise: str | None = None,
     ledgers: Mapping[str, Any] | Any = None,
+    checkpoint: str | Path | None = None,
+    then: tuple[Mechanism, int] | None = None,
 ) -> Vector:
     """The mean of all agents' rows, from one noisy sum of each; public from here on.
 
-    Asked again for the same data and budget, an agent with a ledger gives what it has given.
+    Asked again for the same data and budget, an agent with a ledger gives what it has given, and
+    so does a ``checkpoint``, which keeps the sums; ledgers are to pay for what comes ``then`` too.
     """
     public: Any = {"feature_norm": feature_norm, "normaliser": normaliser}
     public |= {"neighbours": neighbours, "record_bound": record_bound}
@@ -153,7 +136,8 @@ def private_mean(
     else:
         box = Box(-B, B, size=d)
         parts = [LocalProblem(f, box, name=n) for f, n in zip(means, names, strict=True)]
-        found = read(Problem(parts), mechanism, delta, seed, "centring", noise, ledgers)
+        about = mechanism, delta, seed, "centring", noise, ledgers, checkpoint, then
+        found = read(Problem(parts), *about)
         readings = [release.values for release in found.releases]
         each = mechanism.variance(means[0].reading().sensitivity(mechanism.norm))
         deviation = math.sqrt(each * len(means)) / normaliser

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
 from tacit.admm.settings import Settings
-from tacit.admm.statement import with_reading
+from tacit.admm.statement import PUBLIC, with_reading
 from tacit.engines import solve
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.html import box, never_raises
@@ -36,7 +37,6 @@ from tacit.learn.centring import (
     first_reading,
     given_mean,
     private_mean,
-    refuse_unpayable,
     scaled_down,
 )
 from tacit.learn.constraints import Box, Constraint
@@ -222,9 +222,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _assumed(self, records: int, delta: float) -> str:
         """What the statement takes for public, and where its delta says little."""
         words = (
-            f"Taken for public: the numbers of records, {self._public()}, every number with "
-            "which the rows given to fit were prepared (a scaler fitted on private data is not "
-            "covered), and that all records are well formed, as an error would say."
+            f"{PUBLIC} Also {self._public()}, every number with which the rows given to fit "
+            "were prepared (a scaler fitted on private data is not covered), and that all records "
+            "are well formed, as an error would say."
         )
         if getattr(self, "mean_given_", False):
             words += about_given(self.reading_)
@@ -236,9 +236,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return words
 
     def _centre(
-        self, X: Vector, names: Vector, owner: Vector, reading: Mechanism, seed: int | None
+        self, X: Vector, names: Vector, owner: Vector, reading: Mechanism, **how: Any
     ) -> Vector:
-        """Release the mean of all rows, scaled down to the norm."""
+        """Release the mean of all rows, scaled down to the norm; ``how`` as ``private_mean``."""
         rows = scaled_down(X, self.feature_norm_)
         return private_mean(
             [rows[owner == p] for p in range(len(names))],
@@ -247,10 +247,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             self.total_delta,
             feature_norm=self.feature_norm_,
             neighbours=self.neighbours,
-            seed=seed,
             noise=self.noise,
             ledgers=self.ledgers,
-            **sizes(owner),
+            **(how | sizes(owner)),
         )
 
     def _problem(
@@ -324,12 +323,14 @@ def prepare(
     *,
     seed: int | None = None,
     mean: Vector | None = None,
+    checkpoint: str | Path | None = None,
 ) -> tuple[Problem, Any]:
     """What ``fit`` solves, for those who run it themselves, with a checkpoint say.
 
     A model with a ``centring_share`` releases its mean here, with noise from ``seed`` as ``solve``
-    has it: keep ``model.mean_``, and give it as ``mean`` where a run is continued. Without it every
-    call is a release of its own; with it the statement says what is taken for granted.
+    has it, and keeps what was released in the file ``checkpoint``, for a run that is continued:
+    without one every call is a release of its own. A ``mean`` that is given is nobody's to check,
+    and the statement says what it is taken for.
     """
     X, y = checked(model, X, y, ensure_min_samples=2, **model._y_must_be)
     choice("neighbours", model.neighbours, ("zero-out", "replace"))
@@ -354,10 +355,10 @@ def prepare(
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.feature_norm_)
         else:
-            about = reading, planned.mechanism, planned.updates
-            refuse_unpayable(model.ledgers, empty.names, *about)
-        model.mean_ = model._centre(X, names, owner, reading, seed) if mean is None else mean
-        model.reading_ = reading
+            then = planned.mechanism, planned.updates
+            how: Any = {"seed": seed, "checkpoint": checkpoint, "then": then}
+            mean = model._centre(X, names, owner, reading, **how)
+        model.mean_, model.reading_ = mean, reading
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
     problem = model._problem(X, targets, names, owner, **sizes(owner))

@@ -19,7 +19,7 @@ OF_A_RELEASE = {"trace.csv", "plot.png"}
 KEPT = {
     *("checkpoint.npz", "result.json", "run.json", "job.json", "power.json", "job.toml"),
     *("timing.json", "bus.csv", "grid.png", "figures.json", "check.json", "check.png"),
-    "report.html",
+    *("mean.npz", "report.html"),
     *OF_A_RELEASE,
 }
 # to be handed over, or said here in full

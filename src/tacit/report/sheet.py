@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from tacit.admm.statement import PrivacyStatement, promised
+from tacit.admm.statement import PUBLIC, PrivacyStatement, promised
 from tacit.html import plain, several
 from tacit.report.handover import may_be_published, must_be_kept
 from tacit.report.hidden import begun, changes, hidden
@@ -28,7 +28,6 @@ from tacit.report.subject import Subject
 
 BEFORE = (0.01, 0.1, 0.5)  # suspicions
 ALARMS = (0.01, 0.05)  # shares of false alarms
-PUBLIC = "Taken for public: "  # as a statement may begin what it assumes
 SEED = ", as long as the seed of the noise is secret and never used again"
 
 
@@ -180,6 +179,7 @@ def _failing(delta: float) -> str:
 def _sections(subject: Subject) -> Iterator[Section]:
     p = subject.statement
     sound = promised(p)
+    more = plain(p.assumed.removeprefix(PUBLIC).removeprefix("Taken for public: ").strip(), 420)
     yield Section("What was shared, and with whom", tuple(_shared(subject)))
     # of a run that is not certified the size of the change may be a share of private numbers
     said = tuple(hidden(subject)) if sound else ("Nothing, as far as is proven.",)
@@ -189,8 +189,9 @@ def _sections(subject: Subject) -> Iterator[Section]:
     yield Section(
         "Taken for public",
         (
-            "Feasible sets, bounds, settings, numbers of coordinates, who takes part."
-            + (f" {begun(plain(p.assumed.removeprefix(PUBLIC), 420))}" if p.assumed else ""),
+            "All that a run takes beside the data, such as feasible sets, bounds, nominal values, "
+            "penalties, settings, numbers of records and of coordinates, and who takes part."
+            + (f" {begun(more)}" if more else ""),
         ),
     )
     yield Section(

@@ -138,8 +138,6 @@ def _noise(contents: Contents) -> str:
 def _assumed(contents: Contents) -> str:
     if said := contents.result.privacy.assumed:
         return said.removeprefix("Taken for public: ")
-    if "bus" in contents.tables:
-        return "the network, its limits, the zones, the generators, and all settings of the run"
     return "feasible sets, bounds, names, numbers of messages, and all settings of the run"
 
 
