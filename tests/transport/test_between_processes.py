@@ -4,11 +4,10 @@ One test, since the engine is slow to start: every step uses the processes of th
 """
 
 import json
-import os
 import shutil
-import signal
 
 import numpy as np
+import psutil
 import pytest
 from conftest import EXHAUSTIVE, repeat
 from processes import TACIT, Processes, Proxy, free_port, through, until
@@ -68,6 +67,7 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
     monkeypatch.setattr(
         servers, "write_job", lambda folder, sites: other_class(write_job(folder, sites[:-1]))
     )
+    provisioning.write_site(impostor)
     site = [processes.start, "impostor", TACIT[0], "-m", "tacit.transport.site"]
     site[0](*site[1:], str(impostor.folder), **{PARTY_FILE: str(party)})
     server = EngineServer(ours)
@@ -100,7 +100,7 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
     ours, *before, south, west = kits
     impostor = Kit.load(init(storm / "study.toml", address, storm / "others")[-1])
     proxy = Proxy(ours.port)
-    through(west, proxy.port)
+    west = through(west, proxy.port)
     processes = Processes(tmp_path / "said")
     command = [*TACIT, "run", str(ours.folder), "--wait", "120"]
     try:
@@ -142,7 +142,8 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         proxy.cut()
         done = status_of(ours)["round"]
         until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
-        os.kill(json.loads((ours.folder / "server.pid").read_text())["pid"], signal.SIGKILL)
+        (engine,) = [one for one in psutil.Process(running.pid).children() if one.is_running()]
+        engine.kill()
         proxy.delay = 0.0
         assert running.wait(180) == 0, processes.said("run")
         assert "server was lost" in processes.said("run")
