@@ -30,6 +30,7 @@ from tacit.transport.kit import PARTY_FILE, Kit
 from tacit.transport.kits import init
 from tacit.transport.line import PING, EngineLine, Lost, Stopped
 from tacit.transport.policy import REFUSED, OnlyThisJob
+from tacit.transport.provisioning import write_server
 from tacit.transport.signing import Signer, Verifier, write_keys
 
 
@@ -351,5 +352,6 @@ def test_a_session_takes_no_settings_from_where_a_command_runs(kits, tmp_path, m
     )
     monkeypatch.setattr(servers, "reachable", lambda kit: True)
     monkeypatch.setattr(servers.EngineServer, "alive", lambda server: True)
+    write_server(kits[1][0])
     found = servers.EngineServer(kits[1][0])._connected()
     assert found == ("none" if ours else {"max_message_size": 7})

@@ -120,9 +120,12 @@ def _write(kit: Kit, folder: Path, who: str, startup: Any, resources: Any, right
         f"startup/fed_{named}.json": {"format_version": 2, "require_signed_jobs": True, **startup},
         "local/resources.json": {"format_version": 2, **resources},
         "local/authorization.json": rights,
-        "local/log_config.json": log_config(),
-        "local/comm_config.json": comm_config(),
     }
+    if named != "admin":
+        documents |= {
+            "local/log_config.json": log_config(),
+            "local/comm_config.json": comm_config(),
+        }
     contents = {name: json.dumps(about, indent=2).encode() for name, about in documents.items()}
     for name in ("rootCA.pem", f"{who}.crt", f"{who}.key"):
         contents[f"startup/{name}"] = (kit.tls / name).read_bytes()
