@@ -5,6 +5,8 @@ One test, since the engine is slow to start: every step uses the processes of th
 
 import json
 import shutil
+import signal
+import time
 
 import numpy as np
 import psutil
@@ -19,12 +21,12 @@ from tacit.errors import EngineFailure
 from tacit.privacy.ledger import Ledger
 from tacit.transport import provisioning
 from tacit.transport import server as servers
+from tacit.transport.guard import REFUSED
 from tacit.transport.job import CONFIGS, config_bytes, write_job
 from tacit.transport.kit import PARTY_FILE, Kit
 from tacit.transport.kits import init
-from tacit.transport.policy import REFUSED
 from tacit.transport.running import status_of
-from tacit.transport.server import EngineServer, handshake
+from tacit.transport.server import EngineServer, handshake, reachable
 from tacit.transport.signing import write_keys
 
 ROUNDS = repeat(40, 60)
@@ -59,9 +61,7 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
     hostile = provisioning.server_resources
 
     def careless(workspace):
-        resources = hostile(workspace)
-        del resources["app_validator"]
-        return resources | {"class_allow_list": ["*"]}
+        return hostile(workspace) | {"class_allow_list": ["*"]}
 
     monkeypatch.setattr(provisioning, "server_resources", careless)
     monkeypatch.setattr(
@@ -140,6 +140,15 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         done = status_of(ours)["round"]
         until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
         proxy.cut()
+        done = status_of(ours)["round"]
+        until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
+        running.send_signal(signal.SIGHUP)  # its terminal is closed: nobody pays from here on
+        assert running.wait(30) == -signal.SIGHUP
+        until(lambda: not reachable(ours), 10)
+        done = charges(storm)
+        time.sleep(2)
+        assert charges(storm) == done
+        running = processes.start("run", *command)
         done = status_of(ours)["round"]
         until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
         (engine,) = [one for one in psutil.Process(running.pid).children() if one.is_running()]

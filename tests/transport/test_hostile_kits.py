@@ -34,7 +34,7 @@ from tacit.federation.study import Study
 from tacit.jobs.job import load_job
 from tacit.transport import server as servers
 from tacit.transport.checking import check
-from tacit.transport.kit import Kit
+from tacit.transport.kit import PARTY_FILE, Kit
 from tacit.transport.kits import init
 from tacit.transport.provisioning import write_site
 from tacit.transport.server import EngineServer, handshake, reachable
@@ -64,7 +64,7 @@ def words(folder, what, party=None):
 
 
 def test_no_code_comes_with_a_kit(kits, tmp_path):
-    """What the engine would load of its folder, and modules where the command is started."""
+    """Whatever the engine would load of its folder."""
     _, north, _, party = kits
     marker = tmp_path / "ran"
     code = STARTS.format(marker=str(marker))
@@ -80,22 +80,12 @@ def test_no_code_comes_with_a_kit(kits, tmp_path):
         (folder / "x__resources.json").write_text(json.dumps(hostile))
     (local / "log_config.json").write_text(json.dumps(logs))
     (local / "privacy.json").write_text(json.dumps({"scopes": [hostile]}))
-    here = tmp_path / "here"
-    for name in ("nvflare", "tacit", "psutil"):
-        (here / name).mkdir(parents=True)
-        (here / name / "__init__.py").write_text(code)
     processes = Processes(tmp_path / "said")
-    command = "import sys; sys.path.remove(''); from tacit.__main__ import main; main()"  # as tacit
-    words = ["federation", "join", str(north), "--party", str(party)]
-    os_folder = os.getcwd()
     try:
-        os.chdir(here)
-        joined = processes.start("north", sys.executable, "-c", command, *words)
-        os.chdir(os_folder)
+        joined = processes.join(Kit.load(north), party)
         log = north / "engine" / "log.txt"
         until(lambda: marker.exists() or (log.exists() and "north" in log.read_text()), 60, joined)
     finally:
-        os.chdir(os_folder)
         processes.end()
     assert not marker.exists(), processes.said("north")
     left = {str(p.relative_to(north / "engine")) for p in (north / "engine").glob("*/*")}
@@ -105,6 +95,27 @@ def test_no_code_comes_with_a_kit(kits, tmp_path):
         *(f"local/{n}.json" for n in ("resources", "authorization", "log_config", "comm_config")),
     }
     assert json.loads((local / "log_config.json").read_text())["handlers"].keys() == {"file"}
+
+
+def test_code_where_a_command_is_started(kits, tmp_path, monkeypatch):
+    """The command itself does not look there; nor may the engine, which it becomes."""
+    _, north, _, party = kits
+    marker = tmp_path / "ran"
+    for name in ("nvflare", "tacit", "argparse"):
+        (tmp_path / "here" / name).mkdir(parents=True)
+        (tmp_path / "here" / name / "__init__.py").write_text(STARTS.format(marker=str(marker)))
+    became = []
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    monkeypatch.setenv(PARTY_FILE, "")
+    monkeypatch.setattr(os, "execv", lambda *command: became.append(command))
+    assert main(["federation", "join", str(north), "--party", str(party)]) is None
+    assert Path.cwd() == north / "engine" and os.environ["PYTHONSAFEPATH"]
+    monkeypatch.chdir(tmp_path / "here")
+    command = [*became[0][1][:-3], "-c", "import argparse, nvflare"]  # without -m ...
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    subprocess.run(command, check=True, timeout=60)
+    assert not marker.exists()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +178,6 @@ ESCAPE = "\r\x1b[2K\x1b[1A"
         {"study": ["x"]},
         {"agents": [f"north{ESCAPE}", "south", "west"], "agent": f"north{ESCAPE}"},
         {"sites": ["../../x", "south", "west"]},
-        {"sites": ["north --set x=y", "south", "west"]},
         {"agent": "nobody"},
         {"agent": None},
         {"role": "coordinator"},
@@ -241,7 +251,7 @@ def test_certificates_of_another_name_use_or_time(kits):
     for file in ("client.crt", "client.key", "rootCA.pem"):
         shutil.copyfile(south / "tls" / file, north / "tls" / file)
     said = words(north, "certificates")
-    assert "'south'" in said and "'north'" in said and "tacit federation init" in said
+    assert "CN=south" in said and "not of north" in said and "tacit federation init" in said
     certify(north, ca, "north", extra_extensions=[(ExtendedKeyUsage([OID_SERVER_AUTH]), False)])
     assert "both ends of TLS" in words(north, "certificates")
     past = datetime.now(UTC) - timedelta(days=400)
@@ -306,7 +316,7 @@ def test_a_party_that_poses_as_the_server(kits):
 
 START = """
 import os, signal, sys
-from tacit.transport.kit import Kit
+from tacit.transport.kit import PARTY_FILE, Kit
 from tacit.transport.server import EngineServer, reachable
 kit = Kit.load(sys.argv[1])
 server = EngineServer(kit)

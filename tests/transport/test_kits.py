@@ -64,7 +64,6 @@ def test_a_sites_policy(made):
     assert resources["class_allow_list"] == [CLASSES["executor"]]
     assert resources["class_list_enforcement_mode"] == "enforce"
     assert resources["allow_log_streaming"] is False
-    assert resources["app_validator"]["path"] == CLASSES["validator"]
     assert resources["client"]["site_config"] == {}  # nothing is told when it registers
     assert not [c for c in resources["components"] if "log" in c["id"]]
     rights = json.loads((local / "authorization.json").read_text())["permissions"]

@@ -71,7 +71,6 @@ def kit(tmp_path, monkeypatch):
         "deadline": 5.0,
         "server": "localhost:1",
         "agents": NAMES,
-        "sites": NAMES,
     }
     return Kit(tmp_path, "coordinator", agent=None, tacit="0", **about)
 

@@ -29,14 +29,7 @@ from tacit.admm.release import Reader
 from tacit.admm.released import public_part
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement
-from tacit.errors import (
-    CorruptFile,
-    InvalidInput,
-    LedgerFailure,
-    Refused,
-    TacitError,
-    printable,
-)
+from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, TacitError, printable
 from tacit.federation.limits import Disagrees, LimitedLedger
 from tacit.federation.messages import (
     Agreed,

@@ -88,6 +88,7 @@ def certificates(kit: Kit) -> tuple[bool | None, str]:
         PublicFormat,
         load_pem_private_key,
     )
+    from cryptography.x509.oid import NameOID
 
     now, until, folder = datetime.datetime.now(datetime.UTC), None, kit.tls
     for name, whose in _certified(kit).items():
@@ -101,11 +102,13 @@ def certificates(kit: Kit) -> tuple[bool | None, str]:
             certificate.verify_directly_issued_by(root)
         except Exception:
             return False, f"{folder / name}.crt was not signed by rootCA.pem beside it."
-        if (found := common_name(certificate)) != whose:
-            return False, f"{folder / name}.crt is of {found!r}, not of {whose!r}: {ANEW}."
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        if [one.value for one in names] != [whose]:
+            got = certificate.subject.rfc4514_string()
+            return False, f"{folder / name}.crt is of {got}, not of {whose}: {ANEW}."
         with contextlib.suppress(x509.ExtensionNotFound):  # then it is for any use
             uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-            if not {x509.OID_CLIENT_AUTH, *((x509.OID_SERVER_AUTH,) * (whose != ADMIN))} <= {*uses}:
+            if not {x509.OID_CLIENT_AUTH, x509.OID_SERVER_AUTH} <= {*uses}:
                 return False, f"{folder / name}.crt is not for both ends of TLS: {ANEW}."
         begins = max(certificate.not_valid_before_utc, root.not_valid_before_utc)
         ends = min(certificate.not_valid_after_utc, root.not_valid_after_utc)
@@ -125,13 +128,6 @@ def _certified(kit: Kit) -> dict[str, str]:
     return (
         {"client": kit.site} if kit.role == "party" else {"server": kit.identity, "client": ADMIN}
     )
-
-
-def common_name(certificate: Any) -> str:
-    from cryptography.x509.oid import NameOID
-
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if len(names) == 1 else ""
 
 
 def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, str]:

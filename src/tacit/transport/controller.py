@@ -21,10 +21,10 @@ from tacit.files import write_atomically
 from tacit.transport.kit import Kit
 from tacit.transport.line import EngineLine, Lost, Stopped
 from tacit.transport.logs import log_to
+from tacit.transport.running import OUTCOME
 from tacit.transport.server import end_with_command
 
 log = logging.getLogger("tacit.coordinator")
-OUTCOME = "outcome.json"
 
 
 class StudyController(Controller):  # type: ignore[misc]

@@ -9,13 +9,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tacit.errors import CorruptFile, InvalidInput, positive, printable, shown
 from tacit.files import UNREADABLE
 
 FORMAT = 2
-MOST_BYTES = 2**24  # of kit.json
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 DIGEST = re.compile("[0-9a-f]{64}")
 ORGANISATION = "tacit"
@@ -24,7 +24,6 @@ ADMIN = "coordinator@tacit.study"
 CLASSES = {
     "controller": "tacit.transport.controller.StudyController",
     "executor": "tacit.transport.executor.PartyExecutor",
-    "validator": "tacit.transport.policy.OnlyThisJob",
 }
 # At a party, the path of its party.toml: set by itself, inherited by the engine's processes
 PARTY_FILE = "TACIT_PARTY_FILE"
@@ -46,7 +45,6 @@ class Kit:
     deadline: float  # seconds that a round may take
     server: str  # host:port
     agents: tuple[str, ...]  # of the study, in its order
-    sites: tuple[str, ...]  # their names in the engine
     agent: str | None  # whose kit it is
     tacit: str  # the version that made it
 
@@ -60,13 +58,10 @@ class Kit:
             )
         _refuse_links(folder)
         try:
-            if path.stat().st_size > MOST_BYTES:
-                raise ValueError("too long")
             content = json.loads(path.read_text())
             if content.pop("format") != FORMAT:
                 raise ValueError("another format")
-            content["agents"], content["sites"] = map(tuple, (content["agents"], content["sites"]))
-            kit = cls(folder=folder, **content)
+            kit = cls(folder=folder, **{**content, "agents": tuple(content["agents"])})
             kit._check()
             return kit
         except UNREADABLE as error:
@@ -85,13 +80,16 @@ class Kit:
         whose = {"party": self.agents, "coordinator": (None,)}[self.role]
         if self.agent not in whose or not DIGEST.fullmatch(self.digest):
             raise ValueError("nobody's kit, or of no study")
-        if self.sites != site_names(self.agents) or len(set(self.agents)) != len(self.agents):
-            raise ValueError("other sites")
 
     def to_json(self) -> str:
         content = asdict(self)
         del content["folder"]
         return json.dumps({"format": FORMAT, **content}, indent=2) + "\n"
+
+    @cached_property
+    def sites(self) -> tuple[str, ...]:
+        """The agents' names in the engine."""
+        return site_names(self.agents)
 
     @property
     def tls(self) -> Path:

@@ -58,7 +58,6 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
             "deadline": study.deadline,
             "server": f"{host}:{port}",
             "agents": study.agents,
-            "sites": sites,
             "tacit": metadata.version("tacit"),
         }
         ours = Kit(ready / COORDINATOR, "coordinator", agent=None, **about)  # type: ignore[arg-type]

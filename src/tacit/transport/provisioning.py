@@ -4,9 +4,8 @@ Of what the engine reads, a kit brings certificates and keys alone. Every other 
 where it is used, by the version of Tacit that is installed there, from the names and the address in
 ``kit.json``: no configuration, class or code comes with a kit.
 
-A site runs exactly one job, that of ``job.py``. Its own policy says so three times: the signed job
-is compared byte for byte (``app_validator``), only our class may be built (``class_allow_list``),
-and custom code is refused to everyone (``authorization``).
+A site runs exactly one job, that of ``job.py``: it is compared byte for byte (``guard.py``), only
+our class may be built (``class_allow_list``), and code is refused to all (``authorization``).
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ PURPOSES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 def write_certificates(coordinator: Kit, parties: Sequence[Kit]) -> None:
     """Into the folder ``tls`` of each kit, signed by a key that is then forgotten.
 
-    Those of the server and of sites are for both ends of TLS, as their own processes speak to each
-    other too; which one it is, its name says.
+    They are for both ends of TLS, as a site's own processes speak to each other too; whose one is,
+    its name says.
     """
     key, public = generate_keys()
     us = Identity(PROJECT)
     root = generate_cert(us, us, key, public, ca=True)
 
-    def issue(kit: Kit, file: str, whose: Identity, purposes: Sequence[Any] = PURPOSES) -> None:
+    def issue(kit: Kit, file: str, whose: Identity) -> None:
         secret, own = generate_keys()
         host = kit.server.rpartition(":")[0] if file == "server" else None
         about = {"server_default_host": host, "not_valid_after": root.not_valid_after_utc}
-        usage = [(ExtendedKeyUsage(purposes), False)]
+        usage = [(ExtendedKeyUsage(PURPOSES), False)]
         made = generate_cert(whose, us, key, own, extra_extensions=usage, **about)
         kit.tls.mkdir(exist_ok=True)
         write_atomically(kit.tls / "rootCA.pem", serialize_cert(root))
@@ -58,7 +57,7 @@ def write_certificates(coordinator: Kit, parties: Sequence[Kit]) -> None:
         write_atomically(kit.tls / f"{file}.key", serialize_pri_key(secret))
 
     issue(coordinator, "server", Identity(coordinator.identity, ORGANISATION))
-    issue(coordinator, "client", Identity(ADMIN, ORGANISATION, AdminRole.LEAD), PURPOSES[1:])
+    issue(coordinator, "client", Identity(ADMIN, ORGANISATION, AdminRole.LEAD))
     for kit in parties:
         issue(kit, "client", Identity(kit.site, ORGANISATION))
 
@@ -144,7 +143,7 @@ def client_resources() -> dict[str, Any]:
     consumer = "resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
     launcher = "job_launcher.client_process_launcher.ClientProcessJobLauncher"
     return {
-        **only("party", CLASSES["executor"]),
+        **only(CLASSES["executor"]),
         "allow_log_streaming": False,
         # site_config: what a site tells of itself when it registers
         "client": {"retry_timeout": 30, "compression": "Gzip", "site_config": {}},
@@ -167,7 +166,7 @@ def server_resources(workspace: Path) -> dict[str, Any]:
     about = {"max_num_clients": 1000, "heart_beat_timeout": 30, "admin_timeout": 10.0}
     snapshots = component("", storage, root_dir=str(workspace / "snapshots"), uri_root="/")
     return {
-        **only("coordinator", CLASSES["controller"]),
+        **only(CLASSES["controller"]),
         "servers": [{"admin_storage": "transfer", **about}],
         "snapshot_persistor": component("", persistor, uri_root="/", storage=snapshots),
         "components": [
@@ -179,13 +178,9 @@ def server_resources(workspace: Path) -> dict[str, Any]:
     }
 
 
-def only(role: str, allowed: str) -> dict[str, Any]:
-    """One job, and in it one class of ours."""
-    return {
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": [allowed],
-        "app_validator": {"path": CLASSES["validator"], "args": {"role": role}},
-    }
+def only(ours: str) -> dict[str, Any]:
+    """Of all classes that a job may name, one of ours."""
+    return {"class_list_enforcement_mode": "enforce", "class_allow_list": [ours]}
 
 
 def authorization(at_site: bool) -> dict[str, Any]:
