@@ -145,6 +145,7 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         running.send_signal(signal.SIGHUP)  # its terminal is closed: nobody pays from here on
         assert running.wait(30) == -signal.SIGHUP
         until(lambda: not reachable(ours), 10)
+        time.sleep(1)  # for a round that is on its way
         done = charges(storm)
         time.sleep(2)
         assert charges(storm) == done

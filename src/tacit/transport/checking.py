@@ -113,8 +113,8 @@ def certificates(kit: Kit) -> tuple[bool | None, str]:
         begins = max(certificate.not_valid_before_utc, root.not_valid_before_utc)
         ends = min(certificate.not_valid_after_utc, root.not_valid_after_utc)
         if not begins <= now <= ends:
-            words = f"{folder / name}.crt is valid from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}"
-            return False, f"{words}: set the clock, or {ANEW}."
+            when = f"from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}"
+            return False, f"{folder / name}.crt is valid {when}: set the clock, or {ANEW}."
         until = min(until or ends, ends)
     assert until is not None
     words = f"valid until {until:%Y-%m-%d}"
@@ -125,9 +125,8 @@ def certificates(kit: Kit) -> tuple[bool | None, str]:
 
 def _certified(kit: Kit) -> dict[str, str]:
     """The certificates of a kit, and whose names they have."""
-    return (
-        {"client": kit.site} if kit.role == "party" else {"server": kit.identity, "client": ADMIN}
-    )
+    ours = {"server": kit.identity, "client": ADMIN}
+    return ours if kit.role == "coordinator" else {"client": kit.site}
 
 
 def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, str]:

@@ -23,21 +23,10 @@ TOPIC = "tacit"
 # the field of a message that holds its bytes; there is no other
 BYTES = "bytes"
 
+RUNS = {"tasks": [TOPIC], "executor": {"path": CLASSES["executor"], "args": {}}}
 CONFIGS: dict[str, dict[str, Any]] = {
-    "coordinator": {
-        "format_version": 2,
-        "workflows": [{"id": "study", "path": CLASSES["controller"], "args": {}}],
-        "components": [],
-        "task_data_filters": [],
-        "task_result_filters": [],
-    },
-    "party": {
-        "format_version": 2,
-        "executors": [{"tasks": [TOPIC], "executor": {"path": CLASSES["executor"], "args": {}}}],
-        "components": [],
-        "task_data_filters": [],
-        "task_result_filters": [],
-    },
+    "coordinator": {"workflows": [{"id": "study", "path": CLASSES["controller"], "args": {}}]},
+    "party": {"executors": [RUNS]},
 }
 FILES = {"coordinator": "config_fed_server.json", "party": "config_fed_client.json"}
 OURS, SIGNED = f"config/{FILES['party']}", (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)
@@ -45,7 +34,8 @@ BESIDE = ("config/", *(folder + name for folder in ("", "config/") for name in S
 
 
 def config_bytes(role: str) -> bytes:
-    return (json.dumps(CONFIGS[role], indent=2) + "\n").encode()
+    none = dict.fromkeys(("components", "task_data_filters", "task_result_filters"), ())
+    return json.dumps({"format_version": 2, **CONFIGS[role], **none}, indent=2).encode()
 
 
 def is_ours(job: Any) -> bool:

@@ -16,7 +16,7 @@ from tacit.errors import CorruptFile, InvalidInput, positive, printable, shown
 from tacit.files import UNREADABLE
 
 FORMAT = 2
-HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 DIGEST = re.compile("[0-9a-f]{64}")
 ORGANISATION = "tacit"
 PROJECT = "study"  # as the engine calls it
@@ -110,12 +110,12 @@ class Kit:
     @property
     def identity(self) -> str:
         """The server's name in its certificate."""
-        return self.server.rpartition(":")[0][:64]
+        return self.server.rpartition(":")[0]
 
     @property
     def host(self) -> str:
         """Where to reach the server from here."""
-        return self.server.rpartition(":")[0] if self.role == "party" else "localhost"
+        return self.identity if self.role == "party" else "localhost"
 
     @property
     def port(self) -> int:

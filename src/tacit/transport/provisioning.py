@@ -47,10 +47,8 @@ def write_certificates(coordinator: Kit, parties: Sequence[Kit]) -> None:
 
     def issue(kit: Kit, file: str, whose: Identity) -> None:
         secret, own = generate_keys()
-        host = kit.server.rpartition(":")[0] if file == "server" else None
-        about = {"server_default_host": host, "not_valid_after": root.not_valid_after_utc}
-        usage = [(ExtendedKeyUsage(PURPOSES), False)]
-        made = generate_cert(whose, us, key, own, extra_extensions=usage, **about)
+        end, usage = root.not_valid_after_utc, [(ExtendedKeyUsage(PURPOSES), False)]
+        made = generate_cert(whose, us, key, own, not_valid_after=end, extra_extensions=usage)
         kit.tls.mkdir(exist_ok=True)
         write_atomically(kit.tls / "rootCA.pem", serialize_cert(root))
         write_atomically(kit.tls / f"{file}.crt", serialize_cert(made))
@@ -65,10 +63,8 @@ def write_certificates(coordinator: Kit, parties: Sequence[Kit]) -> None:
 def write_site(kit: Kit) -> None:
     """The engine's folder at a party, anew."""
     server = {"service": {"target": kit.server, "scheme": "tcp"}, "identity": kit.identity}
-    startup = {
-        "servers": [{"name": PROJECT, **server}],
-        "client": {"fqsn": kit.site, "is_leaf": True, **tls("client")},
-    }
+    own = {"fqsn": kit.site, "is_leaf": True, **tls("client")}
+    startup = {"servers": [{"name": PROJECT, **server}], "client": own}
     _write(kit, kit.engine, "client", startup, client_resources(), authorization(at_site=True))
 
 
@@ -80,10 +76,10 @@ def write_server(kit: Kit) -> None:
     """
     host, port = address(kit.server)
     here = host if host in ("localhost", "127.0.0.1") else "0.0.0.0"
-    service = {"service": {"target": f"{here}:{port}", "scheme": "tcp"}}
-    own = {"name": PROJECT, "admin_server": host, "admin_port": port, **service, **tls("server")}
+    service = {"target": f"{here}:{port}", "scheme": "tcp"}
+    own = {"name": PROJECT, "service": service, "admin_server": host, "admin_port": port}
     resources, rights = server_resources(kit.engine), authorization(at_site=False)
-    _write(kit, kit.engine, "server", {"servers": [own]}, resources, rights)
+    _write(kit, kit.engine, "server", {"servers": [own | tls("server")]}, resources, rights)
     admin = {
         **{"project_name": PROJECT, "username": ADMIN, "uid_source": "user_input"},
         **{"scheme": "tcp", "host": "localhost", "port": port, "server_identity": kit.identity},

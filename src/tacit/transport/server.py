@@ -75,10 +75,8 @@ class EngineServer:
         """End it, and its job, at once. The caller holds the kit: no other command uses it."""
         self.close()
         if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()  # its job's process sees that
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()  # its job's process sees the end of the pipe
             self._process = None
 
     # --- its admin ----------------------------------------------------------------------------
@@ -171,9 +169,8 @@ def handshake(kit: Kit) -> str:
             context.wrap_socket(plain, server_hostname=kit.host) as secure,
         ):
             seen: Any = secure.getpeercert()
-            if (
-                name := dict(part[0] for part in seen["subject"]).get("commonName")
-            ) != kit.identity:
+            name = dict(part[0] for part in seen["subject"]).get("commonName")
+            if name != kit.identity:
                 raise EngineFailure(
                     f"Expected the certificate of {kit.identity!r} at {kit.server}, got that of "
                     f"{name!r}, which poses as the server: tell the coordinator, and do not join"
