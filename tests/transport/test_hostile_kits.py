@@ -223,6 +223,8 @@ def test_no_text_commands_the_terminal(kits, capsys, tmp_path):
     (ours / "run" / "status.json").write_text(json.dumps({"stage": ESCAPE, "why": why}))
     assert main(["federation", "status", str(ours)]) == 0
     assert main(["show", str(tmp_path / ESCAPE)]) != 0
+    with pytest.raises(SystemExit):  # argparse says it, in words of its own
+        main(["show", str(tmp_path), f"--{ESCAPE}"])
     said = capsys.readouterr()
     assert "\\x1b[2K" in said.out and "\\x1b[2K" in said.err and "[red]" in said.out
     assert plain(said.out + said.err) == said.out + said.err and "\r" not in said.out
@@ -344,7 +346,11 @@ def test_a_server_ends_with_its_command(kits, monkeypatch):
     for how in ("KILL", "HUP"):
         done = subprocess.run([sys.executable, "-c", START, str(ours.folder), how], timeout=120)
         assert done.returncode == -getattr(signal, f"SIG{how}")
-        until(lambda: not (reachable(ours) or processes_of(ours)), 10.0)
+        try:
+            until(lambda: not (reachable(ours) or processes_of(ours)), 10.0)
+        finally:
+            for process in processes_of(ours):
+                process.kill()
     server = EngineServer(ours)
     with ours.held():
         assert ours.in_use()
