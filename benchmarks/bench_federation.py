@@ -166,26 +166,21 @@ def measure(parties=10, size=7840, rounds=60, work=False):
 
         def allow(resources):
             """The classes of this file, in place of ours."""
-            resources.pop("app_validator", None)
             return resources | {"class_allow_list": ["bench_federation."]}
 
-        sites = []
+        sites, own = [], provisioning.client_resources()
         for kit in others:
-            path = kit.engine / "local" / "resources.json"
-            path.write_text(json.dumps(allow(json.loads(path.read_text()))))
-            command = [sys.executable, "-m", "tacit.transport.site", str(kit.folder)]
-            own = {**environment, PARTY_FILE: str(folder / f"{kit.agent}.toml")}
-            sites.append(subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL))
-        configs = json.loads(
-            json.dumps(job.CONFIGS)
-            .replace("tacit.transport.controller.Study", "bench_federation.Bench")
-            .replace("tacit.transport.executor.Party", "bench_federation.Bench")
-        )
+            with mock.patch.object(provisioning, "client_resources", lambda: allow(own)):
+                provisioning.write_site(kit)
+            start = "import sys, bench_federation; bench_federation.site(sys.argv[1])"
+            command = [sys.executable, "-c", start, str(kit.folder)]
+            about = {**environment, PARTY_FILE: str(folder / f"{kit.agent}.toml")}
+            sites.append(subprocess.Popen(command, env=about, stdout=subprocess.DEVNULL))
         server = EngineServer(ours)
         try:
             with (
                 mock.patch.object(provisioning, "server_resources", lambda w: allow(original(w))),
-                mock.patch.object(job, "CONFIGS", configs),
+                mock.patch.object(job, "CONFIGS", configs()),
             ):
                 run(ours, 300.0, Watch(), server)
             rows = [json.loads(line) for line in (ours.folder / TIMES).read_text().splitlines()]
@@ -195,6 +190,21 @@ def measure(parties=10, size=7840, rounds=60, work=False):
                 site.kill()
                 site.wait()
     return [row for row in rows if row["bytes"] > 8 * size and row["own"]][5:-1]
+
+
+def configs():
+    """The job, with the classes of this file."""
+    text = json.dumps(job.CONFIGS)
+    text = text.replace("tacit.transport.controller.Study", "bench_federation.Bench")
+    return json.loads(text.replace("tacit.transport.executor.Party", "bench_federation.Bench"))
+
+
+def site(folder):
+    """A party's process, which takes that job."""
+    from tacit.transport.site import main
+
+    job.CONFIGS = configs()
+    main(folder)
 
 
 def medians(rows):

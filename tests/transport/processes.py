@@ -1,7 +1,6 @@
 """Sites, a coordinator and a broken network as processes and threads of a test."""
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -9,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+
+from tacit.transport.kit import Kit
 
 TACIT = [sys.executable, "-m", "tacit", "federation"]
 
@@ -123,8 +124,7 @@ def _close(one):
 
 
 def through(kit, port):
-    """Let a site reach its server at another port."""
-    path = kit.engine / "startup" / "fed_client.json"
-    content = json.loads(path.read_text())
-    content["servers"][0]["service"]["target"] = f"localhost:{port}"
-    path.write_text(json.dumps(content))
+    """Let a site reach its server at another port; the kit as it then is."""
+    path = kit.folder / "kit.json"
+    path.write_text(path.read_text().replace(kit.server, f"{kit.host}:{port}"))
+    return Kit.load(kit.folder)

@@ -4,11 +4,12 @@ One test, since the engine is slow to start: every step uses the processes of th
 """
 
 import json
-import os
 import shutil
 import signal
+import time
 
 import numpy as np
+import psutil
 import pytest
 from conftest import EXHAUSTIVE, repeat
 from processes import TACIT, Processes, Proxy, free_port, through, until
@@ -20,12 +21,12 @@ from tacit.errors import EngineFailure
 from tacit.privacy.ledger import Ledger
 from tacit.transport import provisioning
 from tacit.transport import server as servers
+from tacit.transport.guard import REFUSED
 from tacit.transport.job import CONFIGS, config_bytes, write_job
 from tacit.transport.kit import PARTY_FILE, Kit
 from tacit.transport.kits import init
-from tacit.transport.policy import REFUSED
 from tacit.transport.running import status_of
-from tacit.transport.server import EngineServer, handshake
+from tacit.transport.server import EngineServer, handshake, reachable
 from tacit.transport.signing import write_keys
 
 ROUNDS = repeat(40, 60)
@@ -60,14 +61,13 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
     hostile = provisioning.server_resources
 
     def careless(workspace):
-        resources = hostile(workspace)
-        del resources["app_validator"]
-        return resources | {"class_allow_list": ["*"]}
+        return hostile(workspace) | {"class_allow_list": ["*"]}
 
     monkeypatch.setattr(provisioning, "server_resources", careless)
     monkeypatch.setattr(
         servers, "write_job", lambda folder, sites: other_class(write_job(folder, sites[:-1]))
     )
+    provisioning.write_site(impostor)
     site = [processes.start, "impostor", TACIT[0], "-m", "tacit.transport.site"]
     site[0](*site[1:], str(impostor.folder), **{PARTY_FILE: str(party)})
     server = EngineServer(ours)
@@ -100,7 +100,7 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
     ours, *before, south, west = kits
     impostor = Kit.load(init(storm / "study.toml", address, storm / "others")[-1])
     proxy = Proxy(ours.port)
-    through(west, proxy.port)
+    west = through(west, proxy.port)
     processes = Processes(tmp_path / "said")
     command = [*TACIT, "run", str(ours.folder), "--wait", "120"]
     try:
@@ -142,7 +142,18 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         proxy.cut()
         done = status_of(ours)["round"]
         until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
-        os.kill(json.loads((ours.folder / "server.pid").read_text())["pid"], signal.SIGKILL)
+        running.send_signal(signal.SIGHUP)  # its terminal is closed: nobody pays from here on
+        assert running.wait(30) == -signal.SIGHUP
+        until(lambda: not reachable(ours), 10)
+        time.sleep(1)  # for a round that is on its way
+        done = charges(storm)
+        time.sleep(2)
+        assert charges(storm) == done
+        running = processes.start("run", *command)
+        done = status_of(ours)["round"]
+        until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
+        (engine,) = [one for one in psutil.Process(running.pid).children() if one.is_running()]
+        engine.kill()
         proxy.delay = 0.0
         assert running.wait(180) == 0, processes.said("run")
         assert "server was lost" in processes.said("run")

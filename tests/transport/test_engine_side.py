@@ -1,8 +1,9 @@
 """What a party hands to the engine, whose requests it takes, and which jobs and commands."""
 
+import io
 import json
 import uuid
-from pathlib import Path
+import zipfile
 
 import numpy as np
 import pytest
@@ -24,12 +25,20 @@ from tacit.transport import line as lines
 from tacit.transport import server as servers
 from tacit.transport.controller import conduct
 from tacit.transport.executor import PartyExecutor
-from tacit.transport.guard import JOB, NETWORK, SITE, guard_cell, guard_job, guard_site
-from tacit.transport.job import BYTES, CONFIGS, config_bytes, write_job
+from tacit.transport.guard import (
+    JOB,
+    NETWORK,
+    REFUSED,
+    SITE,
+    guard_cell,
+    guard_job,
+    guard_site,
+)
+from tacit.transport.job import BYTES, CONFIGS, SIGNED, config_bytes, write_job
 from tacit.transport.kit import PARTY_FILE, Kit
 from tacit.transport.kits import init
 from tacit.transport.line import PING, EngineLine, Lost, Stopped
-from tacit.transport.policy import REFUSED, OnlyThisJob
+from tacit.transport.provisioning import write_server
 from tacit.transport.signing import Signer, Verifier, write_keys
 
 
@@ -182,33 +191,59 @@ def test_a_network_agent_that_tells_nothing():
     assert ("_net_manager", "heartbeat") in kept and ("_net_manager", "stop") in kept
 
 
-@pytest.mark.parametrize("role", ["party", "coordinator"])
-def test_no_other_job(tmp_path, role):
-    job = write_job(tmp_path, ["north"])
-    app = job / role
-    policy = OnlyThisJob(role)
-    (app / ".__nvfl_sig.json").write_text("{}")
-    assert policy.validate(str(app)) == ("", {})
-    config = next((app / "config").iterdir())
-    other = json.loads(
-        json.dumps(CONFIGS[role]).replace("Party", "Other").replace("Study", "Other")
-    )
-    config.write_text(json.dumps(other))
-    assert policy.validate(str(app))[0] == REFUSED
-    config.write_bytes(config_bytes(role))
-    for extra in ("custom/code.py", "config/config_fed_client.conf", "config/more/x.py", "x"):
-        path = app / extra
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("")
-        assert policy.validate(str(app))[0] == REFUSED
-        path.unlink()
-        if path.parent not in (app, app / "config"):
-            assert policy.validate(str(app))[0] == REFUSED  # an empty folder custom too
-            path.parent.rmdir()
-    assert policy.validate(str(app))[0] == ""
-    config.unlink()
-    config.symlink_to(Path("/etc/hostname"))
-    assert policy.validate(str(app))[0] == REFUSED
+def archive(files):
+    """A job as it comes to a site."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as made:
+        for name, data in files:
+            made.writestr(name, data)
+    return content.getvalue()
+
+
+def test_no_other_job(tmp_path):
+    """Of a job that is not ours nothing is written: its code could be imported by another job's
+    process, which is starting while this one is looked at."""
+    from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
+    from nvflare.private.admin_defs import Message
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    app = write_job(tmp_path, ["north"]) / "party"
+    for name in SIGNED:
+        (app / name).write_text("{}")
+        (app / "config" / name).write_text("{}")
+    sent = zip_directory_to_bytes(str(app), "")  # as the engine does
+    ours = "config/config_fed_client.json", config_bytes("party")
+    other = json.dumps(CONFIGS["party"]).replace("Party", "Other")
+    hostile = [
+        archive([(ours[0], other)]),
+        archive([ours, ("custom/sitecustomize.py", "")]),
+        archive([ours, ("custom/", "")]),
+        archive([ours, ("config/config_fed_client.conf", "")]),
+        archive([ours, ("config/more/__nvfl_sig.json", "")]),
+        archive([ours, ("../x", "")]),
+        archive([ours, ("/x", "")]),
+        archive([ours, (SIGNED[0], b"0" * 2**20)]),
+        archive([(SIGNED[0], "")]),
+        sent[:-9],
+        b"",
+        None,
+    ]
+    with pytest.warns(UserWarning, match="Duplicate"):
+        hostile.append(archive([(ours[0], other), ours]))
+    before = list(ClientRequestProcessors.request_processors)
+    (brings,) = [one for one in before if type(one).__name__ == "DeployProcessor"]
+    written = []
+    try:
+        brings.process = lambda request, context: written.append(request.body)
+        guard_site()
+        for body in [sent, *hostile]:
+            answer = brings.process(Message("deploy", body), None)
+            assert answer is None or REFUSED in answer.body
+        assert written == [sent]
+    finally:
+        for one in before:
+            one.__dict__.pop("process", None)
+        ClientRequestProcessors.request_processors[:] = before
 
 
 def test_commands_that_a_site_does_not_have():
@@ -240,6 +275,7 @@ def test_a_job_with_the_name_of_a_folder(name):
     from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
     before = list(ClientRequestProcessors.request_processors)
+    job_bytes = archive([("config/config_fed_client.json", config_bytes("party"))])
     seen = []
     try:
         for one in before:
@@ -248,7 +284,7 @@ def test_a_job_with_the_name_of_a_folder(name):
         known = str(uuid.uuid4())
         for one in ClientRequestProcessors.request_processors:
             for job in (name, known, None):
-                request = Message("any", None)
+                request = Message("any", job_bytes)
                 if job is not None:
                     request.set_header(RequestHeader.JOB_ID, job)
                 answer = one.process(request, None)
@@ -351,5 +387,6 @@ def test_a_session_takes_no_settings_from_where_a_command_runs(kits, tmp_path, m
     )
     monkeypatch.setattr(servers, "reachable", lambda kit: True)
     monkeypatch.setattr(servers.EngineServer, "alive", lambda server: True)
+    write_server(kits[1][0])
     found = servers.EngineServer(kits[1][0])._connected()
     assert found == ("none" if ours else {"max_message_size": 7})

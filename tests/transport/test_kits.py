@@ -17,6 +17,7 @@ from tacit.privacy.spending import Terms
 from tacit.transport.checking import check
 from tacit.transport.kit import CLASSES, Kit
 from tacit.transport.kits import address, example, init, site_names
+from tacit.transport.provisioning import write_server, write_site
 from tacit.transport.signing import write_keys
 
 
@@ -47,7 +48,8 @@ def test_what_is_in_a_kit(made):
         assert not any(name.endswith((".sh", ".ipynb")) for name in names)
         assert ("coordinator.key" in names) == (kit.role == "coordinator")
         # the authority's own key is nowhere: nobody can add a party later on
-        root = (kit.engine / "startup" / "rootCA.pem").read_bytes()
+        assert not kit.engine.exists()  # of the engine's files none travels
+        root = (kit.tls / "rootCA.pem").read_bytes()
         for path in folder.rglob("*.key"):
             assert path.name in ("coordinator.key", "client.key", "server.key")
         assert b"PRIVATE" not in root
@@ -56,12 +58,12 @@ def test_what_is_in_a_kit(made):
 
 def test_a_sites_policy(made):
     kit = Kit.load(made[2][1])
+    write_site(kit)
     local = kit.engine / "local"
     resources = json.loads((local / "resources.json").read_text())
     assert resources["class_allow_list"] == [CLASSES["executor"]]
     assert resources["class_list_enforcement_mode"] == "enforce"
     assert resources["allow_log_streaming"] is False
-    assert resources["app_validator"]["path"] == CLASSES["validator"]
     assert resources["client"]["site_config"] == {}  # nothing is told when it registers
     assert not [c for c in resources["components"] if "log" in c["id"]]
     rights = json.loads((local / "authorization.json").read_text())["permissions"]
@@ -81,6 +83,7 @@ def test_where_a_server_listens(made, tmp_path):
     """On one machine at localhost only; for others at all addresses of its machine."""
 
     def target(folder):
+        write_server(Kit.load(folder))
         server = json.loads((folder / "server" / "startup" / "fed_server.json").read_text())
         admin = json.loads((folder / "admin" / "startup" / "fed_admin.json").read_text())
         assert admin["admin"]["host"] == "localhost"
@@ -88,6 +91,7 @@ def test_where_a_server_listens(made, tmp_path):
 
     assert target(made[2][0]) == "localhost:8002"
     ours, north, *_ = init(made[1] / "study.toml", "study.example.org:443", tmp_path)
+    write_site(Kit.load(north))
     assert target(ours) == "0.0.0.0:443" and Kit.load(ours).host == "localhost"
     startup = json.loads((north / "engine" / "startup" / "fed_client.json").read_text())
     assert startup["servers"][0]["service"]["target"] == "study.example.org:443"
@@ -168,7 +172,7 @@ def test_check(made, tmp_path, capsys):
     assert main(["federation", "check", str(kit.folder), "--party", str(wrong)]) == 1
     assert "WRONG ledger: there is none" in capsys.readouterr().out
     assert main(["federation", "check", str(kit.folder), "--party", str(party), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["findings"][0]["what"] == "certificates"
+    assert json.loads(capsys.readouterr().out)["findings"][0]["what"] == "files"
     assert main(["federation", "join", str(kit.folder), "--party", str(wrong)]) == 2  # never there
     assert "nothing was sent" in capsys.readouterr().err
 
@@ -179,15 +183,15 @@ def test_check_of_files(made, tmp_path):
 
     folders = made[2]
     ours, north = (shutil.copytree(path, tmp_path / path.name) for path in folders[:2])
-    kit, startup = Kit.load(north), north / "engine" / "startup"
-    key = startup / "client.key"
+    kit = Kit.load(north)
+    key = kit.tls / "client.key"
     kept = key.read_bytes()
-    shutil.copyfile(folders[2] / "engine" / "startup" / "client.key", key)
+    shutil.copyfile(folders[2] / "tls" / "client.key", key)
     assert "is not the key" in found(kit)["certificates"].words
     key.write_bytes(kept)
     key.chmod(0o644)
     assert found(kit)["private files"].sound is False
-    (startup / "client.crt").unlink()
+    (kit.tls / "client.crt").unlink()
     assert found(kit)["certificates"].sound is False
     (north / "study" / "study.toml").write_text(
         (north / "study" / "study.toml").read_text().replace("radius = 2.0", "radius = 2.5")
@@ -198,7 +202,7 @@ def test_check_of_files(made, tmp_path):
     write_keys(ours / "coordinator.key", tmp_path / "other.pem")
     assert found(Kit.load(ours))["coordinator's key"].sound is False
     (north / "kit.json").write_text("[]")
-    with pytest.raises(CorruptFile, match="kit of format 1"):
+    with pytest.raises(CorruptFile, match="kit of format 2"):
         Kit.load(north)
 
 

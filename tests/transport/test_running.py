@@ -10,7 +10,6 @@ from tacit.errors import EngineFailure
 from tacit.transport import running
 from tacit.transport.kit import Kit
 from tacit.transport.running import NotNow, run
-from tacit.transport.server import EngineServer
 
 NAMES = ("north", "south")
 
@@ -72,7 +71,6 @@ def kit(tmp_path, monkeypatch):
         "deadline": 5.0,
         "server": "localhost:1",
         "agents": NAMES,
-        "sites": NAMES,
     }
     return Kit(tmp_path, "coordinator", agent=None, tacit="0", **about)
 
@@ -121,17 +119,3 @@ def test_ends_that_need_someone(kit, came, kind, words):
     with pytest.raises(kind, match=words):
         run(kit, 5.0, Told(), server)
     assert server.submitted == 1
-
-
-def test_the_note_of_a_server_is_of_that_process(kit):
-    """A number that another process has by now is not killed."""
-    import os
-
-    server = EngineServer(kit)
-    note = kit.folder / "server.pid"
-    note.write_text(json.dumps({"pid": os.getpid(), "began": "1.00"}))
-    assert not server.alive()
-    server.stop()
-    for text in ("", "[]", '{"pid": "x"}', '{"pid": 99999999, "began": "1"}'):
-        note.write_text(text)
-        assert not server.alive()

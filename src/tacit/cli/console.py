@@ -7,9 +7,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.errors import plain
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+
+class Escaped:
+    """A stream on which no text commands the terminal: all that a command prints, an error of
+    another library too, may hold words of others."""
+
+    def __init__(self, stream: Any) -> None:
+        self.rich_proxied_file = stream  # where rich looks
+
+    def write(self, text: str) -> int:
+        self.rich_proxied_file.write(plain(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
 
 
 def _console(**options: Any) -> Console:
@@ -29,7 +46,7 @@ def progress_bar(unit: str) -> Progress:
     from rich import progress
 
     return progress.Progress(
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(),
         progress.MofNCompleteColumn(),
         progress.TextColumn(unit),
@@ -160,5 +177,5 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
         # a name that is too long goes on below; it is never cut
         table.add_column(Text(name), justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(plain(cell)) for cell in row))
     _console().print(table)

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from tacit.cli.console import print_result, print_table, progress_bar
 from tacit.cli.interrupts import hint
 from tacit.cli.options import Add
 from tacit.cli.report import draw
-from tacit.errors import InvalidInput, positive
+from tacit.errors import InvalidInput, plain, positive
+from tacit.files import write_atomically
 
 
 def add_federation(add: Add) -> None:
@@ -87,6 +87,7 @@ def _init(options: argparse.Namespace) -> int:
 
 def _join(options: argparse.Namespace) -> int:
     from tacit.transport.kit import PARTY_FILE, Kit
+    from tacit.transport.provisioning import write_site
 
     kit = Kit.load(options.kit).expect("party")
     hint(lambda: "nothing was sent")
@@ -98,10 +99,14 @@ def _join(options: argparse.Namespace) -> int:
     if any(found["sound"] is False for found in findings):
         print("tacit: not joined; nothing was sent.", file=sys.stderr)
         return 2
-    print(f"joining the study at {kit.server}; Ctrl-C leaves it", file=sys.stderr, flush=True)
     os.environ[PARTY_FILE] = str(Path(options.party).resolve())
+    os.environ["PYTHONSAFEPATH"] = "1"  # for the engine's own processes too
+    with kit.held():
+        write_site(kit)
+    print(f"joining the study at {kit.server}; Ctrl-C leaves it", file=sys.stderr, flush=True)
+    os.chdir(kit.engine)  # nothing that lies where this was started is code
     # in this process, so that whoever ends it ends the engine; and without what the check loaded
-    command = [sys.executable, "-m", "tacit.transport.site", str(kit.folder)]
+    command = [sys.executable, "-P", "-m", "tacit.transport.site", str(kit.folder)]
     os.execv(sys.executable, command)
 
 
@@ -128,7 +133,7 @@ def _run(options: argparse.Namespace) -> int:
     folder = kit.run
     if options.out is not None:
         folder = Path(options.out)
-        shutil.copytree(kit.run, folder, ignore=lambda *_: ["status.json"], dirs_exist_ok=True)
+        _copy_private(kit.run, folder)
     result.save_plot(folder)
     draw(folder)
     print_result(result, folder, options.json)
@@ -168,7 +173,7 @@ class _Bar:
         self.task = self.bar.add_task(label, total=None)
 
     def tell(self, words: str) -> None:
-        self.bar.console.print(words, soft_wrap=True, highlight=False, markup=False)
+        self.bar.console.print(plain(words), soft_wrap=True, highlight=False, markup=False)
 
     def show(self, status: dict[str, Any]) -> None:
         if not status.get("rounds"):
@@ -227,8 +232,17 @@ def _findings(kit: Any, party: str | None, connect: bool = True) -> list[dict[st
 def _print_findings(findings: list[dict[str, Any]]) -> None:
     mark = {True: "ok", None: "note", False: "WRONG"}
     for found in findings:
-        print(f"{mark[found['sound']]:6}{found['what']}: {found['words']}")
+        print(plain(f"{mark[found['sound']]:6}{found['what']}: {found['words']}", ""))
     sys.stdout.flush()
+
+
+def _copy_private(run: Path, out: Path) -> None:
+    """For the owner's eyes from the first moment; ``result.json`` last: with it, all is there."""
+    files = [path for path in run.rglob("*") if path.is_file() and path.name != "status.json"]
+    for path in sorted(files, key=lambda path: path.name == "result.json"):
+        to = out / path.relative_to(run)
+        to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(to, path.read_bytes())
 
 
 def _refuse_used(out: Path) -> None:

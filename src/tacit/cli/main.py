@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -10,6 +11,7 @@ from typing import Any, NoReturn
 
 from tacit.cli.account import add_account
 from tacit.cli.audit import add_audit
+from tacit.cli.console import Escaped
 from tacit.cli.demo import add_demo
 from tacit.cli.federation import add_federation
 from tacit.cli.launched import launched
@@ -26,13 +28,15 @@ from tacit.cli.reproduce import add_reproduce
 from tacit.cli.sheet import add_sheet
 from tacit.cli.show import add_show
 from tacit.cli.solve import add_solve
-from tacit.errors import TacitError
+from tacit.errors import TacitError, plain
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 for bad input, 1 for anything else that went wrong."""
-    options = parse(list(sys.argv[1:] if arguments is None else arguments))
-    return run_command(options, _run)
+    shown = Escaped(sys.stdout), Escaped(sys.stderr)
+    with contextlib.redirect_stdout(shown[0]), contextlib.redirect_stderr(shown[1]):
+        options = parse(list(sys.argv[1:] if arguments is None else arguments))
+        return run_command(options, _run)
 
 
 def _run(command: Callable[[], int]) -> int:
@@ -67,7 +71,7 @@ def parse(words: list[str]) -> argparse.Namespace:
 def _line(error: Exception, words: str = "") -> str:
     """The error, in these words if there are any, and what to do, if that was noted."""
     words, notes = words or str(error), getattr(error, "__notes__", ())
-    return f"tacit: {words}" if not notes else f"tacit: {words.rstrip('.')}. {notes[0]}"
+    return plain(f"tacit: {words}" if not notes else f"tacit: {words.rstrip('.')}. {notes[0]}", "")
 
 
 # Commands of their own, beside the command of their first word, whose argument is data

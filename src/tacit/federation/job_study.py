@@ -21,7 +21,7 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PUBLIC, PrivacyStatement
-from tacit.errors import InvalidInput, shown
+from tacit.errors import InvalidInput, printable, shown
 from tacit.federation.party_file import PartyFile
 from tacit.federation.public_files import public_name
 from tacit.files import write_atomically
@@ -182,12 +182,7 @@ def name_of(entry: Any, known: set[str]) -> str:
             "its data are."
         )
     refuse_unknown(entry, known, "[[agents]] of a study")
-    name = entry.get("name")
-    if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
-        raise InvalidInput(
-            f"Expected a name of up to 100 characters in [[agents]], got {shown(name)}."
-        )
-    return name
+    return printable("a name in [[agents]]", entry.get("name"))
 
 
 def names_of(key: str, value: Any) -> list[str]:

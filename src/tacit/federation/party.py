@@ -29,7 +29,7 @@ from tacit.admm.release import Reader
 from tacit.admm.released import public_part
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement
-from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, TacitError
+from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, TacitError, printable
 from tacit.federation.limits import Disagrees, LimitedLedger
 from tacit.federation.messages import (
     Agreed,
@@ -251,11 +251,8 @@ def refusal(party: str, run: str, round: int, code: str) -> Refusal:
 
 def _check_name(run: str) -> None:
     """A name is kept in the ledger for good, where those of releases are others (``Terms``)."""
-    if not 0 < len(run) <= LONGEST_NAME or not run.isprintable() or RELEASES.match(run):
-        raise InvalidInput(
-            f"Expected a run's name of up to {LONGEST_NAME} printable characters, and none of a "
-            "release. Nothing was charged."
-        )
+    if RELEASES.match(printable("a run's name", run, LONGEST_NAME)):
+        raise InvalidInput("Expected a run's name, got that of a release. Nothing was charged.")
 
 
 def _proposed(proposal: Proposal) -> tuple[Settings, Mechanism | None]:

@@ -30,7 +30,7 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement
-from tacit.errors import InvalidInput, choice, count, positive, shown
+from tacit.errors import InvalidInput, choice, count, positive, printable, shown
 from tacit.federation.party_file import PartyFile
 from tacit.federation.public_files import read_public
 from tacit.federation.unsent import nothing_sent
@@ -104,9 +104,11 @@ class Study:
             folder = path.resolve().parent
             seed = _seed(data)
             kind = _kind(data, folder, certified=seed is None)
+            for agent in kind.agents:
+                printable("the name of an agent", agent)
             contents = {name: read_public(folder, name) for name in kind.files}
             return cls(
-                _name(data),
+                printable("name", data.get("name", "study")),
                 kind,
                 positive("deadline", data.get("deadline", DEADLINE), (1.0, LONGEST)),
                 count("evaluate_every", data.get("evaluate_every", 1)),
@@ -253,13 +255,6 @@ def _check_privacy(privacy: dict[str, Any], certified: bool) -> None:
                 f"Expected {key} = {proven!r} in a study, got {shown(privacy[key])}: its guarantee "
                 "is not proven. A rehearsal may have it."
             )
-
-
-def _name(data: dict[str, Any]) -> str:
-    name = data.get("name", "study")
-    if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
-        raise InvalidInput(f"Expected a name of up to 100 characters, got {shown(name)}.")
-    return name
 
 
 def _seed(data: dict[str, Any]) -> int | None:

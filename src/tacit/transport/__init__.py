@@ -9,8 +9,7 @@ kit             the folder that a party, or the coordinator, works in
 kits            init: certificates, keys and policies, one kit for each
 provisioning    NVFLARE's provisioning, and what a site allows
 signing         the coordinator's signature on every request
-job             the one job that a site runs
-policy          which refuses any other
+job             the one job that a site runs, and no other
 guard           what a site does not let the engine's server do
 controller      the coordinator in the engine
 line            bytes to parties and back, over the engine

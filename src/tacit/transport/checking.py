@@ -5,17 +5,19 @@ Nothing is sent but a TLS handshake, and nothing is charged.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import EngineFailure, InvalidInput, TacitError
-from tacit.transport.kit import Kit
+from tacit.transport.kit import ADMIN, Kit
 
+ANEW = "the coordinator makes new kits (tacit federation init)"
 SOON = datetime.timedelta(days=30)
 
 
@@ -31,6 +33,7 @@ class Finding:
 def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> list[Finding]:
     """All that can be known from here, and whether it is in order."""
     steps: list[tuple[str, Callable[[], tuple[bool | None, str]]]] = [
+        ("files", lambda: files(kit)),
         ("certificates", lambda: certificates(kit)),
         ("coordinator's key", lambda: coordinator_key(kit, party)),
         ("private files", lambda: private_files(kit)),
@@ -62,17 +65,33 @@ def _finding(what: str, step: Callable[[], tuple[bool | None, str]]) -> Finding:
         return Finding(what, False, f"{named or what}: {type(error).__name__}.")
 
 
+def files(kit: Kit) -> tuple[bool | None, str]:
+    """Nothing but what ``init`` made, and what this party's own commands write."""
+    from tacit.federation.study import Study
+
+    certified = (f"tls/{name}{end}" for name in _certified(kit) for end in (".crt", ".key"))
+    public = (f"study/{name}" for name in Study.load(kit.study_file).contents)
+    known = {"kit.json", "coordinator.pem", "tls/rootCA.pem", *certified, *public, "log.jsonl"}
+    known |= {"party.example.toml"} if kit.role == "party" else {"coordinator.key", "outcome.json"}
+    ours = {"engine", "own"} if kit.role == "party" else {"server", "admin", "job", "run"}
+    found = {path.relative_to(kit.folder) for path in kit.folder.rglob("*") if path.is_file()}
+    if odd := sorted(str(n) for n in found if str(n) not in known and n.parts[0] not in ours):
+        return False, f"{odd[0]!r} is no part of a kit: move what is your own to another folder."
+    return True, "those of a kit, and no others."
+
+
 def certificates(kit: Kit) -> tuple[bool | None, str]:
-    """Signed by the kit's authority, for the kit's key, and valid now."""
+    """Signed by the kit's authority, for the kit's key, name and use, and valid now."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         PublicFormat,
         load_pem_private_key,
     )
+    from cryptography.x509.oid import NameOID
 
-    now, until = datetime.datetime.now(datetime.UTC), None
-    for folder, name in _certified(kit):
+    now, until, folder = datetime.datetime.now(datetime.UTC), None, kit.tls
+    for name, whose in _certified(kit).items():
         root = x509.load_pem_x509_certificate((folder / "rootCA.pem").read_bytes())
         certificate = x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes())
         key = load_pem_private_key((folder / f"{name}.key").read_bytes(), None)
@@ -83,10 +102,19 @@ def certificates(kit: Kit) -> tuple[bool | None, str]:
             certificate.verify_directly_issued_by(root)
         except Exception:
             return False, f"{folder / name}.crt was not signed by rootCA.pem beside it."
-        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-        ends = min(ends, root.not_valid_after_utc)
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        if [one.value for one in names] != [whose]:
+            got = certificate.subject.rfc4514_string()
+            return False, f"{folder / name}.crt is of {got}, not of {whose}: {ANEW}."
+        with contextlib.suppress(x509.ExtensionNotFound):  # then it is for any use
+            uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+            if not {x509.OID_CLIENT_AUTH, x509.OID_SERVER_AUTH} <= {*uses}:
+                return False, f"{folder / name}.crt is not for both ends of TLS: {ANEW}."
+        begins = max(certificate.not_valid_before_utc, root.not_valid_before_utc)
+        ends = min(certificate.not_valid_after_utc, root.not_valid_after_utc)
         if not begins <= now <= ends:
-            return False, f"{folder / name}.crt is valid from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}."
+            when = f"from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}"
+            return False, f"{folder / name}.crt is valid {when}: set the clock, or {ANEW}."
         until = min(until or ends, ends)
     assert until is not None
     words = f"valid until {until:%Y-%m-%d}"
@@ -95,12 +123,10 @@ def certificates(kit: Kit) -> tuple[bool | None, str]:
     return True, f"{words}."
 
 
-def _certified(kit: Kit) -> Iterator[tuple[Path, str]]:
-    if kit.role == "party":
-        yield kit.engine / "startup", "client"
-    else:
-        yield kit.engine / "startup", "server"
-        yield kit.folder / "admin" / "startup", "client"
+def _certified(kit: Kit) -> dict[str, str]:
+    """The certificates of a kit, and whose names they have."""
+    ours = {"server": kit.identity, "client": ADMIN}
+    return ours if kit.role == "coordinator" else {"client": kit.site}
 
 
 def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, str]:
@@ -148,6 +174,8 @@ def study(kit: Kit) -> tuple[bool | None, str]:
             f"study.toml has the digest {found.digest[:16]}, not that of the kit, "
             f"{kit.digest[:16]}.",
         )
+    if (found.name, found.agents) != (kit.study, kit.agents):
+        return False, "kit.json has another name or other parties than study.toml."
     kind = "" if found.rehearsal is None else ". A REHEARSAL: everybody can subtract its noise"
     asked = ", ".join(f"{key} {value:g}" for key, value in _asked(kit).items()) or "see study.toml"
     words = (

@@ -6,13 +6,8 @@ coordinator's kit, in which the server's workspace lies; what came of a job is w
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
-import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +21,10 @@ from tacit.files import write_atomically
 from tacit.transport.kit import Kit
 from tacit.transport.line import EngineLine, Lost, Stopped
 from tacit.transport.logs import log_to
+from tacit.transport.running import OUTCOME
+from tacit.transport.server import end_with_command
 
 log = logging.getLogger("tacit.coordinator")
-OUTCOME = "outcome.json"
 
 
 class StudyController(Controller):  # type: ignore[misc]
@@ -44,14 +40,14 @@ class StudyController(Controller):  # type: ignore[misc]
         """Nothing is asked as a task."""
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        end_with_command()
         workspace = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT))
         kit = Kit.load(workspace.parent).expect("coordinator")
         log_to(kit.log)
         job = fl_ctx.get_job_id()
         line = EngineLine(fl_ctx.get_engine(), kit, lambda: bool(abort_signal.triggered))
         try:
-            with alone(kit.folder):
-                outcome = conduct(kit, line)
+            outcome = conduct(kit, line)
         finally:
             line.close()
         log.info("This job has ended: %s.", outcome["state"], extra={"job": job})
@@ -90,22 +86,3 @@ def report(status: Any) -> None:
         report.mark = mark  # type: ignore[attr-defined]
         about = {name: now[name] for name in ("stage", "run", "round", "rounds", "waiting")}
         log.info("%s", now["stage"], extra=about)
-
-
-@contextmanager
-def alone(folder: Path, patience: float = 60.0) -> Iterator[None]:
-    """Nobody else coordinates from this kit: the job of a server that was killed may still live."""
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    end = time.monotonic() + patience
-    try:
-        while True:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.2)
-        yield
-    finally:
-        os.close(held)

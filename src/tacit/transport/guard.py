@@ -7,6 +7,9 @@ commands that show a site's files, its memory or its environment are taken away 
 A job's name is that of a folder in the site's workspace, which is removed before the job is written
 there: one called "local" or "startup" would take the site's policy or its keys away. So only names
 that the engine itself makes are let through.
+
+What a job is made of is compared before any of it is on the disk. The engine would unpack it first,
+into a folder from which the process of another job may be starting.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from typing import Any
+
+from tacit.transport.job import is_ours
 
 # Requests to a site that a study needs: see whether it is free, bring the job, start and end it
 SITE = {
@@ -25,6 +30,7 @@ SITE = {
     "ClientStatusProcessor",
     "NotifyJobStatusProcessor",
 }
+REFUSED = "this site runs no other job than tacit's own"
 # Commands to its job process
 JOB = {"CheckStatusCommand", "AbortCommand", "ByeCommand"}
 
@@ -41,11 +47,17 @@ def guard_site() -> None:
 
     _keep(ClientRequestProcessors.request_processors, SITE)
     for one in ClientRequestProcessors.request_processors:
-        one.process = _of_a_job(one.process)
+        brings = type(one).__name__ == "DeployProcessor"
+        one.process = _of_a_job(one.process, brings)
 
 
-def _of_a_job(process: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The same, refused where the job that the request is about has another name than a UUID."""
+def _of_a_job(process: Callable[[Any, Any], Any], brings: bool) -> Callable[[Any, Any], Any]:
+    """The same, refused where the job that the request is about has another name than a UUID, or
+    is, where it brings one, another than ours.
+
+    Guarantee: no file of a job that brings code, names another class, or gives ours other arguments
+    is written at this site, whoever signed it and whatever role that person has.
+    """
     from nvflare.private.admin_defs import error_reply
     from nvflare.private.defs import RequestHeader
 
@@ -55,7 +67,9 @@ def _of_a_job(process: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             known = not name or str(uuid.UUID(name)) == name
         except (ValueError, AttributeError, TypeError):
             known = False
-        return process(request, context) if known else error_reply("no name of a job")
+        if not known or (brings and not is_ours(request.body)):
+            return error_reply(REFUSED if known else "no name of a job")
+        return process(request, context)
 
     return checked
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, positive, printable, shown
 from tacit.files import UNREADABLE
 
-FORMAT = 1
+FORMAT = 2
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
+DIGEST = re.compile("[0-9a-f]{64}")
 ORGANISATION = "tacit"
+PROJECT = "study"  # as the engine calls it
 ADMIN = "coordinator@tacit.study"
 CLASSES = {
     "controller": "tacit.transport.controller.StudyController",
     "executor": "tacit.transport.executor.PartyExecutor",
-    "validator": "tacit.transport.policy.OnlyThisJob",
 }
 # At a party, the path of its party.toml: set by itself, inherited by the engine's processes
 PARTY_FILE = "TACIT_PARTY_FILE"
@@ -26,7 +31,12 @@ PARTY_FILE = "TACIT_PARTY_FILE"
 
 @dataclass(frozen=True)
 class Kit:
-    """What ``kit.json`` says; all of it is public."""
+    """What ``kit.json`` says; all of it is public.
+
+    Guarantee of ``load``: every text is printable and bounded, the names of sites and the address
+    can be nothing else in a command or a path, and no file of the kit is a link: what is written
+    to the kit, or read from it, is nothing else of the party's.
+    """
 
     folder: Path
     role: str  # party or coordinator
@@ -35,7 +45,6 @@ class Kit:
     deadline: float  # seconds that a round may take
     server: str  # host:port
     agents: tuple[str, ...]  # of the study, in its order
-    sites: tuple[str, ...]  # their names in the engine
     agent: str | None  # whose kit it is
     tacit: str  # the version that made it
 
@@ -47,26 +56,50 @@ class Kit:
             raise InvalidInput(
                 f"Expected a kit that `tacit federation init` made, got {folder} without kit.json."
             )
+        _refuse_links(folder)
         try:
             content = json.loads(path.read_text())
             if content.pop("format") != FORMAT:
                 raise ValueError("another format")
-            content["agents"], content["sites"] = map(tuple, (content["agents"], content["sites"]))
-            return cls(folder=folder, **content)
+            kit = cls(folder=folder, **{**content, "agents": tuple(content["agents"])})
+            kit._check()
+            return kit
         except UNREADABLE as error:
+            why = str(error) if isinstance(error, InvalidInput) else f"({type(error).__name__})."
             raise CorruptFile(
-                f"Expected a kit of format {FORMAT} in {path}, got something else "
-                f"({type(error).__name__}). Nothing was done."
+                f"Expected a kit of format {FORMAT} in {path}, got something else: {why} Nothing "
+                "was done."
             ) from None
+
+    def _check(self) -> None:
+        """Raise one of ``UNREADABLE`` where it is not as ``init`` writes it."""
+        for text in (self.study, self.tacit, self.digest, self.server, *self.agents):
+            printable("every text", text, 300)
+        positive("deadline", self.deadline)
+        address(self.server)
+        whose = {"party": self.agents, "coordinator": (None,)}[self.role]
+        if self.agent not in whose or not DIGEST.fullmatch(self.digest):
+            raise ValueError("nobody's kit, or of no study")
 
     def to_json(self) -> str:
         content = asdict(self)
         del content["folder"]
         return json.dumps({"format": FORMAT, **content}, indent=2) + "\n"
 
+    @cached_property
+    def sites(self) -> tuple[str, ...]:
+        """The agents' names in the engine."""
+        return site_names(self.agents)
+
+    @property
+    def tls(self) -> Path:
+        """Certificates and keys of TLS, all of which the engine gets of a kit."""
+        return self.folder / "tls"
+
     @property
     def engine(self) -> Path:
-        """The engine's workspace: of the server, or of this party's site."""
+        """The engine's workspace: of the server, or of this party's site. ``join`` and ``run``
+        write it anew."""
         return self.folder / ("server" if self.role == "coordinator" else "engine")
 
     @property
@@ -75,9 +108,14 @@ class Kit:
         return self.sites[self.agents.index(self.agent)]
 
     @property
+    def identity(self) -> str:
+        """The server's name in its certificate."""
+        return self.server.rpartition(":")[0]
+
+    @property
     def host(self) -> str:
         """Where to reach the server from here."""
-        return self.server.rpartition(":")[0] if self.role == "party" else "localhost"
+        return self.identity if self.role == "party" else "localhost"
 
     @property
     def port(self) -> int:
@@ -129,8 +167,52 @@ class Kit:
         finally:
             os.close(file)
 
+    def in_use(self) -> bool:
+        try:
+            with self.held():
+                return False
+        except InvalidInput:
+            return True
+
     def expect(self, role: str) -> Kit:
         if self.role != role:
             whose = {"party": "a party's kit", "coordinator": "the coordinator's kit"}
             raise InvalidInput(f"Expected {whose[role]}, got {whose[self.role]}: {self.folder}.")
         return self
+
+
+def address(server: str) -> tuple[str, int]:
+    """Host and port of ``host:port``."""
+    host, _, port = server.rpartition(":")
+    if not HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InvalidInput(
+            f"Expected the server as host:port, such as study.example.org:8002, got "
+            f"{shown(server)}."
+        )
+    return host, int(port)
+
+
+def site_names(agents: Sequence[str]) -> tuple[str, ...]:
+    """Names that the engine, a certificate and a folder can have: the agents' own if they are."""
+    plain = [re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in agents]
+    used = len(set(plain)) == len(plain) and all(0 < len(name) <= 40 for name in plain)
+    known = {"server", "coordinator", "admin"}
+    if not used or known & set(plain):
+        plain = [f"party-{i + 1}" for i in range(len(agents))]
+    return tuple(plain)
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise ``InvalidInput`` where a kit has a link, or anything but files and folders."""
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            with suppress(FileNotFoundError):  # of a run that writes
+                about = path.lstat()
+                if stat.S_ISDIR(about.st_mode):
+                    continue
+                if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+                    raise InvalidInput(
+                        f"Expected files and folders only in the kit {folder}, got "
+                        f"{str(path.relative_to(folder))!r}, a link or a device: it may stand for "
+                        "any file of yours. Nothing was done."
+                    )

@@ -8,21 +8,18 @@ rights, later on. A study with other parties, or with certificates that last lon
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from tacit.errors import InvalidInput, shown
+from tacit.errors import InvalidInput
 from tacit.federation.study import Study
 from tacit.files import sync_folder
-from tacit.transport.kit import ADMIN, Kit
+from tacit.transport.kit import Kit, address, site_names
 from tacit.transport.signing import write_keys
 
 COORDINATOR = "kit-coordinator"
-HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 EXAMPLE = """\
 # Stays with this party: fill it in, and guard it. Paths are relative to this file.
 agent = {agent}
@@ -50,58 +47,35 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
             f"Expected a folder without kits as --out, got {out} with {used[0].name}: keys in use "
             "are not written over. Nothing was written."
         )
-    from tacit.transport.provisioning import provision
+    from tacit.transport.provisioning import write_certificates
 
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".init-") as scratch:
-        made = provision("study", host, port, sites, Path(scratch) / "engine")
-        ready = Path(scratch) / "kits"
+        ready = Path(scratch)
         about = {
             "study": study.name,
             "digest": study.digest,
             "deadline": study.deadline,
             "server": f"{host}:{port}",
             "agents": study.agents,
-            "sites": sites,
             "tacit": metadata.version("tacit"),
         }
         ours = Kit(ready / COORDINATOR, "coordinator", agent=None, **about)  # type: ignore[arg-type]
         _fill(ours, study)
         write_keys(ours.private_key, ours.public_key)
-        shutil.move(made / host, ours.engine)
-        shutil.move(made / ADMIN, ours.folder / "admin")
+        parties = []
         for agent, site in zip(study.agents, sites, strict=True):
             kit = Kit(ready / f"kit-{site}", "party", agent=agent, **about)  # type: ignore[arg-type]
             _fill(kit, study)
             shutil.copyfile(ours.public_key, kit.public_key)
-            shutil.move(made / site, kit.engine)
+            parties.append(kit)
             (kit.folder / "party.example.toml").write_text(example(study, agent))
+        write_certificates(ours, parties)
         for name in names:
             _keep_private(ready / name)
             (ready / name).rename(out / name)
         sync_folder(out)
     return [out / name for name in names]
-
-
-def address(server: str) -> tuple[str, int]:
-    """Host and port of ``host:port``."""
-    host, _, port = server.rpartition(":")
-    if not HOST.fullmatch(host) or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InvalidInput(
-            f"Expected the server as host:port, such as study.example.org:8002, got "
-            f"{shown(server)}. Nothing was written."
-        )
-    return host, int(port)
-
-
-def site_names(agents: Sequence[str]) -> tuple[str, ...]:
-    """Names that the engine, a certificate and a folder can have: the agents' own if they are."""
-    plain = [re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in agents]
-    used = len(set(plain)) == len(plain) and all(0 < len(name) <= 40 for name in plain)
-    known = {"server", "coordinator", "admin"}
-    if not used or known & set(plain):
-        plain = [f"party-{i + 1}" for i in range(len(agents))]
-    return tuple(plain)
 
 
 def example(study: Study, agent: str) -> str:

@@ -32,7 +32,8 @@ class JsonLines(logging.Handler):
         }
         try:
             line = json.dumps(said, default=str).encode() + b"\n"
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            file = os.open(self.path, flags, 0o600)
             try:
                 os.write(file, line)
             finally:

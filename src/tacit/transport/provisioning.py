@@ -1,182 +1,182 @@
-"""NVFLARE's provisioning: certificates, start-up files, and what a site lets a job do.
+"""The engine's folders: certificates at ``init``, everything else at ``join`` and ``run``.
 
-A site runs exactly one job, that of ``job.py``. Its own policy says so three times: the signed job
-is compared byte for byte (``app_validator``), only our class may be built (``class_allow_list``),
-and custom code is refused to everyone (``authorization``).
+Of what the engine reads, a kit brings certificates and keys alone. Every other file is written anew
+where it is used, by the version of Tacit that is installed there, from the names and the address in
+``kit.json``: no configuration, class or code comes with a kit.
+
+A site runs exactly one job, that of ``job.py``: it is compared byte for byte (``guard.py``), only
+our class may be built (``class_allow_list``), and code is refused to all (``authorization``).
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nvflare.lighter.constants import AdminRole, CtxKey, ParticipantType
-from nvflare.lighter.entity import Project
-from nvflare.lighter.impl.cert import CertBuilder
-from nvflare.lighter.impl.static_file import StaticFileBuilder
-from nvflare.lighter.impl.workspace import WorkspaceBuilder
-from nvflare.lighter.provisioner import Provisioner
-from nvflare.lighter.spec import Builder, ProvisionContext
+from cryptography.x509 import ExtendedKeyUsage
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from nvflare.lighter.constants import AdminRole
+from nvflare.lighter.utils import (
+    Identity,
+    generate_cert,
+    generate_keys,
+    serialize_cert,
+    serialize_pri_key,
+)
 
-from tacit.errors import TacitError
-from tacit.transport.kit import ADMIN, CLASSES, ORGANISATION
+from tacit.errors import InvalidInput
+from tacit.files import write_atomically
+from tacit.transport.kit import ADMIN, CLASSES, ORGANISATION, PROJECT, Kit, address
 
-# Start-up scripts of the engine, which would run it without our own guard (see site.py)
-UNUSED = ("*.sh", "*.ipynb", "readme.txt", "*.sample", "signature.json")
-APP = "nvflare.app_common"
-LAUNCHERS = f"{APP}.job_launcher"
-GPUS = f"{APP}.resource_managers.gpu_resource_manager.GPUResourceManager"
-CONSUMER = f"{APP}.resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
-STORAGE = f"{APP}.storages.filesystem_storage.FilesystemStorage"
+PURPOSES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 
 
-class Policy(Builder):  # type: ignore[misc]
-    """What a server and a site allow, written over the engine's defaults."""
+def write_certificates(coordinator: Kit, parties: Sequence[Kit]) -> None:
+    """Into the folder ``tls`` of each kit, signed by a key that is then forgotten.
 
-    def build(self, project: Project, ctx: ProvisionContext) -> None:
-        for participant in project.get_all_participants():
-            local = Path(ctx.get_local_dir(participant))
-            if participant.type == ParticipantType.CLIENT:
-                _write(local / "resources.json", client_resources())
-                _write(local / "authorization.json", authorization(at_site=True))
-            elif participant.type == ParticipantType.SERVER:
-                # resources.json holds absolute paths, so `run` writes it where the kit then is
-                _write(local / "authorization.json", authorization(at_site=False))
-            if participant.type != ParticipantType.ADMIN:
-                _write(local / "log_config.json", log_config())
-                # one connection per process, nothing that other sites could open
-                _write(local / "comm_config.json", comm_config())
-                for name in ("resources.json", "authorization.json", "log_config.json"):
-                    (local / f"{name}.default").unlink(missing_ok=True)
+    They are for both ends of TLS, as a site's own processes speak to each other too; whose one is,
+    its name says.
+    """
+    key, public = generate_keys()
+    us = Identity(PROJECT)
+    root = generate_cert(us, us, key, public, ca=True)
 
+    def issue(kit: Kit, file: str, whose: Identity) -> None:
+        secret, own = generate_keys()
+        end, usage = root.not_valid_after_utc, [(ExtendedKeyUsage(PURPOSES), False)]
+        made = generate_cert(whose, us, key, own, not_valid_after=end, extra_extensions=usage)
+        kit.tls.mkdir(exist_ok=True)
+        write_atomically(kit.tls / "rootCA.pem", serialize_cert(root))
+        write_atomically(kit.tls / f"{file}.crt", serialize_cert(made))
+        write_atomically(kit.tls / f"{file}.key", serialize_pri_key(secret))
 
-def provision(name: str, host: str, port: int, sites: Sequence[str], workspace: Path) -> Path:
-    """Make certificates and start-up files in an empty folder; returns where they lie."""
-    project = Project(name, f"tacit {name}")
-    project.set_server(host, ORGANISATION, {"fed_learn_port": port, "admin_port": port})
-    for site in sites:
-        project.add_client(site, ORGANISATION, {})
-    project.add_admin(ADMIN, ORGANISATION, {"role": AdminRole.LEAD})
-    builders = [
-        WorkspaceBuilder(),
-        StaticFileBuilder(config_folder="config", scheme="tcp", require_signed_jobs=True),
-        CertBuilder(),
-        Policy(),
-    ]
-    context = Provisioner(str(workspace), builders).provision(project, logger=_Silent())
-    made = context.get(CtxKey.CURRENT_PROD_DIR)
-    if context.get(CtxKey.BUILD_ERROR) or not made:
-        raise TacitError("Expected NVFLARE to make certificates and start-up files, but it failed.")
-    _listen(Path(made), host, port)
-    for pattern in UNUSED:
-        for path in Path(made).rglob(pattern):
-            path.unlink()
-    for path in Path(made).rglob("transfer"):
-        shutil.rmtree(path)
-    return Path(made)
+    issue(coordinator, "server", Identity(coordinator.identity, ORGANISATION))
+    issue(coordinator, "client", Identity(ADMIN, ORGANISATION, AdminRole.LEAD))
+    for kit in parties:
+        issue(kit, "client", Identity(kit.site, ORGANISATION))
 
 
-def _listen(made: Path, host: str, port: int) -> None:
-    """Let the server listen on all addresses of its machine, whatever others call that one, but
-    for a study on one machine; and let its admin, who is on the same one, call it localhost."""
-    admin, server = made / ADMIN / "startup/fed_admin.json", made / host / "startup/fed_server.json"
-    content = json.loads(admin.read_text())
-    content["admin"]["host"] = "localhost"
-    _write(admin, content)
-    if host not in ("localhost", "127.0.0.1"):
-        content = json.loads(server.read_text())
-        content["servers"][0]["service"]["target"] = f"0.0.0.0:{port}"
-        _write(server, content)
+def write_site(kit: Kit) -> None:
+    """The engine's folder at a party, anew."""
+    server = {"service": {"target": kit.server, "scheme": "tcp"}, "identity": kit.identity}
+    own = {"fqsn": kit.site, "is_leaf": True, **tls("client")}
+    startup = {"servers": [{"name": PROJECT, **server}], "client": own}
+    _write(kit, kit.engine, "client", startup, client_resources(), authorization(at_site=True))
 
 
-class _Silent:
-    """Errors are raised; the rest is of no use to anyone who runs init."""
+def write_server(kit: Kit) -> None:
+    """The folders of the engine's server and of its admin, anew.
 
-    def debug(self, *_: Any) -> None: ...
+    It listens on all addresses of its machine, whatever others call that one, but for a study on
+    one machine. Its admin is on the same one, and calls it localhost.
+    """
+    host, port = address(kit.server)
+    here = host if host in ("localhost", "127.0.0.1") else "0.0.0.0"
+    service = {"target": f"{here}:{port}", "scheme": "tcp"}
+    own = {"name": PROJECT, "service": service, "admin_server": host, "admin_port": port}
+    resources, rights = server_resources(kit.engine), authorization(at_site=False)
+    _write(kit, kit.engine, "server", {"servers": [own | tls("server")]}, resources, rights)
+    admin = {
+        **{"project_name": PROJECT, "username": ADMIN, "uid_source": "user_input"},
+        **{"scheme": "tcp", "host": "localhost", "port": port, "server_identity": kit.identity},
+        **{"upload_dir": "transfer", "download_dir": "transfer", "with_file_transfer": True},
+        **{"client_key": "client.key", "client_cert": "client.crt", "ca_cert": "rootCA.pem"},
+        "connection_security": "mtls",
+    }
+    asks = {"idle_timeout": 900.0, "login_timeout": 10.0, "authenticate_msg_timeout": 2.0}
+    _write(kit, kit.folder / "admin", "client", {"admin": admin}, {"admin": asks}, {})
 
-    info = warning = error = debug
+
+def tls(name: str) -> dict[str, Any]:
+    """The certificate of the engine's server, or of a site, in its start-up file."""
+    pair = {"ssl_private_key": f"{name}.key", "ssl_cert": f"{name}.crt"}
+    return {**pair, "ssl_root_cert": "rootCA.pem", "connection_security": "mtls"}
 
 
-def _write(path: Path, document: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(document, indent=2) + "\n")
+def _write(kit: Kit, folder: Path, who: str, startup: Any, resources: Any, rights: Any) -> None:
+    """These documents and the certificates of ``who``; of what was there the log alone stays."""
+    if shlex.split(str(folder), comments=True) != [str(folder)]:  # as the engine reads its commands
+        raise InvalidInput(
+            f"Expected the path of a kit without spaces, quotes and #, got {str(kit.folder)!r}. "
+            "Nothing was started."
+        )
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for old in folder.iterdir():
+        if old.is_dir():
+            shutil.rmtree(old)
+        elif not old.name.startswith("log.txt"):
+            old.unlink()
+    named = "admin" if "admin" in startup else who
+    documents = {
+        f"startup/fed_{named}.json": {"format_version": 2, "require_signed_jobs": True, **startup},
+        "local/resources.json": {"format_version": 2, **resources},
+        "local/authorization.json": rights,
+    }
+    if named != "admin":
+        documents |= {
+            "local/log_config.json": log_config(),
+            "local/comm_config.json": comm_config(),
+        }
+    contents = {name: json.dumps(about, indent=2).encode() for name, about in documents.items()}
+    for name in ("rootCA.pem", f"{who}.crt", f"{who}.key"):
+        contents[f"startup/{name}"] = (kit.tls / name).read_bytes()
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(folder / name, content)
+
+
+def component(name: str, path: str, **args: Any) -> dict[str, Any]:
+    return {"id": name, "path": f"nvflare.{path}", "args": args}
 
 
 def client_resources() -> dict[str, Any]:
+    gpus = {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0, "expiration_period": 300}
+    manager = "resource_managers.gpu_resource_manager.GPUResourceManager"
+    consumer = "resource_consumers.gpu_resource_consumer.GPUResourceConsumer"
+    launcher = "job_launcher.client_process_launcher.ClientProcessJobLauncher"
     return {
-        "format_version": 2,
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": [CLASSES["executor"]],
+        **only(CLASSES["executor"]),
         "allow_log_streaming": False,
-        "app_validator": {"path": CLASSES["validator"], "args": {"role": "party"}},
         # site_config: what a site tells of itself when it registers
         "client": {"retry_timeout": 30, "compression": "Gzip", "site_config": {}},
         "components": [
-            {
-                "id": "resource_manager",
-                "path": GPUS,
-                "args": {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0, "expiration_period": 300},
-            },
-            {
-                "id": "resource_consumer",
-                "path": CONSUMER,
-                "args": {},
-            },
-            {
-                "id": "process_launcher",
-                "path": f"{LAUNCHERS}.client_process_launcher.ClientProcessJobLauncher",
-                "args": {},
-            },
+            component("resource_manager", f"app_common.{manager}", **gpus),
+            component("resource_consumer", f"app_common.{consumer}"),
+            component("process_launcher", f"app_common.{launcher}"),
         ],
     }
 
 
 def server_resources(workspace: Path) -> dict[str, Any]:
     """Of the engine's server; it keeps nothing of a run that ours would need."""
+    storage = "app_common.storages.filesystem_storage.FilesystemStorage"
+    persistor = "app_common.state_persistors.storage_state_persistor.StorageStatePersistor"
+    scheduler = "app_common.job_schedulers.job_scheduler.DefaultJobScheduler"
+    launcher = "app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher"
+    jobs = {"uri_root": str(workspace / "jobs"), "job_store_id": "job_store"}
+    paces = {"max_jobs": 4, "min_schedule_interval": 0.5, "max_schedule_interval": 1.0}
+    about = {"max_num_clients": 1000, "heart_beat_timeout": 30, "admin_timeout": 10.0}
+    snapshots = component("", storage, root_dir=str(workspace / "snapshots"), uri_root="/")
     return {
-        "format_version": 2,
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": [CLASSES["controller"]],
-        "app_validator": {"path": CLASSES["validator"], "args": {"role": "coordinator"}},
-        "servers": [
-            {
-                "admin_storage": "transfer",
-                "max_num_clients": 1000,
-                "heart_beat_timeout": 30,
-                "admin_timeout": 10.0,
-            }
-        ],
-        "snapshot_persistor": {
-            "path": f"{APP}.state_persistors.storage_state_persistor.StorageStatePersistor",
-            "args": {
-                "uri_root": "/",
-                "storage": {
-                    "path": STORAGE,
-                    "args": {"root_dir": str(workspace / "snapshots"), "uri_root": "/"},
-                },
-            },
-        },
+        **only(CLASSES["controller"]),
+        "servers": [{"admin_storage": "transfer", **about}],
+        "snapshot_persistor": component("", persistor, uri_root="/", storage=snapshots),
         "components": [
-            {
-                "id": "job_scheduler",
-                "path": f"{APP}.job_schedulers.job_scheduler.DefaultJobScheduler",
-                "args": {"max_jobs": 4, "min_schedule_interval": 0.5, "max_schedule_interval": 1.0},
-            },
-            {
-                "id": "job_manager",
-                "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
-                "args": {"uri_root": str(workspace / "jobs"), "job_store_id": "job_store"},
-            },
-            {"id": "job_store", "path": STORAGE},
-            {
-                "id": "process_launcher",
-                "path": f"{LAUNCHERS}.server_process_launcher.ServerProcessJobLauncher",
-                "args": {},
-            },
+            component("job_scheduler", scheduler, **paces),
+            component("job_manager", "apis.impl.job_def_manager.SimpleJobDefManager", **jobs),
+            component("job_store", storage),
+            component("process_launcher", launcher),
         ],
     }
+
+
+def only(ours: str) -> dict[str, Any]:
+    """Of all classes that a job may name, one of ours."""
+    return {"class_list_enforcement_mode": "enforce", "class_allow_list": [ours]}
 
 
 def authorization(at_site: bool) -> dict[str, Any]:
@@ -208,25 +208,16 @@ def comm_config() -> dict[str, Any]:
 
 def log_config() -> dict[str, Any]:
     """One file of the engine's own words, in its workspace; nothing of ours is in it."""
+    words, line = (
+        "nvflare.fuel.utils.log_utils",
+        "%(asctime)s - %(name)s - %(levelname)s - %(message)s",
+    )
+    size = {"maxBytes": 20_000_000, "backupCount": 3}
+    file = {"class": "logging.handlers.RotatingFileHandler", "level": "DEBUG", **size}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {
-            "plain": {
-                "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
-                "fmt": "%(asctime)s - %(name)s - %(levelname)s - %(message)s",
-            }
-        },
-        "handlers": {
-            "file": {
-                "class": "logging.handlers.RotatingFileHandler",
-                "level": "DEBUG",
-                "formatter": "plain",
-                "filename": "log.txt",
-                "mode": "a",
-                "maxBytes": 20_000_000,
-                "backupCount": 3,
-            }
-        },
+        "formatters": {"plain": {"()": f"{words}.BaseFormatter", "fmt": line}},
+        "handlers": {"file": {**file, "filename": "log.txt", "formatter": "plain"}},
         "loggers": {"root": {"level": "INFO", "handlers": ["file"]}},
     }

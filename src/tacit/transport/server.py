@@ -1,29 +1,32 @@
-"""The engine's server as a process of the coordinator's, and what its admin can ask it."""
+"""The engine's server as a process of the coordinator's, and what its admin can ask it.
+
+``python -m tacit.transport.server`` is that process. It ends with the command that started it, and
+its jobs with it, however that ends: each reads from a pipe into which nothing is ever written.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import logging
 import os
-import shutil
-import signal
+import runpy
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from tacit.errors import EngineFailure
-from tacit.files import open_private, write_atomically
+from tacit.files import open_private
 from tacit.transport.job import write_job
 from tacit.transport.kit import ADMIN, ORGANISATION, Kit
 
-PROCESS = "server.pid"
 STARTING = 90.0  # seconds that a server may take to be there
+ENDING = 10.0  # and that one whose command was killed may take to be gone
 MODULE = "nvflare.private.fed.app.server.server_train"
 
 
@@ -38,57 +41,43 @@ class EngineServer:
     # --- the process --------------------------------------------------------------------------
 
     def alive(self) -> bool:
+        """Whether it runs: as this command's own process, or as another's."""
         if self._process is not None:
             return self._process.poll() is None
-        return self._other() is not None
+        return self.kit.in_use() and reachable(self.kit)
 
     def start(self) -> None:
-        """Start it, unless this process has. One that a killed command left is ended, its job with
-        it: the study's state is not in it."""
-        from tacit.transport.provisioning import server_resources
+        """Start it, unless this process has. The study's state is not in it."""
+        from tacit.transport.provisioning import write_server
 
         if self._process is not None and self.alive():
             return
         self.stop()
         workspace = self.kit.engine
         _refuse_taken_port(self.kit)
-        for leftover in ("jobs", "snapshots"):
-            shutil.rmtree(workspace / leftover, ignore_errors=True)
-        resources = json.dumps(server_resources(workspace), indent=2)
-        write_atomically(workspace / "local" / "resources.json", resources.encode())
+        write_server(self.kit)
         options = ["secure_train=true", f"org={ORGANISATION}", "config_folder=config"]
-        command = [sys.executable, "-m", MODULE, "-m", str(workspace), "-s", "fed_server.json"]
+        command = [sys.executable, "-P", "-m", __name__]
+        command += ["-m", str(workspace), "-s", "fed_server.json"]
         with open_private(workspace / "output.txt") as output:
             self._process = subprocess.Popen(
                 [*command, "--set", *options],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
+                cwd=workspace,
+                env={**os.environ, "PYTHONSAFEPATH": "1"},
                 umask=0o077,
                 start_new_session=True,  # Ctrl-C is for the command, which then stops it
             )
-        note = {"pid": self._process.pid, "began": _began(self._process.pid)}
-        write_atomically(self.kit.folder / PROCESS, json.dumps(note).encode())
 
     def stop(self) -> None:
         """End it, and its job, at once. The caller holds the kit: no other command uses it."""
         self.close()
-        if (pid := self._process.pid if self._process is not None else self._other()) is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
         if self._process is not None:
-            self._process.wait()
+            self._process.kill()
+            self._process.communicate()  # its job's process sees the end of the pipe
             self._process = None
-        (self.kit.folder / PROCESS).unlink(missing_ok=True)
-
-    def _other(self) -> int | None:
-        """The process of a server that another command started from this kit."""
-        try:
-            note = json.loads((self.kit.folder / PROCESS).read_text())
-            running = _began(note["pid"]) == note["began"]
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
-        return note["pid"] if running else None
 
     # --- its admin ----------------------------------------------------------------------------
 
@@ -171,22 +160,31 @@ def reachable(kit: Kit) -> bool:
 
 def handshake(kit: Kit) -> str:
     """Words on a mutual TLS handshake with the server, with the kit's own certificate."""
-    folder = kit.engine / "startup" if kit.role == "party" else kit.folder / "admin" / "startup"
-    context = ssl.create_default_context(cafile=folder / "rootCA.pem")
-    context.load_cert_chain(folder / "client.crt", folder / "client.key")
-    context.check_hostname = False  # the engine compares names by itself
+    context = ssl.create_default_context(cafile=kit.tls / "rootCA.pem")
+    context.load_cert_chain(kit.tls / "client.crt", kit.tls / "client.key")
+    context.check_hostname = False  # the name is that in kit.json, whatever the address
     try:
         with (
             socket.create_connection((kit.host, kit.port), timeout=5.0) as plain,
             context.wrap_socket(plain, server_hostname=kit.host) as secure,
         ):
+            seen: Any = secure.getpeercert()
+            name = dict(part[0] for part in seen["subject"]).get("commonName")
+            if name != kit.identity:
+                raise EngineFailure(
+                    f"Expected the certificate of {kit.identity!r} at {kit.server}, got that of "
+                    f"{name!r}, which poses as the server: tell the coordinator, and do not join"
+                )
             secure.settimeout(1.0)  # a certificate that is refused is so after the handshake
             with contextlib.suppress(TimeoutError):
                 if not secure.recv(1):
                     raise EngineFailure(f"{kit.server} does not take this kit's certificate")
             return f"{secure.version()}"
     except ssl.SSLError as error:
-        raise EngineFailure(f"TLS with {kit.server} failed: {error.reason}") from None
+        why = getattr(error, "verify_message", error.reason)  # date, purpose, authority
+        raise EngineFailure(
+            f"TLS with {kit.server} failed: {why}. Compare clocks and kits with the coordinator's"
+        ) from None
     except OSError as error:
         raise EngineFailure(f"{kit.server} cannot be reached: {error.strerror or error}") from None
 
@@ -201,22 +199,27 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def _began(pid: int) -> str:
-    """When a process began, so that its number is not mistaken for another's."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return ""
-        return f"{process.create_time():.2f}"
-    except psutil.Error:
-        return ""
-
-
 def _refuse_taken_port(kit: Kit) -> None:
-    if reachable(kit):
-        raise EngineFailure(
-            f"Expected {kit.server} to be free, but another program listens there. Nothing was "
-            "started."
-        )
+    end = time.monotonic() + ENDING
+    while reachable(kit):
+        if time.monotonic() > end:
+            raise EngineFailure(
+                f"Expected {kit.server} to be free, but another program listens there. Nothing was "
+                "started."
+            )
+        time.sleep(0.1)
+
+
+def end_with_command() -> None:
+    """End this process, whatever it does, when the command that started the server is gone."""
+
+    def wait() -> None:
+        os.read(0, 1)  # the one other end of this pipe is the command's
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+if __name__ == "__main__":
+    end_with_command()
+    runpy.run_module(MODULE, run_name="__main__", alter_sys=True)

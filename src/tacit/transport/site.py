@@ -1,4 +1,5 @@
-"""The engine's process at a party: ``python -m tacit.transport.site KIT``, as ``join`` does."""
+"""The engine's process at a party: ``python -P -m tacit.transport.site KIT``, as ``join`` does once
+it has written the engine's folder."""
 
 from __future__ import annotations
 
@@ -12,19 +13,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import TacitError
+from tacit.errors import TacitError, plain
+from tacit.files import open_private
 from tacit.transport.guard import guard_site
-from tacit.transport.kit import ORGANISATION, PARTY_FILE, Kit
+from tacit.transport.kit import ORGANISATION, Kit
 
 EVERY = 5.0  # seconds between lines about rounds
 
 
 def main(folder: str) -> int:
     kit = Kit.load(folder).expect("party")
-    if PARTY_FILE not in os.environ:
-        raise SystemExit(
-            f"tacit: Expected the party's own file in {PARTY_FILE}: use tacit federation join."
-        )
     with kit.held():
         return _take_part(kit)
 
@@ -57,10 +55,9 @@ def _leave(number: int, frame: Any) -> None:
 
 
 def _to_file(path: Path) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for number in (1, 2):
-        os.dup2(file, number)
-    os.close(file)
+    with open_private(path) as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
 
 
 def _tell(log: Path, to: int) -> None:
@@ -77,7 +74,7 @@ def _tell(log: Path, to: int) -> None:
             if not line.endswith(b"\n"):
                 break
             place += len(line)
-            words = str(json.loads(line).get("words"))
+            words = plain(str(json.loads(line).get("words")), "")
             if "answered round" not in words or time.monotonic() - said > EVERY:
                 said = time.monotonic() if "answered round" in words else said
                 os.write(to, f"{words}\n".encode())
@@ -87,4 +84,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1]))
     except TacitError as error:
-        sys.exit(f"tacit: {error}")
+        sys.exit(f"tacit: {plain(str(error))}")
