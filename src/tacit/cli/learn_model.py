@@ -10,8 +10,9 @@ from tacit.cli.options import refuse
 from tacit.cli.run_folder import RunFolder
 from tacit.cli.run_note import MEAN
 from tacit.cli.training_data import given_classes, target_range
-from tacit.errors import CorruptFile, InvalidInput, cause
+from tacit.errors import InvalidInput, array
 from tacit.files import write_atomically
+from tacit.reading import read_json, reading
 
 # the estimator in tacit.learn, and whether it predicts a number
 MODELS = {
@@ -132,13 +133,6 @@ def _read(folder: RunFolder, columns: int) -> tuple[Any, Any]:
     path = folder.path / MEAN
     if not path.is_file():
         return None, None
-    try:
-        kept = json.loads(path.read_bytes())
-        mean = np.array(kept["mean"], np.float64)
-        if mean.shape != (columns,) or not np.isfinite(mean).all():
-            raise ValueError(f"no {columns} finite numbers")
-        return mean, kept["noise"]
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise CorruptFile(
-            f"Expected the mean of a run in {path}: {cause(error)}. Nothing was released."
-        ) from None
+    with reading(path, "the mean of a run", "Nothing was released."):
+        kept = read_json(path)
+        return array("mean", kept["mean"], (columns,), dtype=np.float64), kept["noise"]

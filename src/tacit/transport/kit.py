@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tacit.errors import CorruptFile, InvalidInput
-from tacit.files import UNREADABLE
+from tacit.errors import InvalidInput
+from tacit.reading import read_json, reading, typed
 
 FORMAT = 1
 ORGANISATION = "tacit"
@@ -43,21 +43,16 @@ class Kit:
     def load(cls, folder: str | Path) -> Kit:
         folder = Path(folder).resolve()
         path = folder / "kit.json"
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise InvalidInput(
                 f"Expected a kit that `tacit federation init` made, got {folder} without kit.json."
             )
-        try:
-            content = json.loads(path.read_text())
+        with reading(path, f"a kit of format {FORMAT}", "Nothing was done."):
+            content = read_json(path, "a kit")
             if content.pop("format") != FORMAT:
-                raise ValueError("another format")
+                raise InvalidInput("another format")
             content["agents"], content["sites"] = map(tuple, (content["agents"], content["sites"]))
-            return cls(folder=folder, **content)
-        except UNREADABLE as error:
-            raise CorruptFile(
-                f"Expected a kit of format {FORMAT} in {path}, got something else "
-                f"({type(error).__name__}). Nothing was done."
-            ) from None
+            return typed(cls(folder=folder, **content))
 
     def to_json(self) -> str:
         content = asdict(self)

@@ -17,8 +17,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tacit.errors import EngineFailure
+from tacit.errors import CorruptFile, EngineFailure
 from tacit.files import open_private, write_atomically
+from tacit.reading import read_json, reading
 from tacit.transport.job import write_job
 from tacit.transport.kit import ADMIN, ORGANISATION, Kit
 
@@ -83,12 +84,12 @@ class EngineServer:
 
     def _other(self) -> int | None:
         """The process of a server that another command started from this kit."""
-        try:
-            note = json.loads((self.kit.folder / PROCESS).read_text())
-            running = _began(note["pid"]) == note["began"]
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
-        return note["pid"] if running else None
+        path = self.kit.folder / PROCESS
+        with contextlib.suppress(CorruptFile), reading(path, "a process"):
+            note = read_json(path)
+            if _began(note["pid"]) == note["began"]:
+                return int(note["pid"])
+        return None
 
     # --- its admin ----------------------------------------------------------------------------
 
