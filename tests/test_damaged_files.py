@@ -18,7 +18,7 @@ from tacit.admm.released import SavedReleases, save_releases
 from tacit.admm.statement import PrivacyStatement
 from tacit.cli.main import main
 from tacit.cli.run_note import Note
-from tacit.errors import TacitError
+from tacit.errors import CorruptFile, TacitError
 from tacit.federation.party_file import PartyFile
 from tacit.federation.progress import State
 from tacit.federation.study import Study
@@ -247,6 +247,17 @@ def test_arrays_of_other_kinds(tmp_path, kind):
             np.savez(path, **held)
             refused += outcome(load, path)
     assert refused >= 3 * min(len(sound), 4)
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+@pytest.mark.parametrize("value", [float("nan"), "1", [1.0], True])
+def test_a_statement_has_numbers(tmp_path, name, value):
+    path, load = result(tmp_path)
+    data = json.loads(path.read_text())
+    data["privacy"][name] = value
+    path.write_text(json.dumps(data))
+    with pytest.raises(CorruptFile):
+        load(path)
 
 
 # --- the same through the command -----------------------------------------------------------------

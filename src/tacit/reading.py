@@ -98,10 +98,7 @@ def parse_json(text: str | bytes) -> Any:
 
 def read_toml(path: str | Path, what: str = "TOML") -> dict[str, Any]:
     """The tables of a TOML file."""
-    return parse_toml(read_text(path, what, TOML), path)
-
-
-def parse_toml(text: str, path: str | Path) -> dict[str, Any]:
+    text = read_text(path, what, TOML)
     with reading(path, "TOML of ordinary size"):
         if DEEP.search(text):
             raise InvalidInput("a key of over 50 parts")

@@ -125,7 +125,7 @@ def _features(path: Path, target: str, columns: Sequence[str] | None) -> dict[st
     """Features, targets and feature columns."""
     table = read_csv(path)
     header = [name.strip() for name in table.columns]
-    if any(map(_is_number, header)):
+    if any(np.isfinite(_float(name)) for name in header):
         raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
     for name in (target, *(columns or ())):
         if name not in header:
@@ -142,14 +142,6 @@ def _features(path: Path, target: str, columns: Sequence[str] | None) -> dict[st
         "labels": values[:, column],
         "columns": used[:column] + used[column + 1 :],
     }
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _read(path: Path, reader: Any, text: Sequence[str], words: Mapping[str, float]) -> Table:

@@ -90,7 +90,7 @@ class LedgerFile:
 
     def _refuse_other_file(self) -> None:
         """Another file at the path, or none: then nothing written here would be found again."""
-        if self._only_name() != self._file:
+        if (found := self._only_name()) is None or found != self._file:
             raise CorruptFile(
                 f"The ledger {self.path} was replaced, moved or removed while it was in use. "
                 f"Nothing was released. {HOW_TO_RESTORE}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from tacit.errors import InvalidInput, shown
 from tacit.federation.study import Study
 from tacit.files import sync_folder
-from tacit.reading import parse_toml
+from tacit.reading import read_toml
 from tacit.transport.kit import ADMIN, Kit
 from tacit.transport.signing import write_keys
 
@@ -107,7 +107,7 @@ def site_names(agents: Sequence[str]) -> tuple[str, ...]:
 
 def example(study: Study, agent: str) -> str:
     """A party's own file, to fill in."""
-    content = parse_toml(study.contents["study.toml"].decode(), "study.toml")
+    content = read_toml(study.folder / "study.toml")
     privacy = content["privacy"]
     kind = next(key for key in ("power", "learn", "objective") if key in content)
     data, extra = {
