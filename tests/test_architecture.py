@@ -12,6 +12,7 @@ SOURCE = Path(tacit.__file__).parent
 # A room may import itself and the rooms above it in this list.
 ROOMS = [
     ["_types", "errors", "pytree", "files"],
+    ["reading"],
     ["tables", "html"],
     ["sets"],
     ["objectives"],

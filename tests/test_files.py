@@ -2,8 +2,11 @@
 
 import ast
 import builtins
+import csv
+import errno
 import os
 import re
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -320,3 +323,48 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
         [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True
     )
     assert "Another run is writing to" in other.stderr
+
+
+def test_a_full_disk_is_named_in_one_line(tmp_path, monkeypatch, capsys):
+    """Which file, and that it was not written; what was there before is."""
+    target = tmp_path / "p.csv"
+    target.write_text("prediction\n")
+    (tmp_path / "t.csv").write_text("age,fee\n1,1\n")
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def fail(opened):
+        raise full
+
+    monkeypatch.setattr(os, "fsync", fail)
+    model = Path(__file__).parent / "fixtures" / "0.1.0" / "model"
+    assert main(["predict", str(model), str(tmp_path / "t.csv"), "--out", str(target)]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert str(target) in line and "No space left" in line and "not written" in line
+    assert os.listdir(tmp_path) in (["p.csv", "t.csv"], ["t.csv", "p.csv"])
+    assert target.read_text() == "prediction\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="of Linux")
+def test_a_full_disk_behind_standard_output(tmp_path):
+    words = [sys.executable, "-m", "tacit", "--version"]
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 1
+    assert run.stderr == "tacit: No space left on device: standard output was not all written\n"
+
+
+def test_cells_of_predictions_are_no_formulas(tmp_path, capsys):
+    """A spreadsheet computes text that begins like a formula; a number is a number."""
+    shutil.copytree(Path(__file__).parent / "fixtures" / "0.1.0" / "model", tmp_path / "m")
+    path = tmp_path / "m" / "model.json"
+    path.write_text(path.read_text().replace('"yes"', '"@SUM(A1)"').replace('"no"', '"-1+2"'))
+    names = ["=1+1", "+1", "-2.5", "@x", "\tx", "-x", "a=b", "-1e400"]
+    rows = [f'"{name}",1,1' for name in names]
+    (tmp_path / "t.csv").write_text("\n".join(["=id,age,fee", *rows]) + "\n")
+    assert main(["predict", str(tmp_path / "m"), str(tmp_path / "t.csv"), "--id", "=id"]) == 0
+    header, *found = csv.reader(capsys.readouterr().out.splitlines())
+    assert header[:2] == ["'=id", "prediction"]
+    assert [row[0] for row in found] == [
+        *("'=1+1", "+1", "-2.5", "'@x", "'\tx", "'-x", "a=b", "-1e400")
+    ]
+    assert {row[1] for row in found} <= {"'@SUM(A1)", "'-1+2"}

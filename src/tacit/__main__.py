@@ -26,9 +26,12 @@ def main() -> int:
         finally:
             sys.stdout.flush()
             ignore()
-    except BrokenPipeError:  # such as | head
+    except OSError as error:  # of standard output: such as | head, or a full disk
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return PIPE_CLOSED
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CLOSED
+        print(f"tacit: {error.strerror}: standard output was not all written", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

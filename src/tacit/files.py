@@ -5,17 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import secrets
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
-
-# What NumPy and JSON raise at a file that is not what it says it is: cut, changed, or made to harm
-UNREADABLE = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, MemoryError),
-    *(OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error),
-)
 
 
 def open_private(path: str | Path) -> BinaryIO:
@@ -42,9 +35,12 @@ def write_atomically(path: str | Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        raise
+        if not isinstance(error, OSError) or error.errno is None:
+            raise
+        # such as a full disk, which names no file
+        raise OSError(error.errno, f"{error.strerror}; not written", str(path)) from None
     sync_folder(path.parent)
 
 
@@ -75,3 +71,13 @@ def _sync(path: str | Path, flags: int) -> None:
             raise
     finally:
         os.close(opened)
+
+
+def mount_points() -> set[str]:
+    """Paths at which something is mounted here, files too; none where the system does not say."""
+    try:
+        with open("/proc/self/mountinfo", errors="surrogateescape") as table:
+            points = [line.split(" ")[4] for line in table]
+    except OSError:
+        return set()
+    return {re.sub(r"\\([0-7]{3})", lambda c: chr(int(c[1], 8)), point) for point in points}

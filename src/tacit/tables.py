@@ -6,7 +6,7 @@ An error names a line and a column, never what is in them.
 from __future__ import annotations
 
 import csv
-import zipfile
+import io
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import CorruptFile, InvalidInput, cause
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.reading import opened, read_npz, reading
 
 CHUNK = 4096  # records at a time: text takes ten times the memory of numbers
 MISSING = {  # cells that pandas takes for missing
@@ -100,15 +101,9 @@ def read_csv(
     ``words`` only, such as true and false, is read as the numbers that these stand for.
     """
     path = Path(path)
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            return _read(path, csv.reader(file, strict=True), text, words or {})
-    except csv.Error:
-        raise CorruptFile(f"Expected a CSV table in {path}; its quotes do not match.") from None
-    except UnicodeDecodeError:
-        raise CorruptFile(f"Expected a CSV table in {path}; it is no text in UTF-8.") from None
-    except OSError as error:
-        raise CorruptFile(f"Expected a readable file {path}: {cause(error)}.") from None
+    with reading(path, "a CSV table", own=False), opened(path) as binary:
+        file = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
+        return _read(path, csv.reader(file, strict=True), text, words or {})
 
 
 def read_arrays(
@@ -123,21 +118,14 @@ def read_arrays(
     if path.suffix != ".npz":
         kinds = ".npz or .csv" if target is not None else ".npz"
         raise InvalidInput(f"Expected a {kinds} file, got {path}.")
-    try:
-        with open(path, "rb") as binary, np.load(binary, allow_pickle=False) as data:
-            return {name: data[name] for name in data.files}
-    except OSError as error:
-        raise CorruptFile(f"Expected a readable file {path}: {cause(error)}.") from None
-    except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
-        why = type(error).__name__  # its words may hold what is in the file
-        raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None
+    return read_npz(path, "a table of numbers")
 
 
 def _features(path: Path, target: str, columns: Sequence[str] | None) -> dict[str, Any]:
     """Features, targets and feature columns."""
     table = read_csv(path)
     header = [name.strip() for name in table.columns]
-    if any(map(_is_number, header)):
+    if any(np.isfinite(_float(name)) for name in header):
         raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
     for name in (target, *(columns or ())):
         if name not in header:
@@ -154,14 +142,6 @@ def _features(path: Path, target: str, columns: Sequence[str] | None) -> dict[st
         "labels": values[:, column],
         "columns": used[:column] + used[column + 1 :],
     }
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _read(path: Path, reader: Any, text: Sequence[str], words: Mapping[str, float]) -> Table:

@@ -13,8 +13,9 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import Problem
-from tacit.errors import CorruptFile, InvalidInput, cause
-from tacit.files import UNREADABLE, write_atomically
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import write_atomically
+from tacit.reading import parse_json, read_npz, reading, typed
 
 STATE = ("point", "average", "dual", "total")
 FORMAT = 2  # another one with every change of a computed bit: noise must not meet other numbers
@@ -63,29 +64,24 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: str | Path) -> Checkpoint:
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-                header = json.loads(str(data["header"]))
-                other = header["format"] != FORMAT
-                state = {
-                    name: [data[f"{name}_{p}"] for p in range(header["agents"])] for name in STATE
-                }
-                found = cls(
+        what = "a checkpoint that tacit saved"
+        with reading(path, what, "Nothing was resumed."):
+            data = read_npz(path, what)
+            header = parse_json(str(data["header"]))
+            agents = range(int(header["agents"]) if len(data) > len(STATE) else 0)
+            found = typed(
+                cls(
                     header["round"],
                     header["settings"],
                     header["run"],
                     header["seed"],
                     data["key"],
                     header["digest"],
-                    state,
+                    {name: [data[f"{name}_{p}"] for p in agents] for name in STATE},
                     data["trace"],
                 )
-        except UNREADABLE as error:
-            raise CorruptFile(
-                f"Expected a checkpoint that tacit saved in {path}: {cause(error)}. Nothing was "
-                "resumed."
-            ) from None
-        if other:
+            )
+        if header["format"] != FORMAT:
             raise InvalidInput(
                 f"Expected a checkpoint of this version in {path}, got one of another version, "
                 "which rounds differently: the same noise on other numbers could give data away. "
@@ -127,7 +123,7 @@ class Checkpoint:
     def _check_state(self, problem: Problem) -> None:
         """A round of the run, and finite arrays of the agents' sizes."""
         sizes = [agent.dimension for agent in problem.agents]
-        sound = isinstance(self.round, int) and 0 <= self.round <= self.settings["rounds"]
+        sound = 0 <= self.round <= self.settings["rounds"]
         for parts in self.state.values():
             sound = sound and [np.shape(v) for v in parts] == [(n,) for n in sizes]
             sound = sound and all(np.isfinite(v).all() for v in parts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import numpy as np
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.release import Release
 from tacit.admm.statement import PrivacyStatement, release_statement
-from tacit.errors import CorruptFile, InvalidInput, cause
-from tacit.files import UNREADABLE, write_atomically
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import write_atomically
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
+from tacit.reading import parse_json, read_npz, reading, typed
 
-FORMAT = 1
+FORMAT, SAVED = 1, "a release that tacit saved"
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ class SavedReleases:
 
     @classmethod
     def load(cls, path: str | Path) -> SavedReleases:
-        with _readable(path), open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with _readable(path):
+            arrays = read_npz(path, SAVED)
             about = _about(arrays)
             releases = tuple(
                 Release(arrays[f"values_{i}"], arrays[f"seal_{i}"].tobytes())
@@ -126,10 +128,10 @@ class SavedReleases:
             )
             mechanism, seed = mechanism_from(about["mechanism"]), about["seed"]
             if not (seed is None or type(seed) is int) or isinstance(mechanism, Noiseless):
-                raise ValueError("a seed is a whole number, and there is noise")
+                raise InvalidInput("a seed is a whole number, and there is noise")
             of, names = about["privacy"], tuple(about["agents"])
             delta, secure = float(of["delta"]), of["secure"] is True
-            return cls(path, names, releases, mechanism, seed, delta, secure)
+            return typed(cls(path, names, releases, mechanism, seed, delta, secure))
 
     def statement(self, problem: Problem) -> PrivacyStatement:
         with _readable(self.path):
@@ -146,14 +148,8 @@ class SavedReleases:
             )
 
 
-@contextmanager
-def _readable(path: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except UNREADABLE as error:
-        raise CorruptFile(
-            f"Expected a release that tacit saved in {path}: {cause(error)}."
-        ) from None
+def _readable(path: str | Path) -> AbstractContextManager[None]:
+    return reading(path, SAVED)
 
 
 def public_part(
@@ -167,15 +163,13 @@ def public_part(
 
 def is_without_noise(path: str | Path) -> bool:
     """Whether ``save`` wrote this file for a run without noise: nothing is lost with it."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return isinstance(mechanism_from(_about(arrays)["mechanism"]), Noiseless)
-    except UNREADABLE:
-        return False
+    with suppress(CorruptFile), _readable(path):
+        return isinstance(mechanism_from(_about(read_npz(path))["mechanism"]), Noiseless)
+    return False
 
 
 def _about(arrays: Any) -> dict[str, Any]:
-    about: dict[str, Any] = json.loads(str(arrays["about"]))
+    about: dict[str, Any] = parse_json(str(arrays["about"]))
     if about["format"] != FORMAT:
-        raise ValueError("another version")
+        raise InvalidInput("another version")
     return about

@@ -32,10 +32,11 @@ from tacit.admm.algorithm import Holders, average_over_holders
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement, privacy_statement
-from tacit.errors import CorruptFile, InvalidInput, cause
-from tacit.files import UNREADABLE, save_figure, write_atomically
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import save_figure, write_atomically
 from tacit.html import never_raises
 from tacit.privacy.accounting import rounded_up
+from tacit.reading import read_json, read_npz, read_rows, reading, typed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -205,29 +206,23 @@ class Result:
     def load(cls, folder: str | Path) -> Result:
         """Read a folder that ``save`` wrote."""
         folder = Path(folder)
-        if not (folder / "result.json").is_file():
+        if not os.path.isfile(folder / "result.json"):
             raise CorruptFile(f"Expected a result folder with result.json, found none in {folder}.")
-        try:
-            data = json.loads((folder / "result.json").read_text())
+        with reading(folder, "a result that tacit saved"):
+            data = read_json(folder / "result.json", "a result that tacit saved")
+            arrays = read_npz(folder / "arrays.npz")
+            if any(v.ndim != 1 or v.dtype.kind != "f" for v in arrays.values()):
+                raise InvalidInput("arrays of other shapes")
+            local = tuple(arrays[f"local_{i}"] for i in range(len(data["agents"])))
+            header, *rows = read_rows(folder / "trace.csv")
+            table = dict(zip(header, np.array(rows, np.float64).T, strict=True))
+            names = next(known for known in TRACES if set(known) <= set(table))
             timing = folder / "timing.json"
-            with (
-                open(folder / "arrays.npz", "rb") as file,
-                np.load(file, allow_pickle=False) as arrays,
-            ):
-                local = tuple(arrays[f"local_{i}"] for i in range(len(data["agents"])))
-                solution, ergodic = arrays["solution"], arrays["ergodic"]
-                duals = tuple(arrays[f"dual_{i}"] for i in range(len(local)) if "dual_0" in arrays)
-            with open(folder / "trace.csv", newline="") as table:
-                rows = list(csv.DictReader(table))
-            if not rows:
-                raise ValueError("trace.csv has no rows")
-            names = next(known for known in TRACES if set(known) <= set(rows[0]))
-            trace = {name: np.array([float(row[name]) for row in rows]) for name in names}
-            return cls(
-                solution,
-                ergodic,
+            result = cls(
+                arrays["solution"],
+                arrays["ergodic"],
                 local,
-                trace,
+                {name: table[name] for name in names},
                 Settings.from_dict(data["settings"]),
                 PrivacyStatement.from_dict(data["privacy"]),
                 tuple(data["agents"]),
@@ -235,14 +230,12 @@ class Result:
                 data["versions"],
                 data.get("converged"),
                 data.get("plan", ""),
-                duals,
-                json.loads(timing.read_text()) if timing.is_file() else {},
+                tuple(arrays[f"dual_{i}"] for i in range(len(local)) if "dual_0" in arrays),
+                read_json(timing) if timing.is_file() else {},
                 data.get("release", ""),
             )
-        except UNREADABLE as error:
-            raise CorruptFile(
-                f"Expected a result that tacit saved in {folder}: {cause(error)}."
-            ) from None
+            repr(result)  # it can be shown
+            return typed(result)
 
     def plot(self) -> Figure:
         """Objective, consensus residual, noise and violation over the rounds."""

@@ -11,11 +11,11 @@ import jax
 
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
-from tacit.errors import CorruptFile
 from tacit.html import never_raises
 from tacit.privacy.accounting import epsilon_of, exact, rounded_up
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.privacy.secure_noise import largest_distance
+from tacit.reading import typed
 
 # Only the user knows where such a number came from.
 PUBLIC = (
@@ -138,10 +138,11 @@ class PrivacyStatement:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> PrivacyStatement:
-        try:
-            return cls(
-                math.inf if data["epsilon"] is None else float(data["epsilon"]),
-                float(data["delta"]),
+        """What ``to_dict`` gave; whoever reads it from a file does so within ``reading``."""
+        return typed(
+            cls(
+                math.inf if data["epsilon"] is None else data["epsilon"],
+                data["delta"],
                 data["mechanism"],
                 data["updates"],
                 tuple((n["change"], tuple(n["agents"])) for n in data["neighbours"]),
@@ -152,8 +153,7 @@ class PrivacyStatement:
                 data.get("once", False),
                 data.get("before", ""),
             )
-        except (KeyError, TypeError) as error:
-            raise CorruptFile(f"Expected a privacy statement, got {data!r}: {error}.") from None
+        )
 
 
 def promised(p: PrivacyStatement) -> bool:

@@ -11,8 +11,9 @@ from tacit.cli.console import print_table
 from tacit.cli.options import Add
 from tacit.cli.report import draw
 from tacit.cli.run_note import Note
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import InvalidInput
 from tacit.files import save_figure, write_atomically
+from tacit.reading import read_pandas, reading
 
 WORDS = {"voltages": "voltages", "overloads": "lines", "reactive": "reactive power"}
 MOST_ROWS = 10  # of each table on the screen; --json has all
@@ -59,15 +60,11 @@ def _case_of(folder: Path) -> str:
 
 
 def _column(folder: Path, table: str, column: str) -> Any:
-    import pandas as pd
-
     path = folder / f"{table}.csv"
     if not path.is_file():
         raise InvalidInput(f"Expected a finished run in {folder}, found no {path.name} there.")
-    try:
-        return pd.read_csv(path, index_col=table)[column].astype(float)
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(f"Expected a column {column} of numbers in {path}: {error}.") from None
+    with reading(path, f"a column {column} of numbers"):
+        return read_pandas(path, index_col=table)[column].astype(float)
 
 
 def _print(found: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ def _predict(options: argparse.Namespace) -> int:
     classes = model.classes_.tolist() if hasattr(model, "classes_") else None
     likely = hasattr(model, "predict_proba")
     shares: list[list[float]] = model.predict_proba(table).tolist() if likely else [[]] * len(found)
-    header = [PREDICTION, *(f"{PROBABILITY}{name}" for name in classes or () if likely)]
-    if options.id in header:
+    head = [PREDICTION, *(f"{PROBABILITY}{name}" for name in classes or () if likely)]
+    if options.id in head:
         raise InvalidInput(
             f"Expected an --id that is not called as a column of the output, got {options.id!r}. "
             "Nothing was written."
@@ -58,10 +59,10 @@ def _predict(options: argparse.Namespace) -> int:
         print(f"tacit: {changed}", file=sys.stderr)
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow([*([] if ids is None else [options.id]), *header])
+    writer.writerow([_cell(name) for name in (*([] if ids is None else [options.id]), *head)])
     for i, (label, row) in enumerate(zip(found, shares, strict=True)):
-        name = [] if ids is None else [ids[i]]
-        writer.writerow([*name, label, *(f"{share:.6g}" for share in row)])
+        name = [] if ids is None else [_cell(ids[i])]
+        writer.writerow([*name, _cell(label), *(f"{share:.6g}" for share in row)])
     if options.out:
         write_atomically(options.out, written.getvalue().encode())
     if options.json:
@@ -73,6 +74,16 @@ def _predict(options: argparse.Namespace) -> int:
     else:
         sys.stdout.write(written.getvalue())
     return 0
+
+
+def _cell(value: Any) -> Any:
+    """What a spreadsheet would take for a formula, quoted as text there; numbers stay numbers."""
+    text = str(value)
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
+        return value
+    with suppress(ValueError):
+        return float(text) and value
+    return f"'{text}"
 
 
 def _changed(model: Any, table: Any) -> str:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import InvalidInput
+from tacit.reading import read_json, reading, typed
 
 NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
 MEAN = "mean.npz"  # what was released before the first round
@@ -64,8 +65,8 @@ class Note:
         name = next((n for n in (NOTE, *OLD_NOTES) if (folder / n).is_file()), None)
         if name is None:
             return None
-        try:
-            about = json.loads((folder / name).read_text())
+        with reading(folder / name, "the options of a run", "Nothing was started."):
+            about = read_json(folder / name, "the options of a run")
             if name == "job.json":
                 run = about.pop("run", Path(about["job"]).stem)
                 about = {"command": "solve", "run": run, "options": about}
@@ -74,17 +75,11 @@ class Note:
                 about = {"command": "power solve", "run": "run", "options": about}
             note = cls(about["command"], about["run"], about["options"], about.get("once") is True)
             if note.command not in COMMANDS:  # it is printed, to be typed
-                raise ValueError("no command that runs something")
-            if not isinstance(note.options, dict):
-                raise TypeError("options are a table")
+                raise InvalidInput("no command that runs something")
             if note.command == "power solve":  # version 0.1.0 knew nothing else
                 note.options.setdefault("noise_every_round", True)
             note.run.encode()
-            return note
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CorruptFile(
-                f"Expected the options of a run in {folder / name}: {error!r}. Nothing was started."
-            ) from None
+            return typed(note)
 
 
 def refuse_used(folder: Path, job: Path | None = None) -> None:

@@ -13,6 +13,7 @@ from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import RunFolder, run_folder
 from tacit.errors import InvalidInput
+from tacit.reading import read_bytes
 
 
 def add_solve(add: Add) -> None:
@@ -90,7 +91,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
         job.settings,
         options,
         run=path.stem,
-        files={"job.toml": path.read_bytes()},
+        files={"job.toml": read_bytes(path)},
     )
     folder.save(result)
     if options.publish:

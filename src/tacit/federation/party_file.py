@@ -25,7 +25,8 @@ from typing import Any
 
 from tacit.errors import EPSILONS, InvalidInput, count, positive, probability, shown
 from tacit.federation.unsent import nothing_sent
-from tacit.jobs.job import read_toml, refuse_unknown
+from tacit.jobs.job import refuse_unknown
+from tacit.reading import read_toml
 
 KEYS = {"agent", "data", "target", "unit", "ledger", "rehearsal", "coordinator", "limits"}
 UNITS = ("MW", "per unit")
@@ -75,7 +76,7 @@ class PartyFile:
     def load(cls, path: str | Path) -> PartyFile:
         path = Path(path)
         with nothing_sent(f"the party file {path}"):
-            found = read_toml(path, "party file")
+            found = read_toml(path, "a party file")
             refuse_unknown(found, KEYS, f"the party file {path}")
             text = {key: _text(found, key, path) for key in ("agent", "data", "ledger")}
             others = {

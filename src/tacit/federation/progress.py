@@ -17,10 +17,11 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.facts import Facts
 from tacit.admm.settings import Settings
-from tacit.errors import CorruptFile, InvalidInput, cause
+from tacit.errors import InvalidInput
 from tacit.federation.study import Study
-from tacit.files import UNREADABLE, write_atomically
+from tacit.files import write_atomically
 from tacit.privacy.mechanisms import Mechanism
+from tacit.reading import parse_json, read_npz, reading, typed
 
 FORMAT, STATE, STATUS = 1, "state.npz", "status.json"
 
@@ -93,23 +94,16 @@ class State:
     @classmethod
     def load(cls, folder: Path) -> State:
         path = folder / STATE
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-                header = json.loads(str(data["header"]))
-                if header["format"] != FORMAT:
-                    raise ValueError("another version")
-                arrays = {name: data[name] for name in data.files if name != "header"}
-                about = header["run"], header["agreed"], header["round"]
-                found = cls(folder, *about, arrays, header.get("failed", {}))
-            if type(found.run) is not str or type(found.round) is not int:
-                raise TypeError("no run")
-            if found.round and set(arrays) != {"z", "λ", "total", "trace"}:
-                raise KeyError("arrays")
-            return found
-        except UNREADABLE as error:
-            raise CorruptFile(
-                f"Expected the state of a study in {path}: {cause(error)}. Nothing was sent."
-            ) from None
+        what = "the state of a study"
+        with reading(path, what, "Nothing was sent."):
+            arrays = read_npz(path, what)
+            header = parse_json(str(arrays.pop("header")))
+            if header["format"] != FORMAT:
+                raise InvalidInput("another version")
+            if header["round"] and set(arrays) != {"z", "λ", "total", "trace"}:
+                raise InvalidInput("other arrays")
+            about = header["run"], header["agreed"], header["round"]
+            return typed(cls(folder, *about, arrays, header.get("failed", {})))
 
     @staticmethod
     def remove(folder: Path) -> None:

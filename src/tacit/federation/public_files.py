@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tacit.errors import CorruptFile, InvalidInput, cause, shown
-
-MOST_BYTES = 2**28
+from tacit.errors import InvalidInput, shown
+from tacit.reading import read_bytes, reading
 
 
 def public_name(name: Any, key: str) -> str:
@@ -31,15 +30,9 @@ def public_name(name: Any, key: str) -> str:
 def read_public(folder: Path, name: str) -> bytes:
     """What is in a file that travels; links that lead out of the folder are refused."""
     path = folder / name
-    try:
+    with reading(path, "a public file of the study", own=False):
         if not path.resolve(strict=True).is_relative_to(folder.resolve()):
             raise InvalidInput(
                 f"Expected {name} in the folder of the study, got a link to another place."
             )
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"Expected at most {MOST_BYTES >> 20} MB in {name}, got more.")
-        return path.read_bytes()
-    except OSError as error:
-        raise CorruptFile(
-            f"Expected the file {name}, which the study names, in {folder}: {cause(error)}."
-        ) from None
+        return read_bytes(path)

@@ -35,7 +35,8 @@ from tacit.federation.party_file import PartyFile
 from tacit.federation.public_files import read_public
 from tacit.federation.unsent import nothing_sent
 from tacit.files import write_atomically
-from tacit.jobs.job import read_toml, refuse_unknown
+from tacit.jobs.job import refuse_unknown
+from tacit.reading import read_bytes, read_toml
 
 FILE = "study.toml"
 COMMON = {"name", "deadline", "evaluate_every", "rehearsal", "privacy", "algorithm"}
@@ -100,7 +101,7 @@ class Study:
         path = Path(path)
         path = path / FILE if path.is_dir() else path
         with nothing_sent(f"the study {path}"):
-            data = read_toml(path, "study")
+            data = read_toml(path, "a study")
             folder = path.resolve().parent
             seed = _seed(data)
             kind = _kind(data, folder, certified=seed is None)
@@ -113,7 +114,7 @@ class Study:
                 positive("deadline", data.get("deadline", DEADLINE), (1.0, LONGEST)),
                 count("evaluate_every", data.get("evaluate_every", 1)),
                 seed,
-                {FILE: path.read_bytes(), **contents},
+                {FILE: read_bytes(path), **contents},
                 _digest(data, contents, kind.digested()),
                 folder,
             )

@@ -25,11 +25,9 @@ def nothing_sent(what: str) -> Iterator[None]:
     except TacitError as error:
         words = OTHERS.sub("", str(error)).rstrip()
         raise type(error)(f"{words} {NOTHING}") from None
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+    except ImportError:
+        raise
+    except Exception as error:
         why = type(error).__name__
-        raise InvalidInput(f"Expected sound values in {what}, got others ({why}). {NOTHING}") from (
-            None
-        )
-    except (RecursionError, MemoryError) as error:
-        why = type(error).__name__
-        raise InvalidInput(f"Expected {what} of ordinary size ({why}). {NOTHING}") from None
+        words = f"Expected sound values of ordinary size in {what}, got others ({why}). {NOTHING}"
+        raise InvalidInput(words) from None

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,11 @@ from tacit.admm.plan import MOST_ROUNDS, NOISELESS_TOLERANCE, Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Settings
-from tacit.errors import CorruptFile, InvalidInput, cause, count
+from tacit.errors import InvalidInput, count
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.privacy import mechanisms
+from tacit.reading import read_toml
 from tacit.tables import read_arrays
 
 
@@ -86,7 +86,7 @@ class JobFile:
     @classmethod
     def read(cls, path: str | Path) -> JobFile:
         path = Path(path)
-        data = read_toml(path, "job file")
+        data = read_toml(path, "a job file")
         known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
         refuse_unknown(data, known, "the job")
         return cls(path, data, agents_of(data, path))
@@ -113,20 +113,6 @@ def load_job(path: str | Path) -> Job:
     file = JobFile.read(path)
     agents, _ = file.agents(range(len(file.entries)))
     return file.job(Problem(agents))
-
-
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """The tables of a TOML file; an error names the file, and says ``what`` was expected."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CorruptFile(f"Expected a readable {what} {path}: {cause(error)}.") from None
-    except UnicodeDecodeError as error:
-        raise CorruptFile(f"Expected a readable {what} {path}: {error}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise CorruptFile(f"Expected TOML in {path}: {error}.") from None
-    except (RecursionError, ValueError):  # tables in tables without end; numbers as long as books
-        raise CorruptFile(f"Expected TOML of ordinary size in {path}.") from None
 
 
 def agents_of(data: dict[str, Any], path: Path) -> list[Any]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput, choice, count, positive
+from tacit.reading import TEXT, reading
 
 CHUNK = 1 << 20  # characters read at a time
 DIGITS = 28 * 28
@@ -177,11 +178,8 @@ def _find(folder: Path, name: str) -> Path:
 
 def _read_idx(path: Path, dimensions: int) -> Vector:
     """An idx file of bytes: magic number, shape, data."""
-    try:
-        with _open(path, "rb") as file:
-            content = file.read()
-    except (OSError, EOFError) as error:
-        raise CorruptFile(f"Expected an idx file in {path}: {error}.") from None
+    with reading(path, "an idx file"), _open(path, "rb") as file:
+        content = file.read(TEXT)
     head = 4 * (dimensions + 1)
     if len(content) < head or content[:4] != bytes([0, 0, 8, dimensions]):
         raise CorruptFile(f"Expected an idx file of {dimensions}-dimensional bytes in {path}.")
@@ -250,16 +248,12 @@ class _Stream:
 
 
 def _leaf_keys(path: Path) -> Iterator[tuple[_Stream, str]]:
-    try:
-        with _open(path, "rt") as file:
-            stream = _Stream(file, path)
-            for _ in stream.items("{"):
-                key = stream.value()
-                stream.take(":")
-                yield stream, key
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it cannot be read"
-        raise CorruptFile(f"Expected LEAF data in {path}: {why}.") from None
+    with reading(path, "LEAF data", own=False), _open(path, "rt") as file:
+        stream = _Stream(file, path)
+        for _ in stream.items("{"):
+            key = stream.value()
+            stream.take(":")
+            yield stream, key
 
 
 def _leaf_users(path: Path) -> Iterator[tuple[str, Iterator[list[float]], Any]]:

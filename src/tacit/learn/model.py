@@ -30,11 +30,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.admm.statement import PrivacyStatement
-from tacit.errors import CorruptFile, InvalidInput, cause, count, positive
+from tacit.errors import InvalidInput, count, positive
 from tacit.files import write_atomically
 from tacit.learn.centring import given_mean
 from tacit.learn.covered import not_covered
 from tacit.learn.ranges import PublicRange
+from tacit.reading import read_json, reading
 
 FILE = "model.json"
 MOST_COLUMNS = 10**6  # of a step: more would only fill memory
@@ -87,8 +88,8 @@ def load_model(folder: str | Path) -> Any:
     An estimator with all but ``result_``; with ranges or other steps, a pipeline of them and it.
     """
     path = Path(folder) / FILE
-    try:
-        document = json.loads(path.read_text())
+    with reading(path, "a model that tacit saved"):
+        document = read_json(path, "a model that tacit saved")
         if document["format"] not in (1, 2, 3):
             raise ValueError(f"format {document['format']}")
         steps = _steps(document)
@@ -101,11 +102,6 @@ def load_model(folder: str | Path) -> Any:
         if document["named"] and not steps:
             model.feature_names_in_ = np.array(document["columns"], object)
         return make_pipeline(*steps, model) if steps else model
-    except (InvalidInput, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptFile(f"Expected a model that tacit saved in {path}: {cause(error)}.") from None
-    except (ImportError, MemoryError, OverflowError, IndexError, RecursionError) as error:
-        why = type(error).__name__
-        raise CorruptFile(f"Expected a model that tacit saved in {path}: {why}.") from None
 
 
 def _class(module: str, name: str) -> Any:

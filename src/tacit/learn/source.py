@@ -14,6 +14,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn.data import first_missing
+from tacit.reading import check_parquet, reading
 from tacit.tables import MISSING, read_csv
 
 BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)  # as pandas takes them
@@ -146,12 +147,9 @@ class _Parquet:
             import pandas as pd
         except ImportError:
             raise InvalidInput("Expected pandas: pip install 'tacit[learn]'.") from None
-        try:
+        with reading(path, "a CSV or Parquet table", own=False):
+            check_parquet(path)
             self.frame = pd.read_parquet(path)
-        except (OSError, ValueError) as error:
-            # the error's own words may hold what is in the table
-            why = getattr(error, "strerror", None) or "it is none"
-            raise CorruptFile(f"Expected a CSV or Parquet table in {path}: {why}.") from None
         self.path, self.advice = path, advice
         self.frame.columns = self.frame.columns.map(str)
         self.columns: tuple[str, ...] = tuple(self.frame.columns)

@@ -9,6 +9,7 @@ curves and the constant power factor of dispatchable loads are not modelled.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.errors import CorruptFile, InvalidInput
+from tacit.reading import read_text, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,8 +81,9 @@ def load_case(source: Any) -> Grid:
             f"Expected a MATPOWER file, a case name or a network, got {type(source).__name__}."
         )
     path = Path(source)
-    if path.suffix == ".m" or path.is_file():
-        return _grid(path.stem, _read(path))
+    if path.suffix == ".m" or os.path.isfile(path):
+        with reading(path, "a MATPOWER file", own=False):
+            return _grid(path.stem, _read(path))
     return named_case(str(source))
 
 
@@ -184,12 +187,7 @@ def _refuse_elements(net: Any) -> None:
 def _read(path: Path) -> dict[str, Any]:
     """The tables of a MATPOWER file, parsed by matpowercaseframes."""
     reader = package("matpowercaseframes.reader")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise CorruptFile(f"Expected a MATPOWER file in text, got other bytes in {path}.") from None
-    except OSError as error:
-        raise CorruptFile(f"Expected a MATPOWER file {path}: {error.strerror}.") from None
+    text = read_text(path, "a MATPOWER file")
     if code := re.search(r"^\s*mpc\.\w+\s*\(.*$", text, re.MULTILINE):
         raise CorruptFile(
             f"Expected plain tables in {path}, got code that changes them, which is not run, in "

@@ -378,7 +378,9 @@ class Ledger(LedgerFile):
 
     def _apply(self, row: Entry) -> None:
         if row.kind == "budget":
-            limit = Limit(row.time, **json.loads(row.event))
+            event = json.loads(row.event)
+            budget = _budget(event["epsilon"], event["delta"])
+            limit = Limit(row.time, budget.epsilon, budget.delta)
             if not self._limits or self._limits[-1][1:] != limit[1:]:
                 self._limits += (limit,)
         elif row.kind == "run":

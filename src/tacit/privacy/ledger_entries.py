@@ -29,6 +29,7 @@ from tacit.errors import InvalidInput
 from tacit.files import open_private, sync_file, sync_folder
 from tacit.privacy.spending import canonical
 
+RESTS = ("", "-wal", "-shm")  # what SQLite adds to a file's name
 APPLICATION_ID = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
 SCHEMA_VERSION = 2
 USES_PAYMENT = "kind IN ('answer', 'failed')"  # what uses up a payment for its round
@@ -141,9 +142,9 @@ def new_file(path: Path) -> Iterator[sqlite3.Connection]:
     Made beside its place, mode 0600 (SQLite gives it to ``-wal``, ``-shm`` and ``-journal`` too),
     and linked there: no half of a ledger is ever found, and none that is there is replaced.
     """
-    if path.exists():
+    if "\0" in str(path) or os.path.lexists(path):
         raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
-    for rest in ("-wal", "-shm"):
+    for rest in RESTS[1:]:
         if (left := path.with_name(path.name + rest)).exists():
             raise InvalidInput(
                 f"Expected nothing left of another ledger at {path}, found {left.name}: it would "

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import shlex
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
+from tacit.errors import NOT_DONE, CorruptFile, InvalidInput, LedgerFailure, TacitError
+from tacit.files import mount_points
 from tacit.privacy.ledger_entries import (
     APPLICATION_ID,
     COLUMNS,
     INSERT,
     READ_SCHEMA,
+    RESTS,
     SCHEMA_VERSION,
     Entry,
     new_file,
@@ -44,15 +45,20 @@ class LedgerFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
+        if not os.path.isfile(path):  # also of a name that no file can have
             raise InvalidInput(
                 f"Expected a ledger at {path}, found none. Make one with: tacit ledger budget "
                 f"{shlex.quote(str(path))} --total-epsilon E --total-delta D. Nothing was released."
             )
         self._lock, self._process = threading.RLock(), os.getpid()
         self._seen, self._head = 0, bytes(32)
-        opened = os.stat(self.path)
-        self._file, self._schema = (opened.st_dev, opened.st_ino), -1
+        self._place = os.path.realpath(self.path)  # where SQLite looks for -wal and -shm
+        self._file, self._schema = self._only_name(), -1
+        if mounted := {self._place + rest for rest in RESTS} & mount_points():
+            raise CorruptFile(
+                f"Expected a folder that is mounted, got {min(mounted)} mounted by itself: charges "
+                f"under its other name are not seen here. {NOT_DONE} Mount the ledger's folder."
+            )
         with self._reading():
             self._db = sqlite3.connect(
                 self.path, timeout=60, isolation_level=None, check_same_thread=False
@@ -84,20 +90,32 @@ class LedgerFile:
 
     def _refuse_other_file(self) -> None:
         """Another file at the path, or none: then nothing written here would be found again."""
-        try:
-            now_there = os.stat(self.path)
-        except OSError:
-            now_there = None
-        if now_there is None or (now_there.st_dev, now_there.st_ino) != self._file:
+        if (found := self._only_name()) is None or found != self._file:
             raise CorruptFile(
                 f"The ledger {self.path} was replaced, moved or removed while it was in use. "
                 f"Nothing was released. {HOW_TO_RESTORE}"
             )
 
+    def _only_name(self) -> tuple[int, int] | None:
+        """Device and number of the file at the path, if that is its only name: under a second one
+        SQLite does not see charges that are in ``-wal`` only, and loses them if both are used."""
+        for path in (self._place + rest for rest in RESTS):
+            with suppress(FileNotFoundError):
+                if (names := os.lstat(path).st_nlink) > 1:
+                    raise CorruptFile(
+                        f"Expected one name of the file {path}, got {names} hard links: charges "
+                        f"under one are not seen under another. {NOT_DONE} Remove the others."
+                    )
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def backup(self, path: str | Path) -> None:
         """A copy as it is now, while it may be in use: whole and on the disk, or none."""
         try:
-            with self._reading(), new_file(Path(path)) as copied:
+            with new_file(Path(path)) as copied, self._reading():
                 self._db.backup(copied)
         except OSError as error:
             raise LedgerFailure(f"Expected to write a backup at {path}: {error}.") from None
@@ -174,7 +192,9 @@ class LedgerFile:
                 raise LedgerFailure(
                     f"Expected to read the ledger {self.path}: {error}. Nothing was released."
                 ) from None
-            except (sqlite3.Error, json.JSONDecodeError, KeyError, TypeError) as error:
+            except TacitError:
+                raise
+            except Exception as error:
                 raise CorruptFile(
                     f"Expected a sound ledger in {self.path}: {error}. Nothing was released. "
                     f"{HOW_TO_RESTORE}"

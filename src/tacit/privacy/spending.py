@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tacit.privacy.accounting import Guarantee, delta_of, epsilon_of, gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, mechanism_from
+from tacit.reading import typed
 
 
 class Limit(NamedTuple):
@@ -59,7 +60,7 @@ class Terms:
     def from_json(cls, text: str) -> Terms:
         data = json.loads(text)
         data["distance"] = data.pop("slack")
-        return cls(**{**data, "mechanism": mechanism_from(data["mechanism"])})
+        return typed(cls(**{**data, "mechanism": mechanism_from(data["mechanism"])}))
 
 
 class Spend:

@@ -174,7 +174,7 @@ def _opened(path: Path) -> Iterator[Ledger]:
     if not path.is_file():
         raise InvalidInput(f"Expected a ledger at {path}, found none. No sheet was written.")
     try:
-        if _schema(path) == SCHEMA_VERSION:
+        if schema_of(path) == SCHEMA_VERSION:
             with Ledger(path) as ledger:
                 yield ledger
             return
@@ -188,7 +188,7 @@ def _opened(path: Path) -> Iterator[Ledger]:
         raise type(error)(f"{str(error).rstrip('.')}. No sheet was written.") from None
 
 
-def _schema(path: Path) -> int:
+def schema_of(path: Path) -> int:
     with _read_only(path) as db:
         return int(db.execute("PRAGMA user_version").fetchone()[0])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from tacit.errors import TacitError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_entries import SCHEMA_VERSION
+from tacit.report.account import schema_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Balance:
         if not path.is_file():
             return cls(agent, path, missing="its ledger is not there")
         try:
-            if (found := _schema(path)) != SCHEMA_VERSION:  # opening an old one would rewrite it
+            if (found := schema_of(path)) != SCHEMA_VERSION:  # opening an old one would rewrite it
                 return cls(agent, path, missing=f"its ledger has the old schema {found}")
             with Ledger(path) as ledger:
                 if ledger.agent not in (None, agent):
@@ -56,7 +56,7 @@ class Balance:
                     tuple(ledger.runs()),
                     ledger.head,
                 )
-        except (TacitError, sqlite3.Error, OSError, ValueError, LookupError, TypeError):
+        except TacitError:
             return cls(agent, path, missing="its ledger cannot be read")
 
 
@@ -67,11 +67,3 @@ def balances(folder: Path, agents: Sequence[str]) -> tuple[Balance, ...]:
     # a name that is no file's name cannot have had a ledger there
     named = [name for name in agents if Path(name).name == name]
     return tuple(Balance.read(name, folder / f"{name}.db") for name in named)
-
-
-def _schema(path: Path) -> int:
-    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
-    try:
-        return int(db.execute("PRAGMA user_version").fetchone()[0])
-    finally:
-        db.close()

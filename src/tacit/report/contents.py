@@ -7,9 +7,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +17,8 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.result import Result
 from tacit.admm.statement import promised
-from tacit.errors import CorruptFile, cause
-from tacit.files import UNREADABLE
+from tacit.errors import CorruptFile
+from tacit.reading import read_json, read_npz, read_rows, read_toml, reading
 from tacit.report.balances import Balance, balances
 
 Table = Mapping[str, Vector]  # a column of numbers, or of text, by its name
@@ -83,13 +80,13 @@ class Contents:
     left_out: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, folder: str | Path) -> Contents:
+    def read(cls, folder: str | Path, then: str = "No report was made.") -> Contents:
         """A finished run's folder. Nothing is written to it, nor to ledgers."""
         folder = Path(folder)
         if not (folder / "result.json").is_file():
-            raise CorruptFile(_no_result(folder))
-        result = Result.load(folder)
-        try:
+            raise CorruptFile(f"{_no_result(folder)} {then}")
+        with reading(folder, "files that tacit wrote", then):
+            result = Result.load(folder)
             command, options, run = _note(folder)
             if command == "solve":
                 options = {**_budget_of(folder / "job.toml"), **options}
@@ -107,10 +104,6 @@ class Contents:
                 _json(folder / "figures.json") or {},
                 _json(folder / "check.json") or {},
             )
-        except UNREADABLE as error:
-            raise CorruptFile(
-                f"Expected files that tacit wrote in {folder}: {cause(error)}. No report was made."
-            ) from None
 
     def public(self) -> Contents:
         """The same without any number that the statement does not cover.
@@ -201,10 +194,10 @@ def _is_place(name: str, value: Any) -> bool:
 
 def _no_result(folder: Path) -> str:
     if not folder.is_dir():
-        return f"Expected a result folder, found none at {folder}. No report was made."
+        return f"Expected a result folder, found none at {folder}."
     begun = any((folder / name).exists() for name in (*NOTES, "checkpoint.npz"))
     why = "the run in it is not finished" if begun else "it has no result.json"
-    return f"Expected the folder of a finished run, got {folder}: {why}. No report was made."
+    return f"Expected the folder of a finished run, got {folder}: {why}."
 
 
 def _note(folder: Path) -> tuple[str, dict[str, Any], str]:
@@ -225,35 +218,25 @@ def _budget_of(job: Path) -> dict[str, Any]:
     """The budget that a job names, as ``tacit power solve`` and ``tacit learn`` have it."""
     if not job.is_file():
         return {}
-    budget = tomllib.loads(job.read_text()).get("privacy")
+    budget = read_toml(job).get("privacy")
     names = ("total_epsilon", "total_delta")
     return {k: budget[k] for k in names if k in budget} if isinstance(budget, dict) else {}
 
 
 def _json(path: Path) -> Any:
-    if not path.is_file():
-        return None
-    found = json.loads(path.read_text())
-    if not isinstance(found, dict):
-        raise TypeError(f"{path.name} holds no table")
-    return found
+    return read_json(path) if path.is_file() else None
 
 
 def _arrays(path: Path) -> dict[str, Vector]:
     if not path.is_file():
         return {}
-    with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return {name: np.asarray(arrays[name], np.float64).ravel() for name in arrays.files}
+    return {name: np.asarray(v, np.float64).ravel() for name, v in read_npz(path).items()}
 
 
 def _table(path: Path) -> Table:
-    with open(path, newline="") as file:
-        header, *rows = csv.reader(file)
+    header, *rows = read_rows(path)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
     if len(columns) != len(header):
         raise ValueError(f"{path.name} has rows of another length")
     named = zip(header, columns, strict=True)
-    try:
-        return {n: np.array(c, str if n in TEXT else np.float64) for n, c in named}
-    except ValueError:  # which shows a private value
-        raise ValueError(f"{path.name} has a cell that is no number") from None
+    return {n: np.array(c, str if n in TEXT else np.float64) for n, c in named}

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit import html
-from tacit.errors import CorruptFile, InvalidInput, cause
-from tacit.files import UNREADABLE, write_atomically
+from tacit.errors import InvalidInput
+from tacit.files import write_atomically
 from tacit.privacy.accounting import rounded_down, rounded_up
+from tacit.reading import reading
 from tacit.report import figures, words
 from tacit.report.contents import Contents
 
@@ -29,13 +30,8 @@ MARK = b'<!doctype html>\n<html lang="en" data-tacit-report="1"'  # how a report
 def render(contents: Contents, repeat: str = "") -> bytes:
     """The page of a folder. ``repeat`` is the command that makes such a result again."""
     template, parts = _assets()
-    try:
+    with reading(contents.folder, "files that tacit wrote", "No report was made."):
         made = template.render(**_values(contents), **parts, repeat=repeat)
-    except UNREADABLE as error:
-        raise CorruptFile(
-            f"Expected files that tacit wrote in {contents.folder}: {cause(error)}. No report was "
-            "made."
-        ) from None
     # half of a pair of UTF-16, which a name may hold, has no other form
     page: bytes = made.encode("utf-8", "xmlcharrefreplace")
     return page

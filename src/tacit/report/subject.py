@@ -6,20 +6,18 @@ kit             of a party between organisations: ``own/statement.json``, and it
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tacit.admm.result import Result
 from tacit.admm.statement import PrivacyStatement, promised
-from tacit.errors import CorruptFile, InvalidInput, cause
-from tacit.files import UNREADABLE
+from tacit.errors import CorruptFile, InvalidInput
 from tacit.html import plain
+from tacit.reading import read_json, read_npz, reading
 from tacit.report.account import Account, Overpaid
 from tacit.report.contents import Contents
 from tacit.report.words import stem
@@ -27,6 +25,7 @@ from tacit.report.words import stem
 if TYPE_CHECKING:
     from tacit.federation.party_file import Limits
 
+NOT_WRITTEN = "No sheet was written."
 FEASIBLE = ("objective", "projected-output")  # where the noise is, so that points stay in the set
 
 
@@ -152,17 +151,12 @@ def _kept(folder: Path) -> Path | None:
 
 
 def _of_kit(path: Path, agent: str | None) -> Subject:
-    try:
-        data = json.loads(path.read_text())
+    with reading(path, "the statement of a run", NOT_WRITTEN):
+        data = read_json(path, "the statement of a run")
         statement = PrivacyStatement.from_dict(data)
         names = tuple(name for _, names in statement.neighbours for name in names)
         run = str(data["run"])
         _check(statement, names)
-    except (*UNREADABLE, CorruptFile) as error:
-        raise CorruptFile(
-            f"Expected the statement of a run in {path} ({type(error).__name__}). No sheet was "
-            "written."
-        ) from None
     subject = Subject(
         names,
         None,
@@ -180,26 +174,18 @@ def _of_kit(path: Path, agent: str | None) -> Subject:
 
 def _coupled(path: Path) -> int | None:
     """How many coordinates of a party's point are shared; None where that is not written."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return int((arrays["coupling"] >= 0).sum())
-    except UNREADABLE:
-        return None
+    with suppress(CorruptFile), reading(path, "a solution"):
+        return int((read_npz(path)["coupling"] >= 0).sum())
+    return None
 
 
 def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
     """``look`` for the ledger that the run noted."""
-    try:
-        contents = Contents.read(folder)
+    contents = Contents.read(folder, NOT_WRITTEN)
+    with reading(folder, "a result", NOT_WRITTEN):
         _check(contents.result.privacy, contents.result.names)
+    with reading(folder, "a result", NOT_WRITTEN, own=False):
         subject = _told(contents, agent)
-    except CorruptFile as error:
-        words = str(error).removesuffix(" No report was made.")
-        raise CorruptFile(f"{words} No sheet was written.") from None
-    except UNREADABLE as error:
-        raise CorruptFile(
-            f"Expected a result in {folder}: {cause(error)}. No sheet was written."
-        ) from None
     where = contents.options.get("ledgers")
     if not isinstance(where, str):
         return replace(subject, missing="the run noted none")
@@ -252,11 +238,9 @@ def _paid(subject: Subject, ledger: Path) -> bool | None:
     where, [name] = subject.ledgers, subject.agents
     if not (isinstance(where, str) and Path(where).is_absolute()):
         return None
-    try:
-        same = Path(where, f"{name}.db").resolve() == ledger.resolve()
-    except UNREADABLE:  # such as a name that no file can have
-        return None
-    return same or None
+    with suppress(OSError, ValueError, RuntimeError):  # such as a name that no file can have
+        return Path(where, f"{name}.db").resolve() == ledger.resolve() or None
+    return None
 
 
 def _sizes(result: Result, agent: str | None) -> tuple[set[int], bool]:
@@ -284,14 +268,8 @@ def _rounds(result: Result) -> int | None:
 
 def _check(statement: PrivacyStatement, names: tuple[Any, ...]) -> None:
     """Raise what a file that was changed deserves."""
-    words = (statement.uncertified, statement.assumed, statement.before, statement.mechanism)
-    texts = (*words, *names, *(change for change, _ in statement.neighbours))
-    if not names or not all(isinstance(text, str) for text in texts):
-        raise ValueError("its statement is not one of an agent")
-    if set(names) - {name for _, agents in statement.neighbours for name in agents}:
-        raise ValueError("its statement leaves out an agent")
-    if type(statement.updates) is not int:
-        raise ValueError("its updates are no number")
+    if not names or set(names) - {name for _, agents in statement.neighbours for name in agents}:
+        raise InvalidInput("its statement leaves out an agent")
 
 
 def _about(subject: Subject, agent: str) -> Subject:

@@ -7,7 +7,6 @@ end) and ``claims.csv``.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tacit.admm.problem import Problem
 from tacit.engines.sweep import solve_many
 from tacit.files import write_atomically
 from tacit.learn.data import Dataset
+from tacit.reading import read_pandas, read_text, reading
 from tacit.reproduce.learning import COLUMNS, TRACE, Experiment, report
 from tacit.reproduce.results import reserve
 
@@ -107,11 +107,12 @@ def _finished(traces: Path) -> set[tuple[str, int]]:
     """Groups in the file: each is appended as a whole, when it is done."""
     if not traces.exists():
         write_atomically(traces, (",".join((*COLUMNS, *TRACE)) + "\n").encode())
-    with open(traces, newline="") as file:
-        return {(row["algorithm"], int(row["local_updates"])) for row in csv.DictReader(file)}
+    with reading(traces, "traces of an experiment"):
+        rows = read_pandas(traces)
+        return set(zip(rows["algorithm"], map(int, rows["local_updates"]), strict=True))
 
 
 def _append(traces: Path, rows: list[tuple[Any, ...]]) -> None:
-    content = traces.read_text().splitlines()
+    content = read_text(traces).splitlines()
     lines = [",".join(f'"{v}"' if isinstance(v, str) else repr(v) for v in row) for row in rows]
     write_atomically(traces, ("\n".join([*content, *lines]) + "\n").encode())

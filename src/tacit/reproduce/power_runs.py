@@ -24,6 +24,7 @@ from tacit.engines.solving import solve
 from tacit.errors import count
 from tacit.files import write_atomically
 from tacit.power.model import PowerProblem
+from tacit.reading import read_rows, reading
 from tacit.reproduce.power import COLUMNS, ONCE, Experiment, Run, report
 from tacit.reproduce.results import reserve
 
@@ -110,8 +111,7 @@ def _finished(traces: Path, rounds: int) -> set[Run]:
     """Runs that are in the file as a whole; a half-written last one is cut off."""
     if not traces.exists():
         return set()
-    with open(traces, newline="") as file:
-        rows = list(csv.reader(file))
+    rows = read_rows(traces)
     whole: list[list[str]] = []
     done: set[Run] = set()
     width = len(COLUMNS) + len(TRACE)
@@ -120,7 +120,8 @@ def _finished(traces: Path, rounds: int) -> set[Run]:
         if len(block) < rounds or any(len(row) != width for row in block):
             break
         algorithm, epsilon, E, seed = block[0][:4]
-        done.add(Run(algorithm, float(epsilon), int(E), int(seed)))
+        with reading(traces, "traces of an experiment"):
+            done.add(Run(algorithm, float(epsilon), int(E), int(seed)))
         whole += block
     _rewrite(traces, whole)
     return done

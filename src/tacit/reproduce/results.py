@@ -6,17 +6,16 @@ import csv
 import io
 import json
 import math
-import tomllib
 from dataclasses import asdict
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tacit.admm.result import versions
-from tacit.errors import RUNS, UPDATES, CorruptFile, InvalidInput, cause, count
+from tacit.errors import RUNS, UPDATES, InvalidInput, count
 from tacit.files import save_figure, write_atomically
+from tacit.reading import read_json, read_pandas, read_toml, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +25,7 @@ T = TypeVar("T")
 
 def named(kind: type[T], name: str, changes: dict[str, Any]) -> T:
     """The experiment of one of the package's TOML files, with some entries changed."""
-    text = (resources.files("tacit.reproduce") / f"{name}.toml").read_text()
-    entries = {**tomllib.loads(text), **changes}
+    entries = {**read_toml(Path(__file__).with_name(f"{name}.toml")), **changes}
     count("seeds", entries["seeds"], RUNS)
     count("rounds", entries["rounds"], UPDATES)
     return kind(**entries)
@@ -44,7 +42,7 @@ def reserve(folder: Path, experiment: Any, **about: Any) -> Path:
     if not note.exists():
         document = {"experiment": described, "versions": versions(), **about}
         write_atomically(note, json.dumps(document, indent=2).encode())
-    elif json.loads(note.read_text()).get("experiment") != described:
+    elif _described(folder) != described:
         raise InvalidInput(
             f"{folder} holds another experiment; choose another --out. Nothing was run."
         )
@@ -53,17 +51,15 @@ def reserve(folder: Path, experiment: Any, **about: Any) -> Path:
 
 def read(folder: str | Path, kind: type[T]) -> tuple[T, pd.DataFrame]:
     """What was run, and the traces as a table."""
-    import pandas as pd
-
     folder = Path(folder)
-    try:
-        described = json.loads((folder / "experiment.json").read_text())["experiment"]
-        table = pd.read_csv(folder / "traces.csv", dtype={"penalty": str})
-        return kind(**described), table
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(
-            f"Expected the traces of an experiment in {folder}: {cause(error)}."
-        ) from None
+    with reading(folder, "the traces of an experiment"):
+        table = read_pandas(folder / "traces.csv", dtype={"penalty": str})
+        return kind(**_described(folder)), table
+
+
+def _described(folder: Path) -> Any:
+    with reading(folder, "an experiment"):
+        return read_json(folder / "experiment.json")["experiment"]
 
 
 def write_report(folder: Path, figure: Any, **tables: list[dict[str, Any]]) -> Path:

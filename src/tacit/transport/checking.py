@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import EngineFailure, InvalidInput, TacitError
+from tacit.reading import read_toml
 from tacit.transport.kit import ADMIN, Kit
 
 ANEW = "the coordinator makes new kits (tacit federation init)"
@@ -186,7 +186,7 @@ def study(kit: Kit) -> tuple[bool | None, str]:
 
 def _asked(kit: Kit) -> dict[str, float]:
     """The budget that the study asks for, in its own words."""
-    privacy = tomllib.loads(kit.study_file.read_text())["privacy"]
+    privacy = read_toml(kit.study_file)["privacy"]
     names = "total_epsilon", "total_delta", "epsilon", "delta"
     return {name: float(privacy[name]) for name in names if name in privacy}
 
@@ -212,7 +212,7 @@ def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     for name in ("total_epsilon", "total_delta"):
         if asked.get(name, 0.0) > getattr(own, name):
             return False, f"{words}; the study asks for {name} {asked[name]:g}."
-    rounds = tomllib.loads(kit.study_file.read_text()).get("algorithm", {}).get("rounds", 0)
+    rounds = read_toml(kit.study_file).get("algorithm", {}).get("rounds", 0)
     if own.rounds is not None and rounds > own.rounds:
         return False, f"{words}; the study asks for {rounds} rounds."
     return True, f"{words}."

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tacit.errors import CorruptFile, InvalidInput, positive, printable, shown
-from tacit.files import UNREADABLE
+from tacit.errors import InvalidInput, positive, printable, shown
+from tacit.reading import read_json, reading, typed
 
 FORMAT = 2
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
@@ -52,27 +52,21 @@ class Kit:
     def load(cls, folder: str | Path) -> Kit:
         folder = Path(folder).resolve()
         path = folder / "kit.json"
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise InvalidInput(
                 f"Expected a kit that `tacit federation init` made, got {folder} without kit.json."
             )
         _refuse_links(folder)
-        try:
-            content = json.loads(path.read_text())
+        with reading(path, f"a kit of format {FORMAT}", "Nothing was done."):
+            content = read_json(path, "a kit")
             if content.pop("format") != FORMAT:
-                raise ValueError("another format")
-            kit = cls(folder=folder, **{**content, "agents": tuple(content["agents"])})
+                raise InvalidInput("another format")
+            kit = typed(cls(folder=folder, **{**content, "agents": tuple(content["agents"])}))
             kit._check()
             return kit
-        except UNREADABLE as error:
-            why = str(error) if isinstance(error, InvalidInput) else f"({type(error).__name__})."
-            raise CorruptFile(
-                f"Expected a kit of format {FORMAT} in {path}, got something else: {why} Nothing "
-                "was done."
-            ) from None
 
     def _check(self) -> None:
-        """Raise one of ``UNREADABLE`` where it is not as ``init`` writes it."""
+        """Raise where it is not as ``init`` writes it."""
         for text in (self.study, self.tacit, self.digest, self.server, *self.agents):
             printable("every text", text, 300)
         positive("deadline", self.deadline)

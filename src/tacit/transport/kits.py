@@ -16,6 +16,7 @@ from pathlib import Path
 from tacit.errors import InvalidInput
 from tacit.federation.study import Study
 from tacit.files import sync_folder
+from tacit.reading import read_toml
 from tacit.transport.kit import Kit, address, site_names
 from tacit.transport.signing import write_keys
 
@@ -80,9 +81,7 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
 
 def example(study: Study, agent: str) -> str:
     """A party's own file, to fill in."""
-    import tomllib
-
-    content = tomllib.loads(study.contents["study.toml"].decode())
+    content = read_toml(study.folder / "study.toml")
     privacy = content["privacy"]
     kind = next(key for key in ("power", "learn", "objective") if key in content)
     data, extra = {

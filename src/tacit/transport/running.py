@@ -8,13 +8,14 @@ kit and in the parties' ledgers, so another job goes on where the last one was.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from tacit.errors import EngineFailure, Refused
+from tacit.errors import CorruptFile, EngineFailure, Refused
+from tacit.reading import read_json
 from tacit.transport.kit import Kit
 from tacit.transport.server import EngineServer
 
@@ -142,8 +143,6 @@ def outcome_of(kit: Kit, job: str) -> dict[str, Any] | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    with suppress(CorruptFile):
+        return read_json(path)
+    return {}

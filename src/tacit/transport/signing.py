@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tacit.errors import CorruptFile
 from tacit.files import open_private
+from tacit.reading import read_bytes, reading
 
 CONTEXT = b"tacit federation request 1\0"
 LENGTH = 64
@@ -43,16 +44,18 @@ def write_keys(private: Path, public: Path) -> None:
 
 def fingerprint(public: Path) -> str:
     """SHA-256 of a public key, to compare by eye or to pin in a party's own file."""
-    key = load_pem_public_key(public.read_bytes())
-    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return hashlib.sha256(der).hexdigest()
+    with reading(public, "a public key"):
+        key = load_pem_public_key(read_bytes(public))
+        der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return hashlib.sha256(der).hexdigest()
 
 
 class Signer:
     """Signs requests of one study."""
 
     def __init__(self, key: Path, digest: str) -> None:
-        loaded = load_pem_private_key(key.read_bytes(), password=None)
+        with reading(key, "a private key"):
+            loaded = load_pem_private_key(read_bytes(key), password=None)
         if not isinstance(loaded, Ed25519PrivateKey):
             raise CorruptFile(f"Expected an Ed25519 key in {key}, got another kind.")
         self._key, self._digest = loaded, digest
@@ -69,7 +72,8 @@ class Verifier:
     """Takes requests of one study to one party."""
 
     def __init__(self, key: Path, digest: str, party: str) -> None:
-        loaded = load_pem_public_key(key.read_bytes())
+        with reading(key, "a public key"):
+            loaded = load_pem_public_key(read_bytes(key))
         if not isinstance(loaded, Ed25519PublicKey):
             raise CorruptFile(f"Expected an Ed25519 key in {key}, got another kind.")
         self._key, self._digest, self._party = loaded, digest, party

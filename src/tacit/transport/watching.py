@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from typing import Any
 
-from tacit.errors import EngineFailure
+from tacit.errors import CorruptFile, EngineFailure
+from tacit.reading import parse_json, read_text, reading
 from tacit.transport.kit import Kit
 from tacit.transport.running import status_of
 from tacit.transport.server import EngineServer, reachable
@@ -46,15 +47,15 @@ def state_of(kit: Kit) -> dict[str, Any]:
 
 
 def _of_party(kit: Kit) -> dict[str, Any]:
-    try:
-        lines = [json.loads(line) for line in kit.log.read_text().splitlines()[-LAST:]]
-    except (OSError, ValueError):
-        lines = []
+    log: list[str] = []
+    with suppress(CorruptFile), reading(kit.log, "a log"):
+        lines = [parse_json(line) for line in read_text(kit.log).splitlines()[-LAST:]]
+        log = [f"{line.get('time')} {line.get('words')}" for line in lines]
     reached = reachable(kit)
     return {
         "study": kit.study,
         "party": kit.agent,
         "server": f"{kit.server}{'' if reached else ', cannot be reached'}",
         "own part": str(kit.folder / "own") if (kit.folder / "own").is_dir() else None,
-        "log": [f"{line.get('time')} {line.get('words')}" for line in lines],
+        "log": log,
     }
