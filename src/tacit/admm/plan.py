@@ -141,9 +141,7 @@ def least_noise(problem: Problem, total_epsilon: float, total_delta: float) -> M
     if total_delta == 0:
         return calibrate("laplace", total_epsilon, 0.0, 1)
     try:
-        laws = [
-            calibrate(name, total_epsilon, total_delta, 1) for name in ("gaussian", "laplace")
-        ]
+        laws = [calibrate(name, total_epsilon, total_delta, 1) for name in ("gaussian", "laplace")]
         return min(laws, key=lambda noise: noise_energy(problem, noise))
     except InvalidInput:  # then nothing is read once
         return calibrate("gaussian", total_epsilon, total_delta, 1)

@@ -200,7 +200,8 @@ class PublicCost(_Kinked, PublicObjective):
         def step(v: Vector, c: Vector) -> Vector:
             pull = back @ (tariff.linear - c * v)
             q = np.append(pull, np.full(size - n, tariff.price))
-            scale = max(float(np.abs(q).max()), float(c.max()))
+            # 1 but for extreme targets: a larger one would loosen the solver's absolute gap
+            scale = max(float(np.abs(q).max()), float(c.max())) / tariff.price
             changes = {"P": numbers @ (c + 2 * tariff.quadratic) / scale, "q": q / scale}
             if often is not None:
                 program, rows, limits, rare = often
