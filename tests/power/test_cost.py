@@ -84,7 +84,9 @@ def test_published_cost_of_a_grid_with_quadratic_costs():
 
 
 @pytest.mark.parametrize(
-    ("grid", "tolerance"), [("case200_activ", 3e-4), (curved("case14_ieee"), 1e-5)], ids=["200 buses", "curved"]
+    ("grid", "tolerance"),
+    [("case200_activ", 3e-4), (curved("case14_ieee"), 1e-5)],
+    ids=["200 buses", "curved"],
 )
 def test_local_problems_of_any_scale_are_solved(grid, tolerance):
     """On case200_activ a local problem failed in round 12, as on most grids above 200 buses."""
