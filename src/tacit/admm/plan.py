@@ -140,17 +140,16 @@ def least_noise(problem: Problem, total_epsilon: float, total_delta: float) -> M
     """
     if total_delta == 0:
         return calibrate("laplace", total_epsilon, 0.0, 1)
-    readings = []
-    for agent in problem.agents:
-        try:
-            readings.append(agent.objective.reading())
-        except InvalidInput:  # then nothing is read once
-            return calibrate("gaussian", total_epsilon, total_delta, 1)
+    try:
+        laws = [calibrate(name, total_epsilon, total_delta, 1) for name in ("gaussian", "laplace")]
+        return min(laws, key=lambda noise: noise_energy(problem, noise))
+    except InvalidInput:  # then nothing is read once
+        return calibrate("gaussian", total_epsilon, total_delta, 1)
 
-    def energy(noise: Mechanism) -> float:
-        return math.fsum(
-            noise.variance(reading.sensitivity(noise.norm)) * reading.size for reading in readings
-        )
 
-    laws = [calibrate(name, total_epsilon, total_delta, 1) for name in ("gaussian", "laplace")]
-    return min(laws, key=energy)
+def noise_energy(problem: Problem, noise: Mechanism) -> float:
+    """The expected squared length of the noise on one reading of every agent's data: public."""
+    readings = [agent.objective.reading() for agent in problem.agents]
+    return math.fsum(
+        noise.variance(reading.sensitivity(noise.norm)) * reading.size for reading in readings
+    )

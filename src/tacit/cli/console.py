@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread, Timer
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import plain
@@ -12,6 +16,8 @@ from tacit.errors import plain
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+EVERY = 12.0  # seconds between two lines where no bar is seen
 
 
 class Escaped:
@@ -55,6 +61,24 @@ def progress_bar(unit: str) -> Progress:
     )
 
 
+@contextmanager
+def lines_now_and_then(where: Callable[[], str]) -> Iterator[None]:
+    """A line to standard error every ``EVERY`` seconds, where that is no terminal: for logs."""
+    began, ended = time.monotonic(), Event()
+
+    def tell() -> None:
+        while not ended.wait(EVERY):
+            print(f"{where()}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+    teller = Thread(target=tell, daemon=True)
+    if not sys.stderr.isatty():
+        teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
 def run_with_progress(
     label: str,
     problem: Any,
@@ -68,8 +92,6 @@ def run_with_progress(
     A start that is refused draws no bar. It is there from the first evaluated round, or on a
     terminal after a second, as that round may take long.
     """
-    from threading import Timer
-
     from tacit.engines.seats import Everyone
     from tacit.engines.solving import run_all, solve
 
@@ -78,20 +100,23 @@ def run_with_progress(
         run, options = run_all, {k: options[k] for k in options if k not in ("workers", "ledgers")}
     bar = progress_bar("rounds")
     task = bar.add_task(label, total=settings.rounds)
-    late = Timer(1.0, bar.start)
+    late, where = Timer(1.0, bar.start), f"{label}: before the first round"
 
     def show(progress: Any) -> None:
+        nonlocal where
         told()
         bar.start()
         where = label
         if "dual_residual" in progress.row:  # a run that ends at a tolerance
             where = f"{label}, residual {progress.row['residual']:.1e}"
         bar.update(task, completed=progress.round, description=where)
+        where = f"{where}: round {progress.round} of at most {settings.rounds}"
 
     if bar.console.is_terminal:
         late.start()
     try:
-        result = run(problem, settings, callback=show, **options)
+        with lines_now_and_then(lambda: where):
+            result = run(problem, settings, callback=show, **options)
         bar.update(task, total=result.summary["round"])
         return result
     finally:

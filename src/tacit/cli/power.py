@@ -7,7 +7,7 @@ import json
 from dataclasses import fields
 from typing import Any
 
-from tacit.cli.console import print_result
+from tacit.cli.console import lines_now_and_then, print_result
 from tacit.cli.options import Add, add_run_options, make_absolute, refuse
 from tacit.cli.power_attack import add_attack
 from tacit.cli.power_check import add_check
@@ -52,7 +52,7 @@ def add_power(add: Add) -> None:
         "--tolerance",
         type=float,
         help="stop when both residuals, relative to the solution, are this small "
-        "(default: 1e-4; 1e-6 without noise)",
+        "(default: far below the noise, 1e-4 to 1e-2; 1e-6 without noise)",
     )
     solve.add_argument(
         "--rounds", type=int, help="at most so many (default: 1000; every round noisy: 100)"
@@ -199,7 +199,8 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     from tacit.power.cost import published_cost
 
     if options.crew is None:
-        case = build_case(options)
+        with lines_now_and_then(lambda: f"{options.case}: making the zones' problems"):
+            case = build_case(options)
         name, problem = case.grid.name, case.problem
     else:  # all zones together after the run, for what is told of them
         name, problem = build(options.crew, "power solve", options)[0], options.crew.problem

@@ -31,8 +31,8 @@ def solve_centrally(case: PowerProblem, loads: Sequence[Vector]) -> tuple[Vector
         price = price_of_shedding(case.grid, case.shed_price)
         costs = tariff(case.grid, whole, price, worth_of(case.grid, price))
         A, b, blocks = with_shortage(matrix, offset, cones, balance, d)
-        P = np.append(whole.image.T @ (2 * costs.quadratic), np.zeros(m))
-        q = np.append(whole.image.T @ costs.linear, np.full(m, costs.price))
+        P = np.append(whole.image.T @ (2 * costs.quadratic), np.zeros(2 * m))
+        q = np.append(whole.image.T @ costs.linear, np.full(2 * m, costs.price))
     else:  # min y'y over y = balance @ x + d
         unit = sp.identity(m)
         A = sp.block_array([[matrix, None], [balance, -unit]], format="csc")

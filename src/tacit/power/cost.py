@@ -30,7 +30,7 @@ from tacit.objectives.objective import Objective, Reading
 from tacit.objectives.public import PublicObjective
 from tacit.objectives.residual import Residual, on_host
 from tacit.pytree import pytree
-from tacit.sets.cone_program import ACCURACY, Program, broken
+from tacit.sets.cone_program import ACCURACY, Program, broken, row_scale
 from tacit.sets.conic import Conic, without_rare
 from tacit.sets.matrices import weighted_square
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet
 
 DEFAULT_PRICE = 100  # times the largest marginal cost of a generator: as lost load is valued
+BOOST = 30.0  # of a link's cone (``with_shortage``)
 RELEASE = (
     "Expected a release (tacit.release) of a problem of generation cost: its objective has kinks, "
     "and noise in every round is for smooth ones. Nothing was solved."
@@ -181,7 +182,7 @@ class PublicCost(_Kinked, PublicObjective):
         return 2 * float(np.mean(self.tariff.quadratic))
 
     def prox(self, feasible_set: FeasibleSet) -> Callable[[Vector, Vector], Vector]:
-        """One cone program in x, with z = image @ x, and t ≥ |balance @ z + d|."""
+        """One cone program in x, with z = image @ x, and in what is short or in excess."""
         if not isinstance(feasible_set, Conic):
             raise InvalidInput(f"Expected a network's cone set, got {type(feasible_set).__name__}.")
         matrix, offset, cones, _, image, *_ = feasible_set.parts
@@ -199,7 +200,8 @@ class PublicCost(_Kinked, PublicObjective):
         def step(v: Vector, c: Vector) -> Vector:
             pull = back @ (tariff.linear - c * v)
             q = np.append(pull, np.full(size - n, tariff.price))
-            scale = max(float(np.abs(q).max()), float(c.max()))
+            # 1 but for extreme targets: a larger one would loosen the solver's absolute gap
+            scale = max(float(np.abs(q).max()), float(c.max())) / tariff.price
             changes = {"P": numbers @ (c + 2 * tariff.quadratic) / scale, "q": q / scale}
             if often is not None:
                 program, rows, limits, rare = often
@@ -215,10 +217,26 @@ class PublicCost(_Kinked, PublicObjective):
 def with_shortage(
     matrix: Any, offset: Vector, cones: Any, balance: Any, d: Vector
 ) -> tuple[Any, Vector, tuple[tuple[str, int], ...]]:
-    """Rows on (x, t) of a network's constraints and of −t ≤ balance @ x + d ≤ t."""
-    unit = sp.identity(len(d))
-    A = sp.block_array([[matrix, None], [balance, -unit], [-balance, -unit]], format="csc")
-    return A, np.concatenate([offset, -d, d]), (*cones, ("nonneg", 2 * len(d)))
+    """Rows on (x, short, excess) of a network's constraints, and of balance @ x + d = short −
+    excess; as a solver can take them, for admittances of up to 1e5 and links that all but hold.
+
+    At any power flow c is nearly (u_i + u_j)/2 =: h, so that the cones h ≥ ‖(c, s, (u_i − u_j)/2)‖
+    are met near their boundary, all in the same direction: numbers of 1 differ by 1e-3, and the
+    solver's last digits are lost. A Lorentz boost maps the cone onto itself, (h − c, h + c) to
+    (BOOST (h − c), (h + c)/BOOST), which makes all its numbers alike.
+    """
+    link = np.repeat([block == ("soc", 4) for block in cones], [m for _, m in cones])
+    first, unit = np.flatnonzero(link)[::4], sp.identity(len(d))
+    boost = sp.identity(len(offset), format="lil")
+    boost[first, first] = boost[first + 1, first + 1] = (BOOST + 1 / BOOST) / 2
+    boost[first, first + 1] = boost[first + 1, first] = -(BOOST - 1 / BOOST) / 2
+    boost = sp.csr_matrix(boost)
+    rows = [[boost @ matrix, None, None], [None, -unit, None], [None, None, -unit]]
+    A = sp.block_array([*rows, [balance, -unit, unit]], format="csc")
+    b = np.concatenate([boost @ offset, np.zeros(2 * len(d)), -d])
+    blocks = (*cones, ("nonneg", 2 * len(d)), ("zero", len(d)))
+    scale = row_scale(A, blocks)
+    return sp.csc_matrix(sp.diags(scale) @ A), scale * b, blocks
 
 
 def tariff(grid: Grid, net: Network, shed_price: float, worth: float) -> Tariff:
