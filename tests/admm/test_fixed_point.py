@@ -161,6 +161,37 @@ def test_residuals_are_the_two_parts_of_the_step():
     assert not found.within(1e-3) and found.within(1e9)
 
 
+def test_residuals_in_their_own_metrics():
+    """By the formulas, with a penalty of its own for every coordinate: λ⁺ = ρ(s − z)."""
+    problem, ρ = random_quadratics(3), np.array([1e-2, 1.0, 30.0, 1e3])
+    server, *_ = sides(problem, penalty=ρ)
+    z = np.random.default_rng(0).normal(size=len(server.index))
+    found = server.receive(z)[1]
+
+    def mean(x):  # over the holders of each coordinate, for every copy
+        return np.array([x[server.index == k].mean() for k in server.index])
+
+    own = ρ[server.index]
+    λ = own * (server.iterate.s - z)
+    assert found.primal == pytest.approx(np.linalg.norm(z - mean(z)))
+    assert found.size == pytest.approx(np.linalg.norm(mean(z)))
+    assert found.dual == pytest.approx(np.linalg.norm(mean(λ) / np.sqrt(own)))
+    assert found.dual_size == pytest.approx(np.linalg.norm(np.sqrt(own) * mean(z)))
+    assert found.least == pytest.approx((np.sqrt(len(z)), np.sqrt(own.sum())))
+
+
+@pytest.mark.parametrize(("times", "taken"), [(0.9, True), (1.1, False)])
+def test_an_accelerated_step_is_not_far_from_the_plain_one(times, taken):
+    """At most LONGEST_STEP ‖g‖, where nothing else forbids it."""
+    ones, g = np.ones(3), np.array([1.0, 0.0, 0.0])
+    length = times * acceleration.LONGEST_STEP
+    # g fell from 2 to 1 while s + g moved by ``length``: the secant says to go as far again
+    now = Iterate(ones, ones, np.zeros(3, int), 3, (ones + g + length * g, 2 * g))
+    told, watch = Watch(first=2.0, best=2.0).choose(now, ones + g, ones)
+    assert bool(told.mixing) is watch.mixed is taken
+    assert not told.undo and not told.factors
+
+
 def test_mixing_solves_the_least_squares():
     rng = np.random.default_rng(0)
     changes, g = rng.normal(size=(3, 40)), rng.normal(size=40)

@@ -14,6 +14,7 @@ from tacit.admm.facts import Facts
 from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.problem import Problem
 from tacit.admm.result import Result
+from tacit.federation import coordinator
 from tacit.federation.coordinator import Coordinator, Paused
 from tacit.federation.messages import (
     Agreed,
@@ -82,6 +83,40 @@ def test_the_bits_of_one_process(calm, kind):
         assert said["epsilon"] == found.privacy.epsilon and "rehearsal" in said["uncertified"]
         charged = [r["rounds_charged"] for r in Ledger(tmp_path / f"{name}.db").runs()]
         assert charged == [6 if kind == "logistic" else 1]
+
+
+def test_the_mean_of_a_study_is_weighted_as_in_one_process(tmp_path):
+    """The strongly convex step weighs round t by t."""
+    step = 'penalty = {kind = "constant", value = 1.0}\n'
+    step += 'step_size = {kind = "strongly-convex", strong_convexity = 0.1}'
+    study = write_study(tmp_path, algorithm=step)
+    found, expected = run(study, tmp_path)[0], in_one_process(study, tmp_path)
+    assert found.settings.averaging_weights(1, 3).tolist() == [1, 2, 3]
+    same(found, expected)
+
+
+def test_a_coordinator_goes_on_from_its_own_state(calm, tmp_path, monkeypatch):
+    """It asks for no round that it has, and its end is that of no pause."""
+    *_, expected, _ = calm("logistic")
+    monkeypatch.setattr(coordinator, "KEPT", -1.0)  # seconds between states: every round
+    study = write_study(tmp_path)
+    asked = []
+
+    def silent_once(name, request):
+        message = request_from(request)
+        if isinstance(message, Broadcast):
+            asked.append(message.round)
+            return None if asked.count(4) == 1 else request
+        return request
+
+    with pytest.raises(Paused):
+        run(study, tmp_path, meddle=silent_once)
+    assert set(asked) == {1, 2, 3, 4}
+    asked[:] = [4]
+    found, _ = run(study, tmp_path, meddle=silent_once)
+    assert set(asked) == {4, 5, 6}
+    same(found, expected)
+    assert list(found.trace["round"]) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_real_run_has_secure_noise(tmp_path):

@@ -248,6 +248,20 @@ def test_tables_add_up(case14):
     assert 0 < line["loading"].max() <= 1 + 1e-6
 
 
+def test_the_voltage_of_a_border_bus_is_its_own_zones(case14):
+    """A neighbouring zone has a copy of it, which agrees only at the end."""
+    local = [np.zeros(len(net.names)) for net in case14.networks]
+    copies = 0
+    for net, z in zip(case14.networks, local, strict=True):
+        for k, (quantity, bus) in enumerate(net.names):
+            if quantity == "u":
+                z[k] = (1 + bus / 100) ** 2 if bus in net.buses else 0.25
+                copies += bus not in net.buses
+    bus = case14.tables(tuple(local))["bus"]
+    assert copies > 0
+    np.testing.assert_allclose(bus["voltage"], 1 + bus.index / 100)
+
+
 def test_loading_is_that_of_the_busier_end(case14):
     """Both ends by turns, as if all flows were those numbers."""
     local = [np.zeros(len(net.names)) for net in case14.networks]
