@@ -109,6 +109,7 @@ def test_sums_over_records_are_those_of_numpy(name: str, relation: str, rows: in
     assert float(value) == pytest.approx(expected, rel=1e-11)
     np.testing.assert_allclose(statistic, terms.sum(axis=0) / rows, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(gradient, terms.sum(axis=0) / rows + public, rtol=1e-10, atol=1e-13)
+    assert np.linalg.norm(gradient) <= f.gradient_bound(Box(-0.5, 0.5, f.dimension))
     # neighbours differ by one record, wherever it stands in its block; and by all that is stated
     W, largest = Box(-0.5, 0.5, f.dimension), {1: 0.0, 2: 0.0}
     places = sorted({0, rows // 3, rows - 1}) if relation != "add-remove" else [rows - 1]
