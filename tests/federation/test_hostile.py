@@ -14,7 +14,7 @@ from tacit.admm.problem import Problem
 from tacit.engines.releasing import read
 from tacit.errors import InvalidInput
 from tacit.federation.coordinator import Coordinator, Paused
-from tacit.federation.messages import Agreed, Proposal, Read, answer_from
+from tacit.federation.messages import Agreed, Outcome, Proposal, Read, answer_from
 from tacit.federation.party_file import PartyFile
 from tacit.federation.study import Study
 from tacit.privacy.accounting import calibrate, exact
@@ -111,6 +111,21 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
     assert charged == {"north": 6, "south": 8, "west": 6}
     assert found.privacy.updates == 8 * E
     assert found.privacy.epsilon == exact(found.settings.mechanism, 8 * E, 1e-5).epsilon > 2.0
+    for name, rounds in charged.items():  # and each party's own
+        said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
+        assert said["updates"] == rounds * E
+
+
+def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
+    """A party keeps as its own result what it has computed itself, or nothing."""
+    north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
+    assert asked(north, proposal(north.study, rounds(Gaussian(30.0)))) == Agreed("r")
+    assert isinstance(asked(north, Broadcast("r", 1, np.zeros(3)).to_bytes()), Reply)
+    for told in (0, 2, 4):
+        assert asked(north, Outcome("r", told, np.zeros(3)).to_bytes()).reason == "refused"
+    assert not (tmp_path / "own-north" / "solution.npz").exists()
+    assert asked(north, Outcome("r", 1, np.zeros(3)).to_bytes()) == Agreed("r")
+    assert (tmp_path / "own-north" / "solution.npz").exists()
 
 
 @pytest.mark.parametrize("run", ["", "x" * 201, "a\nb", "\x1b[2J", "release-0123456789ab-1"])

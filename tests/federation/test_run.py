@@ -14,6 +14,7 @@ from tacit.admm.facts import Facts
 from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.problem import Problem
 from tacit.admm.result import Result
+from tacit.errors import InvalidInput
 from tacit.federation import coordinator
 from tacit.federation.coordinator import Coordinator, Paused
 from tacit.federation.messages import (
@@ -153,6 +154,15 @@ def test_a_pause_loses_nothing(calm, tmp_path, kind):
             for where in (undisturbed, tmp_path / "storm")
         )
         assert before == after
+
+
+def test_the_result_of_another_study_is_refused(calm, tmp_path):
+    folder, study, expected, _ = calm("logistic")
+    line = Here([])  # nobody is asked
+    assert Coordinator(study, folder / "out", line).run().names == expected.names == NAMES
+    other = write_study(tmp_path, names=("north", "east"))
+    with pytest.raises(InvalidInput, match="Expected the result of study 'clinics'"):
+        Coordinator(other, folder / "out", line).run()
 
 
 def test_the_state_of_another_study_is_refused(tmp_path):
