@@ -10,9 +10,10 @@ from exact_run import exact_run, random_quadratics, sides
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.admm import acceleration
+from tacit.admm import acceleration, fixed_point
 from tacit.admm.acceleration import Residuals, Watch, mixing
 from tacit.admm.fixed_point import Instructions, Iterate
+from tacit.admm.penalties import penalties_from
 from tacit.errors import InvalidInput
 
 
@@ -159,6 +160,67 @@ def test_residuals_are_the_two_parts_of_the_step():
     assert total == pytest.approx(np.sqrt(0.7) * np.linalg.norm(g), rel=1e-12)
     assert found.primal == pytest.approx(np.linalg.norm(found.parts[0]) / np.sqrt(0.7))
     assert not found.within(1e-3) and found.within(1e9)
+
+
+def test_residuals_in_their_own_metrics():
+    """By the formulas, with a penalty of its own for every coordinate: λ⁺ = ρ(s − z)."""
+    problem, ρ = random_quadratics(3), np.array([1e-2, 1.0, 30.0, 1e3])
+    server, *_ = sides(problem, penalty=ρ)
+    z = np.random.default_rng(0).normal(size=len(server.index))
+    found = server.receive(z)[1]
+
+    def mean(x):  # over the holders of each coordinate, for every copy
+        return np.array([x[server.index == k].mean() for k in server.index])
+
+    own = ρ[server.index]
+    λ = own * (server.iterate.s - z)
+    assert found.primal == pytest.approx(np.linalg.norm(z - mean(z)))
+    assert found.size == pytest.approx(np.linalg.norm(mean(z)))
+    assert found.dual == pytest.approx(np.linalg.norm(mean(λ) / np.sqrt(own)))
+    assert found.dual_size == pytest.approx(np.linalg.norm(np.sqrt(own) * mean(z)))
+    assert found.least == pytest.approx((np.sqrt(len(z)), np.sqrt(own.sum())))
+
+
+@pytest.mark.parametrize(("times", "taken"), [(0.9, True), (1.1, False)])
+def test_an_accelerated_step_is_not_far_from_the_plain_one(times, taken):
+    """At most LONGEST_STEP ‖g‖, where nothing else forbids it."""
+    ones, g = np.ones(3), np.array([1.0, 0.0, 0.0])
+    length = times * acceleration.LONGEST_STEP
+    # g fell from 2 to 1 while s + g moved by ``length``: the secant says to go as far again
+    now = Iterate(ones, ones, np.zeros(3, int), 3, (ones + g + length * g, 2 * g))
+    told, watch = Watch(first=2.0, best=2.0).choose(now, ones + g, ones)
+    assert bool(told.mixing) is watch.mixed is taken
+    assert not told.undo and not told.factors
+
+
+def test_penalties_start_at_the_mean_curvature_that_is_known():
+    for curvatures, expected in (
+        ([1.0, 3.0], 0.6),
+        ([1.0, np.inf, 3.0], 0.6),
+        ([np.inf], 0.3),
+        ([], 0.3),
+        ([0.0, 0.0], 1.0),
+    ):
+        ρ, group = penalties_from(curvatures, 5)
+        np.testing.assert_allclose(ρ, np.full(5, expected))
+        assert group.tolist() == [0] * 5
+
+
+def test_a_step_that_is_undone_leaves_no_trace_in_an_agent():
+    """Private coordinates too go on from where they were before it."""
+    server, agents, mine = sides(random_quadratics(2))
+    rng, (first, *_), held = np.random.default_rng(0), agents, mine[0]
+    for _ in range(3):
+        first = first.answer(rng.normal(size=len(server.w))[held], Instructions())
+    w, after = rng.normal(size=(2, len(server.w)))
+    far = first.answer(w[held], Instructions(mixing=(100.0,)))
+    undone = far.answer(after[held], Instructions(undo=True))
+    np.testing.assert_array_equal(undone.before, first.z)
+    np.testing.assert_array_equal(undone.iterate.s, far.iterate.last[0])
+    v, c = first.z.copy(), np.full(len(first.z), fixed_point.PRIVATE_WEIGHT)
+    c *= min(undone.iterate.penalty.min(), undone.curvature)
+    v[undone.held], c[undone.held] = undone.iterate.s, undone.iterate.penalty
+    np.testing.assert_allclose(undone.z, undone.step(v, c), atol=1e-12)
 
 
 def test_mixing_solves_the_least_squares():

@@ -12,7 +12,7 @@ from conftest import repeat
 
 import tacit
 from tacit.admm import release
-from tacit.admm.release import Reader
+from tacit.admm.release import Reader, Release
 from tacit.errors import CorruptFile, Refused
 from tacit.objectives.second_moments import SecondMoments
 from tacit.privacy.accounting import calibrate
@@ -195,6 +195,17 @@ def test_last_bits_of_a_sum_are_no_change_of_the_data(ledger, monkeypatch):
     assert charges(ledger) == 1
     reader(ledger).read(table(MATRIX + 1e-12))
     assert charges(ledger) == 2
+
+
+def test_a_ledger_holds_a_release_by_its_values(ledger):
+    """Whoever has a seal has not the values: only what was paid for, bit for bit, is free again."""
+    kept = reader(ledger).read(zone())
+    assert reader(ledger).holds(zone(), kept)
+    values = np.array(kept.values)
+    values[-1] = np.nextafter(values[-1], np.inf)
+    assert not reader(ledger).holds(zone(), Release(values, kept.seal))
+    assert not reader(ledger).holds(zone(), Release(0 * values, kept.seal))
+    assert not reader(ledger).holds(zone(DATA + 1), kept)
 
 
 def test_a_changed_target_is_a_change_of_the_data(ledger):

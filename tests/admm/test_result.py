@@ -203,7 +203,9 @@ def test_json_has_both_vectors(result, tmp_path, capsys):
     assert document["ergodic"] == result.ergodic.tolist() != document["solution"]
 
 
-def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, monkeypatch):
+@pytest.mark.parametrize("E", [1, 3])
+def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, monkeypatch, E):
+    paying = dataclasses.replace(PAYING, local_updates=E)
     ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
     options = {"ledgers": {"a": ledger}, "run": "june", "checkpoint": tmp_path / "c.npz"}
     right, calls = Agent._noisy, []
@@ -216,9 +218,9 @@ def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, m
 
     monkeypatch.setattr(Agent, "_noisy", sometimes)
     with pytest.raises(SolverFailure):
-        tacit.solve([part()], PAYING, **options)
-    result = tacit.solve([part()], PAYING, **options)
-    assert result.privacy.updates == 5  # four rounds, and the one that failed
+        tacit.solve([part()], paying, **options)
+    result = tacit.solve([part()], paying, **options)
+    assert result.privacy.updates == 5 * E  # four rounds, and the one that failed
     assert result.privacy.epsilon > 1
     assert result.privacy.epsilon == pytest.approx(ledger.spent.epsilon, rel=1e-6)
 

@@ -28,6 +28,14 @@ def test_account_where_the_paper_overstates(account):
     assert totals["exact"]["epsilon"] == pytest.approx(1.493, abs=0.002)
 
 
+@pytest.mark.parametrize(("epsilon", "valid"), [(1, True), (1.01, False), (5, False)])
+def test_the_classical_formula_holds_up_to_epsilon_one(account, epsilon, valid):
+    totals = account("--epsilon", epsilon, "--delta", 1e-5, "--updates", 1)
+    assert totals.get("basic_valid", True) is valid
+    more = "--mechanism", "laplace", "--updates", 1
+    assert "basic_valid" not in account("--epsilon", epsilon, *more)
+
+
 def test_account_laplace(account):
     totals = account("--mechanism", "laplace", "--epsilon", 0.1, "--updates", 500)
     assert totals["exact"]["epsilon"] == pytest.approx(50) and totals["paper"] is None

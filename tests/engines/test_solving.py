@@ -122,6 +122,22 @@ def test_the_trace_is_what_it_says():
     np.testing.assert_allclose(result.solution, mean, atol=1e-14)
 
 
+@pytest.mark.parametrize("batch", [True, False])
+def test_the_trace_has_the_sums_and_the_largest_of_all_agents(batch):
+    """Noise on the output leaves a small box far behind, and a large one never."""
+    f = tacit.LogisticRegression(np.eye(3), [0, 1, 1], feature_norm=1.0, normaliser=6.0)
+    sizes = [100.0, 0.01, 1.0]
+    agents = [tacit.LocalProblem(f, tacit.Box(-r, r, size=3)) for r in sizes]
+    law = {"perturbation": "output", "penalty": 1.0, "step_size": 0.5}
+    settings = tacit.Settings(2, 1, tacit.Gaussian(5.0), **law)
+    found = tacit.solve(agents, settings, seed=0, batch=batch)
+    beyond = [max(np.abs(z).max() - r, 0.0) for z, r in zip(found.local, sizes, strict=True)]
+    assert beyond[1] > max(beyond[0], beyond[2]) and beyond[0] == 0
+    assert found.trace["violation"][-1] == pytest.approx(beyond[1])
+    values = [float(f.value(z)) for z in found.local]
+    assert found.trace["objective"][-1] == pytest.approx(sum(values))
+
+
 def test_float32_data_stay_float32(rng):
     X = rng.normal(size=(30, 4)).astype(np.float32)
     agents = [

@@ -72,11 +72,12 @@ def test_configurations_are_the_single_runs(rng, name, perturbation):
     ragged = repeat(perturbation == "objective", True)
     feasible = repeat("box", "ball" if perturbation == "projected-output" else "box")
     agents = problem_of(rng, SIZES if ragged else SIZES[:1] * 2, feasible)
+    weighted = tacit.StronglyConvexStep(4.0)  # its mean is another
     chosen = [
         tacit.Settings.for_budget(
-            ε, 1e-5, repeat(6, 7), 2, name, perturbation=perturbation, penalty=ρ, step_size=0.3 / ρ
+            ε, 1e-5, repeat(6, 7), 2, name, perturbation=perturbation, penalty=ρ, step_size=step
         )
-        for ε, ρ in ((1.0, 0.5), (5.0, 0.5), (20.0, 2.0))
+        for ε, ρ, step in ((1.0, 0.5, 0.6), (5.0, 0.5, 0.6), (20.0, 2.0, weighted))
     ]
     seeds = [3, 3, 8]
     together = tacit.solve_many(agents, chosen, seeds, evaluate_every=3)

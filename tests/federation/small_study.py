@@ -45,14 +45,14 @@ total_delta = 1e-5
 """
 
 
-def write_study(folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES, once=""):
-    """study.toml and each party's files, ledgers too; ``once``: [algorithm] of a release."""
-    exact, once = once, kind == "least-squares"
+def write_study(folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES, algorithm=""):
+    """study.toml and each party's files, ledgers too; ``algorithm``: more of that section."""
+    once = kind == "least-squares"
     text = STUDY.format(
         kind=kind,
         bounds="target_bound = 1.0" if once else "",
         more="" if rehearsal is None else f"[rehearsal]\nseed = {rehearsal}",
-        algorithm=exact if once else f"[algorithm]\nrounds = {rounds}",
+        algorithm=f"[algorithm]\n{'' if once else f'rounds = {rounds}'}\n{algorithm}",
         agents="\n".join(f'[[agents]]\nname = "{name}"' for name in names),
     )
     # keys before the first table

@@ -14,7 +14,7 @@ from tacit.admm.problem import Problem
 from tacit.engines.releasing import read
 from tacit.errors import InvalidInput
 from tacit.federation.coordinator import Coordinator, Paused
-from tacit.federation.messages import Agreed, Proposal, Read, answer_from
+from tacit.federation.messages import Agreed, Outcome, Proposal, Read, answer_from
 from tacit.federation.party_file import PartyFile
 from tacit.federation.study import Study
 from tacit.privacy.accounting import calibrate, exact
@@ -27,8 +27,8 @@ def proposal(study, settings, run="r", reading=None):
     return Proposal(study.digest, run, 3, said, 1e-5, law).to_bytes()
 
 
-def rounds(mechanism, **others):
-    return tacit.Settings(4, 1, mechanism, 1e-5, **{"penalty": 1.0, "step_size": 0.1, **others})
+def rounds(mechanism, T=4, E=1, **others):
+    return tacit.Settings(T, E, mechanism, 1e-5, **{"penalty": 1.0, "step_size": 0.1, **others})
 
 
 def asked(one, request):
@@ -53,6 +53,18 @@ def test_a_release_on_wider_limits_is_not_given_on_narrower_ones(tmp_path):
     assert asked(north, proposal(study, settings, reading=wide)) == Agreed("r")
 
 
+@pytest.mark.parametrize(
+    ("T", "E", "within"), [(6, 1, True), (3, 2, True), (1, 6, True), (7, 1, False), (4, 2, False)]
+)
+def test_limits_count_every_local_update(tmp_path, T, E, within):
+    """Noise of which six updates cost the limit; a run has rounds times local updates of them."""
+    north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
+    settings = rounds(calibrate("gaussian", 1.999, 1e-5, 6), T, E)
+    answer = asked(north, proposal(north.study, settings))
+    assert (answer == Agreed("r")) is within
+    assert within or "epsilon or delta is above its limit" in answer.words
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_rounds_that_fail_are_paid_within_the_limits(tmp_path, restarted):
     """Penalties and a consensus of these sizes let any dual overflow: the round fails, is paid, and
@@ -75,8 +87,10 @@ def test_rounds_that_fail_are_paid_within_the_limits(tmp_path, restarted):
     assert exact(mechanism, paid, 1e-5).epsilon <= 2.0 < exact(mechanism, paid + 1, 1e-5).epsilon
 
 
-def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch):
-    study = write_study(tmp_path, rehearsal=None)
+@pytest.mark.parametrize("E", [1, 3])
+def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
+    """Each of them with all its local updates."""
+    study = write_study(tmp_path, rehearsal=None, algorithm=f"local_updates = {E}")
     write_party(tmp_path, "south", rehearsal=False, epsilon=3.0)
     line = Here([party(study, tmp_path, name) for name in study.agents])
     agent_round, fails = tacit.admm.agent.agent_round, [3, 3]
@@ -95,8 +109,23 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch):
     found = Coordinator(study, tmp_path / "out", line).run()
     charged = {n: len(p.ledger.charged(p._run.name)) for n, p in line.parties.items()}
     assert charged == {"north": 6, "south": 8, "west": 6}
-    assert found.privacy.updates == 8
-    assert found.privacy.epsilon == exact(found.settings.mechanism, 8, 1e-5).epsilon > 2.0
+    assert found.privacy.updates == 8 * E
+    assert found.privacy.epsilon == exact(found.settings.mechanism, 8 * E, 1e-5).epsilon > 2.0
+    for name, rounds in charged.items():  # and each party's own
+        said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
+        assert said["updates"] == rounds * E
+
+
+def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
+    """A party keeps as its own result what it has computed itself, or nothing."""
+    north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
+    assert asked(north, proposal(north.study, rounds(Gaussian(30.0)))) == Agreed("r")
+    assert isinstance(asked(north, Broadcast("r", 1, np.zeros(3)).to_bytes()), Reply)
+    for told in (0, 2, 4):
+        assert asked(north, Outcome("r", told, np.zeros(3)).to_bytes()).reason == "refused"
+    assert not (tmp_path / "own-north" / "solution.npz").exists()
+    assert asked(north, Outcome("r", 1, np.zeros(3)).to_bytes()) == Agreed("r")
+    assert (tmp_path / "own-north" / "solution.npz").exists()
 
 
 @pytest.mark.parametrize("run", ["", "x" * 201, "a\nb", "\x1b[2J", "release-0123456789ab-1"])

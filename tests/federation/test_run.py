@@ -14,6 +14,8 @@ from tacit.admm.facts import Facts
 from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.problem import Problem
 from tacit.admm.result import Result
+from tacit.errors import InvalidInput
+from tacit.federation import coordinator
 from tacit.federation.coordinator import Coordinator, Paused
 from tacit.federation.messages import (
     Agreed,
@@ -86,15 +88,47 @@ def test_the_bits_of_one_process(calm, kind):
 
 
 def test_a_given_penalty_is_that_of_one_process(calm, tmp_path):
-    once = (
-        '[algorithm]\nrounds = 3\ntolerance = 1e-9\npenalty = { kind = "constant", value = 30.0 }'
-    )
-    study = write_study(tmp_path, "least-squares", once=once)
+    once = 'rounds = 3\ntolerance = 1e-9\npenalty = { kind = "constant", value = 30.0 }'
+    study = write_study(tmp_path, "least-squares", algorithm=once)
     found, _ = run(study, tmp_path)
     same(found, in_one_process(study, tmp_path))
     assert found.privacy.once and not np.array_equal(
         found.solution, calm("least-squares")[2].solution
     )
+
+
+def test_the_mean_of_a_study_is_weighted_as_in_one_process(tmp_path):
+    """The strongly convex step weighs round t by t."""
+    step = 'penalty = {kind = "constant", value = 1.0}\n'
+    step += 'step_size = {kind = "strongly-convex", strong_convexity = 0.1}'
+    study = write_study(tmp_path, algorithm=step)
+    found, expected = run(study, tmp_path)[0], in_one_process(study, tmp_path)
+    assert found.settings.averaging_weights(1, 3).tolist() == [1, 2, 3]
+    same(found, expected)
+
+
+def test_a_coordinator_goes_on_from_its_own_state(calm, tmp_path, monkeypatch):
+    """It asks for no round that it has, and its end is that of no pause."""
+    *_, expected, _ = calm("logistic")
+    monkeypatch.setattr(coordinator, "KEPT", -1.0)  # seconds between states: every round
+    study = write_study(tmp_path)
+    asked = []
+
+    def silent_once(name, request):
+        message = request_from(request)
+        if isinstance(message, Broadcast):
+            asked.append(message.round)
+            return None if asked.count(4) == 1 else request
+        return request
+
+    with pytest.raises(Paused):
+        run(study, tmp_path, meddle=silent_once)
+    assert set(asked) == {1, 2, 3, 4}
+    asked[:] = [4]
+    found, _ = run(study, tmp_path, meddle=silent_once)
+    assert set(asked) == {4, 5, 6}
+    same(found, expected)
+    assert list(found.trace["round"]) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_real_run_has_secure_noise(tmp_path):
@@ -131,6 +165,15 @@ def test_a_pause_loses_nothing(calm, tmp_path, kind):
             for where in (undisturbed, tmp_path / "storm")
         )
         assert before == after
+
+
+def test_the_result_of_another_study_is_refused(calm, tmp_path):
+    folder, study, expected, _ = calm("logistic")
+    line = Here([])  # nobody is asked
+    assert Coordinator(study, folder / "out", line).run().names == expected.names == NAMES
+    other = write_study(tmp_path, names=("north", "east"))
+    with pytest.raises(InvalidInput, match="Expected the result of study 'clinics'"):
+        Coordinator(other, folder / "out", line).run()
 
 
 def test_the_state_of_another_study_is_refused(tmp_path):

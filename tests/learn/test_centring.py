@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 import tacit
+from tacit.admm.statement import PrivacyStatement, with_reading
 from tacit.engines.releasing import read
 from tacit.errors import InvalidInput, Refused
 from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_model, save_model
@@ -101,6 +102,20 @@ def test_no_secure_noise_is_further_away_than_the_statement_counts():
 
 
 # --- statements and ledgers -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_statement_of_both_counts_the_distance_of_every_update(secure):
+    """So many updates that what one of them is off by would not show."""
+    updates, sizes, delta = 10**6, (5000, 50), 1e-9
+    run, reading = calibrate("gaussian", 1.0, delta, updates), calibrate("gaussian", 0.1, delta, 1)
+    alone = PrivacyStatement(1.0, delta, "gaussian", updates, (), False, secure=secure)
+    found = with_reading(alone, run, reading, "read", sizes)
+    far = updates * largest_distance(run, sizes[0]) + largest_distance(reading, sizes[1])
+    parts = [(reading, 1), (run, updates)]
+    assert found.epsilon == epsilon_of(parts, delta, far if secure else 0.0)
+    near = far - (updates - 1) * largest_distance(run, sizes[0])
+    assert epsilon_of(parts, delta) < epsilon_of(parts, delta, near) < epsilon_of(parts, delta, far)
 
 
 def test_the_statement_covers_both(blobs):

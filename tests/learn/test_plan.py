@@ -61,7 +61,7 @@ def test_the_plan_bounds_the_noise_of_a_score(records, agents, local_updates):
         wanted = DEVIATION * min(1, math.sqrt(path / SHORT_PATH))
         assert noise == pytest.approx(wanted, rel=0.01)
         assert UPDATES[0] <= settings.updates <= UPDATES[1]
-        assert first_step(settings) * agent.objective.descent.curvature <= 30
+        assert first_step(settings) * agent.objective.descent.curvature <= 10 * (1 + 1e-9)
 
 
 def test_steps_stay_stable_where_the_data_outweigh_the_noise():
@@ -70,7 +70,22 @@ def test_steps_stay_stable_where_the_data_outweigh_the_noise():
     settings = plan(problem, 2, 200.0, 1e-3)
     assert settings.updates == UPDATES[1]
     f = problem.agents[0].objective
-    assert first_step(settings) * f.descent.curvature == pytest.approx(30)
+    assert first_step(settings) * f.descent.curvature == pytest.approx(10)
+
+
+def test_steps_do_not_diverge_where_records_are_many_and_columns_few():
+    """Five columns that are alike and labels that are noisy: without noise 32.3 % of errors. Steps
+    of 30/L₀, to which they once grew, had 43 %."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24_000, 5)) * np.exp(-0.3 * np.arange(5))
+    X = X @ np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    score = X @ rng.normal(size=5)
+    y = rng.random(len(X)) < 1 / (1 + np.exp(-score / score.std()))
+    X /= X.std(axis=0)  # in earnest: by public numbers
+    model = PrivateLogisticRegression(16.0, 1e-5, feature_norm=math.sqrt(5), random_state=0)
+    model.fit(X[:20_000], y[:20_000])
+    X, y, score = X[20_000:], y[20_000:], score[20_000:]
+    assert 1 - model.score(X, y) < np.mean((score > 0) != y) + 0.01
 
 
 def test_one_planner():

@@ -98,6 +98,18 @@ def test_a_share_of_targets_is_below_a_quantile(plane, level):
     assert below.mean() == pytest.approx(level, abs=0.05)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_predictions_are_within_the_public_range(plane, fit_intercept):
+    X, y, _ = plane
+    public = {"target_range": (2.0, 9.0), "fit_intercept": fit_intercept, "feature_norm": 100.0}
+    model = PrivateRidge(None, **public).fit(X, y)
+    model.coef_, model.intercept_ = np.eye(X.shape[1])[0], 5.0 if fit_intercept else 0.0
+    rows = np.zeros((4, X.shape[1]))
+    rows[:, 0] = [-9.0, -0.25, 0.25, 9.0]
+    expected = [2.0, 4.75, 5.25, 9.0] if fit_intercept else [2.0, 2.0, 2.0, 9.0]
+    np.testing.assert_allclose(model.predict(rows), expected)
+
+
 def test_an_intercept_is_of_the_range_and_none_is_of_zero(plane):
     """With an intercept nothing learnt is the middle of the range; without one it is zero."""
     X, y, agents = plane

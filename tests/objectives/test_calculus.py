@@ -144,6 +144,15 @@ def test_gradient_bound_holds(name: str, kind: type) -> None:
         assert np.linalg.norm(at.gradient) <= f.gradient_bound(W)
 
 
+@pytest.mark.parametrize("W", [Box(-2.0, 1.5, FEATURES), Ball(0.0, 1.5, FEATURES)])
+def test_the_bound_of_a_ridge_is_that_of_the_longest_point(W: Any) -> None:
+    """Records count for next to nothing here: the gradient is ridge·z."""
+    f = sample("logistic", *records(0), ridge=0.4, normaliser=1e12, record_bound=8)
+    z = W.project(np.full(FEATURES, -9.0))
+    found = float(np.linalg.norm(f.gradient(z)))
+    assert [found, f.gradient_bound(W)] == pytest.approx([0.4 * W.radius(2)] * 2)
+
+
 @pytest.mark.parametrize("records", repeat([4000], [3, 3999, 4000, 4700, 6000]))
 def test_sums_in_blocks_are_the_whole_sum(records):
     rng = np.random.default_rng(0)

@@ -31,6 +31,23 @@ def test_without_a_spread_estimates_beat_readings_whatever_the_loads(size, dista
         assert estimated < 0.7 * read  # 2/m of it and a little, for a block of m
 
 
+@pytest.mark.parametrize("m", [3, 16])
+def test_without_a_spread_it_is_james_and_steins_estimate(m):
+    """e + (v − e) max(0, 1 − (m − 2)σ²/‖v − e‖²), by blocks of loads of like size."""
+    rng = np.random.default_rng(3)
+    expected = rng.normal(size=m)
+    for distance in (0.01, 0.2, 3.0):
+        away = distance * rng.normal(size=m)
+        keep = max(0.0, 1 - (m - 2) * σ**2 / (away @ away))
+        np.testing.assert_allclose(shrunk(expected + away, expected, σ), expected + keep * away)
+    # the smaller and the larger half of 32 loads, in any order, have a factor of their own
+    order = rng.permutation(32)
+    expected = np.where(np.arange(32) < 16, 0.1, 5.0)[order]
+    away = np.where(np.arange(32) < 16, 0.001, 3.0)[order]
+    found = shrunk(expected + away, expected, σ) - expected
+    np.testing.assert_allclose(found, away * (away > 1) * (1 - 14 * σ**2 / (16 * 9)), atol=1e-12)
+
+
 def test_a_stated_spread_gives_the_posterior_mean():
     expected, spread = np.array([0.0, 0.5, -2.0]), 0.1
     read = np.array([0.3, 0.6, -1.0])

@@ -90,6 +90,7 @@ def test_islands_are_zones_of_their_own_only_if_they_border(tmp_path):
     assert 9 in grid.bus.index
     parts = partition(grid, 2)  # the island joins a zone that borders
     assert sorted(b for buses in parts.values() for b in buses) == [3, 9, 10, 25]
+    assert [len(buses) for buses in parts.values()] == [2, 2]  # the smaller one
     assert all(cut_lines(grid, buses) for buses in parts.values())
     with pytest.raises(InvalidInput, match="zone b does not"):
         partition(grid, {10: "a", 25: "c", 3: "a", 9: "b"})

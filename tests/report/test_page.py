@@ -217,6 +217,12 @@ def test_ledgers_are_only_read(folders, tmp_path):
     assert (old / "north.db").read_bytes() == before
     (old / "north.db").write_bytes(b"no database")
     assert "cannot be read" in Contents.read(folder).balances[0].missing
+    mine = contents.balances[0].path
+    shutil.copyfile(mine, old / "north.db")
+    assert Contents.read(folder).balances[0].head == contents.balances[0].head
+    shutil.copyfile(mine, old / "south.db")  # north's: its numbers are not south's
+    other = Contents.read(folder).balances[1]
+    assert "another agent" in other.missing and (other.spent, other.runs) == (0.0, ())
     rewritten(folder, "result.json", lambda d: d.update(agents=["../north", "south"]))
     assert [b.agent for b in Contents.read(folder).balances] == ["south"]
 

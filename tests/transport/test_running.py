@@ -7,7 +7,7 @@ from itertools import repeat
 import pytest
 
 from tacit.errors import EngineFailure
-from tacit.transport import running
+from tacit.transport import running, watching
 from tacit.transport.kit import Kit
 from tacit.transport.running import NotNow, run
 
@@ -73,6 +73,29 @@ def kit(tmp_path, monkeypatch):
         "agents": NAMES,
     }
     return Kit(tmp_path, "coordinator", agent=None, tacit="0", **about)
+
+
+def test_where_a_study_is(kit, monkeypatch):
+    """Who is there and who is missing, as the server says; and the end, whatever is on the disk."""
+    monkeypatch.setattr(Scripted, "close", lambda self: None, raising=False)
+    server = Scripted(kit, [["south"]], [])
+    monkeypatch.setattr(watching, "EngineServer", lambda kit: server)
+    kit.run.mkdir()
+    about = {"stage": "waiting", "round": 2, "rounds": 6, "waiting": ["north"], "why": {}}
+    (kit.run / "status.json").write_text(json.dumps(about))
+    found = watching.state_of(kit)
+    assert found["there"] == ["south"] and found["missing"] == ["north"] and found["running"]
+    assert (found["stage"], found["round"], found["waiting"]) == ("waiting", 2, ["north"])
+    assert found["server"] == kit.server and found["result"] is None
+    server.dead = True
+    found = watching.state_of(kit)
+    assert found["there"] is found["missing"] is None and not found["running"]
+    assert found["server"].endswith("not running")
+    (kit.run / "result.json").write_text("{}")
+    server.dead = False
+    found = watching.state_of(kit)
+    assert (found["stage"], found["running"], found["waiting"]) == ("finished", False, [])
+    assert found["result"] == str(kit.run)
 
 
 FINISHED = {"state": "finished"}

@@ -34,7 +34,7 @@ from tacit.pytree import later, pytree, static, store
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet
 
-RECORDS_DIFFER = 30.0  # steps, times the curvature of records that are alike, that were stable
+RECORDS_DIFFER = 10.0  # steps, times the curvature of records that are alike, that were stable
 
 
 def _descent(f: LinearModel, curvature: float, unit: float, longest: float) -> Descent:
