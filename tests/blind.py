@@ -102,7 +102,8 @@ def covered(folder):
     page = TIME.sub("", render(public, again(public)).decode())
     found = {"public": plain(public), "page": page}
     if contents.result.privacy.certified:  # else nothing is covered, nor made from what is
-        found["repr"] = repr(contents.result)
+        html = contents.result._repr_html_().split("<tr>")
+        found["repr"] = repr(contents.result), [row for row in html if not SECRET.search(row)]
         found["result.json"] = declared(json.loads((folder / "result.json").read_text()))
     for path in folder.iterdir():
         if listed(path.name, names) or path.stat().st_mode & 0o077:  # that others may read

@@ -7,6 +7,7 @@ values beyond their ranges, unknown categories, gaps, labels and targets of one 
 """
 
 import json
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -343,7 +344,8 @@ def grid(world):
         ):
             assert old in text
             text = text.replace(old, new)
-    return {"g.m": text, "z.csv": "bus,zone\n10,a\n25,b\n3,b\n"}
+    public = {"z.csv": "bus,zone\n10,a\n25,b\n3,b\n", "nominal.m": EVERYTHING}
+    return {"g.m": text, **public}
 
 
 def at_the_prompt(files, *lines, agents=(), interrupted=False):
@@ -361,17 +363,16 @@ def at_the_prompt(files, *lines, agents=(), interrupted=False):
                 with pytest.MonkeyPatch.context() as once:
                     once.setattr(RunFolder, "has_paid", stopped(RunFolder.has_paid))
                     with pytest.raises(KeyboardInterrupt):
-                        command(*lines[0].split())
+                        command(*shlex.split(lines[0]))
                 left = [p for p in (folder / "out").iterdir() if p.stat().st_mode & 0o077]
                 left += (folder / "out").glob("mean.json")  # covered, as it is kept
                 found |= {path.name: path.read_bytes() for path in left}
             for line in lines[interrupted:]:
-                said, errors = command(*line.split())
-                known = said
+                said, errors = command(*shlex.split(line))
                 if "--json" in line:
-                    known = plain(declared(json.loads(said)))
-                found[line] = known if "--json" in line else spoken(known)
-                found[f"{line}: errors"] = spoken(errors)
+                    found[f"{line}: document"] = plain(declared(json.loads(said)))
+                    said = ""
+                found[line] = spoken(f"{said}\n{errors}")
             found |= {"ledgers": told_by(folder / "ledgers")} if agents else {}
             return {**found, **covered(folder / "out")}
 
@@ -405,8 +406,9 @@ OPEN = CHURN.replace("--total-epsilon 1", "--no-noise")
 UNLISTED = CHURN.replace("--classes no,yes", "")
 PRICE = f"{RULES} --target price --target-range 0:10 --drop churn --total-epsilon 1 --seed 3"
 FEW = "--rounds 4 --evaluate-every 1"
-POWER = "power solve g.m --zones z.csv --out out --workers 1 --seed 3"
+POWER = "power solve g.m --zones z.csv --out out --seed 3"
 TOTAL = "--total-epsilon 1 --total-delta 1e-5"
+SHARES = "--beta '1% of largest'"
 ROUNDS = "--noise-every-round --rounds 3"
 ON_Z = f"{ROUNDS} --noise-on gradient"
 
@@ -450,6 +452,8 @@ PROMPT = {
         "show out --json",
     ),
     "power, not certified": (grid, f"{POWER} {TOTAL} {ON_Z} --calibration paper"),
+    "power, nominal": (grid, f"{POWER} {TOTAL} {SHARES} --nominal nominal.m --nominal-spread 0.1"),
+    "power, shares, not certified": (grid, f"{POWER} {TOTAL} {SHARES}"),
     "learn, not private": (table, f"{LEARN} {OPEN} --rounds 3"),
     "learn, dirichlet": (table, f"{DEALT} {CHURN} {FEW} --split dirichlet"),
     "power, cost": (grid, f"{POWER} {TOTAL} --objective cost --mechanism laplace"),
