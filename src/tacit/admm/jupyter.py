@@ -102,9 +102,9 @@ def _of_result(r: Result) -> Iterator[tuple[str, str]]:
     sound = promised(r.privacy)
     for name, column in r.trace.items():
         if name in WORDS and len(column):
-            private = name in ("objective", "noise") and not r.privacy.once
             value = f"{float(column[-1]):.6g}"
-            yield WORDS[name], value if sound and not private else f"{value} ({KEEP})"
+            covered = sound and name in r.covered_trace
+            yield WORDS[name], value if covered else f"{value} ({KEEP})"
     if r.converged is not None:
         reached = "reached" if r.converged else "NOT reached"
         yield "tolerance", reached if sound else f"{reached} ({KEEP})"

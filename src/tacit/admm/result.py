@@ -47,6 +47,7 @@ RELEASED_TRACE = ("round", "objective", "residual", "dual_residual", "violation"
 SERVER_TRACE = ("round", "residual", "server_seconds", "wait_seconds")
 RELEASED_SERVER_TRACE = ("round", "residual", "dual_residual", "server_seconds", "wait_seconds")
 TRACES = (TRACE, RELEASED_TRACE, SERVER_TRACE, RELEASED_SERVER_TRACE)
+COVERED_TRACE = ("round", "residual", "dual_residual", "violation")  # where it is certified
 
 
 @dataclass(frozen=True)
@@ -124,14 +125,15 @@ class Result:
             "epsilon": self.privacy.to_dict()["epsilon"],
             "delta": self.privacy.delta,
             "certified": self.privacy.certified,
-            "not_covered": [
-                name
-                for name in ("objective", "noise")
-                if name in self.trace and not self.privacy.once
-            ],
+            "not_covered": [name for name in self.trace if name not in self.covered_trace],
             "converged": self.converged,
             "seed": self.seed if self.seed is not None else "from the operating system",
         }
+
+    @property
+    def covered_trace(self) -> tuple[str, ...]:
+        """The columns of a trace that a certified statement covers."""
+        return (*COVERED_TRACE, "objective") if self.privacy.once else COVERED_TRACE
 
     @property
     def noise_source(self) -> str:

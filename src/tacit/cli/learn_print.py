@@ -69,7 +69,7 @@ def print_fit(
         ignoring = "the largest class" if classes else "the middle of the range"
         errors = [
             (f"{which} ({len(test)} records; not covered)", both[0]),
-            (f"the same if all were {ignoring}", both[1]),
+            (f"the same if all were {ignoring} (not covered)", both[1]),
         ]
     learnt = f"{len(classes)} classes" if classes else "a number to predict"
     print_table(

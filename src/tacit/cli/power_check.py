@@ -40,7 +40,7 @@ def _check(options: argparse.Namespace) -> int:
     p, voltage = _column(folder, "generator", "p"), _column(folder, "bus", "voltage")
     flow = power_flow(grid, p, voltage)
     save_figure(folder / "check.png", plot_power_flow(flow), dpi=130)
-    found = {**flow.summary(), "folder": str(folder)}
+    found = {**flow.summary(), "not_covered": list(flow.summary()), "folder": str(folder)}
     write_atomically(folder / "check.json", json.dumps(flow.summary(), indent=1).encode())
     draw(folder)
     if options.json:

@@ -40,7 +40,6 @@ COVERED = {
     "cut_lines": (*KNOWN["cut_lines"], "p_from", "q_from", "p_to", "q_to", "c", "s"),
     "release": ("bus", "p_demand", "q_demand"),
 }
-COVERED_TRACE = ("round", "residual", "dual_residual", "violation")
 # Options of a run that are secret or say nothing of what was computed; those that name a place
 SECRET, PLACES = ("seed", "out", "workers", "device", "block"), ("ledgers", "job", "data")
 # those that may be a place, or a name that everybody knows; of them what a run is about
@@ -116,13 +115,13 @@ class Contents:
         runs are no part of it.
         """
         result, certified = self.result, promised(self.result.privacy)
-        keep = COVERED_TRACE + (("objective",) if result.privacy.once else ())
+        keep = result.covered_trace if certified else ()
         bare = replace(
             result,
             seed=None,
             timing={},
             duals=(),
-            trace={k: v for k, v in result.trace.items() if k in keep} if certified else {},
+            trace={k: v for k, v in result.trace.items() if k in keep},
         )
         if not certified:
             none = np.zeros(0)

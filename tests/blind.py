@@ -1,0 +1,188 @@
+"""Noise alone in place of every noisy sum: what then differs between neighbours, no noise covers.
+
+    statistic(data) + noise  ─▶  noise        in rounds, releases and the private mean, by the
+                                              same draws: the rest of the library is as it is
+
+A statement covers what is computed from noisy sums and public things. Without the sums it must be
+the same, byte by byte, for neighbours, and so for any two data sets that a chain of neighbours
+joins. What is not covered is left out as the library itself declares it: ``not_covered`` in
+documents, ``Contents.public``, files that a sheet says must be kept. Whatever is not declared
+counts as covered.
+"""
+
+import dataclasses
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from datetime import UTC, datetime
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tacit.admm.algorithm
+import tacit.admm.release
+import tacit.admm.settings
+import tacit.privacy.discrete
+import tacit.privacy.ledger_entries
+import tacit.privacy.ledger_file
+from tacit.admm.algorithm import Rule, noisy
+from tacit.cli.main import main
+from tacit.cli.report import repeat as again
+from tacit.report.contents import Contents
+from tacit.report.handover import OWN, may_be_published, must_be_kept
+from tacit.report.page import render
+from tacit.report.sheet import sheet
+from tacit.report.subject import Subject
+
+TIME = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:\+00:00)?)?|\d+:\d\d:\d\d"
+)
+# of a line; at the end of one, of those below it too
+SECRET = re.compile(r"[(;] ?not covered[):]", re.IGNORECASE)
+NOTHING = re.compile(r"^(Not certified|Not private|computed from the true loads): ", re.MULTILINE)
+ENDS = ("The ", "Noise ", "For ", "Not ")  # the plan, or the statement: these are covered
+
+
+class Blind(Rule):
+    """Another rule to the compiler: programs with the sums in them are not taken for it."""
+
+    __slots__ = ()
+
+    def __eq__(self, other):
+        return type(other) is Blind and tuple(self) == tuple(other)
+
+    def __hash__(self):
+        return hash(("blind", *self))
+
+
+def noise_alone(φ, ξ, mechanism):
+    zeros = np.zeros_like if isinstance(φ, np.ndarray) else jnp.zeros_like
+    return noisy(zeros(φ), ξ, mechanism)
+
+
+@contextmanager
+def draws(blind):
+    """The operating system's generator always gives the same; with ``blind`` sums are left out."""
+    os_draws, noise, names = (np.random.default_rng(i) for i in range(3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "urandom", os_draws.bytes)
+        patch.setattr(os, "cpu_count", lambda: 1)  # draws in the order of agents
+        patch.setattr(tacit.privacy.discrete, "random_bytes", noise.bytes)
+        patch.setattr(secrets, "token_hex", lambda n=32: names.bytes(n).hex())
+        for room in (tacit.privacy.ledger_entries, tacit.privacy.ledger_file):
+            patch.setattr(room, "now", lambda: "2026-01-01T00:00:00.000+00:00")
+        if blind:
+            patch.setattr(tacit.admm.settings, "Rule", Blind)
+            patch.setattr(tacit.admm.algorithm, "noisy", noise_alone)
+            patch.setattr(tacit.admm.release, "noisy", noise_alone)
+            # data under a key of 256 bits that stays with the agent: the key is its noise
+            patch.setattr(tacit.admm.release, "_seal", lambda reading, key: key + bytes(32))
+        patch.setenv("COLUMNS", "300")  # a line of a table is a line
+        yield
+
+
+def command(*words):
+    """What a command says, on both streams."""
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        code = main([str(word) for word in words])
+    assert code == 0 or words[:2] == ("power", "check"), (words, errors.getvalue())
+    return out.getvalue(), errors.getvalue()
+
+
+def covered(folder):
+    """All of a result folder that is not declared private."""
+    contents, subject = Contents.read(folder), Subject.read(folder)
+    public, kept, names = contents.public(), must_be_kept(subject), may_be_published(subject)
+    page = TIME.sub("", render(public, again(public)).decode())
+    found = {"public": plain(public), "page": page}
+    if contents.result.privacy.certified:  # else nothing is covered, nor made from what is
+        html = contents.result._repr_html_().split("<tr>")
+        found["repr"] = repr(contents.result), [row for row in html if not SECRET.search(row)]
+        found["result.json"] = declared(json.loads((folder / "result.json").read_text()))
+    for path in folder.iterdir():
+        if listed(path.name, names) or path.stat().st_mode & 0o077:  # that others may read
+            found[path.name] = path.read_bytes()
+        elif contents.result.privacy.certified:
+            assert listed(path.name, kept) or OWN.fullmatch(path.name), path.name
+    for agent in (None, *contents.result.names):
+        page = sheet(Subject.read(folder, agent), datetime(2026, 1, 1, tzinfo=UTC))
+        found[f"sheet of {agent}"] = TIME.sub("", json.dumps(page.to_dict()))
+    return found
+
+
+def listed(name, words):
+    return re.search(rf"(^|[ ,]){re.escape(name)}(,|\.?$| )", words) is not None
+
+
+def declared(document):
+    """A JSON document without what it names under ``not_covered``, there or in a part of it."""
+    if isinstance(document, list):
+        return [declared(one) for one in document]
+    if not isinstance(document, dict):
+        return document
+    left = {name: declared(one) for name, one in document.items()}
+    names = left.get("not_covered", [])
+    if isinstance(names, dict):  # it is there itself
+        del left["not_covered"]
+        return left
+    for name in names:
+        *above, last = name.split(".")
+        place = left
+        for part in above:
+            place = place.get(part, {})
+        place.pop(last, None)
+    return left
+
+
+def spoken(text):
+    """What a command says, without what it declares to be secret, and without times."""
+    found, hidden = [], False
+    if NOTHING.search(text):
+        return found
+    for line in TIME.sub("", text).splitlines():
+        secret = SECRET.search(line) is not None
+        hidden = (hidden or (secret and line.endswith(":"))) and not line.startswith(ENDS)
+        if not (hidden or secret):
+            found.append(line)
+    return found
+
+
+def plain(value):
+    """Values as they can be compared: arrays as bytes."""
+    if isinstance(value, np.ndarray):
+        return [str(value.dtype), value.shape, value.tobytes()]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    return repr(value)
+
+
+def differences(one, other, where=""):
+    """Where two such values differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return [
+            place
+            for name in {**one, **other}
+            for place in differences(one.get(name), other.get(name), f"{where}/{name}")
+        ]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [place for i, (a, b) in pairs for place in differences(a, b, f"{where}/{i}")]
+    return [] if type(one) is type(other) and one == other else [where]
+
+
+def fresh(folder):
+    """An empty folder of this name: both worlds are at one place, which options name."""
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    return folder
