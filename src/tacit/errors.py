@@ -88,6 +88,13 @@ def shown(value: Any) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def digits(value: float) -> str:
+    """A number with six digits where they are the number, else with as many as it takes: a number
+    that privacy is stated in is not rounded to the nearest one, which may promise more."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
+
+
 def cause(error: Exception) -> str:
     """Why a file could not be read: what the operating system says, without its number."""
     return getattr(error, "strerror", None) or repr(error)

@@ -136,6 +136,14 @@ def test_tables_that_do_not_go_together(tmp_path, second, words):
     assert "7193" not in str(caught.value)
 
 
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_two_agents_cannot_have_one_table(tmp_path, link):
+    first = table_of(tmp_path / "p.csv", "a,y", "1,0", "2,1")
+    getattr(tmp_path / "q.csv", link)(first)
+    with pytest.raises(InvalidInput, match="a data file of its own for every agent"):
+        load_records([first, tmp_path / "q.csv"], "y")
+
+
 def test_one_table_or_an_agent_column(tmp_path):
     paths = [table_of(tmp_path / f"{k}.csv", "a,y,who", "1,0,x", "2,1,z") for k in "pq"]
     with pytest.raises(InvalidInput, match=r"several tables, .* or an agent column"):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.errors import digits
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -108,7 +110,7 @@ def print_result(
                 "total epsilon" if result.privacy.certified else "total epsilon (not certified)",
                 rounded_up(last["epsilon"], 4),
             ),
-            ("total delta", f"{last['delta']:g}"),
+            ("total delta", digits(last["delta"])),
             ("noise from", result.noise_source),
         ]
     whose = "at the released data" if result.privacy.once else "(not covered: keep secret)"

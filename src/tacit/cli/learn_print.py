@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_files, print_table
+from tacit.errors import digits
 
 COEFFICIENT_COLUMNS = 20  # columns of which all coefficients are shown
 SCORES = 6  # that fit side by side
@@ -32,9 +33,11 @@ def print_fit(
     classes = tested["classes"]
     hidden = not_covered(model, train, mapped.changes)
     chosen = _chosen(model, mapped)
+    objective = {"train_objective": float(result.trace["objective"][-1])}
+    kept = {**hidden, "test_error": error, "test_error_of_a_guess": guess}
     document = {
-        **tested,
-        "train_objective": float(result.trace["objective"][-1]),
+        "classes": classes,
+        **(objective if result.privacy.once else {}),
         **{k: result.privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")},
         "rounds": rounds,
         "local_updates": settings.local_updates,
@@ -47,7 +50,7 @@ def print_fit(
             if train.columns
             else {}
         ),
-        "not_covered": hidden,
+        "not_covered": kept if result.privacy.once else {**kept, **objective},
         "folder": str(folder),
     }
     spent = [("noise", "none")]
@@ -55,8 +58,11 @@ def print_fit(
         document["delta"] = None
     else:
         spent = [
-            ("total epsilon", rounded_up(document["epsilon"], 4)),
-            ("total delta", f"{document['delta']:g}"),
+            (
+                "total epsilon" + " (not certified)" * (not document["certified"]),
+                rounded_up(document["epsilon"], 4),
+            ),
+            ("total delta", digits(document["delta"])),
             ("noise from", result.noise_source),
         ]
     if options.json:
@@ -77,7 +83,7 @@ def print_fit(
         ("", ""),
         [
             *errors,
-            (_objective(result), f"{document['train_objective']:.4g}"),
+            (_objective(result), f"{objective['train_objective']:.4g}"),
             *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
             ("rounds, local updates", f"{rounds}, {settings.local_updates}"),
             *spent,

@@ -22,6 +22,7 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile, InvalidInput, cause, count
+from tacit.files import refuse_one_file
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.privacy import mechanisms
@@ -89,7 +90,11 @@ class JobFile:
         data = read_toml(path, "job file")
         known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
         refuse_unknown(data, known, "the job")
-        return cls(path, data, agents_of(data, path))
+        entries = agents_of(data, path)
+        named = enumerate(e.get("data") if isinstance(e, dict) else None for e in entries)
+        files = ((f"[[agents]] {i + 1}", path.parent / d) for i, d in named if isinstance(d, str))
+        refuse_one_file(files, "Nothing was read.")
+        return cls(path, data, entries)
 
     def agents(self, chosen: Iterable[int]) -> tuple[list[LocalProblem], dict[str, list[str]]]:
         """The problems of these agents, by their number, and the columns of those with tables. No

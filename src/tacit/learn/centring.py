@@ -25,7 +25,7 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.engines.ledgers import open_ledgers
 from tacit.engines.releasing import read
-from tacit.errors import InvalidInput, Refused, array, positive, probability
+from tacit.errors import InvalidInput, Refused, array, digits, positive, probability
 from tacit.objectives.mean import Mean
 from tacit.privacy.accounting import calibrate, rounded_up
 from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
@@ -99,7 +99,7 @@ def refuse_unpayable(
         if not ledger.affords(*parts):
             raise Refused(
                 f"Agent {name!r}: the mean and the run together would go beyond the budget of "
-                f"{ledger.budget.epsilon:g} (spent: {rounded_up(ledger.spent.epsilon, 6)}). "
+                f"{digits(ledger.budget.epsilon)} (spent: {rounded_up(ledger.spent.epsilon, 6)}). "
                 "Nothing was charged."
             )
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import refuse_one_file
 from tacit.learn.data import Dataset
 from tacit.learn.source import EXACT, Source, named, read_table
 
@@ -87,6 +88,7 @@ def load_records(
     known = categories or {}
     names = _agents([Path(path) for path in paths], agent_column)
     labelled = [*known, *([] if numeric_target else [target])]
+    refuse_one_file(zip(names, map(Path, paths), strict=True), "Nothing was fit.")
     tables = [read_table(p, [*labelled, *filter(None, [agent_column])]) for p in paths]
     used = _used(tables, target, agent_column, drop)
     for name in sorted({*known, *gaps} - {*used, "*"}):
@@ -205,7 +207,11 @@ def _named(tables: Sequence[Source], column: str, classes: bool = False) -> Vect
         types = {type(value) for value in values}
         said = {KINDS.get(t, "text") for t in types}
         kinds.append(kind := said.pop() if len(said) == 1 else "text")
-        own = [_whole(v, where, kind) if classes and type(v) is float else str(v) for v in values]
+        own = [str(value) for value in values]
+        if classes:
+            for i, value in enumerate(values):
+                if type(value) is float:
+                    own[i] = _whole(value, kind, f"{table.where(i)}, {where}")
         names += own
         if len(types) == 1 or (kind == "numbers" and classes):
             continue
@@ -222,15 +228,16 @@ def _named(tables: Sequence[Source], column: str, classes: bool = False) -> Vect
     return np.array(names)
 
 
-def _whole(value: float, where: str, kind: str) -> str:
+def _whole(value: float, kind: str, where: str) -> str:
     """A label that is a number as a whole one; among text a fraction stays as it is."""
     if value % 1 == 0 and abs(value) < EXACT:
         return str(int(value))
     if kind == "text":
         return str(value)
     raise InvalidInput(
-        f"Expected whole labels below 2^53 in {where}, got a fraction or a larger one: a "
-        "classifier needs classes, and a number to predict its public range (--target-range LOW:HIGH)."
+        "Expected whole labels below 2^53, for a classifier needs classes, got "
+        f"{'a larger one' if value % 1 == 0 else 'a fraction'} in {where}: a number to predict "
+        "needs its public range (--target-range LOW:HIGH). Nothing was fit."
     )
 
 
