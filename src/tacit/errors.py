@@ -89,10 +89,8 @@ def shown(value: Any) -> str:
 
 
 def digits(value: float) -> str:
-    """A number with six digits where they are the number, else with as many as it takes: a number
-    that privacy is stated in is not rounded to the nearest one, which may promise more."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(float(value))
+    """A number of a promise as it is: the nearest one of six digits may promise more."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(float(value))
 
 
 def cause(error: Exception) -> str:

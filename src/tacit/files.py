@@ -8,11 +8,8 @@ import os
 import secrets
 import zipfile
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
-
-from tacit.errors import InvalidInput
 
 # What NumPy and JSON raise at a file that is not what it says it is: cut, changed, or made to harm
 UNREADABLE = (
@@ -49,22 +46,6 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
-
-
-def refuse_one_file(files: Iterable[tuple[str, Path]], before: str) -> None:
-    """Refuse one file, by whatever name or link, for the data of two agents: each would release and
-    pay for the same records by itself. ``before`` says what was not done."""
-    owners: dict[Any, str] = {}
-    for agent, path in files:
-        try:
-            found: Any = (path.stat().st_dev, path.stat().st_ino)
-        except OSError:  # it may be on another machine of a cluster
-            found = path.absolute()
-        if (other := owners.setdefault(found, agent)) != agent:
-            raise InvalidInput(
-                f"Expected a data file of its own for every agent, got {path} for {other!r} and "
-                f"{agent!r}: its records would count twice. {before}"
-            )
 
 
 def save_figure(path: str | Path, figure: Any, **options: Any) -> None:

@@ -6,6 +6,7 @@ An error names a line and a column, never what is in them.
 from __future__ import annotations
 
 import csv
+import os
 import zipfile
 from array import array
 from collections.abc import Collection, Mapping, Sequence
@@ -122,6 +123,16 @@ def read_arrays(
     except (ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
         why = type(error).__name__  # its words may hold what is in the file
         raise CorruptFile(f"Expected a table of numbers in {path}; it is none ({why}).") from None
+
+
+def refuse_one_file(paths: Sequence[Path]) -> None:
+    """Refuse one file, by any name or link, for two agents: records would be released twice."""
+    files = [os.stat(p)[1:3] if os.path.exists(p) else p for p in paths]  # device and inode
+    if twice := [path for path, file in zip(paths, files, strict=True) if files.count(file) > 1]:
+        raise InvalidInput(
+            f"Expected a data file of its own for every agent, got {twice[0]} for two: its records "
+            "would count twice. Nothing was read."
+        )
 
 
 def _features(path: Path, target: str, columns: Sequence[str] | None) -> dict[str, Any]:

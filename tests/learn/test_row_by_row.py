@@ -186,7 +186,7 @@ def test_agents_in_a_list_have_one_type(second):
 
 def test_labels_that_floating_point_does_not_tell_apart_are_refused(rng):
     model, X = PrivateLogisticRegression(classes=[LARGE, LARGE + 1]), rng.normal(size=(3, 2))
-    with pytest.raises(InvalidInput, match=r"labels beyond 2\^53"):
+    with pytest.raises(InvalidInput, match=r"labels below 2\^53"):
         model.fit(X, [LARGE + 1, LARGE, 0.0 + LARGE])
 
 

@@ -90,8 +90,7 @@ def add_learn(add: Add) -> None:
     learn.add_argument(
         "--split",
         choices=("iid", "group", "dirichlet"),
-        help="default: group for data with groups, else iid; dirichlet reads the labels: not "
-        "certified",
+        help="default: group for data with groups, else iid; dirichlet is not certified",
     )
     learn.add_argument(
         "--alpha", type=float, default=0.5, help="of the Dirichlet split; default: 0.5"
@@ -174,7 +173,6 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
     from sklearn.pipeline import make_pipeline
 
     from tacit.learn import save_model
-    from tacit.learn.data import READS_LABELS
     from tacit.learn.linear import adopt
 
     if (options.total_epsilon is None) == (not options.no_noise):
@@ -196,7 +194,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
             options.evaluate_every = max(1, settings.rounds // 20)
         found = folder.run(label, problem, settings, options)
     if options.split == "dirichlet":
-        why = found.privacy.uncertified or READS_LABELS
+        why = "records were dealt to agents by their labels: one label moves others' records."
         found = replace(found, privacy=replace(found.privacy, uncertified=why))
     adopt(model, problem, found)
     save_model(make_pipeline(*mapped.steps, model) if mapped.steps else model, folder.path)

@@ -35,6 +35,9 @@ def print_fit(
     chosen = _chosen(model, mapped)
     objective = {"train_objective": float(result.trace["objective"][-1])}
     kept = {**hidden, "test_error": error, "test_error_of_a_guess": guess}
+    what = "objective of what was released"
+    if not result.privacy.once:
+        what, kept = "training objective (not covered: keep secret)", kept | objective
     document = {
         "classes": classes,
         **(objective if result.privacy.once else {}),
@@ -50,18 +53,15 @@ def print_fit(
             if train.columns
             else {}
         ),
-        "not_covered": kept if result.privacy.once else {**kept, **objective},
+        "not_covered": kept,
         "folder": str(folder),
     }
-    spent = [("noise", "none")]
+    spent, doubt = [("noise", "none")], "" if result.privacy.certified else " (not certified)"
     if document["epsilon"] is None:
         document["delta"] = None
     else:
         spent = [
-            (
-                "total epsilon" + " (not certified)" * (not document["certified"]),
-                rounded_up(document["epsilon"], 4),
-            ),
+            (f"total epsilon{doubt}", rounded_up(document["epsilon"], 4)),
             ("total delta", digits(document["delta"])),
             ("noise from", result.noise_source),
         ]
@@ -83,7 +83,7 @@ def print_fit(
         ("", ""),
         [
             *errors,
-            (_objective(result), f"{objective['train_objective']:.4g}"),
+            (what, f"{objective['train_objective']:.4g}"),
             *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
             ("rounds, local updates", f"{rounds}, {settings.local_updates}"),
             *spent,
@@ -122,13 +122,6 @@ def _chosen(model: Any, mapped: Any) -> dict[str, Any]:
         if hasattr(model, name) and (name != "centring_share_" or hasattr(model, "centring_share")):
             found[name.rstrip("_")] = getattr(model, name)
     return found
-
-
-def _objective(result: Any) -> str:
-    """What the run minimised, and whether the statement covers it."""
-    if "objective" in " ".join(result.summary["not_covered"]):
-        return "training objective (not covered: keep secret)"
-    return "objective of what was released"
 
 
 def _guess(model: Any, train: Any, test: Any) -> float:

@@ -22,11 +22,10 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile, InvalidInput, cause, count
-from tacit.files import refuse_one_file
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.privacy import mechanisms
-from tacit.tables import read_arrays
+from tacit.tables import read_arrays, refuse_one_file
 
 
 def _residual(
@@ -91,9 +90,8 @@ class JobFile:
         known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
         refuse_unknown(data, known, "the job")
         entries = agents_of(data, path)
-        named = enumerate(e.get("data") if isinstance(e, dict) else None for e in entries)
-        files = ((f"[[agents]] {i + 1}", path.parent / d) for i, d in named if isinstance(d, str))
-        refuse_one_file(files, "Nothing was read.")
+        named = [e["data"] for e in entries if isinstance(e, dict) and "data" in e]
+        refuse_one_file([path.parent / name for name in named if isinstance(name, str)])
         return cls(path, data, entries)
 
     def agents(self, chosen: Iterable[int]) -> tuple[list[LocalProblem], dict[str, list[str]]]:

@@ -51,10 +51,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         if self.classes is not None:
             self.classes_, labels = public_classes(self.classes, y)
         if y.dtype.kind == "f" and (np.abs(y) >= EXACT).any():  # one fraction in a list is enough
-            raise InvalidInput(
-                "Expected whole numbers or text as labels beyond 2^53, got floating-point numbers, "
-                "which do not tell them apart. Nothing was fit."
-            )
+            raise InvalidInput("Expected labels below 2^53 in floating point. Nothing was fit.")
         if len(self.classes_) < 2:
             raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
         return labels

@@ -32,8 +32,7 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     ``fit`` and ``transform`` take a pandas DataFrame or a dict of columns, and go by the columns'
     names: their order may be another one in ``transform``, and others may be there. Of an array the
-    positions 0, 1, ... are the names. A column's type is the one that an array or a DataFrame
-    declares; cells of lists are taken one by one, each with its own.
+    positions 0, 1, ... are the names. Cells of lists are taken one by one, each with its type.
 
     ranges          a pair (low, high) for each column of numbers, mapped to [−1, 1] and clipped;
                     "*" is for all others. The middle of a range is mapped to 0.
@@ -48,9 +47,8 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Guarantee: no number is taken from the data, and each record is mapped by itself. So neighbours
     stay neighbours, and the statement of a model fitted on the mapped rows is one about the records
-    that were given here. That ranges, lists and values to fill in are public is your claim, and so
-    are the types of columns. Where another program chose floating point since a value was missing,
-    categories that it does not tell apart (2^53 and more) are refused.
+    that were given here. That ranges, lists, values to fill in and types of columns are public is
+    your claim. Categories that floating point does not tell apart (2^53 and more) are refused.
     """
 
     def __init__(
@@ -194,8 +192,8 @@ class _Category:
             text = _text(cell)
             if isinstance(cell, float | np.floating) and EXACT <= abs(float(cell)) < math.inf:
                 raise InvalidInput(
-                    f"Expected whole numbers or text as categories of {self.name!r}, found a "
-                    f"floating-point number that is not told apart (2^53 or more) in row {i + 1}."
+                    f"Expected whole numbers or text as categories of {self.name!r} beyond 2^53, "
+                    f"found floating point, which does not tell them apart, in row {i + 1}."
                 )
             if text not in position and _is_missing(cell):
                 if self.fill is None:

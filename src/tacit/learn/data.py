@@ -21,9 +21,6 @@ from tacit.errors import CorruptFile, InvalidInput, choice, count, positive
 
 CHUNK = 1 << 20  # characters read at a time
 DIGITS = 28 * 28
-READS_LABELS = (
-    "records were dealt to agents by their labels, so that one label moves records of many agents."
-)
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def split(
     "iid": ``agents`` equal random parts. "group": one agent per group, in order of their names.
     "dirichlet": label skew, every class is shared out by a Dirichlet(alpha) draw; a smaller alpha
     skews more. It reads the labels, and one of them moves other agents' records: for experiments,
-    as no statement of a fit covers it (``READS_LABELS``).
+    as no statement of a fit covers it.
     """
     how = choice("split", how, ("iid", "group", "dirichlet"))
     if how == "group":

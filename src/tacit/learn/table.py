@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.files import refuse_one_file
 from tacit.learn.data import Dataset
 from tacit.learn.source import EXACT, Source, named, read_table
+from tacit.tables import refuse_one_file
 
 KINDS: dict[type, str] = {int: "numbers", float: "numbers", bool: "truth values"}
 
@@ -88,7 +89,7 @@ def load_records(
     known = categories or {}
     names = _agents([Path(path) for path in paths], agent_column)
     labelled = [*known, *([] if numeric_target else [target])]
-    refuse_one_file(zip(names, map(Path, paths), strict=True), "Nothing was fit.")
+    refuse_one_file([*map(Path, paths)])
     tables = [read_table(p, [*labelled, *filter(None, [agent_column])]) for p in paths]
     used = _used(tables, target, agent_column, drop)
     for name in sorted({*known, *gaps} - {*used, "*"}):
@@ -207,18 +208,20 @@ def _named(tables: Sequence[Source], column: str, classes: bool = False) -> Vect
         types = {type(value) for value in values}
         said = {KINDS.get(t, "text") for t in types}
         kinds.append(kind := said.pop() if len(said) == 1 else "text")
-        own = [str(value) for value in values]
-        if classes:
-            for i, value in enumerate(values):
-                if type(value) is float:
-                    own[i] = _whole(value, kind, f"{table.where(i)}, {where}")
+        own = [_name(value, classes) for value in values]
         names += own
-        if len(types) == 1 or (kind == "numbers" and classes):
-            continue
-        if kind == "numbers" or own != table.written(column):
+        if classes and kind == "numbers":
+            odd = next((i for i, name in enumerate(own) if not name.lstrip("-").isdigit()), None)
+            if odd is not None:
+                raise InvalidInput(
+                    f"Expected whole labels below 2^53 in {where}, got a fraction in "
+                    f"{table.where(odd)}, or more: a classifier needs classes, and a number to "
+                    "predict its public range (--target-range LOW:HIGH). Nothing was fit."
+                )
+        elif len(types) > 1 and (kind == "numbers" or own != table.written(column)):
             raise InvalidInput(
                 f"Expected names written in one way in {where}, got 7 beside 7.0, or 07, 7.0 or "
-                "true beside text, which is not named so among its like. Nothing was fit."
+                "true beside text: among their like they have other names. Nothing was fit."
             )
     if other := next((i for i, kind in enumerate(kinds) if kind != kinds[0]), 0):
         raise InvalidInput(
@@ -228,17 +231,9 @@ def _named(tables: Sequence[Source], column: str, classes: bool = False) -> Vect
     return np.array(names)
 
 
-def _whole(value: float, kind: str, where: str) -> str:
-    """A label that is a number as a whole one; among text a fraction stays as it is."""
-    if value % 1 == 0 and abs(value) < EXACT:
-        return str(int(value))
-    if kind == "text":
-        return str(value)
-    raise InvalidInput(
-        "Expected whole labels below 2^53, for a classifier needs classes, got "
-        f"{'a larger one' if value % 1 == 0 else 'a fraction'} in {where}: a number to predict "
-        "needs its public range (--target-range LOW:HIGH). Nothing was fit."
-    )
+def _name(value: Any, classes: bool) -> str:
+    whole = classes and type(value) is float and value % 1 == 0 and abs(value) < EXACT
+    return str(int(value) if whole else value)
 
 
 def _joined(parts: Sequence[Vector]) -> Vector:

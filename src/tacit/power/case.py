@@ -167,14 +167,12 @@ def _refuse_elements(net: Any) -> None:
             )
     for name in ("load", "sgen", "storage"):
         table = net.get(name, {})
-        for flag, alive in zip(
-            table.get("controllable", ()), table.get("in_service", ()), strict=False
-        ):
-            if alive and pd.notna(flag) and flag:
-                raise InvalidInput(
-                    f"Expected {name}s that are not controllable: pandapower makes generators of "
-                    "those, and their size would be in the public limits. Nothing was read."
-                )
+        flags = zip(table.get("controllable", ()), table.get("in_service", ()), strict=False)
+        if any(alive and pd.notna(flag) and flag for flag, alive in flags):
+            raise InvalidInput(
+                f"Expected {name}s that are not controllable: pandapower makes generators of "
+                "those, and their size would be in the public limits. Nothing was read."
+            )
     for name in net["load"].columns:
         if name.startswith(("const_z", "const_i")) and (net["load"][name].fillna(0) != 0).any():
             raise InvalidInput(

@@ -149,10 +149,7 @@ def study(kit: Kit) -> tuple[bool | None, str]:
             f"{kit.digest[:16]}.",
         )
     kind = "" if found.rehearsal is None else ". A REHEARSAL: everybody can subtract its noise"
-    asked = (
-        ", ".join(f"{key} {digits(value)}" for key, value in _asked(kit).items())
-        or "see study.toml"
-    )
+    asked = ", ".join(f"{k} {digits(v)}" for k, v in _asked(kit).items()) or "see study.toml"
     words = (
         f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties, asks for {asked}"
     )
@@ -181,9 +178,7 @@ def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     from tacit.federation.party_file import PartyFile
 
     own, asked = PartyFile.load(party).limits, _asked(kit)
-    words = (
-        f"agrees to total epsilon {digits(own.total_epsilon)} at delta {digits(own.total_delta)}"
-    )
+    words = f"agrees to total epsilon {digits(own.total_epsilon)} at delta {own.total_delta!r}"
     if own.rounds is not None:
         words += f" in up to {own.rounds} rounds"
     for name in ("total_epsilon", "total_delta"):
