@@ -105,6 +105,11 @@ def plain(text: str, but: str = "\n\t") -> str:
     return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)
 
 
+def digits(value: float) -> str:
+    """A number of a promise as it is: the nearest one of six digits may promise more."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(float(value))
+
+
 def cause(error: Exception) -> str:
     """Why a file could not be read: what the operating system says, without its number."""
     return getattr(error, "strerror", None) or repr(error)

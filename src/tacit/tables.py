@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,8 +36,7 @@ class Table:
     columns: tuple[str, ...]
     text: Mapping[str, list[str]]
     lines: array[int] = field(default_factory=lambda: array("q"))  # of each record in the file
-    words: Mapping[str, float] = field(default_factory=dict)  # numbers in columns of nothing else
-    _worded: set[str] = field(default_factory=set)  # columns that begin with a word
+    words: Mapping[str, float] = field(default_factory=dict)  # and the numbers that they stand for
     _numbers: dict[str, list[Vector]] = field(default_factory=dict)
     _faults: dict[str, int] = field(default_factory=dict)  # line of the first that is no number
     _gaps: dict[str, int] = field(default_factory=dict)  # line of the first that is missing
@@ -73,7 +73,7 @@ class Table:
             if name in self.text:
                 self.text[name].extend(cells)
             elif name not in self._faults:
-                values = self._values(name, cells)
+                values = _floats(cells, self.words)
                 self._numbers.setdefault(name, []).append(values)
                 for i in np.flatnonzero(~np.isfinite(values)).tolist():
                     if cells[i].strip() not in MISSING:
@@ -81,24 +81,16 @@ class Table:
                         break
                     self._gaps.setdefault(name, lines[i])
 
-    def _values(self, name: str, cells: Sequence[str]) -> Vector:
-        before = self._numbers.get(name, ())
-        if self.words and all(np.isnan(values).all() for values in before):
-            first = next((cell for cell in cells if cell.strip() not in MISSING), "")
-            if first in self.words:
-                self._worded.add(name)
-        if name in self._worded:
-            return np.array([self.words.get(cell, np.nan) for cell in cells], np.float64)
-        return _floats(cells)
-
 
 def read_csv(
     path: str | Path, text: Sequence[str] = (), words: Mapping[str, float] | None = None
 ) -> Table:
     """The table in a CSV file with a header; the columns in ``text`` stay as they are written.
 
-    A column that holds something else than numbers is an error only where it is asked for. One of
-    ``words`` only, such as true and false, is read as the numbers that these stand for.
+    A column that holds something else than numbers is an error only where it is asked for. Those of
+    ``words``, such as true and false, are the numbers that they stand for.
+
+    Guarantee: what a cell becomes does not depend on any other cell.
     """
     path = Path(path)
     with reading(path, "a CSV table", own=False), opened(path) as binary:
@@ -119,6 +111,16 @@ def read_arrays(
         kinds = ".npz or .csv" if target is not None else ".npz"
         raise InvalidInput(f"Expected a {kinds} file, got {path}.")
     return read_npz(path, "a table of numbers")
+
+
+def refuse_one_file(paths: Sequence[Path]) -> None:
+    """Refuse one file, by any name or link, for two agents: records would be released twice."""
+    files = [os.stat(p)[1:3] if os.path.exists(p) else p for p in paths]  # device and inode
+    if twice := [path for path, file in zip(paths, files, strict=True) if files.count(file) > 1]:
+        raise InvalidInput(
+            f"Expected a data file of its own for every agent, got {twice[0]} for two: its records "
+            "would count twice. Nothing was read."
+        )
 
 
 def _features(path: Path, target: str, columns: Sequence[str] | None) -> dict[str, Any]:
@@ -164,14 +166,14 @@ def _read(path: Path, reader: Any, text: Sequence[str], words: Mapping[str, floa
     return table
 
 
-def _floats(cells: Sequence[str]) -> Vector:
-    """Numbers, and NaN for whatever is none; Python's own 1_000 and ٣ are none."""
+def _floats(cells: Sequence[str], words: Mapping[str, float]) -> Vector:
+    """Numbers, each by itself, and NaN for whatever is none; Python's own 1_000 and ٣ are none."""
     try:
         if "_" not in (all_of_them := "".join(cells)) and all_of_them.isascii():
             return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         pass
-    return np.array([_float(cell) for cell in cells])
+    return np.array([words[cell] if cell in words else _float(cell) for cell in cells], np.float64)
 
 
 def _float(cell: str) -> float:

@@ -50,7 +50,7 @@ def parties(tmp_path, rng, monkeypatch):
 def test_each_party_has_a_file(parties, tmp_path, command):
     words = ("learn", *parties, "--target", "churn", *RULES)
     said = json.loads(command(*words, "--seed", 1, "--total-epsilon", 8, "--json"))
-    assert said["agents"] == 3 and said["records"] == 96 and said["test_error"] < 0.3
+    assert said["agents"] == 3 and said["records"] == 96 and said["not_covered"]["test_error"] < 0.3
     assert said["folder"] == "north-and-2-more-model"
     assert set(said["columns"]) == {"age", "fee", "city=Bern", "city=Zug, ZG"}
     published = json.loads((tmp_path / said["folder"] / "model.json").read_text())
@@ -78,7 +78,7 @@ def test_what_was_changed_is_counted(tmp_path, monkeypatch, command):
     assert "missing values filled in: [red]x 1, c 1" in said
     assert "test error" not in said and "│ [red]x" in said and "│ c=u" in said
     document = json.loads(command(*words, "--json", "--out", "again"))
-    assert document["test_error"] is None and document["records"] == 6
+    assert document["not_covered"]["test_error"] is None and document["records"] == 6
     assert document["not_covered"]["unknown"] == {"c": 2}
 
 
@@ -338,7 +338,7 @@ def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command
     write("t.csv", ["a", "y"], [(k / 300, 3 + k / 300) for k in range(300)])
     words = ("--range", "a=0:1", "--target-range", "0:10", "--agents", 2)
     said = json.loads(command("learn", "t.csv", "--target", "y", *words, *FAST, "--json"))
-    assert said["classes"] is None and np.isfinite(said["test_error"])
+    assert said["classes"] is None and np.isfinite(said["not_covered"]["test_error"])
     found = json.loads(command("predict", "t-model", "t.csv", "--json"))
     assert found["classes"] is None and len(found["predictions"]) == 300
 

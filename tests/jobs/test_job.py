@@ -154,3 +154,17 @@ def test_feature_columns_must_agree(job, tmp_path, refused):
         assert words in refused("solve job.toml --out r")
     (tmp_path / "south.csv").write_text("a,y,b\n0.1,0.2,0.3\n0.1,,0.3\n")
     assert "line 3 of" in refused("solve job.toml --out r")
+
+
+@pytest.mark.parametrize("way", ["name", "path", "link", "hard link"])
+def test_two_agents_cannot_have_one_data_file(job, way):
+    """Its records would be released twice, and each agent's ledger count once."""
+    south, other = job.parent / "south.npz", job.parent / "other.npz"
+    (job.parent / "below").mkdir()
+    make = {"link": other.symlink_to, "hard link": other.hardlink_to}
+    if way in make:
+        make[way](south)
+    named = {"name": "south.npz", "path": "below/../south.npz"}.get(way, "other.npz")
+    job.write_text(job.read_text().replace('"north.csv"', f'"{named}"'))
+    with pytest.raises(InvalidInput, match="a data file of its own for every agent"):
+        load_job(job)

@@ -12,6 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from tacit.errors import InvalidInput
 from tacit.learn import PrivateLogisticRegression, PublicColumns, PublicRange
+from tacit.learn.table import load_records
 
 RULES = {
     "ranges": {"age": (20, 80), "*": (0.0, 10.0)},
@@ -81,7 +82,8 @@ def test_categories_are_those_of_scikit_learn(rng):
 
 CELLS = st.one_of(
     st.sampled_from(["1", "1.0", "True", "NA", "nan", "", " 2", "٣", "x"]),
-    *(st.integers(-3, 3), st.floats(), st.booleans(), st.none(), st.just(pd.NA)),
+    *(st.integers(-3, 3), st.integers(), st.booleans(), st.none(), st.just(pd.NA)),
+    *(st.floats(-(2.0**52), 2.0**52), st.sampled_from([np.nan, np.inf, -np.inf])),
 )
 
 
@@ -95,6 +97,23 @@ def test_a_record_is_mapped_by_itself(cells, kept):
     row = table.iloc[[kept % len(cells)]]
     np.testing.assert_array_equal(rules.transform(row)[0], mapped[kept % len(cells)])
     assert set(mapped.sum(axis=1)) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("fill", [{}, {"c": "EU"}], ids=["no fill", "fill"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "lists"])
+def test_a_listed_category_is_never_a_missing_value(kind, fill, tmp_path):
+    """NA is Namibia where it is on the list, ? is an answer, and both stay what they are."""
+    listed = ["NA", "?", "EU", "null", "nan"]
+    rules = PublicColumns({}, {"c": listed}, fill)
+    table = {"c": listed, "y": [0, 1, 0, 1, 1]}
+    if kind != "lists":
+        path = tmp_path / f"t.{kind}"
+        getattr(pd.DataFrame(table), f"to_{kind}")(path, index=False)
+        table = load_records([path], "y", categories={"c": listed}, gaps=list(fill)).columns
+    else:
+        table = {"c": listed}
+    np.testing.assert_array_equal(rules.fit(table).transform(table), np.eye(5))
+    assert rules.changes(table) == {"clipped": {}, "unknown": {}, "filled": {}}
 
 
 @pytest.mark.parametrize(

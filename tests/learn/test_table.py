@@ -27,7 +27,6 @@ def table_of(path, header, *rows):
         ("12345678901234567890", "12345678901234567891", "0.5"),
         ("1e400", "2e400"),
         ("3", "٣"),
-        ("3.0", "３.0"),
     ],
 )
 def test_what_is_written_differently_and_too_large_or_no_number_stays_apart(different, tmp_path):
@@ -40,9 +39,22 @@ def test_what_is_written_differently_and_too_large_or_no_number_stays_apart(diff
 
 
 def test_numbers_are_the_same_however_they_are_written(tmp_path):
-    path = table_of(tmp_path / "t.csv", "a,y,agent", "1,1,7", "1,1.0,7.0", "2,+2,8", "2,2e0,08")
-    data = load_table(path, "y", "agent")
-    assert data.names == ("1", "2") and data.groups.tolist() == ["7.0", "7.0", "8.0", "8.0"]
+    rows = "1,1,7,7", "1,1.0,7.0,7", "2,+2,8,8", "2,2e0,08,08"
+    path = table_of(tmp_path / "t.csv", "a,y,odd,agent", *rows)
+    data = load_table(path, "y", "agent", ["odd"])
+    assert data.names == ("1", "2") and data.groups.tolist() == ["7", "7", "8", "8"]
+    with pytest.raises(InvalidInput, match="written in one way in column 'odd'"):
+        load_table(path, "y", "odd")  # 7 is the agent 7, or 7.0 where all are numbers with points
+
+
+@pytest.mark.parametrize(
+    "cells", [("01", "1", "x"), ("true", "no"), ("true", "1"), ("3.0", "３.0"), ("1.0", "x")]
+)
+def test_a_label_that_another_record_would_rename_is_refused(cells, tmp_path):
+    """01 is 1 where all are numbers, and 01 among words: so it is not taken among words."""
+    path = table_of(tmp_path / "t.csv", "a,y,agent", *(f"{i},{c},q" for i, c in enumerate(cells)))
+    with pytest.raises(InvalidInput, match="written in one way in column 'y'"):
+        load_table(path, "y", "agent")
 
 
 def test_large_floating_point_labels_are_refused(tmp_path):
@@ -66,10 +78,13 @@ def test_features_of_truth_values_are_one_and_zero(chunk, tmp_path, monkeypatch)
     assert load_table(path, "y").features.T.tolist() == [[1, 0, 0, 1], [1, 2, 3, 4]]
     as_pandas = pd.read_csv(path)[["a", "b"]].to_numpy(np.float64)
     assert (load_table(path, "y").features == as_pandas).all()
-    for line, mixed in ((4, ("True", "False", "1")), (3, ("1", "True", "0")), (3, ("True", "yes"))):
+    for mixed in ("True", "False", "2"), ("2", "True", "0"), ("0.5", "false"):  # each by itself
         rows = [f"{cell},{j},0" for j, cell in enumerate(mixed)]
-        with pytest.raises(CorruptFile, match=f"finite number in line {line} "):
-            load_table(table_of(tmp_path / "mixed.csv", "a,b,y", *rows), "y")
+        found = load_table(table_of(tmp_path / "mixed.csv", "a,b,y", *rows), "y").features[:, 0]
+        words = {"True": 1.0, "False": 0.0, "false": 0.0}
+        assert found.tolist() == [words[c] if c in words else float(c) for c in mixed]
+    with pytest.raises(CorruptFile, match="finite number in line 3 "):
+        load_table(table_of(tmp_path / "mixed.csv", "a,b,y", "True,0,0", "yes,1,0"), "y")
     with pytest.raises(CorruptFile, match="finite number in line 2 "):
         read_csv(path).numbers(["a"])  # as for the data of a job
 
@@ -119,6 +134,14 @@ def test_tables_that_do_not_go_together(tmp_path, second, words):
     with pytest.raises((InvalidInput, CorruptFile), match=words) as caught:
         load_records([first, other], "y", drop=["e"])  # which only one of them has
     assert "7193" not in str(caught.value)
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_two_agents_cannot_have_one_table(tmp_path, link):
+    first = table_of(tmp_path / "p.csv", "a,y", "1,0", "2,1")
+    getattr(tmp_path / "q.csv", link)(first)
+    with pytest.raises(InvalidInput, match="a data file of its own for every agent"):
+        load_records([first, tmp_path / "q.csv"], "y")
 
 
 def test_one_table_or_an_agent_column(tmp_path):

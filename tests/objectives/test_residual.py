@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -123,3 +124,13 @@ def test_data_that_float64_cannot_hold_are_refused():
         with pytest.raises(InvalidInput, match="data that float64 holds exactly"):
             Residual(np.eye(2), data, 1.0)
     assert Residual(np.eye(2), np.array([1, 2]), 1.0).data.dtype == np.float64
+
+
+@pytest.mark.parametrize("beta", [0.12345651, 0.1234565, 1 / 3, 0.01, 2.0, 1e-5, 1e7 / 3])
+def test_words_never_say_less_than_beta(beta):
+    """0.12345651 was stated as 0.123457, 0.1234564 as 0.123456: the nearest of six digits."""
+    for f in (Residual(np.eye(2), np.zeros(2), b) for b in (beta, [beta, beta / 2])):
+        said = re.findall(r"[0-9][0-9.e+-]*", f.neighbours)
+        assert [float(number) for number in said] == [beta]
+        assert f"{beta:g}" in f.relation  # as ledgers have always had it, and a digest of all
+    assert Residual(np.eye(1), np.zeros(1), 0.01).neighbours == "one datum moving by at most 0.01"

@@ -215,6 +215,7 @@ def with_element(element):
             net, 4, 7.0, 10, controllable=True, **limits
         ),
         "controllable load": lambda: pp.create_load(net, 4, 7.0, controllable=True, **limits),
+        "controllable sgen": lambda: pp.create_sgen(net, 4, 7.0, controllable=True, **limits),
         "constant impedance": lambda: net.load.__setitem__("const_z_percent", 50.0),
         "ward out of service": lambda: pp.create_ward(net, 4, 7, 2, 1, 1, in_service=False),
     }
@@ -238,6 +239,7 @@ def test_pandapower_elements_that_are_not_read_are_refused_by_name(element):
     [
         ("controllable storage", "storages that are not controllable"),
         ("controllable load", "loads that are not controllable"),
+        ("controllable sgen", "sgens that are not controllable"),
         ("constant impedance", "loads of constant power"),
     ],
 )

@@ -33,7 +33,7 @@ import numpy as np
 from tacit._types import Array, Vector
 from tacit.admm.algorithm import noisy, sample_on_host
 from tacit.admm.problem import LocalProblem
-from tacit.errors import CorruptFile, Refused
+from tacit.errors import CorruptFile, Refused, digits
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Mechanism
@@ -94,7 +94,7 @@ class Reader:
         if not self.ledger.affords(*owed, then):
             raise Refused(
                 f"Agent {self.name!r}: its release and the run after it would go beyond the budget "
-                f"of {self.ledger.budget.epsilon:g} (spent: "
+                f"of {digits(self.ledger.budget.epsilon)} (spent: "
                 f"{rounded_up(self.ledger.spent.epsilon, 6)}). Nothing was charged."
             )
 

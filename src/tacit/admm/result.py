@@ -32,7 +32,7 @@ from tacit.admm.algorithm import Holders, average_over_holders
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement, privacy_statement
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, digits
 from tacit.files import save_figure, write_atomically
 from tacit.html import never_raises
 from tacit.privacy.accounting import rounded_up
@@ -106,7 +106,7 @@ class Result:
         label = "certified" if p.certified else "not certified"
         return (
             f"Result({n} agents, {int(self.trace['round'][-1])} rounds, solution of size "
-            f"{self.solution.size}, {epsilon}, delta {p.delta:g}, {label})"
+            f"{self.solution.size}, {epsilon}, delta {digits(p.delta)}, {label})"
         )
 
     @never_raises
@@ -271,7 +271,7 @@ class Result:
         if np.isinf(p.epsilon):
             label = "no noise: not private"
         else:
-            label = f"total ε = {rounded_up(p.epsilon, 4)}, δ = {p.delta:g}"
+            label = f"total ε = {rounded_up(p.epsilon, 4)}, δ = {digits(p.delta)}"
             label += "" if p.certified else "  (not certified)"
         figure.suptitle(f"{len(self.names)} agents, {p.mechanism}, {label}")
         return figure

@@ -13,7 +13,7 @@ from tacit.admm.settings import Settings
 from tacit.audit.bounds import Bounds, Rates, largest_bound, lower_bounds, trials_of
 from tacit.audit.neighbouring_data import Worlds
 from tacit.audit.trials import BLACK, WHITE, run_trials
-from tacit.errors import InvalidInput, count, positive, probability
+from tacit.errors import InvalidInput, count, digits, positive, probability
 from tacit.privacy.accounting import Guarantee, exact, paper, rounded_up
 from tacit.privacy.mechanisms import Gaussian, Noiseless, per_update
 
@@ -91,7 +91,7 @@ class Audit:
         at = self.epsilons.index(max(above))
         return (
             f"VIOLATED: epsilon is at least {rounded_down(self.epsilons[at])} at delta "
-            f"{self.claim.delta:g}, and not {rounded_up(self.claim.epsilon, 3)}, at "
+            f"{digits(self.claim.delta)}, and not {rounded_up(self.claim.epsilon, 3)}, at "
             f"{100 * self.confidence:g} % confidence ({self.names[at]}; attack: "
             f"{self.rates[at].attack})"
         )

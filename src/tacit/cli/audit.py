@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cli.console import print_table, progress_bar
 from tacit.cli.options import Add
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, digits
 
 if TYPE_CHECKING:
     from tacit.privacy.accounting import Guarantee
@@ -221,7 +221,7 @@ def _audit(options: argparse.Namespace) -> int:
         print("paid for and kept in a ledger, read again after a restart; secure noise")
     elif options.agents:
         print("through agents, each with a ledger of its own; noise from the operating system")
-    print(f"canary: {first.canary}; delta {first.claim.delta:g}")
+    print(f"canary: {first.canary}; delta {digits(first.claim.delta)}")
     for one in found:
         print(f"epsilon {rounded_up(one.claim.epsilon, 4)}: {one.verdict}")
     print(

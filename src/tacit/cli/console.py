@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event, Thread, Timer
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import plain
+from tacit.errors import digits, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,7 +150,7 @@ def print_result(
                 "total epsilon" if result.privacy.certified else "total epsilon (not certified)",
                 rounded_up(last["epsilon"], 4),
             ),
-            ("total delta", f"{last['delta']:g}"),
+            ("total delta", digits(last["delta"])),
             ("noise from", result.noise_source),
         ]
     whose = "at the released data" if result.privacy.once else "(not covered: keep secret)"

@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.cli.console import print_table, progress_bar, run_with_progress
 from tacit.cli.options import Add
+from tacit.errors import digits
 
 
 def add_demo(add: Add) -> None:
@@ -48,7 +49,7 @@ def _demo(options: argparse.Namespace) -> int:
                 f"{r['without_data']:.4f}",
                 f"{r['violation']:.1e}",
                 rounded_up(r["epsilon"], 4),
-                f"{r['delta']:g}",
+                digits(r["delta"]),
             )
             for r in rows
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def add_learn(add: Add) -> None:
     learn.add_argument(
         "--split",
         choices=("iid", "group", "dirichlet"),
-        help="default: group for data with groups, else iid",
+        help="default: group for data with groups, else iid; dirichlet is not certified",
     )
     learn.add_argument(
         "--alpha", type=float, default=0.5, help="of the Dirichlet split; default: 0.5"
@@ -192,6 +193,9 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
         if options.evaluate_every is None:
             options.evaluate_every = max(1, settings.rounds // 20)
         found = folder.run(label, problem, settings, options)
+    if options.split == "dirichlet":
+        why = "records were dealt to agents by their labels: one label moves others' records."
+        found = replace(found, privacy=replace(found.privacy, uncertified=why))
     adopt(model, problem, found)
     save_model(make_pipeline(*mapped.steps, model) if mapped.steps else model, folder.path)
     folder.save(model.result_)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_files, print_table
+from tacit.errors import digits
 
 COEFFICIENT_COLUMNS = 20  # columns of which all coefficients are shown
 SCORES = 6  # that fit side by side
@@ -32,9 +33,14 @@ def print_fit(
     classes = tested["classes"]
     hidden = not_covered(model, train, mapped.changes)
     chosen = _chosen(model, mapped)
+    objective = {"train_objective": float(result.trace["objective"][-1])}
+    kept = {**hidden, "test_error": error, "test_error_of_a_guess": guess}
+    what = "objective of what was released"
+    if not result.privacy.once:
+        what, kept = "training objective (not covered: keep secret)", kept | objective
     document = {
-        **tested,
-        "train_objective": float(result.trace["objective"][-1]),
+        "classes": classes,
+        **(objective if result.privacy.once else {}),
         **{k: result.privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")},
         "rounds": rounds,
         "local_updates": settings.local_updates,
@@ -47,16 +53,16 @@ def print_fit(
             if train.columns
             else {}
         ),
-        "not_covered": hidden,
+        "not_covered": kept,
         "folder": str(folder),
     }
-    spent = [("noise", "none")]
+    spent, doubt = [("noise", "none")], "" if result.privacy.certified else " (not certified)"
     if document["epsilon"] is None:
         document["delta"] = None
     else:
         spent = [
-            ("total epsilon", rounded_up(document["epsilon"], 4)),
-            ("total delta", f"{document['delta']:g}"),
+            (f"total epsilon{doubt}", rounded_up(document["epsilon"], 4)),
+            ("total delta", digits(document["delta"])),
             ("noise from", result.noise_source),
         ]
     if options.json:
@@ -77,7 +83,7 @@ def print_fit(
         ("", ""),
         [
             *errors,
-            (_objective(result), f"{document['train_objective']:.4g}"),
+            (what, f"{objective['train_objective']:.4g}"),
             *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
             ("rounds, local updates", f"{rounds}, {settings.local_updates}"),
             *spent,
@@ -116,13 +122,6 @@ def _chosen(model: Any, mapped: Any) -> dict[str, Any]:
         if hasattr(model, name) and (name != "centring_share_" or hasattr(model, "centring_share")):
             found[name.rstrip("_")] = getattr(model, name)
     return found
-
-
-def _objective(result: Any) -> str:
-    """What the run minimised, and whether the statement covers it."""
-    if "objective" in " ".join(result.summary["not_covered"]):
-        return "training objective (not covered: keep secret)"
-    return "objective of what was released"
 
 
 def _guess(model: Any, train: Any, test: Any) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cli.console import print_table
 from tacit.cli.options import Add
-from tacit.errors import CorruptFile
+from tacit.errors import CorruptFile, digits
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
@@ -114,10 +114,10 @@ def _print(ledger: Ledger, as_json: bool) -> None:
         return
     left, limits = ledger.left, ledger.budgets
     print_table(
-        f"{ledger.path} (delta {budget.delta:g})",
+        f"{ledger.path} (delta {digits(budget.delta)})",
         ("", "epsilon"),
         [
-            ("budget", f"{budget.epsilon:g}"),
+            ("budget", digits(budget.epsilon)),
             ("spent, all runs together", rounded_up(spent.epsilon, 4)),
             ("left: budget less spent", rounded_down(max(0.0, budget.epsilon - spent.epsilon), 4))
             if left is None
@@ -147,18 +147,18 @@ def _print(ledger: Ledger, as_json: bool) -> None:
 
 def _since(limit: Limit, limits: Sequence[Limit]) -> str:
     """With its delta, unless that was always the same."""
-    delta = f" at delta {limit.delta:g}" if len({one.delta for one in limits}) > 1 else ""
-    return f"{limit.epsilon:g}{delta} since {limit.when[:10]}"
+    delta = f" at delta {digits(limit.delta)}" if len({one.delta for one in limits}) > 1 else ""
+    return f"{digits(limit.epsilon)}{delta} since {limit.when[:10]}"
 
 
 def _change(before: Limit, now: Limit) -> str:
     from tacit.privacy.spending import changed
 
     if before[1:] == now[1:]:
-        return f"as it was: {now.epsilon:g}"
-    numbers = f"from {before.epsilon:g} to {now.epsilon:g}"
+        return f"as it was: {digits(now.epsilon)}"
+    numbers = f"from {digits(before.epsilon)} to {digits(now.epsilon)}"
     if before.delta != now.delta:
-        numbers += f", delta from {before.delta:g} to {now.delta:g}"
+        numbers += f", delta from {digits(before.delta)} to {digits(now.delta)}"
     return f"{changed(before, now)} {numbers}"
 
 

@@ -7,7 +7,7 @@ what the agent itself is about to spend.
 
 from __future__ import annotations
 
-from tacit.errors import InvalidInput, Refused
+from tacit.errors import InvalidInput, Refused, digits
 from tacit.federation.party_file import Limits, PartyFile
 from tacit.privacy.accounting import Guarantee, rounded_up
 from tacit.privacy.ledger import Ledger
@@ -26,10 +26,10 @@ class Disagrees(Refused):
 class LimitedLedger(Ledger):
     """The ledger of a party in one study.
 
-    Guarantee: no run begins whose total cost exceeds ``limits``, whose noise is not secure (but in
-    a rehearsal that the party allows), or that hides something else than the party says. Nor does
-    one come to cost more: a round that fails is paid again, within the same limits. All runs
-    together stay within the ledger's own budget.
+    Guarantee: no run begins whose total cost exceeds ``limits``, or whose noise is not secure (but
+    in a rehearsal that the party allows). Nor does one come to cost more: a round that fails is
+    paid again, within the same limits. All runs together stay within the ledger's own budget. What
+    a run hides is that of the party's problem, which ``Study.problem_of`` compares with ``hides``.
     """
 
     STATE = (*Ledger.STATE, "_paid")
@@ -73,13 +73,6 @@ def compare(limits: Limits, run: str, terms: Terms, noise: str) -> None:
             f"Expected at most {limits.rounds} rounds, as [limits] says, got {terms.rounds} in run "
             f"{run!r}. Nothing was charged.",
         )
-    hidden = terms.neighbours  # in words, and for some a digest of what they leave out
-    if limits.hides not in (None, hidden) and not hidden.startswith(f"{limits.hides} ("):
-        raise Disagrees(
-            "neighbours",
-            f"Expected a run that hides {limits.hides!r}, as [limits] says; run {run!r} hides "
-            f"{terms.neighbours!r}. Nothing was charged.",
-        )
     if terms.noise != noise:
         raise Disagrees(
             "noise",
@@ -95,7 +88,7 @@ def refuse_beyond(limits: Limits, run: str, terms: Terms, rounds: int) -> None:
     if not cost.within(budget):
         raise Disagrees(
             "budget",
-            f"Expected a total epsilon of at most {budget.epsilon:g} at delta {budget.delta:g}, as "
-            f"[limits] says; {rounds} rounds of run {run!r} would cost "
+            f"Expected a total epsilon of at most {digits(budget.epsilon)} at delta "
+            f"{digits(budget.delta)}, as [limits] says; {rounds} rounds of run {run!r} would cost "
             f"{rounded_up(cost.epsilon(budget.delta), 6)}. Nothing was charged.",
         )

@@ -55,7 +55,6 @@ RELEASES = re.compile("release-[0-9a-f]{12}-")
 # All that a party ever says in words. Numbers, names of files and reasons are in its own log.
 WORDS = {
     "rounds": ("refused", "does not agree: more rounds than its limit."),
-    "neighbours": ("refused", "does not agree: the run hides something else than it asks for."),
     "noise": ("refused", "does not agree: the noise is not of the kind it asks for."),
     "budget": ("refused", "does not agree: the total epsilon or delta is above its limit."),
     "terms": ("refused", "does not agree: its ledger refuses the run, or its guarantees do."),

@@ -37,8 +37,8 @@ class Limits:
     """What a party agrees to at most, in one run. The ledger's budget bounds all of them.
 
     rounds   None: any number
-    hides    the change between neighbouring data that must be hidden, in the words of
-             ``Objective.neighbours``; None: whatever the study says
+    hides    the change between neighbouring data that must be hidden, exactly as
+             ``Objective.agreed`` says it; None: whatever the study says
     """
 
     total_epsilon: float

@@ -170,8 +170,8 @@ class Study:
                         "the study names as public."
                     )
             problem = self.kind.problem_of(agent, party)
-            hidden, agreed = problem.objective.neighbours, party.limits.hides
-            if agreed is not None and agreed != hidden:
+            hidden, agreed = problem.objective.agreed, party.limits.hides
+            if agreed not in (None, hidden):
                 raise InvalidInput(
                     f"Expected a study that hides what {party.path} says, {agreed!r}; this one "
                     f"hides {hidden!r}."

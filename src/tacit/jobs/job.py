@@ -25,7 +25,7 @@ from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.privacy import mechanisms
 from tacit.reading import read_toml
-from tacit.tables import read_arrays
+from tacit.tables import read_arrays, refuse_one_file
 
 
 def _residual(
@@ -89,7 +89,10 @@ class JobFile:
         data = read_toml(path, "a job file")
         known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
         refuse_unknown(data, known, "the job")
-        return cls(path, data, agents_of(data, path))
+        entries = agents_of(data, path)
+        named = [e["data"] for e in entries if isinstance(e, dict) and "data" in e]
+        refuse_one_file([path.parent / name for name in named if isinstance(name, str)])
+        return cls(path, data, entries)
 
     def agents(self, chosen: Iterable[int]) -> tuple[list[LocalProblem], dict[str, list[str]]]:
         """The problems of these agents, by their number, and the columns of those with tables. No

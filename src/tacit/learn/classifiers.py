@@ -14,6 +14,7 @@ from tacit.errors import InvalidInput
 from tacit.learn.constraints import Constraint
 from tacit.learn.linear import LinearEstimator
 from tacit.learn.plan import planned_share, planned_slope_limit
+from tacit.learn.source import EXACT
 from tacit.objectives.losses import Hinge, LogisticRegression, SoftmaxRegression
 from tacit.objectives.objective import Objective
 
@@ -49,6 +50,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             ) from None
         if self.classes is not None:
             self.classes_, labels = public_classes(self.classes, y)
+        if y.dtype.kind == "f" and (np.abs(y) >= EXACT).any():  # one fraction in a list is enough
+            raise InvalidInput("Expected labels below 2^53 in floating point. Nothing was fit.")
         if len(self.classes_) < 2:
             raise InvalidInput("Expected two or more classes, got 1 class. Nothing was fit.")
         return labels

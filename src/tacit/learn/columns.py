@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit._types import Vector
 from tacit.errors import InvalidInput
 from tacit.learn.ranges import public_ranges
+from tacit.learn.source import EXACT
 from tacit.tables import MISSING
 
 KINDS = ("clipped", "unknown", "filled")  # what may be done to a value
@@ -31,7 +32,7 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     ``fit`` and ``transform`` take a pandas DataFrame or a dict of columns, and go by the columns'
     names: their order may be another one in ``transform``, and others may be there. Of an array the
-    positions 0, 1, ... are the names.
+    positions 0, 1, ... are the names. Cells of lists are taken one by one, each with its type.
 
     ranges          a pair (low, high) for each column of numbers, mapped to [−1, 1] and clipped;
                     "*" is for all others. The middle of a range is mapped to 0.
@@ -46,7 +47,8 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Guarantee: no number is taken from the data, and each record is mapped by itself. So neighbours
     stay neighbours, and the statement of a model fitted on the mapped rows is one about the records
-    that were given here. That ranges, lists and values to fill in are public is your claim.
+    that were given here. That ranges, lists, values to fill in and types of columns are public is
+    your claim. Categories that floating point does not tell apart (2^53 and more) are refused.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check that there is a rule for every column. Nothing is learnt."""
-        names = list(_frame(X).columns)
+        names = list(_table(X))
         if not names:
             raise InvalidInput("Expected one or more columns to learn from, got none.")
         if len(set(names)) != len(names):
@@ -106,11 +108,11 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _parts(self, X: Any) -> list[_Part]:
         check_is_fitted(self)
-        frame = _frame(X)
+        table = _table(X)
         for rule in self.rules_:
-            if rule.name not in frame.columns:
+            if rule.name not in table:
                 raise InvalidInput(f"Expected a column {rule.name!r} in the table, got none.")
-        return [rule.part(frame[rule.name]) for rule in self.rules_]
+        return [rule.part(table[rule.name]) for rule in self.rules_]
 
 
 @dataclass(frozen=True)
@@ -159,13 +161,16 @@ class _Number:
         cells = column.astype(object).tolist()
         found = np.full(len(cells), np.nan)
         for i, cell in enumerate(cells):
-            if isinstance(cell, int | float | np.number | np.bool_):
-                found[i] = float(cell)
-            elif not _is_missing(cell):
+            try:
+                if isinstance(cell, int | float | np.number | np.bool_):
+                    found[i] = float(cell)
+                elif not _is_missing(cell):
+                    raise TypeError
+            except (TypeError, OverflowError):  # no number, a complex one, one beyond 1e308
                 raise InvalidInput(
                     f"Expected numbers in column {self.name!r}, found something else in row "
                     f"{i + 1}: give a public list of its categories, or leave it out."
-                )
+                ) from None
         return found
 
 
@@ -185,6 +190,11 @@ class _Category:
         marks = {kind: np.zeros(len(column), bool) for kind in KINDS}
         for i, cell in enumerate(column.astype(object).tolist()):
             text = _text(cell)
+            if isinstance(cell, float | np.floating) and EXACT <= abs(float(cell)) < math.inf:
+                raise InvalidInput(
+                    f"Expected whole numbers or text as categories of {self.name!r} beyond 2^53, "
+                    f"found floating point, which does not tell them apart, in row {i + 1}."
+                )
             if text not in position and _is_missing(cell):
                 if self.fill is None:
                     raise InvalidInput(
@@ -199,13 +209,24 @@ class _Category:
         return _Part(values, marks)
 
 
-def _frame(X: Any) -> pd.DataFrame:
+def _table(X: Any) -> Mapping[Any, pd.Series] | pd.DataFrame:
+    """Columns by name. pandas may not choose a type by what is in them."""
     if isinstance(X, pd.DataFrame):
         return X
     try:
-        return pd.DataFrame(X, copy=False)
+        if not isinstance(X, Mapping):
+            return pd.DataFrame(X, copy=False, dtype=_declared(X))
+        found = {name: pd.Series(column, dtype=_declared(column)) for name, column in X.items()}
+        if len({len(column) for column in found.values()}) <= 1:
+            return found
     except (TypeError, ValueError):
-        raise InvalidInput("Expected a table with columns of one length.") from None
+        pass
+    raise InvalidInput("Expected a table with columns of one length.")
+
+
+def _declared(cells: Any) -> type | None:
+    """What keeps pandas from choosing; None where an array has a type of its own."""
+    return None if getattr(cells, "dtype", None) not in (None, object) else object
 
 
 def _is_missing(cell: Any) -> bool:
@@ -216,7 +237,7 @@ def _is_missing(cell: Any) -> bool:
 
 def _text(cell: Any) -> str:
     """Two records with the same value have the same text, whatever others in the column are."""
-    if isinstance(cell, float | np.floating) and cell % 1 == 0 and abs(float(cell)) < 2**53:
+    if isinstance(cell, float | np.floating) and cell % 1 == 0 and abs(float(cell)) < EXACT:
         return str(int(cell))
     return str(cell).strip()
 

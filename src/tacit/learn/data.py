@@ -144,7 +144,8 @@ def split(
 
     "iid": ``agents`` equal random parts. "group": one agent per group, in order of their names.
     "dirichlet": label skew, every class is shared out by a Dirichlet(alpha) draw; a smaller alpha
-    skews more.
+    skews more. It reads the labels, and one of them moves other agents' records: for experiments,
+    as no statement of a fit covers it.
     """
     how = choice("split", how, ("iid", "group", "dirichlet"))
     if how == "group":

@@ -44,6 +44,7 @@ from tacit.learn.owners import owners, sizes
 from tacit.learn.plan import without_noise
 from tacit.learn.ranges import checked
 from tacit.objectives.objective import Descent, Objective
+from tacit.privacy.accounting import rounded_up
 from tacit.privacy.mechanisms import Mechanism
 from tacit.sets.feasible_set import FeasibleSet
 
@@ -148,7 +149,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         if (share := getattr(self, "centring_share_", None)) is not None:
             words.append(f"{100 * share:.2g} % of the budget for a mean that rows are centred by")
         if (limit := getattr(self, "slope_limit_", None)) is not None:
-            words.append(f"no record pulls more than {limit:.3g}")
+            words.append(f"no record pulls more than {rounded_up(limit, 3)}")
         T, E = found.settings.rounds, found.settings.local_updates
         if found.settings.tolerance is None:
             words.append(f"{T} rounds of {'one update' if E == 1 else f'{E} updates'}")

@@ -25,6 +25,10 @@ def owners(agents: Any, records: int) -> tuple[Vector, Vector]:
         raise InvalidInput(
             f"Expected an agent of every record, got none in row {row + 1}. Nothing was fit."
         )
+    kinds = set() if hasattr(agents, "dtype") else {*map(type, agents)}
+    if labels.dtype.kind in "iuf" and len(kinds) > 1:
+        # 1 would be the agent 1.0 beside 2.5
+        raise InvalidInput("Expected agents of one type, got several. Nothing was fit.")
     names, owner = np.unique(labels, return_inverse=True)
     return names, owner
 

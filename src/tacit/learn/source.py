@@ -27,6 +27,9 @@ class Source(Protocol):
     """A table whose columns are numbers, labels or categories.
 
     In the columns of ``gaps`` ("*": all of numbers) values may be missing: NaN, or as they are.
+
+    Guarantee: what a cell becomes depends on that cell, and in a Parquet file on the type that the
+    file declares for its column: never on other records. Whether there is an error does.
     """
 
     @property
@@ -35,7 +38,7 @@ class Source(Protocol):
     def columns(self) -> tuple[str, ...]: ...
     def __len__(self) -> int: ...
     def numbers(self, columns: Sequence[str], gaps: Collection[str] = ()) -> Vector: ...
-    def labels(self, column: str) -> Vector: ...
+    def labels(self, column: str) -> list[Any]: ...
     def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector: ...
     def written(self, column: str) -> list[str]: ...
     def where(self, record: int) -> str: ...
@@ -95,9 +98,9 @@ class _Csv:
             )
         return self.table.numbers(columns, gaps)
 
-    def labels(self, column: str) -> Vector:
+    def labels(self, column: str) -> list[Any]:
         self._refuse_gaps(column)
-        return _typed(self.table.text[column])
+        return [_typed(cell) for cell in self.table.text[column]]
 
     def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector:
         if column not in gaps:
@@ -119,26 +122,20 @@ class _Csv:
             raise CorruptFile(said.strip())
 
 
-def _typed(cells: list[str]) -> Vector:
-    """Whole numbers, numbers or truth values where all cells are such, else text: as pandas.
+def _typed(cell: str) -> Any:
+    """A whole number, a number or a truth value where a cell is one by itself, else its text.
 
     Numbers that 64 bits cannot tell apart stay text: they may be names of different agents.
     """
-    text = np.array(cells, object)
-    if not all(cell.isascii() and "_" not in cell for cell in cells):  # ٣ is not 3
-        return text
-    try:
-        return np.array([int(cell) for cell in cells], np.int64)
-    except OverflowError:
-        return text
-    except ValueError:
-        pass
-    try:
-        numbers = np.array([float(cell) for cell in cells])
-        return numbers if (np.abs(numbers) < EXACT).all() else text
-    except ValueError:
-        pass
-    return np.array([BOOLEANS[c] for c in cells]) if set(cells) <= set(BOOLEANS) else text
+    if cell in BOOLEANS:
+        return BOOLEANS[cell]
+    for kind, most in ((int, 2**63), (float, EXACT)):
+        try:
+            if cell.isascii() and "_" not in cell and abs(number := kind(cell)) < most:
+                return number
+        except ValueError:
+            pass
+    return cell
 
 
 class _Parquet:
@@ -149,7 +146,8 @@ class _Parquet:
             raise InvalidInput("Expected pandas: pip install 'tacit[learn]'.") from None
         with reading(path, "a CSV or Parquet table", own=False):
             check_parquet(path)
-            self.frame = pd.read_parquet(path)
+            # integers stay integers where one is missing: pandas' own would all become floats
+            self.frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
         self.path, self.advice = path, advice
         self.frame.columns = self.frame.columns.map(str)
         self.columns: tuple[str, ...] = tuple(self.frame.columns)
@@ -167,7 +165,8 @@ class _Parquet:
                 f"Expected numbers in column {text[0]!r} of {self.path}.{_also(text[1:])} "
                 f"{self.advice(text[0])}"
             )
-        values: Vector = self.frame[list(columns)].to_numpy(np.float64, na_value=np.nan)
+        series = [self.frame[c].to_numpy(np.float64, na_value=np.nan) for c in columns]
+        values = np.stack(series, axis=1) if series else np.empty((len(self), 0))
         fine = np.isfinite(values)
         for j, column in enumerate(columns):
             if column in gaps or "*" in gaps:
@@ -182,14 +181,13 @@ class _Parquet:
             )
         return values
 
-    def labels(self, column: str) -> Vector:
-        series: Any = self.frame[column]
-        values = series.to_numpy()
+    def labels(self, column: str) -> list[Any]:
+        values = self.frame[column].to_numpy(object)
         if (row := first_missing(values)) is not None:
             self._refuse_gap(row, column)
-        kind = series.dtype.kind
-        numeric = values.dtype == object and kind in "iuf"  # pandas' numbers that may be missing
-        return np.asarray(series.to_numpy(f"{kind}8") if numeric else values)
+        if self.frame[column].dtype.kind in "mM":  # dates as NumPy writes them
+            values = self.frame[column].to_numpy().astype(str)
+        return list(values.tolist())
 
     def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector:
         values: Vector = self.frame[column].astype(object).to_numpy()

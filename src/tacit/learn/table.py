@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn.data import Dataset
 from tacit.learn.source import EXACT, Source, named, read_table
+from tacit.tables import refuse_one_file
 
-KINDS = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "truth values"}
+KINDS: dict[type, str] = {int: "numbers", float: "numbers", bool: "truth values"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def load_table(
     table = read_table(path, [*read, *([] if agent_column is None else [agent_column])])
     used = _used([table], target, agent_column, drop, features)
     targets = _targets([table], target, numeric_target)
-    groups = None if agent_column is None else table.labels(agent_column).astype(str)
+    groups = None if agent_column is None else _named([table], agent_column)
     return Records({}, targets, groups).dataset(table.numbers(used), used)
 
 
@@ -87,6 +89,7 @@ def load_records(
     known = categories or {}
     names = _agents([Path(path) for path in paths], agent_column)
     labelled = [*known, *([] if numeric_target else [target])]
+    refuse_one_file([*map(Path, paths)])
     tables = [read_table(p, [*labelled, *filter(None, [agent_column])]) for p in paths]
     used = _used(tables, target, agent_column, drop)
     for name in sorted({*known, *gaps} - {*used, "*"}):
@@ -104,7 +107,7 @@ def load_records(
     columns = {name: matrix[:, j] for j, name in enumerate(numbers)}
     for name in known:
         columns[name] = _joined([table.categories(name, known[name], gaps) for table in tables])
-    groups = None if agent_column is None else tables[0].labels(agent_column).astype(str)
+    groups = None if agent_column is None else _named(tables, agent_column)
     if len(tables) > 1:
         groups = np.repeat(names, [len(table) for table in tables])
     targets = _targets(tables, target, numeric_target, classes)
@@ -182,42 +185,55 @@ def _targets(
             raise type(error)(
                 f"{what} A target with a public range is a number in every record. Nothing was fit."
             ) from None
-    found, kinds = [], []
-    for table in tables:
-        values = table.labels(target)
-        kinds.append(KINDS.get(values.dtype.kind, "text"))
-        found.append(_whole(values, target, table).astype(str))
-    if len(set(kinds)) > 1:
-        other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
-        raise InvalidInput(
-            f"Expected labels of one kind in column {target!r}, got {kinds[0]} in "
-            f"{tables[0].path} and {kinds[other]} in {tables[other].path}. Nothing was fit."
-        )
-    for table, labels in zip(tables, found, strict=True):
+    found = _named(tables, target, classes=True)
+    ends = np.cumsum([len(table) for table in tables])[:-1]
+    for table, labels in zip(tables, np.split(found, ends), strict=True):
         if classes is not None and (odd := ~np.isin(labels, list(classes))).any():
             raise InvalidInput(
                 f"Expected labels of {list(classes)} in column {target!r} of {table.path}, got "
                 f"another one in {table.where(int(np.argmax(odd)))}. Nothing was fit."
             )
-    return _joined(found)
+    return found
 
 
-def _whole(values: Vector, target: str, table: Source) -> Vector:
-    """Labels that are numbers as whole ones."""
-    if values.dtype.kind != "f":
-        return values
-    if (values % 1 != 0).any():
+def _named(tables: Sequence[Source], column: str, classes: bool = False) -> Vector:
+    """The names of classes, where 1 and 1.0 are one, or of agents.
+
+    Guarantee: each from its own cell. Names that could be meant otherwise beside others in their
+    column, such as 01 among words, are refused: a record never changes what another one is called.
+    """
+    kinds, names = [], []
+    for table in tables:
+        values, where = table.labels(column), f"column {column!r} of {table.path}"
+        types = {type(value) for value in values}
+        said = {KINDS.get(t, "text") for t in types}
+        kinds.append(kind := said.pop() if len(said) == 1 else "text")
+        own = [_name(value, classes) for value in values]
+        names += own
+        if classes and kind == "numbers":
+            odd = next((i for i, name in enumerate(own) if not name.lstrip("-").isdigit()), None)
+            if odd is not None:
+                raise InvalidInput(
+                    f"Expected whole labels below 2^53 in {where}, got a fraction in "
+                    f"{table.where(odd)}, or more: a classifier needs classes, and a number to "
+                    "predict its public range (--target-range LOW:HIGH). Nothing was fit."
+                )
+        elif len(types) > 1 and (kind == "numbers" or own != table.written(column)):
+            raise InvalidInput(
+                f"Expected names written in one way in {where}, got 7 beside 7.0, or 07, 7.0 or "
+                "true beside text: among their like they have other names. Nothing was fit."
+            )
+    if other := next((i for i, kind in enumerate(kinds) if kind != kinds[0]), 0):
         raise InvalidInput(
-            f"Expected labels in column {target!r} of {table.path}, got a fraction in "
-            f"{table.where(int(np.flatnonzero(values % 1 != 0)[0]))}: a classifier needs classes, "
-            "and a number to predict its public range (--target-range LOW:HIGH)."
+            f"Expected labels of one kind in column {column!r}, got {kinds[0]} in "
+            f"{tables[0].path} and {kinds[other]} in {tables[other].path}. Nothing was fit."
         )
-    if (np.abs(values) >= EXACT).any():
-        raise InvalidInput(
-            f"Expected labels below 2^53 in column {target!r} of {table.path}: larger ones are "
-            "not told apart as floating-point numbers."
-        )
-    return values.astype(np.int64)
+    return np.array(names)
+
+
+def _name(value: Any, classes: bool) -> str:
+    whole = classes and type(value) is float and value % 1 == 0 and abs(value) < EXACT
+    return str(int(value) if whole else value)
 
 
 def _joined(parts: Sequence[Vector]) -> Vector:

@@ -134,6 +134,12 @@ class Objective(ABC):
         return self.neighbours
 
     @property
+    def agreed(self) -> str:
+        """What a party's file must say to agree to it: ``neighbours`` where these words tell all
+        (groups, and every bound), else ``relation``."""
+        return self.relation
+
+    @property
     @abstractmethod
     def dimension(self) -> int:
         """The length of z."""

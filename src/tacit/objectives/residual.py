@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Array, Vector
-from tacit.errors import InvalidInput, array, choice, count, non_negative, positive
+from tacit.errors import InvalidInput, array, choice, count, digits, non_negative, positive
 from tacit.objectives.objective import Objective, Reading, optional_positive
 from tacit.objectives.rounding import DOUBLE, gamma, rounded_up
 from tacit.pytree import pytree, static, store
@@ -142,21 +142,30 @@ class Residual(Objective):
 
     @property
     def neighbours(self) -> str:  # type: ignore[override]
+        return self._in_words(digits)
+
+    def _in_words(self, digits: Callable[[float], str]) -> str:
         what = "one datum" if self.moved == 1 else f"up to {self.moved} data, each"
         if self.groups is not None:
             what = "the data of one group, each"
         what = self.change or what
         by = (
-            f"its own bound, {max(self.beta):g} or less"
+            f"its own bound, {digits(max(self.beta))} or less"
             if isinstance(self.beta, tuple)
-            else f"{self.beta:g}"
+            else digits(self.beta)
         )
         return f"{what} moving by at most {by}{self.unit and ' ' + self.unit}"
 
     @property
     def relation(self) -> str:
         exact = repr((self.beta, self.moved, self.groups, self.matrix.shape[-2]))
-        return f"{self.neighbours} ({hashlib.sha256(exact.encode()).hexdigest()[:12]})"
+        words = self._in_words("{:g}".format)  # as ledgers have them: the digest tells the rest
+        return f"{words} ({hashlib.sha256(exact.encode()).hexdigest()[:12]})"
+
+    @property
+    def agreed(self) -> str:
+        tells_all = not isinstance(self.beta, tuple) and (self.groups is None or self.change)
+        return self.neighbours if tells_all else self.relation
 
     @property
     def dimension(self) -> int:

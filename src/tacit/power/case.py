@@ -156,7 +156,9 @@ def _from_pandapower(net: Any) -> Grid:
 
 
 def _refuse_elements(net: Any) -> None:
-    """Whatever would be dropped silently, or would put the size of a load into public limits."""
+    """Whatever would be dropped silently, or would put private demand into public limits."""
+    import pandas as pd
+
     for name, table in net.items():
         known = (*PANDAPOWER, *NO_ELEMENTS)
         if name.startswith(("_", "res_")) or name in known or not hasattr(table, "columns"):
@@ -166,16 +168,14 @@ def _refuse_elements(net: Any) -> None:
                 f"Expected a pandapower network of {', '.join(PANDAPOWER)}, got the element "
                 f"{name!r}, which is not supported. Nothing was read."
             )
-    for name in ("load", "storage"):
+    for name in ("load", "sgen", "storage"):
         table = net.get(name, {})
-        for flag, alive in zip(
-            table.get("controllable", ()), table.get("in_service", ()), strict=False
-        ):
-            if alive and flag in (True, 1):
-                raise InvalidInput(
-                    f"Expected {name}s that are not controllable: pandapower makes generators of "
-                    "those, and their size would be in the public limits. Nothing was read."
-                )
+        flags = zip(table.get("controllable", ()), table.get("in_service", ()), strict=False)
+        if any(alive and pd.notna(flag) and flag for flag, alive in flags):
+            raise InvalidInput(
+                f"Expected {name}s that are not controllable: pandapower makes generators of "
+                "those, and their size would be in the public limits. Nothing was read."
+            )
     for name in net["load"].columns:
         if name.startswith(("const_z", "const_i")) and (net["load"][name].fillna(0) != 0).any():
             raise InvalidInput(

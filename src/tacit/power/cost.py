@@ -109,6 +109,10 @@ class GenerationCost(_Kinked):
         return self.demand.relation
 
     @property
+    def agreed(self) -> str:
+        return self.demand.agreed
+
+    @property
     def uncertified(self) -> str:
         return self.demand.uncertified
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tacit import html
-from tacit.errors import TacitError
-from tacit.privacy.accounting import rounded_up
+from tacit.errors import TacitError, digits
+from tacit.privacy.accounting import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
@@ -27,12 +27,12 @@ def ledger_html(ledger: Ledger) -> str:
     if spent.epsilon > budget.epsilon:
         parts.append(html.box("More is spent than the budget allows.", loud=True))
     rows = [
-        ("budget", f"ε = {budget.epsilon:g}, δ = {budget.delta:g}"),
+        ("budget", f"ε = {digits(budget.epsilon)}, δ = {digits(budget.delta)}"),
         ("spent, all runs together", f"ε ≤ {rounded_up(spent.epsilon, 4)}"),
         ("entries", f"{entries}, all sound; runs: {len(names)}"),
     ]
     if left is not None:
-        rows.insert(2, ("largest further Gaussian run that fits", f"ε = {left:.4g}"))
+        rows.insert(2, ("largest further Gaussian run that fits", f"ε = {rounded_down(left, 4)}"))
     if runs:
         rows.append(("hides", runs[0]["neighbours"]))
     parts.append(html.table(rows))

@@ -26,6 +26,7 @@ from tacit.errors import (
     InvalidInput,
     LedgerFailure,
     Refused,
+    digits,
     positive,
     probability,
 )
@@ -370,8 +371,8 @@ class Ledger(LedgerFile):
             more, which = "one more reading of its data", ""
         raise Refused(
             f"Agent {terms.agent!r}: {more} would bring its total to epsilon "
-            f"{rounded_up(after.epsilon(budget.delta), 6)} at delta {budget.delta:g}, beyond the "
-            f"budget of {budget.epsilon:g} (spent: "
+            f"{rounded_up(after.epsilon(budget.delta), 6)} at delta {digits(budget.delta)}, beyond "
+            f"the budget of {digits(budget.epsilon)} (spent: "
             f"{rounded_up(spend.epsilon(budget.delta), 6)}{which}). Nothing was charged for it, "
             "and nothing of it computed or released."
         )

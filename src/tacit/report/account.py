@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import tempfile
 from collections import Counter
@@ -19,6 +20,7 @@ from tacit.privacy.ledger_entries import SCHEMA_VERSION, new_file
 from tacit.privacy.mechanisms import mechanism_from
 from tacit.privacy.spending import Limit, Spend
 
+NUMBER = re.compile(r"[0-9][0-9.]*(e[-+]?[0-9]+)?")  # ledgers have six digits, and a digest
 PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say
 
 
@@ -97,6 +99,7 @@ class Account:
         if paid is False:
             return False
         changes = [change for change, _ in statement.neighbours]
+        changes += [NUMBER.sub(lambda m: f"{float(m[0]):g}", change) for change in changes]
         if self.hides and not any(
             self.hides == change or self.hides.startswith(f"{change} (") for change in changes
         ):

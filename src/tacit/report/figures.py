@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit import html
 from tacit.admm.statement import promised
+from tacit.errors import digits
 from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents, Table
 
@@ -162,7 +163,8 @@ def budget(contents: Contents) -> dict[str, Any] | None:
             "budget": _short(worst.budget),
             "ledgers": True,
             "title": (name := html.plain(worst.agent)),
-            "words": f"{name} has spent epsilon {rounded_up(worst.spent, 3)} of {worst.budget:g}.",
+            "words": f"{name} has spent epsilon {rounded_up(worst.spent, 3)} of "
+            f"{digits(worst.budget)}.",
         }
     given = contents.options.get("total_epsilon")
     if isinstance(given, int | float) and given > 0 and promised(privacy):
@@ -173,7 +175,7 @@ def budget(contents: Contents) -> dict[str, Any] | None:
             "budget": _short(float(given)),
             "ledgers": False,
             "title": "this run",
-            "words": f"This run spent epsilon {spent} of the {given:g} it was given.",
+            "words": f"This run spent epsilon {spent} of the {digits(given)} it was given.",
         }
     return None
 

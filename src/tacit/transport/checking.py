@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import EngineFailure, InvalidInput, TacitError
+from tacit.errors import EngineFailure, InvalidInput, TacitError, digits
 from tacit.reading import read_toml
 from tacit.transport.kit import ADMIN, Kit
 
@@ -177,7 +177,7 @@ def study(kit: Kit) -> tuple[bool | None, str]:
     if (found.name, found.agents) != (kit.study, kit.agents):
         return False, "kit.json has another name or other parties than study.toml."
     kind = "" if found.rehearsal is None else ". A REHEARSAL: everybody can subtract its noise"
-    asked = ", ".join(f"{key} {value:g}" for key, value in _asked(kit).items()) or "see study.toml"
+    asked = ", ".join(f"{k} {digits(v)}" for k, v in _asked(kit).items()) or "see study.toml"
     words = (
         f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties, asks for {asked}"
     )
@@ -199,19 +199,19 @@ def data(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     if kit.agent is not None and file.agent != kit.agent:
         return False, f"this is the kit of {kit.agent!r}; the party's file names {file.agent!r}."
     problem = Study.load(kit.study_file).problem_of(file.agent, file)
-    return True, f"fit the study; what is hidden: {problem.objective.neighbours}."
+    return True, f"fit the study; what is hidden: {problem.objective.agreed}."
 
 
 def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     from tacit.federation.party_file import PartyFile
 
     own, asked = PartyFile.load(party).limits, _asked(kit)
-    words = f"agrees to total epsilon {own.total_epsilon:g} at delta {own.total_delta:g}"
+    words = f"agrees to total epsilon {digits(own.total_epsilon)} at delta {own.total_delta!r}"
     if own.rounds is not None:
         words += f" in up to {own.rounds} rounds"
     for name in ("total_epsilon", "total_delta"):
         if asked.get(name, 0.0) > getattr(own, name):
-            return False, f"{words}; the study asks for {name} {asked[name]:g}."
+            return False, f"{words}; the study asks for {name} {digits(asked[name])}."
     rounds = read_toml(kit.study_file).get("algorithm", {}).get("rounds", 0)
     if own.rounds is not None and rounds > own.rounds:
         return False, f"{words}; the study asks for {rounds} rounds."
@@ -227,6 +227,7 @@ def party_file(party: str | Path) -> tuple[bool | None, str]:
 
 def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     from tacit.federation.party_file import PartyFile
+    from tacit.privacy.accounting import rounded_down, rounded_up
     from tacit.privacy.ledger import Ledger
 
     path = PartyFile.load(party).ledger
@@ -241,17 +242,17 @@ def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
         if terms is not None and terms.agent != kit.agent:
             return False, f"{path} is the ledger of {terms.agent!r}, not of {kit.agent!r}."
     budget, left = found.budget, found.left
-    words = f"budget epsilon {budget.epsilon:g} at delta {budget.delta:g}, spent "
-    words += f"{found.spent.epsilon:.4g}"
+    words = f"budget epsilon {digits(budget.epsilon)} at delta {digits(budget.delta)}, spent "
+    words += f"{rounded_up(found.spent.epsilon, 4)}"
     if left is not None:
-        words += f", room for a run of epsilon {left:.4g}"
+        words += f", room for a run of epsilon {rounded_down(left, 4)}"
     if (
         asked is not None
         and left is not None
         and left < asked * (1 - 1e-5)  # which is rounded down
         and not _begun(found, kit)
     ):
-        return False, f"{words}; the study asks for {asked:g}."
+        return False, f"{words}; the study asks for {digits(asked)}."
     return True, f"{words}."
 
 
