@@ -13,6 +13,7 @@ SOURCE = Path(tacit.__file__).parent
 ROOMS = [
     ["_types", "errors", "pytree", "files"],
     ["tables", "html"],
+    ["svg"],
     ["sets"],
     ["objectives"],
     ["privacy"],
