@@ -14,6 +14,7 @@ ROOMS = [
     ["_types", "errors", "pytree", "files"],
     ["reading"],
     ["tables", "html"],
+    ["svg"],
     ["sets"],
     ["objectives"],
     ["privacy"],

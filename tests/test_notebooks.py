@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit import html
+from tacit import html, svg
 from tacit.admm.statement import PrivacyStatement
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.spending import Terms
@@ -253,12 +253,12 @@ def test_plain_text_is_seen_and_short(text, most):
 
 @given(st.lists(st.floats(), max_size=200))
 def test_a_sparkline_stays_in_its_frame(values):
-    text = html.sparkline(values, "x")
+    text = svg.sparkline(values, "x")
     if text:
         points = text.split('points="')[1].split('"')[0].split()
-        assert len(points) <= html.POINTS
+        assert len(points) <= svg.POINTS
         for x, y in (map(float, point.split(",")) for point in points):
-            assert 0 <= x <= html.WIDTH and 0 <= y <= html.HEIGHT
+            assert 0 <= x <= svg.SPARK[0] and 0 <= y <= svg.SPARK[1]
 
 
 def test_the_edge_of_certainty():

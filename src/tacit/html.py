@@ -7,15 +7,12 @@ Names come from files and from other people: each goes through ``plain``, then i
 from __future__ import annotations
 
 import functools
-import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
 LONGEST = 200  # characters of a name
-POINTS = 120  # of a sparkline
-WIDTH, HEIGHT = 160, 28
 EDGE = {True: "#d32f2f", False: "currentColor"}  # of a box, loud or not; seen on white and on black
 # control characters, surrogates and those that turn the direction of what follows
 UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
@@ -67,33 +64,6 @@ def small(words: str) -> str:
     return f'<p style="{style}">{_text(words, 3000)}</p>'
 
 
-def sparkline(values: Iterable[float], label: str) -> str:
-    """A curve as small as a word; nothing where fewer than two numbers are finite.
-
-    The height is logarithmic where all numbers are positive and span more than a factor of 20.
-    """
-    found = [float(v) for v in values]
-    finite = [(i, v) for i, v in enumerate(found) if math.isfinite(v)]
-    if len(finite) < 2:
-        return ""
-    finite = [finite[i * (len(finite) - 1) // (n - 1)] for n in [_few(finite)] for i in range(n)]
-    heights = [v for _, v in finite]
-    if min(heights) > 0 and max(heights) > 20 * min(heights):
-        heights = [math.log(v) for v in heights]
-    # halves, as a difference may overflow
-    low, span = min(heights), max(heights) / 2 - min(heights) / 2 or 1.0
-    points = " ".join(
-        f"{1 + (WIDTH - 2) * i / (len(found) - 1):.1f},"
-        f"{1 + (HEIGHT - 2) * (1 - (h / 2 - low / 2) / span):.1f}"
-        for (i, _), h in zip(finite, heights, strict=True)
-    )
-    return (
-        f'<svg role="img" aria-label="{_text(label)}" width="{WIDTH}" height="{HEIGHT}" '
-        f'viewBox="0 0 {WIDTH} {HEIGHT}"><polyline points="{points}" fill="none" '
-        'stroke="currentColor"/></svg>'
-    )
-
-
 def card(title: str, *parts: str) -> str:
     """One object: a title, then parts that are HTML already."""
     return f"<div><div><strong>{_text(title)}</strong></div>{''.join(parts)}</div>"
@@ -117,7 +87,3 @@ _CELL = "text-align:left;vertical-align:top;padding:.15em 1.2em .15em 0;font-siz
 
 def _text(value: object, most: int = 400) -> str:
     return escape(plain(value, most))
-
-
-def _few(points: Sequence[object]) -> int:
-    return min(POINTS, len(points))

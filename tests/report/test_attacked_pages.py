@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from test_page import data_of, page_of, rewritten
+from test_page import charts_of, page_of, rewritten
 
 import tacit
 from tacit.report import words
@@ -25,9 +25,9 @@ def test_an_uncertified_run_has_no_gauge_and_no_settings_that_data_may_have_chos
     public = render(Contents.read(folder).public()).decode()
     assert not [said for said in ("123.456", "0.04321", "7.77") if said in public]
     for page in (public, page_of(folder)):
-        assert data_of(page)["gauge"] is None and "spent epsilon" not in page
+        assert "gauge" not in charts_of(page) and "spent epsilon" not in page
         assert "<dt>calibration</dt>" not in page
-    assert data_of(page_of(folders["noisy grid"]))["gauge"] is not None  # one that is certified
+    assert "gauge" in charts_of(page_of(folders["noisy grid"]))  # one that is certified
 
 
 @pytest.mark.parametrize("epsilon, delta", [(None, 1e-5), (-1.0, 1e-5), (1.0, 2.0), (1.0, -1e-9)])
@@ -87,3 +87,19 @@ def test_names_turn_no_words_and_fill_no_page(folders, tmp_path):
     rewritten(folder, "result.json", lambda d: d.update({key: names}))
     facts = dict(words.privacy_facts(Contents.read(folder)))
     assert "\u202e" not in facts["Whose data"] and len(facts["Whose data"]) < 1000
+
+
+@pytest.mark.parametrize("zone", ["</title><script>x</script>", "\"' onload='x", "<!--", "]]>"])
+def test_names_on_a_map_are_text(zone, folders, tmp_path):
+    folder = folders.copy("grid", tmp_path)
+    table = (folder / "bus.csv").read_text()
+    (folder / "bus.csv").write_text(table.replace("zone a", '"' + zone.replace('"', '""') + '"'))
+    contents = Contents.read(folder)
+    assert zone in contents.tables["bus"]["zone"]
+    page = page_of(folder)
+    drawn = charts_of(page)["map"]
+    assert any(f"zone: {zone}" in title.text for title in drawn.iter("title"))
+    assert not [name for element in drawn.iter() for name in element.attrib if name == "onload"]
+    bare = page_of(folders["grid"])
+    for element in ("<script", "</script", "<!--", "</title"):
+        assert page.count(element) == bare.count(element)

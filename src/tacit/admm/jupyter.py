@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit import html
+from tacit import html, svg
 from tacit._types import Vector
 from tacit.admm.statement import PrivacyStatement, promised
 from tacit.privacy.accounting import rounded_up
@@ -114,7 +114,7 @@ def _of_result(r: Result) -> Iterator[tuple[str, str]]:
 
 
 def _curve(r: Result) -> str:
-    drawn = html.sparkline(r.trace.get("residual", ()), "consensus residual over the rounds")
+    drawn = svg.sparkline(r.trace.get("residual", ()), "consensus residual over the rounds")
     words = "consensus residual over the rounds"
     return drawn and drawn + html.small(words if promised(r.privacy) else f"{words} ({KEEP})")
 

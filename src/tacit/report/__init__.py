@@ -11,6 +11,7 @@ account     what that agent's ledger says
 handover    which files of a folder may be handed on
 odds        what a budget means for someone who guesses
 words       the statement and the run in plain words, as titles and values
-figures     tables, charts and the map of a page, as data
+figures     the tables of a page, as data, and its curves, bars and gauge
+grid_map    the map of a grid
 page        the HTML: template, script, style and data in one file
 """

@@ -1,7 +1,7 @@
-"""The tables of a page and the charts that show them, as plain data for its script.
+"""The tables of a page, as plain data for its script, and the charts that show them, as SVG.
 
-A table is {"title", "columns", "values"} with one list for each column; a chart names a table and
-the columns it draws. Numbers have six digits: a page is for eyes, and every digit makes it longer.
+A table is {"title", "columns", "values"} with one list for each column. Numbers have six digits: a
+page is for eyes, and every digit makes it longer.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from tacit import html
+from tacit import html, svg
 from tacit.admm.statement import promised
 from tacit.errors import digits
 from tacit.privacy.accounting import rounded_up
 from tacit.report.contents import Contents, Table
 
 MOST_ROWS, MOST_CELLS = 50_000, 500_000  # of a table: of a longer one, the page says so
-MOST_POINTS = 20_000  # of a curve: of a longer one, every so many
-MOST_SCORES = 50
+MOST_POINTS = 20_000  # of the trace's table: of a longer one, every so many
+MOST_SCORES, MOST_BARS = 50, 20
 TITLES = {
     "objective": "Objective",
     "residual": "Consensus residual",
@@ -37,13 +37,6 @@ NOTES = {
     "dual_residual": "change of the consensus, scaled",
     "violation": "of a constraint, over all agents",
 }
-LOADINGS = (  # colours of lines on the map, and what they say
-    ("#8fa3b5", "loaded up to 20 %"),
-    ("#4f93c4", "up to 50 %"),
-    ("#c9a227", "up to 80 %"),
-    ("#d9762b", "up to the limit"),
-    ("#c0392b", "beyond it"),
-)
 UNITS = {
     "voltage": "voltage (p.u.)",
     "p_demand": "p demand (p.u.)",
@@ -79,105 +72,67 @@ def tables(contents: Contents) -> dict[str, Any]:
     return {name: table for name, table in found.items() if table["values"]}
 
 
-def charts(contents: Contents, tables: dict[str, Any]) -> list[dict[str, Any]]:
-    """What to draw, each with words for those who do not see it."""
+def curves(contents: Contents) -> list[dict[str, Any]]:
+    """The columns of the trace, each with whether the statement covers it."""
     found: list[dict[str, Any]] = []
     once = contents.result.privacy.once
+    rounds = contents.result.trace.get("round", np.zeros(0))
     for name, values in list(contents.result.trace.items())[1:]:
-        finite = values[np.isfinite(values)]
-        if not finite.size:
+        if not np.isfinite(values).any():
             continue
         covered = name not in ("objective", "noise") or (once and name == "objective")
         covered = covered and not name.endswith("_seconds")
-        covered = covered and promised(contents.result.privacy)
+        title = TITLES[name]
+        words = _curve_in_words(title, rounds, values)
         found.append(
             {
-                "id": f"trace-{name}",
-                "kind": "line",
-                "table": "trace",
-                "x": "round",
-                "y": name,
-                "title": TITLES[name],
+                "title": title,
                 "note": NOTES.get(name, ""),
-                "covered": covered,
-                # as Result.plot has it
-                "log": bool((values > 0).all() and finite.max() > 20 * finite.min()),
-                "words": _curve_in_words(TITLES[name], contents.result.trace["round"], values),
+                "covered": covered and promised(contents.result.privacy),
+                "log": svg.Scale.of(values).log,
+                "svg": svg.curve(rounds.tolist(), values.tolist(), title, words, f"trace-{name}"),
             }
         )
-    for name, title in (("coefficients", "Largest coefficients"), ("solution", "Solution")):
-        if name in tables:
-            columns = tables[name]["columns"]
-            found.append(
-                {
-                    "id": name,
-                    "kind": "bars",
-                    "table": name,
-                    "label": columns[0],
-                    "columns": columns[1:],
-                    "title": title,
-                    "words": f"{title}: bars of the largest by size; the table has all of them.",
-                }
-            )
     return found
 
 
-def grid_map(contents: Contents) -> dict[str, Any] | None:
-    """Places of the buses, in the order of their table; None without a grid to draw."""
-    bus, line = contents.tables.get("bus"), contents.tables.get("line")
-    if not bus or not line or not len(bus["bus"]) or len(bus["bus"]) > MOST_ROWS:
-        return None
-    try:
-        from tacit.power.plots import places
-    except ModuleNotFoundError:
-        return None  # the tables are there without the packages that draw
-    buses = tuple(bus["bus"].astype(int).tolist())
-    known = set(buses)
-    ends = np.stack([line["from_bus"], line["to_bus"]], axis=1).astype(int).tolist()
-    joined = tuple((a, b) for a, b in ends if a in known and b in known)
-    try:
-        x, y = places(buses, joined).T
-    except ModuleNotFoundError:
-        return None
-    zones = list(dict.fromkeys(bus["zone"].tolist())) if "zone" in bus else []
-    check = contents.check if contents.check.get("converged") else {}
-    return {
-        "x": _numbers(x, 4),
-        "y": _numbers(y, 4),
-        "zones": zones,
-        "voltages": [row.get("bus") for row in check.get("voltages", [])],
-        "overloads": [row.get("line") for row in check.get("overloads", [])],
-        "words": _map_in_words(bus, line, zones),
-    }
+def bars(table: dict[str, Any], name: str) -> list[tuple[str, str]]:
+    """Of every column but the first, the largest by size: what it is called, and a picture."""
+    labels, *columns = table["values"]
+    found: list[tuple[str, str]] = []
+    for column, values in zip(table["columns"][1:], columns, strict=True):
+        shown = [pair for pair in enumerate(values) if not isinstance(pair[1], str)]
+        shown = sorted(shown, key=lambda pair: -abs(pair[1]))[:MOST_BARS]
+        if name == "solution":
+            shown.sort()
+        words = f"{table['title']}, {html.plain(column)}: bars of the largest by size; the table "
+        words += "has all of them."
+        names = [labels[i] for i, _ in shown]
+        drawn = svg.bars(names, [v for _, v in shown], words, f"{name}-{len(found)}")
+        found.append((str(column), drawn))
+    return found
 
 
-def budget(contents: Contents) -> dict[str, Any] | None:
+def budget(contents: Contents) -> dict[str, str] | None:
     """A gauge: epsilon spent of the budget, by the fullest ledger, or of what the run was given."""
     known = [b for b in contents.balances if not b.missing and b.budget > 0]
     privacy = contents.result.privacy
     if known:
         worst = max(known, key=lambda b: b.spent / b.budget)
-        return {
-            "spent": _short(worst.spent),
-            "said": rounded_up(worst.spent, 3),
-            "budget": _short(worst.budget),
-            "ledgers": True,
-            "title": (name := html.plain(worst.agent)),
-            "words": f"{name} has spent epsilon {rounded_up(worst.spent, 3)} of "
-            f"{digits(worst.budget)}.",
-        }
-    given = contents.options.get("total_epsilon")
-    if isinstance(given, int | float) and given > 0 and promised(privacy):
-        spent = rounded_up(privacy.epsilon, 3)
-        return {
-            "spent": _short(privacy.epsilon),
-            "said": rounded_up(privacy.epsilon, 3),
-            "budget": _short(float(given)),
-            "ledgers": False,
-            "title": "this run",
-            "words": f"This run spent epsilon {spent} of the {digits(given)} it was given.",
-        }
-    return None
+        spent, given, title = worst.spent, worst.budget, html.plain(worst.agent)
+        level = "high" if spent > 0.9 * given else "half" if spent > 0.6 * given else "low"
+        words = f"{title} has spent epsilon {rounded_up(spent, 3)} of {digits(given)}."
+    else:
+        total = contents.options.get("total_epsilon")
+        if not (isinstance(total, int | float) and total > 0 and promised(privacy)):
+            return None
+        spent, given, title = privacy.epsilon, float(total), "this run"
+        level = ""
+        words = (
+            f"This run spent epsilon {rounded_up(spent, 3)} of the {digits(given)} it was given."
+        )
+    drawn = svg.gauge(spent, given, rounded_up(spent, 3), title, words, level)
+    return {"words": words, "svg": drawn}
 
 
 def _curve_in_words(title: str, rounds: Any, values: Any) -> str:
@@ -187,21 +142,6 @@ def _curve_in_words(title: str, rounds: Any, values: Any) -> str:
         f"{last:.4g} in round {rounds[-1]:g}, between {np.nanmin(values):.4g} and "
         f"{np.nanmax(values):.4g}."
     )
-
-
-def _map_in_words(bus: Table, line: Table, zones: list[str]) -> str:
-    cut = int((line["cut"] == "True").sum()) if "cut" in line else 0
-    words = f"Map of {len(bus['bus'])} buses in {len(zones)} zones and {len(line['line'])} lines, "
-    words += f"of which {cut} join zones."
-    if "loading" in line and len(line["loading"]):
-        most = int(np.nanargmax(line["loading"])) if np.isfinite(line["loading"]).any() else 0
-        loading = 100 * line["loading"][most]
-        words += f" The most loaded line is {line['line'][most]:g}, at {loading:.4g} per cent."
-    if "p_shed" in bus and len(bus["p_shed"]):
-        most = int(np.argmax(np.nan_to_num(np.abs(bus["p_shed"]))))
-        words += f" Bus {bus['bus'][most]:g} sheds most active load, "
-        words += f"{bus['p_shed'][most]:.4g} per unit."
-    return words
 
 
 def _table(title: str, columns: dict[str, list[Any]]) -> dict[str, Any]:

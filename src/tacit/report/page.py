@@ -1,7 +1,7 @@
-"""The page: one HTML file with its style, script, chart library and data in it.
+"""The page: one HTML file with its style, script, charts and data in it.
 
-It asks nothing of any network, and its policy (CSP) lets a browser do nothing of the kind: scripts
-run only if they have one of two hashes. Names from files are text, wherever they stand: the
+It asks nothing of any network, and its policy (CSP) lets a browser do nothing of the kind: a script
+runs only if it has the one hash. Names from files are text, wherever they stand: the
 template escapes them, and in the data no character can end the script element.
 """
 
@@ -22,6 +22,7 @@ from tacit.privacy.accounting import rounded_down, rounded_up
 from tacit.reading import reading
 from tacit.report import figures, words
 from tacit.report.contents import Contents
+from tacit.report.grid_map import grid_map
 
 FILE, PUBLIC_FILE = "report.html", "report-public.html"
 MARK = b'<!doctype html>\n<html lang="en" data-tacit-report="1"'  # how a report begins
@@ -43,16 +44,13 @@ def _assets() -> tuple[Any, dict[str, str]]:
     import jinja2
 
     place = resources.files("tacit.report") / "assets"
-    script, style, library = (
-        (place / name).read_text("utf-8") for name in ("page.js", "page.css", "echarts.min.js")
-    )
+    script, style = ((place / name).read_text("utf-8") for name in ("page.js", "page.css"))
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"up": rounded_up, "down": rounded_down, "plain": html.plain}
     template = environment.from_string((place / "page.html").read_text("utf-8"))
-    parts = {"library": library, "script": script, "style": style}
-    return template, {**parts, "policy": _policy(library, script)}
+    return template, {"script": script, "style": style, "policy": _policy(script)}
 
 
 def save(path: Path, page: bytes, public: bool = False) -> Path:
@@ -86,15 +84,6 @@ def _values(contents: Contents) -> dict[str, Any]:
     result, privacy = contents.result, contents.result.privacy
     kind = words.kind_of(contents)
     tables = figures.tables(contents)
-    charts = figures.charts(contents, tables)
-    grid, gauge = figures.grid_map(contents), figures.budget(contents)
-    data = {
-        "tables": tables,
-        "charts": charts,
-        "map": grid,
-        "gauge": gauge,
-        "loadings": [colour for colour, _ in figures.LOADINGS],
-    }
     numbers = None
     if kind != "noiseless" and not (kind == "uncertified" and contents.is_public):
         numbers = rounded_up(privacy.epsilon, 3), rounded_up(privacy.delta, 6)
@@ -109,12 +98,15 @@ def _values(contents: Contents) -> dict[str, Any]:
         "facts": words.privacy_facts(contents),
         "statement": "" if contents.is_public and kind != "certified" else privacy.words,
         "balances": contents.balances,
-        "gauge": gauge,
+        "gauge": figures.budget(contents),
         "tables": tables,
-        "charts": charts,
-        "map": grid,
-        "flows": "p_from" in contents.tables.get("line", {}),
-        "loadings": figures.LOADINGS,
+        "curves": figures.curves(contents),
+        "bars": {
+            name: figures.bars(tables[name], name)
+            for name in ("coefficients", "solution")
+            if name in tables
+        },
+        "map": grid_map(contents, tables),
         "outcome": words.outcome_facts(contents),
         "check": contents.check,
         "check_facts": words.check_facts(contents),
@@ -130,7 +122,7 @@ def _values(contents: Contents) -> dict[str, Any]:
         "source": result.noise_source if not contents.is_public else "",
         "command": contents.command,
         "made_by": metadata.version("tacit"),
-        "data": _in_script(data),
+        "data": _in_script({"tables": tables}),
         "model": contents.model,
         "folder": "" if contents.is_public else str(contents.folder),
     }
@@ -144,13 +136,10 @@ def _in_script(data: Any) -> str:
     return text
 
 
-def _policy(*scripts: str) -> str:
-    """Nothing from anywhere; only these scripts. Charts style their elements one by one."""
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-        for text in scripts
-    )
+def _policy(script: str) -> str:
+    """Nothing from anywhere; only this script. Legends have the colours of what they name."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
-        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
