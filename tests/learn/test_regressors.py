@@ -267,3 +267,13 @@ def test_bad_parameters_of_losses(plane):
     ):
         with pytest.raises(InvalidInput, match="Expected"):
             kind(**RANGE, **wrong).fit(*plane)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_a_ridge_has_the_noise_that_was_asked_for(mechanism):
+    """Of few columns Laplace noise adds less, and was taken whatever had been asked for."""
+    X, y = np.linspace(-1, 1, 40)[:, None], np.linspace(0, 1, 40)
+    fitted = PrivateRidge(
+        1.0, target_range=(0, 1), mechanism=mechanism, fit_intercept=False, random_state=0
+    ).fit(X, y)
+    assert fitted.privacy_.once and fitted.privacy_.mechanism == mechanism
