@@ -89,8 +89,7 @@ def shown(value: Any) -> str:
 
 
 def printable(name: str, value: Any, most: int = 100) -> str:
-    """Return a text from outside, or refuse it unless it has 1 to ``most`` printable characters:
-    others move a terminal's cursor, and show what is not there."""
+    """Return a text from outside, or refuse it unless it has 1 to ``most`` printable characters."""
     if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
         raise InvalidInput(
             f"Expected {name} as text of 1 to {most} printable characters, got {shown(value)}."
@@ -100,8 +99,6 @@ def printable(name: str, value: Any, most: int = 100) -> str:
 
 def plain(text: str, but: str = "\n\t") -> str:
     """A text as it may be shown: what is not printable is written as an escape."""
-    if text.isprintable():
-        return text
     return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)
 
 

@@ -123,8 +123,8 @@ def _close(one):
     one.close()
 
 
-def through(kit, port):
-    """Let a site reach its server at another port; the kit as it then is."""
-    path = kit.folder / "kit.json"
-    path.write_text(path.read_text().replace(kit.server, f"{kit.host}:{port}"))
-    return Kit.load(kit.folder)
+def through(folder, port):
+    """A kit, with its server at another port."""
+    path, kit = folder / "kit.json", Kit.load(folder)
+    path.write_text(path.read_text().replace(kit.server, f"{kit.identity}:{port}"))
+    return Kit.load(folder)

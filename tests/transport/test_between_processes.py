@@ -100,7 +100,7 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
     ours, *before, south, west = kits
     impostor = Kit.load(init(storm / "study.toml", address, storm / "others")[-1])
     proxy = Proxy(ours.port)
-    west = through(west, proxy.port)
+    west = through(west.folder, proxy.port)
     processes = Processes(tmp_path / "said")
     command = [*TACIT, "run", str(ours.folder), "--wait", "120"]
     try:

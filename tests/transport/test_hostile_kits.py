@@ -1,19 +1,15 @@
 """Kits that someone changed on the way, or that their maker meant to harm; and killed commands."""
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import psutil
 import pytest
 from cryptography.x509 import OID_SERVER_AUTH, ExtendedKeyUsage
 from nvflare.lighter.utils import (
@@ -23,7 +19,7 @@ from nvflare.lighter.utils import (
     serialize_cert,
     serialize_pri_key,
 )
-from processes import Processes, free_port, until
+from processes import Processes, free_port, through, until
 from small_study import write_study
 
 import tacit
@@ -32,12 +28,11 @@ from tacit.cli.main import main
 from tacit.errors import CorruptFile, EngineFailure, InvalidInput, plain
 from tacit.federation.study import Study
 from tacit.jobs.job import load_job
-from tacit.transport import server as servers
 from tacit.transport.checking import check
 from tacit.transport.kit import PARTY_FILE, Kit
 from tacit.transport.kits import init
 from tacit.transport.provisioning import write_site
-from tacit.transport.server import EngineServer, handshake, reachable
+from tacit.transport.server import handshake
 
 ROOT = Path(__file__).parents[2]
 STARTS = "import pathlib; pathlib.Path({marker!r}).touch()\n"
@@ -283,20 +278,13 @@ class Listener:
                     return
 
 
-def at(folder, port):
-    path = folder / "kit.json"
-    kit = Kit.load(folder)
-    path.write_text(path.read_text().replace(kit.server, f"localhost:{port}"))
-    return Kit.load(folder)
-
-
 def test_a_party_that_poses_as_the_server(kits):
     ours, north, south, _ = kits
     true = Listener(ours, "server")
-    assert handshake(at(north, true.port)).startswith("TLS")
+    assert handshake(through(north, true.port)).startswith("TLS")
     posing = Listener(south, "client")
     with pytest.raises(EngineFailure, match="'south'"):
-        handshake(at(north, posing.port))
+        handshake(through(north, posing.port))
     assert "do not join" in words(north, "server")
     ca = authority()
     for folder in (north, south):
@@ -308,73 +296,12 @@ def test_a_party_that_poses_as_the_server(kits):
         about |= {"not_valid_before": datetime.now(UTC) - timedelta(days=9)}
         certify(south, ca, "localhost", **about)
         if "extra_extensions" in about:
-            assert handshake(at(north, Listener(south, "client").port)).startswith("TLS")
+            assert handshake(through(north, Listener(south, "client").port)).startswith("TLS")
         else:
             with pytest.raises(EngineFailure, match=r"expired.*[Cc]locks"):
-                handshake(at(north, Listener(south, "client").port))
+                handshake(through(north, Listener(south, "client").port))
     for listener in (true, posing):
         listener.socket.close()
-
-
-START = """
-import os, signal, sys
-from tacit.transport.kit import PARTY_FILE, Kit
-from tacit.transport.server import EngineServer, reachable
-kit = Kit.load(sys.argv[1])
-server = EngineServer(kit)
-with kit.held():
-    server.start()
-    while sys.argv[2] == "HUP" and not reachable(kit):
-        pass
-    os.kill(os.getpid(), getattr(signal, "SIG" + sys.argv[2]))
-    signal.pause()
-"""
-
-
-def processes_of(kit):
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            found += [process] if str(kit.engine) in process.cmdline() else []
-    return found
-
-
-def test_a_server_ends_with_its_command(kits, monkeypatch):
-    """Killed as soon as it has started one, then hung up: the next one starts at once."""
-    monkeypatch.setattr(servers, "ENDING", 30.0)  # on a loaded machine
-    ours = at(kits[0], free_port())
-    for how in ("KILL", "HUP"):
-        done = subprocess.run([sys.executable, "-c", START, str(ours.folder), how], timeout=120)
-        assert done.returncode == -getattr(signal, f"SIG{how}")
-        try:
-            until(lambda: not (reachable(ours) or processes_of(ours)), 10.0)
-        finally:
-            for process in processes_of(ours):
-                process.kill()
-    server = EngineServer(ours)
-    with ours.held():
-        assert ours.in_use()
-        server.start()
-        try:
-            until(lambda: reachable(ours))
-        finally:
-            server.stop()
-    assert not ours.in_use() and not reachable(ours) and not server.alive()
-
-
-def test_processes_below_the_server_end_too():
-    """A job's process, in a session of its own, has the same pipe."""
-    job = "import time; from tacit.transport.server import end_with_command; end_with_command(); "
-    job += "print(1, flush=True); time.sleep(60)"
-    started = f"([sys.executable, '-c', {job!r}], start_new_session=True)"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    start = f"import subprocess, sys; subprocess.Popen{started}"
-    process = subprocess.Popen([sys.executable, "-c", start], **pipes)
-    assert process.stdout.read(1) == b"1"
-    process.wait(30)  # the server's own process is gone, the job's is not
-    process.stdin.close()
-    assert process.stdout.read() == b"\n"  # to its end, that of the job's process
-    process.stdout.close()
 
 
 def test_a_copy_of_the_result_is_private_at_every_moment(kits, tmp_path, monkeypatch):

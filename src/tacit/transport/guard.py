@@ -47,8 +47,7 @@ def guard_site() -> None:
 
     _keep(ClientRequestProcessors.request_processors, SITE)
     for one in ClientRequestProcessors.request_processors:
-        brings = type(one).__name__ == "DeployProcessor"
-        one.process = _of_a_job(one.process, brings)
+        one.process = _of_a_job(one.process, type(one).__name__ == "DeployProcessor")
 
 
 def _of_a_job(process: Callable[[Any, Any], Any], brings: bool) -> Callable[[Any, Any], Any]:

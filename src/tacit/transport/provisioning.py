@@ -117,10 +117,8 @@ def _write(kit: Kit, folder: Path, who: str, startup: Any, resources: Any, right
         "local/authorization.json": rights,
     }
     if named != "admin":
-        documents |= {
-            "local/log_config.json": log_config(),
-            "local/comm_config.json": comm_config(),
-        }
+        documents["local/log_config.json"] = log_config()
+        documents["local/comm_config.json"] = comm_config()
     contents = {name: json.dumps(about, indent=2).encode() for name, about in documents.items()}
     for name in ("rootCA.pem", f"{who}.crt", f"{who}.key"):
         contents[f"startup/{name}"] = (kit.tls / name).read_bytes()
