@@ -6,7 +6,6 @@
 # make mutants  plant bugs in a copy, one at a time: do the tests fail?
 # make docs     build the documentation into site/
 # make tutorials   run the notebooks in docs/tutorials and store their outputs
-# make charts   build the report's chart library anew (needs Node and npm; what it makes is kept)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,7 +27,7 @@ test: export NPROC := 1
 test: export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test browser test-all bench bench-peers mutants docs tutorials charts lint clean
+.PHONY: demo test browser test-all bench bench-peers mutants docs tutorials lint clean
 
 demo: $(READY)
 	$(BIN)/tacit demo
@@ -65,9 +64,6 @@ docs: $(READY)
 
 tutorials: $(READY)
 	$(BIN)/python tests/tutorials.py
-
-charts:
-	cd tools/charts && npm ci --no-audit --no-fund && npm run build
 
 lint: $(READY)
 	$(BIN)/ruff check .

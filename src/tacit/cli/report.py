@@ -54,7 +54,7 @@ def _report(options: argparse.Namespace) -> int:
         found |= {"certified": contents.result.privacy.certified}
         print(json.dumps({**found, "left_out": list(contents.left_out)}))
         return 0
-    print(f"report: {path} ({len(page) / 1e3:,.0f} kB, one file)")
+    print(f"report: {path} ({max(0.1, len(page) / 1e6):.1f} MB, one file)")
     if options.public:
         print("left out, as not covered: " + "; ".join(contents.left_out))
     else:

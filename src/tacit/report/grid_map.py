@@ -21,7 +21,7 @@ from tacit.report.contents import Contents, Table
 MOST_BUSES = 50_000
 MOST_MARKS = 10_000  # buses and lines that are one element each
 MOST_NAMES, MOST_ZONES = 150, 12  # on the map, in its legend
-WIDTH, HEIGHT, EDGE = 10_000, 6400, 250  # whole numbers are short, and fine enough
+WIDTH, HEIGHT, EDGE = 10_000, 6400, (400, 600)  # whole numbers are short, and fine enough
 LOADINGS = (  # upper ends, colours of lines, and what they say
     (0.2, "#8fa3b5", "loaded up to 20 %"),
     (0.5, "#4f93c4", "up to 50 %"),
@@ -52,8 +52,8 @@ def grid_map(contents: Contents, tables: dict[str, Any]) -> dict[str, Any] | Non
     except ModuleNotFoundError:
         return None  # the tables are there without the packages that draw
     low, high = place.min(axis=0), place.max(axis=0)
-    share = (place - low) / np.where(high > low, high - low, 1)
-    at = np.rint(EDGE + share * (WIDTH - 2 * EDGE, HEIGHT - 2 * EDGE)).astype(int)
+    share = (place - low) / np.where(high > low, high - low, 1) * (1, -1) + (0, 1)  # y is down
+    at = np.rint(EDGE + share * np.subtract((WIDTH, HEIGHT), np.multiply(2, EDGE))).astype(int)
     joined = [(k, at[row[ends[k][0]]], at[row[ends[k][1]]]) for k in known]
     zones = list(dict.fromkeys(bus["zone"].tolist())) if "zone" in bus else []
     colours = dict(zip(zones, _colours(len(zones)), strict=True))
@@ -70,9 +70,9 @@ def grid_map(contents: Contents, tables: dict[str, Any]) -> dict[str, Any] | Non
     drawn += _drawn("outside", [((), _path(a), "") for a in off], False)
     drawn += _drawn("bus", _dots(bus, at, colours, told["bus"]), few)
     if len(buses) <= MOST_NAMES:
-        drawn += '<g class="names">'
+        drawn += f'<g class="names{" many" if len(buses) > 60 else ""}">'
         drawn += "".join(
-            f'<text x="{x}" y="{y}" dy="-.7em">{n}</text>'
+            f'<text x="{x}" y="{y}" dy="-.9em">{n}</text>'
             for n, (x, y) in zip(buses, at.tolist(), strict=True)
         )
         drawn += "</g>"

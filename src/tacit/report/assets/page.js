@@ -73,6 +73,7 @@
       y = Math.max(0, Math.min(all[3] - height, y));
       map.setAttribute("viewBox", [x, y, width, height].join(" "));
       map.style.setProperty("--part", width / all[2]);
+      map.style.touchAction = width < all[2] ? "none" : "";
       show();
     };
     const zoom = (by, across = 0.5, down = 0.5) => {
