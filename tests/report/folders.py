@@ -30,7 +30,7 @@ data = "north.csv"
 target = "y"
 [[agents]]
 name = "south"
-data = "north.csv"
+data = "south.csv"
 target = "y"
 """
 TABLE = "\n".join(["a,b,y", *(f"{a / 10},{a / 20},{a % 2}" for a in range(-10, 10))]) + "\n"
@@ -68,7 +68,7 @@ class Folders:
         (place / "job.toml").write_text(JOB)
         noisy = JOB.replace("[[agents]]", "[algorithm]\nrounds = 4\n[[agents]]", 1)
         (place / "noisy.toml").write_text(noisy)
-        for name in ("north.csv", "t.csv"):
+        for name in ("north.csv", "south.csv", "t.csv"):
             (place / name).write_text(TABLE)
         (place / "g.m").write_text(EVERYTHING)
         (place / "z.csv").write_text("bus,zone\n10,a\n25,b\n3,b\n")

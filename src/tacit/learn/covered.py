@@ -34,7 +34,8 @@ def not_covered(steps: Iterable[Any]) -> list[str]:
     ``Normalizer`` and ``Binarizer``, a ``FunctionTransformer`` of nothing or of a NumPy function
     that is elementwise (any other function may look at all rows), "passthrough" and "drop", and
     pipelines, unions and ``ColumnTransformer``s of these with columns that are listed. A subclass
-    is not known: it may do anything. That parameters are public is the user's claim.
+    is not known: it may do anything. That parameters are public is the user's claim, and so are the
+    types of the array or table that is given (of a list NumPy would choose one by its content).
     """
     return [name for step in steps for name in _of(step[1] if isinstance(step, tuple) else step)]
 
