@@ -47,8 +47,9 @@ class Kit:
             raise InvalidInput(
                 f"Expected a kit that `tacit federation init` made, got {folder} without kit.json."
             )
-        with reading(path, f"a kit of format {FORMAT}", "Nothing was done."):
-            content = read_json(path, "a kit")
+        what = f"a kit of format {FORMAT}"
+        with reading(path, what, "Nothing was done."):
+            content = read_json(path, what)
             if content.pop("format") != FORMAT:
                 raise InvalidInput("another format")
             content["agents"], content["sites"] = map(tuple, (content["agents"], content["sites"]))
