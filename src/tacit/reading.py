@@ -87,7 +87,7 @@ def read_json(path: str | Path, what: str = "JSON") -> dict[str, Any]:
     with reading(path, what):
         found = parse_json(read_bytes(path, what, JSON))
         if not isinstance(found, dict):
-            raise TypeError
+            raise InvalidInput("it is no table")
         return found
 
 

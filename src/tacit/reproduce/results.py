@@ -53,13 +53,14 @@ def read(folder: str | Path, kind: type[T]) -> tuple[T, pd.DataFrame]:
     """What was run, and the traces as a table."""
     folder = Path(folder)
     with reading(folder, "the traces of an experiment"):
-        table = read_pandas(folder / "traces.csv", dtype={"penalty": str})
-        return kind(**_described(folder)), table
+        described = _described(folder)
+        return kind(**described), read_pandas(folder / "traces.csv", dtype={"penalty": str})
 
 
 def _described(folder: Path) -> Any:
-    with reading(folder, "an experiment"):
-        return read_json(folder / "experiment.json")["experiment"]
+    what = "the traces of an experiment"
+    with reading(folder, what):
+        return read_json(folder / "experiment.json", what)["experiment"]
 
 
 def write_report(folder: Path, figure: Any, **tables: list[dict[str, Any]]) -> Path:

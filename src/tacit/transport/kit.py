@@ -57,8 +57,9 @@ class Kit:
                 f"Expected a kit that `tacit federation init` made, got {folder} without kit.json."
             )
         _refuse_links(folder)
-        with reading(path, f"a kit of format {FORMAT}", "Nothing was done."):
-            content = read_json(path, "a kit")
+        what = f"a kit of format {FORMAT}"
+        with reading(path, what, "Nothing was done."):
+            content = read_json(path, what)
             if content.pop("format") != FORMAT:
                 raise InvalidInput("another format")
             kit = typed(cls(folder=folder, **{**content, "agents": tuple(content["agents"])}))
