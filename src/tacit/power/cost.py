@@ -218,10 +218,9 @@ def with_shortage(
 ) -> tuple[Any, Vector, tuple[tuple[str, int], ...]]:
     """Rows on (x, short, excess): a network's constraints, balance @ x + d = short − excess.
 
-    All have length 1, admittances are up to 1e5. At a power flow c is nearly (u_i + u_j)/2 =: h, so
-    that the cones h ≥ ‖(c, s, (u_i − u_j)/2)‖ are met near their boundary: a solver loses digits
-    in h − c. A Lorentz boost, which maps the cone onto itself, takes (h − c, h + c) to
-    (BOOST (h − c), (h + c)/BOOST), numbers that are alike.
+    All have length 1, as admittances reach 1e5. With h := (u_i + u_j)/2 the cones h ≥ ‖(c, s, ...)‖
+    are met near their boundary, where a solver loses the digits of h − c: a Lorentz boost, which
+    maps the cone onto itself, takes (h − c, h + c) to (BOOST (h − c), (h + c)/BOOST).
     """
     link = np.repeat([block == ("soc", 4) for block in cones], [m for _, m in cones])
     first, unit = np.flatnonzero(link)[::4], sp.identity(len(d))

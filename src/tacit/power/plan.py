@@ -122,9 +122,8 @@ class Asked:
 def worthwhile(problem: Problem, noise: Mechanism | None) -> float:
     """The tolerance below which copies that agree better are worth nothing beside the noise.
 
-    Power that one zone counts on and another does not send is an error as noise on a load is, in
-    per unit. ‖z̄‖ is about √n for n copies: ‖noise‖/(30 √n) leaves ‖z − z̄‖ at a thirtieth of the
-    noise. Public. Loads drawn towards nominal ones have less; there it stays at ``TOLERANCE``.
+    ‖z̄‖ is about √n for n copies: ‖noise‖/(30 √n) leaves ‖z − z̄‖ at a thirtieth of the noise, in
+    per unit. Public. Loads drawn towards nominal ones have less; there it stays at ``TOLERANCE``.
     """
     assert noise is not None
     copies = sum(int(np.sum(np.asarray(agent.coupling) >= 0)) for agent in problem.agents)
