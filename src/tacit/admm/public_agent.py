@@ -20,11 +20,6 @@ from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput, Refused, SolverFailure
 from tacit.objectives.public import PublicObjective
 
-ADVICE = (
-    "Nothing more was released. Solve the same release from another penalty, at no cost: with "
-    "ledgers by the same command and --penalty, in Python by Settings(penalty=...)."
-)
-
 
 class PublicAgent:
     """One party of a run on released data. It answers rounds 1, 2, ... in order, each once.
@@ -87,7 +82,10 @@ class PublicAgent:
                 f"Agent {self.name!r}, round {t}: {error} Nothing was computed."
             ) from None
         except SolverFailure as error:
-            raise SolverFailure(f"Agent {self.name!r}, round {t}: {error} {ADVICE}") from None
+            raise SolverFailure(
+                f"Agent {self.name!r}, round {t}: {error} Nothing more was released. The release "
+                "can be solved again, at no cost, from another --penalty (Settings(penalty=...))."
+            ) from None
         point = np.asarray(rounds.z, np.float64)
         violation = float(self.problem.feasible_set.violation(point))
         if not violation <= self.problem.feasible_set.tolerance(np.float64):

@@ -67,12 +67,10 @@ def lines_now_and_then(where: Callable[[], str]) -> Iterator[None]:
     began, ended = time.monotonic(), Event()
 
     def tell() -> None:
-        while not ended.wait(EVERY):
+        while not (sys.stderr.isatty() or ended.wait(EVERY)):
             print(f"{where()}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
-    teller = Thread(target=tell, daemon=True)
-    if not sys.stderr.isatty():
-        teller.start()
+    Thread(target=tell, daemon=True).start()
     try:
         yield
     finally:

@@ -204,8 +204,7 @@ class PublicCost(_Kinked, PublicObjective):
         def step(v: Vector, c: Vector) -> Vector:
             pull = back @ (tariff.linear - c * v)
             q = np.append(pull, np.full(size - n, tariff.price))
-            # 1 but for extreme targets: a larger one would loosen the solver's absolute gap
-            scale = max(float(np.abs(q).max()), float(c.max())) / tariff.price
+            scale = max(float(np.abs(q).max()), float(c.max())) / tariff.price  # most often 1
             changes = {"P": numbers @ (c + 2 * tariff.quadratic) / scale, "q": q / scale}
             if often is not None:
                 program, rows, limits, rare = often
@@ -221,20 +220,17 @@ class PublicCost(_Kinked, PublicObjective):
 def with_shortage(
     matrix: Any, offset: Vector, cones: Any, balance: Any, d: Vector
 ) -> tuple[Any, Vector, tuple[tuple[str, int], ...]]:
-    """Rows on (x, short, excess) of a network's constraints, and of balance @ x + d = short −
-    excess; as a solver can take them, for admittances of up to 1e5 and links that all but hold.
+    """Rows on (x, short, excess): a network's constraints, balance @ x + d = short − excess.
 
-    At any power flow c is nearly (u_i + u_j)/2 =: h, so that the cones h ≥ ‖(c, s, (u_i − u_j)/2)‖
-    are met near their boundary, all in the same direction: numbers of 1 differ by 1e-3, and the
-    solver's last digits are lost. A Lorentz boost maps the cone onto itself, (h − c, h + c) to
-    (BOOST (h − c), (h + c)/BOOST), which makes all its numbers alike.
+    All have length 1, as admittances reach 1e5. With h := (u_i + u_j)/2 the cones h ≥ ‖(c, s, ...)‖
+    are met near their boundary, where a solver loses the digits of h − c: a Lorentz boost, which
+    maps the cone onto itself, takes (h − c, h + c) to (BOOST (h − c), (h + c)/BOOST).
     """
     link = np.repeat([block == ("soc", 4) for block in cones], [m for _, m in cones])
     first, unit = np.flatnonzero(link)[::4], sp.identity(len(d))
     boost = sp.identity(len(offset), format="lil")
     boost[first, first] = boost[first + 1, first + 1] = (BOOST + 1 / BOOST) / 2
     boost[first, first + 1] = boost[first + 1, first] = -(BOOST - 1 / BOOST) / 2
-    boost = sp.csr_matrix(boost)
     rows = [[boost @ matrix, None, None], [None, -unit, None], [None, None, -unit]]
     A = sp.block_array([*rows, [balance, -unit, unit]], format="csc")
     b = np.concatenate([boost @ offset, np.zeros(2 * len(d)), -d])

@@ -21,8 +21,6 @@ from tacit.privacy.mechanisms import Mechanism, per_update
 if TYPE_CHECKING:
     from tacit.power.model import PowerProblem
 
-LARGEST_TOLERANCE = 1e-2  # however strong the noise is
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -77,13 +75,12 @@ class Asked:
         if self.nominal:
             reason += " What was read is drawn towards the nominal loads."
         plan = budget.once(problem, reason, exact.rounds)
-        if self.tolerance is not None or self.nominal:
-            return plan
-        assert plan.reading is not None
-        tolerance = worthwhile(problem, plan.reading)
-        reason = f"{plan.reason} They stop at a tolerance far below the noise: {tolerance:g}."
-        settings = dataclasses.replace(plan.settings, tolerance=tolerance)
-        return dataclasses.replace(plan, settings=settings, reason=reason)
+        if self.tolerance is None and not self.nominal:
+            tolerance = worthwhile(problem, plan.reading)
+            reason = f"{plan.reason} They stop at a tolerance far below the noise: {tolerance:g}."
+            settings = dataclasses.replace(plan.settings, tolerance=tolerance)
+            plan = dataclasses.replace(plan, settings=settings, reason=reason)
+        return plan
 
     def _exact(self) -> Settings:
         """Exact steps on what was read, or without noise."""
@@ -122,18 +119,16 @@ class Asked:
         return Settings(rounds, updates, mechanism, self.delta or 0.0, **others)
 
 
-def worthwhile(problem: Problem, noise: Mechanism) -> float:
+def worthwhile(problem: Problem, noise: Mechanism | None) -> float:
     """The tolerance below which copies that agree better are worth nothing beside the noise.
 
-    Power that one zone counts on and another does not send is an error as noise on a load is. Both
-    are in per unit, and c is about 1, so that ‖z̄‖ is about √n for n copies: a tolerance of
-    ‖noise‖/(30 √n) leaves ‖z − z̄‖ at a thirtieth of the noise's length, and adds a thousandth to
-    its energy. Public: of sizes, β and the budget. (Loads that are drawn towards nominal ones have
-    less noise; then it stays at ``TOLERANCE``.)
+    ‖z̄‖ is about √n for n copies: ‖noise‖/(30 √n) leaves ‖z − z̄‖ at a thirtieth of the noise, in
+    per unit. Public. Loads drawn towards nominal ones have less; there it stays at ``TOLERANCE``.
     """
+    assert noise is not None
     copies = sum(int(np.sum(np.asarray(agent.coupling) >= 0)) for agent in problem.agents)
     tolerance = math.sqrt(noise_energy(problem, noise) / max(copies, 1)) / 30
-    return float(f"{min(max(tolerance, TOLERANCE), LARGEST_TOLERANCE):.2g}")
+    return float(f"{min(max(tolerance, TOLERANCE), 1e-2):.2g}")
 
 
 def noise_deviation(agent: LocalProblem, settings: Settings) -> float:
