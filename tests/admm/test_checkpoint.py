@@ -53,3 +53,14 @@ def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
     for batch in (True, False):
         with pytest.raises((CorruptFile, InvalidInput), match="Nothing was"):
             tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, batch=batch)
+
+
+def test_secure_noise_is_not_drawn_twice_for_a_round(tmp_path):
+    """Nothing keeps it but a ledger: a continued run would release other noise for the same."""
+    file = tmp_path / "c.npz"
+    with pytest.raises(InvalidInput, match="no checkpoint for secure noise without ledgers"):
+        tacit.solve([part()], SETTINGS, noise="secure", checkpoint=file)
+    assert not file.exists()
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    tacit.solve([part()], SETTINGS, noise="secure", checkpoint=file, ledgers={"a": ledger})
+    assert file.exists()
