@@ -37,7 +37,7 @@ def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
         jax.config.update("jax_threefry_partitionable", flag)
 
 
-@pytest.mark.parametrize("change", ["round", "outside", "nan"])
+@pytest.mark.parametrize("change", ["round", "outside", "average", "dual", "point"])
 def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
     file = tmp_path / "c.npz"
 
@@ -47,9 +47,20 @@ def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
     with pytest.raises(KeyboardInterrupt):
         tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, callback=stop)
     saved = Checkpoint.load(file)
-    point = {"outside": np.full(3, 2.0), "nan": np.full(3, np.nan)}.get(change)
-    state = saved.state if point is None else {**saved.state, "average": [point]}
+    broken = {"outside": {"average": [np.full(3, 2.0)]}, "round": {}}
+    state = saved.state | broken.get(change, {change: [np.full(3, np.nan)]})
     replace(saved, state=state, round=-3 if change == "round" else saved.round).save(file)
     for batch in (True, False):
         with pytest.raises((CorruptFile, InvalidInput), match="Nothing was"):
             tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, batch=batch)
+
+
+def test_secure_noise_is_not_drawn_twice_for_a_round(tmp_path):
+    """Nothing keeps it but a ledger: a continued run would release other noise for the same."""
+    file = tmp_path / "c.npz"
+    with pytest.raises(InvalidInput, match="no checkpoint for secure noise without ledgers"):
+        tacit.solve([part()], SETTINGS, noise="secure", checkpoint=file)
+    assert not file.exists()
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    tacit.solve([part()], SETTINGS, noise="secure", checkpoint=file, ledgers={"a": ledger})
+    assert file.exists()

@@ -247,6 +247,10 @@ def test_an_agent_does_not_follow_to_infinity():
     now = Iterate.start(ones, ones, np.zeros(2, int), 2)
     with pytest.raises(InvalidInput, match="for 0 remembered steps"):
         now.follow(ones, ones, Instructions(mixing=(1.0,)))
+    two = Iterate.start(ones, ones, np.arange(2), 2)
+    with pytest.raises(InvalidInput, match="a factor for every group"):
+        two.follow(ones, ones, Instructions(factors=(2.0,)))
+    assert two.follow(ones, ones, Instructions(factors=(2.0, 4.0))).penalty.tolist() == [2.0, 4.0]
     with pytest.raises(InvalidInput, match="targets up to 1e\\+100"):
         now.follow(np.array([1e101, 0.0]), ones, Instructions())
     with pytest.raises(InvalidInput, match="penalties from"):

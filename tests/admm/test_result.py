@@ -13,7 +13,7 @@ from test_agent_arguments import part
 
 import tacit
 from tacit.admm.agent import Agent
-from tacit.admm.statement import PrivacyStatement, privacy_statement
+from tacit.admm.statement import PrivacyStatement, privacy_statement, promised
 from tacit.cli.console import print_result
 from tacit.errors import SolverFailure
 from tacit.privacy.accounting import exact
@@ -201,6 +201,25 @@ def test_json_has_both_vectors(result, tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["solution"] == result.solution.tolist()
     assert document["ergodic"] == result.ergodic.tolist() != document["solution"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"epsilon": 0.0}, True),
+        ({"epsilon": math.inf}, False),
+        ({"epsilon": math.nan}, False),
+        ({"epsilon": -1.0}, False),
+        ({"delta": 0.0}, True),
+        ({"delta": 1.0}, False),
+        ({"delta": math.nan}, False),
+        ({"uncertified": "why"}, False),
+    ],
+)
+def test_a_statement_promises_something_or_nothing(change, expected):
+    sound = PrivacyStatement(1.0, 1e-5, "gaussian", 4, (("a record", ("a",)),), False)
+    assert promised(dataclasses.replace(sound, **change)) is expected
 
 
 @pytest.mark.parametrize("E", [1, 3])

@@ -14,6 +14,7 @@ from tacit.admm.messages import Broadcast, Refusal, Reply, from_bytes
 from tacit.admm.server import Member, Server
 from tacit.engines import InProcess
 from tacit.engines.in_process import answer_bytes
+from tacit.errors import InvalidInput
 
 SETTINGS = tacit.Settings(5, penalty=2.0, step_size=0.1)
 MEMBERS = [
@@ -51,6 +52,17 @@ def test_one_round_by_hand():
     asked = second.asked[0][0]
     np.testing.assert_array_equal(asked.consensus, [1.0, 5.0])  # mean of z − λ/ρ
     assert asked.last == {n: r.digest for n, r in engine.answers.items()}
+
+
+@pytest.mark.parametrize("wrong", [np.array([1.0, np.nan, 0.0]), np.full(3, np.inf), np.zeros(2)])
+def test_a_server_does_not_go_on_from_what_nobody_sent(wrong):
+    server, z = Server(MEMBERS, SETTINGS, "run"), np.array([1.0, 3.0, 5.0])
+    for held in ((wrong, z), (z, wrong)):
+        with pytest.raises(InvalidInput, match="finite numbers of shape"):
+            server.restore(*held, 1)
+    assert server.round == 0
+    server.restore(z, 0 * z, 1)
+    assert server.round == 1 and server.solution.tolist() == [1.0, 4.0]
 
 
 @pytest.mark.parametrize(

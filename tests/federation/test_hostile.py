@@ -12,9 +12,9 @@ from tacit.admm.facts import Facts
 from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.problem import Problem
 from tacit.engines.releasing import read
-from tacit.errors import InvalidInput
+from tacit.errors import CorruptFile, InvalidInput
 from tacit.federation.coordinator import Coordinator, Paused
-from tacit.federation.messages import Agreed, Outcome, Proposal, Read, answer_from
+from tacit.federation.messages import Agreed, Copied, Outcome, Proposal, Read, answer_from
 from tacit.federation.party_file import PartyFile
 from tacit.federation.study import Study
 from tacit.privacy.accounting import calibrate, exact
@@ -200,3 +200,11 @@ def test_the_matrix_of_a_residual_is_in_the_study(tmp_path):
     )
     with pytest.raises(InvalidInput, match="Expected the matrix of a residual in the study"):
         Study.load(tmp_path)
+
+
+@pytest.mark.parametrize("curvature", [-1.0, float("nan"), float("inf")])
+def test_a_curvature_that_is_none_is_no_answer(curvature):
+    """A coordinator would start all penalties from it."""
+    assert answer_from(Copied("r", 0.0).to_bytes()) == Copied("r", 0.0)
+    with pytest.raises(CorruptFile):
+        answer_from(Copied("r", curvature).to_bytes())

@@ -222,3 +222,15 @@ def test_what_is_not_quadratic_or_not_record_by_record_is_refused():
         f.reading().sensitivity(3)
     with pytest.raises(InvalidInput, match="values"):
         f.reading().public_copy(np.zeros(3), 1.0)
+
+
+@pytest.mark.parametrize("agents", [None, 1, 9])
+def test_floors_of_all_agents_add_up_to_the_edge_of_their_noise(agents):
+    """Where a release is nothing but noise: FLOOR·√(2d/P)·deviation in every direction."""
+    d, deviation = 3, 0.5
+    f = squares(np.zeros((4, d)), np.zeros(4), normaliser=12.0, record_bound=4)
+    copy = f.reading().public_copy(np.zeros(d * (d + 3) // 2), deviation, agents)
+    P = 3 if agents is None else agents  # a third of all records
+    floor = FLOOR * math.sqrt(2 * d / P) * deviation / f.normaliser
+    A = np.asarray(copy.matrix)
+    np.testing.assert_allclose(2 * A.T @ A, floor * np.eye(d), atol=1e-15)

@@ -242,3 +242,17 @@ def test_served_counts_what_is_short_and_where():
     assert found["q"]["share"] == 1 and found["q"]["surplus_mvar"] == pytest.approx(14.0)
     assert "short at 1 of 14 buses" in in_words(found)[0] and "96.12%" in in_words(found)[0]
     assert served(table.assign(p_shed=9.0), 100.0)["p"]["share"] == 0
+
+
+def test_the_cost_of_a_dispatch_by_hand(tmp_path):
+    """A polynomial, corners and a line: 25, 30 and 10 MW."""
+    (tmp_path / "e.m").write_text(EVERYTHING)
+    case = build(tmp_path / "e.m", {10: "a", 25: "a", 3: "b"})
+    made = dict(zip(case.grid.generator.index, (0.5, 0.6, 0.2), strict=True))  # per unit of 50 MVA
+    local = [np.zeros(len(net.names)) for net in case.networks]
+    for net, z in zip(case.networks, local, strict=True):
+        for k, (quantity, key) in enumerate(net.names):
+            if quantity == "p":
+                z[k] = made[key]
+    by_hand = (0.02 * 25**2 + 10 * 25 + 1) + 400 + (30 * 10 + 7)
+    assert case.cost(tuple(local)) == pytest.approx(by_hand)

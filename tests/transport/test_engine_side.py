@@ -390,3 +390,13 @@ def test_a_session_takes_no_settings_from_where_a_command_runs(kits, tmp_path, m
     write_server(kits[1][0])
     found = servers.EngineServer(kits[1][0])._connected()
     assert found == ("none" if ours else {"max_message_size": 7})
+
+
+def test_a_signature_has_one_reading(tmp_path):
+    """Digest and party, one after another, are the same bytes for another digest and party."""
+    private, public = tmp_path / "a.key", tmp_path / "a.pem"
+    write_keys(private, public)
+    signed = Signer(private, "ab").sign("c", b"request")
+    assert Verifier(public, "ab", "c").request(signed) == b"request"
+    for digest, party in (("a", "bc"), ("abc", ""), ("", "abc"), ("ab", "d")):
+        assert Verifier(public, digest, party).request(signed) is None
