@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tacit
 import tacit.admm.algorithm
 import tacit.admm.release
 import tacit.admm.settings
@@ -186,3 +187,29 @@ def fresh(folder):
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     return folder
+
+
+def rows_of(world, agent, relation="zero-out", columns=3):
+    """Features and targets of an agent in one of the two worlds."""
+    rng = np.random.default_rng([world, agent])
+    records = 7 if world and relation == "add-remove" else 12
+    X = rng.normal(size=(records, columns)) / 3
+    y = X[:, 0] + 0.1 * rng.normal(size=records)
+    if world:
+        X[0], X[1], X[2] = 1e6, 0.0, -X[2]
+        y = np.abs(y) + 0.1
+        y[0] = 1e9
+    return X, y
+
+
+def ledgers_in(folder, names):
+    place = fresh(folder)
+    for name in names:
+        tacit.Ledger.create(place / f"{name}.db", 16.0, 1e-5).close()
+    return place
+
+
+def told_by(ledgers):
+    """What the ledgers in a folder say of runs and budgets, and the hash of all of it."""
+    books = sorted(ledgers.glob("*.db"))
+    return {path.name: json.loads(command("ledger", "show", path, "--json")[0]) for path in books}
