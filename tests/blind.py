@@ -17,6 +17,8 @@ import os
 import re
 import secrets
 import shutil
+import sys
+from collections import defaultdict
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 
@@ -69,12 +71,17 @@ def noise_alone(φ, ξ, mechanism):
 @contextmanager
 def draws(blind):
     """The operating system's generator always gives the same; with ``blind`` sums are left out."""
-    os_draws, noise, names = (np.random.default_rng(i) for i in range(3))
+    os_draws, noise = np.random.default_rng(0), np.random.default_rng(1)
+    names = defaultdict(lambda: np.random.default_rng(2))
+
+    def named(n=32):  # by who asks: how often a file is written depends on the time
+        return names[sys._getframe(1).f_code.co_filename].bytes(n).hex()
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", os_draws.bytes)
         patch.setattr(os, "cpu_count", lambda: 1)  # draws in the order of agents
         patch.setattr(tacit.privacy.discrete, "random_bytes", noise.bytes)
-        patch.setattr(secrets, "token_hex", lambda n=32: names.bytes(n).hex())
+        patch.setattr(secrets, "token_hex", named)
         for room in (tacit.privacy.ledger_entries, tacit.privacy.ledger_file):
             patch.setattr(room, "now", lambda: "2026-01-01T00:00:00.000+00:00")
         if blind:

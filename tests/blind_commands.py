@@ -216,6 +216,8 @@ def study(write, **options):
             for k, name in enumerate(study.agents):
                 path = folder / f"{name}.csv"
                 header, *lines = path.read_text().splitlines()
+                if "add-remove" in (folder / "study.toml").read_text():
+                    lines = lines[k + 3 :]
                 rng = np.random.default_rng(k)
                 rows = [others(line.split(","), rng, header) for line in lines]
                 path.write_text("\n".join([header, *map(",".join, rows)]) + "\n")
