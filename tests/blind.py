@@ -17,6 +17,8 @@ import os
 import re
 import secrets
 import shutil
+import sys
+from collections import defaultdict
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 
@@ -24,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tacit
 import tacit.admm.algorithm
 import tacit.admm.release
 import tacit.admm.settings
@@ -68,12 +71,17 @@ def noise_alone(φ, ξ, mechanism):
 @contextmanager
 def draws(blind):
     """The operating system's generator always gives the same; with ``blind`` sums are left out."""
-    os_draws, noise, names = (np.random.default_rng(i) for i in range(3))
+    os_draws, noise = np.random.default_rng(0), np.random.default_rng(1)
+    names = defaultdict(lambda: np.random.default_rng(2))
+
+    def named(n=32):  # by who asks: how often a file is written depends on the time
+        return names[sys._getframe(1).f_code.co_filename].bytes(n).hex()
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", os_draws.bytes)
         patch.setattr(os, "cpu_count", lambda: 1)  # draws in the order of agents
         patch.setattr(tacit.privacy.discrete, "random_bytes", noise.bytes)
-        patch.setattr(secrets, "token_hex", lambda n=32: names.bytes(n).hex())
+        patch.setattr(secrets, "token_hex", named)
         for room in (tacit.privacy.ledger_entries, tacit.privacy.ledger_file):
             patch.setattr(room, "now", lambda: "2026-01-01T00:00:00.000+00:00")
         if blind:
@@ -186,3 +194,29 @@ def fresh(folder):
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     return folder
+
+
+def rows_of(world, agent, relation="zero-out", columns=3):
+    """Features and targets of an agent in one of the two worlds."""
+    rng = np.random.default_rng([world, agent])
+    records = 7 if world and relation == "add-remove" else 12
+    X = rng.normal(size=(records, columns)) / 3
+    y = X[:, 0] + 0.1 * rng.normal(size=records)
+    if world:
+        X[0], X[1], X[2] = 1e6, 0.0, -X[2]
+        y = np.abs(y) + 0.1
+        y[0] = 1e9
+    return X, y
+
+
+def ledgers_in(folder, names):
+    place = fresh(folder)
+    for name in names:
+        tacit.Ledger.create(place / f"{name}.db", 16.0, 1e-5).close()
+    return place
+
+
+def told_by(ledgers):
+    """What the ledgers in a folder say of runs and budgets, and the hash of all of it."""
+    books = sorted(ledgers.glob("*.db"))
+    return {path.name: json.loads(command("ledger", "show", path, "--json")[0]) for path in books}

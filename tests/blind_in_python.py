@@ -1,0 +1,243 @@
+"""Cases of the blind test in Python: objectives, sets, mechanisms, ways to run, estimators."""
+
+import numpy as np
+import pytest
+from blind import covered, ledgers_in, plain, rows_of, told_by
+from conftest import repeat, squared_loss
+
+import tacit
+from tacit.learn import (
+    PrivateHuberRegressor,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateQuantileRegressor,
+    PrivateRidge,
+)
+from tacit.objectives.mean import Mean
+
+RELATIONS = ("add-remove", "zero-out", "replace")
+
+
+def problem_of(kind, relation, world):
+    return tacit.Problem(
+        tacit.LocalProblem(*part_of(kind, relation, world, agent), name=f"agent {agent}")
+        for agent in range(2)
+    )
+
+
+def part_of(kind, relation, world, agent):
+    X, y = rows_of(world, agent, relation)
+    public = {"normaliser": 30.0, "record_bound": 20.0, "neighbours": relation}
+    bounded = {"feature_norm": 1.0, **public}
+    label, box = (y > 0).astype(int), tacit.Box(-1.0, 1.0, size=3)
+    if kind == "least-squares":
+        return tacit.LeastSquares(X, y, target_bound=1.0, **bounded), box
+    if kind == "solved":  # a set that needs a solver
+        matrix, offset = np.ones((1, 3)), np.ones(1)
+        half = tacit.Polyhedron(matrix, offset, lower=-1.0, upper=1.0)
+        return tacit.LogisticRegression(X, label, **bounded), half
+    if kind == "logistic":
+        return tacit.LogisticRegression(X, label, **bounded), box
+    if kind == "limited":
+        f = tacit.SoftmaxRegression(X, label, 2, slope_limit=0.3, **bounded)
+        return f, tacit.Box(-1.0, 1.0, size=6)
+    if kind == "softmax":
+        return tacit.SoftmaxRegression(X, label, 3, **bounded), tacit.L1Ball(2.0, 9)
+    if kind == "float32":
+        return tacit.LogisticRegression(X.astype(np.float32), label, **bounded), box
+    if kind == "huber":
+        return tacit.Huber(X, y, target_bound=1.0, threshold=0.3, **bounded), tacit.Ball(0, 1, 3)
+    if kind == "hinge":
+        return tacit.Hinge(X, 2 * label - 1, **bounded), box
+    if kind == "quantile":
+        return tacit.Quantile(X, y, level=0.3, **bounded), box
+    if kind == "per-sample":
+        return tacit.PerSample(squared_loss, (X, y), clip=0.5, size=3, **public), box
+    if kind == "mean":
+        return Mean(X, **bounded), box
+    beta, how = MOVES[relation]
+    A = np.random.default_rng(9).normal(size=(4, 3))
+    data = np.resize(np.clip(y, -5, 5), 4)
+    data[2] *= relation != "bounds"
+    noise_on = "gradient" if kind == "gradient" else "residual"
+    return tacit.Residual(A, data, beta, noise_on=noise_on, **how), box
+
+
+# how data that are no records move: "bounds" of each, of which one does not
+MOVES = {
+    "move": (0.01, {}),
+    "two": (0.01, {"moved": 2}),
+    "group": (0.02, {"groups": (0, 0, 1, 1)}),
+    "bounds": ((0.01, 0.02, 0.0, 0.01), {}),
+}
+RECORDS = ("least-squares", "logistic", "softmax", "limited", "huber", "hinge", "quantile", "mean")
+RECORDS += ("per-sample", "float32", "solved")
+ONCE = ("least-squares", "mean", "residual")
+LAWS, PATHS = ("gaussian", "laplace"), ("batched", "one by one", "secure", "ledgers", "resumed")
+
+
+def ways(kinds, paths):
+    """(kind, relation, mechanism, path): in ``make test`` each kind, and each of the rest, once."""
+    found = [
+        (kind, relation, law, path)
+        for kind in kinds
+        for relation in (RELATIONS if kind in RECORDS else MOVES)
+        for law in LAWS
+        for path in paths
+        if path != "batched" or kind != "solved"
+    ]
+    few, seen = [], set()
+    for way in sorted(found, key=lambda way: hash_of(way)):
+        if way[0] not in {kind for kind, *_ in few} or not seen >= set(way[1:]):
+            few.append(way)
+            seen |= set(way[1:])
+    return repeat(few, found)
+
+
+def hash_of(way):
+    """An order that mixes."""
+    return sum(ord(c) * 7**i for i, c in enumerate("".join(way))) % 1009
+
+
+def rounds(kind, relation, law, path):
+    """Noise in every round, by each way there is to run it."""
+
+    def outcome(folder, world):
+        problem, seen = problem_of(kind, relation, world), []
+        delta = 0.0 if law == "laplace" else 1e-5
+        settings = tacit.Settings.for_budget(8.0, delta, rounds=4, local_updates=2, mechanism=law)
+        how = {}
+        if path == "secure":
+            how["noise"] = "secure"
+        elif path == "ledgers":
+            how["ledgers"] = ledgers_in(folder / "ledgers", problem.names)
+        else:
+            how |= {"seed": 3, "batch": path == "batched"}
+
+        def callback(now):
+            seen.append(plain([now.round, now.consensus, now.averages, now.points, now.duals]))
+            if path == "resumed" and len(seen) == 1:
+                raise KeyboardInterrupt
+
+        how |= {"evaluate_every": 2, "callback": callback}
+        if path == "resumed":
+            how |= {"checkpoint": folder / "checkpoint", "batch": None}
+            with pytest.raises(KeyboardInterrupt):
+                tacit.solve(problem, settings, **how)
+        result = tacit.solve(problem, settings, **how)
+        assert result.privacy.certified
+        books = told_by(how["ledgers"]) if path == "ledgers" else {}
+        return {"seen": seen, "ledgers": books, **covered(result.save(folder / "out"))}
+
+    return outcome
+
+
+def once(kind, relation, law, path):
+    """One release of the data, and exact steps on it."""
+
+    def outcome(folder, world):
+        problem = problem_of(kind, relation, world)
+        how = {"seed": 3}
+        if path in ("secure", "ledgers"):
+            how = {"noise": "secure"}
+        if path == "ledgers":
+            how["ledgers"] = ledgers_in(folder / "ledgers", problem.names)
+        budget = (8.0, 0.0 if law == "laplace" else 1e-5)
+        released = tacit.release(problem, *budget, mechanism=law, **how)
+        values = plain([release.values for release in released.releases])
+        steps = tacit.Settings(30, tolerance=1e-4)
+        result = tacit.solve(released, steps)
+        found = {"values": values, "repr": repr(released), **covered(result.save(folder / "out"))}
+        if path == "ledgers":
+            found["ledgers"] = told_by(how["ledgers"])
+        if path == "resumed":
+            budgeted = tacit.Settings.for_budget(*budget, mechanism=law).once(problem)
+            how["checkpoint"] = folder / "checkpoint"
+            for name in ("begun", "continued"):
+                again = tacit.solve(problem, budgeted, **how)
+                found[name] = plain(covered(again.save(folder / name)))
+        return found
+
+    return outcome
+
+
+def many(folder, world):
+    """Several configurations as one program."""
+    problem = problem_of("logistic", "replace", world)
+    each = [tacit.Settings.for_budget(e, 1e-5, rounds=4) for e in (0.5, 2.0)]
+    results = tacit.solve_many(problem, each, [3, 4])
+    return {str(i): covered(r.save(folder / str(i))) for i, r in enumerate(results)}
+
+
+NOISY = (*RECORDS, "residual", "gradient")
+IN_PYTHON = {f"rounds: {', '.join(w)}": rounds(*w) for w in ways(NOISY, PATHS)}
+IN_PYTHON |= {f"once: {', '.join(w)}": once(*w) for w in ways(ONCE, PATHS[1:])}
+IN_PYTHON |= {"many": many}
+
+
+def bare(settings):
+    """A run that promises nothing: of it only public things are said to be public."""
+
+    def outcome(folder, world):
+        problem = problem_of("logistic", "replace", world)
+        return covered(tacit.solve(problem, settings, seed=3).save(folder / "out"))
+
+    return outcome
+
+
+for name, noise in {
+    "no noise": {"mechanism": tacit.Noiseless()},
+    "on the output": {"mechanism": tacit.Gaussian(9.0), "delta": 1e-5, "perturbation": "output"},
+}.items():
+    IN_PYTHON[f"not certified: {name}"] = bare(tacit.Settings(3, **noise))
+
+
+def started(folder, world):
+    """From the answer of a run without noise."""
+    problem = problem_of("least-squares", "replace", world)
+    released = tacit.release(problem, 1.0, 1e-5, seed=3)
+    steps = tacit.Settings(1, tolerance=1e-4)
+    exact = tacit.solve(problem, tacit.Settings(99, tolerance=1e-4))
+    return covered(tacit.solve(released, steps, start=exact).save(folder / "out"))
+
+
+IN_PYTHON["start"] = started
+
+
+# --- estimators ----------------------------------------------------------------------------------
+
+
+def fitted(model, path="seeded"):
+    def outcome(folder, world):
+        parts = [rows_of(world, agent) for agent in range(2)]
+        X, y = (np.concatenate(p) for p in zip(*parts, strict=True))
+        if "classes" in model[1]:
+            y = np.where(y > 0, "yes", "no")
+        how = {"random_state": 4}
+        if path == "ledgers":
+            names = ("a", "b")
+            how = {"ledgers": ledgers_in(folder / "ledgers", names)}
+        kind, options = model
+        found = kind(15.0, 1e-5, **{"rounds": 4, **options, **how})
+        found.fit(X, y, np.repeat(["a", "b"], 12))
+        public = {k: v for k, v in vars(found).items() if k.endswith("_") and k != "result_"}
+        public["predicted"] = found.predict(rows_of(0, 9)[0])
+        return {**plain(public), **covered(found.result_.save(folder / "out"))}
+
+    return outcome
+
+
+LABELS, RANGE = {"classes": ["no", "yes"]}, {"target_range": (-1, 1)}
+MODELS = {
+    "centred": (PrivateLogisticRegression, LABELS),
+    "three classes": (PrivateLogisticRegression, {"classes": ["maybe", "no", "yes"]}),
+    "replace": (PrivateLogisticRegression, {**LABELS, "neighbours": "replace"}),
+    "laplace": (PrivateLinearSVC, {**LABELS, "mechanism": "laplace"}),
+    "bare": (PrivateLinearSVC, {**LABELS, "centring_share": None, "fit_intercept": False}),
+    "huber": (PrivateHuberRegressor, RANGE),
+    "quantile": (PrivateQuantileRegressor, {**RANGE, "level": 0.8}),
+    "ridge": (PrivateRidge, {**RANGE, "rounds": None}),
+    "ridge in rounds": (PrivateRidge, RANGE),
+}
+IN_PYTHON |= {f"fit: {name}": fitted(model) for name, model in MODELS.items()}
+IN_PYTHON["fit: ledgers"] = fitted(MODELS["centred"], "ledgers")
