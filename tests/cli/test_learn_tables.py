@@ -189,6 +189,9 @@ def test_predictions_replace_predictions_only(made, tmp_path, command, refused):
         assert before is None or Path(kept).read_bytes() == before
     assert "not replaced" in refused("", *words, "link") and Path("link").is_symlink()
     assert "a folder no for --out" in refused("", *words, "no/p.csv")
+    write("ids.csv", ["prediction", "age", "sex", "ward"], [(7, 30, "f", 1)])
+    said = refused("", "predict", "m", "ids.csv", "--id", "prediction", "--out", "ids-p.csv")
+    assert "'prediction'" in said and not Path("ids-p.csv").exists()
     assert not list(tmp_path.glob("*.tmp"))
 
 

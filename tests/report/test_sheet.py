@@ -314,9 +314,13 @@ def test_a_new_ledger_and_one_that_is_overspent(folder, tmp_path):
         assert "THIS RUN IS NOT IN IT" in dict(page.facts)["Ledger"] and len(page.odds.header) == 2
     over = paid(tmp_path / "over.db")
     with tacit.Ledger(over) as ledger:
-        ledger.set_budget(0.001, 1e-5)
-    page = sheet(Subject.read(noted(folder), "agent 1", over), NOW)
-    assert "MORE IS SPENT THAN THE LIMIT" in dict(page.facts)["Spent in all runs"]
+        spent = ledger.spent.epsilon
+    for share, beyond in ((1.0, False), (0.999, True), (0.01, True)):
+        with tacit.Ledger(over) as ledger:
+            ledger.set_budget(share * spent, 1e-5)
+        page = sheet(Subject.read(noted(folder), "agent 1", over), NOW)
+        said = dict(page.facts)["Spent in all runs"]
+        assert ("MORE IS SPENT THAN THE LIMIT" in said) is beyond
 
 
 def test_the_ledger_says_whose_sheet_it_is(folder, tmp_path):

@@ -60,10 +60,12 @@ def forge(folder, out, **changes):
     return out
 
 
-def test_a_mean_and_its_rounds_are_one_run(learned):
+def test_a_mean_and_its_rounds_are_one_run(learned, tmp_path):
     facts, _, page = about(learned, "Zug")
     assert page.promised and page.verdict.startswith("Certified: ")
     assert facts["Spent in all runs"].endswith("in one run (2 entries: the mean, and the rounds)")
+    alone, _, _ = about(forge(learned, tmp_path / "forged", before=""), "Zug")  # another reading
+    assert "in one reading of the data and one run of rounds" in alone["Spent in all runs"]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.3, 1.45])  # 1.45: the rounds alone cost no more
