@@ -179,7 +179,6 @@ PROMPT = {
     "power, nominal": (grid, f"{POWER} {TOTAL} {SHARES} --nominal nominal.m --nominal-spread 0.1"),
     "power, shares, not certified": (grid, f"{POWER} {TOTAL} {SHARES}"),
     "learn, not private": (table, f"{LEARN} {OPEN} --rounds 3"),
-    "learn, dirichlet": (table, f"{DEALT} {CHURN} {FEW} --split dirichlet"),
     "power, cost": (grid, f"{POWER} {TOTAL} --objective cost --mechanism laplace"),
     "power, rounds": (grid, f"{POWER} {TOTAL} {ROUNDS}"),
     "power, gradient": (grid, f"{POWER} --epsilon 1 --mechanism laplace {ON_Z}"),

@@ -192,18 +192,6 @@ for name, noise in {
     IN_PYTHON[f"not certified: {name}"] = bare(tacit.Settings(3, **noise))
 
 
-def started(folder, world):
-    """From the answer of a run without noise."""
-    problem = problem_of("least-squares", "replace", world)
-    released = tacit.release(problem, 1.0, 1e-5, seed=3)
-    steps = tacit.Settings(1, tolerance=1e-4)
-    exact = tacit.solve(problem, tacit.Settings(99, tolerance=1e-4))
-    return covered(tacit.solve(released, steps, start=exact).save(folder / "out"))
-
-
-IN_PYTHON["start"] = started
-
-
 # --- estimators ----------------------------------------------------------------------------------
 
 

@@ -20,12 +20,6 @@ import tacit
 from tacit.engines import solving
 
 CASES = {**IN_PYTHON, **AT_THE_PROMPT, **STUDIES}
-# what differs today
-FOUND = {
-    "learn, json": "test errors and the training objective stand outside of not_covered",
-    "learn, dirichlet": "records are dealt by their labels: sizes of agents, and what is planned",
-    "start": "a start from private data is not paid for",
-}
 
 
 def differing(outcome, folder, blind):
@@ -45,13 +39,7 @@ def pick(value, place):
     return value
 
 
-def marked(name):
-    reason = FOUND.get(name)
-    marks = [pytest.mark.xfail(raises=AssertionError, strict=True, reason=reason)] if reason else []
-    return pytest.param(name, marks=marks)
-
-
-@pytest.mark.parametrize("name", [marked(name) for name in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_noise_alone_tells_no_neighbours_apart(name, tmp_path):
     assert differing(CASES[name], tmp_path, blind=True) == []
 
