@@ -253,23 +253,6 @@ def test_output_noise_shape_covers_the_output_sensitivity(kind, norm, rng):
         assert worst > 0.99
 
 
-@pytest.mark.parametrize(("kind", "deviation"), [("ball", 1.0), ("simplex", 0.45)])
-def test_noisy_outputs_are_projected_with_the_weights_of_the_update(kind, deviation, rng):
-    """A private coordinate has curvature 1/η, a coupled one 1/η + ρ; the set is not separable."""
-    n, ρ, η = 4, 5.0, 0.5
-    f, W, coupled = objective_of("logistic", rng), set_of(kind, n), np.array([0.0, 1.0, 1.0, 0.0])
-    z, w, λ = rng.normal(size=(3, n)) / 10
-    noise = 1.0, tacit.Gaussian(deviation)
-    outside, inside = (
-        update(f, W, z, w, λ, ρ, η, coupled, Rule(1, place, "certified", False), noise, 3)
-        for place in ("output", "projected-output")
-    )
-    assert W.violation(outside) > 0.01
-    weighted, plain = W.project(outside, 1 / η + ρ * coupled), W.project(outside)
-    np.testing.assert_allclose(inside, weighted, atol=1e-12)
-    assert np.abs(np.asarray(weighted) - np.asarray(plain)).max() > 1e-2
-
-
 def test_output_noise_needs_a_bound_that_holds_outside_the_set():
     """Least squares is bounded only inside the set; plain output noise leaves it: refused."""
     problem = problem_of("least-squares", "box")

@@ -4,9 +4,10 @@ import jax
 import numpy as np
 import pytest
 from clinic import SIZE, ask, make
-from conftest import repeat
+from conftest import objective_of, repeat, set_of
 
 import tacit
+from tacit.admm.algorithm import Limits, Local, Round, Rule, local_update
 from tacit.admm.keys import agent_key
 from tacit.privacy.ledger import Ledger
 
@@ -111,3 +112,21 @@ def test_control_rounding_undoes_noise_on_the_output():
     assert np.linalg.norm(points[0] - points[1]) > 1e6 * 1e-9
     near = [np.asarray(W.project((w / 2.0**46 - g) / 2)) for g in gradients]
     assert 0 < np.linalg.norm(near[0] - near[1]) <= 1e-9
+
+
+@pytest.mark.parametrize(("kind", "deviation"), [("ball", 1.0), ("simplex", 0.45)])
+def test_noisy_outputs_are_projected_with_the_weights_of_the_update(kind, deviation, rng):
+    """A private coordinate has curvature 1/η, a coupled one 1/η + ρ; the set is not separable."""
+    n, ρ, η = 4, 5.0, 0.5
+    f, W, coupled = objective_of("logistic", rng), set_of(kind, n), np.array([0.0, 1.0, 1.0, 0.0])
+    z, w, λ = rng.normal(size=(3, n)) / 10
+    limits = Limits(np.inf, np.inf, np.inf)
+    local = Local(f, W, coupled, 1.0, tacit.Gaussian(deviation), jax.random.key(3), limits)
+    outside, inside = (
+        local_update(z, 0, Round(1, w, λ, ρ, η), local, Rule(1, place, "certified", False))[0]
+        for place in ("output", "projected-output")
+    )
+    assert W.violation(outside) > 0.01
+    weighted, plain = W.project(outside, 1 / η + ρ * coupled), W.project(outside)
+    np.testing.assert_allclose(inside, weighted, atol=1e-12)
+    assert np.abs(np.asarray(weighted) - np.asarray(plain)).max() > 1e-2

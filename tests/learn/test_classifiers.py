@@ -31,7 +31,7 @@ from tacit.learn import (
     split,
 )
 from tacit.learn.centring import scaled_down
-from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE, prepare
+from tacit.learn.linear import INTERCEPT_SHARE, prepare
 from tacit.learn.owners import sizes
 from tacit.objectives.slope_limits import corrected_probabilities
 
@@ -334,23 +334,6 @@ def test_probabilities_of_two_classes_are_those_of_the_score(rng):
     model.intercept_ = np.array([-2000.0])
     np.testing.assert_array_equal(model.predict_proba(u), [[1.0, 0.0]] * 4)
     assert list(model.classes_) == ["a", "b"] and set(model.predict(u)) == {"a"}
-
-
-@pytest.mark.parametrize("norm", [1.0, 4.0])
-@pytest.mark.parametrize("constraint", [None, Box(0.1), Ball(0.5)])
-@pytest.mark.parametrize("classes", [2, 3])
-def test_an_intercept_has_a_box_of_its_own(rng, classes, constraint, norm):
-    """±32 of a score, whatever the norm of rows and the constraint on coefficients."""
-    X, y = rng.normal(size=(12, 2)), np.arange(12) % classes
-    model = PrivateLogisticRegression(None, feature_norm=norm, constraint=constraint)
-    problem, _ = prepare(model, X, y)
-    outputs = 1 if classes == 2 else classes
-    W = problem.agents[0].feasible_set
-    found = np.asarray(W.project(np.full(3 * outputs, 1e9)))
-    scores = found[-outputs:] * INTERCEPT_SHARE * norm
-    np.testing.assert_allclose(scores, DEFAULT_BOX, rtol=1e-9)
-    largest = {type(None): DEFAULT_BOX / norm, Box: 0.1, Ball: 0.5}[type(constraint)]
-    assert np.abs(found[:-outputs]).max() <= largest * (1 + 1e-9)
 
 
 def test_published_numbers_give_the_scores_of_the_solution(rng):

@@ -9,6 +9,8 @@ from sklearn.pipeline import Pipeline
 import tacit
 from tacit.errors import InvalidInput, Refused
 from tacit.learn import (
+    Ball,
+    Box,
     PrivateHuberRegressor,
     PrivateLinearSVC,
     PrivateLogisticRegression,
@@ -16,7 +18,7 @@ from tacit.learn import (
     PrivateRidge,
     PublicRange,
 )
-from tacit.learn.linear import prepare
+from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE, prepare
 from tacit.privacy.accounting import epsilon_of
 
 RANGE = {"target_range": (0.0, 10.0)}
@@ -191,3 +193,20 @@ def test_no_error_shows_a_record():
         PrivateLogisticRegression(rounds=1).fit(np.eye(4), np.array(["SECRET", 1.5] * 2, object))
     with pytest.raises(InvalidInput, match="target_range"):
         PrivateHuberRegressor(target_range=(0, 10**400)).fit(np.eye(4), numbers)
+
+
+@pytest.mark.parametrize("norm", [1.0, 4.0])
+@pytest.mark.parametrize("constraint", [None, Box(0.1), Ball(0.5)])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_intercept_has_a_box_of_its_own(rng, classes, constraint, norm):
+    """±32 of a score, whatever the norm of rows and the constraint on coefficients."""
+    X, y = rng.normal(size=(12, 2)), np.arange(12) % classes
+    model = PrivateLogisticRegression(None, feature_norm=norm, constraint=constraint)
+    problem, _ = prepare(model, X, y)
+    outputs = 1 if classes == 2 else classes
+    W = problem.agents[0].feasible_set
+    found = np.asarray(W.project(np.full(3 * outputs, 1e9)))
+    scores = found[-outputs:] * INTERCEPT_SHARE * norm
+    np.testing.assert_allclose(scores, DEFAULT_BOX, rtol=1e-9)
+    largest = {type(None): DEFAULT_BOX / norm, Box: 0.1, Ball: 0.5}[type(constraint)]
+    assert np.abs(found[:-outputs]).max() <= largest * (1 + 1e-9)

@@ -4,6 +4,7 @@ import dataclasses
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from grids import EVERYTHING
@@ -14,6 +15,7 @@ from tacit.errors import InvalidInput
 from tacit.power import bound, build, load_case
 from tacit.power.cost import largest_marginal_cost, published_cost
 from tacit.power.network import network
+from tacit.power.served import served
 from tacit.privacy.mechanisms import Gaussian
 
 
@@ -256,3 +258,17 @@ def test_the_cost_of_a_dispatch_by_hand(tmp_path):
                 z[k] = made[key]
     by_hand = (0.02 * 25**2 + 10 * 25 + 1) + 400 + (30 * 10 + 7)
     assert case.cost(tuple(local)) == pytest.approx(by_hand)
+
+
+def test_what_is_served_by_hand():
+    """Of loads alone: a bus that makes power, and one with a surplus, serve no other."""
+    bus = pd.DataFrame({"p_demand": [2.0, 1.0, -1.5, 1.0], "p_shed": [0.5, -0.25, 0.0, 5e-4]})
+    bus[["q_demand", "q_shed"]] = [[0.0, 0.5], [0.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]
+    found = served(bus, 100.0)
+    p, q = found["p"], found["q"]
+    assert (p["load"], p["short"], p["surplus"]) == pytest.approx((4.0, 0.5005, 0.25))
+    assert p["share"] == pytest.approx(1 - 0.5005 / 4) and p["buses"] == 1
+    assert p["short_mw"] == pytest.approx(50.05) and q["surplus_mvar"] == 0
+    assert q["load"] == 0 and q["share"] == 1.0 and q["buses"] == 1 and found["of_buses"] == 4
+    bus["p_shed"] = 3.0  # more than there is: a share is no less than 0
+    assert served(bus, 100.0)["p"]["share"] == 0.0

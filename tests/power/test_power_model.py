@@ -3,7 +3,6 @@
 import cvxpy as cp
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from conftest import repeat
@@ -17,7 +16,6 @@ from tacit.engines import seats
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, scheduled
 from tacit.power.network import demand
-from tacit.power.served import served
 from tacit.privacy.mechanisms import Gaussian, Laplace
 
 CASE14 = PGLIB / "pglib_opf_case14_ieee.m"
@@ -262,20 +260,6 @@ def test_the_voltage_of_a_border_bus_is_its_own_zones(case14):
     bus = case14.tables(tuple(local))["bus"]
     assert copies > 0
     np.testing.assert_allclose(bus["voltage"], 1 + bus.index / 100)
-
-
-def test_what_is_served_by_hand():
-    """Of loads alone: a bus that makes power, and one with a surplus, serve no other."""
-    bus = pd.DataFrame({"p_demand": [2.0, 1.0, -1.5, 1.0], "p_shed": [0.5, -0.25, 0.0, 5e-4]})
-    bus[["q_demand", "q_shed"]] = [[0.0, 0.5], [0.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]
-    found = served(bus, 100.0)
-    p, q = found["p"], found["q"]
-    assert (p["load"], p["short"], p["surplus"]) == pytest.approx((4.0, 0.5005, 0.25))
-    assert p["share"] == pytest.approx(1 - 0.5005 / 4) and p["buses"] == 1
-    assert p["short_mw"] == pytest.approx(50.05) and q["surplus_mvar"] == 0
-    assert q["load"] == 0 and q["share"] == 1.0 and q["buses"] == 1 and found["of_buses"] == 4
-    bus["p_shed"] = 3.0  # more than there is: a share is no less than 0
-    assert served(bus, 100.0)["p"]["share"] == 0.0
 
 
 def test_loading_is_that_of_the_busier_end(case14):
