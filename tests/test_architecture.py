@@ -73,12 +73,6 @@ def test_a_room_says_what_is_in_it(room):
     assert not missing, f"{room}/__init__.py says nothing about {sorted(missing)}"
 
 
-def test_no_file_is_long():
-    for path in [*MODULES, *Path(__file__).parent.rglob("*.py")]:
-        lines = len(path.read_text().splitlines())
-        assert lines <= 400, f"{path} has {lines} lines"
-
-
 @pytest.mark.parametrize("room", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
 def test_exports_of_a_room(room):
     module = importlib.import_module(f"tacit.{room}")

@@ -95,7 +95,7 @@ def state(folder):
 
 
 def kit(folder):
-    about = "party", "s", "d", 5.0, "h:80", ("a", "b"), ("a", "b"), "a", "0.2.0"
+    about = "party", "s", "d" * 64, 5.0, "h:80", ("a", "b"), "a", "0.2.0"
     (folder / "kit.json").write_text(Kit(folder, *about).to_json())
     return folder / "kit.json", lambda path: Kit.load(path.parent)
 

@@ -212,7 +212,7 @@ PARSERS = {
     "np.fromfile": set(),
     "pd.read_csv": {"reading"},
     "pd.read_parquet": {"learn.source"},  # after check_parquet
-    "zipfile.ZipFile": {"reading"},
+    "zipfile.ZipFile": {"reading", "transport.job"},  # a job is compared, not unpacked
     "pickle.load": set(),
     "pickle.loads": {"sets.cvxpy_sets"},  # of a copy in memory
 }

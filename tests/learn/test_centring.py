@@ -352,7 +352,7 @@ def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
     np.testing.assert_allclose(loaded.predict_proba(X), fitted.predict_proba(X), rtol=1e-12)
     del document["mean"]
     path.write_text(json.dumps(document))
-    with pytest.raises(tacit.errors.CorruptFile, match="mean"):
+    with pytest.raises(tacit.errors.CorruptFile):
         load_model(tmp_path)
 
 

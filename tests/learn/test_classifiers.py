@@ -169,7 +169,7 @@ def test_classes_are_public(rng):
     assert given.fit(X, rare).coef_.shape == given.fit(X, y).coef_.shape == (3, 3)
     assert given.classes_.tolist() == [0, 1, 7] and "list of classes" in given.privacy_.words
     taken = PrivateLogisticRegression(1.0, rounds=2, random_state=0).fit(X, y)
-    assert "public: the numbers of records, the labels that occur" in taken.privacy_.words
+    assert "the labels that occur" in taken.privacy_.assumed
     missing = r"labels of \[0, 2\], got another one in row 2\."
     for wrong, words in (([0, 2], missing), ([0, None], "of one type")):
         with pytest.raises(InvalidInput, match=words):

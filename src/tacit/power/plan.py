@@ -123,9 +123,11 @@ def worthwhile(problem: Problem, noise: Mechanism | None) -> float:
     """The tolerance below which copies that agree better are worth nothing beside the noise.
 
     ‖z̄‖ is about √n for n copies: ‖noise‖/(30 √n) leaves ‖z − z̄‖ at a thirtieth of the noise, in
-    per unit. Public. Loads drawn towards nominal ones have less; there it stays at ``TOLERANCE``.
+    per unit. Public where bounds are: it stays at ``TOLERANCE`` where they are not, and where loads
+    are drawn towards nominal ones, which leaves less noise.
     """
-    assert noise is not None
+    if noise is None or any(agent.objective.uncertified for agent in problem.agents):
+        return TOLERANCE
     copies = sum(int(np.sum(np.asarray(agent.coupling) >= 0)) for agent in problem.agents)
     tolerance = math.sqrt(noise_energy(problem, noise) / max(copies, 1)) / 30
     return float(f"{min(max(tolerance, TOLERANCE), 1e-2):.2g}")

@@ -135,6 +135,7 @@ class Contents:
                 privacy=replace(result.privacy, neighbours=unsaid, assumed="", before=""),
                 converged=None,
                 plan="",
+                release="",
             )
         columns = COVERED if certified else KNOWN
         return replace(
