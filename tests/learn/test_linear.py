@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from conftest import EXHAUSTIVE, repeat
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 
 import tacit
@@ -191,3 +192,19 @@ def test_no_error_shows_a_record():
         PrivateLogisticRegression(rounds=1).fit(np.eye(4), np.array(["SECRET", 1.5] * 2, object))
     with pytest.raises(InvalidInput, match="target_range"):
         PrivateHuberRegressor(target_range=(0, 10**400)).fit(np.eye(4), numbers)
+
+
+def test_a_fit_that_is_interrupted_leaves_no_statement_of_an_earlier_one(data):
+    """Else the exact mean of rows stands in a model beside "certified"."""
+    X, y, _ = data
+    model = PrivateLogisticRegression(2.0, classes=[0, 1], rounds=6, centring_share=0.1)
+    model.fit(X, y > np.median(y)).set_params(total_epsilon=None)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y > np.median(y), progress=interrupt)
+    assert not hasattr(model, "privacy_") and not hasattr(model, "coef_")
+    with pytest.raises(NotFittedError):
+        model.predict(X)
