@@ -79,3 +79,13 @@ def test_price_of_a_noise_multiplier_and_version(account, command):
     totals = account("--noise-multiplier", 144.487, "--delta", 1e-5, "--updates", "1.5e3")
     assert totals["exact"]["epsilon"] == pytest.approx(1.0, abs=1e-4)
     assert command("--version").strip() == f"tacit {metadata.version('tacit')}"
+
+
+def test_account_in_words_is_no_better_than_it_is(account, command):
+    """A budget is shown as it is, and a multiplier never smaller than what the budget needs."""
+    asked = ("--total-epsilon", 1.2345649, "--total-delta", 1e-5, "--updates", 10)
+    text = command("account", *asked)
+    assert "within epsilon 1.2345649," in text
+    shown = float(text.split("noise multiplier of one update")[1].split("\u2502")[1])
+    assert shown >= account(*asked)["noise_multiplier"]
+    assert exact(tacit.Gaussian(shown), 10, 1e-5).epsilon <= 1.2345649

@@ -162,7 +162,9 @@ def test_a_mean_is_released_once(tmp_path, rng, monkeypatch, command, refused):
 
 
 @pytest.mark.parametrize("split", ["iid", "dirichlet"])
-def test_a_split_that_reads_labels_is_not_certified(tmp_path, monkeypatch, command, split, rng):
+def test_a_split_that_reads_labels_is_not_certified(
+    tmp_path, monkeypatch, command, refused, split, rng
+):
     """One flipped label moves more than one record from agent to agent."""
     monkeypatch.chdir(tmp_path)
     labels = rng.integers(0, 2, 400)
@@ -182,3 +184,5 @@ def test_a_split_that_reads_labels_is_not_certified(tmp_path, monkeypatch, comma
     for found in said, json.loads((tmp_path / "t-model" / "result.json").read_text())["privacy"]:
         assert found["certified"] == (split == "iid")
         assert ("dealt to agents by their labels" in found["statement"]) == (split != "iid")
+    if split != "iid":  # nor does a ledger pay for what is not proven
+        assert "not certified" in refused(f"{base} --agents 4 --split {split} --ledgers L --out m")

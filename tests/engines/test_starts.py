@@ -66,3 +66,13 @@ def test_a_start_may_follow_a_start_and_a_budget():
     assert tacit.solve(released, settings, start=second).privacy == released.privacy
     with pytest.raises(InvalidInput, match="from the same release"):
         tacit.solve(zones(), budget, seed=3, start=first)  # read again, with other noise
+
+
+def test_a_release_answers_for_the_private_problem_too():
+    """Its statement is of what was released: the data themselves are not read beside it."""
+    released = tacit.release(zones(), 0.01, 1e-6, seed=1)
+    settings = tacit.Settings(rounds=20)
+    swapped = dataclasses.replace(released, problem=tacit.Problem.of(zones()))
+    found, own = (tacit.solve(of, settings) for of in (swapped, released))
+    assert found.privacy == own.privacy
+    np.testing.assert_array_equal(found.solution, own.solution)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import EXHAUSTIVE
+from pypower.case14 import case14
 from test_study import refused, same, told
 
 import tacit
@@ -129,7 +130,10 @@ def test_units(tmp_path):
     table = pd.read_csv(GRID / "zone-2.csv").sample(frac=1, random_state=0)  # in another order
     table[["p", "q"]] /= 100.0
     table.to_csv(tmp_path / "loads.csv", index=False)
-    per_unit = dataclasses.replace(party, data=tmp_path / "loads.csv", unit="per unit")
+    limits = dataclasses.replace(party.limits, hides=party.limits.hides.removesuffix(" of 100 MVA"))
+    per_unit = dataclasses.replace(
+        party, data=tmp_path / "loads.csv", unit="per unit", limits=limits
+    )
     assert same(study.problem_of("zone 2", per_unit), study.problem_of("zone 2", party))
     neither = dataclasses.replace(party, unit=None)
     assert "unit" in refused(lambda: study.problem_of("zone 2", neither))
@@ -260,3 +264,24 @@ def test_the_digest_knows_the_grid_and_the_zones(tmp_path):
     assert Study.load(tmp_path / "s").digest != digest
     other = written(tmp_path / "s", STUDY.replace('"case14"', '"case14_ieee"'))
     assert other.kind.digested()["grid"] != study.kind.digested()["grid"]
+
+
+def test_a_party_agrees_to_a_unit_too(tmp_path):
+    """The study says what "per unit" is: 0.01 of 1 MVA is a hundredth of 0.01 of 100 MVA."""
+    party = PartyFile.load(GRID / "zone-1.toml")
+    assert Study.load(GRID).problem_of("zone 1", party).objective.agreed in party.limits.hides
+    case = case14()
+    case["bus"][:, 2:4] = 0
+
+    def rows(table):
+        return "".join(" ".join(map(repr, row)) + ";\n" for row in case[table].tolist())
+
+    tables = "".join(f"mpc.{t} = [\n{rows(t)}];\n" for t in ("bus", "gen", "branch", "gencost"))
+    for base in (100.0, 1.0):
+        study = written(tmp_path / str(base), STUDY)
+        (study.folder / "grid.m").write_text(f"mpc.baseMVA = {base};\n{tables}")
+        study = written(study.folder, STUDY.replace('case = "case14"', 'case = "grid.m"'))
+        if base == 100.0:
+            assert study.problem_of("zone 1", party).dimension > 0
+        else:
+            assert "of 1 MVA" in refused(lambda study=study: study.problem_of("zone 1", party))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from conftest import EXHAUSTIVE, repeat
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 
 import tacit
@@ -210,3 +211,19 @@ def test_an_intercept_has_a_box_of_its_own(rng, classes, constraint, norm):
     np.testing.assert_allclose(scores, DEFAULT_BOX, rtol=1e-9)
     largest = {type(None): DEFAULT_BOX / norm, Box: 0.1, Ball: 0.5}[type(constraint)]
     assert np.abs(found[:-outputs]).max() <= largest * (1 + 1e-9)
+
+
+def test_a_fit_that_is_interrupted_leaves_no_statement_of_an_earlier_one(data):
+    """Else the exact mean of rows stands in a model beside "certified"."""
+    X, y, _ = data
+    model = PrivateLogisticRegression(2.0, classes=[0, 1], rounds=6, centring_share=0.1)
+    model.fit(X, y > np.median(y)).set_params(total_epsilon=None)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y > np.median(y), progress=interrupt)
+    assert not hasattr(model, "privacy_") and not hasattr(model, "coef_")
+    with pytest.raises(NotFittedError):
+        model.predict(X)

@@ -33,6 +33,7 @@ def add_account(add: Add) -> None:
 
 def _account(options: argparse.Namespace) -> int:
     from tacit.privacy import accounting, mechanisms
+    from tacit.privacy.accounting import rounded_up
 
     name, updates = options.mechanism, options.updates
     given = (options.total_epsilon, options.epsilon, options.noise_multiplier)
@@ -48,7 +49,7 @@ def _account(options: argparse.Namespace) -> int:
         total = accounting.exact(kind(options.noise_multiplier), updates, delta or 0.0)
         return _print_account(
             options.json,
-            f"{updates} {name} updates of noise multiplier {options.noise_multiplier:g}",
+            f"{updates} {name} updates of noise multiplier {digits(options.noise_multiplier)}",
             {"mechanism": name, "updates": updates, "exact": _pair(total)},
             [("exact", _words(total))],
         )
@@ -69,12 +70,11 @@ def _account(options: argparse.Namespace) -> int:
             "exact": _pair(total),
         }
         rows = [
-            ("noise multiplier of one update", f"{mechanism.noise_multiplier:.6g}"),
+            ("noise multiplier of one update", rounded_up(mechanism.noise_multiplier, 6)),
             ("spent in all (exact)", _words(total)),
         ]
-        title = (
-            f"{updates} {name} updates within epsilon {options.total_epsilon:g}, delta {delta:g}"
-        )
+        within = f"epsilon {digits(options.total_epsilon)}, delta {digits(delta)}"
+        title = f"{updates} {name} updates within {within}"
     else:
         if options.total_delta is not None:
             raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
@@ -96,7 +96,7 @@ def _account(options: argparse.Namespace) -> int:
         formula = "classical" if name == "gaussian" else "1/epsilon"
         document["formula"] = formula
         multiplier = f"noise multiplier ({formula} formula)"
-        rows = [(multiplier, f"{mechanism.noise_multiplier:.6g}")]
+        rows = [(multiplier, rounded_up(mechanism.noise_multiplier, 6))]
         rows.append(("basic composition", _words(basic)))
         if name == "gaussian" and options.epsilon > 1:
             # the classical formula holds for epsilon <= 1 only (Section 4.2)
@@ -105,8 +105,8 @@ def _account(options: argparse.Namespace) -> int:
         if paper:
             rows.append(("paper's theorem (understates)", _words(paper)))
         rows.append(("exact", _words(exact)))
-        title = f"{updates} {name} updates, each epsilon {options.epsilon:g}"
-        title += f", delta {options.delta:g}" if name == "gaussian" else ""
+        title = f"{updates} {name} updates, each epsilon {digits(options.epsilon)}"
+        title += f", delta {digits(options.delta)}" if name == "gaussian" else ""
     return _print_account(options.json, title, document, rows)
 
 

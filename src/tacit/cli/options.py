@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import EPSILONS, InvalidInput, count, shown
+from tacit.errors import EPSILONS, InvalidInput, count, digits, shown
 
 Add = Callable[..., Any]  # ``add_command`` to one of the parser's levels
 BEYOND_REASON = 20.0  # an epsilon above it draws a caution
@@ -167,9 +167,9 @@ def caution(total_epsilon: float | None) -> None:
     """One line where a budget hides little."""
     if total_epsilon is not None and BEYOND_REASON < total_epsilon <= EPSILONS[1]:
         print(
-            f"tacit: Caution: a total epsilon of {total_epsilon:g} promises next to nothing: an "
-            f"outcome may be e^{total_epsilon:g} times as probable with a record as without it "
-            "(plus delta). Common are 0.1 to 10.",
+            f"tacit: Caution: a total epsilon of {digits(total_epsilon)} promises next to nothing: "
+            f"an outcome may be e^{digits(total_epsilon)} times as probable with a record as "
+            "without it (plus delta). Common are 0.1 to 10.",
             file=sys.stderr,
         )
 

@@ -173,8 +173,8 @@ class Source:
         """``reading``: the noise and the δ of one reading; None: a run without noise."""
         if released is not None:
             self._refuse("a released problem: its noise is drawn and paid for")
-            found = self._copied(None, released.mechanism, released.privacy, released.seed)
-            return found._replace(releases=released.releases)
+            about = released.releases, released.mechanism, released.privacy, released.seed
+            return self._copied(*about)  # by the releases, should the problem be no copy
         if reading is None:
             return self._without_noise(settings)
         releases, privacy = self.releases(*reading)
@@ -204,7 +204,7 @@ class Source:
         seed: int | None,
     ) -> Copies:
         many = len(self.everyone.problem.agents)
-        own = [(None,)] * many if releases is None else [(release,) for release in releases]
+        own = [(release,) for release in releases] if releases else [(None,)] * many
         curvatures = self.everyone.each(Seat.copy, mechanism, many, own=own)
         return Copies(curvatures, privacy, seed, releases or ())
 

@@ -30,7 +30,7 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.result import Result
 from tacit.admm.settings import Settings
 from tacit.admm.statement import PrivacyStatement
-from tacit.errors import InvalidInput, choice, count, positive, printable, shown
+from tacit.errors import InvalidInput, choice, count, digits, positive, printable, shown
 from tacit.federation.party_file import PartyFile
 from tacit.federation.public_files import read_public
 from tacit.federation.unsent import nothing_sent
@@ -170,7 +170,7 @@ class Study:
                         "the study names as public."
                     )
             problem = self.kind.problem_of(agent, party)
-            hidden, agreed = problem.objective.agreed, party.limits.hides
+            hidden, agreed = self.hidden(problem, party), party.limits.hides
             if agreed not in (None, hidden):
                 raise InvalidInput(
                     f"Expected a study that hides what {party.path} says, {agreed!r}; this one "
@@ -179,6 +179,12 @@ class Study:
             if self.rehearsal is None and (reason := problem.objective.uncertified):
                 raise InvalidInput(f"Expected what is proven to be hidden, but {reason}")
         return problem
+
+    def hidden(self, problem: LocalProblem, party: PartyFile) -> str:
+        """What ``[limits] hides`` is compared with: the relation, and how large a unit is."""
+        grid: Any = getattr(self.kind, "model", None)  # which says what "per unit" is
+        unit = f" of {digits(grid.grid.base_mva)} MVA" if party.unit == "MW" else ""
+        return problem.objective.agreed + unit
 
     def plan(self, problem: Problem) -> Settings | Plan:
         """How the budget is spent, from public numbers: as one process would choose."""

@@ -215,7 +215,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return shown
 
     def _scores(self, X: Any) -> Vector:
-        check_is_fitted(self)
+        check_is_fitted(self, "privacy_")
         X = checked(self, X, reset=False)
         scores: Vector = self._rows(X) @ self._weights()
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -333,6 +333,8 @@ def prepare(
     without one every call is a release of its own. A ``mean`` that is given is nobody's to check,
     and the statement says what it is taken for.
     """
+    for fitted in [name for name in vars(model) if name.endswith("_")]:
+        delattr(model, fitted)  # an earlier statement says nothing of what follows, or of a part
     X, y = checked(model, X, y, ensure_min_samples=2, **model._y_must_be)
     choice("neighbours", model.neighbours, ("zero-out", "replace"))
     positive("feature_norm", model.feature_norm_)

@@ -72,7 +72,7 @@ def save_model(model: Any, folder: str | Path) -> Path:
             "Expected PrivateLogisticRegression or another private estimator, or a pipeline of "
             f"public maps such as PublicRange and it, got {model!r}.{learnt} Nothing was saved."
         )
-    check_is_fitted(last)
+    check_is_fitted(last, "privacy_")
     document = _document(before, last)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

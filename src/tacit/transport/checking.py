@@ -198,8 +198,9 @@ def data(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     file = PartyFile.load(party)
     if kit.agent is not None and file.agent != kit.agent:
         return False, f"this is the kit of {kit.agent!r}; the party's file names {file.agent!r}."
-    problem = Study.load(kit.study_file).problem_of(file.agent, file)
-    return True, f"fit the study; what is hidden: {problem.objective.agreed}."
+    study = Study.load(kit.study_file)
+    hidden = study.hidden(study.problem_of(file.agent, file), file)
+    return True, f"fit the study; what is hidden: {hidden}."
 
 
 def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
