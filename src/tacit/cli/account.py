@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.cli.console import print_table
 from tacit.cli.options import Add, whole
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, digits
 
 
 def add_account(add: Add) -> None:
