@@ -182,6 +182,17 @@ def test_agents_in_a_list_have_one_type(second):
     assert owners([1, 2], 2)[0].tolist() == [1, 2]
     with pytest.raises(InvalidInput, match=r"of one type|of every record"):
         owners([1, second], 2)
+    with pytest.raises(InvalidInput, match="of one type"):  # "b'a'" would be called "a"
+        owners([b"a", "b"], 2)
+
+
+@pytest.mark.parametrize("other", [0.5, 1.0])
+def test_agents_do_not_fall_together_beside_a_fraction(other):
+    """A column of whole numbers becomes one of floats, where 2^53 and 2^53 + 1 are one agent."""
+    apart = pd.Series([2**53 + 1, 2**53, 3])
+    assert len(owners(apart, 3)[0]) == 3
+    with pytest.raises(InvalidInput, match="2\\^53"):
+        owners(pd.concat([apart, pd.Series([other])]), 4)
 
 
 def test_labels_that_floating_point_does_not_tell_apart_are_refused(rng):

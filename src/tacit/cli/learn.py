@@ -244,8 +244,7 @@ def _agents(options: argparse.Namespace, train: Any) -> Any:
         raise InvalidInput("Expected --split group without --agents: there is one per group.")
     if how != "dirichlet":
         refuse(options, ("alpha",), "for --split dirichlet only")
-    else:  # ledgers pay for what is proven
-        refuse(options, ("ledgers",), "without --split dirichlet, which is not certified")
+    refuse(options, ("ledgers",) * (how == "dirichlet"), "without a split that is not certified")
     if how == "group":
         if train.groups is None:
             raise InvalidInput("Expected --agent-column, or data with groups, for --split group.")

@@ -1,4 +1,4 @@
-"""Whose record each is."""
+"""Whose record each is, whatever the others' agents are: 1 is not 1.0, nor 2^53 + 1 2^53."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.errors import InvalidInput
 from tacit.learn.data import first_missing
+from tacit.learn.source import EXACT
 
 
 def owners(agents: Any, records: int) -> tuple[Vector, Vector]:
@@ -26,9 +27,8 @@ def owners(agents: Any, records: int) -> tuple[Vector, Vector]:
             f"Expected an agent of every record, got none in row {row + 1}. Nothing was fit."
         )
     kinds = set() if hasattr(agents, "dtype") else {*map(type, agents)}
-    if labels.dtype.kind in "iuf" and len(kinds) > 1:
-        # 1 would be the agent 1.0 beside 2.5
-        raise InvalidInput("Expected agents of one type, got several. Nothing was fit.")
+    if len(kinds) > 1 or (labels.dtype.kind in "fc" and (np.abs(labels) >= EXACT).any()):
+        raise InvalidInput("Expected agents of one type, as floats below 2^53. Nothing was fit.")
     names, owner = np.unique(labels, return_inverse=True)
     return names, owner
 
