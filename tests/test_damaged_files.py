@@ -1,6 +1,7 @@
 """Files that are cut, changed or retyped: each is one error, by every public way to read it."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -290,3 +291,37 @@ def test_a_command_says_one_line(tmp_path, kind, damage, capsys, monkeypatch):
     assert main(words) in (1, 2)
     out, error = capsys.readouterr()
     assert out == "" and len(error.splitlines()) == 1 and error.startswith("tacit: ")
+
+
+@pytest.mark.parametrize("mechanism", ["$\\frac{$", "x" * 10**6, "\ud800"])
+def test_a_statement_names_a_mechanism(tmp_path, mechanism):
+    """The picture of the result shows it: a traceback, or minutes."""
+    path, load = result(tmp_path)
+    data = json.loads(path.read_text())
+    data["privacy"]["mechanism"] = mechanism
+    path.write_text(json.dumps(data))
+    with pytest.raises(CorruptFile):
+        load(path)
+
+
+def test_numbers_that_cannot_be_drawn(tmp_path, capsys, drawn):
+    path, _ = trace(tmp_path)
+    header = path.read_text().splitlines()[0]
+    rows = [",".join([str(i + 1), *["1e308"] * header.count(",")]) for i in range(3)]
+    path.write_text("\n".join([header, *rows]))
+    assert main(["show", str(path.parent)]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_folder_that_links_to_itself(tmp_path, capsys):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert main(["federation", "status", str(tmp_path / "loop")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_predictions_are_not_looked_for_in_a_large_file(tmp_path, monkeypatch, capsys):
+    (tmp_path / "out.csv").touch()
+    os.truncate(tmp_path / "out.csv", 2**40)
+    model(tmp_path)
+    assert main(["predict", str(tmp_path / "m"), "t.csv", "--out", str(tmp_path / "out.csv")]) == 2
+    assert "not replaced" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Files made to harm are one error, in bounded memory; and nobody reads a file in another way."""
 
 import ast
+import os
 import struct
 import subprocess
 import sys
@@ -114,12 +115,12 @@ def test_sound_arrays_are_read_as_they_are(tmp_path, rng):
 
 LIMITED = """
     import resource, sys, tracemalloc
-    import numpy as np, pyarrow.parquet, tacit.jobs
+    import numpy as np, pyarrow.parquet, tacit.jobs, tacit.tables
     from pathlib import Path
     from tacit.errors import CorruptFile
     from tacit import reading
     reads = {".npz": reading.read_npz, ".toml": reading.read_toml, ".json": reading.read_json,
-             ".parquet": reading.check_parquet}
+             ".csv": tacit.tables.read_csv, ".parquet": reading.check_parquet}
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
     for path in map(Path, sys.argv[1:]):
@@ -147,6 +148,7 @@ def test_bombs_take_little_memory(tmp_path):
         "digits.toml": lambda p: p.write_text("a = " + "9" * 10**6),
         "hexadecimal.toml": lambda p: p.write_text("a = 0x" + "f" * 10**6),
         "large.toml": lambda p: p.write_text("#" * 2**23),
+        "line.csv": lambda p: p.touch() or os.truncate(p, 2**40),
         "deep.json": lambda p: p.write_text('{"a":' * 10**6),
         "digits.json": lambda p: p.write_text('{"a":' + "9" * 10**6 + "}"),
         "large.json": lambda p: p.write_bytes(b"[" + b"[],".ljust(2**26, b" ")),
@@ -179,6 +181,14 @@ def test_ordinary_toml_is_read(tmp_path):
     (tmp_path / "a.toml").write_text(text)
     found = read_toml(tmp_path / "a.toml")
     assert found["a"]["b"]["c.d"] == {"e": 1.5} and len(found["v"]) == 5000
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "-9223372036854775809", "0x" + "f" * 20])
+def test_an_integer_of_toml_has_64_bits(tmp_path, number):
+    """A larger one was no floating-point number: an OverflowError wherever one was expected."""
+    (tmp_path / "a.toml").write_text(f"a = [{{b = {number}}}]")
+    with pytest.raises(CorruptFile):
+        read_toml(tmp_path / "a.toml")
 
 
 @pytest.mark.parametrize("read", [read_npz, read_json, read_toml, read_text, read_rows])

@@ -106,7 +106,8 @@ def read_toml(path: str | Path, what: str = "TOML") -> dict[str, Any]:
             found = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise CorruptFile(f"Expected TOML in {path}: {error}.") from None
-        repr(found)  # an integer of too many digits for this could be named in no error
+        # an integer of over 64 bits is none in TOML, and may be no floating-point number
+        json.loads(json.dumps(found, default=str), parse_int=lambda n: len(range(abs(int(n)))))
         return found
 
 
@@ -115,6 +116,13 @@ def read_rows(path: str | Path, what: str = "a CSV table") -> list[list[str]]:
     with reading(path, what):
         text = io.StringIO(read_bytes(path, what, TABLE).decode("utf-8-sig"), newline="")
         return list(csv.reader(text))
+
+
+def lines_of(file: BinaryIO) -> Iterator[str]:
+    """Lines of text; one that is too long comes in parts, which are no rows."""
+    with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        while line := text.readline(TABLE):
+            yield line
 
 
 def read_pandas(path: str | Path, **options: Any) -> Any:

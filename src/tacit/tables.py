@@ -6,7 +6,6 @@ An error names a line and a column, never what is in them.
 from __future__ import annotations
 
 import csv
-import io
 import os
 from array import array
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +18,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.reading import opened, read_npz, reading
+from tacit.reading import lines_of, opened, read_npz, reading
 
 CHUNK = 4096  # records at a time: text takes ten times the memory of numbers
 MISSING = {  # cells that pandas takes for missing
@@ -94,8 +93,7 @@ def read_csv(
     """
     path = Path(path)
     with reading(path, "a CSV table", own=False), opened(path) as binary:
-        file = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
-        return _read(path, csv.reader(file, strict=True), text, words or {})
+        return _read(path, csv.reader(lines_of(binary), strict=True), text, words or {})
 
 
 def read_arrays(

@@ -301,3 +301,20 @@ def test_a_model_of_deep_brackets_is_refused(tmp_path):
     (tmp_path / "model.json").write_text("[" * 100_000)
     with pytest.raises(CorruptFile):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["intercept", "columns"])
+def test_parts_of_other_sizes(tmp_path, rng, part):
+    """An intercept of no number was found when it was used; 40 million columns took 3 GB."""
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    save_model(PrivateLogisticRegression(None, rounds=2).fit(X, y), tmp_path)
+    document = json.loads((tmp_path / "model.json").read_text())
+    if part == "intercept":
+        document["scores"][0]["intercept"] = []
+    else:
+        wide = {"scales": 2, "angles": 8, "shape": [1, 10**6]}
+        step = {"kind": "Scattering", "width": 10**6, "columns": None, "parameters": wide}
+        document |= {"format": 3, "estimator": "PrivateLogisticRegression", "steps": [step]}
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(CorruptFile, match={"columns": "columns of features"}.get(part)):
+        load_model(tmp_path)

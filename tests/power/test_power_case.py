@@ -1,6 +1,7 @@
 """Cases: per unit, what is in service, and one clear error for a broken file."""
 
 import copy
+import time
 from functools import cache
 
 import numpy as np
@@ -276,3 +277,11 @@ def test_angle_limits(everything, given, low, high):
     everything.write_text(EVERYTHING.replace("-20\t40", given))
     line = load_case(everything).line.loc[5]
     assert (line["angle_min"], line["angle_max"]) == pytest.approx((low, high))
+
+
+def test_empty_lines_take_no_time(tmp_path):
+    """200,000 took minutes: each was looked through to the end of all."""
+    (tmp_path / "g.m").write_text("\n" * 200_000 + EVERYTHING)
+    began = time.process_time()
+    assert len(load_case(tmp_path / "g.m").bus) > 0
+    assert time.process_time() - began < 20

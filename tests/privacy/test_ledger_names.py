@@ -235,5 +235,5 @@ def test_rows_of_other_types_with_hashes_that_fit_are_one_error(path, kind, even
         [[head]] = db.execute("SELECT chain FROM entries").fetchall()
         run = "r" if kind == "run" else ""
         db.execute(INSERT, Entry(2, "2026", kind, run, event=event[:20000]).sealed(head))
-    with pytest.raises(TacitError):
+    with pytest.raises(CorruptFile, match=path.name):
         Ledger(path)

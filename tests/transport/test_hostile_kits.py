@@ -11,6 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509 import OID_SERVER_AUTH, ExtendedKeyUsage
 from nvflare.lighter.utils import (
     Identity,
@@ -24,6 +32,7 @@ from small_study import write_study
 
 import tacit
 import tacit.files
+from tacit.admm.statement import PrivacyStatement
 from tacit.cli.main import main
 from tacit.errors import CorruptFile, EngineFailure, InvalidInput, plain
 from tacit.federation.study import Study
@@ -330,3 +339,61 @@ def test_a_copy_of_the_result_is_private_at_every_moment(kits, tmp_path, monkeyp
     assert "x.csv" in dict(seen) and {mode for _, mode in seen} == {0o600}
     for path in (out, *out.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def encrypted(kit):
+    path = kit / "tls" / "client.key"
+    key = load_pem_private_key(path.read_bytes(), None)
+    form = Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    path.write_bytes(key.private_bytes(*form))
+
+
+def endless(kit):
+    os.truncate(kit / "tls" / "client.key", 2**40)
+
+
+def another_key(kit):
+    form = Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
+    (kit / "coordinator.pem").write_bytes(
+        Ed448PrivateKey.generate().public_key().public_bytes(*form)
+    )
+
+
+def mistyped(kit):
+    path = kit / "study" / "study.toml"
+    path.write_text(path.read_text().replace("total_epsilon = 2.0", "total_epsilon = []"))
+
+
+@pytest.mark.parametrize("harm", [encrypted, endless, another_key, mistyped])
+def test_no_file_of_a_kit_ends_a_check(kits, harm, capsys):
+    """Each ended in a traceback, but for a key of another kind, which was said to be sound."""
+    _, north, _, party = kits
+    harm(north)
+    assert main(["federation", "check", str(north), "--party", str(party)]) == 1
+    out, error = capsys.readouterr()
+    assert "WRONG" in out and error == ""
+
+
+def test_a_kit_of_many_folders_in_one_another(kits, capsys):
+    _, north, _, _ = kits
+    for depth in (600, 1200):  # each is more than makedirs itself could make at once
+        os.makedirs(north / "/".join("a" * depth))
+    try:
+        assert main(["federation", "status", str(north)]) == 1
+    finally:
+        subprocess.run(["rm", "-r", str(north / "a")], check=True)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_statement_that_came_with_a_kit_is_on_no_sheet(kits, tmp_path, capsys):
+    """Nothing was paid for it: the sheet said "Certified ... with ε = 0.001"."""
+    _, north, _, party = kits
+    hidden = (("adding or removing one record", ("north",)),)
+    said = PrivacyStatement(0.001, 1e-9, "gaussian", 1, hidden, False, secure=True, once=True)
+    (north / "own").mkdir()
+    told = {"run": "clinics", "study": "d", **said.to_dict()}
+    (north / "own" / "statement.json").write_text(json.dumps(told))
+    assert (
+        main(["sheet", str(north), "--party", str(party), "--out", str(tmp_path / "s.html")]) == 1
+    )
+    assert "ledger" in capsys.readouterr().err and not (tmp_path / "s.html").exists()

@@ -262,7 +262,7 @@ class Result:
         for panel, name, column in zip(panels.flat, list(self.trace)[1:], columns, strict=False):
             panel.plot(rounds, column, marker=marker, color="#1f5f8b")
             panel.set_title(titles[name], fontsize=10)
-            if (column > 0).all() and column.max() > 20 * column.min():
+            if (column > 0).all() and column.max() / 20 > column.min():
                 panel.set_yscale("log")
             panel.grid(alpha=0.3)
         for panel in panels[1]:

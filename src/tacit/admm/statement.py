@@ -11,6 +11,7 @@ import jax
 
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
+from tacit.errors import choice
 from tacit.html import never_raises
 from tacit.privacy.accounting import epsilon_of, exact, rounded_up
 from tacit.privacy.mechanisms import Mechanism, Noiseless
@@ -143,7 +144,7 @@ class PrivacyStatement:
             cls(
                 math.inf if data["epsilon"] is None else data["epsilon"],
                 data["delta"],
-                data["mechanism"],
+                choice("mechanism", data["mechanism"], ("gaussian", "laplace", "noiseless")),
                 data["updates"],
                 tuple((n["change"], tuple(n["agents"])) for n in data["neighbours"]),
                 data["seeded"],

@@ -158,9 +158,9 @@ def make_absolute(
     for name in (*files, *folders):
         value = getattr(options, name)
         if isinstance(value, list):
-            setattr(options, name, [str(Path(path).resolve()) for path in value])
+            setattr(options, name, [os.path.realpath(path) for path in value])
         elif value is not None and (name in folders or Path(value).is_file()):
-            setattr(options, name, str(Path(value).resolve()))
+            setattr(options, name, os.path.realpath(value))
 
 
 def caution(total_epsilon: float | None) -> None:

@@ -8,14 +8,16 @@ import io
 import json
 import os
 import sys
+import unicodedata
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.learn_print import shown
 from tacit.cli.options import Add
-from tacit.errors import InvalidInput
+from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically
+from tacit.reading import lines_of, opened, reading
 
 PREDICTION, PROBABILITY = "prediction", "probability of "  # columns of what is written
 CHANGES = ("clipped to the range", "no known category", "gaps filled")  # as PublicColumns has them
@@ -79,7 +81,8 @@ def _predict(options: argparse.Namespace) -> int:
 def _cell(value: Any) -> Any:
     """What a spreadsheet would take for a formula, quoted as text there; numbers stay numbers."""
     text = str(value)
-    if not text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
+    read = unicodedata.normalize("NFKC", text).lstrip(" ")  # forms of full width are formulas too
+    if not read.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
         return value
     with suppress(ValueError):
         return float(text) and value
@@ -124,9 +127,9 @@ def _of_predictions(path: Path) -> bool:
     """Whether the first line is that of a table this command wrote: perhaps names of records, then
     predictions, then probabilities."""
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            header = next(csv.reader(file, strict=True), [])
-    except (OSError, ValueError, csv.Error):
+        with reading(path, "predictions"), opened(path) as file:
+            header = next(csv.reader(lines_of(file), strict=True), [])
+    except CorruptFile:
         return False
     own = header[header.index(PREDICTION) :] if PREDICTION in header[:2] else []
     return bool(own) and all(name.startswith(PROBABILITY) for name in own[1:])

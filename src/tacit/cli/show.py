@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tacit.cli.console import print_result
 from tacit.cli.options import Add
+from tacit.reading import reading
 
 
 def add_show(add: Add) -> None:
@@ -19,6 +20,7 @@ def _show(options: argparse.Namespace) -> int:
 
     folder = Path(options.folder)
     result = Result.load(folder)
-    result.save_plot(folder)
+    with reading(folder, "a result that can be drawn", own=False):
+        result.save_plot(folder)
     print_result(result, folder, options.json)
     return 0

@@ -35,7 +35,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the parameters and the number of columns. Nothing is learnt."""
         X = checked(self, X)
-        self._columns(X.shape[1])
+        count("columns of features", self._columns(X.shape[1]), 10**7)
         return self
 
     def transform(self, X: Any) -> Vector:

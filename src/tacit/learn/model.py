@@ -237,7 +237,8 @@ def _refuse_misfits(model: Any, scores: list[Any], document: Any) -> None:
         getattr(model, "_range", None)  # of a regressor: checked where it is read
     if not isinstance(columns, list) or len({*columns}) != len(columns):
         raise ValueError("columns that are no list of different names")
-    if len(scores) != outputs or model.coef_.shape[-1] != len(columns):
+    shapes = [v.shape for v in (np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))]
+    if len(scores) != outputs or shapes != [(outputs, len(columns)), (outputs,)]:
         raise ValueError("scores of another number")
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
         raise ValueError("a coefficient that is not finite")

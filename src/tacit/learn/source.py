@@ -76,7 +76,7 @@ def _also(others: Sequence[str]) -> str:
 
 def _first_gap(cells: Iterable[Any], known: Iterable[str]) -> int | None:
     """Where the first missing one is; a category may be called NA."""
-    missing = MISSING - set(known)
+    missing = MISSING - set(map(str, known))
     return next((i for i, cell in enumerate(cells) if str(cell).strip() in missing), None)
 
 

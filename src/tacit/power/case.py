@@ -39,7 +39,7 @@ PANDAPOWER = (
     *("load", "sgen", "storage", "gen", "ext_grid", "poly_cost", "pwl_cost"),
 )
 NO_ELEMENTS = ("measurement", "controller", "group", "bus_geodata", "line_geodata")
-SECTION = r"^\s*mpc\.{}\s*="
+SECTION = r"^[ \t]*mpc\.{}\s*="  # not \s: it would look through empty lines again and again
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _read(path: Path) -> dict[str, Any]:
     """The tables of a MATPOWER file, parsed by matpowercaseframes."""
     reader = package("matpowercaseframes.reader")
     text = read_text(path, "a MATPOWER file")
-    if code := re.search(r"^\s*mpc\.\w+\s*\(.*$", text, re.MULTILINE):
+    if code := re.search(r"^[ \t]*mpc\.\w+\s*\(.*$", text, re.MULTILINE):
         raise CorruptFile(
             f"Expected plain tables in {path}, got code that changes them, which is not run, in "
             f"line {text[: code.end()].count(chr(10)) + 1}. Convert the file."
@@ -201,7 +201,7 @@ def _read(path: Path) -> dict[str, Any]:
                 raise CorruptFile(f"Expected a table mpc.{table} in {path}, found none.")
             continue
         first = text[: section.start()].count("\n") + 1
-        end = re.search(r"^\s*mpc\.", text[section.end() :], re.MULTILINE)
+        end = re.search(r"^[ \t]*mpc\.", text[section.end() :], re.MULTILINE)
         part = text[section.start() : section.end() + end.start() if end else len(text)]
         closed = "]" in part if "[" in part else table == "baseMVA" and re.search("[;\n]", part)
         if not closed:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from tacit.errors import NOT_DONE, CorruptFile, InvalidInput, LedgerFailure, TacitError
+from tacit.errors import NOT_DONE, CorruptFile, InvalidInput, LedgerFailure
 from tacit.files import mount_points
 from tacit.privacy.ledger_entries import (
     APPLICATION_ID,
@@ -192,9 +192,9 @@ class LedgerFile:
                 raise LedgerFailure(
                     f"Expected to read the ledger {self.path}: {error}. Nothing was released."
                 ) from None
-            except TacitError:
+            except (CorruptFile, LedgerFailure):
                 raise
-            except Exception as error:
+            except Exception as error:  # also a number that no ledger has
                 raise CorruptFile(
                     f"Expected a sound ledger in {self.path}: {error}. Nothing was released. "
                     f"{HOW_TO_RESTORE}"

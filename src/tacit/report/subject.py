@@ -124,8 +124,13 @@ class Subject:
                     f"it is its own, among {len(found.agents)} agents. No sheet was written."
                 )
             found = replace(found, account=account, paid=_paid(found, Path(ledger)))
-        found = replace(found, limits=limits)
-        return _from_ledger(found)
+        found = _from_ledger(replace(found, limits=limits))
+        if statement is not None and found.account is not None and found.counted is False:
+            raise CorruptFile(
+                f"Expected the run of {statement} in the party's own ledger, found none: whoever "
+                f"made or carried the kit may have put it there. {NOT_WRITTEN}"
+            )
+        return found
 
 
 def _of_party(

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import EngineFailure, InvalidInput, TacitError, digits
-from tacit.reading import read_toml
+from tacit.reading import read_bytes, read_toml, reading
 from tacit.transport.kit import ADMIN, Kit
 
 ANEW = "the coordinator makes new kits (tacit federation init)"
 SOON = datetime.timedelta(days=30)
+PEM = 2**20  # most bytes of a certificate or a key
 
 
 @dataclass(frozen=True)
@@ -46,23 +47,21 @@ def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> li
             ("limits", lambda: limits(kit, party)),
             ("ledger", lambda: ledger(kit, party)),
         ]
-    if party is not None:
         own = _finding("party file", lambda: party_file(party))
         if own.sound is False:  # all else would say the same in other words
             return [own]
-    if connect:
-        steps.append(("server", lambda: server(kit)))
-    return [_finding(what, step) for what, step in steps]
+    found = [_finding(what, step) for what, step in steps]
+    if connect and found[1].sound is not False:  # certificates: TLS would read any file, or ask
+        found.append(_finding("server", lambda: server(kit)))
+    return found
 
 
 def _finding(what: str, step: Callable[[], tuple[bool | None, str]]) -> Finding:
     try:
-        return Finding(what, *step())
+        with reading(what, "what a kit of ours has", own=False):  # whatever is wrong with a file
+            return Finding(what, *step())
     except TacitError as error:
         return Finding(what, False, str(error))
-    except (OSError, ValueError) as error:  # a file that is gone, or is not what it says
-        named = getattr(error, "filename", None)
-        return Finding(what, False, f"{named or what}: {type(error).__name__}.")
 
 
 def files(kit: Kit) -> tuple[bool | None, str]:
@@ -92,9 +91,9 @@ def certificates(kit: Kit) -> tuple[bool | None, str]:
 
     now, until, folder = datetime.datetime.now(datetime.UTC), None, kit.tls
     for name, whose in _certified(kit).items():
-        root = x509.load_pem_x509_certificate((folder / "rootCA.pem").read_bytes())
-        certificate = x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes())
-        key = load_pem_private_key((folder / f"{name}.key").read_bytes(), None)
+        root = x509.load_pem_x509_certificate(read_bytes(folder / "rootCA.pem", most=PEM))
+        certificate = x509.load_pem_x509_certificate(read_bytes(folder / f"{name}.crt", most=PEM))
+        key = load_pem_private_key(read_bytes(folder / f"{name}.key", most=PEM), None)
         form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
         if key.public_key().public_bytes(*form) != certificate.public_key().public_bytes(*form):
             return False, f"{folder / name}.key is not the key of {name}.crt."

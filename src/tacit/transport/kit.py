@@ -50,14 +50,15 @@ class Kit:
 
     @classmethod
     def load(cls, folder: str | Path) -> Kit:
-        folder = Path(folder).resolve()
+        folder = Path(os.path.realpath(folder))
         path = folder / "kit.json"
         if not os.path.isfile(path):
             raise InvalidInput(
                 f"Expected a kit that `tacit federation init` made, got {folder} without kit.json."
             )
-        _refuse_links(folder)
         what = f"a kit of format {FORMAT}"
+        with reading(path, what, "Nothing was done.", own=False):
+            _refuse_links(folder)
         with reading(path, what, "Nothing was done."):
             content = read_json(path, what)
             if content.pop("format") != FORMAT:

@@ -44,10 +44,16 @@ def write_keys(private: Path, public: Path) -> None:
 
 def fingerprint(public: Path) -> str:
     """SHA-256 of a public key, to compare by eye or to pin in a party's own file."""
-    with reading(public, "a public key"):
-        key = load_pem_public_key(read_bytes(public))
-        der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        return hashlib.sha256(der).hexdigest()
+    der = _public(public).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(der).hexdigest()
+
+
+def _public(key: Path) -> Ed25519PublicKey:
+    with reading(key, "a public key"):
+        loaded = load_pem_public_key(read_bytes(key))
+    if not isinstance(loaded, Ed25519PublicKey):
+        raise CorruptFile(f"Expected an Ed25519 key in {key}, got another kind.")
+    return loaded
 
 
 class Signer:
@@ -72,11 +78,7 @@ class Verifier:
     """Takes requests of one study to one party."""
 
     def __init__(self, key: Path, digest: str, party: str) -> None:
-        with reading(key, "a public key"):
-            loaded = load_pem_public_key(read_bytes(key))
-        if not isinstance(loaded, Ed25519PublicKey):
-            raise CorruptFile(f"Expected an Ed25519 key in {key}, got another kind.")
-        self._key, self._digest, self._party = loaded, digest, party
+        self._key, self._digest, self._party = _public(key), digest, party
 
     def request(self, signed: bytes) -> bytes | None:
         """The request, or None where the coordinator did not sign it for this party."""
