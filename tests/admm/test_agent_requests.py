@@ -111,6 +111,20 @@ def test_terms_of_a_run_cannot_change(ledger, change):
         make(ledger, **change)
 
 
+@pytest.mark.parametrize("noise", ["secure", "seeded"])
+@pytest.mark.parametrize("change", ["sensitivity", "size", "penalty"])
+def test_what_replies_depend_on_is_in_the_terms(ledger, change, noise):
+    """Of another bound the same multiplier makes other noise."""
+    f, W = problem().objective, problem().feasible_set
+    part = tacit.LocalProblem(f, W, np.arange(SIZE), "clinic")  # of more coordinates, perhaps
+    other = problem(normaliser=90) if change == "sensitivity" else part
+    chosen = settings(penalty=2.0) if change == "penalty" else settings()
+    size, key = SIZE + (change == "size"), jax.random.key(3)
+    Agent(part, "clinic", settings(), key, "june", SIZE, ledger=ledger, noise=noise)
+    with pytest.raises(Refused, match="other terms"):
+        Agent(other, "clinic", chosen, key, "june", size, ledger=ledger, noise=noise)
+
+
 def test_only_certified_runs_are_paid_for(ledger):
     paper = settings(calibration="paper")
     with pytest.raises(Refused, match="proven"):

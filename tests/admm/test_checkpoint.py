@@ -37,7 +37,7 @@ def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
         jax.config.update("jax_threefry_partitionable", flag)
 
 
-@pytest.mark.parametrize("change", ["round", "outside", "average", "dual", "point"])
+@pytest.mark.parametrize("change", ["round", "later", "outside", "average", "dual", "point"])
 def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
     file = tmp_path / "c.npz"
 
@@ -47,9 +47,10 @@ def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
     with pytest.raises(KeyboardInterrupt):
         tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, callback=stop)
     saved = Checkpoint.load(file)
-    broken = {"outside": {"average": [np.full(3, 2.0)]}, "round": {}}
+    broken = {"outside": {"average": [np.full(3, 2.0)]}, "round": {}, "later": {}}
+    rounds = {"round": -3, "later": SETTINGS.rounds + 1}
     state = saved.state | broken.get(change, {change: [np.full(3, np.nan)]})
-    replace(saved, state=state, round=-3 if change == "round" else saved.round).save(file)
+    replace(saved, state=state, round=rounds.get(change, saved.round)).save(file)
     for batch in (True, False):
         with pytest.raises((CorruptFile, InvalidInput), match="Nothing was"):
             tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, batch=batch)

@@ -280,7 +280,7 @@ def test_a_hostile_coordinator_gets_refusals(tmp_path):
     assert isinstance(answer_from(north.handle(Read("r").to_bytes())), Copied)
     for start in (
         Start("r", np.ones(2), np.zeros(2, "<i8")),
-        Start("r", np.full(3, np.nan), np.zeros(3, "<i8")),
+        *(Start("r", np.full(3, x), np.zeros(3, "<i8")) for x in (np.nan, np.inf, 0.0, -1.0)),
         Start("r", np.ones(3), np.full(3, 10**9, "<i8")),
         Start("r", np.ones(3), np.full(3, -1, "<i8")),
     ):

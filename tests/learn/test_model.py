@@ -75,6 +75,13 @@ def test_a_saved_model_predicts_the_same(tmp_path, rng, classes, with_ranges):
         again.predict(table[["fee", "age"]])
 
 
+@pytest.mark.parametrize(("epsilon", "mode"), [(4.0, 0o644), (None, 0o600)])
+def test_only_a_model_that_promises_may_be_read_by_others(tmp_path, rng, epsilon, mode):
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    model = PrivateLogisticRegression(epsilon, rounds=5, random_state=0, feature_norm=1.5)
+    assert save_model(model.fit(X, y), tmp_path).stat().st_mode & 0o777 == mode
+
+
 def test_models_that_cannot_be_saved_or_read(tmp_path, rng):
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
     with pytest.raises(InvalidInput, match="StandardScaler learnt is not covered"):

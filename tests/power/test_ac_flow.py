@@ -54,6 +54,9 @@ def test_power_balances_at_every_bus(name, tmp_path):
     found = flow.summary()
     generated = grid.base_mva * flow.generator["p"].sum()
     assert found["slack_mw"] == pytest.approx(generated - found["dispatched_mw"])
+    for end in ("from", "to"):  # a line is loaded at its worse end
+        power = np.hypot(flow.line[f"p_{end}"], flow.line[f"q_{end}"])
+        assert (power / flow.line["limit"] <= flow.line["loading"] * (1 + 1e-12)).all()
 
 
 def test_limits_that_are_broken_are_listed():

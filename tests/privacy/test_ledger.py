@@ -51,6 +51,19 @@ def test_the_distance_of_discrete_noise_is_counted(ledger):
     assert ledger.spent.epsilon == epsilon_of([(Gaussian(40.0), 20)], 1e-5, 20 * 1e-9)
 
 
+def test_what_a_ledger_affords_is_what_it_would_charge(ledger):
+    """What was spent counts, and every part that is asked for, of whatever mechanism."""
+    one, other = Gaussian(40.0), Gaussian(70.0)
+    ledger.set_budget(compose([(one, 30), (other, 5)], 1e-5).epsilon * (1 + 1e-9), 1e-5)
+    assert ledger.affords((one, 30), (other, 5)) and ledger.affords((one, 10), (one, 20))
+    assert not ledger.affords((one, 31), (other, 5))
+    assert not ledger.affords((one, 20), (one, 20))
+    ledger.begin("a", terms(one, 10, 1))
+    ledger.charge("a", 1, 10)
+    assert ledger.affords((one, 20), (other, 5))
+    assert not ledger.affords((one, 21), (other, 5))
+
+
 @effort(deadline=None, max_examples=repeat(12, 25))
 @given(st.data())
 def test_no_sequence_of_charges_exceeds_the_budget(tmp_path_factory, data):

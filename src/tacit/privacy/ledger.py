@@ -114,8 +114,10 @@ class Ledger(LedgerFile):
 
     def affords(self, *parts: tuple[Mechanism, int]) -> bool:
         """Whether these mechanisms, each so many times, would fit; costs nothing."""
-        budget, more = self.budget, Counter({(m, 0.0): n for m, n in parts})
-        return Spend(self._spend.updates + more).within(budget)
+        budget, spend = self.budget, self._spend
+        for mechanism, n in parts:
+            spend = Spend(spend.updates + Counter({(mechanism, 0.0): n}))
+        return spend.within(budget)
 
     def holds(self, head: str) -> bool:
         """Whether an entry with this hash (or its beginning) is in the past of the ledger."""
