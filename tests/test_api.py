@@ -9,20 +9,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from recorded_api import described, members, own, parameters
+from recorded_api import MOVED, described, members, own, parameters
 
 import tacit
 from tacit.cli import main
 
 RECORDED = json.loads((Path(__file__).parent / "fixtures" / "api-0.1.0.json").read_text())
 COMMANDS = RECORDED.pop("commands")
-MOVED = {  # where the names are of modules that stood at the top
-    "tacit.accounting": "tacit.privacy.accounting",
-    "tacit.mechanisms": "tacit.privacy.mechanisms",
-    "tacit.secure": "tacit.privacy.secure_noise",
-    "tacit.settings": "tacit.admm.settings",
-    "tacit.theory": "tacit.admm.theory",
-}
 RECORDED = {MOVED.get(module, module): said for module, said in RECORDED.items()}
 NAMES = [(module, name) for module, said in RECORDED.items() for name in said]
 # What is different, on purpose
