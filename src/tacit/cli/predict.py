@@ -82,7 +82,8 @@ def _cell(value: Any) -> Any:
     if not text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
         return value
     with suppress(ValueError):
-        return float(text) and value
+        float(text)
+        return value
     return f"'{text}"
 
 
