@@ -24,6 +24,13 @@ DOCUMENTED = {  # what the pages of 0.1.0 imported from modules, and what these 
     "tacit.settings": ("Settings",),
     "tacit.theory": ("Constants", "ErgodicAverage", "bound", "constants"),
 }
+MOVED = {  # where the names are of modules that stood at the top
+    "tacit.accounting": "tacit.privacy.accounting",
+    "tacit.mechanisms": "tacit.privacy.mechanisms",
+    "tacit.secure": "tacit.privacy.secure_noise",
+    "tacit.settings": "tacit.admm.settings",
+    "tacit.theory": "tacit.admm.theory",
+}
 MARKS = {"KEYWORD_ONLY": "* ", "VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 
 

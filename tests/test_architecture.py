@@ -20,7 +20,6 @@ ROOMS = [
     ["privacy"],
     ["admm"],
     ["engines"],
-    ["moved"],
     ["jobs", "power", "learn"],
     ["audit"],
     ["federation"],

@@ -358,13 +358,14 @@ def test_cells_of_predictions_are_no_formulas(tmp_path, capsys):
     shutil.copytree(Path(__file__).parent / "fixtures" / "0.1.0" / "model", tmp_path / "m")
     path = tmp_path / "m" / "model.json"
     path.write_text(path.read_text().replace('"yes"', '"@SUM(A1)"').replace('"no"', '"-1+2"'))
-    names = ["=1+1", "+1", "-2.5", "@x", "\tx", "-x", "a=b", "-1e400", "＝1+1", " =1+1"]
+    names = ["=1+1", "+1", "-2.5", "@x", "\tx", "-x", "a=b", "-1e400", "＝1+1", " =1+1", "-0", "+0"]
     rows = [f'"{name}",1,1' for name in names]
     (tmp_path / "t.csv").write_text("\n".join(["=id,age,fee", *rows]) + "\n")
     assert main(["predict", str(tmp_path / "m"), str(tmp_path / "t.csv"), "--id", "=id"]) == 0
     header, *found = csv.reader(capsys.readouterr().out.splitlines())
     assert header[:2] == ["'=id", "prediction"]
     assert [row[0] for row in found] == [
-        *("'=1+1", "+1", "-2.5", "'@x", "'\tx", "'-x", "a=b", "-1e400", "'＝1+1", "' =1+1")
+        *("'=1+1", "+1", "-2.5", "'@x", "'\tx", "'-x", "a=b", "-1e400", "'＝1+1", "' =1+1", "-0"),
+        "+0",
     ]
     assert {row[1] for row in found} <= {"'@SUM(A1)", "'-1+2"}

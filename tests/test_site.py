@@ -14,13 +14,14 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
 from complaints import complaints, violations
-from recorded_api import DOCUMENTED, ROOMS
+from recorded_api import DOCUMENTED, MOVED, ROOMS
 from selenium.webdriver.support.ui import WebDriverWait
 
 ROOT = Path(__file__).parents[1]
 INNER_ROOMS = ("tacit.admm", "tacit.engines", "tacit.federation", "tacit.objectives")
 INNER_ROOMS += ("tacit.privacy", "tacit.sets")
-PUBLIC = {room: import_module(room).__all__ for room in (*ROOMS, *INNER_ROOMS)} | DOCUMENTED
+PUBLIC = {room: import_module(room).__all__ for room in (*ROOMS, *INNER_ROOMS)}
+PUBLIC |= {MOVED[module]: names for module, names in DOCUMENTED.items()}
 
 
 def hook(name):

@@ -25,71 +25,67 @@ TYPE_CHECKING = False  # the module typing would be most of the time that this i
 if TYPE_CHECKING:
     from typing import Any
 
-    from tacit.admm import (
-        Agent,
-        Broadcast,
-        ConstantPenalty,
-        ConstantStep,
-        DynamicPenalty,
-        GeometricPenalty,
-        GeometricStep,
-        LocalProblem,
-        NonsmoothStep,
-        Problem,
-        Progress,
-        Released,
-        Reply,
-        Result,
-        Settings,
-        SmoothStep,
-        StronglyConvexStep,
-    )
-    from tacit.engines import release, solve, solve_many
-    from tacit.errors import (
-        CorruptFile,
-        EngineFailure,
-        InvalidInput,
-        InvalidSet,
-        LedgerFailure,
-        Refused,
-        SolverFailure,
-        TacitError,
-    )
-    from tacit.objectives import (
-        Hinge,
-        Huber,
-        LeastSquares,
-        LogisticRegression,
-        Objective,
-        PerSample,
-        Quantile,
-        Residual,
-        SoftmaxRegression,
-    )
-    from tacit.privacy import Gaussian, Laplace, Ledger, Mechanism, Noiseless
-    from tacit.sets import (
-        Ball,
-        Box,
-        Cone,
-        ConeSet,
-        Conic,
-        FeasibleSet,
-        HalfSpace,
-        Hyperplane,
-        L1Ball,
-        NonNegative,
-        Polyhedron,
-        Product,
-        Simplex,
-        from_cvxpy,
-    )
+    from tacit.admm import Agent as Agent
+    from tacit.admm import Broadcast as Broadcast
+    from tacit.admm import ConstantPenalty as ConstantPenalty
+    from tacit.admm import ConstantStep as ConstantStep
+    from tacit.admm import DynamicPenalty as DynamicPenalty
+    from tacit.admm import GeometricPenalty as GeometricPenalty
+    from tacit.admm import GeometricStep as GeometricStep
+    from tacit.admm import LocalProblem as LocalProblem
+    from tacit.admm import NonsmoothStep as NonsmoothStep
+    from tacit.admm import Problem as Problem
+    from tacit.admm import Progress as Progress
+    from tacit.admm import Released as Released
+    from tacit.admm import Reply as Reply
+    from tacit.admm import Result as Result
+    from tacit.admm import Settings as Settings
+    from tacit.admm import SmoothStep as SmoothStep
+    from tacit.admm import StronglyConvexStep as StronglyConvexStep
+    from tacit.engines import release as release
+    from tacit.engines import solve as solve
+    from tacit.engines import solve_many as solve_many
+    from tacit.errors import CorruptFile as CorruptFile
+    from tacit.errors import EngineFailure as EngineFailure
+    from tacit.errors import InvalidInput as InvalidInput
+    from tacit.errors import InvalidSet as InvalidSet
+    from tacit.errors import LedgerFailure as LedgerFailure
+    from tacit.errors import Refused as Refused
+    from tacit.errors import SolverFailure as SolverFailure
+    from tacit.errors import TacitError as TacitError
+    from tacit.objectives import Hinge as Hinge
+    from tacit.objectives import Huber as Huber
+    from tacit.objectives import LeastSquares as LeastSquares
+    from tacit.objectives import LogisticRegression as LogisticRegression
+    from tacit.objectives import Objective as Objective
+    from tacit.objectives import PerSample as PerSample
+    from tacit.objectives import Quantile as Quantile
+    from tacit.objectives import Residual as Residual
+    from tacit.objectives import SoftmaxRegression as SoftmaxRegression
+    from tacit.privacy import Gaussian as Gaussian
+    from tacit.privacy import Laplace as Laplace
+    from tacit.privacy import Ledger as Ledger
+    from tacit.privacy import Mechanism as Mechanism
+    from tacit.privacy import Noiseless as Noiseless
+    from tacit.sets import Ball as Ball
+    from tacit.sets import Box as Box
+    from tacit.sets import Cone as Cone
+    from tacit.sets import ConeSet as ConeSet
+    from tacit.sets import Conic as Conic
+    from tacit.sets import FeasibleSet as FeasibleSet
+    from tacit.sets import HalfSpace as HalfSpace
+    from tacit.sets import Hyperplane as Hyperplane
+    from tacit.sets import L1Ball as L1Ball
+    from tacit.sets import NonNegative as NonNegative
+    from tacit.sets import Polyhedron as Polyhedron
+    from tacit.sets import Product as Product
+    from tacit.sets import Simplex as Simplex
+    from tacit.sets import from_cvxpy as from_cvxpy
 
 os.environ["JAX_ENABLE_X64"] = "1"  # read when JAX is imported
 if "jax" in sys.modules:
     sys.modules["jax"].config.update("jax_enable_x64", True)
 
-# modules that the documentation of 0.1.0 imported from here; new code imports from the rooms
-__path__.append(os.path.join(__path__[0], "moved"))
 NAMES = {  # by room
     "admm": "Agent Broadcast ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty "
     "GeometricStep LocalProblem NonsmoothStep Problem Progress Released Reply Result Settings "
@@ -103,64 +99,7 @@ NAMES = {  # by room
     "sets": "Ball Box Cone ConeSet Conic FeasibleSet HalfSpace Hyperplane L1Ball "
     "NonNegative Polyhedron Product Simplex from_cvxpy",
 }
-__all__ = [
-    "Agent",
-    "Ball",
-    "Box",
-    "Broadcast",
-    "Cone",
-    "ConeSet",
-    "Conic",
-    "ConstantPenalty",
-    "ConstantStep",
-    "CorruptFile",
-    "DynamicPenalty",
-    "EngineFailure",
-    "FeasibleSet",
-    "Gaussian",
-    "GeometricPenalty",
-    "GeometricStep",
-    "HalfSpace",
-    "Hinge",
-    "Huber",
-    "Hyperplane",
-    "InvalidInput",
-    "InvalidSet",
-    "L1Ball",
-    "Laplace",
-    "LeastSquares",
-    "Ledger",
-    "LedgerFailure",
-    "LocalProblem",
-    "LogisticRegression",
-    "Mechanism",
-    "Noiseless",
-    "NonNegative",
-    "NonsmoothStep",
-    "Objective",
-    "PerSample",
-    "Polyhedron",
-    "Problem",
-    "Product",
-    "Progress",
-    "Quantile",
-    "Refused",
-    "Released",
-    "Reply",
-    "Residual",
-    "Result",
-    "Settings",
-    "Simplex",
-    "SmoothStep",
-    "SoftmaxRegression",
-    "SolverFailure",
-    "StronglyConvexStep",
-    "TacitError",
-    "from_cvxpy",
-    "release",
-    "solve",
-    "solve_many",
-]
+__all__ = sorted(name for names in NAMES.values() for name in names.split())
 
 
 def __getattr__(name: str) -> Any:

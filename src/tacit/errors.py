@@ -107,11 +107,6 @@ def digits(value: float) -> str:
     return f"{value:g}" if float(f"{value:g}") == value else repr(float(value))
 
 
-def cause(error: Exception) -> str:
-    """Why a file could not be read: what the operating system says, without its number."""
-    return getattr(error, "strerror", None) or repr(error)
-
-
 def positive(name: str, value: float, within: tuple[float, float] = LENGTHS) -> float:
     """Return ``value`` as a float, or refuse it unless it is positive and ``within`` a range."""
     number = _real(name, value)

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import problem_of
+from engine_of_agents import Responding
 
 import tacit
 from tacit.admm import server as module
 from tacit.admm.keys import agent_key, jax_key, root_key
-from tacit.admm.messages import Broadcast, Refusal, Reply, from_bytes
+from tacit.admm.messages import Broadcast, Refusal, Reply
 from tacit.admm.server import Member, Server
-from tacit.engines import InProcess
-from tacit.engines.in_process import answer_bytes
+from tacit.engines.seats import Here, Seat
 from tacit.errors import InvalidInput
 
 SETTINGS = tacit.Settings(5, penalty=2.0, step_size=0.1)
@@ -158,7 +158,7 @@ def test_a_server_and_agents_give_the_result_of_solve(feasible, through_bytes):
     problem = problem_of("logistic", feasible, agents=3)  # of two, any order has the same sums
     settings = tacit.Settings(6, 2, tacit.Gaussian(1.0)).complete(problem)
     expected = tacit.solve(problem, settings, seed=3, batch=False)
-    engine = InProcess(agents_of(problem, settings), through_bytes=through_bytes)
+    engine = Responding(agents_of(problem, settings), through_bytes)
     server = Server(members_of(problem), settings, "run", problem.dtype)
     for _ in range(settings.rounds):
         assert server.step(engine) == {}
@@ -166,53 +166,17 @@ def test_a_server_and_agents_give_the_result_of_solve(feasible, through_bytes):
     assert server.residual == expected.trace["residual"][-1]
 
 
-def test_a_refusing_agent_is_a_refusal_to_the_server_and_an_error_of_solve():
+def test_a_refusing_agent_is_a_refusal_to_the_server_and_none_computes():
     problem = problem_of("logistic", "ball")
+    everyone = Here.of(problem)
     settings = tacit.Settings(3, 1, tacit.Gaussian(1.0)).complete(problem)
-    agents = agents_of(problem, settings)
+    root = root_key(3)
+    everyone.each(Seat.begin, settings, root, "run", problem.size, problem.dtype, "seeded", 1)
     server = Server(members_of(problem), settings, "another run", problem.dtype)
-    for through_bytes in (False, True):
-        refusals = server.step(InProcess(agents, through_bytes=through_bytes))
-        assert set(refusals) == set(problem.names)
-        assert {r.reason for r in refusals.values()} == {"refused"}
-        # on a line, why is in the agent's log only
-        told = "not in the one asked for" in next(iter(refusals.values())).words
-        assert told != through_bytes
-    assert all(agent.rounds_done == 0 for agent in agents)
-
-
-@pytest.mark.parametrize("data", [b"", b"\x00" * 100, reply(1.0).to_bytes()])
-def test_bytes_that_are_no_broadcast_are_refused_and_logged_by_an_agent(data, caplog):
-    problem = problem_of("logistic", "ball")
-    agent = agents_of(problem, tacit.Settings(3, 1, tacit.Gaussian(1.0)).complete(problem))[0]
-    answer = from_bytes(answer_bytes(agent, data))
-    assert type(answer) is Refusal and answer.reason == "refused" and agent.rounds_done == 0
-    assert len(caplog.records) == 1 and caplog.records[0].name == "tacit.agent"
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (tacit.LedgerFailure("/patients/oncology.db is full; 0.7 of 1 spent"), "ledger"),
-        (tacit.CorruptFile("/patients/oncology.db is another file"), "ledger"),
-        (tacit.Refused("the budget of /patients/oncology.db is spent"), "refused"),
-        (tacit.SolverFailure("no answer for patient 7 of /patients/oncology.db"), "failed"),
-        (tacit.InvalidInput("age 92 of /patients/oncology.db"), "failed"),
-        (ValueError("age 92 of /patients/oncology.db"), "failed"),
-        (RecursionError("age 92 of /patients/oncology.db"), "failed"),
-    ],
-)
-def test_no_exception_and_no_words_of_an_agent_leave_over_a_line(error, reason, monkeypatch):
-    problem = problem_of("logistic", "ball")
-    agent = agents_of(problem, tacit.Settings(3, 1, tacit.Gaussian(1.0)).complete(problem))[0]
-
-    def respond(broadcast):
-        raise error
-
-    monkeypatch.setattr(agent, "respond", respond)
-    answered = answer_bytes(agent, Broadcast("run", 1, np.zeros(4)).to_bytes())
-    assert from_bytes(answered).reason == reason
-    assert b"oncology" not in answered and b"92" not in answered
+    refusals = server.step(everyone)
+    assert set(refusals) == set(problem.names)
+    assert {r.reason for r in refusals.values()} == {"refused"}
+    assert all("not in the one asked for" in r.words for r in refusals.values())
 
 
 def test_an_agent_s_digests_survive_a_server_of_another_number_format():

@@ -6,6 +6,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from conftest import repeat
+from engine_of_agents import Responding
 from scipy.optimize import minimize
 from test_releasing import ledgers, zones
 
@@ -17,7 +18,6 @@ from tacit.admm.messages import Broadcast
 from tacit.admm.penalties import starting_penalties
 from tacit.admm.public_agent import PublicAgent
 from tacit.engines import seats
-from tacit.engines.in_process import InProcess
 from tacit.engines.releasing import without_noise
 from tacit.errors import InvalidInput, Refused
 
@@ -175,7 +175,7 @@ def test_messages_as_bytes_give_the_same_bits():
             for name, part in zip(problem.names, problem.agents, strict=True)
         ]
         server = ExactServer(members_of(problem), EXACT, "run", penalties)
-        engine = InProcess(agents, 1, through_bytes)
+        engine = Responding(agents, through_bytes)
         while not server.converged:
             assert not server.step(engine)
             for agent, s in zip(agents, server.parts(server.rounds.iterate.s), strict=True):

@@ -216,7 +216,7 @@ import sys
 sys.modules["dp_accounting"] = None  # importing it now fails
 {IMPORTS[0]}
 {KNOWN}
-import tacit.mechanisms as m, tacit.accounting as a
+import tacit.privacy.mechanisms as m, tacit.privacy.accounting as a
 for mechanism in (m.Gaussian(1.0), m.Laplace(1.0), m.Noiseless()):
     mechanism.sample(jax.random.key(0), (2,), 1.0)
 a.exact(m.Gaussian(1.0), 10, 1e-5)

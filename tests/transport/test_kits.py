@@ -116,10 +116,19 @@ def test_addresses(server):
 
 
 def test_names_of_sites():
-    assert site_names(["North hospital", "zone 2"]) == ("north-hospital", "zone-2")
-    assert site_names(["A b", "a-B"]) == ("party-1", "party-2")
-    assert site_names(["server", "x"]) == ("party-1", "party-2")
-    assert site_names(["病院", "x"]) == ("party-1", "party-2")
+    assert site_names(["North hospital", "zone 2"], "here") == ("north-hospital", "zone-2")
+    assert site_names(["A b", "a-B"], "here") == ("party-1", "party-2")
+    assert site_names(["server", "x"], "here") == ("party-1", "party-2")
+    assert site_names(["病院", "x"], "here") == ("party-1", "party-2")
+    # with the server's name in its certificate a party could pose as the server
+    assert site_names(["North", "x"], "north") == ("party-1", "party-2")
+    assert site_names(["x y", "X-Y"], "party-2") == ("site-1", "site-2")
+
+
+def test_no_party_has_the_name_of_the_server(made, tmp_path):
+    agents = made[0].agents
+    for kit in map(Kit.load, init(made[1] / "study.toml", f"{agents[0]}:8002", tmp_path)):
+        assert kit.identity not in kit.sites
 
 
 def test_the_example_is_a_party_file(made, tmp_path):

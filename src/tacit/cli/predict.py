@@ -85,7 +85,8 @@ def _cell(value: Any) -> Any:
     if not read.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
         return value
     with suppress(ValueError):
-        return float(text) and value
+        float(text)
+        return value
     return f"'{text}"
 
 

@@ -1,6 +1,5 @@
 """Who carries the messages between server and agents, behind ``Engine`` of ``admm/server.py``.
 
-in_process      an engine for agents of this process
 seats           all agents of a run, wherever they are: what is asked of them
 rounds          noise in every round: a server and its agents, or all as one program
 releasing       ``release``: one noisy reading of every agent's data
@@ -15,13 +14,11 @@ stacking        agents of the same structure as one stack of arrays
 sweep           many configurations as one program: ``solve_many``
 """
 
-from tacit.engines.in_process import InProcess
 from tacit.engines.releasing import release
 from tacit.engines.solving import solve
 from tacit.engines.sweep import solve_many
 
 __all__ = [
-    "InProcess",
     "release",
     "solve",
     "solve_many",

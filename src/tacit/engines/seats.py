@@ -30,8 +30,8 @@ from tacit.admm.release import Reader, Release
 from tacit.admm.released import public_part
 from tacit.admm.settings import Settings
 from tacit.engines.clock import Clock
-from tacit.engines.in_process import answer
 from tacit.engines.ledgers import open_ledgers
+from tacit.errors import LedgerFailure, Refused, SolverFailure
 from tacit.objectives.public import PublicObjective, without_noise
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Mechanism
@@ -91,10 +91,13 @@ class Seat:
         self._total = np.zeros(self.problem.dimension, np.dtype(dtype))
 
     def respond(self, broadcast: Broadcast) -> Reply | Refusal:
-        """One round, for those who may know all about the agent."""
+        """One round, or why there is none, for those who may know all about the agent."""
         agent = self._agent
-        found = answer(agent, broadcast)
-        if isinstance(found, Reply) and isinstance(agent, Agent):
+        try:
+            found = agent.respond(broadcast)
+        except (Refused, SolverFailure, LedgerFailure) as error:
+            return Refusal.of(error, agent.run, broadcast.round)
+        if isinstance(agent, Agent):
             weight = agent.settings.averaging_weights(found.round, found.round)[0]
             weight = np.asarray(weight, self._total.dtype)
             self._total = self._total + weight * np.asarray(agent.average)
@@ -238,7 +241,10 @@ class Everyone(ABC):
 
 
 class Here(Everyone):
-    """Agents of this process, up to ``workers`` of them at a time (``InProcess``).
+    """Agents of this process, up to ``workers`` of them at a time.
+
+    Workers are threads: the cone solver runs outside of Python's lock. No number depends on how
+    many there are, as agents share nothing.
 
     ``first``: how many agents of the run sit elsewhere before these.
     """

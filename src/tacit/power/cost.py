@@ -222,7 +222,7 @@ def with_shortage(
 ) -> tuple[Any, Vector, tuple[tuple[str, int], ...]]:
     """Rows on (x, short, excess): a network's constraints, balance @ x + d = short − excess.
 
-    All have length 1, as admittances reach 1e5. With h := (u_i + u_j)/2 the cones h ≥ ‖(c, s, ...)‖
+    None is longer than 1: admittances reach 1e5. With h := (u_i + u_j)/2 cones h ≥ ‖(c, s, ...)‖
     are met near their boundary, where a solver loses the digits of h − c: a Lorentz boost, which
     maps the cone onto itself, takes (h − c, h + c) to (BOOST (h − c), (h + c)/BOOST).
     """

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -381,9 +381,8 @@ class Ledger(LedgerFile):
 
     def _apply(self, row: Entry) -> None:
         if row.kind == "budget":
-            event = json.loads(row.event)
-            budget = _budget(event["epsilon"], event["delta"])
-            limit = Limit(row.time, budget.epsilon, budget.delta)
+            given = json.loads(row.event)
+            limit = Limit(row.time, *astuple(_budget(given["epsilon"], given["delta"])))
             if not self._limits or self._limits[-1][1:] != limit[1:]:
                 self._limits += (limit,)
         elif row.kind == "run":

@@ -75,20 +75,18 @@ def tables(contents: Contents) -> dict[str, Any]:
 def curves(contents: Contents) -> list[dict[str, Any]]:
     """The columns of the trace, each with whether the statement covers it."""
     found: list[dict[str, Any]] = []
-    once = contents.result.privacy.once
     rounds = contents.result.trace.get("round", np.zeros(0))
     for name, values in list(contents.result.trace.items())[1:]:
         if not np.isfinite(values).any():
             continue
-        covered = name not in ("objective", "noise") or (once and name == "objective")
-        covered = covered and not name.endswith("_seconds")
+        covered = name in contents.result.covered_trace and promised(contents.result.privacy)
         title = TITLES[name]
         words = _curve_in_words(title, rounds, values)
         found.append(
             {
                 "title": title,
                 "note": NOTES.get(name, ""),
-                "covered": covered and promised(contents.result.privacy),
+                "covered": covered,
                 "log": svg.Scale.of(values).log,
                 "svg": svg.curve(rounds.tolist(), values.tolist(), title, words, f"trace-{name}"),
             }

@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import EngineFailure, InvalidInput, TacitError, digits
+from tacit.federation.party_file import PartyFile
+from tacit.federation.study import Study
+from tacit.privacy.accounting import rounded_down, rounded_up
+from tacit.privacy.ledger import Ledger
 from tacit.reading import read_bytes, read_toml, reading
 from tacit.transport.kit import ADMIN, Kit
 
@@ -42,14 +46,14 @@ def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> li
         ("study", lambda: study(kit)),
     ]
     if party is not None:
+        own = _finding("party file", lambda: (True, f"{PartyFile.load(party).path}."))
+        if own.sound is False:  # all else would say the same in other words
+            return [own]
         steps += [
             ("data", lambda: data(kit, party)),
             ("limits", lambda: limits(kit, party)),
             ("ledger", lambda: ledger(kit, party)),
         ]
-        own = _finding("party file", lambda: party_file(party))
-        if own.sound is False:  # all else would say the same in other words
-            return [own]
     found = [_finding(what, step) for what, step in steps]
     if connect and found[1].sound is not False:  # certificates: TLS would read any file, or ask
         found.append(_finding("server", lambda: server(kit)))
@@ -66,8 +70,6 @@ def _finding(what: str, step: Callable[[], tuple[bool | None, str]]) -> Finding:
 
 def files(kit: Kit) -> tuple[bool | None, str]:
     """Nothing but what ``init`` made, and what this party's own commands write."""
-    from tacit.federation.study import Study
-
     certified = (f"tls/{name}{end}" for name in _certified(kit) for end in (".crt", ".key"))
     public = (f"study/{name}" for name in Study.load(kit.study_file).contents)
     known = {"kit.json", "coordinator.pem", "tls/rootCA.pem", *certified, *public, "log.jsonl"}
@@ -129,7 +131,6 @@ def _certified(kit: Kit) -> dict[str, str]:
 
 
 def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, str]:
-    from tacit.federation.party_file import PartyFile
     from tacit.transport.signing import Signer, fingerprint
 
     mark = fingerprint(kit.public_key)
@@ -164,8 +165,6 @@ def versions(kit: Kit) -> tuple[bool | None, str]:
 
 
 def study(kit: Kit) -> tuple[bool | None, str]:
-    from tacit.federation.study import Study
-
     found = Study.load(kit.study_file)
     if found.digest != kit.digest:
         return (
@@ -191,9 +190,6 @@ def _asked(kit: Kit) -> dict[str, float]:
 
 
 def data(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
-    from tacit.federation.party_file import PartyFile
-    from tacit.federation.study import Study
-
     file = PartyFile.load(party)
     if kit.agent is not None and file.agent != kit.agent:
         return False, f"this is the kit of {kit.agent!r}; the party's file names {file.agent!r}."
@@ -203,8 +199,6 @@ def data(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
 
 
 def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
-    from tacit.federation.party_file import PartyFile
-
     own, asked = PartyFile.load(party).limits, _asked(kit)
     words = f"agrees to total epsilon {digits(own.total_epsilon)} at delta {own.total_delta!r}"
     if own.rounds is not None:
@@ -218,18 +212,7 @@ def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     return True, f"{words}."
 
 
-def party_file(party: str | Path) -> tuple[bool | None, str]:
-    from tacit.federation.party_file import PartyFile
-
-    PartyFile.load(party)
-    return True, f"{party}."
-
-
 def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
-    from tacit.federation.party_file import PartyFile
-    from tacit.privacy.accounting import rounded_down, rounded_up
-    from tacit.privacy.ledger import Ledger
-
     path = PartyFile.load(party).ledger
     if not path.exists():
         raise InvalidInput(

@@ -85,7 +85,7 @@ class Kit:
     @cached_property
     def sites(self) -> tuple[str, ...]:
         """The agents' names in the engine."""
-        return site_names(self.agents)
+        return site_names(self.agents, self.identity)
 
     @property
     def tls(self) -> Path:
@@ -188,13 +188,17 @@ def address(server: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def site_names(agents: Sequence[str]) -> tuple[str, ...]:
-    """Names that the engine, a certificate and a folder can have: the agents' own if they are."""
+def site_names(agents: Sequence[str], server: str) -> tuple[str, ...]:
+    """Names that the engine, a certificate and a folder can have: the agents' own if they are.
+
+    None is the server's, which is its host: with that name in its certificate a party could pose
+    as the server.
+    """
     plain = [re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in agents]
     used = len(set(plain)) == len(plain) and all(0 < len(name) <= 40 for name in plain)
-    known = {"server", "coordinator", "admin"}
-    if not used or known & set(plain):
-        plain = [f"party-{i + 1}" for i in range(len(agents))]
+    if not used or {"server", "coordinator", "admin", server.lower()} & set(plain):
+        kind = "site" if server.lower().startswith("party-") else "party"
+        plain = [f"{kind}-{i + 1}" for i in range(len(agents))]
     return tuple(plain)
 
 

@@ -40,7 +40,7 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
     study = Study.load(study_file)
     host, port = address(server)
     out = Path(out)
-    sites = site_names(study.agents)
+    sites = site_names(study.agents, host)
     names = [COORDINATOR, *(f"kit-{site}" for site in sites)]
     used = [out / name for name in names if os.path.lexists(out / name)]
     if used:
