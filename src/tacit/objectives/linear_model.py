@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, non_negative, positive
-from tacit.objectives import slope_limits
+from tacit.objectives import fused, slope_limits
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
 from tacit.pytree import later, pytree, store
@@ -69,6 +69,7 @@ class LinearModel(Records):
     curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
     outputs: ClassVar[int] = 1  # scores of a record
     no_limit: ClassVar[str] = "its slopes take no notice of one."  # why; "" where they do
+    traceable: ClassVar[bool] = False  # whether slopes are simple enough for a kernel (``fused``)
 
     @abstractmethod
     def losses(self, scores: Array) -> Array:
@@ -152,7 +153,13 @@ class LinearModel(Records):
         return self.ridge * z
 
     def _total(self, z: Array) -> Array:
-        """Σ_i slope_i x_i in float64, by two products for each block of at most BLOCK records."""
+        """Σ_i slope_i x_i in float64."""
+        if not _on_cpu() and fused.serves(self):
+            return fused.total(self, z, LinearModel._products)
+        return self._products(z)
+
+    def _products(self, z: Array) -> Array:
+        """The same by two products for each block of at most BLOCK records."""
         records = self.features.shape[-1]
         if self.features.dtype == jnp.bfloat16:
             size = BLOCK_16 if _on_cpu() and records >= 2 * BLOCK_16 else records

@@ -381,8 +381,9 @@ class Ledger(LedgerFile):
 
     def _apply(self, row: Entry) -> None:
         if row.kind == "budget":
-            given = json.loads(row.event)
-            limit = Limit(row.time, *astuple(_budget(given["epsilon"], given["delta"])))
+            event = json.loads(row.event)
+            budget = _budget(event["epsilon"], event["delta"])
+            limit = Limit(row.time, budget.epsilon, budget.delta)
             if not self._limits or self._limits[-1][1:] != limit[1:]:
                 self._limits += (limit,)
         elif row.kind == "run":
