@@ -125,4 +125,4 @@ def _pair(total: Any) -> dict[str, float]:
 def _words(total: Any) -> str:
     from tacit.privacy.accounting import rounded_up
 
-    return f"epsilon {rounded_up(total.epsilon, 6)}, delta {digits(total.delta)}"
+    return f"epsilon {rounded_up(total.epsilon, 6)}, delta {rounded_up(total.delta, 6)}"
