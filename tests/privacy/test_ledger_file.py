@@ -124,6 +124,16 @@ def test_a_ledger_that_is_replaced_while_in_use_is_noticed(ledger, tmp_path, how
             act()
 
 
+def test_a_ledger_that_is_moved_behind_a_link_while_in_use_is_noticed(ledger, tmp_path):
+    """What is paid from then on is in a ``-wal`` that nobody else looks at."""
+    ledger.begin("r", terms())
+    (tmp_path / "moved").mkdir()
+    ledger.path.rename(tmp_path / "moved" / "a.db")
+    ledger.path.symlink_to(tmp_path / "moved" / "a.db")
+    with pytest.raises(CorruptFile, match="moved"):
+        ledger.charge("r", 1, 1)
+
+
 def test_a_remembered_hash_shows_removed_entries(ledger, tmp_path, capsys):
     ledger.begin("r", terms())
     ledger.backup(tmp_path / "old.db")

@@ -110,7 +110,8 @@ class LedgerFile:
             found = os.stat(self.path)
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        here = os.path.realpath(self.path) == self._place  # else moved, with a link in its place
+        return (found.st_dev, found.st_ino) if here else None
 
     def backup(self, path: str | Path) -> None:
         """A copy as it is now, while it may be in use: whole and on the disk, or none."""
