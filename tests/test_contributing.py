@@ -5,6 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import mutants
 import numpy as np
 import pytest
 import yaml
@@ -192,3 +193,14 @@ def test_every_repetition_runs_every_week():
     assert workflow["permissions"] == {"contents": "read"}
     (job,) = workflow["jobs"].values()
     assert [step["run"] for step in job["steps"] if "run" in step] == ["make test-all"]
+
+
+def test_planted_bugs_fit_the_tree():
+    """A line that was reworded, or a test that was renamed, is corrected in the list too."""
+    for bug in mutants.read():
+        for test in bug.tests:
+            file, _, name = test.partition("::")
+            path = ROOT / "tests" / file
+            assert path.exists(), f"{bug.room}.{bug.name}: {test}"
+            words = f"def {name.partition('[')[0]}(" if name else ""
+            assert words in path.read_text() if path.is_file() else not words, test
