@@ -56,7 +56,12 @@ def reading(path: str | Path, what: str, then: str = "", own: bool = True) -> It
 def _why(error: Exception) -> str:
     if isinstance(error, TacitError):
         return str(error).rstrip(".")
-    words = {UnicodeDecodeError: "it is no text in UTF-8", csv.Error: "its quotes do not match"}
+    words = {
+        UnicodeDecodeError: "it is no text in UTF-8",
+        csv.Error: "its quotes do not match",
+        json.JSONDecodeError: "it is no JSON, or cut off",
+        zipfile.BadZipFile: "it is no archive of arrays, or cut off",
+    }
     return getattr(error, "strerror", None) or words.get(type(error), type(error).__name__)
 
 

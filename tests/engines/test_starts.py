@@ -30,6 +30,8 @@ def test_a_start_is_of_the_same_release_or_none():
         released = tacit.release(world(k), 0.01, 1e-6, seed=k)
         with pytest.raises(InvalidInput, match="from the same release"):
             tacit.solve(released, glued, start=exact_of(world(k)))
+    with pytest.raises(InvalidInput, match="Expected a Result"):
+        tacit.solve(released, glued, start=np.zeros(6))
 
 
 @pytest.mark.parametrize("change", ["other budget", "other data", "other numbers", "from a file"])

@@ -68,7 +68,7 @@ def test_the_statement_is_certified_and_of_the_whole_budget(data, model):
     privacy = fitted.privacy_
     assert fitted.get_params() == clone(model).set_params(random_state=0).get_params()
     assert privacy.certified and 1.99 <= privacy.epsilon <= 2.0 and privacy.delta == 1e-5
-    assert "Taken for public: the numbers of records, " in privacy.words
+    assert "the numbers of records where that change keeps them" in privacy.words
     assert fitted.result_.privacy == privacy and fitted.n_agents_ == 2
     public = "the list of classes" if is_classifier(model) else "the range of targets"
     assert public in privacy.words

@@ -203,6 +203,7 @@ def test_what_is_no_ledger_is_one_error(tmp_path, kind, capsys):
     assert main(["ledger", "show", str(path)]) in (1, 2)
     out, error = capsys.readouterr()
     assert out == "" and len(error.splitlines()) == 1 and error.startswith("tacit: ")
+    assert ("got a folder" in error) == (kind == "folder")
     if kind not in ("missing", "missing folder"):
         with pytest.raises((InvalidInput, LedgerFailure)):
             Ledger.create(path, 1.0, 1e-5)

@@ -241,6 +241,10 @@ class DescribedObjective(Objective):
         _not_known(self.facts, "statistic")
 
     @property
+    def statistic_size(self) -> int:
+        return max(self.dimension, self.facts.size or 0)  # at most so many
+
+    @property
     def lift_energy(self) -> float:
         return self.facts.lift_energy
 

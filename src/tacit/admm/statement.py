@@ -20,8 +20,9 @@ from tacit.reading import typed
 
 # Only the user knows where such a number came from.
 PUBLIC = (
-    "Taken for public: the numbers of records, and all else that a run takes beside the data, such "
-    "as feasible sets, bounds, nominal values, penalties and settings."
+    "Taken for public: all that a run takes beside the data, such as feasible sets, bounds, "
+    "nominal values, penalties and settings, and the numbers of records where that change keeps "
+    "them."
 )
 
 
@@ -180,6 +181,11 @@ def privacy_statement(
     if not isinstance(mechanism, Noiseless):
         total = exact(mechanism, updates, settings.delta)
         epsilon, delta = total.epsilon, total.delta
+        if secure and delta > 0 and updates > settings.updates:
+            # the noise makes up for the distance of as many updates as were planned
+            size = max(a.objective.statistic_size for a in problem.agents)
+            distance = updates * largest_distance(mechanism, size)
+            epsilon = epsilon_of([(mechanism, updates)], delta, distance)
         uncertified = why_uncertified(problem.agents, settings)
     about = mechanism.name, updates, neighbours, seeded, uncertified, secure, PUBLIC
     return PrivacyStatement(epsilon, delta, *about)

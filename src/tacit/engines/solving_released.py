@@ -18,7 +18,7 @@ from tacit.admm.schedules import ConstantPenalty
 from tacit.admm.settings import Settings
 from tacit.engines.releasing import Copies
 from tacit.engines.seats import EXACT, Everyone, Seat
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, shown
 from tacit.privacy.mechanisms import Noiseless
 
 
@@ -102,6 +102,10 @@ def _check_start(
     """
     if start is None:
         return [None] * len(problem.agents)
+    if not isinstance(start, Result):
+        raise InvalidInput(
+            f"Expected a Result to start from, got {shown(start)}. Nothing was computed."
+        )
     own = list(zip(start.local, start.duals, strict=False))
     sizes = [(a.dimension, int(a.coupled.sum())) for a in problem.agents]
     if [(len(z), len(λ)) for z, λ in own] != sizes:

@@ -87,9 +87,9 @@ def load_records(
     ``classes`` are the labels that the target may have.
     """
     known = categories or {}
+    refuse_one_file([*map(Path, paths)])
     names = _agents([Path(path) for path in paths], agent_column)
     labelled = [*known, *([] if numeric_target else [target])]
-    refuse_one_file([*map(Path, paths)])
     tables = [read_table(p, [*labelled, *filter(None, [agent_column])]) for p in paths]
     used = _used(tables, target, agent_column, drop)
     for name in sorted({*known, *gaps} - {*used, "*"}):

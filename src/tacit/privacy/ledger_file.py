@@ -45,6 +45,8 @@ class LedgerFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        if os.path.isdir(path):
+            raise InvalidInput(f"Expected a ledger at {path}, got a folder. {NOT_DONE}")
         if not os.path.isfile(path):  # also of a name that no file can have
             raise InvalidInput(
                 f"Expected a ledger at {path}, found none. Make one with: tacit ledger budget "
