@@ -111,9 +111,15 @@ def read_toml(path: str | Path, what: str = "TOML") -> dict[str, Any]:
             found = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise CorruptFile(f"Expected TOML in {path}: {error}.") from None
-        # an integer of over 64 bits is none in TOML, and may be no floating-point number
-        json.loads(json.dumps(found, default=str), parse_int=lambda n: len(range(abs(int(n)))))
+        json.loads(json.dumps(found, default=str), parse_int=_of_64_bits)
         return found
+
+
+def _of_64_bits(digits: str) -> int:
+    """As TOML's integers are; others may be no floating-point number."""
+    if abs(number := int(digits)) >= 2**63:
+        raise InvalidInput("an integer of over 64 bits")
+    return number
 
 
 def read_rows(path: str | Path, what: str = "a CSV table") -> list[list[str]]:

@@ -217,13 +217,22 @@ def test_a_fit_that_is_interrupted_leaves_no_statement_of_an_earlier_one(data):
     """Else the exact mean of rows stands in a model beside "certified"."""
     X, y, _ = data
     model = PrivateLogisticRegression(2.0, classes=[0, 1], rounds=6, centring_share=0.1)
-    model.fit(X, y > np.median(y)).set_params(total_epsilon=None)
+    model.fit(X, y > np.median(y))
+    before = model.privacy_, model.predict(X), model.mean_
+    model.set_params(total_epsilon=None)
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y > np.median(y), progress=interrupt)
+    assert model.privacy_ == before[0]
+    for now, then in zip((model.predict(X), model.mean_), before[1:], strict=True):
+        np.testing.assert_array_equal(now, then)
+    prepare(model, X, y > np.median(y))  # of this one an earlier statement says nothing
     assert not hasattr(model, "privacy_") and not hasattr(model, "coef_")
+    fresh = clone(model)
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(X, y > np.median(y), progress=interrupt)
     with pytest.raises(NotFittedError):
-        model.predict(X)
+        fresh.predict(X)

@@ -70,7 +70,7 @@ def test_a_server_ends_with_its_command(kit, monkeypatch):
 def test_processes_below_the_server_end_too():
     """A job's process, in a session of its own, has the same pipe."""
     job = "import time; from tacit.transport.server import end_with_command; end_with_command(); "
-    job += "print(1, flush=True); time.sleep(60)"
+    job += "print(1, end='', flush=True); time.sleep(60)"
     started = f"([sys.executable, '-c', {job!r}], start_new_session=True)"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     start = f"import subprocess, sys; subprocess.Popen{started}"
@@ -78,5 +78,5 @@ def test_processes_below_the_server_end_too():
     assert process.stdout.read(1) == b"1"
     process.wait(30)  # the server's own process is gone, the job's is not
     process.stdin.close()
-    assert process.stdout.read() == b"\n"  # to its end, that of the job's process
+    assert process.stdout.read() == b""  # to its end, that of the job's process
     process.stdout.close()

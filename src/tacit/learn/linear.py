@@ -186,8 +186,20 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Fit on the records of all agents; ``agents`` has one label per record.
 
-        ``progress`` is told the rounds done and in all.
+        ``progress`` is told the rounds done and in all. A fit that fails or is interrupted leaves
+        the model as it was: all of an earlier fit, its statement included, or none.
         """
+        before = dict(vars(self))
+        try:
+            return self._fit(X, y, agents, progress)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(
+        self, X: Any, y: Any, agents: Any, progress: Callable[[int, int], None] | None
+    ) -> Self:
         seed = _seed(self.random_state)
         problem, settings = prepare(self, X, y, agents, seed=seed)
         every = settings.rounds if progress is None else max(1, settings.rounds // 20)
