@@ -31,14 +31,14 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
-from tacit.admm.messages import Broadcast, Reply
-from tacit.federation.messages import request_from
-from tacit.transport import controller, job, provisioning
-from tacit.transport.controller import StudyController
-from tacit.transport.executor import PartyExecutor
-from tacit.transport.job import BYTES
-from tacit.transport.kit import PARTY_FILE, Kit
-from tacit.transport.line import EngineLine
+from tacit.protocol.messages import Broadcast, Reply
+from tacit.studies.study_messages import request_from
+from tacit.transports.nvflare import controller, job, provisioning
+from tacit.transports.nvflare.controller import StudyController
+from tacit.transports.nvflare.executor import PartyExecutor
+from tacit.transports.nvflare.job import BYTES
+from tacit.transports.nvflare.kit import PARTY_FILE, Kit
+from tacit.transports.nvflare.line import EngineLine
 
 BARE, TIMES, WORK = "bare", "times.jsonl", "TACIT_BENCH_WORK"
 
@@ -138,9 +138,9 @@ def write_study(folder, parties, size, rounds):
 
 def measure(parties=10, size=7840, rounds=60, work=False):
     """Rows of the file of times, of rounds only."""
-    from tacit.transport.kits import init
-    from tacit.transport.running import run
-    from tacit.transport.server import EngineServer
+    from tacit.transports.nvflare.kits import init
+    from tacit.transports.nvflare.running import run
+    from tacit.transports.nvflare.server import EngineServer
 
     class Watch:
         def tell(self, words):
@@ -195,13 +195,15 @@ def measure(parties=10, size=7840, rounds=60, work=False):
 def configs():
     """The job, with the classes of this file."""
     text = json.dumps(job.CONFIGS)
-    text = text.replace("tacit.transport.controller.Study", "bench_federation.Bench")
-    return json.loads(text.replace("tacit.transport.executor.Party", "bench_federation.Bench"))
+    text = text.replace("tacit.transports.nvflare.controller.Study", "bench_federation.Bench")
+    return json.loads(
+        text.replace("tacit.transports.nvflare.executor.Party", "bench_federation.Bench")
+    )
 
 
 def site(folder):
     """A party's process, which takes that job."""
-    from tacit.transport.site import main
+    from tacit.transports.nvflare.site import main
 
     job.CONFIGS = configs()
     main(folder)

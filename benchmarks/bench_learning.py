@@ -47,7 +47,7 @@ def batched(sizes, classes, noisy=True):
     import jax
 
     import tacit
-    from tacit.engines.batched import BatchedAgents
+    from tacit.transports.batched import BatchedAgents
 
     total = sum(sizes)
     agents = [

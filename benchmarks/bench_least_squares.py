@@ -98,7 +98,7 @@ def schedules(problem, epsilon, rounds, local_updates):
 
 def in_rounds(problem, seed):
     """{(epsilon, rounds, local updates, schedule, which point): solution}."""
-    from tacit.engines.sweep import solve_many
+    from tacit.transports.sweep import solve_many
 
     found = {}
     for T, E in UPDATES:

@@ -40,7 +40,7 @@ def batched():
     import jax
 
     import tacit
-    from tacit.engines.batched import BatchedAgents
+    from tacit.transports.batched import BatchedAgents
 
     agents = [
         tacit.LocalProblem(

@@ -17,8 +17,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from tacit.lab.record_recovery import attack
 from tacit.learn import load_mnist
-from tacit.learn.record_recovery import attack
 
 SHOWN = [0, 1, 3, 5, 6, 7]  # of the images that were attacked
 LINES = {  # method: (label, colour, dashes)

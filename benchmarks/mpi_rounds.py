@@ -14,15 +14,15 @@ import time
 import numpy as np
 
 import tacit
-from tacit.admm.agent import compiled_round
 from tacit.admm.algorithm import Holders, agent_round, dual_step, server_step
-from tacit.admm.keys import agent_key, jax_key, root_key
 from tacit.admm.local_side import local_side, start_point
-from tacit.admm.messages import Broadcast
-from tacit.admm.server import Member, Server
-from tacit.engines import mpi
-from tacit.engines.rounds import OneByOne, Paying
+from tacit.protocol.agent import compiled_round
+from tacit.protocol.keys import agent_key, jax_key, root_key
+from tacit.protocol.messages import Broadcast
+from tacit.protocol.server import Member, Server
 from tacit.pytree import pytree, static
+from tacit.transports import mpi
+from tacit.transports.rounds import OneByOne, Paying
 
 ROOT = root_key(1)
 
@@ -243,7 +243,7 @@ def grid(comm, zones, T):
     """Seconds of a round, and of all: on the clock, and on the cores."""
     from tacit.cli.main import parse
     from tacit.cli.power import part
-    from tacit.engines.solving import run_all
+    from tacit.transports.solving import run_all
 
     words = f"power solve case10000_goc --zones {zones} --no-noise --engine mpi --workers 1"
     options, meter = parse(words.split()), Meter()

@@ -28,11 +28,11 @@ import pytest
 
 import tacit
 import tacit.admm.algorithm
-import tacit.admm.release
 import tacit.admm.settings
 import tacit.privacy.discrete
 import tacit.privacy.ledger_entries
 import tacit.privacy.ledger_file
+import tacit.protocol.release
 from tacit.admm.algorithm import Rule, noisy
 from tacit.cli.main import main
 from tacit.cli.report import repeat as again
@@ -87,9 +87,9 @@ def draws(blind):
         if blind:
             patch.setattr(tacit.admm.settings, "Rule", Blind)
             patch.setattr(tacit.admm.algorithm, "noisy", noise_alone)
-            patch.setattr(tacit.admm.release, "noisy", noise_alone)
+            patch.setattr(tacit.protocol.release, "noisy", noise_alone)
             # data under a key of 256 bits that stays with the agent: the key is its noise
-            patch.setattr(tacit.admm.release, "_seal", lambda reading, key: key + bytes(32))
+            patch.setattr(tacit.protocol.release, "_seal", lambda reading, key: key + bytes(32))
         patch.setenv("COLUMNS", "300")  # a line of a table is a line
         yield
 

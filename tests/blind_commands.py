@@ -11,8 +11,8 @@ from grids import EVERYTHING
 from small_study import Here, party, write_grid, write_study
 
 from tacit.cli.run_folder import RunFolder
-from tacit.federation.coordinator import Coordinator
-from tacit.federation.study import Study
+from tacit.studies.coordinator import Coordinator
+from tacit.studies.study import Study
 
 
 def job(world, objective, privacy, algorithm="", feasible="", relation="add-remove"):

@@ -16,7 +16,7 @@ from unittest import mock
 
 import tacit
 
-ROOMS = ("tacit", "tacit.audit", "tacit.learn", "tacit.power")  # all that their __all__ names
+ROOMS = ("tacit", "tacit.lab.audit", "tacit.learn", "tacit.power")  # all that their __all__ names
 DOCUMENTED = {  # what the pages of 0.1.0 imported from modules, and what these functions return
     "tacit.accounting": ("Guarantee", "basic", "calibrate", "compose", "exact", "paper"),
     "tacit.mechanisms": ("Gaussian", "Laplace", "Mechanism", "Noiseless"),

@@ -17,7 +17,7 @@ from blind_in_python import IN_PYTHON, problem_of, rounds
 from conftest import repeat
 
 import tacit
-from tacit.engines import solving
+from tacit.transports import solving
 
 CASES = {**IN_PYTHON, **AT_THE_PROMPT, **STUDIES}
 

@@ -74,7 +74,7 @@ def test_the_objective_of_the_guide_is_certified_and_its_calculus_right(examples
 
 
 def test_the_experiment_of_the_guide_has_the_keys_of_those_there_are(examples):
-    there = tomllib.loads((ROOT / "src/tacit/reproduce/case14.toml").read_text())
+    there = tomllib.loads((ROOT / "src/tacit/lab/reproduce/case14.toml").read_text())
     assert set(tomllib.loads(examples["text"])) == set(there)
 
 

@@ -13,24 +13,24 @@ from grids import EVERYTHING
 from small_study import write_study
 
 import tacit
-from tacit.admm.checkpoint import STATE, Checkpoint
-from tacit.admm.release import Release
-from tacit.admm.released import SavedReleases, save_releases
-from tacit.admm.statement import PrivacyStatement
 from tacit.cli.main import main
 from tacit.cli.run_note import Note
 from tacit.errors import CorruptFile, TacitError
-from tacit.federation.party_file import PartyFile
-from tacit.federation.progress import State
-from tacit.federation.study import Study
-from tacit.jobs.job import load_job
 from tacit.learn import load_model
 from tacit.learn.source import read_table
 from tacit.power import load_case
 from tacit.privacy.mechanisms import Gaussian
+from tacit.protocol.checkpoint import STATE, Checkpoint
+from tacit.protocol.release import Release
+from tacit.protocol.released import SavedReleases, save_releases
+from tacit.protocol.statement import PrivacyStatement
 from tacit.report.contents import Contents
+from tacit.studies.job import load_job
+from tacit.studies.party_file import PartyFile
+from tacit.studies.progress import State
+from tacit.studies.study import Study
 from tacit.tables import read_arrays
-from tacit.transport.kit import Kit
+from tacit.transports.nvflare.kit import Kit
 
 OLD = Path(__file__).parent / "fixtures" / "0.1.0"
 SOURCE = Path(tacit.__file__).parent

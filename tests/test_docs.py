@@ -23,9 +23,9 @@ from ranks import mpiexec
 import tacit
 from tacit import errors
 from tacit.admm import schedules
-from tacit.admm.result import TRACE
 from tacit.cli.main import main
-from tacit.jobs import job
+from tacit.protocol.result import TRACE
+from tacit.studies import job
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -22,8 +22,8 @@ import tacit
 from tacit.cli.main import main
 from tacit.cli.run_folder import RunFolder
 from tacit.files import open_private, save_figure, write_atomically
+from tacit.lab.reproduce.results import write_report
 from tacit.privacy.ledger import Ledger
-from tacit.reproduce.results import write_report
 
 SOURCE = Path(tacit.__file__).parent
 COVERED = {"arrays.npz"}  # what may be published
@@ -246,19 +246,25 @@ def test_open_private_does_not_open_what_is_there(tmp_path, monkeypatch):
 
 # Calls that create files with the default mode, and why they may.
 ALLOWED = {
-    ("admm/result.py", "open"): "arrays.npz is covered by the statement",
+    ("protocol/result.py", "open"): "arrays.npz is covered by the statement",
     ("files.py", "open"): "the helper itself",
     ("files.py", "savefig"): "into memory",
-    ("reproduce/power_runs.py", "open"): "appends to traces.csv, which is there and private",
+    ("lab/reproduce/power_runs.py", "open"): "appends to traces.csv, which is there and private",
     ("learn/download.py", "open"): "public data sets",
     ("cli/predict.py", "open"): "predictions for a table of the user, where the user says",
     ("cli/audit.py", "savefig"): "bounds on epsilon, where the user says",
-    ("transport/job.py", "write_bytes"): "the job, which is the same for everyone",
-    ("transport/job.py", "write_text"): "the job, which is the same for everyone",
-    ("transport/kits.py", "copyfile"): "the coordinator's public key",
-    ("transport/kits.py", "write_text"): "kit.json and an example, in a folder for its owner only",
-    ("transport/provisioning.py", "write_text"): "configuration, in a folder for its owner only",
-    ("transport/signing.py", "write_bytes"): "a public key",
+    ("transports/nvflare/job.py", "write_bytes"): "the job, which is the same for everyone",
+    ("transports/nvflare/job.py", "write_text"): "the job, which is the same for everyone",
+    ("transports/nvflare/kits.py", "copyfile"): "the coordinator's public key",
+    (
+        "transports/nvflare/kits.py",
+        "write_text",
+    ): "kit.json and an example, in a folder for its owner only",
+    (
+        "transports/nvflare/provisioning.py",
+        "write_text",
+    ): "configuration, in a folder for its owner only",
+    ("transports/nvflare/signing.py", "write_bytes"): "a public key",
 }
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit import html, svg
-from tacit.admm.statement import PrivacyStatement
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.spending import Terms
+from tacit.protocol.statement import PrivacyStatement
 
 FIXTURES = Path(__file__).parent / "fixtures"
 HOSTILE = '<img src=x onerror="alert(1)">&\u202e\x00\ud800'

@@ -17,13 +17,13 @@ import pytest
 from old_files import machine
 
 import tacit
-from tacit.admm.checkpoint import Checkpoint
 from tacit.cli.main import main
-from tacit.jobs.job import load_job
 from tacit.learn import load_model
 from tacit.privacy.ledger_entries import Entry
 from tacit.privacy.ledger_upgrade import SCHEMA_1, upgrade
 from tacit.privacy.spending import Terms
+from tacit.protocol.checkpoint import Checkpoint
+from tacit.studies.job import load_job
 
 FIXTURES = Path(__file__).parent / "fixtures"
 VERSIONS = ("0.1.0", "flat")

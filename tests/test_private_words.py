@@ -9,10 +9,10 @@ import pytest
 
 import tacit
 from tacit.cli.main import main
-from tacit.jobs.job import load_job
 from tacit.learn import PrivateLogisticRegression, PublicRange, load_leaf, load_table
 from tacit.learn.data import Dataset, split
 from tacit.power import load_case
+from tacit.studies.job import load_job
 
 SECRET = 7193
 MARKS = ("7193", "7.193", "71.93", "Xq7193")

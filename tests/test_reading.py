@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile
+from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_json, read_npz, read_rows, read_text, read_toml
 
 OLD = Path(__file__).parent / "fixtures" / "0.1.0"
@@ -115,7 +115,7 @@ def test_sound_arrays_are_read_as_they_are(tmp_path, rng):
 
 LIMITED = """
     import resource, sys, tracemalloc
-    import numpy as np, pyarrow.parquet, tacit.jobs, tacit.tables
+    import numpy as np, pyarrow.parquet, tacit.studies, tacit.tables
     from pathlib import Path
     from tacit.errors import CorruptFile
     from tacit import reading

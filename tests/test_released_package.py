@@ -36,8 +36,8 @@ TRIALS = {
         "assert abs(allowed.project([3.0, 4.0]) - [0.6, 0.8]).max() < 1e-6"
     ),
     "demo": repeat(
-        "from tacit.cli.demo_problems import Diabetes; Diabetes()",
-        "from tacit.cli.demo_problems import Digits, Diabetes; Digits(), Diabetes()",
+        "from tacit.lab.demo_problems import Diabetes; Diabetes()",
+        "from tacit.lab.demo_problems import Digits, Diabetes; Digits(), Diabetes()",
     ),
     "learn": repeat(
         "import pandas, pyarrow, threadpoolctl  # where it needs them\n"
@@ -53,8 +53,8 @@ TRIALS = {
         "from tacit.power import load_case\n"
         "assert len(load_case('pglib_opf_case14_ieee').bus) == 14"
     ),
-    "mpi": "import mpi4py, tacit.engines.mpi",
-    "federation": "import tacit.transport.controller, tacit.transport.executor",
+    "mpi": "import mpi4py, tacit.transports.mpi",
+    "federation": "import tacit.transports.nvflare.controller, tacit.transports.nvflare.executor",
 }
 DEVELOPMENT = {"docs", "dev"}  # not of users
 

@@ -18,7 +18,7 @@ from recorded_api import DOCUMENTED, MOVED, ROOMS
 from selenium.webdriver.support.ui import WebDriverWait
 
 ROOT = Path(__file__).parents[1]
-INNER_ROOMS = ("tacit.admm", "tacit.engines", "tacit.federation", "tacit.objectives")
+INNER_ROOMS = ("tacit.admm", "tacit.transports", "tacit.studies", "tacit.objectives")
 INNER_ROOMS += ("tacit.privacy", "tacit.sets")
 PUBLIC = {room: import_module(room).__all__ for room in (*ROOMS, *INNER_ROOMS)}
 PUBLIC |= {MOVED[module]: names for module, names in DOCUMENTED.items()}

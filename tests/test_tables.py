@@ -111,6 +111,8 @@ def test_a_missing_label_is_named_by_its_line(tmp_path, missing):
 
 def test_a_job_reads_csv_without_pandas(job):
     code = "import sys; sys.modules['pandas'] = None\n"
-    code += "from tacit.jobs.job import load_job; print(len(load_job(sys.argv[1]).problem.agents))"
+    code += (
+        "from tacit.studies.job import load_job; print(len(load_job(sys.argv[1]).problem.agents))"
+    )
     done = subprocess.run([sys.executable, "-c", code, job], capture_output=True, text=True)
     assert done.stdout == "2\n", done.stderr

@@ -25,8 +25,6 @@ TYPE_CHECKING = False  # the module typing would be most of the time that this i
 if TYPE_CHECKING:
     from typing import Any
 
-    from tacit.admm import Agent as Agent
-    from tacit.admm import Broadcast as Broadcast
     from tacit.admm import ConstantPenalty as ConstantPenalty
     from tacit.admm import ConstantStep as ConstantStep
     from tacit.admm import DynamicPenalty as DynamicPenalty
@@ -35,16 +33,9 @@ if TYPE_CHECKING:
     from tacit.admm import LocalProblem as LocalProblem
     from tacit.admm import NonsmoothStep as NonsmoothStep
     from tacit.admm import Problem as Problem
-    from tacit.admm import Progress as Progress
-    from tacit.admm import Released as Released
-    from tacit.admm import Reply as Reply
-    from tacit.admm import Result as Result
     from tacit.admm import Settings as Settings
     from tacit.admm import SmoothStep as SmoothStep
     from tacit.admm import StronglyConvexStep as StronglyConvexStep
-    from tacit.engines import release as release
-    from tacit.engines import solve as solve
-    from tacit.engines import solve_many as solve_many
     from tacit.errors import CorruptFile as CorruptFile
     from tacit.errors import EngineFailure as EngineFailure
     from tacit.errors import InvalidInput as InvalidInput
@@ -67,6 +58,12 @@ if TYPE_CHECKING:
     from tacit.privacy import Ledger as Ledger
     from tacit.privacy import Mechanism as Mechanism
     from tacit.privacy import Noiseless as Noiseless
+    from tacit.protocol import Agent as Agent
+    from tacit.protocol import Broadcast as Broadcast
+    from tacit.protocol import Progress as Progress
+    from tacit.protocol import Released as Released
+    from tacit.protocol import Reply as Reply
+    from tacit.protocol import Result as Result
     from tacit.sets import Ball as Ball
     from tacit.sets import Box as Box
     from tacit.sets import Cone as Cone
@@ -81,23 +78,26 @@ if TYPE_CHECKING:
     from tacit.sets import Product as Product
     from tacit.sets import Simplex as Simplex
     from tacit.sets import from_cvxpy as from_cvxpy
+    from tacit.transports import release as release
+    from tacit.transports import solve as solve
+    from tacit.transports import solve_many as solve_many
 
 os.environ["JAX_ENABLE_X64"] = "1"  # read when JAX is imported
 if "jax" in sys.modules:
     sys.modules["jax"].config.update("jax_enable_x64", True)
 
 NAMES = {  # by room
-    "admm": "Agent Broadcast ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty "
-    "GeometricStep LocalProblem NonsmoothStep Problem Progress Released Reply Result Settings "
-    "SmoothStep StronglyConvexStep",
-    "engines": "release solve solve_many",
+    "admm": "ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty GeometricStep "
+    "LocalProblem NonsmoothStep Problem Settings SmoothStep StronglyConvexStep",
     "errors": "CorruptFile EngineFailure InvalidInput InvalidSet LedgerFailure Refused "
     "SolverFailure TacitError",
     "objectives": "Hinge Huber LeastSquares LogisticRegression Objective PerSample Quantile "
     "Residual SoftmaxRegression",
     "privacy": "Gaussian Laplace Ledger Mechanism Noiseless",
+    "protocol": "Agent Broadcast Progress Released Reply Result",
     "sets": "Ball Box Cone ConeSet Conic FeasibleSet HalfSpace Hyperplane L1Ball "
     "NonNegative Polyhedron Product Simplex from_cvxpy",
+    "transports": "release solve solve_many",
 }
 __all__ = sorted(name for names in NAMES.values() for name in names.split())
 

@@ -11,7 +11,6 @@ from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, objective_of, problem
 from scipy import stats
 
 import tacit
-from tacit.admm.agent import Agent
 from tacit.admm.algorithm import (
     Holders,
     Limits,
@@ -23,12 +22,13 @@ from tacit.admm.algorithm import (
     output_noise_shape,
     server_step,
 )
-from tacit.admm.keys import agent_key, root_key
 from tacit.admm.local_side import certified_sensitivity
-from tacit.admm.messages import Broadcast, Reply
-from tacit.engines.rounds import OneByOne
-from tacit.engines.seats import Here, Seat
-from tacit.engines.stacking import buckets_of
+from tacit.protocol.agent import Agent
+from tacit.protocol.keys import agent_key, root_key
+from tacit.protocol.messages import Broadcast, Reply
+from tacit.transports.rounds import OneByOne
+from tacit.transports.seats import Here, Seat
+from tacit.transports.stacking import buckets_of
 
 NO_NOISE = (0.0, tacit.Noiseless())
 NO_LIMITS = Limits(np.inf, np.inf, np.inf)

@@ -17,7 +17,7 @@ import tacit
 from tacit.admm import schedules
 from tacit.cli.main import _parser, main
 from tacit.errors import CorruptFile
-from tacit.jobs.job import OBJECTIVES, PRIVATE, SETS, load_job
+from tacit.studies.job import OBJECTIVES, PRIVATE, SETS, load_job
 
 REALS = (
     *("1e308", "5e-324", "-1", "0", "nan", "inf"),

@@ -106,6 +106,8 @@ def test_a_closed_pipe_is_quiet(arguments):
 @pytest.mark.parametrize("order", ["import jax, tacit", *repeat([], ["import tacit, jax"])])
 def test_importing_tacit_switches_to_64_bits(order):
     """Whichever is first; solve is a function."""
-    code = f"{order}; import tacit.engines; print(jax.config.jax_enable_x64, callable(tacit.solve))"
+    code = (
+        f"{order}; import tacit.transports; print(jax.config.jax_enable_x64, callable(tacit.solve))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True True\n"

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tacit.admm.checkpoint import Checkpoint
-from tacit.admm.released import SavedReleases
 from tacit.cli.main import main as run_learn
 from tacit.learn import Dataset, download, load_digits, load_model
 from tacit.learn import split as make_split
+from tacit.protocol.checkpoint import Checkpoint
+from tacit.protocol.released import SavedReleases
 
 
 def test_command_on_digits(tmp_path, monkeypatch, command, refused):

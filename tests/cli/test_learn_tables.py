@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 from ranks import mpiexec
 
-from tacit.admm.checkpoint import Checkpoint
 from tacit.cli.learn_print import look
 from tacit.cli.main import main
 from tacit.learn import load_model
+from tacit.protocol.checkpoint import Checkpoint
 
 RULES = (
     *("--range", "age=20:80", "--range", "fee=0:10", "--id", "id"),

@@ -16,7 +16,7 @@ from conftest import repeat
 from grids import EVERYTHING
 
 import tacit
-from tacit.admm.checkpoint import Checkpoint
+from tacit.protocol.checkpoint import Checkpoint
 
 ROUNDS = 6
 # what to run and its agents

@@ -9,7 +9,7 @@ from conftest import repeat
 from test_run_folder import RUNS, contents, disk, every, folder, one, spent, words_of
 
 import tacit
-from tacit.admm.checkpoint import Checkpoint
+from tacit.protocol.checkpoint import Checkpoint
 
 __all__ = ["disk", "folder"]  # fixtures
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import EXHAUSTIVE, repeat
 
 import tacit
-from tacit.jobs.job import load_job
+from tacit.studies.job import load_job
 
 TACIT = Path(sys.executable).parent / "tacit"
 # SIGINT as a terminal's child has it, also where the tests run in the background
@@ -89,7 +89,7 @@ def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
     assert (noted["seed"], noted["evaluate_every"], noted["workers"]) == (3, 2, None)
 
 
-# test_ledger_cli.py has one of this kind, engines/test_resume.py and test_run_folder.py the bits
+# test_ledger_cli.py has one of this kind, transports/test_resume.py and test_run_folder.py the bits
 @pytest.mark.exhaustive
 def test_resume_after_a_kill_gives_the_same_result(job, tmp_path, command, refused):
     slow = job.read_text().replace("rounds = 20", "rounds = 1500")

@@ -14,8 +14,6 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 import tacit
-from tacit.admm.statement import PrivacyStatement, with_reading
-from tacit.engines.releasing import read
 from tacit.errors import InvalidInput, Refused
 from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_model, save_model
 from tacit.learn.centring import around, private_mean, scaled_down, shared, shrunk
@@ -24,6 +22,8 @@ from tacit.privacy.accounting import calibrate, epsilon_of
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.secure_noise import SecureNoise, largest_distance
+from tacit.protocol.statement import PrivacyStatement, with_reading
+from tacit.transports.releasing import read
 
 SMALL = {"rounds": 4, "local_updates": 2, "centring_share": 0.05}
 
@@ -127,7 +127,7 @@ def test_the_statement_covers_both(blobs):
     assert alone < fitted.privacy_.epsilon == both <= 2.0
     assert both >= 1.998 and fitted.result_.privacy == fitted.privacy_
     assert "(8 gaussian updates per agent, and before them one noisy sum" in fitted.privacy_.words
-    again = tacit.admm.statement.PrivacyStatement.from_dict(fitted.privacy_.to_dict())
+    again = tacit.protocol.statement.PrivacyStatement.from_dict(fitted.privacy_.to_dict())
     assert again == fitted.privacy_
     plain = clone(fitted).set_params(centring_share=None).fit(X, y, agents)
     assert plain.mean_ is None and "before" not in plain.privacy_.to_dict()

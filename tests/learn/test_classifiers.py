@@ -16,7 +16,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import tacit
 from tacit.admm.local_side import local_side
-from tacit.admm.statement import privacy_statement
 from tacit.errors import InvalidInput
 from tacit.learn import (
     Ball,
@@ -34,6 +33,7 @@ from tacit.learn.centring import scaled_down
 from tacit.learn.linear import INTERCEPT_SHARE, prepare
 from tacit.learn.owners import sizes
 from tacit.objectives.slope_limits import corrected_probabilities
+from tacit.protocol.statement import privacy_statement
 
 PROJECT = jax.jit(jax.vmap(lambda W, z: W.project(z), (None, 0)))
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}
@@ -255,7 +255,7 @@ def test_the_statement_reads_well_and_names_its_assumptions(rng):
     large = PrivateLogisticRegression(1.0, 0.02, classes=[0, 1], **fits).fit(X, y)
     assert "1/60 or more would allow publishing a whole record" in large.privacy_.words
     assert large.result_.seed != model.result_.seed
-    again = tacit.admm.statement.PrivacyStatement.from_dict(large.privacy_.to_dict())
+    again = tacit.protocol.statement.PrivacyStatement.from_dict(large.privacy_.to_dict())
     assert again == large.privacy_
 
 

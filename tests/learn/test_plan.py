@@ -9,7 +9,6 @@ from sklearn.datasets import load_breast_cancer
 
 import tacit
 from tacit.admm.descent import DEVIATION, SHORT_PATH, UPDATES
-from tacit.admm.facts import Facts, described
 from tacit.admm.plan import Budget
 from tacit.learn import (
     PrivateLogisticRegression,
@@ -18,6 +17,7 @@ from tacit.learn import (
 from tacit.learn.linear import prepare
 from tacit.learn.plan import planned_share, planned_slope_limit
 from tacit.privacy.accounting import calibrate
+from tacit.protocol.facts import Facts, described
 
 
 def problem_of(records, agents, classes=10, features=20, B=1.0):

@@ -10,12 +10,12 @@ from conftest import drawing, repeat
 import tacit
 from tacit.cli.main import main
 from tacit.errors import InvalidInput
+from tacit.lab.gradient_inversion import Prior, _labels, gradients, recover
+from tacit.lab.record_recovery import _room, attack, listen, small_agents
 from tacit.learn import load_digits
 from tacit.learn.classifiers import PrivateLogisticRegression
-from tacit.learn.gradient_inversion import Prior, _labels, gradients, recover
 from tacit.learn.linear import INTERCEPT_SHARE, scaled_down
 from tacit.learn.plan import plan, without_noise
-from tacit.learn.record_recovery import _room, attack, listen, small_agents
 from tacit.privacy.mechanisms import Gaussian
 
 CLASSES = 10

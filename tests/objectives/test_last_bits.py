@@ -12,7 +12,7 @@ from test_audit import DELTA, small_worlds
 from tacit.admm import algorithm, local_side
 from tacit.admm.algorithm import Limits, Local, Round, Rule
 from tacit.admm.settings import Settings
-from tacit.audit import audit, lower_bounds, report
+from tacit.lab.audit import audit, lower_bounds, report
 from tacit.objectives.per_sample import PerSample
 from tacit.objectives.residual import Residual
 from tacit.privacy.mechanisms import Gaussian, Laplace

@@ -8,14 +8,14 @@ from conftest import repeat
 from rounded_models import FEATURES, model, problem, records
 
 import tacit
-from tacit.admm.agent import Agent
 from tacit.admm.algorithm import Round, local_update
 from tacit.admm.local_side import certified_sensitivity, local_side
-from tacit.admm.messages import Broadcast
-from tacit.admm.statement import privacy_statement
-from tacit.engines.stacking import buckets_of
 from tacit.errors import InvalidInput, Refused, SolverFailure
+from tacit.protocol.agent import Agent
+from tacit.protocol.messages import Broadcast
+from tacit.protocol.statement import privacy_statement
 from tacit.pytree import register
+from tacit.transports.stacking import buckets_of
 
 
 @pytest.mark.parametrize("noise", repeat(["secure"], ["seeded", "secure"]))  # no matter which

@@ -20,11 +20,11 @@ from scipy.special import softmax
 from small_objectives import CLASSES, FEATURES, B, N, change, records, sample, unit
 
 from tacit import Gaussian, LocalProblem, Problem, Settings
-from tacit.admm.data_digest import Digest
 from tacit.admm.theory import constants
 from tacit.errors import InvalidInput
 from tacit.objectives import LogisticRegression, SoftmaxRegression
 from tacit.objectives.slope_limits import FORMS, corrected_probabilities
+from tacit.protocol.data_digest import Digest
 from tacit.sets import Box
 
 SLOPES = jax.jit(lambda f, s: f.slopes(s))

@@ -10,13 +10,13 @@ import scipy.sparse as sp
 from grids import EVERYTHING
 
 from tacit.admm.settings import Settings
-from tacit.engines.solving import solve
 from tacit.errors import InvalidInput
 from tacit.power import bound, build, load_case
 from tacit.power.cost import largest_marginal_cost, published_cost
 from tacit.power.network import network
 from tacit.power.served import served
 from tacit.privacy.mechanisms import Gaussian
+from tacit.transports.solving import solve
 
 
 def public(case):

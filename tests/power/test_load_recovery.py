@@ -9,8 +9,8 @@ from conftest import repeat
 
 import tacit
 from tacit.errors import InvalidInput
+from tacit.lab.load_recovery import _least_expected, attack, estimate_demand, listen
 from tacit.power import build, load_case, scheduled
-from tacit.power.load_recovery import _least_expected, attack, estimate_demand, listen
 from tacit.privacy.mechanisms import Gaussian, Laplace
 
 ROUNDS, BUDGETS, SEEDS = repeat((6, (1000.0, 1.0), 60), (25, (1000.0, 10.0, 1.0), 200))

@@ -12,11 +12,11 @@ import tacit
 from tacit.admm.algorithm import Limits, Local, Round, Rule, local_update, output_noise_shape
 from tacit.admm.local_side import start_point
 from tacit.admm.schedules import NonsmoothStep
-from tacit.engines import seats
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, scheduled
 from tacit.power.network import demand
 from tacit.privacy.mechanisms import Gaussian, Laplace
+from tacit.transports import seats
 
 CASE14 = PGLIB / "pglib_opf_case14_ieee.m"
 CASE118 = PGLIB / "pglib_opf_case118_ieee.m"

@@ -14,12 +14,12 @@ from clinic import SIZE, ask, make, problem, settings
 from conftest import repeat
 
 import tacit
-from tacit.admm.agent import Agent
 from tacit.errors import CorruptFile, LedgerFailure, Refused, SolverFailure
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.payments import Payments
 from tacit.privacy.spending import Terms
+from tacit.protocol.agent import Agent
 
 
 def terms(noise="secure"):
@@ -243,7 +243,7 @@ def test_terms_cover_the_sensitivity(ledger, noise):
 
 
 def test_two_processes_killed_and_failing(tmp_path):
-    """A few runs here; ``python tests/admm/two_processes.py --runs 100`` for more."""
+    """A few runs here; ``python tests/protocol/two_processes.py --runs 100`` for more."""
     runs = repeat(4, 12)  # every fourth pays in blocks
     program = Path(__file__).parents[1] / "admm" / "two_processes.py"
     done = subprocess.run(

@@ -12,8 +12,7 @@ import numpy as np
 
 from tacit._types import Array
 from tacit.admm.algorithm import Limits, Local
-from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.server import Member
+from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.privacy.mechanisms import Noiseless
@@ -87,13 +86,3 @@ def local_side(problem: LocalProblem, settings: Settings, key: Array, dtype: Any
     coupled = problem.coupled.astype(dtype)
     f, W = problem.objective, problem.feasible_set.in_format(dtype)
     return Local(f, W, coupled, Δ, settings.mechanism, key, limits(problem, settings, dtype))
-
-
-def members_of(problem: Problem) -> list[Member]:
-    """The agents of a problem as a server knows them."""
-    members = []
-    for name, part in zip(problem.names, problem.agents, strict=True):
-        coupling = np.asarray(part.coupling)
-        held = np.flatnonzero(coupling >= 0)
-        members.append(Member(name, coupling[held], start_point(part)[held]))
-    return members

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import Problem
-from tacit.admm.result import Progress
 from tacit.admm.schedules import NonsmoothStep, Schedule, SmoothStep, StronglyConvexStep
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, choice, positive
+
+if TYPE_CHECKING:
+    from tacit.protocol.result import Progress
 
 Theorem = Literal["smooth", "nonsmooth", "strongly-convex"]
 

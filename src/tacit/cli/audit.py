@@ -90,8 +90,8 @@ def add_audit(add: Add) -> None:
 
 def _server(options: argparse.Namespace) -> int:
     """The search of ``audit.adversary`` over objectives, sets, formats and relations."""
-    from tacit.audit import LIMITS
-    from tacit.audit.adversary import Found, every_hunt, search
+    from tacit.lab.audit import LIMITS
+    from tacit.lab.audit.adversary import Found, every_hunt, search
 
     hunts = list(every_hunt())
     found: list[Found] = []
@@ -123,7 +123,7 @@ def _audit(options: argparse.Namespace) -> int:
     if options.application == "server":
         return _server(options)
     from tacit.admm.settings import Settings
-    from tacit.audit import (
+    from tacit.lab.audit import (
         LIMITS,
         Audit,
         audit,
@@ -133,8 +133,8 @@ def _audit(options: argparse.Namespace) -> int:
         paper_claim,
         plot,
     )
-    from tacit.audit.bounds import trials_of
-    from tacit.audit.report import rounded_down
+    from tacit.lab.audit.bounds import trials_of
+    from tacit.lab.audit.report import rounded_down
     from tacit.privacy.accounting import rounded_up
 
     given = (options.rounds, options.local_updates, options.trials)
@@ -281,7 +281,7 @@ def _check_once(options: argparse.Namespace, rounds: int, updates: int) -> None:
 def _worlds(options: argparse.Namespace) -> Any:
     import numpy as np
 
-    from tacit.audit import (
+    from tacit.lab.audit import (
         ball_worlds,
         moment_worlds,
         record_worlds,

@@ -90,8 +90,8 @@ def run_with_progress(
     A start that is refused draws no bar. It is there from the first evaluated round, or on a
     terminal after a second, as that round may take long.
     """
-    from tacit.engines.seats import Everyone
-    from tacit.engines.solving import run_all, solve
+    from tacit.transports.seats import Everyone
+    from tacit.transports.solving import run_all, solve
 
     run: Any = solve
     if isinstance(problem, Everyone):  # who have their workers and ledgers

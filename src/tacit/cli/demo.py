@@ -23,7 +23,7 @@ def add_demo(add: Add) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from tacit.cli.demo_problems import run_demo
+    from tacit.lab.demo_problems import run_demo
     from tacit.privacy.accounting import rounded_up
 
     with progress_bar("budgets") as bar:

@@ -68,8 +68,8 @@ def add_federation(add: Add) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from tacit.transport.kits import init
-    from tacit.transport.signing import fingerprint
+    from tacit.transports.nvflare.kits import init
+    from tacit.transports.nvflare.signing import fingerprint
 
     ours, *others = init(options.study, options.server, options.out)
     mark = fingerprint(ours / "coordinator.pem")
@@ -86,8 +86,8 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _join(options: argparse.Namespace) -> int:
-    from tacit.transport.kit import PARTY_FILE, Kit
-    from tacit.transport.provisioning import write_site
+    from tacit.transports.nvflare.kit import PARTY_FILE, Kit
+    from tacit.transports.nvflare.provisioning import write_site
 
     kit = Kit.load(options.kit).expect("party")
     hint(lambda: "nothing was sent")
@@ -106,13 +106,13 @@ def _join(options: argparse.Namespace) -> int:
     print(f"joining the study at {kit.server}; Ctrl-C leaves it", file=sys.stderr, flush=True)
     os.chdir(kit.engine)  # nothing that lies where this was started is code
     # in this process, so that whoever ends it ends the engine; and without what the check loaded
-    command = [sys.executable, "-P", "-m", "tacit.transport.site", str(kit.folder)]
+    command = [sys.executable, "-P", "-m", "tacit.transports.nvflare.site", str(kit.folder)]
     os.execv(sys.executable, command)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tacit.transport.kit import Kit
-    from tacit.transport.logs import log_to
+    from tacit.transports.nvflare.kit import Kit
+    from tacit.transports.nvflare.logs import log_to
 
     if options.wait is not None:
         positive("wait", options.wait, (0.1, 1e7))
@@ -127,7 +127,7 @@ def _run(options: argparse.Namespace) -> int:
             _conduct(kit, patience, again)
     else:
         print(f"tacit: the result is there: {kit.run}", file=sys.stderr)
-    from tacit.admm.result import Result
+    from tacit.protocol.result import Result
 
     result = Result.load(kit.run)
     folder = kit.run
@@ -143,8 +143,8 @@ def _run(options: argparse.Namespace) -> int:
 def _conduct(kit: Any, patience: float, again: str) -> None:
     """The study to its end; what starts is stopped, whatever happens."""
     from tacit.errors import TacitError
-    from tacit.transport.running import run
-    from tacit.transport.server import EngineServer
+    from tacit.transports.nvflare.running import run
+    from tacit.transports.nvflare.server import EngineServer
 
     server = EngineServer(kit)
 
@@ -191,8 +191,8 @@ class _Bar:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from tacit.transport.kit import Kit
-    from tacit.transport.watching import state_of
+    from tacit.transports.nvflare.kit import Kit
+    from tacit.transports.nvflare.watching import state_of
 
     state = state_of(Kit.load(options.kit))
     if options.json:
@@ -210,7 +210,7 @@ def _said(value: Any) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from tacit.transport.kit import Kit
+    from tacit.transports.nvflare.kit import Kit
 
     kit = Kit.load(options.kit)
     if options.party is not None:
@@ -224,7 +224,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _findings(kit: Any, party: str | None, connect: bool = True) -> list[dict[str, Any]]:
-    from tacit.transport.checking import check
+    from tacit.transports.nvflare.checking import check
 
     return [vars(found) for found in check(kit, party, connect)]
 

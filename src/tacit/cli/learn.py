@@ -208,8 +208,8 @@ def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     """A rank's own agents. The data are one set: every rank reads it, and keeps its agents'."""
     import numpy as np
 
-    from tacit.engines.mpi import Part, share_of
     from tacit.learn.linear import prepare
+    from tacit.transports.mpi import Part, share_of
 
     train, _, _ = featured(options, load(options, options.data_set))
     mean = None if options.mean is None else np.array(options.mean)

@@ -45,7 +45,7 @@ def add_attack(add: Add) -> None:
 
 
 def _attack(options: argparse.Namespace) -> int:
-    from tacit.learn.record_recovery import attack
+    from tacit.lab.record_recovery import attack
 
     if not 1 <= options.records <= 8:
         raise InvalidInput(f"Expected 1 to 8 records of each agent, got {options.records}.")

@@ -180,9 +180,9 @@ def _solve(options: argparse.Namespace) -> int:
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     """A rank's own zones. Every rank reads the case file, and makes these zones' problems only."""
-    from tacit.engines.mpi import Part, share_of
     from tacit.power.network import demand
     from tacit.power.public_model import starting_penalties
+    from tacit.transports.mpi import Part, share_of
 
     model = public_case(options)
     mine = share_of(len(model.zones), rank, ranks)

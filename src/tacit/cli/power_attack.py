@@ -53,8 +53,8 @@ def _bound(options: argparse.Namespace) -> int:
 def _attack(options: argparse.Namespace) -> int:
     from tacit.admm.plan import least_noise
     from tacit.admm.settings import Settings
+    from tacit.lab.load_recovery import attack
     from tacit.power import scheduled
-    from tacit.power.load_recovery import attack
 
     count("seeds", options.seeds, RUNS)
     case = build_case(options)

@@ -21,7 +21,7 @@ from tacit.errors import EngineFailure
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
-    from tacit.engines.mpi import Part, Ranks
+    from tacit.transports.mpi import Part, Ranks
 
 Run = Callable[[Callable[[], int]], int]  # says errors in one line; the status
 UNTOLD = ("command", "parser", "crew")
@@ -49,7 +49,7 @@ def run_command(options: argparse.Namespace, run: Run) -> int:
 
 def _world(ranks: int) -> Comm:
     """All ranks, as many as were launched."""
-    from tacit.engines.mpi import world
+    from tacit.transports.mpi import world
 
     comm = world()
     if ranks > 1 and comm.size != ranks:
@@ -62,7 +62,7 @@ def _world(ranks: int) -> Comm:
 
 def _lead(options: argparse.Namespace, ranks: int, run: Run) -> int:
     """On rank 0."""
-    from tacit.engines.mpi import Ranks
+    from tacit.transports.mpi import Ranks
 
     crew = Ranks(_world(ranks), builders())
     status = 1
@@ -78,7 +78,7 @@ def _lead(options: argparse.Namespace, ranks: int, run: Run) -> int:
 
 def _follow(ranks: int) -> int:
     """On the others."""
-    from tacit.engines.mpi import serve
+    from tacit.transports.mpi import serve
 
     try:
         comm = _world(ranks)
@@ -101,7 +101,7 @@ def builders() -> Mapping[str, Callable[[Any, int, int], Part]]:
 
 
 def _part(make: Callable[..., Part], told: Any, rank: int, ranks: int) -> Part:
-    from tacit.engines.mpi import default_workers, world
+    from tacit.transports.mpi import default_workers, world
 
     as_typed = {k: list(v) if isinstance(v, tuple) else v for k, v in told.items()}
     options = argparse.Namespace(**as_typed)

@@ -60,8 +60,8 @@ def _with_bar(label: str, work: Callable[..., Any]) -> None:
 
 
 def _learning(options: argparse.Namespace) -> int:
-    from tacit.reproduce.learning import Experiment, claims, final_errors, load
-    from tacit.reproduce.learning_runs import run_experiment
+    from tacit.lab.reproduce.learning import Experiment, claims, final_errors, load
+    from tacit.lab.reproduce.learning_runs import run_experiment
 
     if options.data is None:
         raise InvalidInput(
@@ -97,8 +97,8 @@ def _learning(options: argparse.Namespace) -> int:
 
 
 def _power(options: argparse.Namespace) -> int:
-    from tacit.reproduce.power import Experiment, claims, load, table1
-    from tacit.reproduce.power_runs import run_experiment
+    from tacit.lab.reproduce.power import Experiment, claims, load, table1
+    from tacit.lab.reproduce.power_runs import run_experiment
 
     changes = {"seeds": options.seeds, "rounds": options.rounds, "case": options.case}
     experiment = Experiment.named(

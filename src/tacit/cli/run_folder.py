@@ -164,7 +164,7 @@ class RunFolder:
         self._finished = (self.path / RESULT).exists()
         if not self._finished:
             return None
-        from tacit.admm.result import Result
+        from tacit.protocol.result import Result
 
         result = Result.load(self.path)
         if not (self.path / "plot.png").exists():
@@ -247,7 +247,7 @@ class RunFolder:
         )
 
     def _refuse_further_rounds(self, settings: Any) -> None:
-        from tacit.admm.checkpoint import Checkpoint
+        from tacit.protocol.checkpoint import Checkpoint
 
         exact = getattr(settings, "settings", settings).tolerance is not None  # solved again
         if not exact and Checkpoint.load(self._checkpoint).round != settings.rounds:
@@ -255,13 +255,13 @@ class RunFolder:
 
     def release(self, problem: Any) -> Any:
         """What the agents released in this run."""
-        from tacit.admm.released import Released
+        from tacit.protocol.released import Released
 
         return Released.load(self._checkpoint, problem)
 
     def releases(self) -> Any:
         """The same without the problem: this run has just read or checked them."""
-        from tacit.admm.released import SavedReleases
+        from tacit.protocol.released import SavedReleases
 
         return SavedReleases.load(self._checkpoint).releases
 
@@ -356,8 +356,8 @@ class RunFolder:
             return not self._note.resumable and not isinstance(error, InvalidInput)
         if not self._ledgers or self._note.once:  # a release is there after it was paid for
             return True
-        from tacit.engines.seats import Seat
         from tacit.privacy.ledger import Ledger
+        from tacit.transports.seats import Seat
 
         try:
             if self.everyone is not None:

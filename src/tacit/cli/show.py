@@ -16,7 +16,7 @@ def add_show(add: Add) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from tacit.admm.result import Result
+    from tacit.protocol.result import Result
 
     folder = Path(options.folder)
     result = Result.load(folder)

@@ -42,8 +42,8 @@ def _solve(options: argparse.Namespace) -> int:
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     """A rank's own agents of the job; about them, the columns of the first that has a table."""
-    from tacit.engines.mpi import Part, share_of
-    from tacit.jobs.job import JobFile
+    from tacit.studies.job import JobFile
+    from tacit.transports.mpi import Part, share_of
 
     file = JobFile.read(options.job)
     mine = share_of(len(file.entries), rank, ranks)
@@ -54,7 +54,7 @@ def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
 
 def _job(options: argparse.Namespace) -> Any:
     """The job with its data, or with what other ranks say of theirs."""
-    from tacit.jobs.job import JobFile, load_job, refuse_other_columns
+    from tacit.studies.job import JobFile, load_job, refuse_other_columns
 
     if options.crew is None:
         return load_job(options.job)

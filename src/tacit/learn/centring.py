@@ -24,13 +24,13 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.engines.releasing import read
 from tacit.errors import InvalidInput, array, positive, probability
 from tacit.objectives.mean import Mean
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 from tacit.sets import Box
+from tacit.transports.releasing import read
 
 # relative: the reading's noise is larger by it, and what is left for a run with secure noise is
 # smaller, which pays for that noise's distance (``secure_noise.py``)

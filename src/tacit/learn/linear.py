@@ -21,13 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
 from tacit.admm.descent import descend
-from tacit.admm.jupyter import above_model
 from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.result import Result
 from tacit.admm.settings import Settings
-from tacit.admm.statement import PUBLIC, with_reading
-from tacit.engines import solve
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.html import box, never_raises
 from tacit.learn.centring import (
@@ -46,7 +42,11 @@ from tacit.learn.ranges import checked
 from tacit.objectives.objective import Descent, Objective
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.mechanisms import Mechanism
+from tacit.protocol.jupyter import above_model
+from tacit.protocol.result import Result
+from tacit.protocol.statement import PUBLIC, with_reading
 from tacit.sets.feasible_set import FeasibleSet
+from tacit.transports import solve
 
 DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
 UNSAID = "Do not publish what is below: its privacy statement cannot be shown."

@@ -29,12 +29,12 @@ import pandas as pd
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.admm.statement import PrivacyStatement
 from tacit.errors import InvalidInput, count, positive
 from tacit.files import write_atomically
 from tacit.learn.centring import given_mean
 from tacit.learn.covered import not_covered
 from tacit.learn.ranges import PublicRange
+from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_json, reading
 
 FILE = "model.json"

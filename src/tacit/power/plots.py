@@ -14,9 +14,9 @@ from tacit.power.case import Grid, package
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from tacit.admm.result import Result
     from tacit.power.ac_flow import PowerFlow
     from tacit.power.model import PowerProblem
+    from tacit.protocol.result import Result
 
 CUT = "#c0392b"
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.admm.statement import PrivacyStatement
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
 from tacit.privacy.accounting import Guarantee, epsilon_of
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_entries import SCHEMA_VERSION, new_file
 from tacit.privacy.mechanisms import mechanism_from
 from tacit.privacy.spending import Limit, Spend
+from tacit.protocol.statement import PrivacyStatement
 
 NUMBER = re.compile(r"[0-9][0-9.]*(e[-+]?[0-9]+)?")  # ledgers have six digits, and a digest
 PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say

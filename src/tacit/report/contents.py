@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.result import Result
-from tacit.admm.statement import promised
 from tacit.errors import CorruptFile
+from tacit.protocol.result import Result
+from tacit.protocol.statement import promised
 from tacit.reading import read_json, read_npz, read_rows, read_toml, reading
 from tacit.report.balances import Balance, balances
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tacit import html, svg
-from tacit.admm.statement import promised
 from tacit.errors import digits
 from tacit.privacy.accounting import rounded_up
+from tacit.protocol.statement import promised
 from tacit.report.contents import Contents, Table
 
 MOST_ROWS, MOST_CELLS = 50_000, 500_000  # of a table: of a longer one, the page says so

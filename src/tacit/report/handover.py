@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tacit.admm.statement import promised
+from tacit.protocol.statement import promised
 from tacit.report.subject import Subject
 
 # What the statement covers, if it is certified; the trace where data were read once

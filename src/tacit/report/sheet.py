@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from tacit.admm.statement import PUBLIC, PrivacyStatement, promised
 from tacit.html import plain, several
+from tacit.protocol.statement import PUBLIC, PrivacyStatement, promised
 from tacit.report.handover import may_be_published, must_be_kept
 from tacit.report.hidden import begun, changes, hidden
 from tacit.report.odds import exception, guess, hits, next_to_nothing, percent, suspicion

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 
-from tacit.admm.statement import promised
 from tacit.html import plain
 from tacit.privacy.accounting import rounded_down, rounded_up
 from tacit.privacy.spending import changed
+from tacit.protocol.statement import promised
 from tacit.report.account import Account
 from tacit.report.subject import Subject
 

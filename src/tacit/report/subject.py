@@ -13,17 +13,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.admm.result import Result
-from tacit.admm.statement import PrivacyStatement, promised
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.html import plain
+from tacit.protocol.result import Result
+from tacit.protocol.statement import PrivacyStatement, promised
 from tacit.reading import read_json, read_npz, reading
 from tacit.report.account import Account, Overpaid
 from tacit.report.contents import Contents
 from tacit.report.words import stem
 
 if TYPE_CHECKING:
-    from tacit.federation.party_file import Limits
+    from tacit.studies.party_file import Limits
 
 NOT_WRITTEN = "No sheet was written."
 FEASIBLE = ("objective", "projected-output")  # where the noise is, so that points stay in the set
@@ -137,7 +137,7 @@ def _of_party(
     path: Path, agent: str | None, ledger: str | Path | None
 ) -> tuple[str, str | Path, Limits]:
     """Agent, ledger and limits that a party's own file names."""
-    from tacit.federation.party_file import PartyFile
+    from tacit.studies.party_file import PartyFile
 
     file = PartyFile.load(path)
     if agent not in (None, file.agent):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit import html
-from tacit.admm.statement import promised
 from tacit.privacy.accounting import rounded_up
+from tacit.protocol.statement import promised
 from tacit.report.contents import Contents
 from tacit.report.odds import exception, loss
 

@@ -1,0 +1,37 @@
+"""What server and agents say to one another, and who says it.
+
+wire            messages as bytes: one encoding for each
+messages        broadcast, reply and refusal
+facts           what a server knows of an agent: sizes and bounds
+agent           where private data meet a message, in every round: one in, one reply out
+server          the server: names, couplings, settings, replies, and an engine
+release         one noisy reading of an agent's data, paid for once and kept
+released        a problem of public copies, which costs nothing more to solve
+public_agent    an agent of a released problem: exact steps on a public copy
+exact_server    the server of a released problem: acceleration, and an end at a tolerance
+keys            where noise comes from, and keys of seeded noise
+statement       what a run promises, in numbers and in words
+result          what a run leaves behind, and its files
+jupyter         a result and a statement as a notebook shows them
+checkpoint      a run that can be continued, bit for bit
+data_digest     whether a continued run has the same problem
+"""
+
+from tacit.protocol.agent import Agent
+from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.released import Released
+from tacit.protocol.result import Progress, Result
+from tacit.protocol.server import Engine, Member, Server
+
+__all__ = [
+    "Agent",
+    "Broadcast",
+    "Engine",
+    "Member",
+    "Progress",
+    "Refusal",
+    "Released",
+    "Reply",
+    "Result",
+    "Server",
+]

@@ -1,0 +1,349 @@
+"""An agent with noise in every round: private data meet a message here. One in, one reply out.
+
+    Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
+
+An agent with a ledger pays durably before it looks at its data, and keeps a reply durably before it
+lets it go. Data that are read once meet a message in ``release.py`` instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import jax
+import numpy as np
+
+from tacit._types import Array, Vector
+from tacit.admm.algorithm import Local, Round, Rule, admitted, agent_round, local_round
+from tacit.admm.local_side import local_side, start_point
+from tacit.admm.problem import LocalProblem
+from tacit.admm.settings import Settings, schedule_in
+from tacit.errors import InvalidInput, Refused, SolverFailure, count
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.payments import Payments
+from tacit.privacy.secure_noise import SecureNoise, secure_noise
+from tacit.privacy.spending import Terms
+from tacit.protocol.keys import noise_source
+from tacit.protocol.messages import Broadcast, Reply, digest_of
+from tacit.protocol.statement import why_uncertified
+from tacit.sets.powers import require_64_bits
+
+log = logging.getLogger("tacit.agent")
+_compiled = jax.jit(local_round, static_argnames="rule")
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Refusals go to the log, once, and say nothing of what came before them."""
+    try:
+        yield
+    except Refused as refusal:
+        log.warning("%s", refusal)
+        refusal.__context__ = None
+        raise
+
+
+def compiled_round(z: Array, now: Round, local: Local, rule: Rule) -> tuple[Vector, Vector, Vector]:
+    """``local_round`` as one program, its results on the host: duals are computed there, alike by
+    agent and server."""
+    point, average, noise = (np.asarray(x) for x in _compiled(z, now, local, rule))
+    return point, average, noise
+
+
+class Agent:
+    """One party of a run, with its data, its dual and its last local point.
+
+    It answers the rounds 1, 2, ..., T of its run in order and refuses anything else before it
+    looks at its data. The same request again gets the same reply, from memory (the last round) or
+    from the ledger (any round), without new noise.
+
+    Without a ledger an agent remembers nothing beyond its own life. One with seeded noise must not
+    be started again with the same key and run: it would answer other requests with the noise it
+    has used, and two such replies give the data away. (``solve`` with a checkpoint does not: it
+    asks the same again.) Use a ledger, or another run name and so another budget.
+
+    ledger  pay for every round here, first; needs a certified problem. A run that was begun
+            continues where the ledger says.
+    noise   "seeded" from ``key``, or "secure" (the default with a ledger): exact discrete noise
+            from the operating system
+    key     of seeded noise (``agent_key``); None for secure noise
+    size    number of global coordinates, the length of the consensus
+    block   rounds paid for at a time. With 1, an answer is durable before it is released, and
+            nothing is lost in a crash. With more, there is one synchronisation with the disk in so
+            many rounds; whoever restarts within a block pays for the rest of it again. A process
+            that starts while another is at a round takes its payment over; the other is refused.
+    """
+
+    def __init__(
+        self,
+        problem: LocalProblem,
+        name: str,
+        settings: Settings,
+        key: Array,
+        run: str,
+        size: int,
+        *,
+        ledger: Ledger | None = None,
+        noise: str | None = None,
+        block: int = 1,
+    ) -> None:
+        self.problem, self.name, self.settings, self.run = problem, name, settings, run
+        self.ledger, self._block = ledger, count("block", block)
+        self.noise_source = noise_source(noise, paid=ledger is not None)
+        if self.noise_source == "seeded" and self._block > 1:
+            raise InvalidInput(
+                f"Expected secure noise for blocks, got noise='seeded' and block={block}: a round "
+                "that is paid for again needs other noise. Nothing was released."
+            )
+        self._check_arguments(key, size)
+        self._lock = threading.Lock()
+        self._size = size
+        self._coupling = np.asarray(problem.coupling)
+        self._held = np.flatnonzero(self._coupling >= 0)
+        self._local = local_side(problem, settings, key, problem.dtype)
+        self._secure = self._secure_noise() if self.noise_source == "secure" else None
+        self._rule = settings.rule(problem.feasible_set.separable)
+        self._round = compiled_round if problem.feasible_set.closed_form else local_round
+        self.point = start_point(problem)
+        self.average = self.point
+        self.dual = np.zeros_like(self.point)
+        self.noise_magnitude = 0.0  # Σ|ξ| of the last round; not released
+        self.rounds_done = 0
+        self._failed = False  # without a ledger, a run ends with a failure
+        self._payments: Payments | None = None  # with a ledger
+        # request (its digest, or where no ledger needs that, itself) and average of the last round
+        self._last: tuple[str | Broadcast, Array] | None = None
+        if ledger is not None:
+            with _logged():
+                self._agree(ledger)
+
+    def respond(self, broadcast: Broadcast) -> Reply:
+        """Lines 15-23 of Algorithm 1 for one round.
+
+        Guarantee: a reply that leaves was paid for and kept first (with a ledger); a round is never
+        answered twice with different noise; a refusal spends and reveals nothing. A computation
+        that fails shows that it did: the round must be paid for again. Several processes on one
+        ledger never show more noisy computations than were paid for (proof in ``payments.py``).
+        Without a ledger all of this holds for this object alone: see ``Agent``.
+        """
+        with self._lock, _logged():
+            return self._respond(broadcast)
+
+    def _respond(self, broadcast: Broadcast) -> Reply:
+        require_64_bits()
+        t, w = self._accept(broadcast)
+        if t <= self.rounds_done:
+            return self._again(t, w)
+        self._check_past(broadcast)
+        if self._failed:
+            raise Refused(
+                f"Agent {self.name!r} failed in round {t}. Without a ledger nobody would pay for "
+                "another try, and a seed would repeat the noise. Nothing was computed."
+            )
+        ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
+        if self._payments is not None and not self._payments.pay(t):
+            return self._late(t, w)
+        held = self.point, self.dual, self._coupling
+        try:
+            point, average, dual, noise = agent_round(
+                t, w, ρ, η, *held, self._noisy(), self._rule, self._round
+            )
+            if not (np.isfinite(average).all() and np.isfinite(dual).all()):
+                raise SolverFailure("the local point is not finite, or outside of the set.")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as failure:  # also a solver's panic, which is no Exception
+            self._failed = self.ledger is None
+            if self._payments is not None and not self._payments.fail(t):
+                return self._late(t, w)
+            if not isinstance(failure, SolverFailure):
+                raise
+            raise SolverFailure(
+                f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
+            ) from failure
+        asked = Broadcast(self.run, t, w)
+        request: str | Broadcast = asked
+        if self._payments is not None:
+            request = digest = asked.digest
+            state = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
+            if not self._payments.store(t, digest, average.tobytes(), state):
+                return self._late(t, w)
+        self.point, self.average, self.dual = point, average, dual
+        self.noise_magnitude = float(noise)
+        self.rounds_done, self._last = t, (request, average)
+        return Reply(self.run, t, average[self._held])
+
+    def _check_arguments(self, key: Array, size: int) -> None:
+        if self.settings.penalty is None or self.settings.step_size is None:
+            raise InvalidInput(
+                "Expected settings with a penalty and a step size: all agents must have the same. "
+                "Settings.complete(problem) chooses them. Nothing was released."
+            )
+        if self.noise_source == "seeded" and key is None:
+            raise InvalidInput("Expected a key (jax.random.key) for seeded noise, got none.")
+        held = 1 + int(np.asarray(self.problem.coupling).max(initial=-1))
+        if count("size", size) < held or (self.problem.holds_everything and size != held):
+            raise InvalidInput(
+                f"Expected size, the number of global coordinates, to be {held} as agent "
+                f"{self.name!r} holds them, got {size}. Nothing was released."
+            )
+
+    # --- refusing -------------------------------------------------------------------------
+
+    def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
+        """The round and the consensus of a request that has the right form."""
+        name, T = self.name, self.settings.rounds
+        if type(broadcast) is not Broadcast:
+            raise Refused(f"Agent {name!r} expects a Broadcast, got {type(broadcast).__name__}.")
+        if type(broadcast.run) is not str or broadcast.run != self.run:
+            raise Refused(f"Agent {name!r} is in run {self.run!r}, not in the one asked for.")
+        t = int(broadcast.round) if isinstance(broadcast.round, np.integer) else broadcast.round
+        whole = type(t) is int  # nothing that could answer two comparisons differently
+        if not whole or not 1 <= t <= min(self.rounds_done + 1, T):
+            after = f"round {self.rounds_done + 1} of {T}" if self.rounds_done < T else "no more"
+            old = " If the server is right, the ledger is an old copy." if self.ledger else ""
+            raise Refused(
+                f"Agent {name!r} has answered {self.rounds_done} rounds and expects {after}, got "
+                f"{f'round {t}' if whole and abs(t) < 10**9 else 'another'}. Nothing was computed."
+                f"{old}"
+            )
+        try:
+            w = np.asarray(broadcast.consensus)
+            if w.dtype.kind not in "fiu":
+                raise TypeError
+            with np.errstate(over="ignore"):
+                w = w.astype(self.point.dtype)
+        except Exception:  # whatever a message does when it is looked at
+            raise Refused(
+                f"Agent {name!r} expects a consensus of numbers, got something else. Nothing was "
+                "computed."
+            ) from None
+        if w.shape != (self._size,) or not np.isfinite(w).all():
+            raise Refused(
+                f"Agent {name!r} expects a finite consensus of shape ({self._size},), got shape "
+                f"{w.shape}{', not all finite' if w.shape == (self._size,) else ''}. Nothing was "
+                "computed."
+            )
+        return int(t), w
+
+    def _again(self, t: int, w: Array) -> Reply:
+        """The reply to a round that was answered, if the request is the same."""
+        request, average = "", None
+        if self.ledger is not None and (answer := self.ledger.answer(self.run, t)) is not None:
+            request, average = answer.request, np.frombuffer(answer.reply, self.point.dtype)
+            self.noise_magnitude = float(np.frombuffer(answer.state[-8:])[0])
+        elif self._last is not None and t == self.rounds_done:
+            asked, average = self._last
+            request = asked if isinstance(asked, str) else asked.digest
+        known = Broadcast(self.run, t, w).digest, digest_of(self.run, t, w)
+        if average is None or request not in known:
+            raise Refused(
+                f"Agent {self.name!r} has answered round {t} and is at round {self.rounds_done}; "
+                "this is another request for it. Nothing was computed."
+            )
+        self.average = average
+        return Reply(self.run, t, average[self._held])
+
+    def _check_past(self, broadcast: Broadcast) -> None:
+        """Refuse if the server knows a reply that this agent's ledger does not, or too few.
+
+        A ledger restored from an old copy would answer rounds a second time.
+        """
+        if self.ledger is None:
+            return
+        last = broadcast.last
+        try:
+            claimed = last.get(self.name, "") if isinstance(last, Mapping) else None
+        except Exception:
+            claimed = None
+        if type(claimed) is not str or claimed != self.last_digest:
+            raise Refused(
+                f"Agent {self.name!r}: the server's last reply is not the last in the ledger "
+                f"(round {self.rounds_done}). The ledger is an old copy, or the server is "
+                "mistaken. Nothing was computed."
+            )
+
+    @property
+    def last_digest(self) -> str:
+        """The digest of the last reply; empty before the first."""
+        if self._last is None:
+            return ""
+        return Reply(self.run, self.rounds_done, self._last[1][self._held]).digest
+
+    # --- paying ---------------------------------------------------------------------------
+
+    def _agree(self, ledger: Ledger) -> None:
+        """Write the run's terms into the ledger, or continue a run that is there."""
+        problem, settings = self.problem, self.settings
+        if reason := why_uncertified([problem], settings):
+            raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
+        secure = self._secure
+        public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), self._block]
+        terms = Terms(
+            self.name,
+            secure.mechanism if secure else settings.mechanism,
+            settings.rounds,
+            settings.local_updates,
+            secure.distance if secure else 0.0,
+            self.noise_source,
+            problem.objective.relation,
+            hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
+        )
+        ledger.begin(self.run, terms)
+        self._payments = Payments(ledger, self.run, settings.rounds, self._block)
+        self._resume()
+
+    def _resume(self) -> None:
+        """Go on from the last answer in the ledger."""
+        assert self.ledger is not None
+        answer = self.ledger.answer(self.run)
+        if answer is not None:
+            values = np.frombuffer(answer.state[:-8], self.point.dtype)
+            average = np.frombuffer(answer.reply, self.point.dtype)
+            self.restore(values[: len(average)], average, values[len(average) :], answer.round)
+            self._last = answer.request, average
+
+    def _late(self, t: int, w: Array) -> Reply:
+        """Another process of this agent has answered the round: its answer counts."""
+        self._resume()
+        return self._again(t, w)
+
+    def _secure_noise(self) -> SecureNoise:
+        settings = self.settings
+        if settings.perturbation != "objective" or settings.calibration != "certified":
+            raise InvalidInput(
+                "Expected perturbation='objective' and calibration='certified' for secure noise, "
+                f"got {settings.perturbation!r} and {settings.calibration!r}. Nothing was released."
+            )
+        size = self.problem.objective.statistic_size
+        return secure_noise(
+            settings.mechanism, self._local.Δ, size, settings.updates, settings.delta
+        )
+
+    def _noisy(self) -> Local:
+        """The local side with fresh noise for one round."""
+        if self._secure is None:
+            return self._local
+        return self._local._replace(mechanism=self._secure.draw(self.settings.local_updates))
+
+    def restore(self, point: Array, average: Array, dual: Array, rounds_done: int) -> None:
+        """Continue from a checkpoint."""
+        for name, value in (("point", point), ("average", average), ("dual", dual)):
+            if np.shape(value) != self.point.shape:
+                raise InvalidInput(
+                    f"Expected a {name} of shape {self.point.shape}, got {np.shape(value)}."
+                )
+            setattr(self, name, np.asarray(value, self.point.dtype))
+        for name, z in (("point", self.point), ("average", self.average)):
+            admissible = admitted(z, self._local)
+            if not np.isfinite(np.asarray(admissible)).all() or not np.isfinite(self.dual).all():
+                raise InvalidInput(
+                    f"Expected a {name} within the feasible set of agent {self.name!r} to "
+                    "continue from, got one outside. Nothing was computed."
+                )
+        self.rounds_done = rounds_done

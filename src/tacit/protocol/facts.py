@@ -1,0 +1,318 @@
+"""What a server knows of an agent: sizes and bounds, in a message, and a problem made of them.
+
+    LocalProblem ── Facts.of ──▶ bytes ──▶ described(all facts): Problem
+
+Whatever plans a run, completes its settings or states what it promises looks at public numbers only
+(sensitivities, diameters, smoothness, ...), through ``Problem``. A described problem has these
+numbers and nothing else, so that the same code decides where a server has seen no objective and no
+set. What would need data raises ``NotKnown``.
+
+Guarantee: every number here is public in the sense of ``Objective``: none depends on private data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+
+from tacit._types import Array, Vector
+from tacit.admm.local_side import start_point
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.errors import DERIVED, InvalidInput
+from tacit.objectives.objective import Descent, Objective, Reading
+from tacit.protocol.wire import Message, Whole, decode
+from tacit.sets.feasible_set import FeasibleSet
+
+
+class NotKnown(InvalidInput):
+    """A server was asked for something that only an agent knows."""
+
+
+@dataclass(frozen=True)
+class Facts(Message):
+    """An agent, as it introduces itself.
+
+    ``coupling`` of all its coordinates, −1 where private; ``start`` is z^1 on the coupled ones, in
+    its number format. ``one``, ``two``: Δ in the L1 and L2 norm, of the statistic and of a reading.
+    ``gradient_noise``: the deviation of a gradient's entry for unit noise on a reading, where that
+    is not the gradient's own.
+    """
+
+    kind = "facts"
+    brief = (
+        *("everything", "closed_form", "separable", "diameter", "radius", "gradient_bound"),
+        *("smoothness", "normaliser", "uncertified", "clipped"),
+        *("not_once", "size", "read_one", "read_two", "gradient_noise", "feature_bound"),
+        *("usual_curvature", "reach", "longest", "uncertified_here"),
+    )
+    agent: str
+    coupling: Whole
+    start: Vector
+    objective: str
+    strong_convexity: float
+    lift_energy: float
+    one: float
+    two: float
+    neighbours: str
+    relation: str
+    everything: bool = False
+    closed_form: bool = False
+    separable: bool = False
+    diameter: float | None = None
+    radius: float | None = None
+    gradient_bound: float | None = None
+    smoothness: float | None = None
+    normaliser: float | None = None
+    uncertified: str = ""
+    not_once: str = ""  # why it cannot be read once, if so
+    size: int | None = None  # of a reading
+    read_one: float | None = None
+    read_two: float | None = None
+    gradient_noise: float | None = None
+    feature_bound: float | None = None
+    clipped: bool = False  # no theorem of convergence is about its gradients
+    usual_curvature: float | None = None  # this and the next two: ``Descent``
+    reach: float | None = None
+    longest: float | None = None
+    uncertified_here: str = ""  # on the device that computes rounds; a release is the processor's
+
+    def check(self) -> None:
+        numbers = [v for v in vars(self).values() if type(v) is float]
+        if any(math.isnan(v) or v < 0 for v in numbers) or len(self.start) != (
+            np.count_nonzero(self.coupling >= 0)
+        ):
+            raise ValueError("no facts about an agent")
+        descent = self.usual_curvature, self.reach, self.longest
+        if descent != (None,) * 3 and not all(
+            x is not None and DERIVED[0] <= x <= DERIVED[1] for x in descent
+        ):
+            raise ValueError("no numbers to plan steps by")
+        if self.everything and (self.coupling != np.arange(len(self.coupling))).any():
+            raise ValueError("another coupling than that of all coordinates")
+        if not np.isfinite(self.start).all():
+            raise ValueError("no first point")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Facts:
+        return decode(data, {cls.kind: cls})
+
+    @classmethod
+    def of(cls, agent: LocalProblem, name: str, sizes: bool = True) -> Facts:
+        """``sizes``: also those of a set that only solvers know. Schedules that a run leaves out
+        follow from them."""
+        f, W = agent.objective, agent.feasible_set
+        coupling = np.asarray(agent.coupling)
+        backend = jax.default_backend()
+        about: dict[str, Any] = {}
+        try:
+            reading = f.reading()
+            about["size"] = int(reading.size)
+            about["read_one"], about["read_two"] = (float(reading.sensitivity(k)) for k in (1, 2))
+            about["gradient_noise"] = reading.gradient_deviation(1.0, W)
+            if about["gradient_noise"] is not None:
+                about["feature_bound"] = float(f.feature_bound(2))  # type: ignore[attr-defined]
+        except InvalidInput as error:
+            about["not_once"] = str(error)
+        if sizes or W.closed_form:
+            about["diameter"], about["radius"] = float(W.diameter), float(W.radius(math.inf))
+            about["gradient_bound"] = float(f.gradient_bound(W))
+        if f.descent is not None:
+            about["usual_curvature"], about["reach"], about["longest"] = f.descent
+        if hasattr(f, "normaliser"):
+            about["normaliser"] = float(np.asarray(f.normaliser))
+        return cls(
+            agent=name,
+            coupling=coupling.astype("<i8"),
+            start=start_point(agent)[coupling >= 0],
+            objective=f.kind,
+            strong_convexity=float(f.strong_convexity),
+            lift_energy=float(f.lift_energy),
+            one=_moved(f, W, 1),
+            two=_moved(f, W, 2),
+            neighbours=f.neighbours,
+            relation=f.relation,
+            everything=agent.holds_everything,
+            closed_form=W.closed_form,
+            separable=W.separable,
+            smoothness=None if f.smoothness is None else float(f.smoothness),
+            uncertified=f.uncertified,
+            uncertified_here=f.uncertified_on(backend),
+            clipped=f.clipped,
+            **about,
+        )
+
+
+def described(facts: Sequence[Facts], penalties: tuple[Vector, Vector] | None = None) -> Problem:
+    """The problem of agents that have introduced themselves, for a server that knows no more."""
+    agents = []
+    for own in facts:
+        coupling = None if own.everything else own.coupling
+        agents.append(LocalProblem(DescribedObjective(own), DescribedSet(own), coupling, own.agent))
+    return Problem(agents, penalties)
+
+
+class DescribedSet(FeasibleSet):
+    """The size of a set, and one point of it."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+
+    @property
+    def closed_form(self) -> bool:
+        return self.facts.closed_form
+
+    @property
+    def separable(self) -> bool:
+        return self.facts.separable
+
+    @property
+    def dimension(self) -> int:
+        return len(self.facts.coupling)
+
+    @property
+    def diameter(self) -> float:
+        return _known(self.facts, "diameter")
+
+    def radius(self, norm: float) -> float:
+        if norm != math.inf:
+            _not_known(self.facts, "radius of its set")
+        return _known(self.facts, "radius")
+
+    def project(self, point: Any, weight: Any = None) -> Vector:
+        """Of the origin: z^1, on the coupled coordinates."""
+        if np.any(np.asarray(point)):
+            _not_known(self.facts, "projection onto its set")
+        z = np.zeros(self.dimension, self.facts.start.dtype)
+        z[self.facts.coupling >= 0] = self.facts.start
+        return z
+
+    def violation(self, point: Any) -> Any:
+        _not_known(self.facts, "constraints")
+
+
+class DescribedObjective(Objective):
+    """The public numbers of an objective."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.neighbours, self.doubt = facts.neighbours, facts.uncertified
+
+    def uncertified_on(self, device: str) -> str:
+        """Of the agent's own device, whatever the server's is."""
+        return self.facts.uncertified_here
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As if it were its data: what a run computes in."""
+        return self.facts.start.dtype
+
+    @property
+    def kind(self) -> str:
+        return self.facts.objective
+
+    @property
+    def relation(self) -> str:
+        return self.facts.relation
+
+    @property
+    def clipped(self) -> bool:  # type: ignore[override]
+        return self.facts.clipped
+
+    @property
+    def descent(self) -> Descent | None:
+        curvature, reach, longest = self.facts.usual_curvature, self.facts.reach, self.facts.longest
+        if curvature is None or reach is None or longest is None:
+            return None
+        return Descent(curvature, reach, longest)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.facts.coupling)
+
+    def value(self, z: Array) -> Array:
+        _not_known(self.facts, "objective value")
+
+    def statistic(self, z: Array) -> Array:
+        _not_known(self.facts, "statistic")
+
+    @property
+    def statistic_size(self) -> int:
+        return max(self.dimension, self.facts.size or 0)  # at most so many
+
+    @property
+    def lift_energy(self) -> float:
+        return self.facts.lift_energy
+
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return self.facts.one if norm == 1 else self.facts.two
+
+    def reading(self) -> DescribedReading:
+        if self.facts.not_once:
+            raise InvalidInput(self.facts.not_once)
+        return DescribedReading(self.facts)
+
+    @property
+    def normaliser(self) -> float:
+        if self.facts.normaliser is None:
+            raise AttributeError("normaliser")  # as objectives have it that are no sums
+        return self.facts.normaliser
+
+    def feature_bound(self, norm: int) -> float:
+        assert norm == 2
+        return _known(self.facts, "feature_bound")
+
+    @property
+    def smoothness(self) -> float | None:
+        return self.facts.smoothness
+
+    @property
+    def strong_convexity(self) -> float:
+        return self.facts.strong_convexity
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        return _known(self.facts, "gradient_bound")
+
+
+class DescribedReading(Reading):
+    """The size and the sensitivity of a reading."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.values = np.broadcast_to(np.nan, (facts.size or 0,))  # as many, none of them known
+
+    def sensitivity(self, norm: int) -> float:
+        return float((self.facts.read_one if norm == 1 else self.facts.read_two) or 0.0)
+
+    def gradient_deviation(self, deviation: float, feasible_set: FeasibleSet) -> float | None:
+        unit = self.facts.gradient_noise
+        return None if unit is None else deviation * unit
+
+    def public_copy(
+        self, values: Vector, deviation: float, agents: float | None = None
+    ) -> NoReturn:
+        _not_known(self.facts, "public copy")
+
+
+def _moved(f: Objective, W: FeasibleSet, norm: int) -> float:
+    """Δ of the statistic; infinite for a cost with kinks, which is read once or not at all."""
+    try:
+        return float(f.sensitivity(norm, W))
+    except InvalidInput:
+        return math.inf
+
+
+def _known(facts: Facts, name: str) -> float:
+    value: float | None = getattr(facts, name)
+    return _not_known(facts, name) if value is None else value
+
+
+def _not_known(facts: Facts, what: str) -> NoReturn:
+    raise NotKnown(
+        f"Expected only what agent {facts.agent!r} has told of itself to be asked for, got its "
+        f"{what}. Nothing was computed."
+    )

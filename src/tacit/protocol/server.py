@@ -1,0 +1,190 @@
+"""The server of Algorithm 1. It knows names, couplings, settings and replies, and nothing else.
+
+    Server.step(engine):   w  →  Engine.exchange  →  one reply, or a refusal, from every agent
+
+An engine carries messages and knows nothing of what they mean: agents in this process, on the
+ranks of a cluster, or with other organisations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.admm.algorithm import Holders, average_over_holders, dual_step, server_step
+from tacit.admm.local_side import start_point
+from tacit.admm.problem import Problem
+from tacit.admm.settings import Settings, schedule_in
+from tacit.errors import InvalidInput
+from tacit.protocol.messages import Broadcast, Refusal, Reply
+
+# Number formats of replies, and the largest number in them: far beyond any set's
+FORMATS = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e100}
+
+
+class Engine(Protocol):
+    """Carries one broadcast to every agent and brings back what each has to say.
+
+    deadline  seconds after which an agent that has said nothing is missing; None: wait
+    """
+
+    def exchange(
+        self, broadcast: Broadcast, deadline: float | None = None
+    ) -> Mapping[str, Reply | Refusal]: ...
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a server knows of an agent before the first round; all of it is public."""
+
+    name: str
+    coordinates: Vector  # the global coordinates that it holds, in its own order
+    start: Vector  # z^1 there
+
+
+class Server:
+    """Lines 1-8: the consensus, and the server's own copies of the agents' duals.
+
+    It holds z and λ of all agents' coupled coordinates, one after another.
+
+    reminds  whether broadcasts say which reply was the last, as agents with ledgers ask for
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        settings: Settings,
+        run: str,
+        dtype: Any = np.float64,
+        reminds: bool = True,
+    ) -> None:
+        self.members, self.settings, self.run = tuple(members), settings, run
+        self._reminds = reminds
+        self.round = 0  # the last one that was answered by all
+        self.dtype = np.dtype(dtype)
+        self.index = np.concatenate([m.coordinates for m in members])
+        self.size = int(self.index.max()) + 1
+        self.holders = Holders.of([m.coordinates for m in members], self.size, self.dtype)
+        self.w = np.zeros(self.size, self.dtype)
+        self.z = np.concatenate([m.start for m in members]).astype(self.dtype)
+        self.λ = np.zeros_like(self.z)
+        self._answered: dict[str, Reply] = {}  # those of the last round
+
+    def step(self, engine: Engine, deadline: float | None = None) -> dict[str, Refusal]:
+        """One round. Returns who did not reply, and why; if anyone, the round is not done.
+
+        The same request may then be made again: agents repeat what they have answered.
+        """
+        broadcast = self._question()
+        answers = engine.exchange(broadcast, deadline)
+        replies, refusals = self._sorted(answers, broadcast.round)
+        if not refusals:
+            refusals = self._take(broadcast, replies)
+        if not refusals:
+            self.w, self.round, self._answered = broadcast.consensus, broadcast.round, replies
+        return refusals
+
+    @property
+    def _last(self) -> dict[str, str]:
+        """The digests of the last replies."""
+        told = self._answered if self._reminds else {}
+        return {name: reply.digest for name, reply in told.items()}
+
+    def _question(self) -> Broadcast:
+        """Line 5."""
+        t = self.round + 1
+        ρ = schedule_in(self.dtype, self.settings, t, t)[0][0]
+        w = server_step(self.z, self.λ, ρ, self.holders)
+        return Broadcast(self.run, t, w, self._last)
+
+    def _take(self, broadcast: Broadcast, replies: Mapping[str, Reply]) -> dict[str, Refusal]:
+        """Line 8, given everyone's reply; those that cannot be taken."""
+        t, refusals = broadcast.round, {}
+        ρ = schedule_in(self.dtype, self.settings, t, t)[0][0]
+        z = np.concatenate([replies[m.name].primal for m in self.members])
+        with np.errstate(over="ignore"):
+            λ = dual_step(self.λ, ρ, broadcast.consensus[self.index], z)
+        for member, part in zip(self.members, self.parts(λ), strict=True):
+            if not np.isfinite(part).all():
+                words = f"The reply of agent {member.name!r} to round {t} overflows its dual."
+                refusals[member.name] = Refusal(self.run, t, "invalid", words)
+        if not refusals:
+            self.z, self.λ = z, λ
+        return refusals
+
+    def _sorted(
+        self, answers: Mapping[str, Reply | Refusal], t: int
+    ) -> tuple[dict[str, Reply], dict[str, Refusal]]:
+        """Replies to this round, and everything else as a refusal."""
+        replies: dict[str, Reply] = {}
+        refusals: dict[str, Refusal] = {}
+        for member in self.members:
+            answer = answers.get(member.name)
+            if type(answer) is Refusal:
+                refusals[member.name] = answer
+            elif answer is None:
+                words = f"Agent {member.name!r} gave no answer to round {t} in time."
+                refusals[member.name] = Refusal(self.run, t, "missing", words)
+            else:
+                reply = self._read(answer, t, member)
+                if isinstance(reply, Reply):
+                    replies[member.name] = reply
+                    continue
+                words = f"Expected a reply of agent {member.name!r} to round {t}, got {reply}."
+                refusals[member.name] = Refusal(self.run, t, "invalid", words)
+        return replies, refusals
+
+    def _read(self, reply: Any, t: int, member: Member) -> Reply | str:
+        """The server's own copy of a reply to this round, or what it got instead."""
+        if type(reply) is not Reply:
+            return type(reply).__name__
+        if reply.run != self.run or reply.round != t:
+            return f"one to round {reply.round!r} of {reply.run!r}"
+        primal = np.array(reply.primal)
+        if primal.dtype not in FORMATS or primal.shape != member.coordinates.shape:
+            return f"{primal.dtype} of shape {primal.shape}, not {member.coordinates.shape}"
+        if not (np.abs(primal) <= FORMATS[primal.dtype]).all():
+            return "numbers that are not finite, or larger than any set's"
+        return Reply(self.run, t, primal, reply.settled is True)
+
+    @property
+    def residual(self) -> float:
+        """‖Aw − z‖: how far the agents are from the consensus. Replies tell it to everyone."""
+        return float(np.linalg.norm(self.w[self.index] - self.z))
+
+    @property
+    def solution(self) -> Vector:
+        """The mean of the last replies over the holders of each coordinate."""
+        found: Vector = average_over_holders(self.z, self.holders)
+        return found
+
+    def parts(self, values: Vector) -> list[Vector]:
+        """``values``, such as z or λ, agent by agent."""
+        return np.split(values, np.cumsum([len(m.coordinates) for m in self.members])[:-1])
+
+    def restore(self, z: Vector, λ: Vector, rounds_done: int) -> None:
+        """Continue after ``rounds_done`` rounds, with what was held then."""
+        for name, value in (("z", z), ("λ", λ)):
+            if np.shape(value) != self.z.shape or not np.isfinite(value).all():
+                raise InvalidInput(f"Expected finite numbers of shape {self.z.shape} as {name}.")
+        self.z, self.λ = np.asarray(z, self.dtype), np.asarray(λ, self.dtype)
+        self.round, self.w = rounds_done, np.full(self.size, np.nan, self.dtype)  # not known now
+        self._answered = {
+            m.name: Reply(self.run, rounds_done, part.astype(m.start.dtype))  # as it was sent
+            for m, part in zip(self.members, self.parts(self.z), strict=True)
+            if rounds_done
+        }
+
+
+def members_of(problem: Problem) -> list[Member]:
+    """The agents of a problem as a server knows them."""
+    members = []
+    for name, part in zip(problem.names, problem.agents, strict=True):
+        coupling = np.asarray(part.coupling)
+        held = np.flatnonzero(coupling >= 0)
+        members.append(Member(name, coupling[held], start_point(part)[held]))
+    return members

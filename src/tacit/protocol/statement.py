@@ -1,0 +1,257 @@
+"""The privacy statement of a run, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.settings import Settings
+from tacit.errors import choice
+from tacit.html import never_raises
+from tacit.privacy.accounting import epsilon_of, exact, rounded_up
+from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.privacy.secure_noise import largest_distance
+from tacit.reading import typed
+
+# Only the user knows where such a number came from.
+PUBLIC = (
+    "Taken for public: all that a run takes beside the data, such as feasible sets, bounds, "
+    "nominal values, penalties and settings, and the numbers of records where that change keeps "
+    "them."
+)
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What all messages of a run together reveal about one agent's data.
+
+    ``neighbours`` pairs each change that is hidden with the agents whose data it is about.
+    ``uncertified`` says why nothing is promised, and is empty if the statement is certified.
+    ``seeded``: whoever knows the seed can subtract the noise. Where neither ``seeded`` nor
+    ``secure``, the noise is Threefry's from a key of the operating system.
+    ``assumed``: sentences about what is taken for public (``PUBLIC``, and what a model adds).
+    ``once``: every agent released a noisy reading of its data, and the run used nothing else of it.
+    ``before``: what every agent released before the run, in words; the numbers are of both.
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: str
+    updates: int
+    neighbours: tuple[tuple[str, tuple[str, ...]], ...]
+    seeded: bool
+    uncertified: str = ""
+    secure: bool = False  # exact discrete noise from the operating system (``secure_noise.py``)
+    assumed: str = ""
+    once: bool = False
+    before: str = ""
+
+    @property
+    def certified(self) -> bool:
+        return not self.uncertified
+
+    @property
+    def words(self) -> str:
+        """The statement as a sentence that can stand in a report."""
+        if math.isinf(self.epsilon):
+            return "Not private: the run adds no noise, and its messages reveal the data."
+        if len(self.neighbours) == 1:
+            change = f"{self.neighbours[0][0]} in one agent's data"
+        else:
+            change = ", and for ".join(
+                f"{what} in the data of {' or '.join(names)}" for what, names in self.neighbours
+            )
+        numbers = f"({rounded_up(self.epsilon, 3)}, {rounded_up(self.delta, 6)})-DP"
+        if not self.certified:
+            return (
+                f"Not certified: {self.uncertified} If it were covered, {self._spent} of an agent "
+                f"would be {numbers} for {change}."
+            )
+        if self.once:
+            text = (
+                f"For {change}, what an agent released ({self._spent}) is {numbers} against "
+                "everyone, the server and the other agents included. All else was computed from "
+                "it: the solutions and the whole trace are covered, and further runs, restarts "
+                "and stopping rules on the same release cost nothing."
+            )
+        else:
+            text = (
+                f"For {change}, all messages of the run together ({self.updates} "
+                f"{self.mechanism} updates per agent{self._and_before}) are {numbers} against "
+                "everyone who sees all "
+                "messages, the server and the other agents included. The solutions are covered; "
+                "the objective and noise columns of the trace are not, and must not be published."
+            )
+        if self.assumed:
+            text += f" {self.assumed}"
+        if self.seeded:
+            text += (
+                " The noise is Threefry's, from a seed: the statement holds only while the seed is "
+                "secret and never used again, under the same run name, on other data or settings, "
+                "nor by an agent that was stopped and has no ledger or checkpoint: started again, "
+                "it would repeat its noise for other requests."
+            )
+        elif self.secure:
+            text += " The noise is discrete, exact and from the operating system's generator."
+        else:
+            text += (
+                " The noise is Threefry's, in floating point, from a key of 64 bits that the "
+                "operating system gave: the statement holds against those who cannot try 2^64 keys."
+            )
+        return text
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        from tacit.protocol.jupyter import statement_html
+
+        return statement_html(self)
+
+    @property
+    def _spent(self) -> str:
+        if self.once:
+            return f"one reading of its data with {self.mechanism} noise"
+        return f"the {self.updates} updates{self._and_before}"
+
+    @property
+    def _and_before(self) -> str:
+        return f", and before them {self.before}" if self.before else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "epsilon": None if math.isinf(self.epsilon) else self.epsilon,
+            "delta": self.delta,
+            "certified": self.certified,
+            "uncertified": self.uncertified,
+            "mechanism": self.mechanism,
+            "updates": self.updates,
+            "neighbours": [{"change": c, "agents": list(names)} for c, names in self.neighbours],
+            "seeded": self.seeded,
+            "secure": self.secure,
+            "assumed": self.assumed,
+            "once": self.once,
+            **({"before": self.before} if self.before else {}),
+            "statement": self.words,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> PrivacyStatement:
+        """What ``to_dict`` gave; whoever reads it from a file does so within ``reading``."""
+        return typed(
+            cls(
+                math.inf if data["epsilon"] is None else data["epsilon"],
+                data["delta"],
+                choice("mechanism", data["mechanism"], ("gaussian", "laplace", "noiseless")),
+                data["updates"],
+                tuple((n["change"], tuple(n["agents"])) for n in data["neighbours"]),
+                data["seeded"],
+                data["uncertified"],
+                data.get("secure", False),
+                data.get("assumed", ""),
+                data.get("once", False),
+                data.get("before", ""),
+            )
+        )
+
+
+def promised(p: PrivacyStatement) -> bool:
+    """Whether the statement promises anything: it is certified, and its numbers are numbers."""
+    return p.certified and 0 <= p.epsilon < math.inf and 0 <= p.delta < 1
+
+
+def privacy_statement(
+    problem: Problem,
+    settings: Settings,
+    seeded: bool,
+    secure: bool = False,
+    updates: int | None = None,
+) -> PrivacyStatement:
+    """The exact composition of the TE updates that every agent makes (Section 4.3, corrected).
+
+    ``updates`` is the number that was paid for, if not TE: a round that failed is paid again.
+    Agents' data are disjoint, so one agent's record costs what that agent's messages cost.
+    """
+    neighbours = neighbours_of(problem)
+    mechanism, updates = settings.mechanism, updates or settings.updates
+    epsilon, delta, uncertified = math.inf, settings.delta, "the run adds no noise."
+    if not isinstance(mechanism, Noiseless):
+        total = exact(mechanism, updates, settings.delta)
+        epsilon, delta = total.epsilon, total.delta
+        if secure and delta > 0 and updates > settings.updates:
+            # the noise makes up for the distance of as many updates as were planned
+            size = max(a.objective.statistic_size for a in problem.agents)
+            distance = updates * largest_distance(mechanism, size)
+            epsilon = epsilon_of([(mechanism, updates)], delta, distance)
+        uncertified = why_uncertified(problem.agents, settings)
+    about = mechanism.name, updates, neighbours, seeded, uncertified, secure, PUBLIC
+    return PrivacyStatement(epsilon, delta, *about)
+
+
+def release_statement(
+    problem: Problem, mechanism: Mechanism, delta: float, seeded: bool, secure: bool
+) -> PrivacyStatement:
+    """Of one reading of every agent's data, and all that is computed from it."""
+    epsilon, uncertified, once = math.inf, "the run adds no noise.", False
+    if not isinstance(mechanism, Noiseless):
+        once = True
+        epsilon, delta = (total := exact(mechanism, 1, delta)).epsilon, total.delta
+        uncertified = next((u for a in problem.agents if (u := a.objective.uncertified)), "")
+    neighbours = neighbours_of(problem)
+    about = mechanism.name, 1, neighbours, seeded, uncertified, secure, PUBLIC, once
+    return PrivacyStatement(epsilon, delta, *about)
+
+
+def with_reading(
+    run: PrivacyStatement,
+    mechanism: Mechanism,
+    reading: Mechanism,
+    words: str,
+    coordinates: tuple[int, int],
+) -> PrivacyStatement:
+    """Of a run whose agents released a reading of their data before it, all in one total.
+
+    ``mechanism`` is the run's and ``reading`` that of the reading, with so many ``coordinates`` in
+    one update and in the reading; ``words`` say what was read.
+
+    Guarantee: the run may depend on what was read (adaptive composition); the same records are
+    hidden by both, if both have the same neighbours. Secure noise counts with the largest distance
+    that it may have (``secure_noise.py``).
+    """
+    if isinstance(mechanism, Noiseless):
+        return run
+    if isinstance(reading, Noiseless):
+        why = "what the agents released before the run had no noise."
+        return replace(run, epsilon=math.inf, uncertified=why, before=words)
+    parts = [(reading, 1), (mechanism, run.updates)]
+    distance = 0.0
+    if run.secure:
+        distance = run.updates * largest_distance(mechanism, coordinates[0])
+        distance += largest_distance(reading, coordinates[1])
+    return replace(run, epsilon=epsilon_of(parts, run.delta, distance), before=words)
+
+
+def neighbours_of(problem: Problem) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each change that is hidden, with the agents whose data it is about."""
+    agents: dict[str, list[str]] = {}
+    for name, agent in zip(problem.names, problem.agents, strict=True):
+        agents.setdefault(agent.objective.neighbours, []).append(name)
+    return tuple((change, tuple(names)) for change, names in agents.items())
+
+
+def why_uncertified(agents: Sequence[LocalProblem], settings: Settings) -> str:
+    """Why the accounted numbers are not proven, or nothing."""
+    if settings.calibration != "certified":
+        return "the noise follows the paper's calibration, whose sensitivity is not a proven bound."
+    for f in (a.objective for a in agents):
+        if reason := f.uncertified or f.uncertified_on(jax.default_backend()):
+            return reason
+    if settings.perturbation != "objective":
+        return (
+            "noise on the output hides an exact update, but updates are rounded or solved for up "
+            "to an error that depends on the data, and a server can make that error large."
+        )
+    return ""

@@ -1,0 +1,238 @@
+"""Studies of a classifier: columns, ranges and classes are public, each party brings its records.
+
+    [learn]
+    features = ["age", "fee"]      # columns, in the order of the model
+    target = "churn"               # column of the labels; a party's own file may name another
+    classes = ["no", "yes"]        # all labels that there may be
+    normaliser = 1000              # number of all parties' records, or another for all of them
+    record_bound = 400             # no party has more
+    neighbours = "zero-out"        # or "replace"
+    feature_norm = 1.0             # longer rows are scaled down to it
+    bound = 5.0                    # optional: of every coefficient
+    [learn.ranges]                 # as ``tacit learn --range``: mapped to [−1, 1] and clipped
+    age = [18, 90]
+    "*" = [0, 10]                  # of all others
+
+[privacy] has mechanism, total_epsilon and total_delta, [algorithm] may have rounds, local_updates,
+penalty and step_size; what is left out is planned as ``tacit learn`` does. A party's table (CSV or
+Parquet) has these columns, in any order; others are not read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.pipeline import make_pipeline
+
+from tacit._types import Vector
+from tacit.admm.plan import Plan
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.schedules import penalty_from, step_size_from
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput, choice, count, positive, shown
+from tacit.learn.classifiers import PrivateLogisticRegression, public_classes
+from tacit.learn.constraints import Box
+from tacit.learn.linear import adopt_result
+from tacit.learn.model import save_model
+from tacit.learn.plan import plan
+from tacit.learn.ranges import PublicRange
+from tacit.learn.table import load_table
+from tacit.protocol.result import Result
+from tacit.protocol.statement import PrivacyStatement
+from tacit.studies.job import refuse_unknown
+from tacit.studies.job_study import name_of, names_of, write_point
+from tacit.studies.party_file import PartyFile
+
+KEYS = {"learn", "agents"}
+SECTION = {
+    *("features", "target", "classes", "normaliser", "record_bound", "neighbours"),
+    *("feature_norm", "bound", "ranges"),
+}
+REQUIRED = ("features", "target", "classes", "normaliser", "record_bound", "ranges")
+
+
+@dataclass(frozen=True)
+class LearnStudy:
+    """A classifier without records, and what is asked of a fit."""
+
+    agents: tuple[str, ...]
+    features: tuple[str, ...]
+    target: str
+    classes: tuple[str, ...]
+    normaliser: int
+    record_bound: int
+    ranges: dict[str, tuple[float, float]]
+    estimator: dict[str, Any]  # its public settings
+    spending: dict[str, Any]  # arguments of ``tacit.learn.plan``
+    files: tuple[str, ...] = ()
+    penalties: tuple[Vector, Vector] | None = None
+
+    @classmethod
+    def read(cls, data: dict[str, Any], folder: Path) -> LearnStudy:
+        section = data["learn"]
+        refuse_unknown(section, SECTION, "[learn]")
+        if missing := [key for key in REQUIRED if key not in section]:
+            raise InvalidInput(f"Expected {missing[0]} in [learn]; not given.")
+        entries = data.get("agents")
+        if not isinstance(entries, list) or not entries:
+            raise InvalidInput("Expected at least one [[agents]] with a name, found none.")
+        agents = tuple(name_of(entry, {"name"}) for entry in entries)
+        if len(set(agents)) != len(agents):
+            raise InvalidInput("Expected agents of different names, got one name twice.")
+        features, target = names_of("features", section["features"]), section["target"]
+        if not isinstance(target, str) or not target or target in features:
+            raise InvalidInput(
+                f"Expected target as the name of a column beside the features, got {shown(target)}."
+            )
+        positive("feature_norm", section.get("feature_norm", 1.0))
+        choice("neighbours", section.get("neighbours", "zero-out"), ("zero-out", "replace"))
+        study = cls(
+            agents,
+            tuple(features),
+            target,
+            _classes(section["classes"]),
+            count("normaliser", section["normaliser"]),
+            count("record_bound", section["record_bound"]),
+            _ranges(section["ranges"]),
+            {
+                "feature_norm": section.get("feature_norm", 1.0),
+                "neighbours": section.get("neighbours", "zero-out"),
+                "constraint": Box(positive("bound", section["bound"]))
+                if "bound" in section
+                else None,
+            },
+            _spending(data),
+        )
+        study.plan(study._without_records())
+        return study
+
+    def digested(self) -> Any:
+        return None
+
+    def _model(self) -> PrivateLogisticRegression:
+        """The estimator, not fitted, that all parties agree on."""
+        model = PrivateLogisticRegression(
+            self.spending["total_epsilon"],
+            self.spending["total_delta"],
+            classes=list(self.classes),
+            calibration=self.spending.get("calibration", "certified"),
+            centring_share=None,  # a study has one run, and no release before it
+            **self.estimator,
+        )
+        model.classes_ = np.unique(np.asarray(self.classes))
+        model.n_features_in_ = len(self.features)
+        sizes = float(self.normaliser), float(self.record_bound)
+        model.slope_limit_ = model._limit(len(self.features) + 1, *sizes)
+        return model
+
+    def _mapping(self) -> PublicRange:
+        nothing = pd.DataFrame(np.zeros((1, len(self.features))), columns=list(self.features))
+        mapping: PublicRange = PublicRange(self.ranges).fit(nothing)
+        return mapping
+
+    def _part(self, agent: str, features: Vector, labels: Vector) -> LocalProblem:
+        """An agent's problem, of features as they are in its table."""
+        model = self._model()
+        table = pd.DataFrame(features, columns=list(self.features))
+        rows = model._rows(self._mapping().transform(table))
+        return model._agent(
+            agent,
+            rows,
+            labels,
+            model._set(len(self.features)),
+            normaliser=self.normaliser,
+            record_bound=float(self.record_bound),
+        )
+
+    def _without_records(self) -> Problem:
+        """The problem with one record of zeros at every agent: all of it that is public."""
+        row, label = np.zeros((1, len(self.features))), np.zeros(1, np.int64)
+        return Problem(self._part(agent, row, label) for agent in self.agents)
+
+    def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
+        if party.unit is not None:
+            raise InvalidInput(f"Expected no unit in {party.path}, which is for loads of a grid.")
+        data = load_table(party.data, party.target or self.target, features=self.features)
+        _, labels = public_classes(self.classes, np.array(data.names)[data.labels])
+        return self._part(agent, data.features, labels)
+
+    def plan(self, problem: Problem) -> Settings | Plan:
+        """From the study alone: what ``tacit.learn.plan`` looks at is all in it."""
+        return plan(self._without_records(), len(self.classes), **self.spending)
+
+    def stated(self, result: Result) -> Result:
+        """The result with what its statement takes for public."""
+        model = self._model()
+        adopt_result(model, self.normaliser, result)
+        stated: Result = model.result_
+        return stated
+
+    def assumed(self, delta: float) -> str:
+        return self._model()._assumed(self.normaliser, delta)
+
+    def write_outcome(self, folder: Path, result: Result) -> list[str]:
+        """``model.json``, for ``tacit predict``."""
+        model = self._model()
+        adopt_result(model, self.normaliser, result)
+        return [save_model(make_pipeline(self._mapping(), model), folder).name]
+
+    def write_own(
+        self,
+        folder: Path,
+        agent: str,
+        party: PartyFile,
+        problem: LocalProblem,
+        point: Vector,
+        privacy: PrivacyStatement | None,
+    ) -> list[str]:
+        written = [write_point(folder, problem, point)]
+        if privacy is not None:
+            model = self._model()
+            model.privacy_ = replace(privacy, assumed=self.assumed(privacy.delta))
+            model._keep(np.asarray(point))
+            written.append(save_model(make_pipeline(self._mapping(), model), folder).name)
+        return written
+
+
+def _classes(value: Any) -> tuple[str, ...]:
+    """Labels as a table's are read: as text."""
+    if not isinstance(value, list) or not all(type(x) in (str, int) for x in value):
+        raise InvalidInput(f"Expected classes as a list of names or numbers, got {shown(value)}.")
+    classes = tuple(str(x).strip() for x in value)
+    if len(classes) < 2 or len(set(classes)) != len(classes) or "" in classes:
+        raise InvalidInput("Expected two or more different classes in [learn].")
+    return classes
+
+
+def _ranges(value: Any) -> dict[str, tuple[float, float]]:
+    if not isinstance(value, dict) or not value:
+        raise InvalidInput(f"Expected a table [learn.ranges] by column, got {shown(value)}.")
+    for name, pair in value.items():
+        if not isinstance(pair, list) or [type(x) in (int, float) for x in pair] != [True, True]:
+            raise InvalidInput(f"Expected a range [low, high] of {name!r}, got {shown(pair)}.")
+    return {name: (float(low), float(high)) for name, (low, high) in value.items()}
+
+
+def _spending(data: dict[str, Any]) -> dict[str, Any]:
+    """[privacy] and [algorithm] as arguments of ``tacit.learn.plan``."""
+    privacy, algorithm = data["privacy"], dict(data.get("algorithm", {}))
+    known = {"mechanism", "total_epsilon", "total_delta", "perturbation", "calibration"}
+    refuse_unknown(privacy, known, "[privacy] of a study of a classifier")
+    known = {"rounds", "local_updates", "penalty", "step_size"}
+    refuse_unknown(algorithm, known, "[algorithm] of a study of a classifier")
+    if "total_epsilon" not in privacy:
+        raise InvalidInput("Expected total_epsilon in [privacy]; not given.")
+    if "total_delta" not in privacy and privacy.get("mechanism") != "laplace":
+        raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
+    choice("mechanism", privacy.get("mechanism", "gaussian"), ("gaussian", "laplace"))
+    for key in ("rounds", "local_updates"):
+        if key in algorithm:
+            count(key, algorithm[key])
+    for key, read in (("penalty", penalty_from), ("step_size", step_size_from)):
+        if key in algorithm:
+            algorithm[key] = read(algorithm[key])
+    return {"total_delta": 0.0, **privacy, **algorithm}

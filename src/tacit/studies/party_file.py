@@ -1,0 +1,123 @@
+"""A party's own file: which agent it is, where its data and its ledger are, and what it allows.
+
+    agent = "North hospital"       # its name in the study
+    data = "north.csv"             # paths are relative to this file
+    target = "progression"         # column of a CSV or Parquet table, where the study needs one
+    unit = "MW"                    # of loads: "MW" (and MVAr, as in case files) or "per unit"
+    ledger = "north.db"            # every release is paid for here before it is made
+    rehearsal = false              # true: agree to noise that everybody can subtract
+    coordinator = "..."            # optional: fingerprint of the coordinator's key, to pin it
+
+    [limits]                       # of one run; all runs together: the ledger's budget
+    total_epsilon = 1.0
+    total_delta = 1e-5
+    rounds = 1000                  # optional
+    hides = "adding or removing one record"     # optional: the change that must be hidden
+
+It stays with the party. Nothing in it travels, but the agent's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import EPSILONS, InvalidInput, count, positive, probability, shown
+from tacit.reading import read_toml
+from tacit.studies.job import refuse_unknown
+from tacit.studies.unsent import nothing_sent
+
+KEYS = {"agent", "data", "target", "unit", "ledger", "rehearsal", "coordinator", "limits"}
+UNITS = ("MW", "per unit")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a party agrees to at most, in one run. The ledger's budget bounds all of them.
+
+    rounds   None: any number
+    hides    the change between neighbouring data that must be hidden, exactly as
+             ``Objective.agreed`` says it; None: whatever the study says
+    """
+
+    total_epsilon: float
+    total_delta: float
+    rounds: int | None = None
+    hides: str | None = None
+
+    def __post_init__(self) -> None:
+        store = object.__setattr__
+        store(self, "total_epsilon", positive("total_epsilon", self.total_epsilon, EPSILONS))
+        if type(self.total_delta) not in (int, float) or self.total_delta != 0:
+            store(self, "total_delta", probability("total_delta", self.total_delta))
+        store(self, "total_delta", float(self.total_delta))
+        if self.rounds is not None:
+            store(self, "rounds", count("rounds", self.rounds))
+        if self.hides is not None and (not isinstance(self.hides, str) or not self.hides.strip()):
+            raise InvalidInput(f"Expected words as hides in [limits], got {shown(self.hides)}.")
+
+
+@dataclass(frozen=True)
+class PartyFile:
+    """A party's own file, read and checked; its data are not read yet."""
+
+    path: Path
+    agent: str
+    data: Path
+    ledger: Path
+    limits: Limits
+    target: str | None = None
+    unit: str | None = None
+    rehearsal: bool = False
+    coordinator: str | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> PartyFile:
+        path = Path(path)
+        with nothing_sent(f"the party file {path}"):
+            found = read_toml(path, "a party file")
+            refuse_unknown(found, KEYS, f"the party file {path}")
+            text = {key: _text(found, key, path) for key in ("agent", "data", "ledger")}
+            others = {
+                key: _text(found, key, path)
+                for key in ("target", "unit", "coordinator")
+                if key in found
+            }
+            if others.get("unit", "MW") not in UNITS:
+                raise InvalidInput(
+                    f"Expected unit = 'MW' (of loads in MW and MVAr) or 'per unit' in {path}, got "
+                    f"{shown(others['unit'])}."
+                )
+            rehearsal = found.get("rehearsal", False)
+            if not isinstance(rehearsal, bool):
+                raise InvalidInput(
+                    f"Expected rehearsal = true or false in {path}, got {shown(rehearsal)}."
+                )
+            folder = path.resolve().parent
+            return cls(
+                path.resolve(),
+                text["agent"],
+                folder / text["data"],
+                folder / text["ledger"],
+                _limits(found.get("limits"), path),
+                rehearsal=rehearsal,
+                **others,
+            )
+
+
+def _limits(found: Any, path: Path) -> Limits:
+    if not isinstance(found, dict):
+        raise InvalidInput(f"Expected a section [limits] in {path}, found none.")
+    refuse_unknown(found, {"total_epsilon", "total_delta", "rounds", "hides"}, "[limits]")
+    if missing := [key for key in ("total_epsilon", "total_delta") if key not in found]:
+        raise InvalidInput(f"Expected {missing[0]} in [limits] of {path}; not given.")
+    return Limits(**found)
+
+
+def _text(found: dict[str, Any], key: str, path: Path) -> str:
+    value = found.get(key)
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        what = "nothing" if value is None else shown(value)
+        raise InvalidInput(f"Expected {key} as text in {path}, got {what}.")
+    return value

@@ -1,0 +1,290 @@
+"""What all parties know of a study: a public file, and the public files that it names.
+
+    name = "winter"          # optional
+    deadline = 600           # seconds that a round may take; optional
+    evaluate_every = 1       # rounds between rows of the trace, and checkpoints; optional
+
+    [objective] [set] [privacy] [algorithm] [[agents]]     as in a job file, without data, or
+    [power] [privacy] [algorithm]                          a grid in zones, without loads, or
+    [learn] [privacy] [algorithm] [[agents]]               a classifier, without records
+
+    [rehearsal]              # optional: noise that everybody can subtract, for data that are no
+    seed = 1                 # secret; each party must allow it in its own file
+
+No data are named in it: a party's own file (``party_file.py``) says where they are. Whoever holds
+a study knows by its ``digest`` whether others hold the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tacit._types import Vector
+from tacit.admm.plan import Plan
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput, choice, count, digits, positive, printable, shown
+from tacit.files import write_atomically
+from tacit.protocol.result import Result
+from tacit.protocol.statement import PrivacyStatement
+from tacit.reading import read_bytes, read_toml
+from tacit.studies.job import refuse_unknown
+from tacit.studies.party_file import PartyFile
+from tacit.studies.public_files import read_public
+from tacit.studies.unsent import nothing_sent
+
+FILE = "study.toml"
+COMMON = {"name", "deadline", "evaluate_every", "rehearsal", "privacy", "algorithm"}
+REHEARSAL = (
+    "this is a rehearsal: its noise is from a seed that the study names, and everybody can "
+    "subtract it."
+)
+DEADLINE = 600.0  # seconds, where a study says nothing
+LONGEST = 30 * 24 * 3600.0
+
+
+class Kind(Protocol):
+    """What differs between studies of jobs, of grids and of classifiers."""
+
+    @property
+    def agents(self) -> tuple[str, ...]: ...
+    @property
+    def files(self) -> tuple[str, ...]: ...
+    @property
+    def penalties(self) -> tuple[Vector, Vector] | None: ...
+    def digested(self) -> Any: ...
+    def problem_of(self, agent: str, party: PartyFile) -> LocalProblem: ...
+    def plan(self, problem: Problem) -> Settings | Plan: ...
+    def stated(self, result: Result) -> Result: ...
+    def assumed(self, delta: float) -> str: ...
+    def write_outcome(self, folder: Path, result: Result) -> list[str]: ...
+    def write_own(
+        self,
+        folder: Path,
+        agent: str,
+        party: PartyFile,
+        problem: LocalProblem,
+        point: Vector,
+        privacy: PrivacyStatement | None,
+    ) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that was read, checked, and is whole.
+
+    agents          names, in the order in which sums are taken
+    digest          SHA-256 of all that is in it: two that agree hold the same study
+    deadline        seconds that a round may take
+    rehearsal       the seed of a rehearsal's noise; None: a real run
+    contents        study.toml and the files that travel with it, by name
+    folder          where it was read
+    """
+
+    name: str
+    kind: Kind
+    deadline: float
+    evaluate_every: int
+    rehearsal: int | None
+    contents: Mapping[str, bytes]
+    digest: str
+    folder: Path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """Read ``study.toml``, or that of a folder, and the public files it names beside it."""
+        path = Path(path)
+        path = path / FILE if path.is_dir() else path
+        with nothing_sent(f"the study {path}"):
+            data = read_toml(path, "a study")
+            folder = path.resolve().parent
+            seed = _seed(data)
+            kind = _kind(data, folder, certified=seed is None)
+            for agent in kind.agents:
+                printable("the name of an agent", agent)
+            contents = {name: read_public(folder, name) for name in kind.files}
+            return cls(
+                printable("name", data.get("name", "study")),
+                kind,
+                positive("deadline", data.get("deadline", DEADLINE), (1.0, LONGEST)),
+                count("evaluate_every", data.get("evaluate_every", 1)),
+                seed,
+                {FILE: read_bytes(path), **contents},
+                _digest(data, contents, kind.digested()),
+                folder,
+            )
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return self.kind.agents
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files that travel beside study.toml, with / between folders."""
+        return self.kind.files
+
+    @property
+    def penalties(self) -> tuple[Vector, Vector] | None:
+        """Public starting penalties of exact steps, and their groups; None: from the facts."""
+        return self.kind.penalties
+
+    def copy_to(self, folder: str | Path) -> Path:
+        """Write study.toml and the files that travel with it, as they were read; its new path."""
+        folder = Path(folder)
+        for name, content in self.contents.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, content)
+            path.chmod(0o644)  # public
+        return folder / FILE
+
+    def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
+        """A party's part of the problem: the public model with the party's own data.
+
+        Guarantee: of files, only the study's and ``party.data`` are read, and none is both: what is
+        in the study, and in its digest, is known to others. What the party's data
+        can change between neighbours is what ``party.limits.hides`` says, where it says so, and
+        the bounds are proven, unless the party has allowed a rehearsal.
+        """
+        with nothing_sent(f"the study {self.name!r} and the data of {agent!r}"):
+            choice("agent", agent, self.agents)
+            if party.agent != agent:
+                raise InvalidInput(
+                    f"Expected agent = {agent!r} in {party.path}, got {shown(party.agent)}."
+                )
+            if self.rehearsal is not None and not party.rehearsal:
+                raise InvalidInput(
+                    f"Expected rehearsal = true in {party.path} for a rehearsal, whose noise "
+                    "everybody can subtract; got false."
+                )
+            public = {(self.folder / name).resolve() for name in self.contents}
+            for own in (party.data, party.ledger, party.path):
+                if own.resolve() in public:
+                    raise InvalidInput(
+                        f"Expected files of the party's own in {party.path}, got {own.name}, which "
+                        "the study names as public."
+                    )
+            problem = self.kind.problem_of(agent, party)
+            hidden, agreed = self.hidden(problem, party), party.limits.hides
+            if agreed not in (None, hidden):
+                raise InvalidInput(
+                    f"Expected a study that hides what {party.path} says, {agreed!r}; this one "
+                    f"hides {hidden!r}."
+                )
+            if self.rehearsal is None and (reason := problem.objective.uncertified):
+                raise InvalidInput(f"Expected what is proven to be hidden, but {reason}")
+        return problem
+
+    def hidden(self, problem: LocalProblem, party: PartyFile) -> str:
+        """What ``[limits] hides`` is compared with: the relation, and how large a unit is."""
+        grid: Any = getattr(self.kind, "model", None)  # which says what "per unit" is
+        unit = f" of {digits(grid.grid.base_mva)} MVA" if party.unit == "MW" else ""
+        return problem.objective.agreed + unit
+
+    def plan(self, problem: Problem) -> Settings | Plan:
+        """How the budget is spent, from public numbers: as one process would choose."""
+        with nothing_sent(f"the study {self.name!r}"):
+            if tuple(problem.names) != self.agents:
+                raise InvalidInput(
+                    f"Expected the agents {', '.join(self.agents)} in this order, got "
+                    f"{', '.join(problem.names)}."
+                )
+            return self.kind.plan(problem)
+
+    def stated(self, result: Result) -> Result:
+        """The result, its statement with all that this kind of study takes for public."""
+        return self.kind.stated(result)
+
+    def write_outcome(self, folder: str | Path, result: Result) -> list[str]:
+        """What a coordinator can write beside ``Result.save``; names of the files."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        return self.kind.write_outcome(Path(folder), result)
+
+    def write_own(
+        self,
+        folder: str | Path,
+        agent: str,
+        party: PartyFile,
+        problem: LocalProblem,
+        point: Vector,
+        privacy: PrivacyStatement | None = None,
+    ) -> list[str]:
+        """What a party can write of its own full local point, for its eyes only; names of files.
+
+        With the statement ``privacy`` of the run, a classifier is written too.
+        """
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        return self.kind.write_own(Path(folder), agent, party, problem, point, privacy)
+
+
+def _kind(data: dict[str, Any], folder: Path, certified: bool) -> Kind:
+    kinds = [key for key in ("objective", "power", "learn") if key in data]
+    if len(kinds) != 1:
+        got = " and ".join(f"[{key}]" for key in kinds) or "none of them"
+        raise InvalidInput(
+            f"Expected one of [objective] (with [set]), [power] and [learn] in a study, got {got}."
+        )
+    if not isinstance(data.get("privacy"), dict):
+        raise InvalidInput("Expected a section [privacy] with the budget asked for, found none.")
+    _check_privacy(data["privacy"], certified)
+    kind: Kind
+    if kinds[0] == "objective":
+        from tacit.studies.job_study import KEYS, JobStudy
+
+        refuse_unknown(data, COMMON | KEYS, "a study of a job")
+        kind = JobStudy.read(data, folder)
+    elif kinds[0] == "power":
+        from tacit.studies.power_study import KEYS, PowerStudy
+
+        refuse_unknown(data, COMMON | KEYS, "a study of a grid")
+        kind = PowerStudy.read(data, folder)
+    else:
+        from tacit.studies.learn_study import KEYS, LearnStudy
+
+        refuse_unknown(data, COMMON | KEYS, "a study of a classifier")
+        kind = LearnStudy.read(data, folder)
+    return kind
+
+
+def _check_privacy(privacy: dict[str, Any], certified: bool) -> None:
+    if privacy.get("mechanism") == "none":
+        raise InvalidInput(
+            'Expected noise in a study, got mechanism = "none": parties release nothing without.'
+        )
+    for key, proven in (("perturbation", "objective"), ("calibration", "certified")):
+        if certified and privacy.get(key, proven) != proven:
+            raise InvalidInput(
+                f"Expected {key} = {proven!r} in a study, got {shown(privacy[key])}: its guarantee "
+                "is not proven. A rehearsal may have it."
+            )
+
+
+def _seed(data: dict[str, Any]) -> int | None:
+    if "rehearsal" not in data:
+        return None
+    refuse_unknown(data["rehearsal"], {"seed"}, "[rehearsal]")
+    seed = data["rehearsal"].get("seed")
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise InvalidInput(
+            f"Expected a whole number 0 <= seed < 2^63 in [rehearsal], got {shown(seed)}."
+        )
+    return seed
+
+
+def _digest(data: dict[str, Any], contents: Mapping[str, bytes], more: Any) -> str:
+    """Of the values, whatever their order in the file and the comments beside them."""
+    files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    try:
+        text = json.dumps(
+            {"format": 1, "study": data, "files": files, "more": more},
+            sort_keys=True,
+            separators=(",", ":"),
+        )
+    except TypeError:  # TOML has dates too
+        raise InvalidInput("Expected text, numbers, truth values and tables in a study.") from None
+    return hashlib.sha256(text.encode()).hexdigest()

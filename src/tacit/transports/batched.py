@@ -1,0 +1,290 @@
+"""Many agents whose sets have a projection formula as one JAX program, on a CPU or a GPU.
+
+Agents whose objectives and sets have the same structure are stacked (``stacking.py``) and run under
+``vmap``. The rounds are one loop over the server's step and the agents' rounds of
+``algorithm.py``, with the noise of ``agent_key``: the same iterates as agents one by one, up to
+rounding, where all have one number format. A batch pays no ledger and draws seeded noise only.
+
+It runs one configuration, or many at once (``solve_many``): settings and keys differ, the data are
+read once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit._types import Array
+from tacit.admm.algorithm import (
+    Holders,
+    Rule,
+    admitted,
+    agent_round,
+    average_over_holders,
+    server_step,
+)
+from tacit.admm.problem import Problem
+from tacit.admm.settings import Settings, schedule_in
+from tacit.errors import InvalidInput, SolverFailure
+from tacit.sets.feasible_set import FeasibleSet
+from tacit.transports.stacking import (
+    DIFFERENT,
+    Bucket,
+    buckets_of,
+    for_each,
+    stack,
+    with_configurations,
+)
+
+# Rounds for which a program takes schedules; it may use fewer. More: up to a power of two
+LEAST_ROOM = 64
+
+
+class State(NamedTuple):
+    """What changes from round to round, one array per bucket (agents × coordinates)."""
+
+    point: tuple[Array, ...]  # z^{t,E+1}
+    average: tuple[Array, ...]  # z^{t+1}
+    dual: tuple[Array, ...]  # λ
+    total: tuple[Array, ...]  # weighted sum of z^{t+1} over the rounds, for the ergodic average
+
+
+class BatchedAgents:
+    """All agents of a problem, batched."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        root: Array,
+        run: str,
+        configurations: Sequence[tuple[Settings, Array]] = (),
+    ) -> None:
+        for name, agent in zip(problem.names, problem.agents, strict=True):
+            if not agent.feasible_set.closed_form:
+                raise InvalidInput(
+                    f"Expected closed-form sets in a batch; that of {name!r} needs a solver."
+                )
+        self.settings, self.size, self.names = settings, problem.size, problem.names
+        self.configurations = [s for s, _ in configurations]
+        self.members = buckets_of(problem.agents)
+        self.dtype = problem.dtype
+        self.buckets = tuple(
+            stack([(i, problem.agents[i]) for i in group], settings, root, run, self.dtype)
+            for group in self.members
+        )
+        self._first = tuple(_first_points(b.local.W, b.local.coupled) for b in self.buckets)
+        if configurations:
+            self.buckets = tuple(
+                with_configurations(bucket, group, configurations, run)
+                for bucket, group in zip(self.buckets, self.members, strict=True)
+            )
+        self.rules = tuple(
+            settings.rule(problem.agents[group[0]].feasible_set.separable) for group in self.members
+        )
+        order = [i for group in self.members for i in group]
+        couplings = [np.asarray(problem.agents[i].coupling) for i in order]
+        self.holders = Holders.of(couplings, problem.size, self.dtype)
+
+    def start(self) -> State:
+        point = self._first
+        zero = tuple(jax.device_put(np.zeros(z.shape, z.dtype)) for z in point)
+        state = State(point, point, zero, zero)
+        if not self.configurations:
+            return state
+        number = len(self.configurations)
+        many: State = jax.tree.map(lambda x: jnp.repeat(x[None], number, axis=0), state)
+        return many
+
+    def advance(
+        self, state: State, first: int, last: int, weights: Array
+    ) -> tuple[State, Array, Array, Array]:
+        """Rounds first..last; returns the state and, of the last round, w, ‖w − z‖ and Σ|ξ|."""
+        every = self.configurations or [self.settings]
+        each = (schedule_in(self.dtype, s, first, last) for s in every)
+        ρ, η = (np.stack(x) for x in zip(*each, strict=True))
+        if not self.configurations:
+            ρ, η = ρ[0], η[0]
+        number = last + 1 - first
+        room = max(LEAST_ROOM, 1 << (number - 1).bit_length())
+        rounds = (
+            np.arange(first, first + room),
+            *(_with_room(np.asarray(x, self.dtype), room) for x in (ρ, η, weights)),
+        )
+        advance = _compiled(bool(self.configurations), jax.default_backend())
+        state, w, residual, noise = advance(
+            self.buckets, self.holders, state, rounds, number=number, rules=self.rules
+        )
+        self._refuse_breach(state, first, last)
+        return state, w, residual, noise
+
+    def _refuse_breach(self, state: State, first: int, last: int) -> None:
+        """Points that are not finite, or were outside of their set (``algorithm.admitted``)."""
+        for group, average, dual in zip(self.members, state.average, state.dual, strict=True):
+            sound = np.asarray(_finite(average, dual))
+            if not sound.all():
+                agent = group[int(np.argmin(sound.reshape(-1, len(group)).all(axis=0)))]
+                raise SolverFailure(
+                    f"Agent {self.names[agent]!r}, rounds {first} to {last}: the local point is "
+                    "not finite, or outside of the set. Nothing of these rounds was released."
+                )
+
+    def restored(self, state: dict[str, list[Array]]) -> State:
+        """A saved state; refused if a point is outside of where gradients are taken."""
+        found = State(**{name: self.stack(state[name]) for name in State._fields})
+        for points in (found.point, found.average):
+            for group, bucket, z in zip(self.members, self.buckets, points, strict=True):
+                sound = np.isfinite(np.asarray(_admitted(bucket, z))).all(axis=-1)
+                if not sound.all():
+                    name = self.names[group[int(np.argmin(sound))]]
+                    raise InvalidInput(
+                        f"Expected points within the feasible set of agent {name!r} to continue "
+                        "from, got one outside. Nothing was computed."
+                    )
+        return found
+
+    def evaluate(self, state: State) -> tuple[Any, Any]:
+        """Σ_p f_p(z_p^{t+1}) and the largest violation. The first reads private data."""
+        evaluate = _evaluate_many if self.configurations else _evaluate
+        value, violation = evaluate(self.buckets, state.average)
+        return np.asarray(value), np.asarray(violation)
+
+    def solutions(self, state: State) -> Array:
+        """Of every configuration, the mean of z^{t+1} over the holders of each coordinate."""
+        z = jnp.concatenate(
+            [x.reshape(len(self.configurations), -1) for x in state.average], axis=1
+        )
+        return np.asarray(jax.vmap(average_over_holders, (0, None))(z, self.holders))
+
+    def unstack(self, stacked: Sequence[Array]) -> list[np.ndarray[Any, Any]]:
+        """One array per agent, in the problem's order."""
+        result: dict[int, np.ndarray[Any, Any]] = {}
+        for group, values in zip(self.members, stacked, strict=True):
+            result.update(zip(group, np.asarray(values), strict=True))
+        return [result[i] for i in sorted(result)]
+
+    def stack(self, values: Sequence[Array]) -> tuple[Array, ...]:
+        """The inverse of ``unstack``."""
+        return tuple(
+            jnp.asarray(np.stack([values[i] for i in group]), self.dtype) for group in self.members
+        )
+
+
+@jax.jit
+def _finite(average: Array, dual: Array) -> Array:
+    """Of every agent, whether its numbers are."""
+    return jnp.isfinite(average).all(axis=-1) & jnp.isfinite(dual).all(axis=-1)
+
+
+@jax.jit
+def _admitted(bucket: Bucket, z: Array) -> Array:
+    """The points of a bucket's agents, with NaN for those beyond their limits."""
+    return for_each(lambda b, z: admitted(z, b.local), bucket, z)
+
+
+@jax.jit
+def _first_points(W: FeasibleSet, coupled: Array) -> Array:
+    """z^1 of a bucket's agents, the feasible points nearest to the origin.
+
+    Compiled for a kind of set, whatever is minimised there.
+    """
+
+    def point(W: FeasibleSet, coupled: Array) -> Array:
+        return W.project(jnp.zeros_like(coupled))
+
+    return jax.vmap(point)(W, coupled) if coupled.ndim == 2 else point(W, coupled)[None]
+
+
+def _with_room(x: Array, room: int) -> Array:
+    """x with its last number repeated up to this length."""
+    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, room - x.shape[-1])], mode="edge")
+
+
+Rounds = tuple[State, Array, Array, Array]  # and w, ‖w − z‖ and Σ|ξ| of the last round
+
+
+def _advance(
+    buckets: tuple[Bucket, ...],
+    holders: Holders,
+    state: State,
+    rounds: Array,
+    number: Array | int,
+    rules: tuple[Rule, ...],
+) -> Rounds:
+    """The first ``number`` of these rounds; the program is the same for every number."""
+
+    def one_round(i: Array, before: Rounds) -> Rounds:
+        state = before[0]
+        t, ρ, η, weight = (x[i] for x in rounds)
+        z, λ = (jnp.concatenate([x.ravel() for x in s]) for s in (state.average, state.dual))
+        w = server_step(z, λ, ρ, holders)
+        everything = holders.positions is None  # every agent holds all of w, in order
+
+        def one_agent(b: Bucket, z: Array, λ: Array, rule: Rule) -> tuple[Array, ...]:
+            coupling = None if everything else b.coupling
+            point, average, dual, noise = agent_round(t, w, ρ, η, z, λ, coupling, b.local, rule)
+            own = w if everything else w[b.coupling] * b.local.coupled
+            return point, average, dual, ((own - average * b.local.coupled) ** 2).sum(), noise
+
+        new = [
+            for_each(partial(one_agent, rule=rule), b, z, λ)
+            for b, rule, z, λ in zip(buckets, rules, state.point, state.dual, strict=True)
+        ]
+        point, average, dual, square, noise = zip(*new, strict=True)
+        total = tuple(s + weight * z for s, z in zip(state.total, average, strict=True))
+        residual, magnitude = jnp.sqrt(sum(x.sum() for x in square)), sum(x.sum() for x in noise)
+        return State(point, average, dual, total), w, residual, magnitude
+
+    nothing = jnp.zeros((), holders.count.dtype)
+    start = state, jnp.zeros_like(holders.count), nothing, nothing
+    result: Rounds = jax.lax.fori_loop(0, number, one_round, start)
+    return result
+
+
+@lru_cache
+def _compiled(many: bool, backend: str) -> Any:
+    """On a GPU the vendor's matrix products: twice as fast as those the compiler would write."""
+    options = {"xla_gpu_enable_triton_gemm": False} if backend == "gpu" else None
+    function = _advance_many if many else _advance
+    return jax.jit(function, static_argnames="rules", compiler_options=options)
+
+
+def _advance_many(
+    buckets: tuple[Bucket, ...],
+    holders: Holders,
+    state: State,
+    rounds: Array,
+    number: Array | int,
+    rules: tuple[Rule, ...],
+) -> Rounds:
+    axes = (tuple(DIFFERENT for _ in buckets), None, 0, (None, 0, 0, 0))
+    advance = partial(_advance, number=number, rules=rules)
+    result: Rounds = jax.vmap(advance, in_axes=axes)(buckets, holders, state, rounds)
+    return result
+
+
+def _evaluate_plainly(
+    buckets: tuple[Bucket, ...], average: tuple[Array, ...]
+) -> tuple[Array, Array]:
+    def one_agent(b: Bucket, z: Array) -> tuple[Array, Array]:
+        assert b.local.W is not None
+        return b.local.f.value(z), b.local.W.violation(z)
+
+    pairs = [for_each(one_agent, b, z) for b, z in zip(buckets, average, strict=True)]
+    values, violations = zip(*pairs, strict=True)
+    return jnp.concatenate(values).sum(), jnp.concatenate(violations).max()
+
+
+_evaluate = jax.jit(_evaluate_plainly)
+
+
+@jax.jit
+def _evaluate_many(buckets: tuple[Bucket, ...], average: tuple[Array, ...]) -> tuple[Array, Array]:
+    axes = (tuple(DIFFERENT for _ in buckets), 0)
+    result: tuple[Array, Array] = jax.vmap(_evaluate_plainly, in_axes=axes)(buckets, average)
+    return result

@@ -1,0 +1,258 @@
+"""What is wrong, in plain words: certificates, keys, versions, the study, the server, the data.
+
+Nothing is sent but a TLS handshake, and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import EngineFailure, InvalidInput, TacitError, digits
+from tacit.privacy.accounting import rounded_down, rounded_up
+from tacit.privacy.ledger import Ledger
+from tacit.reading import read_bytes, read_toml, reading
+from tacit.studies.party_file import PartyFile
+from tacit.studies.study import Study
+from tacit.transports.nvflare.kit import ADMIN, Kit
+
+ANEW = "the coordinator makes new kits (tacit federation init)"
+SOON = datetime.timedelta(days=30)
+PEM = 2**20  # most bytes of a certificate or a key
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. ``sound`` None: nothing is wrong, but read it."""
+
+    what: str
+    sound: bool | None
+    words: str
+
+
+def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> list[Finding]:
+    """All that can be known from here, and whether it is in order."""
+    steps: list[tuple[str, Callable[[], tuple[bool | None, str]]]] = [
+        ("files", lambda: files(kit)),
+        ("certificates", lambda: certificates(kit)),
+        ("coordinator's key", lambda: coordinator_key(kit, party)),
+        ("private files", lambda: private_files(kit)),
+        ("versions", lambda: versions(kit)),
+        ("study", lambda: study(kit)),
+    ]
+    if party is not None:
+        own = _finding("party file", lambda: (True, f"{PartyFile.load(party).path}."))
+        if own.sound is False:  # all else would say the same in other words
+            return [own]
+        steps += [
+            ("data", lambda: data(kit, party)),
+            ("limits", lambda: limits(kit, party)),
+            ("ledger", lambda: ledger(kit, party)),
+        ]
+    found = [_finding(what, step) for what, step in steps]
+    if connect and found[1].sound is not False:  # certificates: TLS would read any file, or ask
+        found.append(_finding("server", lambda: server(kit)))
+    return found
+
+
+def _finding(what: str, step: Callable[[], tuple[bool | None, str]]) -> Finding:
+    try:
+        with reading(what, "what a kit of ours has", own=False):  # whatever is wrong with a file
+            return Finding(what, *step())
+    except TacitError as error:
+        return Finding(what, False, str(error))
+
+
+def files(kit: Kit) -> tuple[bool | None, str]:
+    """Nothing but what ``init`` made, and what this party's own commands write."""
+    certified = (f"tls/{name}{end}" for name in _certified(kit) for end in (".crt", ".key"))
+    public = (f"study/{name}" for name in Study.load(kit.study_file).contents)
+    known = {"kit.json", "coordinator.pem", "tls/rootCA.pem", *certified, *public, "log.jsonl"}
+    known |= {"party.example.toml"} if kit.role == "party" else {"coordinator.key", "outcome.json"}
+    ours = {"engine", "own"} if kit.role == "party" else {"server", "admin", "job", "run"}
+    found = {path.relative_to(kit.folder) for path in kit.folder.rglob("*") if path.is_file()}
+    if odd := sorted(str(n) for n in found if str(n) not in known and n.parts[0] not in ours):
+        return False, f"{odd[0]!r} is no part of a kit: move what is your own to another folder."
+    return True, "those of a kit, and no others."
+
+
+def certificates(kit: Kit) -> tuple[bool | None, str]:
+    """Signed by the kit's authority, for the kit's key, name and use, and valid now."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+    )
+    from cryptography.x509.oid import NameOID
+
+    now, until, folder = datetime.datetime.now(datetime.UTC), None, kit.tls
+    for name, whose in _certified(kit).items():
+        root = x509.load_pem_x509_certificate(read_bytes(folder / "rootCA.pem", most=PEM))
+        certificate = x509.load_pem_x509_certificate(read_bytes(folder / f"{name}.crt", most=PEM))
+        key = load_pem_private_key(read_bytes(folder / f"{name}.key", most=PEM), None)
+        form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        if key.public_key().public_bytes(*form) != certificate.public_key().public_bytes(*form):
+            return False, f"{folder / name}.key is not the key of {name}.crt."
+        try:
+            certificate.verify_directly_issued_by(root)
+        except Exception:
+            return False, f"{folder / name}.crt was not signed by rootCA.pem beside it."
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        if [one.value for one in names] != [whose]:
+            got = certificate.subject.rfc4514_string()
+            return False, f"{folder / name}.crt is of {got}, not of {whose}: {ANEW}."
+        with contextlib.suppress(x509.ExtensionNotFound):  # then it is for any use
+            uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+            if not {x509.OID_CLIENT_AUTH, x509.OID_SERVER_AUTH} <= {*uses}:
+                return False, f"{folder / name}.crt is not for both ends of TLS: {ANEW}."
+        begins = max(certificate.not_valid_before_utc, root.not_valid_before_utc)
+        ends = min(certificate.not_valid_after_utc, root.not_valid_after_utc)
+        if not begins <= now <= ends:
+            when = f"from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}"
+            return False, f"{folder / name}.crt is valid {when}: set the clock, or {ANEW}."
+        until = min(until or ends, ends)
+    assert until is not None
+    words = f"valid until {until:%Y-%m-%d}"
+    if until - now < SOON:
+        return None, f"{words}: soon after, the study needs new kits (tacit federation init)."
+    return True, f"{words}."
+
+
+def _certified(kit: Kit) -> dict[str, str]:
+    """The certificates of a kit, and whose names they have."""
+    ours = {"server": kit.identity, "client": ADMIN}
+    return ours if kit.role == "coordinator" else {"client": kit.site}
+
+
+def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, str]:
+    from tacit.transports.nvflare.signing import Signer, fingerprint
+
+    mark = fingerprint(kit.public_key)
+    if kit.role == "coordinator":
+        if not Signer(kit.private_key, kit.digest).matches(kit.public_key):
+            return False, "coordinator.key is not the key of coordinator.pem."
+        return True, f"fingerprint {mark}: parties compare it with theirs."
+    pinned = PartyFile.load(party).coordinator if party is not None else None
+    if pinned is not None and pinned != mark:
+        return False, f"the party's file expects {pinned}, the kit holds {mark}."
+    asked = "as the party's own file says" if pinned else "compare it with the coordinator's"
+    return True, f"fingerprint {mark}, {asked}."
+
+
+def private_files(kit: Kit) -> tuple[bool | None, str]:
+    """Keys are for their owner only."""
+    for path in kit.folder.rglob("*.key"):
+        if path.stat().st_mode & 0o077:
+            return False, f"others may read {path}: chmod 600."
+    return True, "keys are readable by their owner only."
+
+
+def versions(kit: Kit) -> tuple[bool | None, str]:
+    here = metadata.version("tacit")
+    engine = metadata.version("nvflare")
+    words = f"tacit {here} and NVFLARE {engine} here; the kit was made by tacit {kit.tacit}"
+    if not engine.startswith("2.9."):
+        return False, f"{words}. Expected NVFLARE 2.9: pip install 'tacit[federation]'."
+    if here != kit.tacit:
+        return False, f"{words}: install the same version on all sides."
+    return True, f"{words}."
+
+
+def study(kit: Kit) -> tuple[bool | None, str]:
+    found = Study.load(kit.study_file)
+    if found.digest != kit.digest:
+        return (
+            False,
+            f"study.toml has the digest {found.digest[:16]}, not that of the kit, "
+            f"{kit.digest[:16]}.",
+        )
+    if (found.name, found.agents) != (kit.study, kit.agents):
+        return False, "kit.json has another name or other parties than study.toml."
+    kind = "" if found.rehearsal is None else ". A REHEARSAL: everybody can subtract its noise"
+    asked = ", ".join(f"{k} {digits(v)}" for k, v in _asked(kit).items()) or "see study.toml"
+    words = (
+        f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties, asks for {asked}"
+    )
+    return (None if kind else True), f"{words}{kind}."
+
+
+def _asked(kit: Kit) -> dict[str, float]:
+    """The budget that the study asks for, in its own words."""
+    privacy = read_toml(kit.study_file)["privacy"]
+    names = "total_epsilon", "total_delta", "epsilon", "delta"
+    return {name: float(privacy[name]) for name in names if name in privacy}
+
+
+def data(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
+    file = PartyFile.load(party)
+    if kit.agent is not None and file.agent != kit.agent:
+        return False, f"this is the kit of {kit.agent!r}; the party's file names {file.agent!r}."
+    study = Study.load(kit.study_file)
+    hidden = study.hidden(study.problem_of(file.agent, file), file)
+    return True, f"fit the study; what is hidden: {hidden}."
+
+
+def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
+    own, asked = PartyFile.load(party).limits, _asked(kit)
+    words = f"agrees to total epsilon {digits(own.total_epsilon)} at delta {own.total_delta!r}"
+    if own.rounds is not None:
+        words += f" in up to {own.rounds} rounds"
+    for name in ("total_epsilon", "total_delta"):
+        if asked.get(name, 0.0) > getattr(own, name):
+            return False, f"{words}; the study asks for {name} {digits(asked[name])}."
+    rounds = read_toml(kit.study_file).get("algorithm", {}).get("rounds", 0)
+    if own.rounds is not None and rounds > own.rounds:
+        return False, f"{words}; the study asks for {rounds} rounds."
+    return True, f"{words}."
+
+
+def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
+    path = PartyFile.load(party).ledger
+    if not path.exists():
+        raise InvalidInput(
+            f"there is none at {path}: tacit ledger budget {path} --total-epsilon ... "
+            "--total-delta ..."
+        )
+    found, asked = Ledger(path), _asked(kit).get("total_epsilon")
+    for run in found.runs():
+        terms = found.terms(run["run"])
+        if terms is not None and terms.agent != kit.agent:
+            return False, f"{path} is the ledger of {terms.agent!r}, not of {kit.agent!r}."
+    budget, left = found.budget, found.left
+    words = f"budget epsilon {digits(budget.epsilon)} at delta {digits(budget.delta)}, spent "
+    words += f"{rounded_up(found.spent.epsilon, 4)}"
+    if left is not None:
+        words += f", room for a run of epsilon {rounded_down(left, 4)}"
+    if (
+        asked is not None
+        and left is not None
+        and left < asked * (1 - 1e-5)  # which is rounded down
+        and not _begun(found, kit)
+    ):
+        return False, f"{words}; the study asks for {digits(asked)}."
+    return True, f"{words}."
+
+
+def _begun(found: Any, kit: Kit) -> bool:
+    """Whether a run of this study may be in the ledger, whose charges count as spent: one of its
+    name, or a reading, which is given again at no cost."""
+    return any(run["run"].startswith(kit.study) or run["read_once"] for run in found.runs())
+
+
+def server(kit: Kit) -> tuple[bool | None, str]:
+    from tacit.transports.nvflare.server import handshake
+
+    try:
+        return True, f"{kit.server} answers with {handshake(kit)} and a certificate of this study."
+    except EngineFailure as error:
+        if "cannot be reached" not in str(error):
+            return False, f"{error}."
+        if kit.role == "coordinator":
+            return None, "not running: tacit federation run starts it."
+        return None, f"{error}: it listens while the coordinator runs the study."

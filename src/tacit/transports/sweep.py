@@ -1,0 +1,86 @@
+"""Many configurations of one problem as one program: a whole figure for little more than a curve.
+
+The data are read once for all of them, whose products with them become one larger product. They
+may differ in noise multiplier, schedules and seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput, count
+from tacit.protocol.checkpoint import STATE
+from tacit.protocol.keys import jax_key, root_key
+from tacit.protocol.result import Result, result_of
+from tacit.transports.batched import BatchedAgents
+
+
+def solve_many(
+    problem: Problem | Iterable[LocalProblem],
+    settings: Sequence[Settings],
+    seeds: Sequence[int | None],
+    *,
+    run: str = "run",
+    evaluate_every: int | None = None,
+    callback: Callable[[int, Vector, Vector], None] | None = None,
+) -> list[Result]:
+    """What ``solve`` returns for every pair of settings and seed, all at once.
+
+    Rounds, local updates, perturbation, calibration and kind of mechanism must be the same in all,
+    and all sets need a projection formula. ``callback`` gets the round, the solutions of all
+    configurations and their trace rows (configurations × columns) after every ``evaluate_every``
+    rounds; by default the last only.
+
+    Guarantee: that of ``solve`` for every configuration alone. Who publishes several spends the
+    sum of their budgets, if their seeds differ. Those of one seed have the same noise, scaled:
+    together they give the data away.
+    """
+    if not isinstance(problem, Problem):
+        problem = Problem(problem)
+    if not settings or len(settings) != len(seeds):
+        raise InvalidInput(
+            f"Expected one seed for each of the settings, got {len(settings)} settings and "
+            f"{len(seeds)} seeds."
+        )
+    kinds = {
+        (s.rounds, s.local_updates, s.perturbation, s.calibration, type(s.mechanism))
+        for s in settings
+    }
+    if len(kinds) > 1:
+        raise InvalidInput(
+            "Expected settings that differ in noise multiplier and schedules only; got different "
+            "rounds, local updates, perturbations, calibrations or mechanisms. Nothing was solved."
+        )
+    rounds = settings[0].rounds
+    step = rounds if evaluate_every is None else count("evaluate_every", evaluate_every)
+    filled = [s.complete(problem) for s in settings]
+    keys = [jax_key(root_key(seed)) for seed in seeds]
+    program = BatchedAgents(problem, filled[0], keys[0], run, list(zip(filled, keys, strict=True)))
+    now, done, traces = program.start(), 0, []
+    while done < rounds:
+        first, done = done + 1, min(done + step, rounds)
+        weights = np.stack([s.averaging_weights(first, done) for s in filled])
+        now, _, residual, noise = program.advance(now, first, done, weights)
+        objective, violation = program.evaluate(now)
+        columns = np.broadcast_arrays(done, objective, residual, noise, violation)
+        traces.append(np.stack(columns, axis=1).astype(np.float64))
+        if callback is not None:
+            callback(done, program.solutions(now), traces[-1])
+    return [
+        result_of(
+            problem,
+            s,
+            {
+                name: program.unstack([np.asarray(part[i]) for part in getattr(now, name)])
+                for name in STATE
+            },
+            [trace[i] for trace in traces],
+            seed,
+        )
+        for i, (s, seed) in enumerate(zip(filled, seeds, strict=True))
+    ]

@@ -1,0 +1,347 @@
+"""The audit: correct code passes, broken code is caught, the paper's claims are refuted."""
+
+import math
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import repeat
+
+from tacit.admm import algorithm, local_side
+from tacit.admm.problem import LocalProblem
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput
+from tacit.lab.audit import (
+    audit,
+    lower_bounds,
+    paper_claim,
+    record_worlds,
+    zone_worlds,
+)
+from tacit.lab.audit.neighbouring_data import Worlds
+from tacit.lab.audit.trials import _local_points
+from tacit.learn.data import Dataset
+from tacit.objectives.losses import LeastSquares, SoftmaxRegression
+from tacit.objectives.residual import Residual
+from tacit.privacy.accounting import exact, paper
+from tacit.privacy.mechanisms import Gaussian, Laplace, per_update
+from tacit.sets.boxes import Box
+
+DELTA = 1e-5
+
+
+def small_worlds(records=30):
+    """The worlds of the applications, on made-up records of four numbers and three classes."""
+    rng = np.random.default_rng(0)
+    features = rng.uniform(0.05, 1, (records, 1)) * rng.normal(size=(records, 4))
+    data = Dataset(features, rng.integers(0, 3, records), ("a", "b", "c"))
+    return record_worlds(data, "small")
+
+
+def moved_worlds(normaliser):
+    """One target moves: the gradient then moves by the whole sensitivity wherever z is."""
+    x, common = np.array([[1.0, 0.0]]), {"feature_norm": 1.0, "feature_norm_1": 1.0}
+    worlds = [
+        LocalProblem(
+            LeastSquares(
+                x,
+                [target],
+                normaliser=normaliser,
+                target_bound=2.0,
+                neighbours=("move", 1.0),
+                **common,
+            ),
+            Box(-1e6, 1e6, size=2),
+        )
+        for target in (0.0, 1.0)
+    ]
+    return Worlds("moved", "a target moves", *worlds, lambda noise, updates: (1.0, 0.01))
+
+
+def residual_worlds():
+    """A datum of ‖Az + d‖² moves, in a box: the noise goes on the residual."""
+    A = np.random.default_rng(0).normal(size=(2, 4))
+    worlds = [
+        LocalProblem(Residual(A, [0.1 + moved, 0.2], 0.01), Box(-1, 1, size=4))
+        for moved in (0.0, 0.01)
+    ]
+    return Worlds("residual", "a datum moves", *worlds, lambda noise, updates: (1.0, 0.01))
+
+
+# At 4 few trials tell much: each of the faults below is caught with seeds 0 to 4.
+EPSILON, TRIALS = repeat((4, 1_000), (1, 20_000))
+MANY = repeat(6_000, TRIALS)
+
+
+def run(settings=None, trials=TRIALS, seed=0, worlds=None, **options):
+    settings = settings or Settings.for_budget(EPSILON, DELTA, 3, 2)
+    return audit(worlds or small_worlds(), settings, trials=trials, seed=seed, **options)
+
+
+# --- correct code ---------------------------------------------------------------------------
+
+
+@cache
+def correct(epsilon):
+    return run(Settings.for_budget(epsilon, DELTA, 3, 2), MANY)
+
+
+@pytest.mark.parametrize("epsilon", repeat([2.0], [0.5, 1.0, 2.0, 4.0]))
+def test_correct_code_is_consistent_and_the_bound_is_near(epsilon):
+    found = correct(epsilon)
+    assert not found.violated and found.verdict == "consistent with the claim"
+    assert 0.999 * epsilon < found.claim.epsilon <= epsilon
+    assert found.white.curve <= epsilon and found.white.free <= epsilon
+    if epsilon >= 1:
+        assert found.white.curve >= 0.6 * epsilon
+        assert found.black.curve >= 0.3 * epsilon
+    if epsilon >= 2:
+        assert found.white.free >= 0.25 * epsilon
+
+
+# Laplace noise on the objective is in test_one_laplace_update_needs_no_curve
+KINDS = [("gaussian", "output"), ("laplace", "projected-output")]
+KINDS += repeat([], [("laplace", "objective"), ("gaussian", "projected-output")])
+
+
+@pytest.mark.parametrize(("mechanism", "perturbation"), KINDS)
+def test_every_kind_of_noise_is_consistent_and_seen(mechanism, perturbation):
+    settings = Settings.for_budget(4.0, DELTA, 2, 2, mechanism, perturbation=perturbation)
+    found = run(settings, trials=repeat(3_000, 6_000))
+    assert not found.violated and found.refutable
+    # Plain output noise leaves the box, so its sensitivity is that of all points. Laplace noise
+    # hides a change of several entries, one for each class, better than one of the same norm.
+    share = 0.3 if perturbation == "output" else {"gaussian": 0.6, "laplace": 0.45}[mechanism]
+    assert found.white.curve >= share * 4.0
+
+
+def test_one_laplace_update_needs_no_curve():
+    """Its worst case is in the middle of the law, where the distribution-free bound is sharp."""
+    found = run(Settings(1, 1, Laplace(1.0), 0.0), MANY, worlds=moved_worlds(1.0))
+    assert not found.violated and found.refutable and found.claim.delta == 0
+    assert found.white.free > 0.85
+
+
+def test_noise_on_a_residual_is_seen_through_its_matrix():
+    found = run(Settings.for_budget(4.0, DELTA, 2, 2), 2_000, worlds=residual_worlds())
+    assert not found.violated and found.refutable and found.white.curve > 0.6 * 4.0
+
+
+def test_a_round_is_watched_update_by_update():
+    """The points that the adversary is given are those of the updates, one after another."""
+    worlds = small_worlds()
+    E = repeat(3, 4)
+    settings = worlds.scheduled(Settings.for_budget(1.0, DELTA, 2, E))
+    problem = worlds.with_canary
+    local = local_side.local_side(problem, settings, jax.random.key(3), problem.dtype)
+    rule = settings.rule(True)
+    (ρ,), (η,) = settings.schedule(1, 1)
+    z = np.zeros(problem.dimension)
+    now = algorithm.Round(1, z, z, ρ, η)
+    path = [z]
+    update, points = (
+        jax.jit(f, static_argnames="rule") for f in (algorithm.local_update, _local_points)
+    )
+    for e in range(E):
+        path.append(update(path[-1], e, now, local, rule=rule)[0])
+    last, average, seen = points(z, now, local, rule=rule)
+    np.testing.assert_allclose(seen, path, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(average, np.mean(path[1:], axis=0), rtol=1e-9)
+    np.testing.assert_array_equal(last, seen[-1])
+
+
+def test_the_same_seed_gives_the_same_audit():
+    one, again, other = (run(trials=repeat(200, TRIALS), seed=seed).to_dict() for seed in (0, 0, 1))
+    assert again == one and other["bounds"] != one["bounds"]
+
+
+# --- broken code ----------------------------------------------------------------------------
+
+
+def variance_as_deviation(patch):
+    right = Gaussian.scale
+    patch.setattr(Gaussian, "scale", lambda self, Δ: right(self, Δ) ** 2)
+
+
+def deviation_as_variance(patch):
+    right = Gaussian.scale
+    patch.setattr(Gaussian, "scale", lambda self, Δ: jnp.sqrt(right(self, Δ)))
+
+
+def noise_halved(patch):
+    right = algorithm.draw
+    patch.setattr(algorithm, "draw", lambda *given: right(*given) / 2)
+
+
+def sensitivity_from_own_data(patch):
+    def own(problem, settings):
+        f = problem.objective
+        return float(f.paper_sensitivity(jnp.zeros(f.dimension), settings.mechanism.norm))
+
+    patch.setattr(local_side, "certified_sensitivity", own)
+
+
+def update_without_noise(patch):
+    right = algorithm.draw
+
+    def draw(z, c, e, now, local, rule):
+        return right(z, c, e, now, local, rule) * ((e != 1) | (now.t != 2))
+
+    patch.setattr(algorithm, "draw", draw)
+
+
+def key_reused_across_rounds(patch):
+    def sample(key, t, e, size, Δ, dtype, mechanism):
+        return mechanism.sample(jax.random.fold_in(key, e), (size,), Δ, dtype)
+
+    patch.setattr(algorithm, "_sample", sample)
+
+
+MUTANTS = {
+    variance_as_deviation: "likelihood",
+    noise_halved: "likelihood",
+    sensitivity_from_own_data: "magnitude",
+    update_without_noise: "single update",
+    key_reused_across_rounds: "repetition",
+}
+
+
+# the square of a deviation is noise that is too small, as half of it is
+FAULTS = repeat([m for m in MUTANTS if m is not variance_as_deviation], list(MUTANTS))
+
+
+@pytest.mark.parametrize("mutant", FAULTS, ids=lambda m: m.__name__)
+def test_broken_code_is_caught(mutant, monkeypatch):
+    mutant(monkeypatch)
+    found = run()
+    assert found.violated
+    assert found.verdict.startswith("VIOLATED: epsilon is at least")
+    assert f"and not {EPSILON}, at 99 % confidence (white box" in found.verdict
+    assert found.white.curve_rates.attack == MUTANTS[mutant]
+    assert found.confidence == 0.99
+
+
+@pytest.mark.exhaustive  # noise that is too small, as in test_broken_code_is_caught[noise_halved]
+def test_the_root_of_a_deviation_above_one_is_caught(monkeypatch):
+    """Below one it is the square that makes noise smaller, above one the root."""
+    deviation_as_variance(monkeypatch)
+    assert run(worlds=moved_worlds(normaliser=0.01)).violated
+
+
+@pytest.mark.exhaustive  # a total that is too small, as in test_the_papers_composition_is_refuted
+def test_updates_that_are_not_composed_are_caught():
+    few = Settings.for_budget(1.0, DELTA, 3, 1)
+    many = Settings(3, 2, few.mechanism, DELTA)
+    found = run(many, claim=exact(few.mechanism, few.updates, DELTA))
+    assert found.violated
+
+
+def flipped_dual(patch):
+    right = algorithm.dual_step
+    patch.setattr(algorithm, "dual_step", lambda λ, ρ, w, z: right(λ, -ρ, w, z))
+
+
+def test_a_flipped_dual_is_no_privacy_error_and_not_flagged(monkeypatch):
+    right = correct(2.0)  # before there is a fault
+    flipped_dual(monkeypatch)
+    found = run(Settings.for_budget(2.0, DELTA, 3, 2), MANY)
+    assert not found.violated and found.refutable
+    assert found.white.curve >= 0.6 * 2.0  # seen just as well
+    assert found.black != right.black  # and it did change the run
+
+
+# --- the paper's claims ---------------------------------------------------------------------
+
+
+@pytest.mark.exhaustive  # refuted in test_a_violation_is_an_exit_status_and_words
+def test_the_papers_sensitivity_is_refuted():
+    settings, claim = paper_claim(1.0, DELTA, 2, 2, perturbation="projected-output")
+    found = run(settings, 4_000, claim=claim)
+    assert found.violated and max(found.white.free, found.black.free) > 3
+
+
+def test_the_papers_composition_is_refuted():
+    """13.8 is claimed for 200 updates of (1, 0.01) each; the certified sensitivity is right."""
+    settings = Settings(100, 2, per_update("gaussian", 1.0, 0.01, "paper"), 0.01)
+    claim = paper(1.0, 0.01, settings.updates)
+    assert 13.8 <= claim.epsilon < 13.9
+    found = run(settings, repeat(1_000, 3_000), worlds=moved_worlds(1.0), claim=claim)
+    assert found.violated
+    assert 16 < found.white.curve < exact(settings.mechanism, settings.updates, 0.01).epsilon
+
+
+def test_paper_claim_is_what_the_paper_would_say():
+    settings, claim = paper_claim(3.0, DELTA, 5, 2)
+    one = math.sqrt(2 * math.log(1.25 / DELTA)) / settings.mechanism.noise_multiplier
+    assert paper(one, DELTA, 10).epsilon == pytest.approx(3.0) and claim.epsilon == 3.0
+    assert settings.calibration == "paper"
+    settings, claim = paper_claim(3.0, DELTA, 5, 2, "laplace")
+    assert settings.mechanism.noise_multiplier == pytest.approx(10 / 3) and claim.delta == 0
+
+
+# --- power zones, where a solver projects ---------------------------------------------------
+
+
+@cache
+def zone():
+    return zone_worlds("case14")
+
+
+ZONES = repeat([(10.0, 1, 1, 200)], [(4.0, 1, 1, 1_500), (10.0, 2, 2, 200)])
+
+
+@pytest.mark.parametrize(("epsilon", "rounds", "updates", "trials"), ZONES)
+def test_a_zone_is_consistent_and_seen_through_its_solver(epsilon, rounds, updates, trials):
+    found = run(Settings.for_budget(epsilon, DELTA, rounds, updates), trials, worlds=zone())
+    assert not found.violated and found.refutable and found.white.curve > 0.4 * epsilon
+    if rounds == 1:
+        assert found.white.curve > 0.5 * epsilon and found.black.curve > 0.4 * epsilon
+
+
+def test_a_zone_with_half_the_noise_is_caught(monkeypatch):
+    noise_halved(monkeypatch)
+    epsilon, trials = repeat((8.0, 150), (4.0, 1_000))
+    assert run(Settings.for_budget(epsilon, DELTA, 1), trials, worlds=zone()).violated
+
+
+def with_other_neighbours(problem):
+    """The same records, of which one is replaced instead of left out."""
+    f = problem.objective
+    again = SoftmaxRegression(
+        np.asarray(f.features).T,
+        np.asarray(f.labels),
+        f.classes,
+        feature_norm=1.0,
+        normaliser=f.normaliser,
+        neighbours="replace",
+    )
+    return LocalProblem(again, problem.feasible_set)
+
+
+def test_worlds_must_be_neighbours():
+    a, b = small_worlds(30), small_worlds(31)
+    with pytest.raises(InvalidInput, match="differ in the agent's data only"):
+        Worlds("x", "x", a.without, moved_worlds(1.0).without, a.schedules)
+    with pytest.raises(InvalidInput, match="differ in the agent's data only"):
+        Worlds("x", "x", a.without, with_other_neighbours(a.without), a.schedules)
+    with pytest.raises(InvalidInput, match="at least 4 records"):
+        small_worlds(3)
+    with pytest.raises(InvalidInput, match="mechanism with noise"):
+        run(Settings(1))
+    assert a.without.objective.normaliser != b.without.objective.normaliser
+
+
+def test_the_two_forms_share_the_risk(monkeypatch):
+    """Four bounds that hold together at 90 %: two at 95 % in each form."""
+    asked, noise = [], np.random.default_rng(0).normal(size=(2, 6, 500))
+
+    def spy(*arguments):
+        asked.append(arguments[-1])
+        return lower_bounds(*arguments)
+
+    monkeypatch.setattr("tacit.lab.audit.report.lower_bounds", spy)
+    monkeypatch.setattr("tacit.lab.audit.report.run_trials", lambda *given: noise)
+    found = run(trials=500, confidence=0.9)
+    assert asked == pytest.approx([0.95, 0.95]) and found.confidence == 0.9

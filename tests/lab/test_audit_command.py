@@ -1,0 +1,135 @@
+"""tacit audit: what it prints, its exit status, and bad input in one line."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import EXHAUSTIVE, repeat
+
+from tacit.cli.main import main
+from tacit.lab.audit.trials import run_trials
+
+
+def made_up(monkeypatch, shift=0.0):
+    """Scores in place of trials, as test_audit.py has these; and the worlds they are asked for."""
+    rng, seen = np.random.default_rng(0), []
+
+    def trials(worlds, settings, count, *others):
+        seen.append(worlds)
+        scores = rng.normal(size=(2, 6, count))
+        scores[1, 0] += shift
+        return scores
+
+    if not EXHAUSTIVE:
+        monkeypatch.setattr("tacit.lab.audit.report.run_trials", trials)
+    return seen
+
+
+def test_the_command_on_digits(tmp_path, capsys, drawn, monkeypatch):
+    made_up(monkeypatch, 0.9)
+    plot = tmp_path / "audit.png"
+    words = "audit digits --total-epsilons 4 --trials 500 --rounds 2 --seed 1 --json --plot"
+    assert main([*words.split(), str(plot)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert plot.stat().st_size > 10_000
+    assert document["violated"] is False and "never prove" in document["note"]
+    (one,) = document["audits"]
+    assert one["claim"]["epsilon"] == pytest.approx(4, rel=1e-3)
+    assert [b["bound"] for b in one["bounds"]] == [
+        "white box, distribution-free",
+        "white box, gaussian curve",
+        "black box, distribution-free",
+        "black box, gaussian curve",
+    ]
+    assert all(0 <= b["epsilon"] <= 4 for b in one["bounds"])
+    assert one["bounds"][1]["epsilon"] > 0.5 and one["bounds"][1]["attack"] == "likelihood"
+    assert one["bounds"][0]["confirming_trials"] == [400, 400]
+    assert one["settings"]["local_updates"] == 2 and one["verdict"].startswith("consistent")
+
+
+def test_a_violation_is_an_exit_status_and_words(capsys, monkeypatch):
+    """Of the paper's sensitivity; said twice, of the same trials."""
+    kept = []
+
+    def once(*given):
+        if not kept:
+            kept.append(run_trials(*given))
+        return kept[0]
+
+    monkeypatch.setattr("tacit.lab.audit.report.run_trials", once)
+    words = "audit digits --calibration paper --mechanism laplace --total-epsilons 1 --trials 300"
+    words += " --rounds 1 --seed 1"
+    assert main([*words.split(), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["violated"]
+    assert main(words.split()) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out
+    assert " ".join(document["audits"][0]["verdict"].split()) in out
+    assert "An audit can refute a claim. It can never prove one." in out
+
+
+def test_the_command_on_mnist_files(tmp_path, capsys, monkeypatch):
+    rng, seen = np.random.default_rng(0), made_up(monkeypatch)
+    header = np.array([2051, 12, 28, 28], ">u4").tobytes()
+    images = rng.integers(0, 256, (12, 784), dtype=np.uint8)
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(header + images.tobytes())
+    labels = np.array([2049, 12], ">u4").tobytes() + bytes(range(10)) + b"\1\2"
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels)
+    words = f"audit mnist --data {tmp_path} --total-epsilons 1 --trials 100 --rounds 1 --json"
+    assert main(words.split()) == 0
+    document = json.loads(capsys.readouterr().out)["audits"][0]
+    assert document["name"] == "mnist" and document["trials"] == 100
+    assert [worlds.without.dimension for worlds in seen] == repeat([784 * 10], [])
+
+
+# docs/audit.md has one with --agents
+READINGS = ["case14", "least-squares --float32", *repeat([], ["least-squares --agents"])]
+
+
+@pytest.mark.parametrize("words", READINGS)
+def test_the_command_on_one_reading(words, capsys):
+    words = f"audit {words} --once --total-epsilons 10 --trials 100"
+    words += "" if "--agents" in words else " --seed 1"  # few trials: by chance they show little
+    assert main(words.split()) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "one reading of the data" in out and "sees every reading" in out
+    assert ("kept in a ledger" in out) == ("--agents" in words)
+    assert main([*words.split(), "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["audits"]
+    assert one["through"] == ("releases" if "--agents" in words else "readings")
+    assert one["settings"]["rounds"] == one["settings"]["local_updates"] == 1
+    assert one["bounds"][1]["epsilon"] > 1.0
+    if "--agents" not in words:  # the same seed twice: the same audit, rounded down
+        assert all(f"{math.floor(1000 * b['epsilon']) / 1000:.3f}" in out for b in one["bounds"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("audit digits --once", "other objectives cannot be read once"),
+        ("audit case14 --once --rounds 2", "Expected no --rounds"),
+        ("audit case14 --once --agents --hostile", "Expected no --rounds"),
+        ("audit case14 --once --calibration paper", "certified calibration"),
+        ("audit case14 --once --agents --seed 1", "no --seed with --agents"),
+        ("audit moon", "invalid choice: 'moon'"),
+        ("audit mnist", "Expected --data"),
+        ("audit mnist --data nowhere", "nowhere"),
+        ("audit digits --trials 99", "at least 100 trials"),
+        ("audit digits --trials 0", "trials >= 1"),
+        ("audit digits --rounds 0", "rounds >= 1"),
+        ("audit digits --total-epsilons -1", "total_epsilon > 0"),
+        ("audit digits --total-delta 0", "0 < delta < 1"),
+        ("audit digits --total-epsilons 1 --confidence 1.5 --trials 100", "0 < confidence < 1"),
+        ("audit digits --seed -1 --trials 100", "seed=-1"),
+        ("audit digits --total-epsilons", "expected at least one argument"),
+        ("audit digits --plot no/such/folder/a.png", "existing folder"),
+        ("audit digits --plot a.xyz", ".png"),
+    ],
+)
+def test_bad_input_gets_one_line(words, said, refused):
+    message = refused(words)
+    lines = [line for line in message.strip().splitlines() if "trials 0:" not in line]
+    assert said in lines[-1] and lines[-1].startswith("tacit: ")
+    assert sum(line.startswith("tacit:") for line in lines) == 1

@@ -1,0 +1,402 @@
+"""What a party hands to the engine, whose requests it takes, and which jobs and commands."""
+
+import io
+import json
+import uuid
+import zipfile
+
+import numpy as np
+import pytest
+from engine_stand_in import Context, Post, Recorder
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.fuel.f3.comm_config import CommConfigurator
+from nvflare.fuel.utils.config_service import ConfigService
+from small_study import NAMES, run, write_study
+
+from tacit.privacy.ledger import Ledger
+from tacit.protocol.facts import Facts
+from tacit.protocol.messages import Refusal, Reply
+from tacit.protocol.result import Result
+from tacit.studies.party import WORDS
+from tacit.studies.study_messages import Agreed, Copied, Invitation, answer_from, request_from
+from tacit.transports.nvflare import line as lines
+from tacit.transports.nvflare import server as servers
+from tacit.transports.nvflare.controller import conduct
+from tacit.transports.nvflare.executor import PartyExecutor
+from tacit.transports.nvflare.guard import (
+    JOB,
+    NETWORK,
+    REFUSED,
+    SITE,
+    guard_cell,
+    guard_job,
+    guard_site,
+)
+from tacit.transports.nvflare.job import BYTES, CONFIGS, SIGNED, config_bytes, write_job
+from tacit.transports.nvflare.kit import PARTY_FILE, Kit
+from tacit.transports.nvflare.kits import init
+from tacit.transports.nvflare.line import PING, EngineLine, Lost, Stopped
+from tacit.transports.nvflare.provisioning import write_server
+from tacit.transports.nvflare.signing import Signer, Verifier, write_keys
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    """A study, and its kits."""
+    folder = tmp_path_factory.mktemp("kits")
+    write_study(folder)
+    made = init(folder / "study.toml", "localhost:8002", folder / "kits")
+    return folder, [Kit.load(path) for path in made]
+
+
+def join(kit, party_file, monkeypatch):
+    """An executor in this process, as the engine starts one, and all that it was given."""
+    monkeypatch.setenv(PARTY_FILE, str(party_file))
+    executor, engine = PartyExecutor(), Recorder()
+    context = Context(engine, kit.engine)
+    executor.handle_event(EventType.START_RUN, context)
+    executor._party.exception(60)  # loaded, or failed to
+    assert len(engine.refused) == len(NETWORK)
+    return executor, engine, context
+
+
+def test_all_that_the_engine_gets(tmp_path, monkeypatch, caplog):
+    """A run through executors: one field of bytes, each an answer; no word in logs or contexts."""
+    for kind in ("logistic", "least-squares"):
+        study = write_study(tmp_path / kind, kind)
+        made = init(tmp_path / kind / "study.toml", "localhost:8002", tmp_path / kind / "kits")
+        ours, *others = (Kit.load(path) for path in made)
+        joined = {k.site: join(k, tmp_path / kind / f"{k.agent}.toml", monkeypatch) for k in others}
+        handlers = {site: engine.handler for site, (_, engine, _) in joined.items()}
+        post = Post(handlers, alive=True)
+        line = EngineLine(post, ours, lambda: False)
+        assert conduct(ours, line) == {"state": "finished"}
+        line.close()
+        kinds = set()
+        for _, reply in post.replies:
+            assert set(reply) - {"__headers__"} == {BYTES}
+            assert reply["__headers__"] == {"__rc__": ReturnCode.OK}
+            kinds.add(type(answer_from(reply[BYTES])))
+        assert kinds == {Facts, Agreed, Reply} | ({Copied} if kind == "least-squares" else set())
+        for _, engine, context in joined.values():
+            assert engine.calls == [("register", ("tacit",), {})] and context.put == []
+        assert all(
+            topic == "tacit" and set(m) - {"__headers__"} == {BYTES} for _, topic, m in post.sent
+        )
+        expected, _ = run(study, tmp_path / kind, "alone")
+        assert np.array_equal(Result.load(ours.run).solution, expected.solution)
+        assert others[0].log.stat().st_mode & 0o077 == 0
+        lines_of = [json.loads(text) for text in others[0].log.read_text().splitlines()]
+        assert {"time", "level", "source", "words"} <= set(lines_of[0])
+    # the engine's own log files get what reaches the root logger
+    assert not [record for record in caplog.records if record.name.startswith("tacit")]
+
+
+def test_requests_that_the_coordinator_did_not_sign(kits, tmp_path, monkeypatch):
+    """Other keys, parties, studies, bits: one sentence, and the party never sees them."""
+    folder, (ours, north, south, _) = kits
+    executor, engine, context = join(north, folder / "north.toml", monkeypatch)
+    signer = Signer(ours.private_key, ours.digest)
+    invitation = Invitation(ours.digest).to_bytes()
+    good = signer.sign("north", invitation)
+    write_keys(tmp_path / "key", tmp_path / "pem")
+    forged = [
+        b"",
+        invitation,
+        good[:64],
+        good[:-1],
+        good + b"\0",
+        bytes([good[0] ^ 1]) + good[1:],
+        good[:70] + bytes([good[70] ^ 1]) + good[71:],
+        signer.sign("south", invitation),
+        Signer(ours.private_key, "0" * 64).sign("north", invitation),
+        Signer(tmp_path / "key", ours.digest).sign("north", invitation),
+        None,
+        "text",
+        Shareable(),
+    ]
+    handled = []
+    party = executor._party.result()
+    monkeypatch.setattr(party, "handle", lambda request: handled.append(request) or b"")
+    for data in forged:
+        message = Shareable()
+        message[BYTES] = data
+        answer = answer_from(engine.handler("tacit", message, context)[BYTES])
+        assert isinstance(answer, Refusal)
+        assert answer.words == f"Party 'north' {WORDS['signature'][1]}"
+    assert handled == []
+    message = Shareable()
+    message[BYTES] = good
+    engine.handler("tacit", message, context)
+    assert handled == [invitation]
+    engine.handler("tacit", message, context)  # the same that is, or was, answered
+    assert handled == [invitation]
+    assert Verifier(south.public_key, south.digest, "south").request(good) is None
+    assert Ledger(folder / "north.db").runs() == []
+
+
+def test_a_job_that_ends_says_nothing(kits, monkeypatch):
+    """A refusal of a process on its way out would pause the study, and say that it failed."""
+    folder, (ours, north, *_) = kits
+    executor, engine, context = join(north, folder / "north.toml", monkeypatch)
+    executor.handle_event(EventType.END_RUN, context)
+    invited = Invitation(north.digest).to_bytes()
+    signed = Signer(ours.private_key, ours.digest).sign("north", invited)
+    reply = engine.handler("tacit", {BYTES: signed}, context)
+    assert BYTES not in reply and reply.get_return_code() != ReturnCode.OK
+    assert WORDS["absent"][0] == "refused"  # nothing was computed: no failed round to be counted
+
+
+def test_a_party_that_cannot_take_part(kits, tmp_path, monkeypatch):
+    """Its words stay in its log; a task is no way in."""
+    folder, (ours, north, *_) = kits
+    broken = (folder / "north.toml").read_text().replace("north.csv", "gone.csv")
+    (folder / "broken.toml").write_text(broken)
+    executor, engine, context = join(north, folder / "broken.toml", monkeypatch)
+    message = Shareable()
+    message[BYTES] = Signer(ours.private_key, ours.digest).sign("north", b"anything")
+    answer = answer_from(engine.handler("tacit", message, context)[BYTES])
+    assert answer.words == f"Party 'north' {WORDS['absent'][1]}"
+    assert "gone.csv" in north.log.read_text()
+    reply = executor.execute("tacit", message, context, None)
+    assert reply.get_return_code() == ReturnCode.TASK_UNKNOWN
+    executor.handle_event(EventType.END_RUN, context)
+
+
+def test_a_network_agent_that_tells_nothing():
+    """With NVFLARE's own: a process's memory and configuration are asked for, before and after."""
+    from nvflare.fuel.f3.cellnet import net_agent
+
+    class Cell:
+        def __init__(self):
+            self.known = {}
+
+        def register_request_cb(self, channel, topic, cb):
+            self.known[channel, topic] = cb
+
+        def __getattr__(self, name):
+            return lambda *args, **kwargs: None
+
+    cell = Cell()
+    net_agent.NetAgent(cell)
+    before = dict(cell.known)
+    assert {("_net_manager", topic) for topic in NETWORK} <= set(before)  # of this version
+    guard_cell(cell)
+    for topic in NETWORK:
+        told = cell.known["_net_manager", topic](None)
+        assert told.payload is None and "not at this site" in str(told.headers)
+    kept = {key for key in before if cell.known[key] is before[key]}
+    assert ("_net_manager", "heartbeat") in kept and ("_net_manager", "stop") in kept
+
+
+def archive(files):
+    """A job as it comes to a site."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as made:
+        for name, data in files:
+            made.writestr(name, data)
+    return content.getvalue()
+
+
+def test_no_other_job(tmp_path):
+    """Of a job that is not ours nothing is written: its code could be imported by another job's
+    process, which is starting while this one is looked at."""
+    from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
+    from nvflare.private.admin_defs import Message
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    app = write_job(tmp_path, ["north"]) / "party"
+    for name in SIGNED:
+        (app / name).write_text("{}")
+        (app / "config" / name).write_text("{}")
+    sent = zip_directory_to_bytes(str(app), "")  # as the engine does
+    ours = "config/config_fed_client.json", config_bytes("party")
+    other = json.dumps(CONFIGS["party"]).replace("Party", "Other")
+    hostile = [
+        archive([(ours[0], other)]),
+        archive([ours, ("custom/sitecustomize.py", "")]),
+        archive([ours, ("custom/", "")]),
+        archive([ours, ("config/config_fed_client.conf", "")]),
+        archive([ours, ("config/more/__nvfl_sig.json", "")]),
+        archive([ours, ("../x", "")]),
+        archive([ours, ("/x", "")]),
+        archive([ours, (SIGNED[0], b"0" * 2**20)]),
+        archive([(SIGNED[0], "")]),
+        sent[:-9],
+        b"",
+        None,
+    ]
+    with pytest.warns(UserWarning, match="Duplicate"):
+        hostile.append(archive([(ours[0], other), ours]))
+    before = list(ClientRequestProcessors.request_processors)
+    (brings,) = [one for one in before if type(one).__name__ == "DeployProcessor"]
+    written = []
+    try:
+        brings.process = lambda request, context: written.append(request.body)
+        guard_site()
+        for body in [sent, *hostile]:
+            answer = brings.process(Message("deploy", body), None)
+            assert answer is None or REFUSED in answer.body
+        assert written == [sent]
+    finally:
+        for one in before:
+            one.__dict__.pop("process", None)
+        ClientRequestProcessors.request_processors[:] = before
+
+
+def test_commands_that_a_site_does_not_have():
+    """Shell commands, logs, system information: gone, whatever the server says of the user."""
+    from nvflare.private.fed.client.admin_commands import AdminCommands
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    before = list(ClientRequestProcessors.request_processors), list(AdminCommands.commands)
+    try:
+        assert "ShellCommandProcessor" in {type(p).__name__ for p in before[0]}
+        guard_site()
+        guard_job()
+        left = {type(p).__name__ for p in ClientRequestProcessors.request_processors}
+        assert left == SITE and "ShellCommandProcessor" not in left
+        assert {type(p).__name__ for p in AdminCommands.commands} == JOB
+        AdminCommands.commands.clear()
+        with pytest.raises(RuntimeError, match=r"NVFLARE 2\.9"):
+            guard_job()
+    finally:
+        ClientRequestProcessors.request_processors[:] = before[0]
+        AdminCommands.commands[:] = before[1]
+
+
+@pytest.mark.parametrize("name", ["local", "startup", "own", "../own", 5, 8 * "abcd"])
+def test_a_job_with_the_name_of_a_folder(name):
+    """It would take the folder's place: the site's policy, or its keys."""
+    from nvflare.private.admin_defs import Message
+    from nvflare.private.defs import RequestHeader
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    before = list(ClientRequestProcessors.request_processors)
+    job_bytes = archive([("config/config_fed_client.json", config_bytes("party"))])
+    seen = []
+    try:
+        for one in before:
+            one.process = lambda request, context: seen.append(request.get_header("job_id"))
+        guard_site()
+        known = str(uuid.uuid4())
+        for one in ClientRequestProcessors.request_processors:
+            for job in (name, known, None):
+                request = Message("any", job_bytes)
+                if job is not None:
+                    request.set_header(RequestHeader.JOB_ID, job)
+                answer = one.process(request, None)
+                assert (answer is not None) == (job == name)
+        assert seen == [known, None] * len(SITE)
+    finally:
+        for one in before:
+            del one.process
+        ClientRequestProcessors.request_processors[:] = before
+
+
+def answering(name, heard=None):
+    """A site that answers at once, and pings too."""
+
+    def handler(topic, message, context):
+        reply = make_reply(ReturnCode.OK)
+        if topic != PING:
+            reply[BYTES] = name.encode()
+        return reply
+
+    return handler
+
+
+def test_a_line_sends_again_and_finds_out_who_is_gone(kits, monkeypatch):
+    ours = kits[1][0]
+    for name, value in {"OVERDUE": 0.05, "GONE": 0.2, "STARTING": 0.4, "PAUSE": 0.01}.items():
+        monkeypatch.setattr(lines, name, value)
+    failures = {"south": 3}
+
+    def flaky(topic, message, context):
+        failures["south"] -= 1
+        return None if failures["south"] > 0 else answering("south")(topic, message, context)
+
+    sites = {"north": answering("north"), "south": flaky, "west": answering("west")}
+    requests, heard = dict.fromkeys(NAMES, b"request"), []
+    line = EngineLine(Post(sites), ours, lambda: False)
+    answers = line.ask(requests, 5.0, heard.append)
+    assert answers == {name: name.encode() for name in NAMES} and sorted(heard) == sorted(NAMES)
+
+    sites["west"] = lambda topic, message, context: None  # its process is gone
+    with pytest.raises(Lost, match="'west'") as lost:
+        line.ask(requests, 5.0, heard.append)
+    assert lost.value.parties == ("west",)
+    with pytest.raises(Lost):  # and also where the deadline comes first
+        line.ask(requests, 0.15, heard.append)
+
+    def silent(topic, message, context):  # it is there, and says nothing
+        return make_reply(ReturnCode.OK if topic == PING else ReturnCode.TIMEOUT)
+
+    sites["west"] = silent
+    assert set(line.ask(requests, 0.5, heard.append)) == {"north", "south"}
+    stopped = EngineLine(Post(sites), ours, lambda: True)
+    with pytest.raises(Stopped):
+        stopped.ask(requests, 5.0, heard.append)
+    for one in (line, stopped):
+        one.close()
+
+
+def test_what_came_of_a_job(kits, monkeypatch):
+    """Each end has its words; a full disk is one."""
+    ours = kits[1][0]
+
+    class Line:
+        def __init__(self, error):
+            self.error = error
+
+        def ask(self, requests, deadline, heard):
+            if isinstance(self.error, BaseException):
+                raise self.error
+            return {}
+
+    full = OSError(28, "No space left on device", "state.npz")
+    for error, state, words in (
+        (None, "paused", "gave no answer"),
+        (Lost(("west",)), "lost", "'west'"),
+        (Stopped(), "stopped", "stopped"),
+        (full, "failed", "No space left on device: state.npz"),
+        (RuntimeError("a secret"), "failed", "RuntimeError"),
+    ):
+        outcome = conduct(ours, Line(error))
+        assert outcome["state"] == state and words in outcome["words"]
+        assert "a secret" not in outcome["words"]
+    assert request_from(Invitation(ours.digest).to_bytes()).study == ours.digest
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_session_takes_no_settings_from_where_a_command_runs(kits, tmp_path, monkeypatch, ours):
+    """Without our word the engine does, from any file of that name: the control."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "comm_config.json").write_text('{"max_message_size": 7}')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ConfigService, "_config_path", [])
+    monkeypatch.setattr(CommConfigurator, "_config_loaded", False)
+    monkeypatch.setattr(CommConfigurator, "_configuration", None)
+    if not ours:
+        monkeypatch.setattr(ConfigService, "initialize", lambda *paths: None)
+    monkeypatch.setattr(
+        "nvflare.fuel.flare_api.flare_api.new_secure_session",
+        lambda *about, **more: CommConfigurator().get_config() or "none",
+    )
+    monkeypatch.setattr(servers, "reachable", lambda kit: True)
+    monkeypatch.setattr(servers.EngineServer, "alive", lambda server: True)
+    write_server(kits[1][0])
+    found = servers.EngineServer(kits[1][0])._connected()
+    assert found == ("none" if ours else {"max_message_size": 7})
+
+
+def test_a_signature_has_one_reading(tmp_path):
+    """Digest and party, one after another, are the same bytes for another digest and party."""
+    private, public = tmp_path / "a.key", tmp_path / "a.pem"
+    write_keys(private, public)
+    signed = Signer(private, "ab").sign("c", b"request")
+    assert Verifier(public, "ab", "c").request(signed) == b"request"
+    for digest, party in (("a", "bc"), ("abc", ""), ("", "abc"), ("ab", "d")):
+        assert Verifier(public, digest, party).request(signed) is None

@@ -1,0 +1,42 @@
+"""The agent of a clinic, which tests of agents ask."""
+
+import jax
+import numpy as np
+
+import tacit
+from tacit.protocol.agent import Agent
+from tacit.protocol.messages import Broadcast
+
+SIZE, ROUNDS = 12, 8
+
+
+def problem(normaliser=60):
+    rng = np.random.default_rng(2)
+    return tacit.LocalProblem(
+        tacit.SoftmaxRegression(
+            rng.uniform(0, 0.5, (60, 4)),
+            rng.integers(0, 3, 60),
+            3,
+            feature_norm=1.0,
+            normaliser=normaliser,
+        ),
+        tacit.Box(-1, 1, size=SIZE),
+        name="clinic",
+    )
+
+
+def settings(rounds=ROUNDS, **others):
+    others = {"penalty": 1.0, "step_size": 0.5, **others}
+    return tacit.Settings.for_budget(1.0, 1e-5, rounds, 2, **others)
+
+
+def make(ledger=None, rounds=ROUNDS, run="june", **others):
+    return Agent(
+        problem(), "clinic", settings(rounds), jax.random.key(3), run, SIZE, ledger=ledger, **others
+    )
+
+
+def ask(agent, t, w=None, run="june", last=None):
+    w = np.linspace(-0.1, 0.1, SIZE) * t if w is None else w
+    last = {"clinic": agent.last_digest} if last is None else last
+    return agent.respond(Broadcast(run, t, w, last))

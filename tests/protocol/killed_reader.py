@@ -1,0 +1,172 @@
+"""Processes that release the same data from one ledger, and are killed at random moments.
+
+    python tests/protocol/killed_reader.py --kills 500
+
+Every process prints what it shows: the release of its data, then a line for each of two runs of its
+public copy. Counted beside the ledger: readings that differ (of the same data), and charges. The
+schedule of kills has a seed; where they fall is up to the machine. Some processes have other data,
+some are two at a time.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from forked_agent import SIZE, fork
+
+from tacit.admm.problem import LocalProblem
+from tacit.errors import Refused
+from tacit.objectives.losses import LeastSquares
+from tacit.objectives.residual import Residual
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.ledger import Ledger
+from tacit.protocol.release import Reader
+from tacit.sets import Box
+
+SLOW = 0.02  # seconds that a step may take on top of its own time
+MECHANISM = calibrate("gaussian", 1.0, 1e-5, 1)
+
+
+def problem(kind, state):
+    """Data of one state: quadratics of either kind. Both can be read once."""
+    rng = np.random.default_rng(state)
+    matrix, offset, box = rng.normal(size=(4, SIZE)), rng.normal(size=4), Box(-1, 1, size=SIZE)
+    if kind == "residual":
+        return LocalProblem(Residual(matrix, offset, beta=0.1), box, name="grid")
+    bounds = {"feature_norm": 1.0, "target_bound": 1.0, "normaliser": 4.0}
+    return LocalProblem(LeastSquares(matrix, offset, **bounds), box, name="grid")
+
+
+def serve(requests, replies, path, kind, state):
+    """A process of the agent: it releases its data, then solves; one line for each thing shown."""
+
+    def show(*what):
+        replies.write(json.dumps([state, *what]).encode() + b"\n")
+        replies.flush()
+
+    def slow(self, plan, run):
+        """Time to be killed between payment and noise, and between noise and storage."""
+        time.sleep(random.choice([0.0, random.uniform(0, SLOW)]))
+        release = measured(self, plan, run)
+        time.sleep(random.choice([0.0, random.uniform(0, SLOW)]))
+        return release
+
+    random.seed(os.getpid())
+    measured, Reader._measured = Reader._measured, slow
+    mine = problem(kind, state)
+    show("alive")
+    reading = mine.objective.reading()
+    for _ in range(3):  # a refused one asks again
+        try:
+            release = Reader("grid", MECHANISM, 1e-5, "secure", None, Ledger(path)).read(mine)
+        except Refused as refusal:
+            show("refused", str(refusal))
+            continue
+        show("release", release.values.tolist())
+        copy = reading.public_copy(release.values, 0.1)
+        A, d = np.asarray(copy.matrix), np.asarray(copy.data)
+        for step in (0.01, 0.02):  # solving what was released, twice
+            z = np.zeros(SIZE)
+            time.sleep(SLOW)
+            for _ in range(50):
+                z = np.clip(z - step * 2 * A.T @ (A @ z + d), -1, 1)
+            show("solution", step, z.tolist())
+        break
+
+
+class Process:
+    def __init__(self, path, kind, state):
+        self.pid, down, self.up = fork(serve, path, kind, state)
+        os.close(down)
+
+    def end(self, after=None):
+        """Kill it so many seconds after its start, or wait for its end; all that it has shown."""
+        with os.fdopen(self.up, "rb") as file:
+            file.readline()  # it is there
+            self.start = time.perf_counter()
+            if after is not None:
+                time.sleep(after)
+                os.kill(self.pid, signal.SIGKILL)
+            lines = file.read().split(b"\n")[:-1]  # half a line is not shown
+        os.waitpid(self.pid, 0)
+        return [json.loads(line) for line in lines]
+
+
+def one_run(path, kind, kills, seed):
+    """So many kills on one ledger; everything shown beside everything charged."""
+    rng = random.Random(seed)
+    Ledger.create(path, 1e3, 1e-5).close()
+    shown, found, states, wait, state = {}, Counter(), set(), 0.05, 0
+    while found["kills"] < kills:
+        if rng.random() < 0.3:  # the data change, and sometimes back
+            state = rng.randrange(kills)
+        states.add(state)
+        together = [Process(path, kind, state) for _ in range(1 + (rng.random() < 0.3))]
+        for process in together:
+            killing = rng.random() < (0.8 if len(together) == 1 else 0.4)
+            lines = process.end(rng.uniform(0, wait) if killing else None)
+            if not killing and len(together) == 1:
+                wait = 0.7 * wait + 0.3 * 1.2 * (time.perf_counter() - process.start)
+            found["kills"] += killing
+            steps = [what for _, what, *_ in lines]
+            found["killed while solving"] += (
+                killing and 0 < steps.count("solution") + steps.count("release") < 3
+            )
+            for of, what, *more in lines:
+                key = hashlib.sha256(json.dumps(more).encode()).hexdigest()
+                if what == "release":
+                    shown.setdefault(of, set()).add(key)
+                elif what == "refused":
+                    assert "taken the payment over" in more[0], more
+                    found["refused"] += 1
+                found[what] += 1
+    db = sqlite3.connect(path)
+    kinds = Counter(kind for (kind,) in db.execute("SELECT kind FROM entries"))
+    db.close()
+    for state in states:  # whoever is left gets what was shown
+        last = {
+            json.dumps(m) for _, what, *m in Process(path, kind, state).end() if what == "release"
+        }
+        keys = {hashlib.sha256(text.encode()).hexdigest() for text in last}
+        found["lost"] += not shown.get(state, keys) <= keys
+        shown.setdefault(state, set()).update(keys)
+    with Ledger(path) as book:
+        charges = sum(run["rounds_charged"] for run in book.runs())
+    return {
+        **found,
+        "states": len(states),
+        "charges": charges,
+        "taken over": kinds["claim"],
+        "two readings": sum(len(readings) > 1 for readings in shown.values()),
+        "unpaid": max(0, sum(map(len, shown.values())) - charges),
+        "one reading twice": sum(map(len, shown.values())) - len(set().union(*shown.values())),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    total = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for i, kind in enumerate(("residual", "squares")):
+            seed = options.seed + i
+            total.update(one_run(Path(folder) / f"{kind}.db", kind, options.kills // 2, seed))
+    print(json.dumps(total))
+    wrong = ("two readings", "unpaid", "lost", "one reading twice")
+    return 1 if any(total[name] for name in wrong) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

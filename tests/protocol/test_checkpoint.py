@@ -1,0 +1,67 @@
+"""Checkpoints go on only with the run they were made by, and only as it left them."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from test_agent_arguments import SETTINGS, part
+
+import tacit
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.protocol.checkpoint import Checkpoint
+
+
+def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
+    file, seen = tmp_path / "c.npz", []
+
+    def stop(progress):
+        seen.append(progress.round)
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve([part()], SETTINGS, checkpoint=file, ledgers={"a": ledger}, callback=stop)
+    with pytest.raises(InvalidInput, match="its source of noise"):
+        tacit.solve([part()], SETTINGS, checkpoint=file)
+    other = tmp_path / "d.npz"
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve([part()], SETTINGS, checkpoint=other, seed=1, callback=stop)
+    flag = jax.config.jax_threefry_partitionable
+    jax.config.update("jax_threefry_partitionable", not flag)
+    try:
+        with pytest.raises(InvalidInput, match="its source of noise"):
+            tacit.solve([part()], SETTINGS, checkpoint=other, seed=1)
+    finally:
+        jax.config.update("jax_threefry_partitionable", flag)
+
+
+@pytest.mark.parametrize("change", ["round", "later", "outside", "average", "dual", "point"])
+def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
+    file = tmp_path / "c.npz"
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, callback=stop)
+    saved = Checkpoint.load(file)
+    broken = {"outside": {"average": [np.full(3, 2.0)]}, "round": {}, "later": {}}
+    rounds = {"round": -3, "later": SETTINGS.rounds + 1}
+    state = saved.state | broken.get(change, {change: [np.full(3, np.nan)]})
+    replace(saved, state=state, round=rounds.get(change, saved.round)).save(file)
+    for batch in (True, False):
+        with pytest.raises((CorruptFile, InvalidInput), match="Nothing was"):
+            tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, batch=batch)
+
+
+def test_secure_noise_is_not_drawn_twice_for_a_round(tmp_path):
+    """Nothing keeps it but a ledger: a continued run would release other noise for the same."""
+    file = tmp_path / "c.npz"
+    with pytest.raises(InvalidInput, match="no checkpoint for secure noise without ledgers"):
+        tacit.solve([part()], SETTINGS, noise="secure", checkpoint=file)
+    assert not file.exists()
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    tacit.solve([part()], SETTINGS, noise="secure", checkpoint=file, ledgers={"a": ledger})
+    assert file.exists()

@@ -1,0 +1,399 @@
+"""Digests tell problems apart by data, structure and code, and are the same in every process."""
+
+import functools
+import importlib
+import inspect
+import logging
+import os
+import pkgutil
+import subprocess
+import sys
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from conftest import repeat
+
+import tacit
+from tacit.protocol.data_digest import FORMER, Digest, data_digest
+from tacit.sets.conic import Conic
+
+KEY = bytes(8)
+SCALE = 2.0
+
+
+def digest(value):
+    return Digest(KEY).of(value)
+
+
+def scaled(factor, power=2):
+    return lambda z, x: factor * jnp.sum((z @ x) ** power)
+
+
+def with_default(z, x, factor=1.0):
+    return factor * (z @ x) ** 2
+
+
+def with_global(z, x):
+    return SCALE * (z @ x) ** 2
+
+
+def with_helper(z, x):
+    return with_global(z, x)
+
+
+class Loss:
+    """A loss with state and a method of its own."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, z, x):
+        return self.factor * (z @ x) ** 2
+
+
+class Other(Loss):
+    def __call__(self, z, x):
+        return self.factor * (z @ x) ** 4
+
+
+def nested(constant):
+    """The constant is two functions deep in the code, not in a closure."""
+    text = (
+        "def loss(z, x):\n"
+        "    def inner(v):\n"
+        f"        return (lambda u: u * {constant})(v)\n"
+        "    return inner(z @ x)\n"
+    )
+    space = {"__name__": "user"}
+    exec(text, space)
+    return space["loss"]
+
+
+def module(factor):
+    made = types.ModuleType("losses_of_a_user")
+    made.factor = factor
+    return made
+
+
+def reading(losses):
+    space = {"__name__": "user", "losses": losses}
+    exec("def loss(z, x):\n    return losses.factor * (z @ x)\n", space)
+    return space["loss"]
+
+
+LOG = logging.getLogger("x")
+
+
+def with_log(z, x):
+    LOG.debug("a loss that logs")
+    return jnp.sum((z @ x) ** 2)
+
+
+class Names(dict):
+    pass
+
+
+class Generator(np.random.Generator):
+    pass
+
+
+def keyword(factor):
+    def loss(z, x, *, factor=factor):
+        return factor * (z @ x)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (lambda z, x: (z @ x) ** 2, lambda z, x: (z @ x) ** 4),
+        (lambda z, x: jnp.sin(z @ x), lambda z, x: jnp.cos(z @ x)),
+        (scaled(1.0), scaled(1.5)),
+        (scaled(np.ones(3)), scaled(np.array([1.0, 1.0, 1.0 + 1e-15]))),
+        (scaled(np.ones(3)), scaled(np.ones(3, np.float32))),
+        (scaled(jnp.ones(3)), scaled(jnp.zeros(3))),
+        (scaled([1.0, (2, {"a": 3})]), scaled([1.0, (2, {"a": 4})])),
+        (scaled(1), scaled(True)),
+        (scaled("ab"), scaled(b"ab")),
+        (scaled(("a", "bc")), scaled(("ab", "c"))),
+        (scaled((1, (2, 3))), scaled((1, 2, 3))),
+        (scaled({1, 2}), scaled({1, 3})),
+        (scaled(Names(a=1)), scaled(Names(a=2))),
+        (nested(1.0), nested(2.0)),
+        (keyword(1.0), keyword(2.0)),
+        (reading(module(1.0)), reading(module(2.0))),
+        (with_default, functools.partial(with_default, factor=2.0)),
+        (functools.partial(with_default, factor=1.0), functools.partial(with_default, factor=2.0)),
+        (Loss(1.0), Loss(2.0)),
+        (Loss(1.0), Other(1.0)),
+        (Loss(1.0).__call__, Loss(2.0).__call__),
+        (jax.jit(scaled(1.0)), jax.jit(scaled(2.0))),
+        (jax.vmap(scaled(1.0)), jax.vmap(scaled(2.0))),
+        (jax.vmap(scaled(1.0)), jax.vmap(scaled(1.0), in_axes=(None, 0))),
+        (jax.checkpoint(scaled(1.0)), jax.checkpoint(scaled(2.0))),
+        (jnp.tanh, jnp.sinh),
+        (np.tanh, np.sinh),
+        (jax.nn.relu, jax.nn.softplus),
+        (jax.random.key(1), jax.random.key(2)),
+        (np.ma.array([1.0, 2.0], mask=[0, 1]), np.ma.array([1.0, 2.0], mask=[1, 0])),
+        (np.array([1, "a"], object), np.array([1, "b"], object)),
+        (0.0, -0.0),
+    ],
+)
+def test_different_things_have_different_digests(one, two):
+    assert digest(one) != digest(two)
+    assert digest(one) == digest(one)
+
+
+def test_the_same_made_again_has_the_same_digest():
+    for make in (
+        lambda: scaled(np.ones(3)),
+        lambda: nested(1.0),
+        lambda: Loss(1.0),
+        lambda: jax.jit(scaled(1.0)),
+        lambda: jax.grad(scaled(1.0)),
+        lambda: functools.partial(with_default, factor=2.0),
+        lambda: tacit.Box(-1.0, 1.0, size=3),
+    ):
+        assert digest(make()) == digest(make())
+    shared = np.ones(3), (1.0, 2.0)
+    assert digest([shared, shared]) == digest([shared, (np.ones(3), (1.0, 2.0))])
+
+
+def test_globals_are_followed(monkeypatch):
+    before = digest(with_global), digest(with_helper)
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    assert digest(with_global) != before[0] and digest(with_helper) != before[1]
+
+
+def test_functions_that_hold_each_other_end():
+    space = {"__name__": "user"}
+    exec("def f(n):\n    return g(n)\ndef g(n):\n    return f(n)\n", space)
+    other = {"__name__": "user"}
+    exec("def f(n):\n    return g(n)\ndef g(n):\n    return f(n + 1)\n", other)
+    assert digest(space["f"]) != digest(other["f"])
+    ring = [1]
+    ring.append(ring)
+    assert digest(ring)
+
+
+def test_digests_see_attributes_modules_imports_and_metaclasses(tmp_path, monkeypatch):
+    def loss(z, x):
+        return loss.scale * jnp.sum(z * x)
+
+    loss.scale = 1.0
+    before = digest(loss)
+    loss.scale = 2.0
+    assert digest(loss) != before
+    (tmp_path / "mine.py").write_text("FACTOR = 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import mine
+
+    with pytest.raises(tacit.InvalidInput, match="no digest"):
+        digest([mine])
+
+    def reads(z, x, module=mine):
+        return module.FACTOR * jnp.sum(z * x)
+
+    def imports(z, x):
+        import mine as again
+
+        return again.FACTOR * jnp.sum(z * x)
+
+    for function in (reads, imports):
+        with pytest.raises(tacit.InvalidInput, match="no digest"):
+            digest(function)
+
+    def classed(factor):
+        def call(cls, z):
+            return factor * z
+
+        meta = type("Meta", (type,), {"__call__": call, "__module__": "user"})
+        return meta("Loss", (), {"__module__": "user"})
+
+    assert digest(classed(1.0)) != digest(classed(2.0))
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        np.random.default_rng(0),
+        Generator(np.random.PCG64(0)),
+        LOG,
+        sys.stdout,
+        sys.__stdout__,
+        iter([1]),
+        ValueError("x"),
+        memoryview(b"x"),
+    ],
+)
+def test_what_has_no_digest_is_refused_and_named(thing):
+    with pytest.raises(tacit.InvalidInput, match=r"has no digest .*closure of .*scaled"):
+        digest(scaled(thing))
+
+
+def rows(pattern):
+    """A set of 60 bounds on sums of neighbours: as many numbers, at other places."""
+    n = 60
+    far = sp.coo_matrix((np.ones(n), (np.arange(n), (np.arange(n) + pattern) % n)), shape=(n, n))
+    matrix = sp.vstack([sp.identity(n) + far, sp.identity(n), -sp.identity(n)])
+    return Conic(matrix, np.ones(3 * n), [("nonneg", 3 * n)])
+
+
+def box(**options):
+    matrix = np.vstack([np.eye(2), -np.eye(2), [[1.0, 1.0]]])
+    cones = [("nonneg", 4), ("nonneg", 1)]
+    return Conic(matrix, np.ones(5), cones, **options)
+
+
+def test_every_part_of_a_conic_set_counts():
+    assert digest(rows(1)) == digest(rows(1)) != digest(rows(2))
+    image = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    other = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
+    wide = np.vstack([np.eye(3), -np.eye(3)])
+    sets = [
+        box(),
+        box(variables=[1, 0]),
+        box(variables=[0]),
+        box(image=image),
+        box(image=other),
+        box(slack=np.eye(2)),
+        box(slack=2 * np.eye(2)),
+        box(rare=[1]),
+        Conic(wide, np.ones(6), [("nonneg", 6)], variables=[0, 1]),
+        Conic(wide, np.ones(6), [("nonneg", 6)], variables=[0, 2]),
+        tacit.Polyhedron(np.eye(2), np.ones(2), lower=-1.0, upper=2.0),
+        tacit.Polyhedron(np.eye(2), np.ones(2), lower=-1.0, upper=3.0),
+    ]
+    found = {digest(s) for s in sets}
+    assert len(found) == len(sets)
+
+
+def per_sample(loss, feasible=None):
+    data = np.linspace(-1, 1, 12).reshape(6, 2)
+    f = tacit.PerSample(loss, data, clip=1.0, size=2, normaliser=6)
+    return tacit.Problem([tacit.LocalProblem(f, feasible or tacit.Box(-1, 1, size=2))])
+
+
+OTHERS = {"closure": scaled(1.0, 4), "set": None, "code": lambda z, x: jnp.sum((z @ x) ** 4)}
+OTHERS["the last digits of a closure"] = scaled(1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("what", repeat([*OTHERS][:2], OTHERS))  # all others: different digests
+def test_a_checkpoint_refuses_another_loss_or_set(what, tmp_path):
+    """The same addresses, names and shapes: only what the functions do is different."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(progress):
+        if progress.round == 3:
+            raise Stop
+
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, penalty=1.0, step_size=0.5)
+    alone = {"seed": 1, "batch": False}  # which compiles less
+    options = {**alone, "checkpoint": tmp_path / "c.npz"}
+    with pytest.raises(Stop):
+        tacit.solve(per_sample(scaled(1.0)), settings, callback=stop, **options)
+    other = OTHERS[what]
+    changed = per_sample(other) if other else per_sample(scaled(1.0), tacit.Box(-1, 2, size=2))
+    with pytest.raises(tacit.InvalidInput, match="they differ"):
+        tacit.solve(changed, settings, **options)
+    again = per_sample(scaled(1.0))
+    resumed, whole = (tacit.solve(again, settings, **how) for how in (options, alone))
+    np.testing.assert_array_equal(resumed.solution, whole.solution)
+
+
+def test_a_checkpoint_refuses_what_it_cannot_compare(tmp_path):
+    problem = per_sample(with_log)
+    with pytest.raises(tacit.InvalidInput, match="has no digest"):
+        tacit.solve(problem, tacit.Settings(2), seed=0, checkpoint=tmp_path / "c.npz")
+    assert not list(tmp_path.iterdir())
+    tacit.solve(problem, tacit.Settings(2), seed=0)
+
+
+PROGRAM = """
+import numpy as np, jax, jax.numpy as jnp, tacit
+from tacit.protocol.data_digest import data_digest
+names = {*"abcdefghijklm"}
+weights = {"x": np.arange(3.0), "y": frozenset(["p", "q", "r"])}
+def loss(z, x):
+    return sum(weights["x"]) * jnp.sum((z @ x) ** 2) if "a" in {"a", "b", "c"} else len(names)
+f = tacit.PerSample(jax.jit(loss), np.ones((6, 2)), clip=1.0, size=2, normaliser=6)
+g = tacit.Residual(np.eye(2), np.ones(2), beta=0.1)
+W = tacit.Polyhedron(np.ones((1, 2)), [0.5], lower=-1.0, upper=1.0)
+pair = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2)), tacit.LocalProblem(g, W)]
+found = data_digest(tacit.Problem(pair), np.zeros(2, np.uint32))
+print(list(names), found, sep="\\n", end="")
+"""
+
+
+def test_another_process_finds_the_same_digest():
+    """Also with other hashes of text, which decide the order of sets."""
+    here = {"__name__": "__main__"}
+    exec(PROGRAM, here)
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    order, found = done.stdout.splitlines()
+    assert order != str(list(here["names"]))  # the control: sets do have another order there
+    assert found == str(here["found"])
+
+
+def test_the_digest_is_keyed_and_a_run_does_not_change_it():
+    problem = per_sample(scaled(1.0), tacit.Polyhedron(np.eye(2), np.ones(2), lower=-1.0))
+    key = np.zeros(2, np.uint32)
+    before = data_digest(problem, key)
+    tacit.solve(problem, tacit.Settings(2), seed=0)
+    assert data_digest(problem, key) == before != data_digest(problem, key + np.uint32(1))
+
+
+# --- Tacit's own classes and functions --------------------------------------------------------
+
+
+def own_things():
+    """Every class that a module of Tacit defines, and every function that a room exports."""
+    for found in pkgutil.walk_packages(tacit.__path__, "tacit."):
+        if "__main__" in found.name:
+            continue
+        module = importlib.import_module(found.name)
+        for value in list(vars(module).values()):
+            home = getattr(value, "__module__", None) or ""
+            defined = inspect.isclass(value) and home == found.name
+            if defined or (inspect.isfunction(value) and home.startswith(f"{found.name}.")):
+                yield value
+
+
+def test_no_two_things_of_tacit_share_a_digest():
+    things = {id(thing): thing for thing in own_things()}.values()
+    assert {tacit.Box, importlib.import_module("tacit.learn").Box} < set(things)
+    assert len({digest(thing) for thing in things}) == len(things) > 100
+
+
+def test_what_a_room_exports_may_move_within_it(monkeypatch):
+    before = digest(tacit.Box(-1.0, 1.0, size=3)), digest(tacit.from_cvxpy)
+    monkeypatch.setattr(tacit.Box, "__module__", "tacit.sets.elsewhere")
+    monkeypatch.setattr(tacit.from_cvxpy, "__module__", "tacit.sets.elsewhere")
+    assert (digest(tacit.Box(-1.0, 1.0, size=3)), digest(tacit.from_cvxpy)) == before
+    monkeypatch.setattr(tacit.Box, "__module__", "tacit.learn.elsewhere")
+    assert digest(tacit.Box(-1.0, 1.0, size=3)) != before[0]
+
+
+def test_classes_are_named_as_before_there_were_rooms():
+    """``tests/test_old_files.py`` goes on with checkpoints of that time."""
+    assert len(FORMER) == 21
+    for name, former in FORMER.items():
+        *modules, last = name.split(".")
+        cls = getattr(importlib.import_module(".".join(modules)), last)
+        assert digest(cls) == Digest(KEY)._hash("class", [former])
+    assert digest(tacit.Box) == Digest(KEY)._hash("class", ["tacit.sets.Box"])

@@ -1,0 +1,172 @@
+"""What a server knows of agents is enough to plan a run, and is nothing of their data."""
+
+import dataclasses
+
+import msgpack
+import numpy as np
+import pytest
+from conftest import CLOSED_SETS, objective_of, problem_of, set_of
+
+import tacit
+from tacit.admm.plan import Budget
+from tacit.admm.theory import constants
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.privacy.mechanisms import Gaussian
+from tacit.protocol.facts import Facts, NotKnown, described
+from tacit.protocol.server import members_of
+from tacit.protocol.statement import privacy_statement, release_statement
+
+KINDS = ("least-squares", "logistic", "hinge", "residual")
+
+
+def told(problem, sizes=True):
+    """The same problem, as agents tell it over a line."""
+    facts = [Facts.of(a, n, sizes) for n, a in zip(problem.names, problem.agents, strict=True)]
+    return described([Facts.from_bytes(f.to_bytes()) for f in facts], problem.penalties)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_plans_as_one_process_would(kind):
+    problem = problem_of(kind, "ball")
+    known = told(problem)
+    rounds = tacit.Settings.for_budget(1.0, 1e-5, 30)
+    assert rounds.complete(known) == rounds.complete(problem)
+    for budget in (Budget(1.0, 1e-5), Budget(0.5, 0.0)):
+        here, there = budget.plan(problem), budget.plan(known)
+        assert there == here
+    assert privacy_statement(known, rounds, False) == privacy_statement(problem, rounds, False)
+    once = Gaussian(3.0), 1e-5, False, True
+    assert release_statement(known, *once) == release_statement(problem, *once)
+    for here, there in zip(members_of(problem), members_of(known), strict=True):
+        assert there.name == here.name and there.start.dtype == here.start.dtype
+        np.testing.assert_array_equal(there.start, here.start)
+        np.testing.assert_array_equal(there.coordinates, here.coordinates)
+
+
+@pytest.mark.parametrize("name", CLOSED_SETS)
+def test_the_number_format_is_known(name):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(8, 4)).astype(np.float32)
+    y = np.ones(8, int)
+    f = tacit.LogisticRegression(X, y, feature_norm=1.0, normaliser=16.0)
+    problem = tacit.Problem([tacit.LocalProblem(f, set_of(name, 4)) for _ in range(2)])
+    assert told(problem).dtype == problem.dtype
+
+
+def test_facts_do_not_depend_on_the_data():
+    """Every byte is the same for data that have nothing in common but their public bounds."""
+    for kind in KINDS:
+        one, other = (
+            Facts.of(
+                tacit.LocalProblem(
+                    objective_of(kind, np.random.default_rng(seed)), set_of("box", 4)
+                ),
+                "north",
+            )
+            for seed in (1, 2)
+        )
+        if kind == "residual":  # its matrix is public, and differs here
+            one, other = (
+                dataclasses.replace(
+                    f, smoothness=1.0, gradient_bound=1.0, lift_energy=1.0, strong_convexity=0.0
+                )
+                for f in (one, other)
+            )
+        assert one.to_bytes() == other.to_bytes()
+
+
+def test_what_only_an_agent_knows_is_refused():
+    known = told(problem_of("least-squares", "box")).agents[0]
+    f, W = known.objective, known.feasible_set
+    z = np.ones(4)
+    for ask in (
+        lambda: f.value(z),
+        lambda: f.statistic(z),
+        lambda: W.project(z),
+        lambda: W.violation(z),
+        lambda: f.reading().public_copy(z, 1.0),
+    ):
+        with pytest.raises(NotKnown, match="agent 1"):
+            ask()
+
+
+def test_a_server_knows_for_which_agents_there_is_a_theorem():
+    rng, run = np.random.default_rng(0), tacit.Settings(10, 1, Gaussian(1.0))
+    for form in ("convex", "norm"):
+        f = tacit.SoftmaxRegression(
+            *(rng.normal(size=(6, 2)), [0, 1, 2, 0, 1, 2], 3),
+            **{"feature_norm": 1.0, "normaliser": 6.0, "slope_limit": 0.2, "limit_form": form},
+        )
+        known = told(tacit.Problem([tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 6))]))
+        if form == "convex":
+            assert constants(known, run).gradient_energy == pytest.approx(0.04)
+        else:
+            with pytest.raises(InvalidInput, match="clipped"):
+                constants(known, run)
+
+
+def test_sizes_that_only_a_solver_knows_are_told_if_asked():
+    problem = problem_of("residual", "polyhedron")
+    settings = tacit.Settings(5)
+    known = told(problem, sizes=False)
+    with pytest.raises(NotKnown, match="diameter"):
+        settings.complete(known)
+    given = tacit.Settings(5, penalty=1.0, step_size=0.1)
+    assert given.complete(known) == given
+    assert settings.complete(told(problem)) == settings.complete(problem)
+
+
+def test_agents_that_do_not_fit_together_are_refused():
+    rng = np.random.default_rng(0)
+    wide = tacit.LocalProblem(objective_of("logistic", rng), set_of("box", 4), name="wide")
+    small = tacit.LocalProblem(
+        objective_of("logistic", rng, dimension=3), set_of("box", 3), name="small"
+    )
+    other = tacit.LocalProblem(
+        objective_of("logistic", rng, normaliser=99), set_of("box", 4), name="other"
+    )
+    for pair, words in (((wide, small), "4 variables"), ((wide, other), "one normaliser")):
+        with pytest.raises(InvalidInput, match=words):
+            described([Facts.of(a, a.name) for a in pair])
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("two", float("nan")),
+        ("two", -1.0),
+        ("diameter", "far"),
+        ("smoothness", 1),
+        ("coupling", ["<i8", 1, b"\0" * 8]),
+        ("coupling", ["<f8", 4, b"\0" * 32]),
+        ("longest", 0.0),
+        ("usual_curvature", float("inf")),
+        ("usual_curvature", 1e300),
+        ("reach", 1e-300),
+        ("uncertified", ""),
+        ("secret", "1"),
+    ],
+)
+def test_other_facts_are_none(field, value):
+    problem = problem_of("logistic", "box")
+    data = Facts.of(problem.agents[0], "a").to_bytes()
+    content = msgpack.unpackb(data)
+    assert Facts.from_bytes(msgpack.packb(content)).to_bytes() == data
+    with pytest.raises(CorruptFile):
+        Facts.from_bytes(msgpack.packb(content | {field: value}))
+
+
+def test_a_device_is_in_doubt_for_rounds_only(monkeypatch):
+    """Rounding on a GPU is outside the proof of bfloat16 or sums there; a release is computed by
+    the processor, and described as one process describes it."""
+    from tacit.objectives import linear_model
+    from tacit.protocol import facts, statement
+
+    for module in (facts, statement):
+        monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(linear_model, "rounding_unknown", lambda device: f"a {device} rounds.")
+    whole = problem_of("least-squares", "box")
+    law, settings = Gaussian(5.0), tacit.Settings(2, 1, Gaussian(5.0), 1e-5)
+    for problem in (whole, told(whole)):
+        assert release_statement(problem, law, 1e-5, False, True).certified
+        assert privacy_statement(problem, settings, False).uncertified == "a gpu rounds."

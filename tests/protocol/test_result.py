@@ -1,0 +1,271 @@
+"""Results survive saving, are plain files, and damaged ones are refused."""
+
+import dataclasses
+import importlib.metadata
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import problem_of
+from test_agent_arguments import SETTINGS as PAYING
+from test_agent_arguments import part
+
+import tacit
+from tacit.cli.console import print_result
+from tacit.errors import SolverFailure
+from tacit.privacy.accounting import exact
+from tacit.protocol.agent import Agent
+from tacit.protocol.statement import PrivacyStatement, privacy_statement, promised
+
+SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
+
+
+def test_save_and_load_give_everything_back(result, tmp_path, drawn):
+    folder = result.save(tmp_path / "r")
+    back = tacit.Result.load(folder)
+    np.testing.assert_array_equal(back.solution, result.solution)
+    np.testing.assert_array_equal(back.ergodic, result.ergodic)
+    for name in result.trace:
+        np.testing.assert_array_equal(back.trace[name], result.trace[name])
+    assert back.settings == result.settings and back.privacy == result.privacy
+    assert back.names == result.names and back.seed == 0 and back.versions == result.versions
+    assert {p.name for p in folder.iterdir()} == {
+        "arrays.npz",
+        "plot.png",
+        "result.json",
+        "trace.csv",
+    }
+    assert (folder / "plot.png").read_bytes()[:4] == b"\x89PNG"
+    for private in ("trace.csv", "plot.png", "result.json"):
+        assert (folder / private).stat().st_mode & 0o077 == 0
+
+
+def test_noiseless_results_are_valid_json(tmp_path):
+    noiseless = tacit.solve(problem_of("logistic", "box"), tacit.Settings(2), seed=0, batch=False)
+    text = (noiseless.save(tmp_path) / "result.json").read_text()
+    data = json.loads(text, parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
+    assert data["privacy"]["epsilon"] is None
+    assert tacit.Result.load(tmp_path).privacy.epsilon == math.inf
+
+
+def test_the_statement_in_words_and_numbers(result):
+    p = result.privacy
+    assert 0.999 <= p.epsilon <= 1.0 and p.delta == 1e-5 and p.certified
+    for words in (
+        "adding or removing one record",
+        "one agent's data",
+        "(1, 1e-05)-DP",
+        "against everyone who sees all messages",
+        "12 gaussian updates",
+        "must not be published",
+    ):
+        assert words in p.words
+    assert p.to_dict()["statement"] == p.words
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"),
+    [(1.001, "(1.01,"), (0.9999, "(1,"), (12.3401, "(12.4,"), (0.00123, "(0.00123,")],
+)
+def test_words_never_promise_more_than_the_number(epsilon, text):
+    change = (("replacing one record", ("a", "b")),)
+    p = PrivacyStatement(epsilon, 1e-5, "gaussian", 3, change, False)
+    assert text in p.words
+    assert float(p.words.split("(")[2].split(",")[0]) >= epsilon
+
+
+def test_different_neighbours_are_all_named():
+    a = problem_of("logistic", "box").agents[0]
+    b = problem_of("residual", "box").agents[0]
+    words = tacit.solve([a, b], SETTINGS, seed=0, batch=False).privacy.words
+    assert "adding or removing one record in the data of agent 1" in words
+    assert "one datum moving by at most 0.01 in the data of agent 2" in words
+
+
+def test_versions_and_seed_are_recorded(result):
+    data = result.to_dict()
+    assert set(data["versions"]) >= {"python", "tacit", "jax", "numpy", "clarabel"}
+    assert data["versions"]["tacit"] == importlib.metadata.version("tacit")
+    assert data["noise_source"] == "seed 0, Threefry"
+
+
+@pytest.mark.parametrize("victim", ["result.json", "arrays.npz", "trace.csv"])
+@pytest.mark.parametrize("damage", ["missing", "half", "empty", "nonsense"])
+def test_damaged_results_are_refused(result, victim, damage, tmp_path):
+    path = result.save(tmp_path) / victim
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"half": content[: len(content) // 2], "empty": b""}.get(damage, b"{]"))
+    if victim == "trace.csv" and damage == "half":
+        return  # half a table is a shorter table: nothing to detect
+    with pytest.raises(tacit.CorruptFile, match=str(tmp_path)):
+        tacit.Result.load(tmp_path)
+
+
+def test_load_refuses_other_folders(tmp_path):
+    with pytest.raises(tacit.CorruptFile, match=r"result\.json"):
+        tacit.Result.load(tmp_path / "nowhere")
+
+
+def test_pickles_are_not_loaded(result, tmp_path):
+    folder = result.save(tmp_path)
+    with open(folder / "arrays.npz", "wb") as file:
+        np.savez(file, solution=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(tacit.CorruptFile):
+        tacit.Result.load(folder)
+
+
+def test_plot_shows_the_budget(result):
+    figure = result.plot()
+    assert "total ε = 1" in figure.get_suptitle()
+    titles = [axes.get_title() for axes in figure.axes]
+    assert len(titles) == 4 and any("residual" in t for t in titles)
+    lines = [axes.get_lines()[0].get_ydata() for axes in figure.axes]
+    np.testing.assert_array_equal(lines[0], result.trace["objective"])
+
+
+def test_statements_say_what_the_generator_is(result):
+    """Only secure noise is the operating system's; the rest is Threefry's, from a seed or a key."""
+    change = (("replacing one record", ("a", "b")),)
+    numbers = (1.0, 1e-5, "gaussian", 3, change)
+    seeded, key = PrivacyStatement(*numbers, True), PrivacyStatement(*numbers, False)
+    exact = PrivacyStatement(*numbers, False, secure=True)
+    assert "Threefry's, from a seed" in seeded.words
+    for words in ("never used again", "no ledger or checkpoint", "repeat its noise for other req"):
+        assert words in seeded.words
+    assert "Threefry's" in key.words and "a key of 64 bits that the operating" in key.words
+    assert "exact and from the operating system" in exact.words and "Threefry" not in exact.words
+    assert "exact" not in seeded.words + key.words
+    unseeded = tacit.solve(problem_of("logistic", "box"), SETTINGS)
+    assert unseeded.noise_source == "operating system key, Threefry"
+    assert unseeded.summary["seed"] == "from the operating system"
+
+
+def test_seeded_noise_is_threefry_whatever_the_default(result):
+    """The statement names the generator, so JAX's default must not decide it."""
+    import jax
+
+    with jax.default_prng_impl("rbg"):
+        again = tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
+    np.testing.assert_array_equal(again.solution, result.solution)
+
+
+@pytest.mark.parametrize("calibration", ["paper", "paper-tight"])
+def test_no_calibration_of_the_paper_is_certified(calibration):
+    settings = tacit.Settings(
+        2, 1, tacit.Gaussian(9.0), calibration=calibration, perturbation="output"
+    )
+    statement = privacy_statement(problem_of("softmax", "box"), settings, seeded=False)
+    assert not statement.certified and "paper's calibration" in statement.words
+
+
+def test_a_budget_covers_all_local_updates():
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=3)
+    assert 0.999 <= exact(settings.mechanism, 18, 1e-5).epsilon <= 1.0
+    statement = privacy_statement(problem_of("logistic", "box"), settings, seeded=False)
+    assert statement.updates == 18 and 0.999 <= statement.epsilon <= 1.0
+
+
+def test_every_part_of_a_statement_is_read_back(result):
+    other = {"secure": True, "assumed": "Sizes are public.", "uncertified": "it is a test."}
+    for change in ({}, {"seeded": False}, *({name: value} for name, value in other.items())):
+        statement = dataclasses.replace(result.privacy, **change)
+        assert PrivacyStatement.from_dict(statement.to_dict()) == statement
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_statement_names_what_is_taken_for_public(once):
+    """Penalties of one agent's data, say: with them an answer tells these, whatever the noise.
+    Only the user knows where such numbers come from, so the statement says what it rests on."""
+    f, W = tacit.Residual(np.eye(2), [0.3, 0.7], 0.1), tacit.Box(-1.0, 1.0, size=2)
+    agents = [tacit.LocalProblem(f, W, name=name) for name in ("north", "south")]
+    problem = tacit.Problem(agents, (np.array([0.3, 0.7]), np.array([0, 1])))
+    settings = tacit.Settings.for_budget(1.0, 1e-5, None if once else 2)
+    privacy = tacit.solve(problem, settings, seed=1).privacy
+    assert privacy.certified and privacy.once == once
+    for named in ("feasible sets", "bounds", "nominal values", "penalties", "settings", "numbers"):
+        assert named in privacy.assumed
+    assert privacy.assumed in privacy.words
+
+
+def test_json_has_both_vectors(result, tmp_path, capsys):
+    print_result(result, tmp_path, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["solution"] == result.solution.tolist()
+    assert document["ergodic"] == result.ergodic.tolist() != document["solution"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"epsilon": 0.0}, True),
+        ({"epsilon": math.inf}, False),
+        ({"epsilon": math.nan}, False),
+        ({"epsilon": -1.0}, False),
+        ({"delta": 0.0}, True),
+        ({"delta": 1.0}, False),
+        ({"delta": math.nan}, False),
+        ({"uncertified": "why"}, False),
+    ],
+)
+def test_a_statement_promises_something_or_nothing(change, expected):
+    sound = PrivacyStatement(1.0, 1e-5, "gaussian", 4, (("a record", ("a",)),), False)
+    assert promised(dataclasses.replace(sound, **change)) is expected
+
+
+@pytest.mark.parametrize("E", [1, 3])
+def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, monkeypatch, E):
+    paying = dataclasses.replace(PAYING, local_updates=E)
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    options = {"ledgers": {"a": ledger}, "run": "june", "checkpoint": tmp_path / "c.npz"}
+    right, calls = Agent._noisy, []
+
+    def sometimes(self):
+        calls.append(1)
+        if len(calls) == 2:
+            raise SolverFailure("no answer.")
+        return right(self)
+
+    monkeypatch.setattr(Agent, "_noisy", sometimes)
+    with pytest.raises(SolverFailure):
+        tacit.solve([part()], paying, **options)
+    result = tacit.solve([part()], paying, **options)
+    assert result.privacy.updates == 5 * E  # four rounds, and the one that failed
+    assert result.privacy.epsilon > 1
+    paid = ledger.spent.epsilon  # secure noise: with the distance of every update that was paid
+    assert paid <= result.privacy.epsilon <= paid * (1 + 1e-6)
+
+
+def test_blocks_that_were_paid_again_are_in_the_statement(tmp_path):
+    """Whoever restarts within a block pays for the rest of it again, round by round."""
+    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
+    options = {"ledgers": {"a": ledger}, "run": "june", "block": 3}
+    options["checkpoint"] = tmp_path / "c.npz"
+
+    def stop(progress):
+        if progress.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve([part()], PAYING, callback=stop, **options)
+    result = tacit.solve([part()], PAYING, **options)
+    paid = sum(last - first + 1 for first, last in ledger.charged("june"))
+    assert result.privacy.updates == paid == 5  # rounds 1 to 3, then 3 and 4
+    paid = ledger.spent.epsilon  # secure noise: with the distance of every update that was paid
+    assert paid <= result.privacy.epsilon <= paid * (1 + 1e-6)
+
+
+def test_numpy_numbers_in_settings_become_plain(tmp_path):
+    settings = tacit.Settings.for_budget(1.0, np.float32(1e-5), np.int64(3), np.int32(2))
+    assert type(settings.rounds) is int and type(settings.local_updates) is int
+    result = tacit.solve([part()], settings, seed=0)
+    assert tacit.Result.load(result.save(tmp_path / "r")).settings.rounds == 3

@@ -1,0 +1,206 @@
+"""Two processes of one agent on one ledger, killed and failing at random moments.
+
+    python tests/protocol/two_processes.py --runs 100
+
+Counts, for every round, what was ever shown (replies that differ, and failures) beside what was
+charged. A run has a seeded schedule of requests, kills and failures; when they fall is up to the
+machine.
+"""
+
+import argparse
+import json
+import os
+import random
+import select
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from forked_agent import SIZE, consensus_after, fork, problem
+
+from tacit.admm.settings import Settings
+from tacit.errors import Refused, SolverFailure
+from tacit.privacy.ledger import Ledger
+from tacit.protocol.agent import Agent
+from tacit.protocol.messages import Broadcast, Reply
+
+ROUNDS, KILLS = 4, 8  # rounds of a run, and kills at most
+MOVES, WEIGHTS = ("ask", "kill", "wait", "sleep"), (3, 2, 5, 2)
+LONGEST = 0.02  # seconds that a computation may take on top of its own time
+CHOSEN = Settings.for_budget(1.0, 1e-5, ROUNDS, 2, penalty=2.0, step_size=0.2)
+
+
+def serve(requests, replies, path, seed, block, local):
+    """The agent's process: a line in, a line out for all that is shown, until it is killed."""
+    rng = random.Random(seed)
+    agent = Agent(local, "grid", CHOSEN, None, "run", SIZE, ledger=Ledger(path), block=block)
+    compute = agent._round
+
+    def slow_and_failing(*arguments, **others):
+        time.sleep(rng.choice([0.0, rng.uniform(0, LONGEST)]))
+        result = compute(*arguments, **others)
+        if rng.random() < 0.6:
+            raise SolverFailure("injected.")
+        return result
+
+    agent._round = slow_and_failing
+    while line := requests.readline():
+        t, w, last = json.loads(line)
+        try:
+            answer = agent.respond(Broadcast("run", t, np.array(w), last)).primal.tolist()
+        except SolverFailure:
+            answer = "failed"
+        except Refused as refusal:
+            answer = f"refused: {refusal}"
+        replies.write(json.dumps([t, answer]).encode() + b"\n")
+        replies.flush()
+
+
+class Process:
+    """A forked agent. ``shown`` are the lines that left it, also after its death."""
+
+    def __init__(self, path, seed, block, local):
+        self.pid, self.down, self.up = fork(serve, path, seed, block, local)
+        self.partial, self.waiting = b"", 0
+
+    def ask(self, t, w, last):
+        os.write(self.down, json.dumps([t, list(w), last]).encode() + b"\n")
+        self.waiting += 1
+
+    def read(self):
+        """Whole lines that have arrived."""
+        shown = []
+        while select.select([self.up], [], [], 0)[0] and (more := os.read(self.up, 1 << 16)):
+            *lines, self.partial = (self.partial + more).split(b"\n")
+            shown += [json.loads(line) for line in lines]
+        self.waiting -= len(shown)
+        return shown
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        left = self.read()
+        os.close(self.down)
+        os.close(self.up)
+        return left
+
+
+class Shown:
+    """What an observer of both processes has seen."""
+
+    def __init__(self):
+        self.replies = {}  # round -> set of replies, each one noisy computation
+        self.failures, self.refusals = Counter(), Counter()
+
+    def add(self, lines):
+        for t, answer in lines:
+            if answer == "failed":
+                self.failures[t] += 1
+            elif isinstance(answer, str):
+                taken = "taken the payment over" in answer
+                self.refusals["lost payment" if taken else "other"] += 1
+                known = ("taken the payment over", "another request", "expects", "old copy")
+                assert any(words in answer for words in known), answer
+            else:
+                self.replies.setdefault(t, set()).add(tuple(answer))
+
+    def computations(self, t):
+        return len(self.replies.get(t, ())) + self.failures[t]
+
+
+def one_run(path, seed, block=1):
+    """A server that asks both processes at once, not always the same; a killer; an observer."""
+    rng = random.Random(seed)
+    Ledger.create(path, 1e3, 1e-5).close()
+    local = problem()
+    births = iter(range(10**6))
+
+    def start():
+        return Process(path, rng.random() + next(births), block, local)
+
+    processes, shown, kills = [start(), start()], Shown(), 0
+    t, w, last, before = 1, np.zeros(SIZE), {}, None
+    deadline = time.monotonic() + 60
+    asked = [w]
+    while t <= ROUNDS:
+        assert time.monotonic() < deadline, f"run {seed} hangs in round {t}"
+        move = rng.choices(MOVES, WEIGHTS)[0]
+        if not any(p.waiting for p in processes):
+            move = "ask"
+        idle = [i for i in (0, 1) if not processes[i].waiting]
+        if move == "ask" and idle:
+            process = processes[rng.choice(idle)]
+            if before is not None:  # the round before, so that a late process catches up
+                process.ask(*before)
+            if rng.random() < 0.1:
+                asked.append(w + rng.choice([0.0, 0.01]))
+            process.ask(t, rng.choice(asked), last)
+        elif move == "kill" and kills < KILLS:
+            victim = rng.choice(idle if idle and rng.random() < 0.7 else [0, 1])
+            shown.add(processes[victim].kill())
+            processes[victim], kills = start(), kills + 1
+        elif move == "wait":
+            select.select([p.up for p in processes], [], [], 2 * LONGEST)
+        else:
+            time.sleep(rng.uniform(0, LONGEST))
+        for process in processes:
+            shown.add(process.read())
+        if t in shown.replies:
+            reply = next(iter(shown.replies[t]))
+            book = Ledger(path)
+            request = book.answer("run", t).request
+            book.close()
+            chosen = next(v for v in asked if Broadcast("run", t, np.asarray(v)).digest == request)
+            before = (t, chosen, last)
+            w, last = consensus_after(t, reply), {"grid": Reply("run", t, np.array(reply)).digest}
+            t, asked = t + 1, [w]
+    for process in processes:
+        shown.add(process.kill())
+    return count(path, shown, kills)
+
+
+def count(path, shown, kills):
+    """Everything shown beside everything charged, round by round."""
+    book = Ledger(path)
+    charged = Counter(t for first, last in book.charged("run") for t in range(first, last + 1))
+    db = sqlite3.connect(path)
+    kinds = Counter(kind for (kind,) in db.execute("SELECT kind FROM entries"))
+    db.close()
+    book.close()
+    rounds = range(1, ROUNDS + 1)
+    return {
+        "kills": kills,
+        "charged": sum(charged[t] for t in rounds),
+        "shown": sum(shown.computations(t) for t in rounds),
+        "failures": sum(shown.failures.values()),
+        "taken_over": kinds["claim"],
+        "lost_payment": shown.refusals["lost payment"],
+        "unpaid": sum(max(0, shown.computations(t) - charged[t]) for t in rounds),
+        "answered_twice": sum(len(shown.replies.get(t, ())) > 1 for t in rounds),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    total, bad = Counter(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(options.runs):
+            seed = options.seed + i
+            # every fourth run pays in blocks, where nothing may be taken over
+            found = one_run(Path(folder) / f"{seed}.db", seed, block=3 if i % 4 == 3 else 1)
+            bad += found["unpaid"] > 0 or found["answered_twice"] > 0
+            total.update(found)
+    print(json.dumps({"runs": options.runs, "bad_runs": bad, **total}))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

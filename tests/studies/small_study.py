@@ -1,0 +1,142 @@
+"""A small study of three hospitals, on the disk, and a line that stays in this process."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.privacy.ledger import Ledger
+from tacit.studies.coordinator import Coordinator
+from tacit.studies.party import Party
+from tacit.studies.party_file import PartyFile
+from tacit.studies.study import Study
+
+NAMES = ("north", "south", "west")
+STUDY = """
+name = "clinics"
+deadline = 5
+columns = ["age", "dose", "weight"]
+{more}
+[objective]
+kind = "{kind}"
+feature_norm = 1.0
+normaliser = 90
+neighbours = "add-remove"
+{bounds}
+[set]
+kind = "ball"
+center = 0.0
+radius = 2.0
+[privacy]
+total_epsilon = 2.0
+total_delta = 1e-5
+{algorithm}
+{agents}
+"""
+PARTY = """
+agent = "{name}"
+data = "{name}.csv"
+target = "y"
+ledger = "{name}.db"
+rehearsal = {rehearsal}
+[limits]
+total_epsilon = {epsilon}
+total_delta = 1e-5
+{more}
+"""
+
+
+def write_study(folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES, algorithm=""):
+    """study.toml and each party's files, ledgers too; ``algorithm``: more of that section."""
+    once = kind == "least-squares"
+    text = STUDY.format(
+        kind=kind,
+        bounds="target_bound = 1.0" if once else "",
+        more="" if rehearsal is None else f"[rehearsal]\nseed = {rehearsal}",
+        algorithm=f"[algorithm]\n{'' if once else f'rounds = {rounds}'}\n{algorithm}",
+        agents="\n".join(f'[[agents]]\nname = "{name}"' for name in names),
+    )
+    # keys before the first table
+    head, tail = text.split("[rehearsal]") if rehearsal is not None else (text, "")
+    if rehearsal is not None:
+        seed, rest = tail.split("[objective]")
+        text = f"{head}[objective]{rest}\n[rehearsal]{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "study.toml").write_text(text)
+    rng = np.random.default_rng(5)
+    for name in names:
+        X = rng.normal(size=(30, 3)) / 3
+        y = X @ [0.6, -0.5, 0.2] + 0.05 * rng.normal(size=30)
+        y = np.clip(y, -1, 1) if once else (y > 0).astype(int)
+        rows = [",".join(map(repr, row)) for row in np.column_stack([X, y]).tolist()]
+        rows = ["age,dose,weight,y", *rows]
+        (folder / f"{name}.csv").write_text("\n".join(rows) + "\n")
+        write_party(folder, name, rehearsal=rehearsal is not None)
+        if not (folder / f"{name}.db").exists():
+            Ledger.create(folder / f"{name}.db", 4.0, 1e-4)
+    return Study.load(folder / "study.toml")
+
+
+def write_party(folder, name, rehearsal=True, epsilon=2.0, more=""):
+    words = {"name": name, "rehearsal": str(rehearsal).lower(), "epsilon": epsilon, "more": more}
+    (folder / f"{name}.toml").write_text(PARTY.format(**words))
+
+
+def party(study, folder, name):
+    return Party(study, PartyFile.load(folder / f"{name}.toml"), folder / f"own-{name}")
+
+
+class Here:
+    """A line to parties of this process; ``meddle(name, request) -> request or None`` (silence).
+
+    It keeps every answer.
+    """
+
+    def __init__(self, parties, meddle=lambda name, request: request):
+        self.parties, self.meddle, self.answers = {p.name: p for p in parties}, meddle, []
+
+    def ask(self, requests, deadline, heard):
+        found = {}
+        for name, request in requests.items():
+            asked = self.meddle(name, request)
+            if asked is not None:
+                found[name] = self.parties[name].handle(asked)
+                self.answers.append(found[name])
+                heard(name)
+        return found
+
+
+def run(study, folder, out="out", meddle=lambda name, request: request):
+    line = Here([party(study, folder, name) for name in study.agents], meddle)
+    return Coordinator(study, folder / out, line).run(), line
+
+
+def write_grid(folder, every_round, objective="shed"):
+    """case14 in three zones, each with a table of loads of its own; and these loads."""
+    import pandas as pd
+
+    from tacit.power import load_case, partition
+
+    grid = load_case("case14")
+    zones = partition(grid, 3)
+    zones = {name: buses for name, buses in zip(("a", "b", "c"), zones.values(), strict=True)}
+    rows = [f"{bus},{name}" for name, buses in zones.items() for bus in buses]
+    zones = {f"zone {name}": buses for name, buses in zones.items()}
+    (folder / "zones.csv").write_text("\n".join(["bus,zone", *rows]) + "\n")
+    (folder / "study.toml").write_text(
+        'name = "grid"\ndeadline = 5\n[rehearsal]\nseed = 3\n[power]\ncase = "case14"\n'
+        f'zones = "zones.csv"\nobjective = "{objective}"\n'
+        "[privacy]\ntotal_epsilon = 1.0\ntotal_delta = 1e-5\n[algorithm]\n"
+        + ("noise_every_round = true\nrounds = 4\n" if every_round else "tolerance = 1e-3\n")
+    )
+    rng = np.random.default_rng(1)
+    loads = grid.bus[["p_demand", "q_demand"]] * rng.uniform(0.8, 1.2, (len(grid.bus), 2))
+    for name, buses in zones.items():
+        table = pd.DataFrame(
+            {"bus": buses, "p": loads.p_demand[buses].values, "q": loads.q_demand[buses].values}
+        )
+        table.to_csv(folder / f"{name}.csv", index=False)
+        write_party(folder, name, epsilon=1.0)
+        path = folder / f"{name}.toml"
+        path.write_text(path.read_text().replace('target = "y"', 'unit = "per unit"'))
+        Ledger.create(folder / f"{name}.db", 4.0, 1e-4)
+    return Study.load(folder), {name: loads[name] for name in loads.columns}

@@ -1,0 +1,211 @@
+"""Coordinators and parties that do what they should not: limits hold, and who lies is named."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from small_study import Here, party, write_party, write_study
+
+import tacit
+from tacit.admm.problem import Problem
+from tacit.errors import CorruptFile, InvalidInput
+from tacit.privacy.accounting import calibrate, exact
+from tacit.privacy.mechanisms import Gaussian
+from tacit.protocol.facts import Facts
+from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.studies.coordinator import Coordinator, Paused
+from tacit.studies.party_file import PartyFile
+from tacit.studies.study import Study
+from tacit.studies.study_messages import Agreed, Copied, Outcome, Proposal, Read, answer_from
+from tacit.transports.releasing import read
+
+
+def proposal(study, settings, run="r", reading=None):
+    law = "" if reading is None else json.dumps(reading.to_dict())
+    said = json.dumps(settings.to_dict())
+    return Proposal(study.digest, run, 3, said, 1e-5, law).to_bytes()
+
+
+def rounds(mechanism, T=4, E=1, **others):
+    return tacit.Settings(T, E, mechanism, 1e-5, **{"penalty": 1.0, "step_size": 0.1, **others})
+
+
+def asked(one, request):
+    return answer_from(one.handle(request))
+
+
+def test_a_release_on_wider_limits_is_not_given_on_narrower_ones(tmp_path):
+    """The party has released its data for itself, at an epsilon of 3. It has not said so to a
+    coordinator to whom it allows 0.1."""
+    study = write_study(tmp_path, "least-squares", rehearsal=None)
+    write_party(tmp_path, "north", rehearsal=False, epsilon=0.1)
+    file = PartyFile.load(tmp_path / "north.toml")
+    wide = Gaussian.analytic(3.0, 1e-5)
+    read(Problem([study.problem_of("north", file)]), wide, 1e-5, ledgers={"north": file.ledger})
+    settings = tacit.Settings(50, tolerance=1e-6)
+    north = party(study, tmp_path, "north")
+    answer = asked(north, proposal(study, settings, reading=wide))
+    assert isinstance(answer, Refusal) and "epsilon or delta is above its limit" in answer.words
+    assert "not agreed" in asked(north, Read("r").to_bytes()).words
+    write_party(tmp_path, "north", rehearsal=False, epsilon=3.0)  # whom it allows it
+    north = party(study, tmp_path, "north")
+    assert asked(north, proposal(study, settings, reading=wide)) == Agreed("r")
+
+
+@pytest.mark.parametrize(
+    ("T", "E", "within"), [(6, 1, True), (3, 2, True), (1, 6, True), (7, 1, False), (4, 2, False)]
+)
+def test_limits_count_every_local_update(tmp_path, T, E, within):
+    """Noise of which six updates cost the limit; a run has rounds times local updates of them."""
+    north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
+    settings = rounds(calibrate("gaussian", 1.999, 1e-5, 6), T, E)
+    answer = asked(north, proposal(north.study, settings))
+    assert (answer == Agreed("r")) is within
+    assert within or "epsilon or delta is above its limit" in answer.words
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_rounds_that_fail_are_paid_within_the_limits(tmp_path, restarted):
+    """Penalties and a consensus of these sizes let any dual overflow: the round fails, is paid, and
+    may be asked for again."""
+    study = write_study(tmp_path, rehearsal=None)
+    north = party(study, tmp_path, "north")
+    mechanism = calibrate("gaussian", 1.5, 1e-5, 4)  # of the 2.0 in [limits], and 4.0 in the ledger
+    settings = rounds(mechanism, penalty=1e100, step_size=1e-5)
+    assert asked(north, proposal(study, settings)) == Agreed("r")
+    far, words = Broadcast("r", 1, np.full(3, 1e300)).to_bytes(), []
+    for _ in range(9):
+        words.append(asked(north, far).words)
+        if restarted:
+            north = party(study, tmp_path, "north")
+            assert asked(north, proposal(study, settings)) == Agreed("r")
+    paid = len(north.ledger.charged("r"))
+    assert 4 < paid < 9
+    assert all("failed" in said for said in words[:paid])
+    assert all("above its limit" in said for said in words[paid:])
+    assert exact(mechanism, paid, 1e-5).epsilon <= 2.0 < exact(mechanism, paid + 1, 1e-5).epsilon
+
+
+@pytest.mark.parametrize("E", [1, 3])
+def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
+    """Each of them with all its local updates."""
+    study = write_study(tmp_path, rehearsal=None, algorithm=f"local_updates = {E}")
+    write_party(tmp_path, "south", rehearsal=False, epsilon=3.0)
+    line = Here([party(study, tmp_path, name) for name in study.agents])
+    agent_round, fails = tacit.protocol.agent.agent_round, [3, 3]
+
+    def broken(t, *about):
+        if line.asked == "south" and fails and fails[0] == t:
+            fails.pop()
+            raise tacit.errors.SolverFailure("no.")
+        return agent_round(t, *about)
+
+    monkeypatch.setattr(tacit.protocol.agent, "agent_round", broken)
+    line.meddle = lambda name, request: setattr(line, "asked", name) or request
+    for _ in range(2):
+        with pytest.raises(Paused, match="round 3 of 6: Party 'south' failed"):
+            Coordinator(study, tmp_path / "out", line).run()
+    found = Coordinator(study, tmp_path / "out", line).run()
+    charged = {n: len(p.ledger.charged(p._run.name)) for n, p in line.parties.items()}
+    assert charged == {"north": 6, "south": 8, "west": 6}
+    assert found.privacy.updates == 8 * E
+    plain = exact(found.settings.mechanism, 8 * E, 1e-5).epsilon  # without secure noise's distance
+    assert 2.0 < plain <= found.privacy.epsilon <= plain * (1 + 1e-6)
+    for name, rounds in charged.items():  # and each party's own
+        said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
+        assert said["updates"] == rounds * E
+
+
+def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
+    """A party keeps as its own result what it has computed itself, or nothing."""
+    north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
+    assert asked(north, proposal(north.study, rounds(Gaussian(30.0)))) == Agreed("r")
+    assert isinstance(asked(north, Broadcast("r", 1, np.zeros(3)).to_bytes()), Reply)
+    for told in (0, 2, 4):
+        assert asked(north, Outcome("r", told, np.zeros(3)).to_bytes()).reason == "refused"
+    assert not (tmp_path / "own-north" / "solution.npz").exists()
+    assert asked(north, Outcome("r", 1, np.zeros(3)).to_bytes()) == Agreed("r")
+    assert (tmp_path / "own-north" / "solution.npz").exists()
+
+
+@pytest.mark.parametrize("run", ["", "x" * 201, "a\nb", "\x1b[2J", "release-0123456789ab-1"])
+def test_names_that_no_run_has(tmp_path, run):
+    """A run of rounds with the name of a release would be in the way of that release for good."""
+    north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
+    assert asked(north, proposal(north.study, rounds(Gaussian(30.0)), run)).reason == "refused"
+    assert north.ledger.runs() == []
+
+
+def test_a_solver_that_panics(tmp_path, monkeypatch):
+    """Errors of code in Rust are no ``Exception``. It is one more failure, and paid like one."""
+    study = write_study(tmp_path, rehearsal=None)
+    north = party(study, tmp_path, "north")
+    asked(north, proposal(study, rounds(Gaussian(30.0))))
+
+    class Panic(BaseException):
+        pass
+
+    def panic(*_):
+        raise Panic("a private number")
+
+    first = Broadcast("r", 1, np.zeros(3)).to_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(tacit.protocol.agent, "agent_round", panic)
+        answer = asked(north, first)
+    assert answer.reason == "failed" and "private" not in answer.words
+    assert isinstance(asked(north, first), Reply)
+    assert north.ledger.charged("r") == [(1, 1), (1, 1)]
+
+
+def lying(change):
+    """A line on which the answers of the party south are changed."""
+
+    class Lying(Here):
+        def ask(self, requests, deadline, heard):
+            found = super().ask(requests, deadline, heard)
+            return found | {"south": change(answer_from(found["south"])).to_bytes()}
+
+    return Lying
+
+
+def facts(**changes):
+    return lambda told: dataclasses.replace(told, **changes) if type(told) is Facts else told
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (facts(start=np.full(3, np.nan)), "'south' sent something that is no answer"),
+        (facts(coupling=np.array([2, 1, 0])), "'south' sent something that is no answer"),
+        (facts(everything=False, coupling=np.array([0, 1, 10**11])), "nobody holds 3"),
+        (facts(everything=False, coupling=np.array([0, 1, 2**62])), "nobody holds 3"),
+        (facts(neighbours="\x1b[31mnothing"), "'south' sent 12 characters that are no plain"),
+        (lambda _: Refusal("", 0, "refused", "\x1b[2J"), "'south' sent 4 characters that are no"),
+        (lambda _: Refusal("", 0, "refused", "x" * 10**6), "'south' sent 1000000 characters"),
+    ],
+)
+def test_a_party_that_lies_is_named(tmp_path, change, words):
+    study = write_study(tmp_path)
+    line = lying(change)([party(study, tmp_path, name) for name in study.agents])
+    with pytest.raises((Paused, InvalidInput), match=words):
+        Coordinator(study, tmp_path / "out", line).run()
+
+
+def test_the_matrix_of_a_residual_is_in_the_study(tmp_path):
+    """What travels before any noise, such as its largest singular value, depends on it."""
+    (tmp_path / "study.toml").write_text(
+        '[objective]\nkind = "residual"\nbeta = 0.1\n[set]\nkind = "box"\nlower = -1.0\n'
+        "upper = 1.0\n[privacy]\ntotal_epsilon = 1.0\ntotal_delta = 1e-5\n"
+        '[[agents]]\nname = "a"\n[[agents]]\nname = "b"\n'
+    )
+    with pytest.raises(InvalidInput, match="Expected the matrix of a residual in the study"):
+        Study.load(tmp_path)
+
+
+@pytest.mark.parametrize("curvature", [-1.0, float("nan"), float("inf")])
+def test_a_curvature_that_is_none_is_no_answer(curvature):
+    """A coordinator would start all penalties from it."""
+    assert answer_from(Copied("r", 0.0).to_bytes()) == Copied("r", 0.0)
+    with pytest.raises(CorruptFile):
+        answer_from(Copied("r", curvature).to_bytes())

@@ -1,0 +1,170 @@
+"""Job files: what they may say, and one clear line for what they may not."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import JOB
+
+import tacit
+from tacit.cli.main import main
+from tacit.errors import InvalidInput
+from tacit.studies.job import load_job
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('kind = "least-squares"', 'kind = "cubic"', "'cubic'"),
+        ('kind = "polyhedron"', 'kind = "torus"', "'torus'"),
+        ("feature_norm = 2.0", "feature_norm = -2.0", "feature_norm=-2.0"),
+        ("feature_norm = 2.0", "colour = 2.0", "colour"),
+        ("feature_norm = 2.0\n", "", "feature_norm"),
+        ("total_epsilon = 2.0", "total_epsilon = 0.0", "total_epsilon=0.0"),
+        ("total_delta = 1e-5", "total_delta = 1.5", "delta=1.5"),
+        ("total_delta = 1e-5", "delta = 1e-5", "delta"),
+        ("rounds = 20", "rounds = 0", "rounds=0"),
+        ("rounds = 20", "turns = 20", "turns"),
+        ('target = "y"', 'target = "z"', "column 'z'"),
+        ("north.csv", "gone.csv", "gone.csv"),
+        ("south.npz", "job.toml", "job.toml"),
+        ("offset = [1.0]", "offset = [-9.0]", "empty"),
+        ("offset = [1.0]", "offset = [1.0, 2.0]", "offset"),
+        ('name = "south"', 'name = "north"', "'north' twice"),
+        ("[privacy]", "[secrecy]", "secrecy"),
+        ("seed = 3", "seed = -3", "seed=-3"),
+        ("seed = 3", "seed = ", "TOML"),
+        ("matrix = [[1.0, 1.0]]", "matrix = [[1.0, 1.0], [1.0]]", "equal length"),
+        ("total_epsilon = 2.0\n", "", "total_epsilon"),
+        ("total_delta = 1e-5", 'mechanism = "none"', "no total_epsilon"),
+        ("local_updates = 2", "penalty = 5", "penalty"),
+        (
+            "local_updates = 2",
+            'step_size = { kind = "geometric", initial = 1, ratio = "a" }',
+            "ratio",
+        ),
+        ('data = "north.csv"', "data = 5", "data file as text"),
+        ('kind = "polyhedron"', 'kind = ["box"]', "kind"),
+        ("total_delta = 1e-5\n", "", "total_delta"),
+        ("total_epsilon = 2.0", 'total_epsilon = "2"', "total_epsilon='2'"),
+        ('target = "y"', 'target = "y"\nobjective = "x"', "table objective"),
+    ],
+)
+def test_bad_jobs_are_refused_with_one_clear_line(old, new, words, job, refused):
+    assert old in JOB
+    job.write_text(JOB.replace(old, new, 1))
+    assert words in refused("solve job.toml --out result")
+    assert not job.with_name("result").exists()
+
+
+def test_bad_data_are_refused(job, tmp_path, refused):
+    lines = (tmp_path / "north.csv").read_text().splitlines()
+    for broken, words in (
+        (["1,nan,2"], "a finite number in line 6 of north.csv, column 'y'"),
+        (["1,x,2"], "a finite number in line 6 of north.csv, column 'y'"),
+        (["1,2"], "Expected 3 cells in line 6 of north.csv, got 2"),
+    ):
+        (tmp_path / "north.csv").write_text("\n".join(lines[:5] + broken))
+        assert words in refused("solve job.toml --out r")
+    (tmp_path / "north.csv").write_text("\n".join(lines))
+    (tmp_path / "south.npz").write_bytes(b"PK not a zip")
+    assert "south.npz" in refused("solve job.toml --out r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_data_file_cannot_set_public_bounds(job, tmp_path, refused):
+    with np.load(tmp_path / "south.npz") as data:
+        np.savez(tmp_path / "south.npz", feature_norm=np.array(0.001), **data)
+    said = refused("solve job.toml --out r")
+    assert "feature_norm" in said and "Public bounds belong in the job file" in said
+    assert main(["solve", "job.toml", "--out", "r"]) == 2  # the status of bad input
+
+
+def test_labels_may_come_from_a_csv(job, tmp_path):
+    (tmp_path / "a.csv").write_text("x,label\n0.5,1\n-0.3,0\n0.2,1\n")
+    text = JOB.replace('"least-squares"', '"logistic"').replace("target_bound = 1.5\n", "")
+    text = text.replace('"polyhedron"', '"box"').replace(
+        "matrix = [[1.0, 1.0]]\noffset = [1.0]\n", ""
+    )
+    text = text[: text.index("[[agents]]")] + '[[agents]]\ndata = "a.csv"\ntarget = "label"\n'
+    (tmp_path / "labels.toml").write_text(text)
+    assert load_job(tmp_path / "labels.toml").problem.agents[0].objective.sample_count == 3
+
+
+COUPLED = """
+[objective]
+kind = "residual"
+beta = 0.01
+[set]
+kind = "box"
+lower = -1.0
+upper = 1.0
+[privacy]
+mechanism = "laplace"
+epsilon = 0.5
+perturbation = "projected-output"
+[algorithm]
+rounds = 6
+local_updates = 2
+penalty = { kind = "constant", value = 2.0 }
+step_size = { kind = "nonsmooth", scale = 0.1 }
+[[agents]]
+name = "left"
+data = "left.npz"
+coupling = [0, 1, -1]
+[[agents]]
+name = "right"
+data = "right.npz"
+coupling = [-1, 1, 0]
+set = { upper = 0.5 }
+"""
+
+
+def test_a_job_with_coupling_schedules_and_a_budget_per_update(tmp_path, command):
+    rng = np.random.default_rng(0)
+    for name in ("left", "right"):
+        np.savez(tmp_path / f"{name}.npz", matrix=rng.normal(size=(4, 3)), data=rng.normal(size=4))
+    (tmp_path / "grid.toml").write_text(COUPLED)
+    job = load_job(tmp_path / "grid.toml")
+    assert job.problem.size == 2 and not job.problem.is_global
+    assert job.problem.agents[1].feasible_set.project(np.ones(3)).max() == 0.5
+    assert job.settings.mechanism == tacit.Laplace.of_epsilon(0.5)
+    assert job.settings.perturbation == "projected-output"
+    assert job.settings.penalty == tacit.ConstantPenalty(2.0)
+    out = tmp_path / "out"
+    document = json.loads(command("solve", tmp_path / "grid.toml", "--out", out, "--json"))
+    assert document["privacy"]["epsilon"] == pytest.approx(6)  # 12 updates of 0.5, delta 0
+    assert document["noise_source"] == "operating system key, Threefry"
+    assert "0.01" in document["privacy"]["statement"]
+    words = COUPLED.replace("beta = 0.01", 'beta = 0.01\nchange = "all data"')
+    (tmp_path / "words.toml").write_text(words)
+    with pytest.raises(InvalidInput, match="change"):  # a statement is not the job's to word
+        load_job(tmp_path / "words.toml")
+
+
+def test_feature_columns_must_agree(job, tmp_path, refused):
+    text = job.read_text().replace('data = "south.npz"', 'data = "south.csv"\ntarget = "y"')
+    job.write_text(text)
+    for header, words in (
+        ("b,y,a", "in this order"),
+        ("a,y,a", "one twice"),
+        ("1,y,2", "found numbers"),
+    ):
+        (tmp_path / "south.csv").write_text(f"{header}\n0.1,0.2,0.3\n")
+        assert words in refused("solve job.toml --out r")
+    (tmp_path / "south.csv").write_text("a,y,b\n0.1,0.2,0.3\n0.1,,0.3\n")
+    assert "line 3 of" in refused("solve job.toml --out r")
+
+
+@pytest.mark.parametrize("way", ["name", "path", "link", "hard link"])
+def test_two_agents_cannot_have_one_data_file(job, way):
+    """Its records would be released twice, and each agent's ledger count once."""
+    south, other = job.parent / "south.npz", job.parent / "other.npz"
+    (job.parent / "below").mkdir()
+    make = {"link": other.symlink_to, "hard link": other.hardlink_to}
+    if way in make:
+        make[way](south)
+    named = {"name": "south.npz", "path": "below/../south.npz"}.get(way, "other.npz")
+    job.write_text(job.read_text().replace('"north.csv"', f'"{named}"'))
+    with pytest.raises(InvalidInput, match="a data file of its own for every agent"):
+        load_job(job)

@@ -1,0 +1,194 @@
+"""Studies of a classifier: each party's records meet public columns, ranges and classes."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import repeat
+from sklearn.pipeline import make_pipeline
+from test_study import PARTY, refused, same, told
+
+import tacit
+from tacit.cli.main import main
+from tacit.learn import Box, PrivateLogisticRegression, PublicRange, load_model, load_table
+from tacit.learn.linear import adopt, prepare
+from tacit.objectives.objective import RELATIONS
+from tacit.studies import PartyFile, Study
+
+STUDY = """
+[learn]
+features = ["age", "fee", "visits"]
+target = "churn"
+classes = ["no", "yes"]
+normaliser = 90
+record_bound = 40
+bound = 4.0
+[learn.ranges]
+age = [18, 90]
+"*" = [0, 10]
+[privacy]
+total_epsilon = 2.0
+total_delta = 1e-5
+[[agents]]
+name = "A"
+[[agents]]
+name = "B"
+[[agents]]
+name = "C"
+"""
+RANGES = {"age": (18, 90), "*": (0, 10)}
+SIZES = {"A": 20, "B": 40, "C": 30}
+
+
+@pytest.fixture(params=[2, 3], ids=["two classes", "three classes"])
+def tables(request, tmp_path):
+    """Three parties' tables, and the same records in one."""
+    rng = np.random.default_rng(5)
+    classes = ["no", "yes", "maybe"][: request.param]
+    parts = []
+    for name, size in SIZES.items():
+        rows = {
+            "visits": rng.integers(0, 12, size),
+            "age": rng.uniform(10, 95, size),
+            "note": ["text"] * size,
+            "fee": rng.normal(5, 3, size),
+            "churn": rng.choice(classes, size),
+        }
+        parts.append(pd.DataFrame(rows).assign(owner=name))
+        parts[-1].drop(columns="owner").to_csv(tmp_path / f"{name}.csv", index=False)
+        text = PARTY.replace("North hospital", name).replace("north.csv", f"{name}.csv")
+        text = text.replace('target = "progression"\n', "")
+        (tmp_path / f"{name}.toml").write_text(text)
+    pd.concat(parts).to_csv(tmp_path / "all.csv", index=False)
+    text = STUDY.replace('["no", "yes"]', json.dumps(classes))
+    (tmp_path / "study.toml").write_text(text)
+    return tmp_path
+
+
+def parts_of(folder):
+    study = Study.load(folder)
+    return study, [study.problem_of(n, PartyFile.load(folder / f"{n}.toml")) for n in SIZES]
+
+
+def in_one_process(folder, **options):
+    """What ``tacit learn`` does with all records in one table."""
+    data = load_table(folder / "all.csv", "churn", "owner", features=("age", "fee", "visits"))
+    ranges = PublicRange(RANGES)
+    features = ranges.fit_transform(pd.DataFrame(data.features, columns=list(data.columns)))
+    options |= {"centring_share": None}
+    model = PrivateLogisticRegression(
+        2.0, 1e-5, constraint=Box(4.0), classes=list(data.names), **options
+    )
+    labels = np.array(data.names)[data.labels]
+    return ranges, model, *prepare(model, features, labels, data.groups)
+
+
+def test_a_study_is_the_fit_of_one_process(tables):
+    study, parts = parts_of(tables)
+    *_, problem, settings = in_one_process(tables)
+    assert study.agents == problem.names
+    assert all(map(same, parts, problem.agents))
+    known = told(tacit.Problem(parts), study)
+    assert study.plan(known) == settings
+    assert settings.complete(known) == settings.complete(problem)
+
+
+@pytest.mark.parametrize("tables", repeat([3], [2, 3]), indirect=True, ids="{} classes".format)
+def test_the_model_is_that_of_one_process(tables, capsys):
+    text = (tables / "study.toml").read_text()
+    (tables / "study.toml").write_text(
+        text.replace("[[agents]]", "[algorithm]\nrounds = 4\n[[agents]]", 1)
+    )
+    study, parts = parts_of(tables)
+    ranges, model, problem, settings = in_one_process(tables, rounds=4)
+    assert study.plan(told(tacit.Problem(parts), study)) == settings
+    result = tacit.solve(tacit.Problem(parts), settings, seed=2)
+    adopt(model, problem, tacit.solve(problem, settings, seed=2))
+    assert study.write_outcome(tables / "model", result) == ["model.json"]
+    found = load_model(tables / "model")
+    expected = make_pipeline(ranges, model)
+    sample = pd.read_csv(tables / "all.csv")[["age", "fee", "visits"]]
+    np.testing.assert_array_equal(found.predict_proba(sample), expected.predict_proba(sample))
+    assert study.stated(result).privacy == model.privacy_
+    assert study.kind.assumed(1e-5) == model.privacy_.assumed != result.privacy.assumed
+    assert found[-1].privacy_ == model.privacy_
+    assert main(["predict", str(tables / "model"), str(tables / "B.csv"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["predictions"] == expected.predict(sample[20:60]).tolist()
+    own = tables / "own"
+    party = PartyFile.load(tables / "A.toml")
+    assert study.write_own(own, "A", party, parts[0], result.local[0]) == ["solution.npz"]
+    names = study.write_own(own, "A", party, parts[0], result.solution, result.privacy)
+    assert names == ["solution.npz", "model.json"]
+    mine = load_model(own)
+    assert mine[-1].privacy_ == model.privacy_
+    np.testing.assert_array_equal(mine.predict_proba(sample), expected.predict_proba(sample))
+
+
+def test_a_party_may_call_its_target_otherwise(tables):
+    _, (first, *_) = parts_of(tables)
+    table = pd.read_csv(tables / "A.csv", dtype=str).rename(columns={"churn": "left"})
+    table[reversed(table.columns)].to_csv(tables / "A.csv", index=False)
+    assert "'churn'" in refused(lambda: parts_of(tables))
+    text = (tables / "A.toml").read_text()
+    (tables / "A.toml").write_text(text.replace("[limits]", 'target = "left"\n[limits]'))
+    hidden = RELATIONS["zero-out"]
+    assert first.objective.neighbours == hidden
+    (tables / "A.toml").write_text((tables / "A.toml").read_text() + f'hides = "{hidden}"\n')
+    _, (again, *_) = parts_of(tables)
+    assert same(first, again)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('features = ["age", "fee", "visits"]', "features = []", "features"),
+        ('features = ["age", "fee", "visits"]', 'features = ["age", "age"]', "features"),
+        ('target = "churn"', 'target = "age"', "'age'"),
+        ('target = "churn"', "", "target"),
+        ('classes = ["no", "yes"]', 'classes = ["no"]', "classes"),
+        ('classes = ["no", "yes"]', 'classes = ["no", "no"]', "classes"),
+        ('classes = ["no", "yes"]', "classes = [true, false]", "classes"),
+        ("normaliser = 90", "normaliser = 0", "normaliser=0"),
+        ("record_bound = 40\n", "", "record_bound"),
+        ("bound = 4.0", "bound = -4.0", "bound=-4.0"),
+        ("bound = 4.0", 'neighbours = "add-remove"', "neighbours"),
+        ("bound = 4.0", "feature_norm = 0", "feature_norm"),
+        ("bound = 4.0", "box = 4.0", "box"),
+        ("age = [18, 90]", "age = [90, 18]", "'age'"),
+        ("age = [18, 90]", "age = 18", "'age'"),
+        ("age = [18, 90]", "size = [18, 90]", "'size'"),
+        ('"*" = [0, 10]', "", "'fee'"),
+        ("total_epsilon = 2.0", "epsilon = 2.0", "epsilon"),
+        ("total_epsilon = 2.0", "total_epsilon = -2.0", "total_epsilon"),
+        ("total_delta = 1e-5\n", "", "total_delta"),
+        ('name = "B"', 'name = "A"', "twice"),
+        ('name = "B"', 'name = "B"\ncoupling = [1]', "coupling"),
+        ("[privacy]", "[algorithm]\ntolerance = 1e-3\n[privacy]", "tolerance"),
+        ("[privacy]", "[algorithm]\nrounds = 0\n[privacy]", "rounds=0"),
+    ],
+)
+def test_what_a_study_of_a_classifier_may_not_say(tmp_path, old, new, words):
+    assert STUDY.count(f"\n{old}") == 1
+    (tmp_path / "study.toml").write_text(STUDY.replace(f"\n{old}", f"\n{new}"))
+    assert words in refused(lambda: Study.load(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ("7193,20,x,5,perhaps7193", "row"),
+        ("7193,Xq7193,x,5,no", "line"),
+        ("7193,20,x,5", "cells"),
+        ("1,20,x,5,", "missing"),
+    ],
+)
+def test_no_record_is_in_an_error(tmp_path, record, words):
+    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "A.csv").write_text(f"visits,age,note,fee,churn\n1,30,x,5,no\n{record}\n")
+    text = PARTY.replace("North hospital", "A").replace("north.csv", "A.csv")
+    (tmp_path / "A.toml").write_text(text.replace('"progression"', '"churn"'))
+    study = Study.load(tmp_path)
+    said = refused(lambda: study.problem_of("A", PartyFile.load(tmp_path / "A.toml")))
+    assert words in said and "7193" not in said

@@ -1,0 +1,345 @@
+"""A study over a line: the bits of one process, pauses that lose nothing, and what leaves."""
+
+import dataclasses
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+from small_study import NAMES, Here, party, run, write_grid, write_party, write_study
+
+import tacit
+import tacit.power
+from tacit.admm.problem import Problem
+from tacit.errors import InvalidInput
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Gaussian
+from tacit.protocol.facts import Facts
+from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.result import Result
+from tacit.studies import coordinator
+from tacit.studies.coordinator import Coordinator, Paused
+from tacit.studies.party import WORDS
+from tacit.studies.party_file import PartyFile
+from tacit.studies.study import Study
+from tacit.studies.study_messages import (
+    Agreed,
+    Copied,
+    Invitation,
+    Outcome,
+    Proposal,
+    Read,
+    Start,
+    answer_from,
+    request_from,
+)
+
+
+def in_one_process(study, folder):
+    """``tacit.solve`` of the whole problem, each agent with a ledger of its own."""
+    parts = [study.problem_of(n, PartyFile.load(folder / f"{n}.toml")) for n in study.agents]
+    problem = Problem(parts)
+    ledgers = {n: Ledger.create(folder / f"{n}-alone.db", 4.0, 1e-4) for n in study.agents}
+    about = {"seed": study.rehearsal, "run": study.name, "ledgers": ledgers, "noise": "seeded"}
+    return tacit.solve(problem, study.plan(problem), **about)
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.solution, other.solution)
+    np.testing.assert_array_equal(one.ergodic, other.ergodic)
+    assert one.trace["round"][-1] == other.trace["round"][-1]
+    np.testing.assert_array_equal(one.trace["residual"][-1], other.trace["residual"][-1])
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """Runs that nobody disturbs, each made once, by kind: folder, study, result and line."""
+
+    @cache
+    def made(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        study = write_study(folder, kind)
+        return folder, study, *run(study, folder)
+
+    return made
+
+
+@pytest.mark.parametrize("kind", ["logistic", "least-squares"])
+def test_the_bits_of_one_process(calm, kind):
+    tmp_path, study, found, _ = calm(kind)
+    expected = in_one_process(study, tmp_path)
+    same(found, expected)
+    assert found.converged == expected.converged and found.plan == expected.plan
+    assert found.settings == expected.settings
+    assert found.privacy.epsilon == expected.privacy.epsilon and found.privacy.seeded
+    assert found.privacy.words.startswith("Not certified: this is a rehearsal")
+    assert "objective" not in found.trace and "noise" not in found.trace
+    again = Result.load(tmp_path / "out")
+    same(again, found)
+    assert json.loads((tmp_path / "out" / "status.json").read_text())["stage"] == "finished"
+    for name in NAMES:  # what stays with a party
+        with np.load(tmp_path / f"own-{name}" / "solution.npz") as own:
+            np.testing.assert_array_equal(own["solution"], found.solution)
+        said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
+        assert said["epsilon"] == found.privacy.epsilon and "rehearsal" in said["uncertified"]
+        assert said["assumed"] == found.privacy.assumed != ""  # what both take for public
+        charged = [r["rounds_charged"] for r in Ledger(tmp_path / f"{name}.db").runs()]
+        assert charged == [6 if kind == "logistic" else 1]
+
+
+def test_a_given_penalty_is_that_of_one_process(calm, tmp_path):
+    once = 'rounds = 3\ntolerance = 1e-9\npenalty = { kind = "constant", value = 30.0 }'
+    study = write_study(tmp_path, "least-squares", algorithm=once)
+    found, _ = run(study, tmp_path)
+    same(found, in_one_process(study, tmp_path))
+    assert found.privacy.once and not np.array_equal(
+        found.solution, calm("least-squares")[2].solution
+    )
+
+
+def test_the_mean_of_a_study_is_weighted_as_in_one_process(tmp_path):
+    """The strongly convex step weighs round t by t."""
+    step = 'penalty = {kind = "constant", value = 1.0}\n'
+    step += 'step_size = {kind = "strongly-convex", strong_convexity = 0.1}'
+    study = write_study(tmp_path, algorithm=step)
+    found, expected = run(study, tmp_path)[0], in_one_process(study, tmp_path)
+    assert found.settings.averaging_weights(1, 3).tolist() == [1, 2, 3]
+    same(found, expected)
+
+
+def test_a_coordinator_goes_on_from_its_own_state(calm, tmp_path, monkeypatch):
+    """It asks for no round that it has, and its end is that of no pause."""
+    *_, expected, _ = calm("logistic")
+    monkeypatch.setattr(coordinator, "KEPT", -1.0)  # seconds between states: every round
+    study = write_study(tmp_path)
+    asked = []
+
+    def silent_once(name, request):
+        message = request_from(request)
+        if isinstance(message, Broadcast):
+            asked.append(message.round)
+            return None if asked.count(4) == 1 else request
+        return request
+
+    with pytest.raises(Paused):
+        run(study, tmp_path, meddle=silent_once)
+    assert set(asked) == {1, 2, 3, 4}
+    asked[:] = [4]
+    found, _ = run(study, tmp_path, meddle=silent_once)
+    assert set(asked) == {4, 5, 6}
+    same(found, expected)
+    assert list(found.trace["round"]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_real_run_has_secure_noise(tmp_path):
+    study = write_study(tmp_path, rehearsal=None)
+    found, _ = run(study, tmp_path)
+    assert found.privacy.secure and not found.privacy.seeded and found.seed is None
+    assert found.privacy.certified and "rehearsal" not in found.privacy.words
+    other, _ = run(study, tmp_path, "other")
+    assert not np.array_equal(found.solution, other.solution)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "least-squares"])
+def test_a_pause_loses_nothing(calm, tmp_path, kind):
+    """A party falls silent in round 3; all processes begin anew; the end is that of no pause."""
+    undisturbed, _, expected, _ = calm(kind)
+    study = write_study(tmp_path / "storm", kind)
+
+    def silent(name, request):
+        message = request_from(request)
+        late = name == "south" and isinstance(message, Broadcast) and message.round == 3
+        return None if late else request
+
+    for _ in range(2):  # twice the same
+        with pytest.raises(Paused, match="'south' gave no answer in 5 seconds") as pause:
+            run(study, tmp_path / "storm", meddle=silent)
+        assert list(pause.value.parties) == ["south"]
+        status = json.loads((tmp_path / "storm" / "out" / "status.json").read_text())
+        assert status["stage"] == "paused" and status["waiting"] == ["south"]
+    found, _ = run(study, tmp_path / "storm")
+    same(found, expected)
+    for name in NAMES:
+        before, after = (
+            [r["rounds_charged"] for r in Ledger(where / f"{name}.db").runs()]
+            for where in (undisturbed, tmp_path / "storm")
+        )
+        assert before == after
+
+
+def test_the_result_of_another_study_is_refused(calm, tmp_path):
+    folder, study, expected, _ = calm("logistic")
+    line = Here([])  # nobody is asked
+    assert Coordinator(study, folder / "out", line).run().names == expected.names == NAMES
+    other = write_study(tmp_path, names=("north", "east"))
+    with pytest.raises(InvalidInput, match="Expected the result of study 'clinics'"):
+        Coordinator(other, folder / "out", line).run()
+
+
+def test_the_state_of_another_study_is_refused(tmp_path):
+    study = write_study(tmp_path)
+    other = write_study(tmp_path / "other", rounds=7)
+
+    def gone(name, request):
+        return None if isinstance(request_from(request), Broadcast) else request
+
+    with pytest.raises(Paused, match="round 1"):
+        run(study, tmp_path, "begun", gone)
+    with pytest.raises(tacit.errors.InvalidInput, match="the study changed"):
+        run(other, tmp_path, "begun")
+
+
+def test_all_that_leaves_a_party(calm):
+    for kind in ("logistic", "least-squares"):
+        *_, line = calm(kind)
+        kinds = {type(answer_from(data)) for data in line.answers}
+        assert kinds == {Facts, Agreed, Reply} | ({Copied} if kind == "least-squares" else set())
+        for data in line.answers:
+            message = answer_from(data)
+            if isinstance(message, Reply):
+                assert set(vars(message)) == {"run", "round", "primal", "settled"}
+                assert message.primal.shape == (3,)
+
+
+def proposal(of, **changes):
+    """To do four rounds, changed; ``settings`` are changes of these."""
+    settings = tacit.Settings(4, 1, Gaussian(30.0), 1e-5, penalty=1.0, step_size=0.1)
+    settings = dataclasses.replace(settings, **changes.pop("settings", {}))
+    about = {"study": of.digest, "run": "r", "size": 3, "delta": 1e-5}
+    about |= {"settings": json.dumps(settings.to_dict())} | changes
+    return Proposal(**about).to_bytes()
+
+
+def once(study, law="gaussian"):
+    settings = json.dumps(tacit.Settings(50, tolerance=1e-3).to_dict())
+    about = study.digest, "r", 3, settings, 1e-5, json.dumps({"kind": law, "noise_multiplier": 4.0})
+    return Proposal(*about).to_bytes()
+
+
+def refused(data, code):
+    message = answer_from(data)
+    assert isinstance(message, Refusal) and message.words == f"Party 'north' {WORDS[code][1]}"
+
+
+def test_limits_of_a_party(tmp_path):
+    """Each point is named, and nothing is agreed to or charged."""
+    study = write_study(tmp_path, rehearsal=None)
+    write_party(tmp_path, "north", rehearsal=False, more="rounds = 4")
+    north = party(study, tmp_path, "north")
+    refused(north.handle(proposal(study, settings={"rounds": 5})), "rounds")
+    refused(north.handle(proposal(study, settings={"mechanism": Gaussian(0.5)})), "budget")
+    refused(north.handle(proposal(study, settings={"mechanism": tacit.Noiseless()})), "noise")
+    refused(north.handle(proposal(study, study="0" * 64)), "study")
+    refused(north.handle(proposal(study, settings={"perturbation": "output"})), "refused")
+    refused(north.handle(proposal(study, size=2)), "refused")
+    refused(north.handle(proposal(study, settings={"delta": 1e-5, "penalty": None})), "refused")
+    refused(north.handle(proposal(study, settings={}, reading="{}")), "refused")
+    for text in ("[]", "{", "[[[", '{"rounds": 1e400}', '"x"'):
+        refused(north.handle(proposal(study, **{"reading": text})), "refused")
+    assert Ledger(tmp_path / "north.db").runs() == []
+    assert isinstance(answer_from(north.handle(proposal(study))), Agreed)
+    assert Ledger(tmp_path / "north.db").runs()[0]["rounds_charged"] == 0
+    # the same run on other terms
+    refused(north.handle(proposal(study, settings={"step_size": 0.2})), "terms")
+
+
+def test_a_rehearsal_needs_every_partys_word(tmp_path):
+    study = write_study(tmp_path)
+    write_party(tmp_path, "north", rehearsal=False)
+    with pytest.raises(tacit.errors.InvalidInput, match="rehearsal = true"):
+        party(study, tmp_path, "north")
+    real = write_study(tmp_path / "real", rehearsal=None)
+    write_party(tmp_path / "real", "north", rehearsal=True)  # allows one, and gets none
+    found, _ = run(real, tmp_path / "real")
+    assert found.privacy.secure
+
+
+def test_a_hostile_coordinator_gets_refusals(tmp_path):
+    """Out of order, of other runs, nonsense: fixed sentences, no charge."""
+    study = write_study(tmp_path, "least-squares", rehearsal=None)
+    north = party(study, tmp_path, "north")
+    w = np.zeros(3)
+    early = [
+        Broadcast("r", 1, w),
+        Read("r"),
+        Start("r", np.ones(3), np.zeros(3, "<i8")),
+        Outcome("r", 1, w),
+    ]
+    for message in early:
+        refused(north.handle(message.to_bytes()), "not agreed")
+    for data in (
+        b"",
+        b"\xff",
+        Facts.of(north.problem, "x").to_bytes(),
+        Reply("r", 1, w).to_bytes(),
+    ):
+        refused(north.handle(data), "invalid")
+    assert isinstance(answer_from(north.handle(once(study))), Agreed)
+    refused(north.handle(Broadcast("r", 1, w).to_bytes()), "refused")
+    refused(north.handle(Start("r", np.ones(3), np.zeros(3, "<i8")).to_bytes()), "refused")
+    assert isinstance(answer_from(north.handle(Read("r").to_bytes())), Copied)
+    for start in (
+        Start("r", np.ones(2), np.zeros(2, "<i8")),
+        *(Start("r", np.full(3, x), np.zeros(3, "<i8")) for x in (np.nan, np.inf, 0.0, -1.0)),
+        Start("r", np.ones(3), np.full(3, 10**9, "<i8")),
+        Start("r", np.ones(3), np.full(3, -1, "<i8")),
+    ):
+        assert isinstance(answer_from(north.handle(start.to_bytes())), Refusal)
+    for penalty in (1e-300, 1e300):
+        begin = Start("r", np.full(3, penalty), np.zeros(3, "<i8"))
+        assert isinstance(answer_from(north.handle(begin.to_bytes())), Agreed)
+        assert isinstance(answer_from(north.handle(Broadcast("r", 1, w).to_bytes())), Refusal)
+    assert [r["rounds_charged"] for r in Ledger(tmp_path / "north.db").runs()] == [1]
+    invited = Invitation("0" * 64).to_bytes()
+    refused(north.handle(invited), "study")
+
+
+def test_a_party_that_speaks_for_another_is_found_out(tmp_path):
+    study = write_study(tmp_path)
+    parties = [party(study, tmp_path, name) for name in NAMES]
+
+    class Crossed(Here):
+        def ask(self, requests, deadline, heard):
+            found = super().ask(requests, deadline, heard)
+            return found | {"north": found["south"]}
+
+    with pytest.raises(tacit.errors.InvalidInput, match="facts of party 'north'"):
+        Coordinator(study, tmp_path / "out", Crossed(parties)).run()
+
+
+def test_nonsense_from_a_party_pauses(tmp_path):
+    study = write_study(tmp_path)
+    parties = [party(study, tmp_path, name) for name in NAMES]
+
+    class Noisy(Here):
+        def ask(self, requests, deadline, heard):
+            return super().ask(requests, deadline, heard) | {"west": b"\x00garbage"}
+
+    with pytest.raises(Paused, match="'west' sent something that is no answer"):
+        Coordinator(study, tmp_path / "out", Noisy(parties)).run()
+
+
+def test_study_is_loaded_as_written(tmp_path):
+    study = write_study(tmp_path)
+    assert isinstance(study, Study) and study.agents == NAMES and study.rehearsal == 7
+
+
+@pytest.mark.parametrize("kind", ["shed", "every round", "cost"])
+def test_a_grid_in_three_zones(tmp_path, kind):
+    """Each zone brings a table of its loads; the bits are those of one process."""
+    every_round, objective = kind == "every round", "cost" if kind == "cost" else "shed"
+    study, loads = write_grid(tmp_path, every_round, objective)
+    found, _ = run(study, tmp_path)
+    whole = tacit.power.load_case("case14")
+    whole = dataclasses.replace(whole, bus=whole.bus.assign(**loads))
+    case = tacit.power.build(whole, tmp_path / "zones.csv", beta=0.01, objective=objective)
+    ledgers = {n: Ledger.create(tmp_path / f"{n}-alone.db", 4.0, 1e-4) for n in study.agents}
+    about = {"seed": study.rehearsal, "run": study.name, "ledgers": ledgers, "noise": "seeded"}
+    plan = study.plan(case.problem)
+    assert (getattr(plan, "reading", None) is None) == every_round
+    expected = tacit.solve(case.problem, plan, **about)
+    same(found, expected)
+    generator = (tmp_path / "own-zone a" / "generator.csv").read_text()
+    table = case.tables(expected.local)["generator"]
+    mine = [g for g in table.index if f"\n{g}," in f"\n{generator}"]
+    assert mine and all(repr(float(table.loc[g, "p"])) in generator for g in mine)

@@ -1,0 +1,280 @@
+"""Checkpoints continue bit for bit, and only what they were saved for."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from conftest import problem_of, repeat
+from test_solving import SETTINGS, same
+
+import tacit
+from tacit.transports.seats import Everyone, Here
+from tacit.transports.solving import run_all
+
+
+class Interrupted(Exception):
+    pass
+
+
+def stop_at(round_):
+    def callback(progress):
+        if progress.round == round_:
+            raise Interrupted
+
+    return callback
+
+
+@pytest.mark.parametrize("seed", [3, None])
+@pytest.mark.parametrize("feasible", ["box", "polyhedron"])
+def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
+    problem = problem_of("logistic", feasible)
+    path = tmp_path / "state.npz"
+    seen = []
+    with pytest.raises(Interrupted):
+        tacit.solve(
+            problem,
+            SETTINGS,
+            seed=seed,
+            checkpoint=path,
+            callback=lambda p: (seen.append(p.averages), stop_at(8)(p)),
+        )
+    assert path.stat().st_mode & 0o077 == 0  # it holds the noise key
+    more = []
+    resumed = tacit.solve(
+        problem, SETTINGS, seed=seed, checkpoint=path, callback=lambda p: more.append(p)
+    )
+    assert [p.round for p in more] == list(range(8, 13))  # round 8 was not saved yet
+    np.testing.assert_array_equal(more[0].averages, seen[7])  # and is the same when asked again
+    assert list(resumed.trace["round"]) == list(range(1, 13))
+    again = tacit.solve(problem, SETTINGS, seed=seed, checkpoint=path)
+    same(again, resumed)  # a finished checkpoint gives the result again, at no cost
+    if seed is not None:
+        same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
+
+
+KILLS = repeat(1, 4)
+SLOW_RUN = """
+import numpy as np
+import tacit
+
+rng, box = np.random.default_rng(0), tacit.Box(-0.4, 0.5, size=4)
+common = {"feature_norm": 1.0, "normaliser": 24, "record_bound": 12}
+agents = [
+    tacit.LocalProblem(
+        tacit.LogisticRegression(rng.uniform(-0.5, 0.5, (12, 4)), np.arange(12) % 2, **common), box
+    )
+    for _ in range(2)
+]
+settings = tacit.Settings(40, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
+"""
+
+
+def test_a_killed_process_resumes_to_the_same_result(tmp_path):
+    """SIGKILL at a random moment, several times, then compare with an undisturbed run.
+
+    The last life is in this process, which spares one that imports and compiles everything.
+    """
+    path = tmp_path / "state.npz"
+    program = f"""
+{SLOW_RUN}
+import time
+tacit.solve(agents, settings, seed=7, checkpoint={str(path)!r}, callback=lambda p: time.sleep(0.05))
+"""
+    rng = np.random.default_rng(0)
+    for _ in range(KILLS):
+        process, saved = subprocess.Popen([sys.executable, "-c", program]), set()
+        end = time.monotonic() + 120
+        while len(saved) < 4 and process.poll() is None:  # the last one, no round, one round, two
+            assert time.monotonic() < end, "it saves nothing"
+            saved.add(path.stat().st_mtime_ns if path.exists() else 0)
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL  # before its end
+    names, more = {}, []
+    exec(SLOW_RUN, names)
+    run = names["agents"], names["settings"]
+    watch = {"callback": lambda p: more.append(p.round)}
+    resumed = tacit.solve(*run, seed=7, checkpoint=path, **watch)
+    assert more[0] > 1 and more[-1] == 40  # it had begun, and was not at its end
+    same(resumed, tacit.solve(*run, seed=7))
+
+
+def test_the_noise_key_is_saved_before_anything_is_released(tmp_path):
+    """Otherwise a restart after round 1 would answer it again with fresh noise."""
+    problem, path, seen = problem_of("logistic", "box"), tmp_path / "state.npz", []
+    for _ in range(2):
+        with pytest.raises(Interrupted):
+            tacit.solve(
+                problem,
+                SETTINGS,
+                checkpoint=path,
+                callback=lambda p: (seen.append(p.averages[0]), stop_at(1)(p)),
+            )
+    np.testing.assert_array_equal(seen[0], seen[1])
+
+
+def with_beta(beta, kind="box"):
+    rng = np.random.default_rng(0)
+    f = tacit.Residual(rng.normal(size=(4, 2)), rng.normal(size=4), beta=beta)
+    limit = 1.0 if kind == "box" else 0.9
+    W = tacit.Box(-1, 1, size=2) if kind == "box" else tacit.Polyhedron(lower=[-1, -1], upper=limit)
+    return [tacit.LocalProblem(f, W)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (with_beta(0.01), with_beta(0.02)),
+        (with_beta(0.01, "polyhedron"), [*with_beta(0.01)]),
+        (
+            with_beta(0.01, "polyhedron"),
+            [
+                tacit.LocalProblem(
+                    with_beta(0.01)[0].objective, tacit.Polyhedron(lower=[-1, -1], upper=0.8)
+                )
+            ],
+        ),
+    ],
+)
+def test_other_public_bounds_or_sets_do_not_resume(first, second, tmp_path):
+    settings = tacit.Settings(
+        8,
+        1,
+        tacit.Laplace(2.0),
+        step_size=tacit.NonsmoothStep(0.1),
+        penalty=tacit.ConstantPenalty(1.0),
+    )
+    path = tmp_path / "state.npz"
+    with pytest.raises(Interrupted):
+        tacit.solve(first, settings, seed=3, checkpoint=path, callback=stop_at(5))
+    with pytest.raises(tacit.InvalidInput, match="sets and data of the checkpoint"):
+        tacit.solve(second, settings, seed=3, checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 9},
+        {"run": "other"},
+        {"settings": tacit.Settings(13, 2, tacit.Gaussian(3.0))},
+        {"problem": problem_of("logistic", "box", agents=3)},
+        {"problem": problem_of("logistic", "box", dimension=5)},
+        {"problem": problem_of("logistic", "box", seed=1)},  # other data of the same shape
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):
+    path = tmp_path / "state.npz"
+    arguments = {
+        "problem": problem_of("logistic", "box"),
+        "settings": SETTINGS,
+        "seed": 3,
+        "run": "run",
+        "checkpoint": path,
+    }
+    with pytest.raises(Interrupted):
+        tacit.solve(**arguments, callback=stop_at(5))
+    before = path.read_bytes()
+    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
+        tacit.solve(**(arguments | change))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"x" * 99])
+def test_a_damaged_checkpoint_is_refused_and_kept(damage, tmp_path):
+    path = tmp_path / "state.npz"
+    problem = problem_of("logistic", "box")
+    with pytest.raises(Interrupted):
+        tacit.solve(problem, SETTINGS, seed=3, checkpoint=path, callback=stop_at(5))
+    path.write_bytes(damage(path.read_bytes()))
+    before = path.read_bytes()
+    with pytest.raises(tacit.CorruptFile, match="Nothing was resumed"):
+        tacit.solve(problem, SETTINGS, seed=3, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+def test_another_coupling_does_not_resume(tmp_path):
+    """The same data and sets, tied together in another way, are another problem."""
+
+    def coupled(order):
+        agents = problem_of("logistic", "box", agents=2).agents
+        first, second = (tacit.LocalProblem(a.objective, a.feasible_set, name="") for a in agents)
+        second = tacit.LocalProblem(second.objective, second.feasible_set, order)
+        return tacit.Problem([first, second])
+
+    arguments = {"settings": SETTINGS, "seed": 3, "checkpoint": tmp_path / "state.npz"}
+    with pytest.raises(Interrupted):
+        tacit.solve(coupled([0, 1, 2, 3]), callback=stop_at(5), **arguments)
+    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
+        tacit.solve(coupled([1, 0, 2, 3]), **arguments)
+    assert tacit.solve(coupled([0, 1, 2, 3]), **arguments).trace["round"][-1] == 12
+
+
+def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
+    """A state of round 3 under round 0 would use the noise of rounds 1 to 3 again."""
+    from tacit.protocol.checkpoint import Checkpoint
+    from tacit.transports import rounds as engine
+
+    problem, path = problem_of("logistic", "box"), tmp_path / "c.npz"
+    settings = tacit.Settings(6, 1, tacit.Gaussian(1.0))
+
+    def stop(progress):
+        if progress.round == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve(problem, settings, seed=1, checkpoint=path, callback=stop)
+    restore, save, rounds = engine.Batched.restore, Checkpoint.save, []
+
+    def restored(self, *state):
+        restore(self, *state)
+        path.unlink()
+
+    monkeypatch.setattr(engine.Batched, "restore", restored)
+    monkeypatch.setattr(Checkpoint, "save", lambda c, p: (rounds.append(c.round), save(c, p)))
+    tacit.solve(problem, settings, seed=1, checkpoint=path)
+    assert rounds == [4, 5, 6]
+
+
+class Elsewhere(Everyone):
+    """Agents of this process that look as if they were on other ranks."""
+
+    has_ledgers = False
+
+    def __init__(self, problem):
+        self.problem, self.here = problem, Here.of(problem)
+        self.clock = self.here.clock
+
+    def each(self, method, *common, own=None):
+        return self.here.each(method, *common, own=own)
+
+    def open_ledgers(self):
+        return False
+
+
+def test_a_run_goes_on_as_it_was_begun(tmp_path):
+    """One by one or as one program: the same noise must not meet numbers that round differently."""
+    problem, path = problem_of("logistic", "box"), tmp_path / "c.npz"
+    arguments = {"settings": SETTINGS, "seed": 3}
+    undisturbed = tacit.solve(problem, batch=False, **arguments)
+
+    def begin(**batch):
+        path.unlink(missing_ok=True)
+        with pytest.raises(Interrupted):
+            tacit.solve(problem, callback=stop_at(5), checkpoint=path, **arguments, **batch)
+
+    begin(batch=False)
+    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
+        tacit.solve(problem, checkpoint=path, batch=True, **arguments)
+    content = path.read_bytes()
+    for resumed in (
+        tacit.solve(problem, checkpoint=path, **arguments),
+        path.write_bytes(content) and run_all(Elsewhere(problem), checkpoint=path, **arguments),
+    ):
+        assert resumed.solution.tobytes() == undisturbed.solution.tobytes()
+    begin()  # as one program
+    with pytest.raises(tacit.InvalidInput, match="one process"):
+        run_all(Elsewhere(problem), checkpoint=path, **arguments)

@@ -1,0 +1,328 @@
+"""The driver: determinism, entropy, callbacks, traces, problems that do not fit together."""
+
+import dataclasses
+import os
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+from conftest import problem_of, repeat
+
+import tacit
+from tacit.admm.schedules import NonsmoothStep, StronglyConvexStep
+from tacit.protocol.agent import Agent
+from tacit.transports import seats
+from tacit.transports.batched import _compiled
+from tacit.transports.seats import Here, Seat
+
+SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.solution, b.solution)
+    np.testing.assert_array_equal(a.ergodic, b.ergodic)
+    for name in a.trace:
+        np.testing.assert_array_equal(a.trace[name], b.trace[name])
+    for x, y in zip(a.local, b.local, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("feasible", ["box", "polyhedron"])
+def test_same_seed_same_result_bit_for_bit(feasible):
+    problem = problem_of("logistic", feasible)
+    same(tacit.solve(problem, SETTINGS, seed=4), tacit.solve(problem, SETTINGS, seed=4))
+    other = tacit.solve(problem, SETTINGS, seed=5)
+    assert np.abs(other.solution - tacit.solve(problem, SETTINGS, seed=4).solution).max() > 1e-6
+
+
+@pytest.mark.parametrize(("worth", "apart"), [(0.0, True), (np.inf, False)])
+def test_only_answers_that_take_long_are_worth_a_thread(worth, apart, monkeypatch):
+    problem, threads = problem_of("residual", "polyhedron"), set()
+    expected = tacit.solve(problem, SETTINGS, seed=4, workers=1)
+    respond = Agent.respond
+
+    def watched(*given):
+        threads.add(threading.get_ident())
+        return respond(*given)
+
+    monkeypatch.setattr(Agent, "respond", watched)
+    monkeypatch.setattr(seats, "WORTH_A_THREAD", worth)
+    same(tacit.solve(problem, SETTINGS, seed=4, workers=2), expected)
+    assert (threads == {threading.get_ident()}) is not apart
+
+
+def test_a_quick_round_does_not_end_threads(monkeypatch):
+    """Such as one that a ledger answers when a run is continued."""
+    monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.2)
+    here = Here([(name, problem_of("residual", "box").agents[0]) for name in "ab"], 2)
+    apart, seconds = [], [0.25, 0.0, 0.0, 0.25, 0.25]
+    for now in seconds:
+        threads = set()
+
+        def answer(seat, now=now, threads=threads):
+            threads.add(threading.get_ident())
+            time.sleep(now)
+
+        monkeypatch.setattr(Seat, "respond", answer)
+        monkeypatch.setattr(seats, "TOGETHER", (answer,))
+        here.each(answer)
+        apart.append(threading.get_ident() not in threads)
+    assert apart == [True, True, False, False, True]
+
+
+def test_runs_of_one_seed_and_different_names_have_different_noise():
+    problem = problem_of("logistic", "box")
+    a = tacit.solve(problem, SETTINGS, seed=4, run="monday")
+    b = tacit.solve(problem, SETTINGS, seed=4, run="tuesday")
+    assert np.abs(a.solution - b.solution).max() > 1e-6
+
+
+def test_without_a_seed_noise_comes_from_the_system():
+    problem = problem_of("logistic", "box")
+    a, b = (tacit.solve(problem, SETTINGS) for _ in range(2))
+    assert np.abs(a.solution - b.solution).max() > 1e-6
+    assert a.seed is None and a.summary["seed"] == "from the operating system"
+    assert "seed" not in a.privacy.words
+    assert "seed" in tacit.solve(problem, SETTINGS, seed=1).privacy.words
+
+
+def test_evaluating_less_often_changes_nothing_else():
+    problem = problem_of("logistic", "box")
+    every = tacit.solve(problem, SETTINGS, seed=1)
+    some = tacit.solve(problem, SETTINGS, seed=1, evaluate_every=5)
+    assert list(some.trace["round"]) == [5, 10, 12]
+    np.testing.assert_allclose(some.solution, every.solution, atol=1e-12)
+    index = [4, 9, 11]
+    for name in every.trace:
+        np.testing.assert_allclose(some.trace[name], every.trace[name][index], rtol=1e-9)
+
+
+def test_the_trace_is_what_it_says():
+    """Objective, residual and noise recomputed from what the callback saw."""
+    problem = problem_of("logistic", "box")
+    rows = []
+
+    def watch(progress):
+        value = sum(
+            float(a.objective.value(z))
+            for a, z in zip(problem.agents, progress.averages, strict=True)
+        )
+        gap = np.concatenate([progress.consensus - z for z in progress.averages])
+        rows.append((value, np.linalg.norm(gap)))
+
+    result = tacit.solve(problem, SETTINGS, seed=2, callback=watch)
+    np.testing.assert_allclose(result.trace["objective"], [r[0] for r in rows], rtol=1e-12)
+    np.testing.assert_allclose(result.trace["residual"], [r[1] for r in rows], rtol=1e-9)
+    Δ = problem.agents[0].objective.sensitivity(2, problem.agents[0].feasible_set)
+    expected = 2 * 2 * 4 * 3.0 * Δ * np.sqrt(2 / np.pi)  # agents·updates·coordinates·E|ξ|
+    assert result.trace["noise"].mean() == pytest.approx(expected, rel=0.25)
+    mean = np.mean(result.local, axis=0)
+    np.testing.assert_allclose(result.solution, mean, atol=1e-14)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_the_trace_has_the_sums_and_the_largest_of_all_agents(batch):
+    """Noise on the output leaves a small box far behind, and a large one never."""
+    f = tacit.LogisticRegression(np.eye(3), [0, 1, 1], feature_norm=1.0, normaliser=6.0)
+    sizes = [100.0, 0.01, 1.0]
+    agents = [tacit.LocalProblem(f, tacit.Box(-r, r, size=3)) for r in sizes]
+    law = {"perturbation": "output", "penalty": 1.0, "step_size": 0.5}
+    settings = tacit.Settings(2, 1, tacit.Gaussian(5.0), **law)
+    found = tacit.solve(agents, settings, seed=0, batch=batch)
+    beyond = [max(np.abs(z).max() - r, 0.0) for z, r in zip(found.local, sizes, strict=True)]
+    assert beyond[1] > max(beyond[0], beyond[2]) and beyond[0] == 0
+    assert found.trace["violation"][-1] == pytest.approx(beyond[1])
+    values = [float(f.value(z)) for z in found.local]
+    assert found.trace["objective"][-1] == pytest.approx(sum(values))
+
+
+def test_float32_data_stay_float32(rng):
+    X = rng.normal(size=(30, 4)).astype(np.float32)
+    agents = [
+        tacit.LocalProblem(
+            tacit.LogisticRegression(
+                X[p::2], (X[p::2, 0] > 0).astype(int), feature_norm=1.0, normaliser=30
+            ),
+            tacit.Box(-1, 1, size=4),
+        )
+        for p in range(2)
+    ]
+    result = tacit.solve(agents, SETTINGS, seed=0)
+    assert result.local[0].dtype == np.float32
+    one = tacit.solve(agents, SETTINGS, seed=0, batch=False)
+    np.testing.assert_allclose(result.solution, one.solution, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: tacit.Settings(0), "rounds=0"),
+        (lambda: tacit.Settings(5, 0), "local_updates=0"),
+        (lambda: tacit.Settings(5, 1, "gaussian"), "mechanism"),
+        (lambda: tacit.Settings(5, 1, tacit.Gaussian(1.0), delta=1.2), "delta=1.2"),
+        (lambda: tacit.Settings(5, 1, tacit.Gaussian(1.0), delta=0), "delta=0"),
+        (lambda: tacit.Settings(5, perturbation="input"), "'input'"),
+        (lambda: tacit.Settings(5, calibration="mine"), "'mine'"),
+        (lambda: tacit.Settings.for_budget(0, 1e-5, 5), "total_epsilon=0"),
+        (lambda: tacit.Settings.for_budget(-1, 1e-5, 5), "total_epsilon=-1"),
+        (lambda: tacit.Settings.for_budget(float("nan"), 1e-5, 5), "total_epsilon=nan"),
+        (lambda: tacit.Settings.for_budget(1, 0, 5), "delta"),
+        (lambda: tacit.Settings.for_budget(1, 1, 5), "delta"),
+        (lambda: tacit.Settings.for_budget(1, 1e-5, 5, mechanism="cauchy"), "cauchy"),
+        (lambda: tacit.Settings(5, penalty="1"), "penalty"),
+        (lambda: tacit.Settings(5, step_size=-0.1), "step size=-0.1"),
+        (lambda: tacit.solve(problem_of("huber", "box"), {"rounds": 5}), "Settings"),
+        (lambda: tacit.solve(problem_of("huber", "box").agents[0], SETTINGS), "list of agents"),
+        (lambda: tacit.solve([1, 2], SETTINGS), "LocalProblem"),
+        (
+            lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, checkpoint="no/such/file"),
+            "existing folder",
+        ),
+        (lambda: tacit.Problem([]), "at least one agent"),
+        (lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, seed=-1), "seed=-1"),
+        (lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, seed=1.5), "seed=1.5"),
+        (lambda: tacit.solve(problem_of("huber", "box"), SETTINGS, evaluate_every=0), "=0"),
+        (
+            lambda: tacit.solve(problem_of("huber", "polyhedron"), SETTINGS, batch=True),
+            "needs a solver",
+        ),
+    ],
+)
+def test_bad_settings_are_named(build, words):
+    with pytest.raises(tacit.InvalidInput, match=words):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"feasible_set": tacit.Box(-1, 1, size=3)}, tacit.InvalidInput, "dimension 4"),
+        ({"feasible_set": tacit.Box(-1, np.inf, size=4)}, tacit.InvalidSet, "unbounded"),
+        ({"coupling": [0, 1, 2]}, tacit.InvalidInput, "4 whole numbers"),
+        ({"coupling": [0, 1, 2, 2]}, tacit.InvalidInput, "at most once"),
+        ({"coupling": [0, 1, 2, -2]}, tacit.InvalidInput, "at most once"),
+        ({"coupling": [0.5, 1, 2, 3]}, tacit.InvalidInput, "whole numbers"),
+    ],
+)
+def test_bad_local_problems_are_named(change, error, words):
+    good = problem_of("huber", "box").agents[0]
+    parts = {"objective": good.objective, "feasible_set": good.feasible_set, "name": "north"}
+    with pytest.raises(error, match=words) as caught:
+        tacit.LocalProblem(**(parts | change))
+    assert "north" in str(caught.value)
+
+
+def test_problems_refuse_gaps_and_equal_names():
+    good = problem_of("huber", "box").agents[0]
+    part = {"objective": good.objective, "feasible_set": good.feasible_set}
+    with pytest.raises(tacit.InvalidInput, match="nobody holds 1"):
+        tacit.Problem([tacit.LocalProblem(**part, coupling=[0, 2, 3, -1])])
+    with pytest.raises(tacit.InvalidInput, match="'a' twice"):
+        tacit.Problem([tacit.LocalProblem(**part, name="a")] * 2)
+
+
+def test_numbers_stand_for_constant_schedules():
+    settings = tacit.Settings(5, penalty=2, step_size=0.1)
+    assert settings.penalty == tacit.ConstantPenalty(2)
+    assert settings.step_size == tacit.ConstantStep(0.1)
+
+
+def test_agents_must_fit_together():
+    four, five = (problem_of("huber", "box", dimension=d).agents[0].objective for d in (4, 5))
+    box = {d: tacit.Box(-1, 1, size=d) for d in (4, 5)}
+    with pytest.raises(tacit.InvalidInput, match="5 variables for 'agent 1'"):
+        tacit.Problem([tacit.LocalProblem(four, box[4]), tacit.LocalProblem(five, box[5])])
+    with pytest.raises(tacit.InvalidInput, match="none is held by two"):
+        tacit.Problem(
+            [
+                tacit.LocalProblem(four, box[4], [0, 1, -1, -1]),
+                tacit.LocalProblem(four, box[4], [-1, -1, 2, 3]),
+            ]
+        )
+    with pytest.raises(tacit.InvalidInput, match="every coupling is -1"):
+        tacit.Problem([tacit.LocalProblem(four, box[4], [-1] * 4)])
+    with pytest.raises(tacit.InvalidInput, match="an objective first"):
+        tacit.LocalProblem(box[4], four)
+
+
+def test_a_result_prints_as_one_line_without_private_numbers():
+    result = tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
+    assert len(repr(result)) < 200 and "epsilon" in repr(result)
+    assert f"{result.trace['objective'][-1]:.6g}" not in repr(result)
+
+
+def test_paper_calibration_runs_and_is_labelled():
+    problem = problem_of("softmax", "box")
+    mechanism = tacit.Gaussian.classical(0.5, 1e-6)
+    for perturbation in ("objective", "output"):
+        settings = tacit.Settings(4, 2, mechanism, calibration="paper", perturbation=perturbation)
+        batch = perturbation == "objective"  # and agents by themselves
+        result = tacit.solve(problem, settings, seed=0, batch=batch)
+        assert not result.privacy.certified
+        assert "Not certified" in result.privacy.words
+        assert result.trace["noise"].min() > 0
+    with pytest.raises(tacit.InvalidInput, match="paper"):
+        tacit.solve(problem_of("hinge", "box"), settings, seed=0)
+
+
+def test_noiseless_runs_promise_nothing():
+    result = tacit.solve(problem_of("logistic", "box"), tacit.Settings(3), seed=0, batch=False)
+    assert result.privacy.epsilon == np.inf and not result.privacy.certified
+    assert "Not private" in result.privacy.words
+    assert os.linesep not in result.privacy.words
+
+
+def test_one_program_serves_any_number_of_rounds():
+    """Compiling takes longer than most runs, seconds on a GPU."""
+    problem = problem_of("huber", "ball", records=17)
+    program = _compiled(False, jax.default_backend())
+    known = program._cache_size()
+    for rounds, every in ((7, 3), (12, 12), (1, 1)):
+        result = tacit.solve(problem, dataclasses.replace(SETTINGS, rounds=rounds), seed=4)
+        blocks = tacit.solve(
+            problem, dataclasses.replace(SETTINGS, rounds=rounds), seed=4, evaluate_every=every
+        )
+        np.testing.assert_array_equal(result.solution, blocks.solution)
+        assert result.trace["residual"][-1] == blocks.trace["residual"][-1]
+    assert program._cache_size() <= known + 1
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize("every", repeat([1, 4], [1, 3, 4]))
+@pytest.mark.parametrize("linear", [True, False])
+def test_ergodic_is_the_average_of_all_rounds(batch, every, linear):
+    """Weights t (strongly convex step) or 1, whenever it is evaluated: against NumPy's average."""
+    problem = problem_of("least-squares", "box", ridge=0.5)
+    step = StronglyConvexStep(0.5) if linear else NonsmoothStep(0.3)
+    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=10, penalty=1.0, step_size=step)
+    rounds = []
+    tacit.solve(
+        problem,
+        settings,
+        seed=4,
+        batch=batch,
+        callback=lambda p: rounds.append(np.mean([np.asarray(z) for z in p.averages], axis=0)),
+    )
+    assert len(rounds) == 10
+    weights = np.arange(1, 11) if linear else np.ones(10)
+    expected = np.average(rounds, axis=0, weights=weights)
+    found = tacit.solve(problem, settings, seed=4, batch=batch, evaluate_every=every).ergodic
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    assert np.abs(expected - np.mean(rounds, axis=0)).max() > 1e-4 or not linear
+
+
+def test_agents_with_different_normalisers_are_refused(rng):
+    def agent(name, normaliser):
+        f = tacit.LogisticRegression(
+            rng.uniform(-1, 1, (5, 2)), [0, 1, 0, 1, 1], feature_norm=1.5, normaliser=normaliser
+        )
+        return tacit.LocalProblem(f, tacit.Box(-1, 1, size=2), name=name)
+
+    with pytest.raises(tacit.InvalidInput, match=r"got 20 of agent 'a' and 25 of agent 'c'.*publi"):
+        tacit.Problem([agent("a", 20), agent("b", 20.0), agent("c", 25)])
+    residual = tacit.LocalProblem(
+        tacit.Residual(np.eye(2), np.ones(2), beta=0.1), tacit.Box(-1, 1, size=2)
+    )
+    tacit.Problem([agent("a", 20), residual, agent("b", 20)])  # a residual has none

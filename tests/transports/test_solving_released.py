@@ -1,0 +1,354 @@
+"""Problems of public copies: exact steps end at the optimum, cost nothing, and say so."""
+
+import json
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from conftest import repeat
+from engine_of_agents import Responding
+from scipy.optimize import minimize
+from test_releasing import ledgers, zones
+
+import tacit
+from tacit.admm.fixed_point import Instructions
+from tacit.admm.penalties import starting_penalties
+from tacit.errors import InvalidInput, Refused
+from tacit.protocol.exact_server import ExactServer
+from tacit.protocol.messages import Broadcast
+from tacit.protocol.public_agent import PublicAgent
+from tacit.protocol.server import members_of
+from tacit.transports import seats
+from tacit.transports.releasing import without_noise
+
+EXACT = tacit.Settings(rounds=300, tolerance=1e-8)
+
+
+def coupled():
+    """Two agents that share the last two of their three variables, over a cone set each."""
+    rng = np.random.default_rng(1)
+    z = cp.Variable(3)
+    W = tacit.from_cvxpy(z, [cp.norm(z, 2) <= 1.0, z[0] + z[1] <= 0.8])
+    parts = [(rng.normal(size=(5, 3)), rng.normal(size=5), c) for c in ([-1, 0, 1], [-1, 1, 0])]
+    agents = [tacit.LocalProblem(tacit.Residual(A, d, 0.1), W, c) for A, d, c in parts]
+    return tacit.Problem(agents), parts
+
+
+def central(parts):
+    """The optimum of ``coupled`` by one solver."""
+    w, own = cp.Variable(2), [cp.Variable() for _ in parts]
+    constraints, total = [], 0
+    for (A, d, c), y in zip(parts, own, strict=True):
+        z = cp.hstack([y, w[c[1]], w[c[2]]])
+        constraints += [cp.norm(z, 2) <= 1.0, z[0] + z[1] <= 0.8]
+        total += cp.sum_squares(A @ z + d)
+    cp.Problem(cp.Minimize(total), constraints).solve(solver="CLARABEL")
+    return w.value, float(total.value)
+
+
+def test_the_central_optimum_is_reached():
+    problem, parts = coupled()
+    result = tacit.solve(problem, EXACT)
+    solution, value = central(parts)
+    assert result.converged and result.trace["round"][-1] < 150
+    np.testing.assert_allclose(result.solution, solution, atol=1e-5)
+    assert result.trace["objective"][-1] == pytest.approx(value, abs=1e-5)
+    assert result.trace["violation"].max() < 1e-7
+
+
+def stiff(k, rows, low=1.0):
+    """Agents with a quadratic that is k times as steep in one direction as in another."""
+    W = tacit.Box(low, 10.0, size=2)
+    return [
+        tacit.LocalProblem(tacit.Residual(np.array(A) * [[k], [1]], d, 0.1), W) for A, d in rows
+    ]
+
+
+EVERY = [(k, tolerance) for k in (1e2, 1e3, 1e4) for tolerance in (1e-3, 1e-4, 1e-6)]
+
+
+SOME = [(1e2, 1e-6), (1e3, 1e-3), (1e4, 1e-4)]
+
+
+@pytest.mark.parametrize(("k", "tolerance"), repeat(SOME, EVERY))
+def test_small_steps_do_not_end_a_run(k, tolerance):
+    """Penalties near the mean curvature are far above the least: a round moves hardly anything."""
+    settings = tacit.Settings(rounds=300, tolerance=tolerance)
+    A = [[1, -1], [1, 1]]
+    result = tacit.solve(stiff(k, [(A, [0, -8]), (A, [0, -12])]), settings)
+    assert result.trace["objective"][-1] == pytest.approx(8.0, rel=0.02) or not result.converged
+    A = np.eye(2)
+    result = tacit.solve(stiff(k, [(A, [-2 * k, -4]), (A, [-2.2 * k, -12])]), settings)
+    np.testing.assert_allclose(result.solution, [2.1, 8.0], rtol=0.02)
+
+
+def test_private_coordinates_that_have_not_arrived_do_not_end_a_run():
+    """No residual of a server sees them: both were zero here with an objective of 24, not 0."""
+    agents = [
+        tacit.LocalProblem(
+            tacit.Residual(np.diag([1000.0, 1.0]), [-1000.0, -5.0], 0.1),
+            tacit.Box(-10.0, 10.0, size=2),
+            [0, -1],
+        ),
+        tacit.LocalProblem(
+            tacit.Residual([[1000.0]], [-1000.0], 0.1), tacit.Box(-10.0, 10.0, size=1), [0]
+        ),
+    ]
+    result = tacit.solve(agents, tacit.Settings(rounds=50, tolerance=1e-4))
+    assert not result.converged and result.trace["objective"][-1] > 1
+    agents[0] = tacit.LocalProblem(
+        tacit.Residual(np.diag([1000.0, 100.0]), [-1000.0, -500.0], 0.1),
+        tacit.Box(-10.0, 10.0, size=2),
+        [0, -1],
+    )
+    result = tacit.solve(agents, tacit.Settings(rounds=50, tolerance=1e-4))
+    assert result.converged and result.trace["objective"][-1] < 1e-3
+
+
+def test_losses_that_are_no_quadratics_have_an_exact_answer_too():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    X /= 1 + np.linalg.norm(X, axis=1, keepdims=True)
+    agents = [
+        tacit.LocalProblem(
+            tacit.LogisticRegression(X[p::2], y[p::2], feature_norm=1.0, normaliser=60),
+            tacit.Box(-0.3, 0.3, size=3),
+        )
+        for p in range(2)
+    ]
+
+    def value(z):
+        return np.logaddexp(0, -(2 * y - 1) * (X @ z)).sum() / 60
+
+    best = minimize(value, np.zeros(3), bounds=[(-0.3, 0.3)] * 3, method="L-BFGS-B", tol=1e-14)
+    result = tacit.solve(agents, EXACT)
+    assert result.converged and not result.privacy.certified
+    np.testing.assert_allclose(result.solution, best.x, atol=1e-5)
+
+
+def test_what_a_run_of_released_data_says():
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    result = tacit.solve(released, tacit.Settings(rounds=200, tolerance=1e-6))
+    assert result.privacy is released.privacy and result.converged
+    assert result.summary["not_covered"] == [] and result.summary["converged"]
+    assert "further runs" in result.privacy.words
+    values = [a.objective.value(result.solution) for a in released.problem.agents]
+    assert result.trace["objective"][-1] == pytest.approx(sum(values), rel=1e-4)
+    short = tacit.solve(released, tacit.Settings(rounds=2, tolerance=1e-12))
+    assert short.converged is False and len(short.trace["round"]) == 2
+    open_end = tacit.solve(released, tacit.Settings(rounds=3))
+    assert open_end.converged is None
+
+
+def test_saved_and_loaded(tmp_path):
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    result = tacit.solve(released, tacit.Settings(rounds=20, tolerance=1e-6))
+    loaded = tacit.Result.load(result.save(tmp_path / "r"))
+    assert loaded.converged and loaded.privacy == result.privacy
+    np.testing.assert_array_equal(loaded.trace["dual_residual"], result.trace["dual_residual"])
+    document = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert document["privacy"]["once"] and document["settings"]["tolerance"] == 1e-6
+
+
+def test_started_from_an_answer_it_ends_sooner():
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    settings = tacit.Settings(rounds=200, tolerance=1e-6)
+    cold = tacit.solve(released, settings)
+    warm = tacit.solve(released, settings, start=cold)
+    assert warm.trace["round"][-1] < cold.trace["round"][-1] / 2
+    np.testing.assert_allclose(warm.solution, cold.solution, atol=1e-4)
+    f = tacit.Residual(np.eye(2), [0, 0], 1)
+    other = tacit.solve([tacit.LocalProblem(f, tacit.Box(0, 1, 2))], EXACT)
+    for wrong in (other, tacit.solve(zones(), tacit.Settings(rounds=2))):
+        with pytest.raises(InvalidInput, match="same agents and coordinates"):
+            tacit.solve(released, settings, start=wrong)
+
+
+def test_messages_as_bytes_give_the_same_bits():
+    """The server and every agent follow the same instructions by themselves."""
+    released = without_noise(coupled()[0])
+    problem, penalties = released.problem, starting_penalties(released.problem)
+    found = []
+    for through_bytes in (False, True):
+        agents = [
+            PublicAgent(part, name, "run", penalties, tolerance=EXACT.tolerance)
+            for name, part in zip(problem.names, problem.agents, strict=True)
+        ]
+        server = ExactServer(members_of(problem), EXACT, "run", penalties)
+        engine = Responding(agents, through_bytes)
+        while not server.converged:
+            assert not server.step(engine)
+            for agent, s in zip(agents, server.parts(server.rounds.iterate.s), strict=True):
+                rounds = agent._rounds
+                told = Instructions.from_vector(server.rounds.instructions.to_vector())
+                own = server.rounds.w[agent._mine], rounds.z[rounds.held]
+                np.testing.assert_array_equal(rounds.iterate.follow(*own, told).s, s)
+        found.append((server.round, server.z, server.rounds.iterate.s))
+    assert found[0][0] == found[1][0]
+    for one, other in zip(found[0][1:], found[1][1:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_agent_answers_each_round_once():
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    part = released.problem.agents[0]
+    penalties = starting_penalties(released.problem)
+    agent = PublicAgent(part, "north", "run", penalties)
+    w = np.zeros(4)
+    reply = agent.respond(Broadcast("run", 1, w))
+    assert agent.respond(Broadcast("run", 1, w)) is reply
+    hostile = [
+        Broadcast("run", 1, w + 1),
+        Broadcast("run", 3, w),
+        Broadcast("other", 2, w),
+        Broadcast("run", 2, np.full(4, np.nan)),
+        Broadcast("run", 2, np.zeros(3)),
+        Broadcast("run", 2, w.astype(np.float32)),
+        Broadcast("run", 2, w),  # without instructions
+        Broadcast("run", 2, w, {}, np.array([0.5, 0.0])),
+        Broadcast("run", 2, w, {}, np.array([0.0, 9.0, 1.0])),
+        Broadcast("run", 2, w, {}, np.array([0.0, 1.0, -1.0])),
+        Broadcast("run", 2, w, {}, np.array([0.0, 0.0, np.inf])),
+    ]
+    for request in hostile:
+        with pytest.raises(Refused):
+            agent.respond(request)
+    assert agent.rounds_done == 1
+    agent.respond(Broadcast("run", 2, w, {}, np.array([0.0, 1.0, 1.0])))
+    private = zones().agents[0]
+    with pytest.raises(InvalidInput, match="public copy"):
+        PublicAgent(private, "north", "run", penalties)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "words"),
+    [
+        (tacit.Settings(5, mechanism=tacit.Gaussian(1.0)), {}, "without noise for a released"),
+        (tacit.Settings(5, local_updates=2), {}, "local_updates=1"),
+        (tacit.Settings(5, step_size=0.1), {}, "no step_size"),
+        (tacit.Settings(5, penalty=tacit.GeometricPenalty(1.0, 1.1)), {}, "a number as penalty"),
+        (tacit.Settings(5), {"seed": 1}, "no seed for a released"),
+        (tacit.Settings(5), {"ledgers": "x"}, "no ledgers for a released"),
+        (tacit.Settings(5), {"noise": "secure"}, "no noise for a released"),
+        (tacit.Settings(5), {"block": 2}, "batch and block"),
+        (tacit.Settings.for_budget(1.0, 1e-5), {}, "it is spent already"),
+    ],
+)
+def test_what_does_not_apply_is_refused(settings, options, words):
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    with pytest.raises(InvalidInput, match=words):
+        tacit.solve(released, settings, **options)
+
+
+def test_a_tolerance_is_refused_where_rounds_have_noise():
+    with pytest.raises(InvalidInput, match="would release that"):
+        tacit.Settings.for_budget(1.0, 1e-5, rounds=10, tolerance=1e-3)
+
+
+def test_a_budget_is_spent_as_the_problem_allows():
+    budget = tacit.Settings.for_budget(1.0, 1e-5)
+    result = tacit.solve(zones(), budget, seed=2)
+    assert result.plan.startswith("The data are read once") and result.privacy.once
+    assert result.privacy.epsilon <= 1.0 and result.converged
+    X = np.full((4, 2), 0.5)
+    f = tacit.LogisticRegression(X, [0, 1, 0, 1], feature_norm=1.0, normaliser=4)
+    agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2))]
+    result = tacit.solve(agents, budget, seed=2, batch=False)  # compiles less
+    assert (
+        "every round: LogisticRegression cannot be read once" in result.plan
+        and not result.privacy.once
+    )
+    assert result.privacy.epsilon <= 1.0 and result.settings.rounds == 200
+    assert "Laplace noise adds least" in tacit.solve(zones(), budget, seed=2).plan
+    wish = tacit.Settings.for_budget(1.0, 1e-5, mechanism="gaussian")
+    assert tacit.solve(zones(), wish, seed=2).privacy.mechanism == "gaussian"
+    plain = tacit.Settings.for_budget(1.0, 1e-5, perturbation="objective", calibration="certified")
+    assert tacit.solve(zones(), plain, seed=2).privacy.once  # defaults, written out
+    for wrong in ({"tolerence": 1e-3}, {"tolerance": 0.0}, {"penalty": -1.0}):
+        with pytest.raises(InvalidInput, match=r"tolerence|tolerance|penalty"):
+            tacit.Settings.for_budget(1.0, 1e-5, **wrong)
+    chosen = tacit.Settings.for_budget(1.0, 1e-5, local_updates=2)
+    assert "local_updates was given" in tacit.solve(zones(), chosen, seed=2, batch=False).plan
+
+
+def test_the_checkpoint_is_the_release(tmp_path, monkeypatch):
+    path, budget = tmp_path / "c.npz", tacit.Settings.for_budget(1.0, 1e-5)
+    first = tacit.solve(zones(), budget, checkpoint=path)
+    assert path.stat().st_mode & 0o077 == 0
+
+    def measured(*_):
+        raise AssertionError("the data were read again")
+
+    monkeypatch.setattr("tacit.protocol.release.Reader._measured", measured)
+    again = tacit.solve(zones(), budget, checkpoint=path)
+    np.testing.assert_array_equal(first.solution, again.solution)
+    with pytest.raises(InvalidInput, match="Expected the budget of the release"):
+        tacit.solve(zones(), tacit.Settings.for_budget(2.0, 1e-5), checkpoint=path)
+    with pytest.raises(InvalidInput, match="others by now"):
+        tacit.solve(zones(beta=0.1, data=np.zeros((2, 6))), budget, checkpoint=path)
+
+
+def test_workers_do_not_change_a_bit(monkeypatch):
+    monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.0)
+    one, two = (tacit.solve(coupled()[0], EXACT, workers=w).solution for w in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_checkpoint_is_of_one_source_of_noise(tmp_path):
+    """Another seed, secure noise or ledgers are another release, and get none of this one."""
+    budget, path = tacit.Settings.for_budget(1.0, 1e-5), tmp_path / "checkpoint.npz"
+    tacit.solve(zones(), budget, checkpoint=path, seed=1)
+    known, whole = ledgers(tmp_path), path.read_bytes()
+    seeded = {"noise": "seeded", "seed": 1}
+    for other in ({}, {"seed": 2}, {"noise": "secure"}, {"ledgers": known}):
+        with pytest.raises(InvalidInput, match="Expected the seed"):
+            tacit.solve(zones(), budget, checkpoint=path, **other)
+    with pytest.raises(InvalidInput, match="the ledgers know nothing of it"):
+        tacit.solve(zones(), budget, checkpoint=path, ledgers=known, **seeded)
+    assert path.read_bytes() == whole
+    assert all(ledger.spent.epsilon == 0 for ledger in known.values())
+    path.unlink()
+    first = tacit.solve(zones(), budget, checkpoint=path, ledgers=known)
+    again = tacit.solve(zones(), budget, checkpoint=path, ledgers=known)
+    np.testing.assert_array_equal(first.solution, again.solution)
+    assert all(len(ledger.runs()) == 1 for ledger in known.values())
+
+
+def test_a_run_without_noise_writes_over_no_checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.npz"
+    for settings in (tacit.Settings.for_budget(1.0, 1e-5), tacit.Settings.for_budget(1.0, 1e-5, 2)):
+        tacit.solve(zones(), settings, checkpoint=path)
+        whole = path.read_bytes()
+        with pytest.raises(InvalidInput, match="would be lost"):
+            tacit.solve(zones(), EXACT, checkpoint=path)
+        assert path.read_bytes() == whole
+        path.unlink()
+    for _ in range(2):  # its own it does
+        tacit.solve(zones(), EXACT, checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    "told", [[0.0, 1.0, 2.0], np.array([1, 0], object), np.array(["1", "0"]), np.zeros((1, 2)), 0.0]
+)
+def test_instructions_that_do_not_fit_leave_an_agent_as_it_was(told):
+    problem = tacit.release(zones(), 1.0, 1e-5, seed=1).problem
+    penalty, _ = starting_penalties(problem)
+    agent = PublicAgent(problem.agents[0], "north", "run", (penalty, np.array([0, 0, 1, 1])))
+    plain = np.zeros(2)
+    for t in (1, 2, 3):
+        agent.respond(Broadcast("run", t, np.zeros(4), {}, plain))
+    point = agent.point
+    with pytest.raises(Refused):
+        agent.respond(Broadcast("run", 4, np.ones(4), {}, np.asarray(told)))
+    assert agent.rounds_done == 3 and agent.point is point
+    agent.respond(Broadcast("run", 4, np.ones(4), {}, plain))
+
+
+@pytest.mark.parametrize("seed", [2, 4, 7, 11, 51])
+def test_rounding_does_not_keep_a_run_from_its_end(seed):
+    """At a corner all copies agree exactly, and the dual residual is 1e-17: that is an optimum."""
+    data = 1.2 + 0.3 * np.random.default_rng(seed).normal(size=(2, 1))
+    W = tacit.Box(-1.0, 1.0, size=1)
+    agents = [tacit.LocalProblem(tacit.Residual(np.ones((1, 1)), d, 0.05), W) for d in data]
+    result = tacit.solve(agents, tacit.Settings(rounds=300, tolerance=1e-4))
+    assert result.converged and result.trace["round"][-1] < 100
