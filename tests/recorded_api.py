@@ -28,6 +28,7 @@ MOVED = {  # where the names are of modules that stood at the top
     "tacit.accounting": "tacit.privacy.accounting",
     "tacit.mechanisms": "tacit.privacy.mechanisms",
     "tacit.secure": "tacit.privacy.secure_noise",
+    "tacit.audit": "tacit.lab.audit",
     "tacit.settings": "tacit.admm.settings",
     "tacit.theory": "tacit.admm.theory",
 }

@@ -58,9 +58,9 @@ def test_a_missing_package_is_named_with_its_extra(folder, monkeypatch, capsys, 
         if package not in needed:
             continue
         for name in [n for n in sys.modules if n.partition(".")[0] in (package, "tacit")]:
-            if name.startswith(("tacit.learn", "tacit.power", package)):
+            if name.startswith(("tacit.lab", "tacit.learn", "tacit.power", package)):
                 monkeypatch.delitem(sys.modules, name)
-        for name in ("learn", "power"):  # or tacit would keep those that are imported anew
+        for name in ("lab", "learn", "power"):  # or tacit would keep those that are imported anew
             monkeypatch.setattr(tacit, name, getattr(tacit, name))
         monkeypatch.setattr(sys, "meta_path", [Blocked({package}), *sys.meta_path])
         status = main([*command.split(), *(["--out", "o"] if command == "demo" else [])])

@@ -204,14 +204,14 @@ def test_paths_that_are_no_file(tmp_path, read, name):
 PARSERS = {
     "json.loads": {
         "reading",
-        "admm.checkpoint",  # through JSON and back
-        "federation.progress",
-        "federation.party",  # a signed request
+        "protocol.checkpoint",  # through JSON and back
+        "studies.progress",
+        "studies.party",  # a signed request
         "privacy.ledger",  # rows, whose hashes were checked
         "privacy.spending",
-        "reproduce.results",
-        "transport.provisioning",  # what NVFLARE has just written
-        "transport.site",  # a log of its own
+        "lab.reproduce.results",
+        "transports.nvflare.provisioning",  # what NVFLARE has just written
+        "transports.nvflare.site",  # a log of its own
     },
     "json.load": set(),
     "tomllib.loads": {"reading"},
@@ -222,7 +222,7 @@ PARSERS = {
     "np.fromfile": set(),
     "pd.read_csv": {"reading"},
     "pd.read_parquet": {"learn.source"},  # after check_parquet
-    "zipfile.ZipFile": {"reading", "transport.job"},  # a job is compared, not unpacked
+    "zipfile.ZipFile": {"reading", "transports.nvflare.job"},  # a job is compared, not unpacked
     "pickle.load": set(),
     "pickle.loads": {"sets.cvxpy_sets"},  # of a copy in memory
 }

@@ -156,8 +156,8 @@ def test_the_command_pays_in_blocks(job, tmp_path, command):
 
 
 def test_demo(tmp_path, capsys, monkeypatch, drawn):
-    from tacit.cli import demo_problems
     from tacit.cli.main import main
+    from tacit.lab import demo_problems
 
     if not EXHAUSTIVE:  # curves of one point
         monkeypatch.setattr(demo_problems, "EPSILONS", (2.0,))

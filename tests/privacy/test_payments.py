@@ -245,7 +245,7 @@ def test_terms_cover_the_sensitivity(ledger, noise):
 def test_two_processes_killed_and_failing(tmp_path):
     """A few runs here; ``python tests/protocol/two_processes.py --runs 100`` for more."""
     runs = repeat(4, 12)  # every fourth pays in blocks
-    program = Path(__file__).parents[1] / "admm" / "two_processes.py"
+    program = Path(__file__).parents[1] / "protocol" / "two_processes.py"
     done = subprocess.run(
         [sys.executable, str(program), "--runs", str(runs)],
         capture_output=True,

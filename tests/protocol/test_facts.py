@@ -12,8 +12,7 @@ from tacit.admm.plan import Budget
 from tacit.admm.theory import constants
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.facts import Facts, NotKnown, described
-from tacit.protocol.server import members_of
+from tacit.protocol.facts import Facts, NotKnown, described, members_of
 from tacit.protocol.statement import privacy_statement, release_statement
 
 KINDS = ("least-squares", "logistic", "hinge", "residual")

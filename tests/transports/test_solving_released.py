@@ -15,9 +15,9 @@ from tacit.admm.fixed_point import Instructions
 from tacit.admm.penalties import starting_penalties
 from tacit.errors import InvalidInput, Refused
 from tacit.protocol.exact_server import ExactServer
+from tacit.protocol.facts import members_of
 from tacit.protocol.messages import Broadcast
 from tacit.protocol.public_agent import PublicAgent
-from tacit.protocol.server import members_of
 from tacit.transports import seats
 from tacit.transports.releasing import without_noise
 

@@ -16,7 +16,6 @@ show            tacit show
 sheet           tacit sheet
 report          tacit report, and the page that a run leaves
 demo            tacit demo
-demo_problems   ... and what it solves
 power           tacit power solve
 power_grid      ... and the grid that it and others name
 power_check     tacit power check

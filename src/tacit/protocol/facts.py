@@ -25,6 +25,7 @@ from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import DERIVED, InvalidInput
 from tacit.objectives.objective import Descent, Objective, Reading
+from tacit.protocol.server import Member
 from tacit.protocol.wire import Message, Whole, decode
 from tacit.sets.feasible_set import FeasibleSet
 
@@ -316,3 +317,13 @@ def _not_known(facts: Facts, what: str) -> NoReturn:
         f"Expected only what agent {facts.agent!r} has told of itself to be asked for, got its "
         f"{what}. Nothing was computed."
     )
+
+
+def members_of(problem: Problem) -> list[Member]:
+    """The agents of a problem as a server knows them."""
+    members = []
+    for name, part in zip(problem.names, problem.agents, strict=True):
+        coupling = np.asarray(part.coupling)
+        held = np.flatnonzero(coupling >= 0)
+        members.append(Member(name, coupling[held], start_point(part)[held]))
+    return members

@@ -16,8 +16,6 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.algorithm import Holders, average_over_holders, dual_step, server_step
-from tacit.admm.local_side import start_point
-from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput
 from tacit.protocol.messages import Broadcast, Refusal, Reply
@@ -178,13 +176,3 @@ class Server:
             for m, part in zip(self.members, self.parts(self.z), strict=True)
             if rounds_done
         }
-
-
-def members_of(problem: Problem) -> list[Member]:
-    """The agents of a problem as a server knows them."""
-    members = []
-    for name, part in zip(problem.names, problem.agents, strict=True):
-        coupling = np.asarray(part.coupling)
-        held = np.flatnonzero(coupling >= 0)
-        members.append(Member(name, coupling[held], start_point(part)[held]))
-    return members

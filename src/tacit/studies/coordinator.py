@@ -27,10 +27,10 @@ from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile, InvalidInput, Refused
 from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.exact_server import ExactServer
-from tacit.protocol.facts import Facts, NotKnown, described
+from tacit.protocol.facts import Facts, NotKnown, described, members_of
 from tacit.protocol.messages import Broadcast, Refusal, Reply
 from tacit.protocol.result import RELEASED_SERVER_TRACE, SERVER_TRACE, Result, versions
-from tacit.protocol.server import Server, members_of
+from tacit.protocol.server import Server
 from tacit.protocol.statement import PrivacyStatement, privacy_statement, release_statement
 from tacit.studies.progress import State, Status
 from tacit.studies.study import REHEARSAL, Study

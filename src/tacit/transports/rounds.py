@@ -13,8 +13,9 @@ from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.protocol.checkpoint import STATE
+from tacit.protocol.facts import members_of
 from tacit.protocol.keys import jax_key, noise_source
-from tacit.protocol.server import Server, members_of
+from tacit.protocol.server import Server
 from tacit.transports.batched import BatchedAgents
 from tacit.transports.seats import Everyone, Seat
 

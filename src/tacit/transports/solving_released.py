@@ -15,9 +15,9 @@ from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, shown
 from tacit.privacy.mechanisms import Noiseless
 from tacit.protocol.exact_server import ExactServer
+from tacit.protocol.facts import members_of
 from tacit.protocol.release import mark
 from tacit.protocol.result import RELEASED_TRACE, Progress, Result, versions
-from tacit.protocol.server import members_of
 from tacit.transports.releasing import Copies
 from tacit.transports.seats import EXACT, Everyone, Seat
 

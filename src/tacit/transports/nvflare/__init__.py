@@ -1,9 +1,9 @@
 """NVFLARE carries a study between organisations: kits, keys, policies and processes.
 
-Another transport between organisations is a room beside this one: it has ``Line`` of
+Another transport between organisations is a folder beside this one: it has ``Line`` of
 ``studies/coordinator.py`` at the coordinator (here ``line``), and gives each party's bytes to
 ``Party.handle`` of ``studies/party.py`` (here ``executor``). One for agents of a single owner is
-a file in ``engines``.
+a file beside this folder.
 
 kit             the folder that a party, or the coordinator, works in
 kits            init: certificates, keys and policies, one kit for each
