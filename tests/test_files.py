@@ -253,17 +253,15 @@ ALLOWED = {
     ("learn/download.py", "open"): "public data sets",
     ("cli/predict.py", "open"): "predictions for a table of the user, where the user says",
     ("cli/audit.py", "savefig"): "bounds on epsilon, where the user says",
-    ("transports/nvflare/job.py", "write_bytes"): "the job, which is the same for everyone",
-    ("transports/nvflare/job.py", "write_text"): "the job, which is the same for everyone",
-    ("transports/nvflare/kits.py", "copyfile"): "the coordinator's public key",
     (
-        "transports/nvflare/kits.py",
-        "write_text",
-    ): "kit.json and an example, in a folder for its owner only",
+        "transports/nvflare/provisioning.py",
+        "write_bytes",
+    ): "the job, which is the same for everyone",
+    ("transports/nvflare/provisioning.py", "copyfile"): "the coordinator's public key",
     (
         "transports/nvflare/provisioning.py",
         "write_text",
-    ): "configuration, in a folder for its owner only",
+    ): "kit.json and an example, in a folder for its owner only; the job, the same for everyone",
     ("transports/nvflare/signing.py", "write_bytes"): "a public key",
 }
 

@@ -207,7 +207,6 @@ PARSERS = {
         "privacy.ledger",  # rows, whose hashes were checked
         "privacy.spending",
         "lab.reproduce.results",
-        "transports.nvflare.provisioning",  # what NVFLARE has just written
         "transports.nvflare.site",  # a log of its own
     },
     "json.load": set(),
@@ -219,7 +218,10 @@ PARSERS = {
     "np.fromfile": set(),
     "pd.read_csv": {"reading"},
     "pd.read_parquet": {"learn.source"},  # after check_parquet
-    "zipfile.ZipFile": {"reading", "transports.nvflare.job"},  # a job is compared, not unpacked
+    "zipfile.ZipFile": {
+        "reading",
+        "transports.nvflare.provisioning",
+    },  # a job is compared, not unpacked
     "pickle.load": set(),
     "pickle.loads": {"sets.cvxpy_sets"},  # of a copy in memory
 }
