@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from small_study import write_study
 
 import tacit
 from tacit.cli.main import main
-from tacit.cli.run_note import Note
+from tacit.cli.run_folder import Note
 from tacit.errors import CorruptFile, TacitError
 from tacit.learn import load_model
 from tacit.learn.source import read_table
@@ -65,7 +66,7 @@ def page(folder):
 
 
 def note(folder):
-    (folder / "run.json").write_bytes(Note("learn", "r", {"seed": 3}).to_json())
+    (folder / "run.json").write_text(json.dumps(asdict(Note("learn", "r", {"seed": 3}))))
     return folder / "run.json", lambda path: Note.read(path.parent)
 
 

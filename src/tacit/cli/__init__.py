@@ -1,15 +1,11 @@
 """The command ``tacit``: one file for each command.
 
-main            the parser, and errors as one line
+main            which command, and errors as one line
 options         the options of a run, once for all that run something
-run_folder      a run's folder: locked, tried, continued
-run_note        ... and what lies in it
-folder_lock     ... and its lock
+run_folder      a run's folder: locked, kept, continued
 console         progress bars, tables, results
 ranks           --engine mpi: agents on the ranks of a cluster
-launched        whether this process is one of several
 interrupts      Ctrl-C: one line and status 130, at any moment
-device          CPU or GPU
 account         tacit account
 solve           tacit solve
 show            tacit show

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination of the command ``tacit``: one line, status 128 + signal, at any moment.
+"""The process: Ctrl-C and termination in one line, status 128 + signal, at any moment; ranks.
 
 Python would raise ``KeyboardInterrupt`` wherever it happens to be: inside the import of a C
 library, which may crash, or inside a callback of a compiled program, which may swallow it. Here
@@ -7,33 +7,40 @@ the process at once, however long the main thread computes. That is safe since w
 writes survives the loss of power: ledgers pay first, checkpoints and ``result.json`` are replaced
 in one step, and ``result.json`` comes last.
 
-This module is imported before all others and must stay light: ``_signal`` is built in, while
-``signal`` takes ten times as long as all of this.
+This module is imported before all others.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from _signal import (  # type: ignore[import-not-found]
-    SIG_IGN,
-    SIGINT,
-    SIGTERM,
-    getsignal,
-    set_wakeup_fd,
-    signal,
+from collections.abc import Callable
+from signal import SIG_IGN, SIGINT, SIGTERM, getsignal, set_wakeup_fd, signal
+from threading import Thread
+from typing import Any
+
+# How many processes there are and which one this is, by who started them together: Open MPI; MPICH
+# and Intel MPI; MVAPICH; Slurm. Known before MPI is there, and where it is not installed
+VARIABLES = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-from _thread import start_new_thread
-
-from tacit.cli.launched import launched
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-WORDS = {SIGINT: "interrupted", SIGTERM: "terminated"}
+WORDS: dict[int, str] = {SIGINT: "interrupted", SIGTERM: "terminated"}
 _hints: list[Callable[[], str]] = []  # what to say besides; the last one counts
+
+
+def launched() -> tuple[int, int]:
+    """This process's rank, and the number of ranks; 0 and 1 if it is alone."""
+    for size, rank in VARIABLES:
+        try:
+            found = int(os.environ[rank]), int(os.environ[size])
+        except (KeyError, ValueError):
+            continue
+        if found[1] > 1:
+            return found
+    return 0, 1
 
 
 def watch() -> None:
@@ -44,7 +51,7 @@ def watch() -> None:
         if getsignal(number) != SIG_IGN:  # as for a job in the background
             signal(number, _nothing)
     set_wakeup_fd(tell, warn_on_full_buffer=False)
-    start_new_thread(_wait, (told,))
+    Thread(target=_wait, args=(told,), daemon=True).start()
 
 
 def ignore() -> None:

@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_result
-from tacit.cli.device import on_device
 from tacit.cli.learn_model import MODELS, model_of, prepared
 from tacit.cli.learn_print import print_fit, tested_figures
-from tacit.cli.options import Add, add_run_options, make_absolute, refuse
+from tacit.cli.options import Add, add_run_options, make_absolute, on_device, refuse
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import RunFolder, run_folder
@@ -154,16 +152,10 @@ def _learn(options: argparse.Namespace) -> int:
     if options.more and options.out is None and options.resume is None:
         first = Path(options.data_set).stem
         options.out = f"{first}-and-{len(options.more)}-more-model"
-    with run_folder("learn", options, "data_set", "-model") as (folder, options):
-        result, fitted = folder.result(), None
-        # of a finished run the errors, if its data are still there, are told too
-        with folder.unless_finished():
-            fitted = _fit(options, folder)
+    with run_folder("learn", options, "-model") as (folder, options):
+        fitted = _fit(options, folder)
     draw(folder.path)
-    if fitted is not None:
-        print_fit(options, folder.path, *fitted)
-    else:
-        print_result(result, folder.path, options.json, {})
+    print_fit(options, folder.path, *fitted)
     return 0
 
 
@@ -198,7 +190,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
         found = replace(found, privacy=replace(found.privacy, uncertified=why))
     adopt(model, problem, found)
     save_model(make_pipeline(*mapped.steps, model) if mapped.steps else model, folder.path)
-    folder.save(model.result_)
+    model.result_.save(folder.path)
     tested = tested_figures(model, train, test)
     write_atomically(folder.path / "figures.json", json.dumps(tested, indent=1).encode())
     return model, train, test, mapped, tested

@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 from tacit.cli.console import print_table, progress_bar
-from tacit.cli.device import on_device
-from tacit.cli.options import Add, refuse
-from tacit.cli.run_note import refuse_used
+from tacit.cli.options import Add, on_device, refuse
+from tacit.cli.run_folder import refuse_used
 from tacit.cli.training_data import load
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure

@@ -6,8 +6,7 @@ import argparse
 from typing import Any
 
 from tacit.cli.options import refuse
-from tacit.cli.run_folder import RunFolder
-from tacit.cli.run_note import MEAN
+from tacit.cli.run_folder import MEAN, RunFolder
 from tacit.cli.training_data import given_classes, target_range
 from tacit.errors import InvalidInput
 
@@ -81,27 +80,20 @@ def prepared(
     folder: RunFolder,
     label: str,
 ) -> tuple[Any, Any]:
-    """What the fit solves. A mean is released in a folder that has room for all that follows, and
-    kept there: a run that is continued goes on with what was released, of the same data."""
-    import numpy as np
-
-    from tacit.admm.descent import UPDATES
+    """What the fit solves. A mean is released in a folder that was made, and kept there: a run that
+    is continued goes on with what was released, of the same data."""
     from tacit.learn.linear import prepare
 
     records, kept = (train.features, train.targets, agents), folder.path / MEAN
     if getattr(model, "centring_share", None) is None:
         return prepare(model, *records)
-    numbers = (train.features.shape[1] + 1) * max(train.classes, 1) * len(np.unique(agents))
     noisy, free = options.total_epsilon is not None, options.ledgers is not None
     if noisy and folder.has_begun and not (free or kept.is_file()):
         raise InvalidInput(
             f"Expected {MEAN} of the run in {folder.path}, found none: another mean of the same "
             "data would be a second release. Nothing was read."
         )
-    rows = 41  # of a trace with a row for a twentieth of the rounds
-    if options.evaluate_every is not None:
-        rows = (options.rounds or UPDATES[1]) // max(options.evaluate_every, 1) + 1
-    folder.start(label, numbers, options, rows=rows)
+    folder.start(label, options)
     had = kept.exists()
     try:
         return prepare(model, *records, seed=options.seed, checkpoint=kept)

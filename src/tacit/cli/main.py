@@ -7,75 +7,120 @@ import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from importlib import import_module
 from typing import Any, NoReturn
 
-from tacit.cli.account import add_account
-from tacit.cli.audit import add_audit
 from tacit.cli.console import Escaped
-from tacit.cli.demo import add_demo
-from tacit.cli.federation import add_federation
-from tacit.cli.launched import launched
-from tacit.cli.learn import add_learn
-from tacit.cli.learn_attack import add_attack
-from tacit.cli.learn_download import add_download
-from tacit.cli.ledger import add_ledger
+from tacit.cli.interrupts import launched
 from tacit.cli.options import add_command
-from tacit.cli.power import add_power
-from tacit.cli.predict import add_predict
-from tacit.cli.ranks import run_command
-from tacit.cli.report import add_report
-from tacit.cli.reproduce import add_reproduce
-from tacit.cli.sheet import add_sheet
-from tacit.cli.show import add_show
-from tacit.cli.solve import add_solve
-from tacit.errors import TacitError, plain
+from tacit.errors import InvalidInput, TacitError, plain
+
+# What adds each command's parser: a function of a file beside this one
+COMMANDS = {
+    "account": "account.add_account",
+    "solve": "solve.add_solve",
+    "show": "show.add_show",
+    "sheet": "sheet.add_sheet",
+    "report": "report.add_report",
+    "demo": "demo.add_demo",
+    "power": "power.add_power",
+    "ledger": "ledger.add_ledger",
+    "federation": "federation.add_federation",
+    "learn": "learn.add_learn",
+    "learn attack": "learn_attack.add_attack",  # beside "learn", whose argument is data
+    "learn download": "learn_download.add_download",
+    "predict": "predict.add_predict",
+    "reproduce": "reproduce.add_reproduce",
+    "audit": "audit.add_audit",
+}
+# Commands that have commands of their own
+GROUPS = {
+    "power": "Private distributed control of power flow: solve, bound, check, attack.",
+    "ledger": "An agent's privacy ledger: show, budget, backup.",
+    "federation": "One study between organisations: init, join, run, status, check.",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 for bad input, 1 for anything else that went wrong."""
     shown = Escaped(sys.stdout), Escaped(sys.stderr)
     with contextlib.redirect_stdout(shown[0]), contextlib.redirect_stderr(shown[1]):
-        options = parse(list(sys.argv[1:] if arguments is None else arguments))
-        return run_command(options, _run)
+        rank, ranks = launched()  # of several the first speaks, if none ends with an error before
+        try:
+            options = parse(list(sys.argv[1:] if arguments is None else arguments))
+        except InvalidInput as error:
+            return 0 if rank else _tell(error)
+        engine = getattr(options, "engine", "")
+        if engine == "mpi":
+            from tacit.cli.ranks import follow, lead
+
+            return follow(ranks) if rank else _run(partial(lead, options, ranks, _run))
+        if ranks > 1 and engine:  # its copies would write to one folder
+            here = f"which started {ranks} of this command"
+            alone = InvalidInput(f"Expected --engine mpi under mpiexec or srun, {here}.")
+            return 0 if rank else _tell(alone)
+        return _run(partial(options.command, options))
 
 
 def _run(command: Callable[[], int]) -> int:
     """The status of a command whose errors are said in one line."""
     try:
         return command()
-    except TacitError as error:
-        print(_line(error), file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
-    except ModuleNotFoundError as error:
-        print(f"tacit: {_extra(error)}", file=sys.stderr)
-        return 2
     except BrokenPipeError:
         raise
-    except OSError as error:
-        known = error.strerror is not None and error.filename is not None
-        words = f"{error.strerror}: {error.filename}" if known else str(error)
-        print(_line(error, words), file=sys.stderr)
-        return 1
+    except (TacitError, ModuleNotFoundError, OSError) as error:
+        return _tell(error)
+
+
+def _tell(error: TacitError | ModuleNotFoundError | OSError) -> int:
+    """Say an error in one line, with what to do, if that was noted; its status."""
+    words, status = str(error), 2 if isinstance(error, InvalidInput) else 1
+    if isinstance(error, ModuleNotFoundError):
+        words, status = _extra(error), 2
+    elif isinstance(error, OSError) and error.strerror is not None and error.filename is not None:
+        words = f"{error.strerror}: {error.filename}"
+    for note in getattr(error, "__notes__", ())[:1]:
+        words = f"{words.rstrip('.')}. {note}"
+    print(plain(f"tacit: {words}", ""), file=sys.stderr)
+    return status
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """The options of a command line."""
-    if " ".join(words[:2]) in TWO_WORDS:
+    """The options of a command line; wrong ones are ``InvalidInput``."""
+    if " ".join(words[:2]) in COMMANDS:
         words = [" ".join(words[:2]), *words[2:]]
-    options, unknown = _parser().parse_known_args(words)
+    known = words and words[0] in COMMANDS  # else all parsers are made, for the list of all
+    options, unknown = parser(words[0] if known else "").parse_known_args(words)
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return options
 
 
-def _line(error: Exception, words: str = "") -> str:
-    """The error, in these words if there are any, and what to do, if that was noted."""
-    words, notes = words or str(error), getattr(error, "__notes__", ())
-    return plain(f"tacit: {words}" if not notes else f"tacit: {words.rstrip('.')}. {notes[0]}", "")
+@cache
+def parser(command: str = "") -> argparse.ArgumentParser:
+    """Of one command, or of all."""
+    whole = _Parser(
+        prog="tacit", description="Differentially private distributed convex optimisation."
+    )
+    whole.add_argument(
+        "--version",
+        action=_Version,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="show the version and exit",
+    )
+    level = whole.add_subparsers(metavar="COMMAND", required=True)
+    for name in [command] if command else COMMANDS:
+        file, _, function = COMMANDS[name].partition(".")
+        add = getattr(import_module(f"tacit.cli.{file}"), function)
+        below = level
+        if name in GROUPS:
+            group = level.add_parser(name, help=GROUPS[name])
+            below = group.add_subparsers(metavar="COMMAND", required=True)
+        add(partial(add_command, below))
+    return whole
 
 
-# Commands of their own, beside the command of their first word, whose argument is data
-TWO_WORDS = ("learn attack", "learn download")
 # Which extra brings a package
 EXTRAS = {
     "sklearn": "learn",
@@ -108,9 +153,7 @@ class _Parser(argparse.ArgumentParser):
     """Wrong arguments get one line, as all other errors do."""
 
     def error(self, message: str) -> NoReturn:
-        if launched()[0]:  # of several ranks the first speaks, if none ends with an error before it
-            self.exit(0)
-        self.exit(2, f"tacit: {message} ({self.prog} --help)\n")
+        raise InvalidInput(f"{message} ({self.prog} --help)")
 
 
 class _Version(argparse.Action):
@@ -121,43 +164,3 @@ class _Version(argparse.Action):
 
         print(f"tacit {metadata.version('tacit')}")
         parser.exit()
-
-
-@cache
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="tacit", description="Differentially private distributed convex optimisation."
-    )
-    parser.add_argument(
-        "--version",
-        action=_Version,
-        nargs=0,
-        default=argparse.SUPPRESS,
-        help="show the version and exit",
-    )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    add = partial(add_command, commands)
-    add_account(add)
-    add_solve(add)
-    add_show(add)
-    add_sheet(add)
-    add_report(add)
-    add_demo(add)
-    power = commands.add_parser(
-        "power", help="Private distributed control of power flow: solve, bound, check, attack."
-    )
-    add_power(partial(add_command, power.add_subparsers(metavar="COMMAND", required=True)))
-    ledger = commands.add_parser("ledger", help="An agent's privacy ledger: show, budget, backup.")
-    add_ledger(partial(add_command, ledger.add_subparsers(metavar="COMMAND", required=True)))
-    federation = commands.add_parser(
-        "federation", help="One study between organisations: init, join, run, status, check."
-    )
-    level = federation.add_subparsers(metavar="COMMAND", required=True)
-    add_federation(partial(add_command, level))
-    add_learn(add)
-    add_attack(add)
-    add_download(add)
-    add_predict(add)
-    add_reproduce(add)
-    add_audit(add)
-    return parser

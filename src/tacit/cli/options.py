@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,39 +106,24 @@ def changed(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def check_noted(parser: Any, noted: dict[str, Any], without: tuple[str, ...]) -> None:
-    """Raise ``ValueError`` unless all are options of the command, as its parser would give them."""
-    known = {a.dest: a for a in parser._actions if a.dest not in ("help", *without)}
-    for name, value in noted.items():
-        if name not in known:
-            raise ValueError("an option that the command does not have")
-        option = known[name]
-        default, kind = option.default, option.type or str
-        if isinstance(default, list):
-            sound = type(value) is list and all(_is(kind, one) for one in value)
-        elif isinstance(default, bool):
-            sound = type(value) is bool
-        else:
-            sound = _is(kind, value) and (option.choices is None or value in option.choices)
-        if not sound and (value is not None or default is not None):
-            raise ValueError(f"another kind of value for {name}")
-
-
-def _is(kind: type, value: Any) -> bool:
-    """Of this type, and if it is text, such as can be the name of a file."""
-    if kind is str and type(value) is str:
-        try:
-            return b"\0" not in os.fsencode(value)
-        except UnicodeEncodeError:
-            return False
-    return type(value) is kind
-
-
 def as_typed(name: str, value: Any) -> str:
     """An option and its value as they are typed."""
     flag = f"--{name.replace('_', '-')}"
     values = value if isinstance(value, list) else [value]
     return flag if value is True else " ".join([flag, *map(str, values)])
+
+
+def as_words(options: Mapping[str, Any], positional: tuple[str, ...]) -> list[str]:
+    """Options by name as the words of a command line, for a parser; ``positional`` come last."""
+    words, last = [], []
+    for name, value in options.items():
+        for one in value if isinstance(value, list) else [value]:
+            if name in positional:
+                last.append(str(one))
+            elif one is not None and one is not False:
+                flag = f"--{name.replace('_', '-')}"
+                words.append(flag if one is True else f"{flag}={one}")
+    return [*words, "--", *last]
 
 
 def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
@@ -172,6 +158,25 @@ def caution(total_epsilon: float | None) -> None:
             "without it (plus delta). Common are 0.1 to 10.",
             file=sys.stderr,
         )
+
+
+@contextlib.contextmanager
+def on_device(name: str | None) -> Iterator[None]:
+    """Compute on the CPU or on a GPU."""
+    import jax
+
+    if name is None:
+        yield
+        return
+    try:
+        device = jax.devices(name)[0]
+    except RuntimeError:
+        raise InvalidInput(
+            f"Expected a {name} that JAX can use, found {jax.devices()[0].platform} only.",
+            "Nothing was run.",
+        ) from None
+    with jax.default_device(device):
+        yield
 
 
 def whole(text: str) -> int:

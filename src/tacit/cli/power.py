@@ -167,12 +167,8 @@ def _refuse_delta(options: argparse.Namespace) -> None:
 
 
 def _solve(options: argparse.Namespace) -> int:
-    with run_folder("power solve", options, "case", "-result") as (folder, options):
-        result = folder.result()
-        about: dict[str, Any] = {}
-        # of a finished run its grid, if that is still there, is written and told too
-        with folder.unless_finished():
-            result, about = _run(options, folder)
+    with run_folder("power solve", options, "-result") as (folder, options):
+        result, about = _run(options, folder)
     draw(folder.path)
     print_result(result, folder.path, options.json, about, _said(about))
     return 0
@@ -214,7 +210,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
     make_absolute(options, files, folders=("ledgers",))
     result = folder.run(name, problem, plan, options)
-    folder.save(result)
+    result.save(folder.path)
     if options.crew is not None:
         case = build_case(options)
     tables = case.tables(result.local)

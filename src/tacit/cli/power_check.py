@@ -10,7 +10,7 @@ from typing import Any
 from tacit.cli.console import print_table
 from tacit.cli.options import Add
 from tacit.cli.report import draw
-from tacit.cli.run_note import Note
+from tacit.cli.run_folder import Note
 from tacit.errors import InvalidInput
 from tacit.files import save_figure, write_atomically
 from tacit.reading import read_pandas, reading

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tacit.cli.launched import launched
 from tacit.errors import EngineFailure
 
 if TYPE_CHECKING:
@@ -26,25 +25,6 @@ if TYPE_CHECKING:
 Run = Callable[[Callable[[], int]], int]  # says errors in one line; the status
 UNTOLD = ("command", "parser", "crew")
 SILENT = 0  # status of the other ranks: with another, mpiexec would end rank 0 before it has spoken
-
-
-def run_command(options: argparse.Namespace, run: Run) -> int:
-    """The command of these options, on this process or on all ranks."""
-    rank, ranks = launched()
-    if getattr(options, "engine", None) == "mpi":
-        if rank:
-            return _follow(ranks)
-        return run(partial(_lead, options, ranks, run))
-    if ranks > 1 and hasattr(options, "engine"):
-        if rank == 0:
-            print(
-                f"tacit: Expected --engine mpi under mpiexec or srun, which started {ranks} of "
-                "this command. Nothing was started.",
-                file=sys.stderr,
-            )
-            return 2
-        return SILENT
-    return run(partial(options.command, options))
 
 
 def _world(ranks: int) -> Comm:
@@ -60,7 +40,7 @@ def _world(ranks: int) -> Comm:
     return comm
 
 
-def _lead(options: argparse.Namespace, ranks: int, run: Run) -> int:
+def lead(options: argparse.Namespace, ranks: int, run: Run) -> int:
     """On rank 0."""
     from tacit.transports.mpi import Ranks
 
@@ -76,7 +56,7 @@ def _lead(options: argparse.Namespace, ranks: int, run: Run) -> int:
     return status
 
 
-def _follow(ranks: int) -> int:
+def follow(ranks: int) -> int:
     """On the others."""
     from tacit.transports.mpi import serve
 

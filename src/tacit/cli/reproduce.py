@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_table, progress_bar
-from tacit.cli.device import on_device
 from tacit.cli.interrupts import hint
-from tacit.cli.options import Add
+from tacit.cli.options import Add, on_device
 from tacit.errors import InvalidInput
 
 POWER = ("case14", "case118")

@@ -4,79 +4,132 @@
     job.toml         of ``tacit solve``: a copy of the job
     checkpoint.npz   as long as the run is unfinished
     mean.npz         the same, of ``tacit learn``: the release of what rows are centred by
-    model.json       of ``tacit learn``, before the rest: what was paid for comes first
+    model.json       of ``tacit learn``
     arrays.npz, trace.csv, timing.json, plot.png, result.json     of every result (``Result.save``)
     bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
     figures.json     what the command told besides, of ``tacit power solve`` and ``tacit learn``
     report.html      the page of all this
 
-Before anything is spent the folder is made, locked against other runs, and written to: as much as
-the run will need. A start that is refused leaves nothing behind. From then on every file is whole
-or not there, and the run is finished when result.json is there. A run that was killed before its
-first checkpoint is continued only if ledgers know what it spent.
+One run at a time has the folder, and it must hold nothing of another run. The folder is made, and
+the note written, before anything is spent. A start that is refused before its first checkpoint
+leaves none of its files. ``--resume`` takes all steps again: the checkpoint and the ledgers know
+which of them are done, and give the same answers at no cost. A run is finished when it has a
+result and no checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import re
 import secrets
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import run_with_progress
-from tacit.cli.folder_lock import locked
 from tacit.cli.interrupts import hint
-from tacit.cli.options import as_typed, caution, changed, check_noted, run_arguments
-from tacit.cli.run_note import CHECKPOINT, FILES, MEAN, NOTE, RESULT, Note, refuse_used
+from tacit.cli.options import as_typed, as_words, caution, changed, run_arguments
 from tacit.errors import CorruptFile, InvalidInput, TacitError
-from tacit.files import open_private, sync_folder, write_atomically
+from tacit.files import sync_folder, write_atomically
+from tacit.reading import read_json, reading, typed
 
-# left by a process that was killed
-TEMPORARY = re.compile(rf"({'|'.join(map(re.escape, (*FILES, 'room')))})\.[0-9a-f]{{12}}\.tmp")
-NOT_STARTED = "nothing was started"
+NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
+MEAN = "mean.npz"  # what was released before the first round
+FILES = (  # what a run writes, and would write over
+    *(RESULT, NOTE, CHECKPOINT, MEAN, "mean.json", "model.json", "arrays.npz", "trace.csv"),
+    *("plot.png", "timing.json", "figures.json", "report.html", "bus.csv", "line.csv"),
+    *("generator.csv", "grid.png", "job.toml", "release.csv", "release.npz"),
+)
+ABOUT = {"solve": "job", "power solve": "case", "learn": "data_set"}  # what a command runs
 NOT_NOTED = ("command", "parser", "crew", "engine", "json", "resume", "out")
 BESIDE_RESUME = ("resume", "json", "engine")  # no number depends on them
+NOT_STARTED = "Nothing was started."
+LOST = "secure noise without ledgers cannot be continued; what was sent is spent"
+UNKNOWN = "found no checkpoint there, and no ledgers know what was spent"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What run.json says: a command of ``ABOUT`` with its options, and the run's name."""
+
+    command: str
+    run: str
+    options: dict[str, Any]
+    once: bool = False  # whether data are released once: the checkpoint is then what was released
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a round that is asked again gets the same answer: from a key, or a ledger."""
+        secure = self.options.get("noise") == "secure"
+        return self.once or not secure or self.options.get("ledgers") is not None
+
+    def obstacle(self, folder: Path) -> str:
+        """Why the run in the folder cannot be continued, if so.
+
+        Without its checkpoint the noise key is lost, and other noise on the same data is a second
+        release. A ledger knows what was paid and answered under the run's name, or that nothing
+        was.
+        """
+        if not self.resumable:
+            return LOST
+        if self.options.get("ledgers") is not None or (folder / CHECKPOINT).is_file():
+            return ""
+        return f"{UNKNOWN}; {MEAN} was released" if (folder / MEAN).is_file() else UNKNOWN
+
+    @classmethod
+    def read(cls, folder: Path) -> Note | None:
+        """The note in a folder; None if there is none."""
+        if not (folder / NOTE).is_file():
+            return None
+        with reading(folder / NOTE, "the options of a run", NOT_STARTED):
+            about = read_json(folder / NOTE, "the options of a run")
+            note = cls(about["command"], about["run"], about["options"], about.get("once") is True)
+            if note.command not in ABOUT:  # it is printed, to be typed
+                raise InvalidInput("no command that runs something")
+            note.run.encode()
+            return typed(note)
+
+
+def refuse_used(folder: Path, job: Path | None = None) -> None:
+    """Refuse a folder with anything of a run in it; its job may lie there already."""
+    found = [name for name in FILES if os.path.lexists(folder / name)]
+    if job is not None and job.resolve() == (folder / "job.toml").resolve():
+        found = [name for name in found if name != "job.toml"]
+    if not found:
+        return
+    what, note = f"the file {found[0]} of a run", Note.read(folder)
+    if RESULT in found:
+        what = "a result: its budget is spent, and those of runs on the same data add up"
+    elif note is not None:
+        resume = f"tacit {note.command} --resume {shlex.quote(str(folder))}"
+        what = f"an unfinished run: {note.obstacle(folder) or resume}"
+    raise InvalidInput(f"{folder} holds {what}. Choose another --out.", NOT_STARTED)
 
 
 @contextmanager
 def run_folder(
-    command: str, options: argparse.Namespace, about: str, out: str
+    command: str, options: argparse.Namespace, out: str
 ) -> Iterator[tuple[RunFolder, argparse.Namespace]]:
     """The folder of a new run, or of the one to resume, with the options of that run.
 
-    ``about`` is the option that says what to run. On leaving, the run is finished; if it failed
-    before anything was spent, nothing is left of it.
+    On leaving, the run is finished; if it failed before anything was spent, no file is left of it.
     """
-    hint(lambda: NOT_STARTED)
-    given = getattr(options, about)
+    hint(lambda: "nothing was started")
+    given = getattr(options, ABOUT[command])
     if (given is None) == (options.resume is None):
-        what = {"job": "a job file", "case": "a case", "data_set": "DATA"}[about]
-        raise InvalidInput(f"Expected either {what} or --resume DIR, one of the two.")
-    if given is not None:
-        job = Path(given) if about == "job" else None
-        folder = RunFolder(command, Path(options.out or f"{Path(given).stem}{out}"), job)
-        folder.everyone = options.crew
-    else:
-        folder = RunFolder(command, Path(options.resume))
-        folder.everyone = options.crew
-        if others := [(k, v) for k, v in changed(options).items() if k not in BESIDE_RESUME]:
-            name, value = others[0]
-            raise InvalidInput(
-                "Expected --resume without other options, as the run continues with its own; got "
-                f"{as_typed(name, value)}. Nothing was started."
-            )
+        raise InvalidInput(f"Expected either {ABOUT[command]} or --resume DIR, one of the two.")
+    path = options.resume or options.out or f"{Path(given).stem}{out}"
+    folder = RunFolder(command, Path(path), options.crew)
     try:
         if given is not None:
+            folder.job = Path(given) if command == "solve" else None
             folder.claim()
         else:
-            noted = folder.reopen(options.parser, about)
-            options = argparse.Namespace(**{**vars(options), **noted})
+            options = folder.reopen(options)
         yield folder, options
         for name in (MEAN, CHECKPOINT):  # with which data can be told again
             (folder.path / name).unlink(missing_ok=True)
@@ -90,16 +143,15 @@ def run_folder(
 class RunFolder:
     """A run's folder, from claiming it to the result."""
 
-    def __init__(self, command: str, path: Path, job: Path | None = None) -> None:
-        self.command, self.path, self._job = command, path, job
+    def __init__(self, command: str, path: Path, everyone: Any = None) -> None:
+        self.command, self.path = command, path
+        self.everyone = everyone  # the agents, where they are not in this process
+        self.job: Path | None = None
         self._note: Note | None = None
         self._lock: int | None = None
-        self._made: list[Path] = []  # by this process, to remove if it is refused
-        self.everyone: Any = None  # the agents, where they are not in this process
-        self._ledgers: list[Path] = []
-        self._rounds = False  # whether one was evaluated, or something else was paid for
-        self._started = False
-        self._finished = False  # whether the result was there
+        self._written: list[Path] = []  # by this process, to remove if it is refused
+        self._made: list[Path] = []  # folders, the same
+        self._spent = False  # whether a round was evaluated, or something else was paid for
 
     @property
     def _checkpoint(self) -> Path:
@@ -108,110 +160,96 @@ class RunFolder:
     @property
     def has_begun(self) -> bool:
         """Whether rounds may have been evaluated: what comes before them is not done again."""
-        return self._checkpoint.exists() or (self.path / RESULT).exists()
-
-    # --- a new run, or one that is there -----------------------------------------------------
+        return self._checkpoint.exists()
 
     def claim(self) -> None:
         """Refuse a folder that is in use, or holds anything of a run. Nothing is written."""
-        if os.path.lexists(self.path) and not self.path.is_dir():
-            raise InvalidInput(
-                f"Expected a folder as --out, got the file {self.path}. Nothing was started."
-            )
-        if self.path.is_dir():
-            self._keep_others_out()
-            refuse_used(self.path, self._job)
+        if os.path.lexists(self.path):
+            self._take()
+            refuse_used(self.path, self.job)
 
-    def reopen(self, parser: Any, about: str) -> dict[str, Any]:
-        """The options of the unfinished run in the folder; of them ``about`` must be there."""
-        if self.path.is_dir():
-            self._keep_others_out()
-            self._note = Note.read(self.path)
-        note = self._note
-        if note is None:
-            wanted = CHECKPOINT if not self._checkpoint.is_file() else NOTE
+    def reopen(self, options: argparse.Namespace) -> argparse.Namespace:
+        """The options of the unfinished run in the folder."""
+        if others := [(k, v) for k, v in changed(options).items() if k not in BESIDE_RESUME]:
             raise InvalidInput(
-                f"Expected an interrupted run in {self.path}, found no "
-                f"{'checkpoint' if wanted == CHECKPOINT else wanted} there. Nothing was started."
+                "Expected --resume without other options, as the run continues with its own; got "
+                f"{as_typed(*others[0])}.",
+                NOT_STARTED,
+            )
+        note = None
+        if self.path.is_dir():
+            self._take()
+            note = Note.read(self.path)
+        if note is None:
+            raise InvalidInput(
+                f"Expected an unfinished run in {self.path}, found no {NOTE}.", NOT_STARTED
             )
         if note.command != self.command:
-            raise InvalidInput(
-                f"Expected a run of tacit {self.command} in {self.path}; use {self._resume()}."
-            )
-        if (self.path / RESULT).exists() and not self._checkpoint.exists():
+            self._note = note
+            raise InvalidInput(f"Expected tacit {self.command}, got a run of {self._resume()}.")
+        why = note.obstacle(self.path)
+        if (self.path / RESULT).exists() and (why or not self._checkpoint.exists()):
             raise InvalidInput(
                 f"The run in {self.path} is finished: tacit show {shlex.quote(str(self.path))}."
             )
-        try:
-            check_noted(parser, note.options, NOT_NOTED)
-            if note.options.get(about) is None:
-                raise ValueError(f"no {about}")
-        except ValueError as error:
-            raise CorruptFile(
-                f"Expected the options of tacit {note.command} in {self.path}, got {error}. "
-                "Nothing was started."
-            ) from None
-        if not (self.path / RESULT).exists() and (why := note.obstacle(self.path)) is not None:
+        if why:
             raise InvalidInput(
-                f"Nothing can be continued in {self.path}: {why}; choose another --out. Nothing "
-                "was started."
+                f"The run in {self.path} cannot be continued: {why}; choose another --out.",
+                NOT_STARTED,
             )
+        noted = self._parsed(note, options)
+        self._note = replace(note, options=noted)
         hint(self._what_to_say)
-        return note.options
+        return argparse.Namespace(**{**vars(options), **noted})
 
-    def result(self) -> Any:
-        """The result, if the run was interrupted between that and the end; else None."""
-        self._finished = (self.path / RESULT).exists()
-        if not self._finished:
-            return None
-        from tacit.protocol.result import Result
-
-        result = Result.load(self.path)
-        if not (self.path / "plot.png").exists():
-            result.save_plot(self.path)
-        return result
-
-    @contextmanager
-    def unless_finished(self) -> Iterator[None]:
-        """What a finished run can do without: it fails if data or version are others by now."""
+    def _parsed(self, note: Note, options: argparse.Namespace) -> dict[str, Any]:
+        """The options in a note as if they were typed: anybody may have written it."""
+        about, given = ABOUT[note.command], note.options
         try:
-            yield
-        except TacitError as error:
-            if not self._finished:
-                raise
-            print(f"tacit: only the result is there: {error}", file=sys.stderr)
+            if not isinstance(given.get(about), str) or not given.keys() <= vars(options).keys():
+                raise InvalidInput("no option")
+            words = as_words(given, (about, "more"))
+            if b"\0" in os.fsencode(" ".join(words)):  # which nobody can type
+                raise InvalidInput("no text")
+            found = vars(options.parser.parse_args(words))
+        except (InvalidInput, UnicodeEncodeError):
+            raise CorruptFile(
+                f"Expected the options of tacit {note.command} in {self.path / NOTE}.", NOT_STARTED
+            ) from None
+        return {name: value for name, value in found.items() if name not in NOT_NOTED}
 
     def start(
         self,
         label: str,
-        numbers: int,
         options: argparse.Namespace,
         *,
-        rows: int = 1000,
         run: str = "run",
         files: Mapping[str, bytes] | None = None,
         once: bool = False,
     ) -> None:
-        """Make the folder, or use the one to resume, with room for agents of so many ``numbers``
-        and so many ``rows`` of a trace. From here on something may be spent.
+        """Make the folder, or use the one to resume. From here on something may be spent.
 
         ``run`` is the run's name if no ledger has to tell it from others. ``files`` are kept beside
-        the note. ``once``: data are read once.
+        the note. ``once``: data are released once.
         """
         run_arguments(options)
         caution(getattr(options, "total_epsilon", None))
-        # two checkpoints, of four vectors each; the result's; a model in words; a picture
-        room = 2**20 + 16 * 8 * numbers + 200 * rows
+        for name in (CHECKPOINT, MEAN):  # of a killed process: there may be a noise key in it
+            for left in self.path.glob(f"{name}.*.tmp"):
+                left.unlink()
         if self._note is None:
             if options.ledgers is not None:
                 run = f"{label}-{secrets.token_hex(6)}"  # every run is another one to a ledger
             noted = {k: v for k, v in vars(options).items() if k not in NOT_NOTED}
-            self._start(Note(self.command, run, noted, once), room, files or {})
-        else:
-            self._try_to_write(room)
-            if not self._checkpoint.exists():
-                self._keep(files or {})
-        self._started = True
+            note = Note(self.command, run, noted, once)
+            self._make()
+            hint(self._what_to_say)
+            self._note = note
+            # maybe a seed; before all others, which would say nothing without it
+            self._write(NOTE, json.dumps(asdict(note), indent=2).encode())
+        for name, content in (files or {}).items():
+            if not (self.path / name).exists():
+                self._write(name, content)
 
     def run(
         self,
@@ -225,17 +263,10 @@ class RunFolder:
 
         ``settings`` may be a plan; ``others`` as in ``start``.
         """
-        arguments = run_arguments(options)
-        if self._finished:
-            self._refuse_further_rounds(settings)
-        if not self._started:
-            others["rows"] = settings.rounds // arguments.get("evaluate_every", 1) + 1
-            others["once"] = getattr(settings, "reading", None) is not None
-            numbers = sum(agent.dimension for agent in problem.agents)
-            self.start(label, numbers, options, **others)
+        if not self._written:  # else the mean was released
+            once = getattr(settings, "reading", None) is not None
+            self.start(label, options, once=once, **others)
         assert self._note is not None
-        if options.ledgers is not None:
-            self._ledgers = [Path(options.ledgers) / f"{name}.db" for name in problem.names]
         return run_with_progress(
             label,
             problem if self.everyone is None else self.everyone,
@@ -243,15 +274,8 @@ class RunFolder:
             run=self._note.run,
             checkpoint=self._checkpoint if self._note.resumable else None,
             told=self.has_paid,
-            **arguments,
+            **run_arguments(options),
         )
-
-    def _refuse_further_rounds(self, settings: Any) -> None:
-        from tacit.protocol.checkpoint import Checkpoint
-
-        exact = getattr(settings, "settings", settings).tolerance is not None  # solved again
-        if not exact and Checkpoint.load(self._checkpoint).round != settings.rounds:
-            raise InvalidInput(f"Expected no round after the result in {self.path}.")
 
     def release(self, problem: Any) -> Any:
         """What the agents released in this run."""
@@ -270,111 +294,71 @@ class RunFolder:
         write_atomically(self.path / name, content)
         os.chmod(self.path / name, 0o644)
 
-    def save(self, result: Any) -> None:
-        """Write the result, unless an interrupted run was as far as that."""
-        if not (self.path / RESULT).exists():
-            result.save(self.path)
+    def has_paid(self) -> None:
+        """An agent has answered: the folder stays, whatever comes."""
+        self._spent = True
 
-    # --- before anything is spent ------------------------------------------------------------
+    def failed(self, error: BaseException) -> None:
+        """Leave no file of a start that was refused; say how to continue anything else."""
+        note = self._note
+        if note is None or not (self._written or self._spent):
+            return
+        # without a checkpoint, of which the first comes before the first round, in doubt: spent
+        doubt = not note.resumable and not isinstance(error, InvalidInput)
+        if not (self._spent or doubt or self._checkpoint.exists()):
+            self._note = None
+            for path in self._written:
+                path.unlink(missing_ok=True)
+            for made in self._made:
+                with suppress(OSError):  # it holds something else by now
+                    made.rmdir()
+        elif isinstance(error, TacitError | OSError):
+            why = note.obstacle(self.path)
+            error.add_note(f"The run is over: {why}." if why else f"To continue: {self._resume()}")
 
-    def _start(self, note: Note, room: int, files: Mapping[str, bytes]) -> None:
+    def _make(self) -> None:
         try:
-            for folder in reversed([p for p in (self.path, *self.path.parents) if not p.exists()]):
-                with suppress(FileExistsError):
-                    folder.mkdir()
-                    self._made.append(folder)
-                sync_folder(folder.parent)
+            self._made = [p for p in (self.path, *self.path.parents) if not p.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise InvalidInput(
-                f"Expected to make the folder {self.path}: {error.strerror}. Nothing was started."
+                f"Expected to make the folder {self.path}: {error.strerror}.", NOT_STARTED
             ) from None
         if self._lock is None:
-            self._keep_others_out()
-            refuse_used(self.path, self._job)  # another run may have been faster
-        self._try_to_write(room)
-        hint(self._what_to_say)
-        self._made += [self._checkpoint, self.path / NOTE]
-        # maybe a seed; before all others, which would say nothing without it
-        write_atomically(self.path / NOTE, note.to_json())
-        self._made += [self.path / name for name in files if not (self.path / name).exists()]
-        self._keep(files)
-        self._note = note
+            self._take()
+            refuse_used(self.path, self.job)  # another run may have been faster
 
-    def _keep(self, files: Mapping[str, bytes]) -> None:
-        """Write those that are not there."""
-        for name, content in files.items():
-            if not (self.path / name).exists():
-                write_atomically(self.path / name, content)
+    def _write(self, name: str, content: bytes) -> None:
+        self._written.append(self.path / name)
+        write_atomically(self.path / name, content)
 
-    def _try_to_write(self, room: int) -> None:
-        """Write and flush as much as the run will, and remove it again."""
-        self._clear()
-        probe = self.path / f"room.{secrets.token_hex(6)}.tmp"
-        block = os.urandom(2**20)  # that no file system makes smaller
+    def _take(self) -> None:
+        """Lock the folder until ``unlock``; the system unlocks it if the process dies."""
+        if not self.path.is_dir():
+            raise InvalidInput(f"Expected a folder, got the file {self.path}.", NOT_STARTED)
+        if os.name == "nt":
+            return
+        import fcntl
+
         try:
-            with open_private(probe) as file:
-                for _ in range(0, room, len(block)):
-                    file.write(block)
-                file.flush()
-                os.fsync(file.fileno())
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(self._lock), os.stat(self.path)):
+                raise BlockingIOError  # removed by a run that was refused, and made again
+        except BlockingIOError:
+            raise InvalidInput(
+                f"Another run is writing to {self.path}: wait or choose another --out.", NOT_STARTED
+            ) from None
         except OSError as error:
             raise InvalidInput(
-                f"Expected to write {room / 1e6:.1f} MB to {self.path}: {error.strerror}. Nothing "
-                "was started."
+                f"Expected to lock {self.path}: {error.strerror}.", NOT_STARTED
             ) from None
-        finally:
-            with suppress(OSError):
-                probe.unlink(missing_ok=True)
-
-    def _keep_others_out(self) -> None:
-        self._lock = locked(self.path)
 
     def unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    # --- when it does not end well -----------------------------------------------------------
-
-    def failed(self, error: BaseException) -> None:
-        """Leave nothing of a start that was refused, and say how to continue anything else."""
-        note, began = self._note, bool(self._made)
-        if began and not self._spent(error):
-            self._note = None
-            for path in reversed(self._made):
-                with suppress(OSError):  # such as a folder that holds something else by now
-                    path.rmdir() if path.is_dir() else path.unlink()
-        elif (began or self._rounds) and isinstance(error, TacitError | OSError) and note:
-            why = note.obstacle(self.path)
-            error.add_note(f"To continue: {self._resume()}" if why is None else _sentence(why))
-
-    def _spent(self, error: BaseException) -> bool:
-        """Whether an agent may have paid or answered; in doubt, yes."""
-        if self._rounds or self._note is None:
-            return self._rounds
-        if not self._checkpoint.exists():  # it is written before the first round
-            return not self._note.resumable and not isinstance(error, InvalidInput)
-        if not self._ledgers or self._note.once:  # a release is there after it was paid for
-            return True
-        from tacit.privacy.ledger import Ledger
-        from tacit.transports.seats import Seat
-
-        try:
-            if self.everyone is not None:
-                return any(self.everyone.each(Seat.charged, self._note.run))
-            return any(Ledger(path).charged(self._note.run) for path in self._ledgers)
-        except (TacitError, OSError):
-            return True
-
-    def _clear(self) -> None:
-        """Remove what a killed process was about to write: it may hold the noise key."""
-        with suppress(OSError):
-            for path in [p for p in self.path.iterdir() if TEMPORARY.fullmatch(p.name)]:
-                path.unlink(missing_ok=True)
-
-    def has_paid(self) -> None:
-        """An agent has answered: the folder stays, whatever comes."""
-        self._rounds = True
 
     def _resume(self) -> str:
         command = self.command if self._note is None else self._note.command
@@ -384,14 +368,10 @@ class RunFolder:
     def _what_to_say(self) -> str:
         """What an interrupt says: how to continue, if that is possible."""
         if self._note is None:
-            return NOT_STARTED
+            return "nothing was started"
         if (self.path / RESULT).exists() and not self._checkpoint.exists():
             return f"the result is in {self.path}"
-        if (why := self._note.obstacle(self.path)) is None:
+        if not (why := self._note.obstacle(self.path)):
             return f"continue with: {self._resume()}"
-        before = self._note.resumable and not self._rounds  # the first checkpoint
+        before = self._note.resumable and not self._spent  # the first checkpoint
         return "nothing was spent; choose another --out to start anew" if before else why
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]

@@ -33,8 +33,8 @@ def add_solve(add: Add) -> None:
 
 
 def _solve(options: argparse.Namespace) -> int:
-    with run_folder("solve", options, "job", "-result") as (folder, options):
-        result = folder.result() or _run(options, folder)
+    with run_folder("solve", options, "-result") as (folder, options):
+        result = _run(options, folder)
     draw(folder.path)
     print_result(result, folder.path, options.json)
     return 0
@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
         run=path.stem,
         files={"job.toml": read_bytes(path)},
     )
-    folder.save(result)
+    result.save(folder.path)
     if options.publish:
         content = io.BytesIO()
         releases = folder.releases()
