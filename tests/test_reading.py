@@ -209,7 +209,7 @@ PARSERS = {
         "studies.party",  # a signed request
         "privacy.ledger",  # rows, whose hashes were checked
         "privacy.spending",
-        "lab.reproduce.results",
+        "lab.reproduce.__init__",
         "transports.nvflare.provisioning",  # what NVFLARE has just written
         "transports.nvflare.site",  # a log of its own
     },
