@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ pytest_plugins = ["browsers", "loggers"]
 
 EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"  # make test-all
 matplotlib.use("Agg")
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, tests of a closed terminal would fail
 settings.register_profile(
     "tacit",
     derandomize=True,
@@ -29,7 +31,7 @@ settings.load_profile("tacit")
 OPTIMISED = "test_as_users_compile.py"  # runs some tests by itself
 # for processes of theirs, longest: they come first, so that none of them is left at the end
 WAITING = {"transport", "test_mpi", "test_as_users_compile", "test_released_package"}
-WAITING |= {"test_tutorials", "test_site", "test_interrupts", "test_reproduce_power"}
+WAITING |= {"test_tutorials", "test_site", "test_interrupts", "test_reproduce"}
 
 
 def pytest_configure(config):
