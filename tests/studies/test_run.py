@@ -15,24 +15,27 @@ from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.facts import Facts
-from tacit.protocol.messages import Broadcast, Refusal, Reply
-from tacit.protocol.result import Result
-from tacit.studies import coordinator
-from tacit.studies.coordinator import Coordinator, Paused
-from tacit.studies.party import WORDS
-from tacit.studies.party_file import PartyFile
-from tacit.studies.study import Study
-from tacit.studies.study_messages import (
+from tacit.protocol.messages import (
     Agreed,
+    Broadcast,
     Copied,
     Invitation,
     Outcome,
     Proposal,
+    ProposalInWords,
     Read,
+    Refusal,
+    Reply,
     Start,
     answer_from,
     request_from,
 )
+from tacit.protocol.participant import WORDS, answer_bytes
+from tacit.protocol.result import Result
+from tacit.studies import coordinator
+from tacit.studies.coordinator import Coordinator, Paused
+from tacit.studies.party_file import PartyFile
+from tacit.studies.study import Study
 
 
 def in_one_process(study, folder):
@@ -226,21 +229,21 @@ def test_limits_of_a_party(tmp_path):
     study = write_study(tmp_path, rehearsal=None)
     write_party(tmp_path, "north", rehearsal=False, more="rounds = 4")
     north = party(study, tmp_path, "north")
-    refused(north.handle(proposal(study, settings={"rounds": 5})), "rounds")
-    refused(north.handle(proposal(study, settings={"mechanism": Gaussian(0.5)})), "budget")
-    refused(north.handle(proposal(study, settings={"mechanism": tacit.Noiseless()})), "noise")
-    refused(north.handle(proposal(study, study="0" * 64)), "study")
-    refused(north.handle(proposal(study, settings={"perturbation": "output"})), "refused")
-    refused(north.handle(proposal(study, size=2)), "refused")
-    refused(north.handle(proposal(study, settings={"delta": 1e-5, "penalty": None})), "refused")
-    refused(north.handle(proposal(study, settings={}, reading="{}")), "refused")
+    refused(answer_bytes(north, proposal(study, settings={"rounds": 5})), "rounds")
+    refused(answer_bytes(north, proposal(study, settings={"mechanism": Gaussian(0.5)})), "budget")
+    refused(answer_bytes(north, proposal(study, settings={"mechanism": tacit.Noiseless()})), "noise")
+    refused(answer_bytes(north, proposal(study, study="0" * 64)), "study")
+    refused(answer_bytes(north, proposal(study, settings={"perturbation": "output"})), "refused")
+    refused(answer_bytes(north, proposal(study, size=2)), "refused")
+    refused(answer_bytes(north, proposal(study, settings={"delta": 1e-5, "penalty": None})), "refused")
+    refused(answer_bytes(north, proposal(study, settings={}, reading="{}")), "refused")
     for text in ("[]", "{", "[[[", '{"rounds": 1e400}', '"x"'):
-        refused(north.handle(proposal(study, **{"reading": text})), "refused")
+        refused(answer_bytes(north, proposal(study, **{"reading": text})), "refused")
     assert Ledger(tmp_path / "north.db").runs() == []
-    assert isinstance(answer_from(north.handle(proposal(study))), Agreed)
+    assert isinstance(answer_from(answer_bytes(north, proposal(study))), Agreed)
     assert Ledger(tmp_path / "north.db").runs()[0]["rounds_charged"] == 0
     # the same run on other terms
-    refused(north.handle(proposal(study, settings={"step_size": 0.2})), "terms")
+    refused(answer_bytes(north, proposal(study, settings={"step_size": 0.2})), "terms")
 
 
 def test_a_rehearsal_needs_every_partys_word(tmp_path):
@@ -266,32 +269,32 @@ def test_a_hostile_coordinator_gets_refusals(tmp_path):
         Outcome("r", 1, w),
     ]
     for message in early:
-        refused(north.handle(message.to_bytes()), "not agreed")
+        refused(answer_bytes(north, message.to_bytes()), "not agreed")
     for data in (
         b"",
         b"\xff",
         Facts.of(north.problem, "x").to_bytes(),
         Reply("r", 1, w).to_bytes(),
     ):
-        refused(north.handle(data), "invalid")
-    assert isinstance(answer_from(north.handle(once(study))), Agreed)
-    refused(north.handle(Broadcast("r", 1, w).to_bytes()), "refused")
-    refused(north.handle(Start("r", np.ones(3), np.zeros(3, "<i8")).to_bytes()), "refused")
-    assert isinstance(answer_from(north.handle(Read("r").to_bytes())), Copied)
+        refused(answer_bytes(north, data), "invalid")
+    assert isinstance(answer_from(answer_bytes(north, once(study))), Agreed)
+    refused(answer_bytes(north, Broadcast("r", 1, w).to_bytes()), "refused")
+    refused(answer_bytes(north, Start("r", np.ones(3), np.zeros(3, "<i8")).to_bytes()), "refused")
+    assert isinstance(answer_from(answer_bytes(north, Read("r").to_bytes())), Copied)
     for start in (
         Start("r", np.ones(2), np.zeros(2, "<i8")),
         *(Start("r", np.full(3, x), np.zeros(3, "<i8")) for x in (np.nan, np.inf, 0.0, -1.0)),
         Start("r", np.ones(3), np.full(3, 10**9, "<i8")),
         Start("r", np.ones(3), np.full(3, -1, "<i8")),
     ):
-        assert isinstance(answer_from(north.handle(start.to_bytes())), Refusal)
+        assert isinstance(answer_from(answer_bytes(north, start.to_bytes())), Refusal)
     for penalty in (1e-300, 1e300):
         begin = Start("r", np.full(3, penalty), np.zeros(3, "<i8"))
-        assert isinstance(answer_from(north.handle(begin.to_bytes())), Agreed)
-        assert isinstance(answer_from(north.handle(Broadcast("r", 1, w).to_bytes())), Refusal)
+        assert isinstance(answer_from(answer_bytes(north, begin.to_bytes())), Agreed)
+        assert isinstance(answer_from(answer_bytes(north, Broadcast("r", 1, w).to_bytes())), Refusal)
     assert [r["rounds_charged"] for r in Ledger(tmp_path / "north.db").runs()] == [1]
     invited = Invitation("0" * 64).to_bytes()
-    refused(north.handle(invited), "study")
+    refused(answer_bytes(north, invited), "study")
 
 
 def test_a_party_that_speaks_for_another_is_found_out(tmp_path):

@@ -25,7 +25,6 @@ from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import DERIVED, InvalidInput
 from tacit.objectives.objective import Descent, Objective, Reading
-from tacit.protocol.server import Member
 from tacit.protocol.wire import Message, Whole, decode
 from tacit.sets.feasible_set import FeasibleSet
 
@@ -317,6 +316,15 @@ def _not_known(facts: Facts, what: str) -> NoReturn:
         f"Expected only what agent {facts.agent!r} has told of itself to be asked for, got its "
         f"{what}. Nothing was computed."
     )
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a server knows of an agent before the first round; all of it is public."""
+
+    name: str
+    coordinates: Vector  # the global coordinates that it holds, in its own order
+    start: Vector  # z^1 there
 
 
 def members_of(problem: Problem) -> list[Member]:
