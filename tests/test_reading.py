@@ -14,12 +14,9 @@ import pytest
 
 import tacit
 from tacit.errors import CorruptFile
-from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_json, read_npz, read_rows, read_text, read_toml
 
-OLD = Path(__file__).parent / "fixtures" / "0.1.0"
 SOURCE = Path(tacit.__file__).parent
-STATEMENT = PrivacyStatement(1.0, 1e-5, "gaussian", 3, (("a record", ("a",)),), False)
 
 
 # --- files made to harm ---------------------------------------------------------------------------
