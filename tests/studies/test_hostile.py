@@ -142,7 +142,9 @@ def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
 def test_names_that_no_run_has(tmp_path, run):
     """A run of rounds with the name of a release would be in the way of that release for good."""
     north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
-    assert asked(north, proposal(north.rules.study, rounds(Gaussian(30.0)), run)).reason == "refused"
+    assert (
+        asked(north, proposal(north.rules.study, rounds(Gaussian(30.0)), run)).reason == "refused"
+    )
     assert north.ledger.runs() == []
 
 

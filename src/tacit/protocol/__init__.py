@@ -3,6 +3,7 @@
 wire            messages as bytes: one encoding for each
 messages        broadcast, reply and refusal
 facts           what a server knows of an agent: sizes and bounds
+participant     the only place where private data, a ledger and a message meet
 agent           where private data meet a message, in every round: one in, one reply out
 server          the server: names, couplings, settings, replies, and an engine
 release         one noisy reading of an agent's data, paid for once and kept
@@ -19,10 +20,11 @@ data_digest     whether a continued run has the same problem
 """
 
 from tacit.protocol.agent import Agent
+from tacit.protocol.facts import Member
 from tacit.protocol.messages import Broadcast, Refusal, Reply
 from tacit.protocol.released import Released
 from tacit.protocol.result import Progress, Result
-from tacit.protocol.server import Engine, Member, Server
+from tacit.protocol.server import Engine, Server
 
 __all__ = [
     "Agent",

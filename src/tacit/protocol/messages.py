@@ -25,7 +25,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -267,7 +267,7 @@ class Agreed(Message):
     run: str
 
 
-# --- the owner's, which have no bytes --------------------------------------------------------------
+# --- the owner's, which have no bytes ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -326,9 +326,7 @@ class Failure:
     error: BaseException
 
 
-Request = (
-    Invitation | Proposal | Read | Start | Broadcast | Outcome | Measure | Snapshot | Restore
-)
+Request = Invitation | Proposal | Read | Start | Broadcast | Outcome | Measure | Snapshot | Restore
 Answer = Facts | Agreed | Copied | Reply | Refusal | Measured | State | Failure
 _REQUESTS = {c.kind: c for c in (Invitation, ProposalInWords, Read, Start, Broadcast, Outcome)}
 _ANSWERS = {c.kind: c for c in (Facts, Agreed, Copied, Reply, Refusal)}
@@ -338,19 +336,19 @@ _ROUNDS = {c.kind: c for c in (Broadcast, Reply, Refusal)}
 def from_bytes(data: bytes) -> Broadcast | Reply | Refusal:
     """The message of a round that ``to_bytes`` wrote; anything else is refused
     (``wire.decode``)."""
-    found: Broadcast | Reply | Refusal = decode(data, _ROUNDS)
+    return cast(Broadcast | Reply | Refusal, decode(data, _ROUNDS))
     return found
 
 
 def request_from(data: bytes) -> Request:
     """The request that ``to_bytes`` wrote."""
-    found = decode(data, _REQUESTS)
+    found: Any = decode(data, _REQUESTS)
     return found.understood() if isinstance(found, ProposalInWords) else found
 
 
 def answer_from(data: bytes) -> Answer:
     """The answer that ``to_bytes`` wrote."""
-    found: Answer = decode(data, _ANSWERS)
+    return cast(Answer, decode(data, _ANSWERS))
     return found
 
 

@@ -312,7 +312,8 @@ class Participant:
         run, release = self._agreed(request.run), request.release
         if isinstance(run.rounds, Agent):
             if self.ledger is None:  # else the ledger knows where the agent is
-                run.rounds.restore(*request.arrays, request.round)
+                point, average, dual = request.arrays
+                run.rounds.restore(point, average, dual, request.round)
         elif release is not None:
             if request.check:
                 self._check(run, release)
