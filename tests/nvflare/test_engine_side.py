@@ -16,10 +16,10 @@ from nvflare.fuel.utils.config_service import ConfigService
 from small_study import NAMES, run, write_study
 
 from tacit.privacy.ledger import Ledger
-from tacit.protocol.facts import Facts
 from tacit.protocol.messages import (
     Agreed,
     Copied,
+    Facts,
     Invitation,
     Refusal,
     Reply,

@@ -16,7 +16,7 @@ import pytest
 import tacit
 from tacit.privacy.ledger_entries import Entry
 from tacit.privacy.spending import Terms
-from tacit.protocol.facts import Facts
+from tacit.protocol.facts import facts_of
 from tacit.protocol.keys import agent_key, jax_key, root_key
 from tacit.protocol.messages import (
     Agreed,
@@ -66,7 +66,7 @@ def messages():
         Outcome("winter", 4, w),
         Agreed("winter"),
         *(
-            Facts.of(a, f"agent {i}", sizes)
+            facts_of(a, f"agent {i}", sizes)
             for i, a in enumerate(agents())
             for sizes in (True, False)
         ),

@@ -12,11 +12,11 @@ from tacit.admm.problem import Problem
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.privacy.accounting import calibrate, exact
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.facts import Facts
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
     Copied,
+    Facts,
     Outcome,
     Proposal,
     Read,

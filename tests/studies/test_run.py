@@ -14,11 +14,12 @@ from tacit.admm.problem import Problem
 from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.facts import Facts
+from tacit.protocol.facts import facts_of
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
     Copied,
+    Facts,
     Invitation,
     Outcome,
     ProposalInWords,
@@ -273,7 +274,7 @@ def test_a_hostile_coordinator_gets_refusals(tmp_path):
     for data in (
         b"",
         b"\xff",
-        Facts.of(north.problem, "x").to_bytes(),
+        facts_of(north.problem, "x").to_bytes(),
         Reply("r", 1, w).to_bytes(),
     ):
         refused(told(north, data), "invalid")

@@ -20,11 +20,10 @@ data_digest     whether a continued run has the same problem
 """
 
 from tacit.protocol.agent import Agent
-from tacit.protocol.facts import Member
 from tacit.protocol.messages import Broadcast, Refusal, Reply
 from tacit.protocol.released import Released
 from tacit.protocol.result import Progress, Result
-from tacit.protocol.server import Engine, Server
+from tacit.protocol.server import Engine, Member, Server
 
 __all__ = [
     "Agent",

@@ -15,9 +15,8 @@ from tacit.admm.acceleration import Residuals, ServerRounds
 from tacit.admm.algorithm import average_over_holders
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
-from tacit.protocol.facts import Member
 from tacit.protocol.messages import Broadcast, Refusal, Reply
-from tacit.protocol.server import Server
+from tacit.protocol.server import Member, Server
 
 
 class ExactServer(Server):

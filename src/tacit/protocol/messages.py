@@ -31,9 +31,8 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.settings import Settings
-from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure, TacitError
+from tacit.errors import DERIVED, InvalidInput, LedgerFailure, Refused, SolverFailure, TacitError
 from tacit.privacy.mechanisms import Mechanism, mechanism_from
-from tacit.protocol.facts import Facts
 from tacit.protocol.wire import Message, Whole, decode
 
 if TYPE_CHECKING:
@@ -120,6 +119,75 @@ class Refusal(Message):
 
 
 # --- before and after the rounds ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Facts(Message):
+    """An agent, as it introduces itself.
+
+    ``coupling`` of all its coordinates, −1 where private; ``start`` is z^1 on the coupled ones, in
+    its number format. ``one``, ``two``: Δ in the L1 and L2 norm, of the statistic and of a reading.
+    ``gradient_noise``: the deviation of a gradient's entry for unit noise on a reading, where that
+    is not the gradient's own.
+    """
+
+    kind = "facts"
+    brief = (
+        *("everything", "closed_form", "separable", "diameter", "radius", "gradient_bound"),
+        *("smoothness", "normaliser", "uncertified", "clipped"),
+        *("not_once", "size", "read_one", "read_two", "gradient_noise", "feature_bound"),
+        *("usual_curvature", "reach", "longest", "uncertified_here"),
+    )
+    agent: str
+    coupling: Whole
+    start: Vector
+    objective: str
+    strong_convexity: float
+    lift_energy: float
+    one: float
+    two: float
+    neighbours: str
+    relation: str
+    everything: bool = False
+    closed_form: bool = False
+    separable: bool = False
+    diameter: float | None = None
+    radius: float | None = None
+    gradient_bound: float | None = None
+    smoothness: float | None = None
+    normaliser: float | None = None
+    uncertified: str = ""
+    not_once: str = ""  # why it cannot be read once, if so
+    size: int | None = None  # of a reading
+    read_one: float | None = None
+    read_two: float | None = None
+    gradient_noise: float | None = None
+    feature_bound: float | None = None
+    clipped: bool = False  # no theorem of convergence is about its gradients
+    usual_curvature: float | None = None  # this and the next two: ``Descent``
+    reach: float | None = None
+    longest: float | None = None
+    uncertified_here: str = ""  # on the device that computes rounds; a release is the processor's
+
+    def check(self) -> None:
+        numbers = [v for v in vars(self).values() if type(v) is float]
+        if any(math.isnan(v) or v < 0 for v in numbers) or len(self.start) != (
+            np.count_nonzero(self.coupling >= 0)
+        ):
+            raise ValueError("no facts about an agent")
+        descent = self.usual_curvature, self.reach, self.longest
+        if descent != (None,) * 3 and not all(
+            x is not None and DERIVED[0] <= x <= DERIVED[1] for x in descent
+        ):
+            raise ValueError("no numbers to plan steps by")
+        if self.everything and (self.coupling != np.arange(len(self.coupling))).any():
+            raise ValueError("another coupling than that of all coordinates")
+        if not np.isfinite(self.start).all():
+            raise ValueError("no first point")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Facts:
+        return decode(data, {cls.kind: cls})
 
 
 @dataclass(frozen=True)
@@ -337,7 +405,6 @@ def from_bytes(data: bytes) -> Broadcast | Reply | Refusal:
     """The message of a round that ``to_bytes`` wrote; anything else is refused
     (``wire.decode``)."""
     return cast(Broadcast | Reply | Refusal, decode(data, _ROUNDS))
-    return found
 
 
 def request_from(data: bytes) -> Request:
@@ -349,7 +416,6 @@ def request_from(data: bytes) -> Request:
 def answer_from(data: bytes) -> Answer:
     """The answer that ``to_bytes`` wrote."""
     return cast(Answer, decode(data, _ANSWERS))
-    return found
 
 
 def digest_of(run: str, round: int, values: Vector) -> str:

@@ -25,13 +25,14 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.spending import Terms
 from tacit.protocol.agent import Agent
 from tacit.protocol.data_digest import agent_digest
-from tacit.protocol.facts import Facts
+from tacit.protocol.facts import facts_of
 from tacit.protocol.keys import agent_key, jax_key
 from tacit.protocol.messages import (
     Agreed,
     Answer,
     Broadcast,
     Copied,
+    Facts,
     Failure,
     Invitation,
     Measure,
@@ -175,7 +176,7 @@ class Participant:
     def _facts(self, invitation: Invitation) -> Facts:
         if self.rules is not None:
             self.rules.invited(invitation.study)
-        return Facts.of(self.problem, self.name, invitation.sizes)
+        return facts_of(self.problem, self.name, invitation.sizes)
 
     def _agree(self, proposal: Proposal) -> Agreed:
         """It begins again however often it is asked: ledgers know what was agreed to."""

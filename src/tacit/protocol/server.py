@@ -9,6 +9,7 @@ ranks of a cluster, or with other organisations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,6 @@ from tacit._types import Vector
 from tacit.admm.algorithm import Holders, average_over_holders, dual_step, server_step
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput
-from tacit.protocol.facts import Member
 from tacit.protocol.messages import Broadcast, Refusal, Reply
 
 # Number formats of replies, and the largest number in them: far beyond any set's
@@ -33,6 +33,15 @@ class Engine(Protocol):
     def exchange(
         self, broadcast: Broadcast, deadline: float | None = None
     ) -> Mapping[str, Reply | Refusal]: ...
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a server knows of an agent before the first round; all of it is public."""
+
+    name: str
+    coordinates: Vector  # the global coordinates that it holds, in its own order
+    start: Vector  # z^1 there
 
 
 class Server:

@@ -26,11 +26,12 @@ from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile, InvalidInput, Refused
 from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.exact_server import ExactServer
-from tacit.protocol.facts import Facts, NotKnown, described, members_of
+from tacit.protocol.facts import NotKnown, described, members_of
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
     Copied,
+    Facts,
     Invitation,
     Outcome,
     Proposal,
