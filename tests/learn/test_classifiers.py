@@ -30,8 +30,7 @@ from tacit.learn import (
     split,
 )
 from tacit.learn.centring import scaled_down
-from tacit.learn.linear import INTERCEPT_SHARE, prepare
-from tacit.learn.owners import sizes
+from tacit.learn.linear import INTERCEPT_SHARE, prepare, sizes
 from tacit.objectives.slope_limits import corrected_probabilities
 from tacit.protocol.statement import privacy_statement
 
