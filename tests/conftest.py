@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ pytest_plugins = ["browsers", "loggers"]
 
 EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"  # make test-all
 matplotlib.use("Agg")
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, tests of a closed terminal would fail
 settings.register_profile(
     "tacit",
     derandomize=True,

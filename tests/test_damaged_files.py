@@ -31,7 +31,7 @@ from tacit.studies.study import Study
 from tacit.tables import read_arrays, read_table
 from tacit.transports.nvflare.kit import Kit
 
-OLD = Path(__file__).parent / "fixtures" / "0.1.0"
+OLD = Path(__file__).parent / "fixtures" / "0.2.0"
 SOURCE = Path(tacit.__file__).parent
 STATEMENT = PrivacyStatement(1.0, 1e-5, "gaussian", 3, (("a record", ("a",)),), False)
 
@@ -60,7 +60,7 @@ def shown(found):
 
 def page(folder):
     shutil.copytree(OLD / "power", folder / "r")
-    return folder / "r" / "power.json", lambda path: Contents.read(path.parent)
+    return folder / "r" / "run.json", lambda path: Contents.read(path.parent)
 
 
 def note(folder):

@@ -25,7 +25,18 @@ from tacit.transports.nvflare import line as lines
 from tacit.transports.nvflare import server as servers
 from tacit.transports.nvflare.controller import conduct
 from tacit.transports.nvflare.executor import PartyExecutor
-from tacit.transports.nvflare.guard import (
+from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, Kit
+from tacit.transports.nvflare.line import PING, EngineLine, Lost, Stopped
+from tacit.transports.nvflare.provisioning import (
+    CONFIGS,
+    SIGNED,
+    config_bytes,
+    init,
+    write_job,
+    write_server,
+)
+from tacit.transports.nvflare.signing import Signer, Verifier, write_keys
+from tacit.transports.nvflare.site import (
     JOB,
     NETWORK,
     REFUSED,
@@ -34,12 +45,6 @@ from tacit.transports.nvflare.guard import (
     guard_job,
     guard_site,
 )
-from tacit.transports.nvflare.job import BYTES, CONFIGS, SIGNED, config_bytes, write_job
-from tacit.transports.nvflare.kit import PARTY_FILE, Kit
-from tacit.transports.nvflare.kits import init
-from tacit.transports.nvflare.line import PING, EngineLine, Lost, Stopped
-from tacit.transports.nvflare.provisioning import write_server
-from tacit.transports.nvflare.signing import Signer, Verifier, write_keys
 
 
 @pytest.fixture(scope="module")

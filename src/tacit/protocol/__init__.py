@@ -11,6 +11,7 @@ public_agent    an agent of a released problem: exact steps on a public copy
 exact_server    the server of a released problem: acceleration, and an end at a tolerance
 keys            where noise comes from, and keys of seeded noise
 statement       what a run promises, in numbers and in words
+disclosure      the table of what is public, covered, covered if released once, or private
 result          what a run leaves behind, and its files
 jupyter         a result and a statement as a notebook shows them
 checkpoint      a run that can be continued, bit for bit

@@ -21,11 +21,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from tacit.transports.nvflare.guard import guard_cell, guard_job
-from tacit.transports.nvflare.job import BYTES, TOPIC
-from tacit.transports.nvflare.kit import PARTY_FILE, Kit
-from tacit.transports.nvflare.logs import log_to
+from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, TOPIC, Kit, log_to
 from tacit.transports.nvflare.signing import Verifier
+from tacit.transports.nvflare.site import guard_cell, guard_job
 
 log = logging.getLogger("tacit.site")
 

@@ -1,0 +1,176 @@
+"""Who may have what Tacit writes: one table, for every file, column and field.
+
+    public     known before any run, or made of what is
+    covered    computed from messages: it may be published where the privacy statement is certified
+    once       covered if data were released once, as it is computed from the release then
+    private    computed from data without noise, or a secret: for its owner's eyes only
+
+Guarantee: what is not in the table counts as private. A file with parts is as private as the most
+private of those that it has. Which numbers are covered is proven elsewhere (docs/privacy.md); the
+report, the sheet, ``not_covered`` in documents and the pages of the documentation repeat this
+table, and ``tests/blind.py`` looks for anything in what it opens that depends on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from tacit.protocol.statement import PrivacyStatement, promised
+
+
+class Level(StrEnum):
+    """From what everybody may have to what nobody may."""
+
+    PUBLIC = "public"
+    COVERED = "covered"
+    ONCE = "covered if released once"
+    PRIVATE = "private"
+
+
+PUBLIC, COVERED, ONCE, PRIVATE = Level
+ORDER = tuple(Level)
+Parts = Mapping[str, "Level | Mapping[str, Level]"]
+
+FLOWS = dict.fromkeys(("p_from", "q_from", "p_to", "q_to"), COVERED)
+SOLUTION = {
+    "solution": COVERED,
+    "ergodic": COVERED,
+    "local": COVERED,
+    "duals": COVERED,
+    "converged": COVERED,
+    "plan": COVERED,  # of a run that is not certified, data may have chosen it
+    "release": COVERED,
+}
+TRACE = {
+    "round": COVERED,  # a tolerance may have ended them
+    "objective": ONCE,
+    "residual": COVERED,
+    "noise": PRIVATE,  # its size helps to remove it
+    "dual_residual": COVERED,
+    "violation": COVERED,
+    "server_seconds": PRIVATE,
+    "wait_seconds": PRIVATE,
+}
+STATEMENT = {  # what is left of one that is not certified: that it is not, and why
+    **dict.fromkeys(("epsilon", "delta", "certified", "uncertified", "mechanism"), PUBLIC),
+    **dict.fromkeys(("updates", "seeded", "secure", "once"), PUBLIC),
+    # without certainty the size of a change may be a share of private numbers
+    **dict.fromkeys(("neighbours", "assumed", "before", "statement"), COVERED),
+}
+SETTINGS = {"penalty": COVERED, "step_size": COVERED}  # which data may have chosen; else public
+OPTIONS = {  # of a command; covered if not named here
+    **dict.fromkeys(("case", "zones", "objective", "job"), PUBLIC),
+    **dict.fromkeys(("data_set", "more", "target"), PUBLIC),
+    **dict.fromkeys(("seed", "out", "workers", "device", "block"), PRIVATE),
+}
+
+FILES: dict[str, Level | Parts] = {
+    # a result folder
+    "arrays.npz": COVERED,
+    "trace.csv": TRACE,
+    "plot.png": TRACE,
+    "timing.json": PRIVATE,  # how long a computation takes may depend on data
+    "result.json": {
+        "format": PUBLIC,
+        "summary": PRIVATE,  # it repeats the last row of the trace
+        "privacy": STATEMENT,
+        "settings": SETTINGS,
+        "agents": PUBLIC,
+        "seed": PRIVATE,
+        "noise_source": PRIVATE,  # it names the seed
+        "versions": PUBLIC,
+        **dict.fromkeys(("converged", "plan", "release"), COVERED),
+    },
+    "run.json": {
+        "command": PUBLIC,
+        "options": OPTIONS,
+        "run": PRIVATE,
+        "once": PUBLIC,
+    },
+    "job.toml": PRIVATE,  # a seed may be in it
+    "job.json": PRIVATE,  # of version 0.1.0, as power.json
+    "power.json": PRIVATE,
+    "model.json": COVERED,
+    "release.npz": COVERED,
+    "release.csv": {"bus": PUBLIC, "p_demand": COVERED, "q_demand": COVERED},
+    "bus.csv": {
+        "bus": PUBLIC,
+        "zone": PUBLIC,
+        "voltage": COVERED,
+        **dict.fromkeys(("p_demand", "q_demand", "p_shed", "q_shed"), PRIVATE),
+    },
+    "line.csv": {
+        **dict.fromkeys(("line", "from_bus", "to_bus", "cut", "limit"), PUBLIC),
+        **FLOWS,
+        "loading": COVERED,
+    },
+    "generator.csv": {"generator": PUBLIC, "bus": PUBLIC, "p": COVERED, "q": COVERED},
+    "grid.png": PRIVATE,
+    "figures.json": PRIVATE,  # errors on test records, load served, cost
+    "check.json": PRIVATE,  # the AC power flow at the true loads
+    "check.png": PRIVATE,
+    "checkpoint.npz": PRIVATE,  # the noise key, or releases with a seal of the data
+    "mean.npz": PRIVATE,
+    "mean.json": COVERED,  # of 0.2.0: the mean alone
+    "report.html": PRIVATE,
+    "report-public.html": COVERED,
+    "sheet.html": PRIVATE,  # what a ledger says of other runs
+    "sheet.pdf": PRIVATE,
+    # between organisations: a coordinator's folder, and a party's
+    "cut_lines.csv": {
+        **dict.fromkeys(("line", "from_bus", "to_bus", "limit"), PUBLIC),
+        **FLOWS,
+        **dict.fromkeys(("c", "s"), COVERED),
+    },
+    "state.npz": PRIVATE,
+    "status.json": PRIVATE,
+    "solution.npz": COVERED,
+    "statement.json": {**STATEMENT, "run": COVERED, "study": PUBLIC},
+    # attacks
+    "attack.png": PRIVATE,
+    "loads.csv": PRIVATE,
+}
+# What a command prints as JSON: what is not named here has no number of a run, or is as its file
+DOCUMENTS: dict[str, dict[str, Level]] = {
+    "power solve": {"tables.bus": PRIVATE, "answer": PRIVATE, "central": PRIVATE},
+    "learn": {
+        **dict.fromkeys(("records", "longest_row", "scaled_down"), PRIVATE),
+        **dict.fromkeys(("clipped", "unknown", "filled", "targets_clipped"), PRIVATE),
+        **dict.fromkeys(("test_error", "test_error_of_a_guess"), PRIVATE),
+        "train_objective": ONCE,
+    },
+}
+
+
+def level(file: str, *parts: str, having: Iterable[str] = ()) -> Level:
+    """Of a file, or of a column or field of it by its names from outside in.
+
+    ``having``: the columns that the file has, if not all of the table.
+    """
+    found: Level | Parts | None = FILES.get(file)
+    for part in parts:
+        found = found.get(part) if isinstance(found, Mapping) else None
+    if isinstance(found, Mapping) and having:
+        found = {name: found.get(name, PRIVATE) for name in having}
+    return PRIVATE if found is None else strictest(found)
+
+
+def strictest(found: Level | Parts) -> Level:
+    """Of all parts together."""
+    if isinstance(found, Level):
+        return found
+    return max(map(strictest, found.values()), key=ORDER.index)
+
+
+def may_have(statement: PrivacyStatement, found: Level) -> bool:
+    """Whether everybody may have what is of this level, of a run with this statement."""
+    if found is PUBLIC or not promised(statement):
+        return found is PUBLIC
+    return found is COVERED or (found is ONCE and statement.once)
+
+
+def not_covered(once: bool, names: Iterable[str], of: Mapping[str, Level]) -> list[str]:
+    """Which of these names a certified statement does not cover."""
+    hidden = (PRIVATE,) if once else (PRIVATE, ONCE)
+    return [name for name in names if of.get(name, PRIVATE) in hidden]
