@@ -250,7 +250,7 @@ ALLOWED = {
     ("files.py", "open"): "the helper itself",
     ("files.py", "savefig"): "into memory",
     ("lab/reproduce/power_runs.py", "open"): "appends to traces.csv, which is there and private",
-    ("learn/download.py", "open"): "public data sets",
+    ("learn/data.py", "open"): "public data sets",
     ("cli/predict.py", "open"): "predictions for a table of the user, where the user says",
     ("cli/audit.py", "savefig"): "bounds on epsilon, where the user says",
     (

@@ -156,7 +156,7 @@ def test_tables(tmp_path, rng):
         load_table(tmp_path / "t.csv", "chrun")
     with pytest.raises(CorruptFile, match=r"number in line 2 of .*, column 'hospital'"):
         load_table(tmp_path / "t.csv", "churn")
-    with pytest.raises(InvalidInput, match="numbers in column 'hospital'"):
+    with pytest.raises(InvalidInput, match=r"record 1 of .*column 'hospital'"):
         load_table(tmp_path / "t.parquet", "churn")
     (tmp_path / "gap.csv").write_text("a,y\n1,0\n,1\n")
     with pytest.raises(CorruptFile, match=r"a finite number in line 3 of .*, column 'a'"):
