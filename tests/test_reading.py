@@ -206,7 +206,7 @@ PARSERS = {
         "studies.party",  # a signed request
         "privacy.ledger",  # rows, whose hashes were checked
         "privacy.spending",
-        "lab.reproduce.results",
+        "lab.reproduce.__init__",
         "transports.nvflare.site",  # a log of its own
     },
     "json.load": set(),
