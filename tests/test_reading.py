@@ -217,7 +217,7 @@ PARSERS = {
     "np.genfromtxt": set(),
     "np.fromfile": set(),
     "pd.read_csv": {"reading"},
-    "pd.read_parquet": {"learn.source"},  # after check_parquet
+    "pd.read_parquet": {"tables"},  # after check_parquet
     "zipfile.ZipFile": {
         "reading",
         "transports.nvflare.provisioning",
