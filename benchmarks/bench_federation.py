@@ -32,7 +32,6 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from tacit.protocol.messages import Broadcast, Reply
-from tacit.studies.study_messages import request_from
 from tacit.transports.nvflare import controller, provisioning
 from tacit.transports.nvflare.controller import StudyController
 from tacit.transports.nvflare.executor import PartyExecutor
@@ -62,10 +61,9 @@ class BenchExecutor(PartyExecutor):
 
 def zeros(request):
     """The reply to a round without any work."""
-    message = request_from(request)
-    if not isinstance(message, Broadcast):
+    if not isinstance(request, Broadcast):
         return None
-    return Reply(message.run, message.round, np.zeros(len(message.consensus))).to_bytes()
+    return Reply(request.run, request.round, np.zeros(len(request.consensus)))
 
 
 class BenchLine(EngineLine):

@@ -18,7 +18,6 @@ from tacit.cli.main import main
 from tacit.cli.run_folder import Note
 from tacit.errors import CorruptFile, TacitError
 from tacit.learn import load_model
-from tacit.learn.source import read_table
 from tacit.power import load_case
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.checkpoint import STATE, Checkpoint
@@ -30,7 +29,7 @@ from tacit.studies.job import load_job
 from tacit.studies.party_file import PartyFile
 from tacit.studies.progress import State
 from tacit.studies.study import Study
-from tacit.tables import read_arrays
+from tacit.tables import read_arrays, read_table
 from tacit.transports.nvflare.kit import Kit
 
 OLD = Path(__file__).parent / "fixtures" / "0.2.0"

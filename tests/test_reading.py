@@ -206,7 +206,7 @@ PARSERS = {
         "studies.party",  # a signed request
         "privacy.ledger",  # rows, whose hashes were checked
         "privacy.spending",
-        "lab.reproduce.results",
+        "lab.reproduce.__init__",
         "transports.nvflare.site",  # a log of its own
     },
     "json.load": set(),
@@ -217,7 +217,7 @@ PARSERS = {
     "np.genfromtxt": set(),
     "np.fromfile": set(),
     "pd.read_csv": {"reading"},
-    "pd.read_parquet": {"learn.source"},  # after check_parquet
+    "pd.read_parquet": {"tables"},  # after check_parquet
     "zipfile.ZipFile": {
         "reading",
         "transports.nvflare.provisioning",

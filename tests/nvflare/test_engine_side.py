@@ -16,11 +16,18 @@ from nvflare.fuel.utils.config_service import ConfigService
 from small_study import NAMES, run, write_study
 
 from tacit.privacy.ledger import Ledger
-from tacit.protocol.facts import Facts
-from tacit.protocol.messages import Refusal, Reply
+from tacit.protocol.messages import (
+    Agreed,
+    Copied,
+    Facts,
+    Invitation,
+    Refusal,
+    Reply,
+    answer_from,
+    request_from,
+)
+from tacit.protocol.participant import WORDS
 from tacit.protocol.result import Result
-from tacit.studies.party import WORDS
-from tacit.studies.study_messages import Agreed, Copied, Invitation, answer_from, request_from
 from tacit.transports.nvflare import line as lines
 from tacit.transports.nvflare import server as servers
 from tacit.transports.nvflare.controller import conduct
@@ -124,7 +131,7 @@ def test_requests_that_the_coordinator_did_not_sign(kits, tmp_path, monkeypatch)
     ]
     handled = []
     party = executor._party.result()
-    monkeypatch.setattr(party, "handle", lambda request: handled.append(request) or b"")
+    monkeypatch.setattr(party, "handle", lambda request: handled.append(request) or Agreed(""))
     for data in forged:
         message = Shareable()
         message[BYTES] = data
@@ -135,9 +142,9 @@ def test_requests_that_the_coordinator_did_not_sign(kits, tmp_path, monkeypatch)
     message = Shareable()
     message[BYTES] = good
     engine.handler("tacit", message, context)
-    assert handled == [invitation]
+    assert handled == [request_from(invitation)]
     engine.handler("tacit", message, context)  # the same that is, or was, answered
-    assert handled == [invitation]
+    assert handled == [request_from(invitation)]
     assert Verifier(south.public_key, south.digest, "south").request(good) is None
     assert Ledger(folder / "north.db").runs() == []
 

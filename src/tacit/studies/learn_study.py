@@ -34,12 +34,12 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, choice, count, positive, shown
+from tacit.learn import Box
 from tacit.learn.classifiers import PrivateLogisticRegression, public_classes
-from tacit.learn.constraints import Box
+from tacit.learn.features import PublicRange
 from tacit.learn.linear import adopt_result
 from tacit.learn.model import save_model
 from tacit.learn.plan import plan
-from tacit.learn.ranges import PublicRange
 from tacit.learn.table import load_table
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
