@@ -85,8 +85,8 @@ def prepared(
     kept there: a run that is continued goes on with what was released, of the same data."""
     import numpy as np
 
-    from tacit.admm.descent import UPDATES
     from tacit.learn.linear import prepare
+    from tacit.planning import UPDATES
 
     records, kept = (train.features, train.targets, agents), folder.path / MEAN
     if getattr(model, "centring_share", None) is None:

@@ -230,7 +230,7 @@ class RunFolder:
             self._refuse_further_rounds(settings)
         if not self._started:
             others["rows"] = settings.rounds // arguments.get("evaluate_every", 1) + 1
-            others["once"] = getattr(settings, "reading", None) is not None
+            others["once"] = getattr(settings, "release", None) is not None
             numbers = sum(agent.dimension for agent in problem.agents)
             self.start(label, numbers, options, **others)
         assert self._note is not None

@@ -7,10 +7,9 @@ download            MNIST from a public mirror, checked
 ranges              columns brought to one scale by public numbers
 columns             columns of numbers, text and gaps as numbers, by public rules
 constraints         hard constraints on a model's coefficients
-plan                rounds, step sizes and penalty, from public numbers
 centring            rows around a private mean: a first release, and its share of the budget
 owners              whose record each is
-linear              what all estimators share: rows, intercept, set, fit, prepare, adopt
+linear              what all estimators share: rows, intercept, set, plan, fit, prepare, adopt
 classifiers         PrivateLogisticRegression, PrivateLinearSVC
 regressors          PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor
 feature_map         what public feature maps share: each row by itself, nothing learnt
@@ -28,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.learn.constraints import Ball, Box, Budget, Convex, Sign, Simplex
 from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, split
-from tacit.learn.plan import plan
 from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from tacit.learn.columns import PublicColumns
     from tacit.learn.covered import not_covered
     from tacit.learn.fourier import RandomFourier
+    from tacit.learn.linear import plan
     from tacit.learn.model import load_model, save_model
     from tacit.learn.orientations import Orientations
     from tacit.learn.ranges import PublicRange
@@ -59,6 +58,7 @@ LAZY = {  # these need scikit-learn; the rest does not
     "Scattering": "scattering",
     "load_model": "model",
     "not_covered": "covered",
+    "plan": "linear",
     "save_model": "model",
 }
 __all__ = [
