@@ -32,12 +32,10 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from tacit.protocol.messages import Broadcast, Reply
-from tacit.studies.study_messages import request_from
-from tacit.transports.nvflare import controller, job, provisioning
+from tacit.transports.nvflare import controller, provisioning
 from tacit.transports.nvflare.controller import StudyController
 from tacit.transports.nvflare.executor import PartyExecutor
-from tacit.transports.nvflare.job import BYTES
-from tacit.transports.nvflare.kit import PARTY_FILE, Kit
+from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, Kit
 from tacit.transports.nvflare.line import EngineLine
 
 BARE, TIMES, WORK = "bare", "times.jsonl", "TACIT_BENCH_WORK"
@@ -63,10 +61,9 @@ class BenchExecutor(PartyExecutor):
 
 def zeros(request):
     """The reply to a round without any work."""
-    message = request_from(request)
-    if not isinstance(message, Broadcast):
+    if not isinstance(request, Broadcast):
         return None
-    return Reply(message.run, message.round, np.zeros(len(message.consensus))).to_bytes()
+    return Reply(request.run, request.round, np.zeros(len(request.consensus)))
 
 
 class BenchLine(EngineLine):
@@ -138,9 +135,7 @@ def write_study(folder, parties, size, rounds):
 
 def measure(parties=10, size=7840, rounds=60, work=False):
     """Rows of the file of times, of rounds only."""
-    from tacit.transports.nvflare.kits import init
-    from tacit.transports.nvflare.running import run
-    from tacit.transports.nvflare.server import EngineServer
+    from tacit.transports.nvflare.server import EngineServer, run
 
     class Watch:
         def tell(self, words):
@@ -160,7 +155,7 @@ def measure(parties=10, size=7840, rounds=60, work=False):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         write_study(folder, parties, size, rounds)
-        made = init(folder / "study.toml", f"localhost:{port}", folder / "kits")
+        made = provisioning.init(folder / "study.toml", f"localhost:{port}", folder / "kits")
         ours, *others = (Kit.load(path) for path in made)
         original = provisioning.server_resources
 
@@ -180,7 +175,7 @@ def measure(parties=10, size=7840, rounds=60, work=False):
         try:
             with (
                 mock.patch.object(provisioning, "server_resources", lambda w: allow(original(w))),
-                mock.patch.object(job, "CONFIGS", configs()),
+                mock.patch.object(provisioning, "CONFIGS", configs()),
             ):
                 run(ours, 300.0, Watch(), server)
             rows = [json.loads(line) for line in (ours.folder / TIMES).read_text().splitlines()]
@@ -194,7 +189,7 @@ def measure(parties=10, size=7840, rounds=60, work=False):
 
 def configs():
     """The job, with the classes of this file."""
-    text = json.dumps(job.CONFIGS)
+    text = json.dumps(provisioning.CONFIGS)
     text = text.replace("tacit.transports.nvflare.controller.Study", "bench_federation.Bench")
     return json.loads(
         text.replace("tacit.transports.nvflare.executor.Party", "bench_federation.Bench")
@@ -205,7 +200,7 @@ def site(folder):
     """A party's process, which takes that job."""
     from tacit.transports.nvflare.site import main
 
-    job.CONFIGS = configs()
+    provisioning.CONFIGS = configs()
     main(folder)
 
 

@@ -31,7 +31,7 @@ settings.load_profile("tacit")
 OPTIMISED = "test_as_users_compile.py"  # runs some tests by itself
 # for processes of theirs, longest: they come first, so that none of them is left at the end
 WAITING = {"transport", "test_mpi", "test_as_users_compile", "test_released_package"}
-WAITING |= {"test_tutorials", "test_site", "test_interrupts", "test_reproduce_power"}
+WAITING |= {"test_tutorials", "test_site", "test_interrupts", "test_reproduce"}
 
 
 def pytest_configure(config):

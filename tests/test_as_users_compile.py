@@ -15,7 +15,6 @@ TESTS = (
     "objectives/test_last_bits.py::test_a_clipped_float32_gradient_is_no_longer_than_clip",
     "objectives/test_rounding_in_runs.py::test_the_average_of_many_points_stays_in_the_set",
     "privacy/test_normals.py::test_quantiles_are_exact_in_centre_and_tails",
-    "test_old_files.py::test_a_run_from_before_the_rooms_goes_on",
 )
 
 

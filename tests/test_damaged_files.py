@@ -17,7 +17,6 @@ from tacit.cli.main import main
 from tacit.cli.run_note import Note
 from tacit.errors import CorruptFile, TacitError
 from tacit.learn import load_model
-from tacit.learn.source import read_table
 from tacit.power import load_case
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.checkpoint import STATE, Checkpoint
@@ -29,10 +28,10 @@ from tacit.studies.job import load_job
 from tacit.studies.party_file import PartyFile
 from tacit.studies.progress import State
 from tacit.studies.study import Study
-from tacit.tables import read_arrays
+from tacit.tables import read_arrays, read_table
 from tacit.transports.nvflare.kit import Kit
 
-OLD = Path(__file__).parent / "fixtures" / "0.1.0"
+OLD = Path(__file__).parent / "fixtures" / "0.2.0"
 SOURCE = Path(tacit.__file__).parent
 STATEMENT = PrivacyStatement(1.0, 1e-5, "gaussian", 3, (("a record", ("a",)),), False)
 
@@ -61,7 +60,7 @@ def shown(found):
 
 def page(folder):
     shutil.copytree(OLD / "power", folder / "r")
-    return folder / "r" / "power.json", lambda path: Contents.read(path.parent)
+    return folder / "r" / "run.json", lambda path: Contents.read(path.parent)
 
 
 def note(folder):

@@ -152,10 +152,9 @@ def test_names_are_hostile(result):
         assert len(thing._repr_html_()) < 20_000
 
 
-@pytest.mark.parametrize("version", ["0.1.0", "flat"])
 @pytest.mark.parametrize("folder", ["result", "power", "model", "paid"])
-def test_old_results(version, folder):
-    old = tacit.Result.load(FIXTURES / version / folder)
+def test_old_results(folder):
+    old = tacit.Result.load(FIXTURES / "0.2.0" / folder)
     page = shown(old)
     assert page.table["consensus residual"].startswith(f"{old.trace['residual'][-1]:.6g}")
 

@@ -14,12 +14,9 @@ import pytest
 
 import tacit
 from tacit.errors import CorruptFile
-from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_json, read_npz, read_rows, read_text, read_toml
 
-OLD = Path(__file__).parent / "fixtures" / "0.1.0"
 SOURCE = Path(tacit.__file__).parent
-STATEMENT = PrivacyStatement(1.0, 1e-5, "gaussian", 3, (("a record", ("a",)),), False)
 
 
 # --- files made to harm ---------------------------------------------------------------------------
@@ -209,8 +206,7 @@ PARSERS = {
         "studies.party",  # a signed request
         "privacy.ledger",  # rows, whose hashes were checked
         "privacy.spending",
-        "lab.reproduce.results",
-        "transports.nvflare.provisioning",  # what NVFLARE has just written
+        "lab.reproduce.__init__",
         "transports.nvflare.site",  # a log of its own
     },
     "json.load": set(),
@@ -221,8 +217,11 @@ PARSERS = {
     "np.genfromtxt": set(),
     "np.fromfile": set(),
     "pd.read_csv": {"reading"},
-    "pd.read_parquet": {"learn.source"},  # after check_parquet
-    "zipfile.ZipFile": {"reading", "transports.nvflare.job"},  # a job is compared, not unpacked
+    "pd.read_parquet": {"tables"},  # after check_parquet
+    "zipfile.ZipFile": {
+        "reading",
+        "transports.nvflare.provisioning",
+    },  # a job is compared, not unpacked
     "pickle.load": set(),
     "pickle.loads": {"sets.cvxpy_sets"},  # of a copy in memory
 }

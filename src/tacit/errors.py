@@ -74,6 +74,7 @@ LARGEST_COUNT = 10**9  # of anything counted
 UPDATES = 10**7  # of one run
 TRIALS = 10**6  # of an audit, in each world
 RUNS = 10**4  # that one command repeats, each with another seed
+EXACT = 2**53  # from here on two whole numbers may be one floating-point number
 
 
 def shown(value: Any) -> str:

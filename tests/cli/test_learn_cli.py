@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tacit.cli.main import main as run_learn
-from tacit.learn import Dataset, download, load_digits, load_model
+from tacit.learn import Dataset, data, load_digits, load_model
 from tacit.learn import split as make_split
 from tacit.protocol.checkpoint import Checkpoint
 from tacit.protocol.released import SavedReleases
@@ -98,7 +98,7 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
 def test_attack_and_download_are_commands(tmp_path, monkeypatch, command, refused):
     got = []
     monkeypatch.setattr(
-        download, "download_mnist", lambda folder, progress: got.append(folder) or folder
+        data, "download_mnist", lambda folder, progress: got.append(folder) or folder
     )
     assert command("learn", "download", "here") == "files: here\n"
     assert command("learn", "download", "--data", "there") == "files: there\n"  # as in 0.1.0

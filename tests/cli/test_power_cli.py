@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import EXHAUSTIVE, repeat
 from grids import EVERYTHING
-from test_reproduce_power import threads
+from test_reproduce import threads
 
 TACIT = Path(sys.executable).with_name("tacit")
 WORKERS = repeat((1, 2), (1, 2, 5))
@@ -115,7 +115,7 @@ def test_check_says_what_would_happen_with_a_dispatch(tmp_path, command, refused
 
 def test_reproduce(tmp_path, run, monkeypatch):
     if not EXHAUSTIVE:  # tests/reproduce has processes
-        monkeypatch.setattr("tacit.lab.reproduce.power_runs.ProcessPoolExecutor", threads)
+        monkeypatch.setattr("tacit.lab.reproduce.power.ProcessPoolExecutor", threads)
     command = f"reproduce case14 --rounds 1 --seeds {repeat(1, 2)} --workers 1 --json"
     command += repeat(" --case case9", "")
     document = json.loads(run(command))

@@ -30,8 +30,7 @@ from tacit.learn import (
     split,
 )
 from tacit.learn.centring import scaled_down
-from tacit.learn.linear import INTERCEPT_SHARE, prepare
-from tacit.learn.owners import sizes
+from tacit.learn.linear import INTERCEPT_SHARE, prepare, sizes
 from tacit.objectives.slope_limits import corrected_probabilities
 from tacit.protocol.statement import privacy_statement
 
@@ -117,11 +116,11 @@ def test_constraints_hold_whatever_the_noise(constraint, rng):
     model.fit(X, y)
     Z = model.coef_.T
     measured = {
-        "Box": np.abs(Z).max() - 0.1,
-        "Ball": np.linalg.norm(Z) - 0.5,
-        "Budget": np.abs(Z).sum() - 1.0,
-        "Convex": max(np.linalg.norm(Z) - 0.3, (Z[1] - Z[0]).max()),
-    }[type(constraint).__name__]
+        Box: np.abs(Z).max() - 0.1,
+        Ball: np.linalg.norm(Z) - 0.5,
+        Budget: np.abs(Z).sum() - 1.0,
+        Convex: max(np.linalg.norm(Z) - 0.3, (Z[1] - Z[0]).max()),
+    }[type(constraint)]
     assert -1.0 < measured <= 1e-6  # noise of this size reaches the boundary
 
 

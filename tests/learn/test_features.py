@@ -17,8 +17,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tacit.errors import InvalidInput
 from tacit.learn import Orientations, RandomFourier, Scattering, load_digits
-from tacit.learn.feature_map import of_unit_length
-from tacit.learn.scattering import coefficients, groups, low_pass, padded, wavelets
+from tacit.learn.features import coefficients, groups, low_pass, of_unit_length, padded, wavelets
 
 KYMATIO = json.loads((Path(__file__).parent / "kymatio.json").read_text())
 MAPS = [

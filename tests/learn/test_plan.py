@@ -18,7 +18,8 @@ from tacit.learn.linear import prepare
 from tacit.planning import DEVIATION, SHORT_PATH, UPDATES
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate
-from tacit.protocol.facts import Facts, described
+from tacit.protocol.facts import described, facts_of
+from tacit.protocol.messages import answer_from
 
 
 def problem_of(records, agents, classes=10, features=20, B=1.0):
@@ -96,7 +97,7 @@ def test_one_planner():
     assert chosen.settings == plan(problem, 10, 1.0, 1e-5)
     assert "200 rounds of one update" in chosen.reason and "3.5" in chosen.reason
     facts = [
-        Facts.from_bytes(Facts.of(agent, name).to_bytes())
+        answer_from(facts_of(agent, name).to_bytes())
         for agent, name in zip(problem.agents, problem.names, strict=True)
     ]
     assert planned(described(facts), Asked(1.0, 1e-5)) == chosen

@@ -22,7 +22,7 @@ from tacit.learn import (
     Scattering,
 )
 from tacit.learn.centring import around, scaled_down
-from tacit.learn.owners import owners
+from tacit.learn.linear import owners
 from tacit.learn.table import load_records
 from tacit.tables import read_arrays
 

@@ -20,14 +20,11 @@ from tacit.errors import EngineFailure
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.result import Result
 from tacit.transports.nvflare import provisioning
-from tacit.transports.nvflare import server as servers
-from tacit.transports.nvflare.guard import REFUSED
-from tacit.transports.nvflare.job import CONFIGS, config_bytes, write_job
 from tacit.transports.nvflare.kit import PARTY_FILE, Kit
-from tacit.transports.nvflare.kits import init
-from tacit.transports.nvflare.running import status_of
-from tacit.transports.nvflare.server import EngineServer, handshake, reachable
+from tacit.transports.nvflare.provisioning import CONFIGS, config_bytes, init, write_job
+from tacit.transports.nvflare.server import EngineServer, handshake, reachable, status_of
 from tacit.transports.nvflare.signing import write_keys
+from tacit.transports.nvflare.site import REFUSED
 
 ROUNDS = repeat(40, 60)
 PARTIES = repeat(("south", "west"), NAMES)  # a site is two processes; test_walk.py has three sites
@@ -65,7 +62,9 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
 
     monkeypatch.setattr(provisioning, "server_resources", careless)
     monkeypatch.setattr(
-        servers, "write_job", lambda folder, sites: other_class(write_job(folder, sites[:-1]))
+        provisioning,
+        "write_job",
+        lambda folder, sites: other_class(write_job(folder, sites[:-1])),
     )
     provisioning.write_site(impostor)
     site = [processes.start, "impostor", TACIT[0], "-m", "tacit.transports.nvflare.site"]

@@ -16,16 +16,34 @@ from nvflare.fuel.utils.config_service import ConfigService
 from small_study import NAMES, run, write_study
 
 from tacit.privacy.ledger import Ledger
-from tacit.protocol.facts import Facts
-from tacit.protocol.messages import Refusal, Reply
+from tacit.protocol.messages import (
+    Agreed,
+    Copied,
+    Facts,
+    Invitation,
+    Refusal,
+    Reply,
+    answer_from,
+    request_from,
+)
+from tacit.protocol.participant import WORDS
 from tacit.protocol.result import Result
-from tacit.studies.party import WORDS
-from tacit.studies.study_messages import Agreed, Copied, Invitation, answer_from, request_from
 from tacit.transports.nvflare import line as lines
 from tacit.transports.nvflare import server as servers
 from tacit.transports.nvflare.controller import conduct
 from tacit.transports.nvflare.executor import PartyExecutor
-from tacit.transports.nvflare.guard import (
+from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, Kit
+from tacit.transports.nvflare.line import PING, EngineLine, Lost, Stopped
+from tacit.transports.nvflare.provisioning import (
+    CONFIGS,
+    SIGNED,
+    config_bytes,
+    init,
+    write_job,
+    write_server,
+)
+from tacit.transports.nvflare.signing import Signer, Verifier, write_keys
+from tacit.transports.nvflare.site import (
     JOB,
     NETWORK,
     REFUSED,
@@ -34,12 +52,6 @@ from tacit.transports.nvflare.guard import (
     guard_job,
     guard_site,
 )
-from tacit.transports.nvflare.job import BYTES, CONFIGS, SIGNED, config_bytes, write_job
-from tacit.transports.nvflare.kit import PARTY_FILE, Kit
-from tacit.transports.nvflare.kits import init
-from tacit.transports.nvflare.line import PING, EngineLine, Lost, Stopped
-from tacit.transports.nvflare.provisioning import write_server
-from tacit.transports.nvflare.signing import Signer, Verifier, write_keys
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +131,7 @@ def test_requests_that_the_coordinator_did_not_sign(kits, tmp_path, monkeypatch)
     ]
     handled = []
     party = executor._party.result()
-    monkeypatch.setattr(party, "handle", lambda request: handled.append(request) or b"")
+    monkeypatch.setattr(party, "handle", lambda request: handled.append(request) or Agreed(""))
     for data in forged:
         message = Shareable()
         message[BYTES] = data
@@ -130,9 +142,9 @@ def test_requests_that_the_coordinator_did_not_sign(kits, tmp_path, monkeypatch)
     message = Shareable()
     message[BYTES] = good
     engine.handler("tacit", message, context)
-    assert handled == [invitation]
+    assert handled == [request_from(invitation)]
     engine.handler("tacit", message, context)  # the same that is, or was, answered
-    assert handled == [invitation]
+    assert handled == [request_from(invitation)]
     assert Verifier(south.public_key, south.digest, "south").request(good) is None
     assert Ledger(folder / "north.db").runs() == []
 

@@ -39,8 +39,7 @@ from tacit.studies.job import load_job
 from tacit.studies.study import Study
 from tacit.transports.nvflare.checking import check
 from tacit.transports.nvflare.kit import PARTY_FILE, Kit
-from tacit.transports.nvflare.kits import init
-from tacit.transports.nvflare.provisioning import write_site
+from tacit.transports.nvflare.provisioning import init, write_site
 from tacit.transports.nvflare.server import handshake
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from processes import free_port, through, until
 from small_study import write_study
 
 from tacit.transports.nvflare import server as servers
-from tacit.transports.nvflare.kits import init
+from tacit.transports.nvflare.provisioning import init
 from tacit.transports.nvflare.server import EngineServer, reachable
 
 

@@ -15,9 +15,8 @@ from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.spending import Terms
 from tacit.studies.party_file import PartyFile
 from tacit.transports.nvflare.checking import check
-from tacit.transports.nvflare.kit import CLASSES, Kit
-from tacit.transports.nvflare.kits import address, example, init, site_names
-from tacit.transports.nvflare.provisioning import write_server, write_site
+from tacit.transports.nvflare.kit import CLASSES, Kit, address, site_names
+from tacit.transports.nvflare.provisioning import example, init, write_server, write_site
 from tacit.transports.nvflare.signing import write_keys
 
 

@@ -7,9 +7,9 @@ from itertools import repeat
 import pytest
 
 from tacit.errors import EngineFailure
-from tacit.transports.nvflare import running, watching
+from tacit.transports.nvflare import server as servers
 from tacit.transports.nvflare.kit import Kit
-from tacit.transports.nvflare.running import NotNow, run
+from tacit.transports.nvflare.server import NotNow, run
 
 NAMES = ("north", "south")
 
@@ -63,8 +63,8 @@ class Told:
 
 @pytest.fixture
 def kit(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "LOOK", 0.01)
-    monkeypatch.setattr(running, "ASK", 0.02)
+    monkeypatch.setattr(servers, "LOOK", 0.01)
+    monkeypatch.setattr(servers, "ASK", 0.02)
     about = {
         "study": "s",
         "digest": "0",
@@ -79,21 +79,21 @@ def test_where_a_study_is(kit, monkeypatch):
     """Who is there and who is missing, as the server says; and the end, whatever is on the disk."""
     monkeypatch.setattr(Scripted, "close", lambda self: None, raising=False)
     server = Scripted(kit, [["south"]], [])
-    monkeypatch.setattr(watching, "EngineServer", lambda kit: server)
+    monkeypatch.setattr(servers, "EngineServer", lambda kit: server)
     kit.run.mkdir()
     about = {"stage": "waiting", "round": 2, "rounds": 6, "waiting": ["north"], "why": {}}
     (kit.run / "status.json").write_text(json.dumps(about))
-    found = watching.state_of(kit)
+    found = servers.state_of(kit)
     assert found["there"] == ["south"] and found["missing"] == ["north"] and found["running"]
     assert (found["stage"], found["round"], found["waiting"]) == ("waiting", 2, ["north"])
     assert found["server"] == kit.server and found["result"] is None
     server.dead = True
-    found = watching.state_of(kit)
+    found = servers.state_of(kit)
     assert found["there"] is found["missing"] is None and not found["running"]
     assert found["server"].endswith("not running")
     (kit.run / "result.json").write_text("{}")
     server.dead = False
-    found = watching.state_of(kit)
+    found = servers.state_of(kit)
     assert (found["stage"], found["running"], found["waiting"]) == ("finished", False, [])
     assert found["result"] == str(kit.run)
 

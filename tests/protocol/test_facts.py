@@ -13,7 +13,8 @@ from tacit.admm.theory import constants
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.planning import plan
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.facts import Facts, NotKnown, described, members_of
+from tacit.protocol.facts import NotKnown, described, facts_of, members_of
+from tacit.protocol.messages import answer_from
 from tacit.protocol.statement import privacy_statement, release_statement
 
 KINDS = ("least-squares", "logistic", "hinge", "residual")
@@ -21,8 +22,8 @@ KINDS = ("least-squares", "logistic", "hinge", "residual")
 
 def told(problem, sizes=True):
     """The same problem, as agents tell it over a line."""
-    facts = [Facts.of(a, n, sizes) for n, a in zip(problem.names, problem.agents, strict=True)]
-    return described([Facts.from_bytes(f.to_bytes()) for f in facts], problem.penalties)
+    facts = [facts_of(a, n, sizes) for n, a in zip(problem.names, problem.agents, strict=True)]
+    return described([answer_from(f.to_bytes()) for f in facts], problem.penalties)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,7 +58,7 @@ def test_facts_do_not_depend_on_the_data():
     """Every byte is the same for data that have nothing in common but their public bounds."""
     for kind in KINDS:
         one, other = (
-            Facts.of(
+            facts_of(
                 tacit.LocalProblem(
                     objective_of(kind, np.random.default_rng(seed)), set_of("box", 4)
                 ),
@@ -127,7 +128,7 @@ def test_agents_that_do_not_fit_together_are_refused():
     )
     for pair, words in (((wide, small), "4 variables"), ((wide, other), "one normaliser")):
         with pytest.raises(InvalidInput, match=words):
-            described([Facts.of(a, a.name) for a in pair])
+            described([facts_of(a, a.name) for a in pair])
 
 
 @pytest.mark.parametrize(
@@ -149,11 +150,11 @@ def test_agents_that_do_not_fit_together_are_refused():
 )
 def test_other_facts_are_none(field, value):
     problem = problem_of("logistic", "box")
-    data = Facts.of(problem.agents[0], "a").to_bytes()
+    data = facts_of(problem.agents[0], "a").to_bytes()
     content = msgpack.unpackb(data)
-    assert Facts.from_bytes(msgpack.packb(content)).to_bytes() == data
+    assert answer_from(msgpack.packb(content)).to_bytes() == data
     with pytest.raises(CorruptFile):
-        Facts.from_bytes(msgpack.packb(content | {field: value}))
+        answer_from(msgpack.packb(content | {field: value}))
 
 
 def test_a_device_is_in_doubt_for_rounds_only(monkeypatch):

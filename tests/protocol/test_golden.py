@@ -16,20 +16,23 @@ import pytest
 import tacit
 from tacit.privacy.ledger_entries import Entry
 from tacit.privacy.spending import Terms
-from tacit.protocol.facts import Facts
+from tacit.protocol.facts import facts_of
 from tacit.protocol.keys import agent_key, jax_key, root_key
-from tacit.protocol.messages import Broadcast, Refusal, Reply, digest_of
-from tacit.protocol.release import Reader
-from tacit.protocol.statement import privacy_statement, release_statement
-from tacit.studies.study_messages import (
+from tacit.protocol.messages import (
     Agreed,
+    Broadcast,
     Copied,
     Invitation,
     Outcome,
     Proposal,
     Read,
+    Refusal,
+    Reply,
     Start,
+    digest_of,
 )
+from tacit.protocol.release import Reader
+from tacit.protocol.statement import privacy_statement, release_statement
 
 WRITTEN = Path(__file__).parents[1] / "golden" / "protocol.json"
 SETTINGS = tacit.Settings(4, 2, tacit.Gaussian(3.0), 1e-5, penalty=0.5, step_size=0.25)
@@ -46,9 +49,7 @@ def agents():
 
 
 def messages():
-    settings = json.dumps(tacit.Settings(9, tolerance=1e-3).to_dict())
-    law = json.dumps(tacit.Laplace(2.0).to_dict())
-    said = json.dumps(SETTINGS.to_dict())
+    exact = tacit.Settings(9, tolerance=1e-3)
     found = [
         Broadcast("winter", 3, w, {"b": "x", "a": "y"}),
         Broadcast("winter", 3, w.astype("<f4"), instructions=w),
@@ -57,15 +58,15 @@ def messages():
         Refusal("winter", 3, "ledger", "no: \udcff"),
         Invitation("digest"),
         Invitation("digest", True),
-        Proposal("digest", "winter", 3, said, 1e-5),
-        Proposal("digest", "winter", 3, settings, 0.0, law),
+        Proposal("digest", "winter", 3, SETTINGS, 1e-5),
+        Proposal("digest", "winter", 3, exact, 0, tacit.Laplace(2.0), exact=True),
         Read("winter"),
         Copied("winter", 0.5),
         Start("winter", np.array([1.0, 2.0]), np.array([0, 1])),
         Outcome("winter", 4, w),
         Agreed("winter"),
         *(
-            Facts.of(a, f"agent {i}", sizes)
+            facts_of(a, f"agent {i}", sizes)
             for i, a in enumerate(agents())
             for sizes in (True, False)
         ),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.privacy.ledger import Ledger
+from tacit.protocol.participant import answer_bytes
 from tacit.studies.coordinator import Coordinator
-from tacit.studies.party import Party
+from tacit.studies.party import party as join
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
 
@@ -82,7 +83,7 @@ def write_party(folder, name, rehearsal=True, epsilon=2.0, more=""):
 
 
 def party(study, folder, name):
-    return Party(study, PartyFile.load(folder / f"{name}.toml"), folder / f"own-{name}")
+    return join(study, PartyFile.load(folder / f"{name}.toml"), folder / f"own-{name}")
 
 
 class Here:
@@ -99,7 +100,7 @@ class Here:
         for name, request in requests.items():
             asked = self.meddle(name, request)
             if asked is not None:
-                found[name] = self.parties[name].handle(asked)
+                found[name] = answer_bytes(self.parties[name], asked)
                 self.answers.append(found[name])
                 heard(name)
         return found

@@ -12,19 +12,28 @@ from tacit.admm.problem import Problem
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.privacy.accounting import calibrate, exact
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.facts import Facts
-from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.messages import (
+    Agreed,
+    Broadcast,
+    Copied,
+    Facts,
+    Outcome,
+    Proposal,
+    Read,
+    Refusal,
+    Reply,
+    answer_from,
+)
+from tacit.protocol.participant import answer_bytes
 from tacit.studies.coordinator import Coordinator, Paused
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
-from tacit.studies.study_messages import Agreed, Copied, Outcome, Proposal, Read, answer_from
 from tacit.transports.releasing import read
 
 
 def proposal(study, settings, run="r", reading=None):
-    law = "" if reading is None else json.dumps(reading.to_dict())
-    said = json.dumps(settings.to_dict())
-    return Proposal(study.digest, run, 3, said, 1e-5, law).to_bytes()
+    about = study.digest, run, 3, settings, 1e-5, reading
+    return Proposal(*about, exact=reading is not None).to_bytes()
 
 
 def rounds(mechanism, T=4, E=1, **others):
@@ -32,7 +41,7 @@ def rounds(mechanism, T=4, E=1, **others):
 
 
 def asked(one, request):
-    return answer_from(one.handle(request))
+    return answer_from(answer_bytes(one, request))
 
 
 def test_a_release_on_wider_limits_is_not_given_on_narrower_ones(tmp_path):
@@ -60,7 +69,7 @@ def test_limits_count_every_local_update(tmp_path, T, E, within):
     """Noise of which six updates cost the limit; a run has rounds times local updates of them."""
     north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
     settings = rounds(calibrate("gaussian", 1.999, 1e-5, 6), T, E)
-    answer = asked(north, proposal(north.study, settings))
+    answer = asked(north, proposal(north.rules.study, settings))
     assert (answer == Agreed("r")) is within
     assert within or "epsilon or delta is above its limit" in answer.words
 
@@ -107,7 +116,7 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
         with pytest.raises(Paused, match="round 3 of 6: Party 'south' failed"):
             Coordinator(study, tmp_path / "out", line).run()
     found = Coordinator(study, tmp_path / "out", line).run()
-    charged = {n: len(p.ledger.charged(p._run.name)) for n, p in line.parties.items()}
+    charged = {n: len(p.ledger.charged(p.run.name)) for n, p in line.parties.items()}
     assert charged == {"north": 6, "south": 8, "west": 6}
     assert found.privacy.updates == 8 * E
     plain = exact(found.settings.mechanism, 8 * E, 1e-5).epsilon  # without secure noise's distance
@@ -120,7 +129,7 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
 def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
     """A party keeps as its own result what it has computed itself, or nothing."""
     north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
-    assert asked(north, proposal(north.study, rounds(Gaussian(30.0)))) == Agreed("r")
+    assert asked(north, proposal(north.rules.study, rounds(Gaussian(30.0)))) == Agreed("r")
     assert isinstance(asked(north, Broadcast("r", 1, np.zeros(3)).to_bytes()), Reply)
     for told in (0, 2, 4):
         assert asked(north, Outcome("r", told, np.zeros(3)).to_bytes()).reason == "refused"
@@ -133,7 +142,9 @@ def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
 def test_names_that_no_run_has(tmp_path, run):
     """A run of rounds with the name of a release would be in the way of that release for good."""
     north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
-    assert asked(north, proposal(north.study, rounds(Gaussian(30.0)), run)).reason == "refused"
+    assert (
+        asked(north, proposal(north.rules.study, rounds(Gaussian(30.0)), run)).reason == "refused"
+    )
     assert north.ledger.runs() == []
 
 

@@ -14,25 +14,29 @@ from tacit.admm.problem import Problem
 from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.facts import Facts
-from tacit.protocol.messages import Broadcast, Refusal, Reply
-from tacit.protocol.result import Result
-from tacit.studies import coordinator
-from tacit.studies.coordinator import Coordinator, Paused
-from tacit.studies.party import WORDS
-from tacit.studies.party_file import PartyFile
-from tacit.studies.study import Study
-from tacit.studies.study_messages import (
+from tacit.protocol.facts import facts_of
+from tacit.protocol.messages import (
     Agreed,
+    Broadcast,
     Copied,
+    Facts,
     Invitation,
     Outcome,
-    Proposal,
+    ProposalInWords,
     Read,
+    Refusal,
+    Reply,
     Start,
     answer_from,
     request_from,
 )
+from tacit.protocol.participant import WORDS
+from tacit.protocol.participant import answer_bytes as told
+from tacit.protocol.result import Result
+from tacit.studies import coordinator
+from tacit.studies.coordinator import Coordinator, Paused
+from tacit.studies.party_file import PartyFile
+from tacit.studies.study import Study
 
 
 def in_one_process(study, folder):
@@ -207,13 +211,13 @@ def proposal(of, **changes):
     settings = dataclasses.replace(settings, **changes.pop("settings", {}))
     about = {"study": of.digest, "run": "r", "size": 3, "delta": 1e-5}
     about |= {"settings": json.dumps(settings.to_dict())} | changes
-    return Proposal(**about).to_bytes()
+    return ProposalInWords(**about).to_bytes()
 
 
 def once(study, law="gaussian"):
     settings = json.dumps(tacit.Settings(50, tolerance=1e-3).to_dict())
     about = study.digest, "r", 3, settings, 1e-5, json.dumps({"kind": law, "noise_multiplier": 4.0})
-    return Proposal(*about).to_bytes()
+    return ProposalInWords(*about).to_bytes()
 
 
 def refused(data, code):
@@ -226,21 +230,21 @@ def test_limits_of_a_party(tmp_path):
     study = write_study(tmp_path, rehearsal=None)
     write_party(tmp_path, "north", rehearsal=False, more="rounds = 4")
     north = party(study, tmp_path, "north")
-    refused(north.handle(proposal(study, settings={"rounds": 5})), "rounds")
-    refused(north.handle(proposal(study, settings={"mechanism": Gaussian(0.5)})), "budget")
-    refused(north.handle(proposal(study, settings={"mechanism": tacit.Noiseless()})), "noise")
-    refused(north.handle(proposal(study, study="0" * 64)), "study")
-    refused(north.handle(proposal(study, settings={"perturbation": "output"})), "refused")
-    refused(north.handle(proposal(study, size=2)), "refused")
-    refused(north.handle(proposal(study, settings={"delta": 1e-5, "penalty": None})), "refused")
-    refused(north.handle(proposal(study, settings={}, reading="{}")), "refused")
+    refused(told(north, proposal(study, settings={"rounds": 5})), "rounds")
+    refused(told(north, proposal(study, settings={"mechanism": Gaussian(0.5)})), "budget")
+    refused(told(north, proposal(study, settings={"mechanism": tacit.Noiseless()})), "noise")
+    refused(told(north, proposal(study, study="0" * 64)), "study")
+    refused(told(north, proposal(study, settings={"perturbation": "output"})), "refused")
+    refused(told(north, proposal(study, size=2)), "refused")
+    refused(told(north, proposal(study, settings={"delta": 1e-5, "penalty": None})), "refused")
+    refused(told(north, proposal(study, settings={}, reading="{}")), "refused")
     for text in ("[]", "{", "[[[", '{"rounds": 1e400}', '"x"'):
-        refused(north.handle(proposal(study, **{"reading": text})), "refused")
+        refused(told(north, proposal(study, **{"reading": text})), "refused")
     assert Ledger(tmp_path / "north.db").runs() == []
-    assert isinstance(answer_from(north.handle(proposal(study))), Agreed)
+    assert isinstance(answer_from(told(north, proposal(study))), Agreed)
     assert Ledger(tmp_path / "north.db").runs()[0]["rounds_charged"] == 0
     # the same run on other terms
-    refused(north.handle(proposal(study, settings={"step_size": 0.2})), "terms")
+    refused(told(north, proposal(study, settings={"step_size": 0.2})), "terms")
 
 
 def test_a_rehearsal_needs_every_partys_word(tmp_path):
@@ -266,32 +270,32 @@ def test_a_hostile_coordinator_gets_refusals(tmp_path):
         Outcome("r", 1, w),
     ]
     for message in early:
-        refused(north.handle(message.to_bytes()), "not agreed")
+        refused(told(north, message.to_bytes()), "not agreed")
     for data in (
         b"",
         b"\xff",
-        Facts.of(north.problem, "x").to_bytes(),
+        facts_of(north.problem, "x").to_bytes(),
         Reply("r", 1, w).to_bytes(),
     ):
-        refused(north.handle(data), "invalid")
-    assert isinstance(answer_from(north.handle(once(study))), Agreed)
-    refused(north.handle(Broadcast("r", 1, w).to_bytes()), "refused")
-    refused(north.handle(Start("r", np.ones(3), np.zeros(3, "<i8")).to_bytes()), "refused")
-    assert isinstance(answer_from(north.handle(Read("r").to_bytes())), Copied)
+        refused(told(north, data), "invalid")
+    assert isinstance(answer_from(told(north, once(study))), Agreed)
+    refused(told(north, Broadcast("r", 1, w).to_bytes()), "refused")
+    refused(told(north, Start("r", np.ones(3), np.zeros(3, "<i8")).to_bytes()), "refused")
+    assert isinstance(answer_from(told(north, Read("r").to_bytes())), Copied)
     for start in (
         Start("r", np.ones(2), np.zeros(2, "<i8")),
         *(Start("r", np.full(3, x), np.zeros(3, "<i8")) for x in (np.nan, np.inf, 0.0, -1.0)),
         Start("r", np.ones(3), np.full(3, 10**9, "<i8")),
         Start("r", np.ones(3), np.full(3, -1, "<i8")),
     ):
-        assert isinstance(answer_from(north.handle(start.to_bytes())), Refusal)
+        assert isinstance(answer_from(told(north, start.to_bytes())), Refusal)
     for penalty in (1e-300, 1e300):
         begin = Start("r", np.full(3, penalty), np.zeros(3, "<i8"))
-        assert isinstance(answer_from(north.handle(begin.to_bytes())), Agreed)
-        assert isinstance(answer_from(north.handle(Broadcast("r", 1, w).to_bytes())), Refusal)
+        assert isinstance(answer_from(told(north, begin.to_bytes())), Agreed)
+        assert isinstance(answer_from(told(north, Broadcast("r", 1, w).to_bytes())), Refusal)
     assert [r["rounds_charged"] for r in Ledger(tmp_path / "north.db").runs()] == [1]
     invited = Invitation("0" * 64).to_bytes()
-    refused(north.handle(invited), "study")
+    refused(told(north, invited), "study")
 
 
 def test_a_party_that_speaks_for_another_is_found_out(tmp_path):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import tacit
 from tacit.errors import TacitError
 from tacit.protocol.data_digest import Digest
-from tacit.protocol.facts import Facts, described
+from tacit.protocol.facts import described, facts_of
+from tacit.protocol.messages import answer_from
 from tacit.studies import PartyFile, Study
 from tacit.studies.job import load_job
 
@@ -34,8 +35,8 @@ total_delta = 1e-5
 
 def told(problem, study):
     """The problem as a coordinator knows it, after every agent told its facts over a line."""
-    facts = [Facts.of(a, n) for n, a in zip(problem.names, problem.agents, strict=True)]
-    return described([Facts.from_bytes(f.to_bytes()) for f in facts], study.penalties)
+    facts = [facts_of(a, n) for n, a in zip(problem.names, problem.agents, strict=True)]
+    return described([answer_from(f.to_bytes()) for f in facts], study.penalties)
 
 
 def same(one, other):

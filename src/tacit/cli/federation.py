@@ -68,7 +68,7 @@ def add_federation(add: Add) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from tacit.transports.nvflare.kits import init
+    from tacit.transports.nvflare.provisioning import init
     from tacit.transports.nvflare.signing import fingerprint
 
     ours, *others = init(options.study, options.server, options.out)
@@ -111,8 +111,7 @@ def _join(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tacit.transports.nvflare.kit import Kit
-    from tacit.transports.nvflare.logs import log_to
+    from tacit.transports.nvflare.kit import Kit, log_to
 
     if options.wait is not None:
         positive("wait", options.wait, (0.1, 1e7))
@@ -143,8 +142,7 @@ def _run(options: argparse.Namespace) -> int:
 def _conduct(kit: Any, patience: float, again: str) -> None:
     """The study to its end; what starts is stopped, whatever happens."""
     from tacit.errors import TacitError
-    from tacit.transports.nvflare.running import run
-    from tacit.transports.nvflare.server import EngineServer
+    from tacit.transports.nvflare.server import EngineServer, run
 
     server = EngineServer(kit)
 
@@ -192,7 +190,7 @@ class _Bar:
 
 def _status(options: argparse.Namespace) -> int:
     from tacit.transports.nvflare.kit import Kit
-    from tacit.transports.nvflare.watching import state_of
+    from tacit.transports.nvflare.server import state_of
 
     state = state_of(Kit.load(options.kit))
     if options.json:

@@ -23,7 +23,7 @@ def add_download(add: Add) -> None:
 
 
 def _download(options: argparse.Namespace) -> int:
-    from tacit.learn.download import download_mnist
+    from tacit.learn.data import download_mnist
 
     if (options.folder is None) == (options.data is None):
         raise InvalidInput("Expected DIR, the folder to put MNIST in, once.")

@@ -140,7 +140,7 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
     """The model's columns of the table, by name, and the names of records."""
     import pandas as pd
 
-    from tacit.learn.source import named, read_table
+    from tacit.tables import named, read_table
 
     columns = getattr(model, "feature_names_in_", None)
     if columns is None:

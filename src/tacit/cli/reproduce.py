@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from tacit.cli.console import print_table, progress_bar
 from tacit.cli.device import on_device
@@ -49,78 +47,45 @@ def _reproduce(options: argparse.Namespace) -> int:
     for name in wrong:
         if getattr(options, name) is not None:
             raise InvalidInput(f"Expected no --{name} for {options.figure}. Nothing was run.")
-    return _power(options) if power else _learning(options)
-
-
-def _with_bar(label: str, work: Callable[..., Any]) -> None:
-    with progress_bar("updates") as bar:
-        task = bar.add_task(label, total=None)
-        hint(lambda: "the same command continues where this one stopped")
-        work(progress=lambda done, total: bar.update(task, completed=done, total=total))
-
-
-def _learning(options: argparse.Namespace) -> int:
-    from tacit.lab.reproduce.learning import Experiment, claims, final_errors, load
-    from tacit.lab.reproduce.learning_runs import run_experiment
-
-    if options.data is None:
+    if not power and options.data is None:
         raise InvalidInput(
             f"Expected --data, a folder with the files of {options.figure} (tacit learn download "
             "gets MNIST). Nothing was run."
         )
-    changes = {"seeds": options.seeds, "rounds": options.rounds}
-    experiment = Experiment.named(
-        options.figure, **{k: v for k, v in changes.items() if v is not None}
+    application = import_module(f"tacit.lab.reproduce.{'power' if power else 'learning'}")
+    given = {name: getattr(options, name) for name in ("seeds", "rounds", "case", "calibration")}
+    experiment = application.Experiment.named(
+        options.figure, **{name: value for name, value in given.items() if value is not None}
     )
     folder = Path(options.out or f"reproduce-{options.figure}")
-    with on_device(options.device):
-        _with_bar(options.figure, partial(run_experiment, experiment, options.data, folder))
-    _, traces = load(folder)
-    checked, errors = claims(experiment, traces), final_errors(traces)
-    if options.json:
-        print(json.dumps({"claims": checked, "errors": errors, "folder": str(folder)}))
-        return 0
-    print_table(
-        experiment.title, ("claim", "verdict"), [(c["claim"], c["verdict"]) for c in checked]
-    )
-    rows = [
-        (
-            f"{e['algorithm']}, E = {e['local_updates']}, penalty {e['penalty']}, "
-            f"epsilon {e['epsilon']:g}",
-            f"{e['test_error_percent']:.2f} %",
+    source = options.workers if power else options.data
+    with on_device(options.device), progress_bar("updates") as bar:
+        task = bar.add_task(options.figure, total=None)
+        hint(lambda: "the same command continues where this one stopped")
+        tables = application.run_experiment(
+            experiment,
+            folder,
+            source,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-        for e in errors
-    ]
-    print_table("test errors after the last round", ("", ""), rows)
-    print(f"figure, numbers and claims: {folder}")
-    return 0
-
-
-def _power(options: argparse.Namespace) -> int:
-    from tacit.lab.reproduce.power import Experiment, claims, load, table1
-    from tacit.lab.reproduce.power_runs import run_experiment
-
-    changes = {"seeds": options.seeds, "rounds": options.rounds, "case": options.case}
-    experiment = Experiment.named(
-        options.figure,
-        calibration=options.calibration or "paper",
-        **{k: v for k, v in changes.items() if v is not None},
-    )
-    folder = Path(options.out or f"reproduce-{options.figure}")
-    work = partial(run_experiment, experiment, folder, workers=options.workers)
-    _with_bar(options.figure, work)
-    _, traces = load(folder)
-    checked, variances = claims(experiment, traces), table1(experiment)
     if options.json:
-        print(json.dumps({"claims": checked, "table1": variances, "folder": str(folder)}))
+        print(json.dumps({**tables, "folder": str(folder)}))
         return 0
-    print_table(
-        experiment.title, ("claim", "verdict"), [(c["claim"], c["verdict"]) for c in checked]
-    )
-    print_table("Table 1: variances", list(variances[0])[:5], [_short(row) for row in variances])
+    claims = [(claim["claim"], claim["verdict"]) for claim in tables["claims"]]
+    print_table(experiment.title, ("claim", "verdict"), claims)
+    if power:
+        variances = [dict(list(row.items())[:5]) for row in tables["table1"]]
+        rows = [[f"{value:.4g}" for value in row.values()] for row in variances]
+        print_table("Table 1: variances", list(variances[0]), rows)
+    else:
+        errors = [
+            (
+                f"{e['algorithm']}, E = {e['local_updates']}, penalty {e['penalty']}, "
+                f"epsilon {e['epsilon']:g}",
+                f"{e['test_error_percent']:.2f} %",
+            )
+            for e in tables["errors"]
+        ]
+        print_table("test errors after the last round", ("", ""), errors)
     print(f"figure, numbers and claims: {folder}")
     return 0
-
-
-def _short(row: dict[str, Any]) -> Sequence[str]:
-    return [f"{value:.4g}" for value in list(row.values())[:5]]

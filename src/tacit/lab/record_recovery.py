@@ -20,8 +20,8 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, count, positive
 from tacit.lab.gradient_inversion import Prior, gradients, recover
+from tacit.learn import Box
 from tacit.learn.centring import scaled_down
-from tacit.learn.constraints import Box
 from tacit.learn.data import Dataset
 from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE
 from tacit.objectives.losses import SoftmaxRegression

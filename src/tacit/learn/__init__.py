@@ -1,65 +1,48 @@
 """Federated, constrained, private classification (Section 6.2) and regression.
 
-data                labelled data from idx and LEAF files, and how agents share them
-source              CSV and Parquet files as columns of numbers, labels and categories
-table               data from one table of all agents, or from each agent's own
-download            MNIST from a public mirror, checked
-ranges              columns brought to one scale by public numbers
-columns             columns of numbers, text and gaps as numbers, by public rules
-constraints         hard constraints on a model's coefficients
-centring            rows around a private mean: a first release, and its share of the budget
-owners              whose record each is
-linear              what all estimators share: rows, intercept, set, plan, fit, prepare, adopt
-classifiers         PrivateLogisticRegression, PrivateLinearSVC
-regressors          PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor
-feature_map         what public feature maps share: each row by itself, nothing learnt
-orientations        edge directions of images
-scattering          the scattering transform of images
-fourier             random waves with a public seed, for tables
-covered             which steps before an estimator its statement does not cover
-model               a fitted classifier as one JSON file
-record_recovery     what an eavesdropper learns about the records
-gradient_inversion  from messages to gradients, from gradients to records
+data         labelled data from idx and LEAF files, MNIST from a mirror, and how agents share them
+table        data from one table of all agents, or from each agent's own
+columns      columns of numbers, text and gaps as numbers, by public rules
+features     public maps of rows: ranges, random waves, edge directions, the scattering transform
+constraints  hard constraints on a model's coefficients
+centring     rows around a private mean: a first release, and its share of the budget
+linear       what all estimators share: agents, rows, intercept, set, plan, fit, prepare, adopt
+classifiers  PrivateLogisticRegression, PrivateLinearSVC
+regressors   PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor
+model        a fitted model as one JSON file; which steps before it are public
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.learn.constraints import Ball, Box, Budget, Convex, Sign, Simplex
+from tacit.learn.constraints import CoefficientBall as Ball
+from tacit.learn.constraints import CoefficientBox as Box
+from tacit.learn.constraints import CoefficientL1Ball as Budget
+from tacit.learn.constraints import CoefficientSimplex as Simplex
+from tacit.learn.constraints import Convex, Sign
 from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, split
-from tacit.learn.table import load_table
 
 if TYPE_CHECKING:
     from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
     from tacit.learn.columns import PublicColumns
-    from tacit.learn.covered import not_covered
-    from tacit.learn.fourier import RandomFourier
+    from tacit.learn.features import Orientations, PublicRange, RandomFourier, Scattering
     from tacit.learn.linear import plan
-    from tacit.learn.model import load_model, save_model
-    from tacit.learn.orientations import Orientations
-    from tacit.learn.ranges import PublicRange
+    from tacit.learn.model import load_model, not_covered, save_model
     from tacit.learn.regressors import (
         PrivateHuberRegressor,
         PrivateQuantileRegressor,
         PrivateRidge,
     )
-    from tacit.learn.scattering import Scattering
+    from tacit.learn.table import load_table
 
-LAZY = {  # these need scikit-learn; the rest does not
-    "Orientations": "orientations",
-    "PrivateHuberRegressor": "regressors",
-    "PrivateLinearSVC": "classifiers",
-    "PrivateLogisticRegression": "classifiers",
-    "PrivateQuantileRegressor": "regressors",
-    "PrivateRidge": "regressors",
-    "PublicColumns": "columns",
-    "PublicRange": "ranges",
-    "RandomFourier": "fourier",
-    "Scattering": "scattering",
-    "load_model": "model",
-    "not_covered": "covered",
-    "plan": "linear",
-    "save_model": "model",
+LAZY = {  # by module: what needs scikit-learn, and tables
+    "classifiers": ("PrivateLinearSVC", "PrivateLogisticRegression"),
+    "columns": ("PublicColumns",),
+    "features": ("Orientations", "PublicRange", "RandomFourier", "Scattering"),
+    "linear": ("plan",),
+    "model": ("load_model", "not_covered", "save_model"),
+    "regressors": ("PrivateHuberRegressor", "PrivateQuantileRegressor", "PrivateRidge"),
+    "table": ("load_table",),
 }
 __all__ = [
     "Ball",
@@ -92,10 +75,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"tacit.learn.{LAZY[name]}"), name)
+    for module, names in LAZY.items():
+        if name in names:
+            return getattr(import_module(f"tacit.learn.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LAZY})
+    return sorted({*globals(), *__all__})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from tacit._types import Vector
-from tacit.errors import InvalidInput
-from tacit.learn.constraints import Constraint
+from tacit.errors import EXACT, InvalidInput
 from tacit.learn.linear import LinearEstimator
-from tacit.learn.source import EXACT
 from tacit.objectives.losses import Hinge, LogisticRegression, SoftmaxRegression
 from tacit.objectives.objective import Objective
 from tacit.privacy.accounting import calibrate
@@ -25,14 +24,15 @@ PLENTY = 100.0  # S: from here on a limit on two classes' slopes is wider
 SHARES, MEAN_NOISE = (0.02, 0.1), 0.1  # least and most; noise of a mean, of a row's length
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     """Scores of classes: one of the second where there are two, one of each where there are more.
 
     ``classes`` is the public list of labels; None: those that occur.
     """
 
-    classes: Any
-    centring_share: Any
+    classes: Any = None
+    centring_share: float | str | None = "auto"
 
     def _share(self, columns: int, normaliser: float, record_bound: float) -> float | None:
         return self._planned(
@@ -75,6 +75,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return found
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateLogisticRegression(LinearClassifier):
     """Multiclass or binary logistic regression with hard constraints and a privacy budget.
 
@@ -108,44 +109,8 @@ class PrivateLogisticRegression(LinearClassifier):
     noise, ledgers  as in ``tacit.solve``: "secure" noise, and each agent's ledger
     """
 
-    def __init__(
-        self,
-        total_epsilon: float | None = 1.0,
-        total_delta: float = 1e-5,
-        *,
-        feature_norm: float = 1.0,
-        constraint: Constraint | None = None,
-        fit_intercept: bool = True,
-        mechanism: str = "gaussian",
-        neighbours: str = "zero-out",
-        classes: Any = None,
-        rounds: int | None = None,
-        local_updates: int | None = None,
-        calibration: str = "certified",
-        random_state: Any = None,
-        noise: str | None = None,
-        ledgers: Any = None,
-        centring_share: float | str | None = "auto",
-        slope_limit: float | str | None = "auto",
-    ) -> None:
-        super().__init__(
-            total_epsilon,
-            total_delta,
-            feature_norm=feature_norm,
-            constraint=constraint,
-            fit_intercept=fit_intercept,
-            mechanism=mechanism,
-            neighbours=neighbours,
-            rounds=rounds,
-            local_updates=local_updates,
-            random_state=random_state,
-            noise=noise,
-            ledgers=ledgers,
-        )
-        self.calibration = calibration
-        self.centring_share = centring_share
-        self.classes = classes
-        self.slope_limit = slope_limit
+    calibration: str = "certified"
+    slope_limit: float | str | None = "auto"
 
     def _limit(self, columns: int, normaliser: float, record_bound: float) -> float | None:
         """The limit on slopes, in the units of a softmax, for rows of that many columns."""
@@ -182,6 +147,7 @@ class PrivateLogisticRegression(LinearClassifier):
         return shares
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateLinearSVC(LinearClassifier):
     """A linear support vector machine of two classes: loss max(0, 1 − y·score), y = ±1.
 
@@ -189,41 +155,6 @@ class PrivateLinearSVC(LinearClassifier):
     probabilities. More than two classes are refused. The hinge's slope is 1 at most, whatever the
     record.
     """
-
-    def __init__(
-        self,
-        total_epsilon: float | None = 1.0,
-        total_delta: float = 1e-5,
-        *,
-        feature_norm: float = 1.0,
-        constraint: Constraint | None = None,
-        fit_intercept: bool = True,
-        mechanism: str = "gaussian",
-        neighbours: str = "zero-out",
-        classes: Any = None,
-        rounds: int | None = None,
-        local_updates: int | None = None,
-        random_state: Any = None,
-        noise: str | None = None,
-        ledgers: Any = None,
-        centring_share: float | str | None = "auto",
-    ) -> None:
-        super().__init__(
-            total_epsilon,
-            total_delta,
-            feature_norm=feature_norm,
-            constraint=constraint,
-            fit_intercept=fit_intercept,
-            mechanism=mechanism,
-            neighbours=neighbours,
-            rounds=rounds,
-            local_updates=local_updates,
-            random_state=random_state,
-            noise=noise,
-            ledgers=ledgers,
-        )
-        self.classes = classes
-        self.centring_share = centring_share
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

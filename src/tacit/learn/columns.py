@@ -19,9 +19,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
-from tacit.errors import InvalidInput
-from tacit.learn.ranges import public_ranges
-from tacit.learn.source import EXACT
+from tacit.errors import EXACT, InvalidInput
+from tacit.learn.features import public_ranges
 from tacit.tables import MISSING
 
 KINDS = ("clipped", "unknown", "filled")  # what may be done to a value

@@ -1,7 +1,8 @@
 """Hard constraints on the coefficients of a model, as feasible sets.
 
 Each gives a set of z = (coefficients, intercepts) for a number of features and of outputs (the
-classes; 1 for two classes). Coefficients are a matrix, features × outputs, in C order.
+classes; 1 for two classes). Coefficients are a matrix, features × outputs, in C order. In
+``tacit.learn`` the first four are called Box, Ball, Budget and Simplex.
 """
 
 from __future__ import annotations
@@ -19,58 +20,68 @@ from tacit.sets.feasible_set import FeasibleSet
 Constraint = Callable[[int, int, float], FeasibleSet]
 
 
+class _Constraint:
+    """A set for the coefficients; intercepts, if any, are in a box of their own."""
+
+    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+        coefficients = self._set(features, outputs)
+        if not intercept:
+            return coefficients
+        return sets.Product([coefficients, sets.Box(-intercept, intercept, size=outputs)])
+
+    def _set(self, features: int, outputs: int) -> FeasibleSet:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Box:
+class CoefficientBox(_Constraint):
     """|coefficient| ≤ bound: the paper's constraint."""
 
     bound: float
 
-    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+    def _set(self, features: int, outputs: int) -> FeasibleSet:
         bound = positive("bound", self.bound)
-        return _with_intercept(sets.Box(-bound, bound, size=features * outputs), outputs, intercept)
+        return sets.Box(-bound, bound, size=features * outputs)
 
 
 @dataclass(frozen=True)
-class Ball:
+class CoefficientBall(_Constraint):
     """The coefficients together have length at most radius."""
 
     radius: float
 
-    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
-        ball = sets.Ball(0.0, positive("radius", self.radius), size=features * outputs)
-        return _with_intercept(ball, outputs, intercept)
+    def _set(self, features: int, outputs: int) -> FeasibleSet:
+        return sets.Ball(0.0, positive("radius", self.radius), size=features * outputs)
 
 
 @dataclass(frozen=True)
-class Budget:
+class CoefficientL1Ball(_Constraint):
     """The absolute values of the coefficients add up to at most total."""
 
     total: float
 
-    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
-        ball = sets.L1Ball(positive("total", self.total), size=features * outputs)
-        return _with_intercept(ball, outputs, intercept)
+    def _set(self, features: int, outputs: int) -> FeasibleSet:
+        return sets.L1Ball(positive("total", self.total), size=features * outputs)
 
 
 @dataclass(frozen=True)
-class Simplex:
+class CoefficientSimplex(_Constraint):
     """Coefficients ≥ 0 that add up to total: shares of a mixture or a portfolio."""
 
     total: float = 1.0
 
-    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
-        simplex = sets.Simplex(features * outputs, positive("total", self.total))
-        return _with_intercept(simplex, outputs, intercept)
+    def _set(self, features: int, outputs: int) -> FeasibleSet:
+        return sets.Simplex(features * outputs, positive("total", self.total))
 
 
 @dataclass(frozen=True)
-class Sign:
+class Sign(_Constraint):
     """Monotone effects, for two classes: the coefficient of feature j is ≥ 0 (+1) or ≤ 0 (−1)."""
 
     signs: Mapping[int, int]
     bound: float
 
-    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+    def _set(self, features: int, outputs: int) -> FeasibleSet:
         bound = positive("bound", self.bound)
         if outputs != 1:
             raise InvalidInput("Expected two classes for sign constraints, got more.")
@@ -85,11 +96,11 @@ class Sign:
                     f"{feature!r}."
                 )
             (lower if sign > 0 else upper)[feature] = 0.0
-        return _with_intercept(sets.Box(lower, upper), outputs, intercept)
+        return sets.Box(lower, upper)
 
 
 @dataclass(frozen=True)
-class Convex:
+class Convex(_Constraint):
     """Any CVXPY constraints: a function of the variable that returns them.
 
     The variable is features × classes; for two classes features × 1, the score of the second
@@ -99,18 +110,11 @@ class Convex:
 
     constraints: Callable[[Any], list[Any]]
 
-    def __call__(self, features: int, outputs: int, intercept: float) -> FeasibleSet:
+    def _set(self, features: int, outputs: int) -> FeasibleSet:
         import cvxpy as cp
 
         from tacit.sets.cvxpy_sets import from_cvxpy
 
         z = cp.Variable(features * outputs)
         matrix: Any = cp.reshape(z, (features, outputs), order="C")  # type: ignore[attr-defined]
-        return _with_intercept(from_cvxpy(z, self.constraints(matrix)), outputs, intercept)
-
-
-def _with_intercept(coefficients: FeasibleSet, outputs: int, intercept: float) -> FeasibleSet:
-    """Intercepts, if any, are in a box of their own."""
-    if not intercept:
-        return coefficients
-    return sets.Product([coefficients, sets.Box(-intercept, intercept, size=outputs)])
+        return from_cvxpy(z, self.constraints(matrix))

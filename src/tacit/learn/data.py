@@ -7,10 +7,15 @@ come from several writers or hospitals, whose record it is.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import struct
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +26,15 @@ from tacit.errors import CorruptFile, InvalidInput, choice, count, positive
 from tacit.reading import TEXT, reading
 
 CHUNK = 1 << 20  # characters read at a time
-DIGITS = 28 * 28
+MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist"
+# SHA-256 of the files without compression, which the mirrors do not all compress alike.
+FILES = {
+    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+PIECE = 1 << 16  # bytes of a download at a time
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,38 @@ def load_mnist(folder: str | Path, part: str = "train") -> Dataset:
     pixels = images.reshape(len(images), -1).astype(np.float32)
     pixels /= 255
     return Dataset(pixels, labels.astype(np.int64), tuple(map(str, range(10))))
+
+
+def download_mnist(
+    folder: str | Path,
+    mirror: str = MIRROR,
+    progress: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> Path:
+    """Get what is missing of MNIST's four files into ``folder``.
+
+    A file has its name only once its checksum is right; until then it ends in ``.part``, and the
+    next attempt continues from there.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, digest in FILES.items():
+        path = folder / f"{name}.gz"
+        if path.exists() and _checksum(path) == digest:
+            continue
+        part = folder / f"{name}.gz.part"
+        try:
+            _fetch(f"{mirror}/{name}.gz", part, partial(progress, name))
+        except (urllib.error.URLError, OSError) as error:
+            raise CorruptFile(
+                f"Expected {name}.gz from {mirror}: {error}. What arrived is kept; try again."
+            ) from None
+        if _checksum(part) != digest:
+            part.unlink()
+            raise CorruptFile(
+                f"Expected {name} with SHA-256 {digest[:12]}..., got other content. It was removed."
+            )
+        part.replace(path)
+    return folder
 
 
 def load_digits(part: str = "train") -> Dataset:
@@ -131,12 +176,6 @@ def load_leaf(folder: str | Path, classes: int = 62, *, invert: bool = True) -> 
     return Dataset(features, found, tuple(map(str, range(classes))), np.array(groups))
 
 
-def first_missing(values: Vector) -> int | None:
-    """The position of the first label that is empty, None or not a number."""
-    missing = [str(v).strip() in ("", "None", "nan", "<NA>", "NaT") for v in values.tolist()]
-    return missing.index(True) if any(missing) else None
-
-
 def split(
     data: Dataset, agents: int | None = None, how: str = "iid", *, alpha: float = 0.5, seed: int = 0
 ) -> list[Vector]:
@@ -190,6 +229,39 @@ def _read_idx(path: Path, dimensions: int) -> Vector:
             f"Expected {int(np.prod(shape))} bytes of data in {path}, got {len(content) - head}."
         )
     return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
+
+
+def _fetch(url: str, part: Path, progress: Callable[[int, int], None]) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # nothing is left to send: the checksum decides
+            return
+        raise
+    with answer:
+        if answer.status != 206:  # the server sends the whole file
+            have = 0
+        total = have + int(answer.headers.get("Content-Length") or 0)
+        with open(part, "ab" if have else "wb") as file:
+            while piece := answer.read(PIECE):
+                file.write(piece)
+                have += len(piece)
+                progress(have, total)
+    if total and have < total:
+        raise OSError(f"the connection broke off after {have} of {total} bytes")
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with gzip.open(path) as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+    except (OSError, EOFError, zlib.error):
+        return ""
+    return digest.hexdigest()
 
 
 def _open(path: Path, mode: str) -> IO[Any]:

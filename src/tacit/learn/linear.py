@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings
-from tacit.errors import InvalidInput, choice, count, positive, shown
+from tacit.errors import EXACT, InvalidInput, choice, count, positive, shown
 from tacit.html import box, never_raises
 from tacit.learn.centring import (
     WORDS,
@@ -33,9 +33,8 @@ from tacit.learn.centring import (
     private_mean,
     scaled_down,
 )
-from tacit.learn.constraints import Box, Constraint
-from tacit.learn.owners import owners, sizes
-from tacit.learn.ranges import checked
+from tacit.learn.constraints import CoefficientBox, Constraint
+from tacit.learn.features import checked
 from tacit.objectives.objective import Descent, Objective
 from tacit.planning import Known, Plan, descent_of
 from tacit.planning import plan as planned
@@ -49,9 +48,11 @@ from tacit.transports import solve
 
 DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
 UNSAID = "Do not publish what is below: its privacy statement cannot be shown."
+MISSING = ("", "None", "nan", "<NA>", "NaT")  # names of no agent
 INTERCEPT_SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
 
 
+@dataclass(eq=False, repr=False)
 class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     """A linear model x'Z + intercept with hard constraints and a privacy budget.
 
@@ -59,37 +60,22 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     and their loss, settings and public words.
     """
 
-    calibration: str = "certified"
-    _y_must_be: ClassVar[dict[str, Any]] = {}  # for scikit-learn's check of targets
+    total_epsilon: float | None = 1.0
+    total_delta: float = 1e-5
+    _: KW_ONLY
+    feature_norm: Any = 1.0
+    constraint: Constraint | None = None
+    fit_intercept: bool = True
+    mechanism: str = "gaussian"
+    neighbours: str = "zero-out"
+    rounds: int | None = None
+    local_updates: int | None = None
+    random_state: Any = None
+    noise: str | None = None
+    ledgers: Any = None
 
-    def __init__(
-        self,
-        total_epsilon: float | None = 1.0,
-        total_delta: float = 1e-5,
-        *,
-        feature_norm: float | None = 1.0,
-        constraint: Constraint | None = None,
-        fit_intercept: bool = True,
-        mechanism: str = "gaussian",
-        neighbours: str = "zero-out",
-        rounds: int | None = None,
-        local_updates: int | None = None,
-        random_state: Any = None,
-        noise: str | None = None,
-        ledgers: Any = None,
-    ) -> None:
-        self.total_epsilon = total_epsilon
-        self.total_delta = total_delta
-        self.feature_norm: Any = feature_norm
-        self.constraint = constraint
-        self.fit_intercept = fit_intercept
-        self.mechanism = mechanism
-        self.neighbours = neighbours
-        self.rounds = rounds
-        self.local_updates = local_updates
-        self.random_state = random_state
-        self.noise = noise
-        self.ledgers = ledgers
+    calibration = "certified"  # a parameter of some
+    _y_must_be: ClassVar[dict[str, Any]] = {}  # for scikit-learn's check of targets
 
     @property
     def feature_norm_(self) -> float:
@@ -271,7 +257,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _set(self, features: int) -> FeasibleSet:
         """What the coefficients, and the intercepts beside them, may be."""
         wide = DEFAULT_BOX * self._unit / self.feature_norm_
-        constraint = Box(wide) if self.constraint is None else self.constraint
+        constraint = CoefficientBox(wide) if self.constraint is None else self.constraint
         if not callable(constraint) or isinstance(constraint, type):
             raise InvalidInput(
                 f"Expected a constraint such as Box(0.1), got constraint={constraint!r}. "
@@ -410,6 +396,35 @@ def plan(
     budget = total_epsilon, total_delta, mechanism, others
     asked = Asked(*budget, rounds=rounds, way="rounds")
     return planned(problem, asked, Known(descent_of(problem))).settings
+
+
+def owners(agents: Any, records: int) -> tuple[Vector, Vector]:
+    """The agents' names in order, and the position of each record's there, whatever the others'
+    agents are: 1 is not 1.0, nor 2^53 + 1 2^53."""
+    if agents is None:
+        return np.array(["agent 1"]), np.zeros(records, int)
+    labels = np.asarray(agents)
+    if labels.shape != (records,):
+        raise InvalidInput(
+            f"Expected one agent per record, {records} in all, got shape {labels.shape}. "
+            "Nothing was fit."
+        )
+    missing = np.isin([str(label).strip() for label in labels.tolist()], MISSING)
+    if missing.any():
+        row = int(np.argmax(missing)) + 1
+        raise InvalidInput(
+            f"Expected an agent of every record, got none in row {row}. Nothing was fit."
+        )
+    kinds = set() if hasattr(agents, "dtype") else {*map(type, agents)}
+    if len(kinds) > 1 or (labels.dtype.kind in "fc" and (np.abs(labels) >= EXACT).any()):
+        raise InvalidInput("Expected agents of one type, as floats below 2^53. Nothing was fit.")
+    names, owner = np.unique(labels, return_inverse=True)
+    return names, owner
+
+
+def sizes(owner: Vector) -> dict[str, float]:
+    """Of all records, and of the largest agent's: public."""
+    return {"normaliser": float(len(owner)), "record_bound": float(np.bincount(owner).max())}
 
 
 def _seed(random_state: Any) -> int | None:

@@ -19,21 +19,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InvalidInput, count, positive
 from tacit.files import write_atomically
 from tacit.learn.centring import given_mean
-from tacit.learn.covered import not_covered
-from tacit.learn.ranges import PublicRange
+from tacit.learn.features import PublicRange
 from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_json, reading
 
@@ -50,11 +50,11 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # Transformers that learn nothing: module of tacit.learn
 STEPS = {
-    "PublicRange": "ranges",
+    "PublicRange": "features",
     "PublicColumns": "columns",
-    "Orientations": "orientations",
-    "Scattering": "scattering",
-    "RandomFourier": "fourier",
+    "Orientations": "features",
+    "Scattering": "features",
+    "RandomFourier": "features",
 }
 
 
@@ -102,6 +102,57 @@ def load_model(folder: str | Path) -> Any:
         if document["named"] and not steps:
             model.feature_names_in_ = np.array(document["columns"], object)
         return make_pipeline(*steps, model) if steps else model
+
+
+# --- which steps are public -------------------------------------------------------------------
+
+
+def not_covered(steps: Iterable[Any]) -> list[str]:
+    """The names of the transformers that may have learnt from the data, or may mix records.
+
+    ``steps`` are transformers or (name, transformer) pairs, as in a pipeline.
+
+    Guarantee: if the list is empty, every row is mapped by itself and by public parameters, so
+    neighbours stay neighbours and a statement about the mapped rows is one about the rows before.
+    What is not known to be so is named: everything but Tacit's own maps, scikit-learn's
+    ``Normalizer`` and ``Binarizer``, a ``FunctionTransformer`` of nothing or of a NumPy function
+    that is elementwise (any other function may look at all rows), "passthrough" and "drop", and
+    pipelines, unions and ``ColumnTransformer``s of these with columns that are listed. A subclass
+    is not known: it may do anything. That parameters are public is the user's claim, and so are the
+    types of the array or table that is given (of a list NumPy would choose one by its content).
+    """
+    return [name for step in steps for name in _of(step[1] if isinstance(step, tuple) else step)]
+
+
+def _of(step: Any) -> list[str]:
+    if step is None or (isinstance(step, str) and step in ("passthrough", "drop")):
+        return []
+    if type(step) in (Normalizer, Binarizer) or _one_of(STEPS, step):
+        return []
+    if type(step) is FunctionTransformer and _elementwise(step):
+        return []
+    if type(step) is Pipeline:
+        return not_covered(step.steps)
+    if type(step) is FeatureUnion:
+        return not_covered(step.transformer_list)
+    if type(step) is ColumnTransformer and not any(callable(c) for *_, c in step.transformers):
+        return not_covered([*(t for _, t, _ in step.transformers), step.remainder])
+    return [type(step).__name__]
+
+
+def _elementwise(step: FunctionTransformer) -> bool:
+    """A function of each number by itself: of two arguments, the second could hold data."""
+    function: Any = step.func
+    return function is None or (
+        isinstance(function, np.ufunc)
+        and function.nin == 1
+        and function.signature is None
+        and not step.kw_args
+        and getattr(np, function.__name__, None) is function  # frompyfunc's may remember
+    )
+
+
+# --- as JSON, and back ------------------------------------------------------------------------
 
 
 def _class(module: str, name: str) -> Any:
@@ -276,7 +327,11 @@ def _made(step: Any) -> Any:
     elif len(names) != width:
         raise ValueError("columns of another number")
     row: Any = np.zeros((1, width))
-    return made(**parameters).fit(row if names is None else pd.DataFrame(row, columns=names))
+    if names is not None:
+        import pandas as pd
+
+        row = pd.DataFrame(row, columns=names)
+    return made(**parameters).fit(row)
 
 
 def _by_position(value: Any) -> Any:

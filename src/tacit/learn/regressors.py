@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,6 @@ from tacit._types import Vector
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, non_negative, positive, probability
-from tacit.learn.constraints import Constraint
 from tacit.learn.linear import LinearEstimator
 from tacit.objectives.losses import Huber, LeastSquares, Quantile, of_regression
 from tacit.objectives.objective import Descent, Objective
@@ -31,6 +31,7 @@ RIDGE = 0.3  # of a planned ridge: by experiment
 KINK = 0.1  # over which a kink of the pinball loss counts as rounded off: the same unit
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     """A linear model of numbers in a public range: what all regressors share.
 
@@ -39,8 +40,10 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
     the length of a row whose numbers fill [−1, 1] evenly (``PublicRange``).
     """
 
+    feature_norm: Any = None
+    target_range: Any = None
+
     _y_must_be: ClassVar[dict[str, Any]] = {"y_numeric": True}
-    target_range: Any
 
     @property
     def feature_norm_(self) -> float:
@@ -103,6 +106,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         return found
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateHuberRegressor(LinearRegressor):
     """Linear regression with Huber's loss: squares of small residuals, lengths of large ones.
 
@@ -119,40 +123,7 @@ class PrivateHuberRegressor(LinearRegressor):
     others          as in ``PrivateLogisticRegression``
     """
 
-    def __init__(
-        self,
-        total_epsilon: float | None = 1.0,
-        total_delta: float = 1e-5,
-        *,
-        target_range: tuple[float, float] | None = None,
-        threshold: float | None = None,
-        feature_norm: float | None = None,
-        constraint: Constraint | None = None,
-        fit_intercept: bool = True,
-        mechanism: str = "gaussian",
-        neighbours: str = "zero-out",
-        rounds: int | None = None,
-        local_updates: int | None = None,
-        random_state: Any = None,
-        noise: str | None = None,
-        ledgers: Any = None,
-    ) -> None:
-        super().__init__(
-            total_epsilon,
-            total_delta,
-            feature_norm=feature_norm,
-            constraint=constraint,
-            fit_intercept=fit_intercept,
-            mechanism=mechanism,
-            neighbours=neighbours,
-            rounds=rounds,
-            local_updates=local_updates,
-            random_state=random_state,
-            noise=noise,
-            ledgers=ledgers,
-        )
-        self.target_range = target_range
-        self.threshold = threshold
+    threshold: float | None = None
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
         threshold = THRESHOLD * self._unit if self.threshold is None else self.threshold
@@ -160,6 +131,7 @@ class PrivateHuberRegressor(LinearRegressor):
         return Huber(rows, targets, **public)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateRidge(LinearRegressor):
     """Least squares with a ridge, from one noisy reading of X'X and X'y of every agent.
 
@@ -178,40 +150,7 @@ class PrivateRidge(LinearRegressor):
     others          as in ``PrivateHuberRegressor``
     """
 
-    def __init__(
-        self,
-        total_epsilon: float | None = 1.0,
-        total_delta: float = 1e-5,
-        *,
-        target_range: tuple[float, float] | None = None,
-        alpha: float | str = "auto",
-        feature_norm: float | None = None,
-        constraint: Constraint | None = None,
-        fit_intercept: bool = True,
-        mechanism: str = "gaussian",
-        neighbours: str = "zero-out",
-        rounds: int | None = None,
-        local_updates: int | None = None,
-        random_state: Any = None,
-        noise: str | None = None,
-        ledgers: Any = None,
-    ) -> None:
-        super().__init__(
-            total_epsilon,
-            total_delta,
-            feature_norm=feature_norm,
-            constraint=constraint,
-            fit_intercept=fit_intercept,
-            mechanism=mechanism,
-            neighbours=neighbours,
-            rounds=rounds,
-            local_updates=local_updates,
-            random_state=random_state,
-            noise=noise,
-            ledgers=ledgers,
-        )
-        self.target_range = target_range
-        self.alpha = alpha
+    alpha: float | str = "auto"
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
         public["target_bound"] = self._unit
@@ -254,6 +193,7 @@ class PrivateRidge(LinearRegressor):
         return plan(problem, Asked(epsilon, self.total_delta, self.mechanism, way=way))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateQuantileRegressor(LinearRegressor):
     """Linear regression of a quantile: a share ``level`` of targets is below the prediction.
 
@@ -261,40 +201,7 @@ class PrivateQuantileRegressor(LinearRegressor):
     others          as in ``PrivateHuberRegressor``
     """
 
-    def __init__(
-        self,
-        total_epsilon: float | None = 1.0,
-        total_delta: float = 1e-5,
-        *,
-        target_range: tuple[float, float] | None = None,
-        level: float = 0.5,
-        feature_norm: float | None = None,
-        constraint: Constraint | None = None,
-        fit_intercept: bool = True,
-        mechanism: str = "gaussian",
-        neighbours: str = "zero-out",
-        rounds: int | None = None,
-        local_updates: int | None = None,
-        random_state: Any = None,
-        noise: str | None = None,
-        ledgers: Any = None,
-    ) -> None:
-        super().__init__(
-            total_epsilon,
-            total_delta,
-            feature_norm=feature_norm,
-            constraint=constraint,
-            fit_intercept=fit_intercept,
-            mechanism=mechanism,
-            neighbours=neighbours,
-            rounds=rounds,
-            local_updates=local_updates,
-            random_state=random_state,
-            noise=noise,
-            ledgers=ledgers,
-        )
-        self.target_range = target_range
-        self.level = level
+    level: float = 0.5
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
         return Quantile(rows, targets, level=probability("level", self.level), **public)

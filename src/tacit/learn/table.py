@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import EXACT, CorruptFile, InvalidInput
 from tacit.learn.data import Dataset
-from tacit.learn.source import EXACT, Source, named, read_table
-from tacit.tables import refuse_one_file
+from tacit.tables import Table, named, read_table, refuse_one_file
 
 KINDS: dict[type, str] = {int: "numbers", float: "numbers", bool: "truth values"}
 
@@ -59,7 +58,7 @@ def load_table(
     own numbers are the labels, and there are no classes.
     """
     read = [target] if not numeric_target else []
-    table = read_table(path, [*read, *([] if agent_column is None else [agent_column])])
+    table = read_table(path, [*read, *filter(None, [agent_column])], of_learning)
     used = _used([table], target, agent_column, drop, features)
     targets = _targets([table], target, numeric_target)
     groups = None if agent_column is None else _named([table], agent_column)
@@ -90,7 +89,8 @@ def load_records(
     refuse_one_file([*map(Path, paths)])
     names = _agents([Path(path) for path in paths], agent_column)
     labelled = [*known, *([] if numeric_target else [target])]
-    tables = [read_table(p, [*labelled, *filter(None, [agent_column])]) for p in paths]
+    labelled += filter(None, [agent_column])
+    tables = [read_table(path, labelled, of_learning) for path in paths]
     used = _used(tables, target, agent_column, drop)
     for name in sorted({*known, *gaps} - {*used, "*"}):
         what = "categories" if name in known else "a value to fill in"
@@ -114,6 +114,15 @@ def load_records(
     return Records({name: columns[name] for name in used}, targets, groups)
 
 
+def of_learning(column: str) -> str:
+    """What to do about text and missing values."""
+    return (
+        f"tacit learn takes text with --categories {column}=A,B,... and missing values with "
+        f"--fill {column}=VALUE, both public; --id {column} (an identifier) or --drop {column} "
+        "leaves it out."
+    )
+
+
 def _agents(paths: Sequence[Path], agent_column: str | None) -> list[str]:
     """What the agents are called whose tables these are."""
     if len(paths) > 1 and agent_column is not None:
@@ -133,7 +142,7 @@ def _agents(paths: Sequence[Path], agent_column: str | None) -> list[str]:
 
 
 def _used(
-    tables: Sequence[Source],
+    tables: Sequence[Table],
     target: str,
     agent_column: str | None,
     drop: Sequence[str],
@@ -171,7 +180,7 @@ def _used(
 
 
 def _targets(
-    tables: Sequence[Source],
+    tables: Sequence[Table],
     target: str,
     numeric: bool,
     classes: Collection[str] | None = None,
@@ -196,7 +205,7 @@ def _targets(
     return found
 
 
-def _named(tables: Sequence[Source], column: str, classes: bool = False) -> Vector:
+def _named(tables: Sequence[Table], column: str, classes: bool = False) -> Vector:
     """The names of classes, where 1 and 1.0 are one, or of agents.
 
     Guarantee: each from its own cell. Names that could be meant otherwise beside others in their

@@ -3,6 +3,7 @@
 wire            messages as bytes: one encoding for each
 messages        broadcast, reply and refusal
 facts           what a server knows of an agent: sizes and bounds
+participant     the only place where private data, a ledger and a message meet
 agent           where private data meet a message, in every round: one in, one reply out
 server          the server: names, couplings, settings, replies, and an engine
 release         one noisy reading of an agent's data, paid for once and kept

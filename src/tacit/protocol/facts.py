@@ -1,6 +1,6 @@
 """What a server knows of an agent: sizes and bounds, in a message, and a problem made of them.
 
-    LocalProblem ── Facts.of ──▶ bytes ──▶ described(all facts): Problem
+    LocalProblem ── facts_of ──▶ bytes ──▶ described(all facts): Problem
 
 Whatever plans a run, completes its settings or states what it promises looks at public numbers only
 (sensitivities, diameters, smoothness, ...), through ``Problem``. A described problem has these
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import jax
@@ -23,10 +22,10 @@ import numpy as np
 from tacit._types import Array, Vector
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.errors import DERIVED, InvalidInput
+from tacit.errors import InvalidInput
 from tacit.objectives.objective import Descent, Objective, Reading
+from tacit.protocol.messages import Facts
 from tacit.protocol.server import Member
-from tacit.protocol.wire import Message, Whole, decode
 from tacit.sets.feasible_set import FeasibleSet
 
 
@@ -34,118 +33,49 @@ class NotKnown(InvalidInput):
     """A server was asked for something that only an agent knows."""
 
 
-@dataclass(frozen=True)
-class Facts(Message):
-    """An agent, as it introduces itself.
-
-    ``coupling`` of all its coordinates, −1 where private; ``start`` is z^1 on the coupled ones, in
-    its number format. ``one``, ``two``: Δ in the L1 and L2 norm, of the statistic and of a reading.
-    ``gradient_noise``: the deviation of a gradient's entry for unit noise on a reading, where that
-    is not the gradient's own.
-    """
-
-    kind = "facts"
-    brief = (
-        *("everything", "closed_form", "separable", "diameter", "radius", "gradient_bound"),
-        *("smoothness", "normaliser", "uncertified", "clipped"),
-        *("not_once", "size", "read_one", "read_two", "gradient_noise", "feature_bound"),
-        *("usual_curvature", "reach", "longest", "uncertified_here"),
+def facts_of(agent: LocalProblem, name: str, sizes: bool = True) -> Facts:
+    """An agent, as it introduces itself. ``sizes``: also those of a set that only solvers know.
+    Schedules that a run leaves out follow from them."""
+    f, W = agent.objective, agent.feasible_set
+    coupling = np.asarray(agent.coupling)
+    backend = jax.default_backend()
+    about: dict[str, Any] = {}
+    try:
+        reading = f.reading()
+        about["size"] = int(reading.size)
+        about["read_one"], about["read_two"] = (float(reading.sensitivity(k)) for k in (1, 2))
+        about["gradient_noise"] = reading.gradient_deviation(1.0, W)
+        if about["gradient_noise"] is not None:
+            about["feature_bound"] = float(f.feature_bound(2))  # type: ignore[attr-defined]
+    except InvalidInput as error:
+        about["not_once"] = str(error)
+    if sizes or W.closed_form:
+        about["diameter"], about["radius"] = float(W.diameter), float(W.radius(math.inf))
+        about["gradient_bound"] = float(f.gradient_bound(W))
+    if f.descent is not None:
+        about["usual_curvature"], about["reach"], about["longest"] = f.descent
+    if hasattr(f, "normaliser"):
+        about["normaliser"] = float(np.asarray(f.normaliser))
+    return Facts(
+        agent=name,
+        coupling=coupling.astype("<i8"),
+        start=start_point(agent)[coupling >= 0],
+        objective=f.kind,
+        strong_convexity=float(f.strong_convexity),
+        lift_energy=float(f.lift_energy),
+        one=_moved(f, W, 1),
+        two=_moved(f, W, 2),
+        neighbours=f.neighbours,
+        relation=f.relation,
+        everything=agent.holds_everything,
+        closed_form=W.closed_form,
+        separable=W.separable,
+        smoothness=None if f.smoothness is None else float(f.smoothness),
+        uncertified=f.uncertified,
+        uncertified_here=f.uncertified_on(backend),
+        clipped=f.clipped,
+        **about,
     )
-    agent: str
-    coupling: Whole
-    start: Vector
-    objective: str
-    strong_convexity: float
-    lift_energy: float
-    one: float
-    two: float
-    neighbours: str
-    relation: str
-    everything: bool = False
-    closed_form: bool = False
-    separable: bool = False
-    diameter: float | None = None
-    radius: float | None = None
-    gradient_bound: float | None = None
-    smoothness: float | None = None
-    normaliser: float | None = None
-    uncertified: str = ""
-    not_once: str = ""  # why it cannot be read once, if so
-    size: int | None = None  # of a reading
-    read_one: float | None = None
-    read_two: float | None = None
-    gradient_noise: float | None = None
-    feature_bound: float | None = None
-    clipped: bool = False  # no theorem of convergence is about its gradients
-    usual_curvature: float | None = None  # this and the next two: ``Descent``
-    reach: float | None = None
-    longest: float | None = None
-    uncertified_here: str = ""  # on the device that computes rounds; a release is the processor's
-
-    def check(self) -> None:
-        numbers = [v for v in vars(self).values() if type(v) is float]
-        if any(math.isnan(v) or v < 0 for v in numbers) or len(self.start) != (
-            np.count_nonzero(self.coupling >= 0)
-        ):
-            raise ValueError("no facts about an agent")
-        descent = self.usual_curvature, self.reach, self.longest
-        if descent != (None,) * 3 and not all(
-            x is not None and DERIVED[0] <= x <= DERIVED[1] for x in descent
-        ):
-            raise ValueError("no numbers to plan steps by")
-        if self.everything and (self.coupling != np.arange(len(self.coupling))).any():
-            raise ValueError("another coupling than that of all coordinates")
-        if not np.isfinite(self.start).all():
-            raise ValueError("no first point")
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Facts:
-        return decode(data, {cls.kind: cls})
-
-    @classmethod
-    def of(cls, agent: LocalProblem, name: str, sizes: bool = True) -> Facts:
-        """``sizes``: also those of a set that only solvers know. Schedules that a run leaves out
-        follow from them."""
-        f, W = agent.objective, agent.feasible_set
-        coupling = np.asarray(agent.coupling)
-        backend = jax.default_backend()
-        about: dict[str, Any] = {}
-        try:
-            reading = f.reading()
-            about["size"] = int(reading.size)
-            about["read_one"], about["read_two"] = (float(reading.sensitivity(k)) for k in (1, 2))
-            about["gradient_noise"] = reading.gradient_deviation(1.0, W)
-            if about["gradient_noise"] is not None:
-                about["feature_bound"] = float(f.feature_bound(2))  # type: ignore[attr-defined]
-        except InvalidInput as error:
-            about["not_once"] = str(error)
-        if sizes or W.closed_form:
-            about["diameter"], about["radius"] = float(W.diameter), float(W.radius(math.inf))
-            about["gradient_bound"] = float(f.gradient_bound(W))
-        if f.descent is not None:
-            about["usual_curvature"], about["reach"], about["longest"] = f.descent
-        if hasattr(f, "normaliser"):
-            about["normaliser"] = float(np.asarray(f.normaliser))
-        return cls(
-            agent=name,
-            coupling=coupling.astype("<i8"),
-            start=start_point(agent)[coupling >= 0],
-            objective=f.kind,
-            strong_convexity=float(f.strong_convexity),
-            lift_energy=float(f.lift_energy),
-            one=_moved(f, W, 1),
-            two=_moved(f, W, 2),
-            neighbours=f.neighbours,
-            relation=f.relation,
-            everything=agent.holds_everything,
-            closed_form=W.closed_form,
-            separable=W.separable,
-            smoothness=None if f.smoothness is None else float(f.smoothness),
-            uncertified=f.uncertified,
-            uncertified_here=f.uncertified_on(backend),
-            clipped=f.clipped,
-            **about,
-        )
 
 
 def described(facts: Sequence[Facts], penalties: tuple[Vector, Vector] | None = None) -> Problem:

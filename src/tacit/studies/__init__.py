@@ -6,8 +6,6 @@ job_study       studies with the sections of a job file
 power_study     studies of a grid in zones: the public case, and each party's own loads
 learn_study     studies of a classifier: public columns, ranges and classes, each party's own table
 job             a job file and its data as a problem and settings
-study_messages  what a coordinator and a party say beside the rounds
-limits          a party's ledger, which agrees to nothing beyond the party's own limits
 party           the only process that sees a party's data: bytes in, bytes out
 coordinator     a study from invitation to result, over a line
 progress        where a study is: the state to go on from, and a status

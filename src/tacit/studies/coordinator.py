@@ -10,7 +10,6 @@ rounds begin again at the first: they cost nothing.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,24 +25,26 @@ from tacit.errors import CorruptFile, InvalidInput, Refused
 from tacit.planning import penalties_of
 from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.exact_server import ExactServer
-from tacit.protocol.facts import Facts, NotKnown, described, members_of
-from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.facts import NotKnown, described, members_of
+from tacit.protocol.messages import (
+    Agreed,
+    Broadcast,
+    Copied,
+    Facts,
+    Invitation,
+    Outcome,
+    Proposal,
+    Read,
+    Refusal,
+    Reply,
+    Start,
+    answer_from,
+)
 from tacit.protocol.result import RELEASED_SERVER_TRACE, SERVER_TRACE, Result, versions
 from tacit.protocol.server import Server
 from tacit.protocol.statement import PrivacyStatement, privacy_statement, release_statement
 from tacit.studies.progress import State, Status
 from tacit.studies.study import REHEARSAL, Study
-from tacit.studies.study_messages import (
-    Agreed,
-    Copied,
-    Invitation,
-    Outcome,
-    Proposal,
-    Read,
-    Request,
-    Start,
-    answer_from,
-)
 
 T = TypeVar("T")
 KEPT = 1.0  # seconds between states on the disk
@@ -163,9 +164,10 @@ class Coordinator:
             self.study.digest,
             run,
             problem.size,
-            json.dumps(settings.to_dict()),
-            float(delta),
-            "" if noise is None else json.dumps(noise.to_dict()),
+            settings,
+            delta,
+            noise,
+            noise is not None,
         )
         self._all(proposal, Agreed)
 
@@ -266,7 +268,7 @@ class Coordinator:
 
     # --- asking -------------------------------------------------------------------------------
 
-    def _all(self, request: Request, kind: type[T]) -> dict[str, T]:
+    def _all(self, request: Any, kind: type[T]) -> dict[str, T]:
         """Everyone's answer of this kind, or a pause that names who gave none."""
         answers = self.ask(request.to_bytes(), self.study.deadline)
         found: dict[str, T] = {}

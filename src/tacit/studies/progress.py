@@ -19,7 +19,7 @@ from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.files import write_atomically
 from tacit.privacy.mechanisms import Mechanism
-from tacit.protocol.facts import Facts
+from tacit.protocol.messages import Facts
 from tacit.reading import parse_json, read_npz, reading, typed
 from tacit.studies.study import Study
 

@@ -17,8 +17,7 @@ from tacit import errors
 from tacit.admm.settings import Settings
 from tacit.errors import EngineFailure, InvalidInput, TacitError
 from tacit.privacy.mechanisms import Mechanism, mechanism_from
-from tacit.protocol.facts import Facts
-from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.messages import Broadcast, Facts, Refusal, Reply, answer_from
 from tacit.protocol.release import Release
 
 KIND = "?"  # the key under which a table says what it stands for
@@ -73,7 +72,7 @@ def _value(table: dict[str, Any]) -> Any:
     if kind == "array":
         return np.frombuffer(table["numbers"], table["dtype"]).reshape(table["shape"])
     if kind == "facts":
-        return Facts.from_bytes(table["bytes"])
+        return answer_from(table["bytes"])
     if kind == "settings":
         return Settings.from_dict(_lists(table["said"]))
     if kind == "mechanism":

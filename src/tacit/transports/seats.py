@@ -27,9 +27,9 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.agent import Agent
 from tacit.protocol.data_digest import agent_digest
-from tacit.protocol.facts import Facts
+from tacit.protocol.facts import facts_of
 from tacit.protocol.keys import agent_key, jax_key
-from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.messages import Broadcast, Facts, Refusal, Reply
 from tacit.protocol.public_agent import PublicAgent
 from tacit.protocol.release import Reader, Release
 from tacit.protocol.released import public_part
@@ -57,7 +57,7 @@ class Seat:
 
     def facts(self, sizes: bool) -> Facts:
         """What a server may know of this agent before the run."""
-        return Facts.of(self.problem, self.name, sizes)
+        return facts_of(self.problem, self.name, sizes)
 
     def digest(self, key: Vector) -> bytes:
         """Of all that this agent computes with, code included; keyed (``data_digest.py``)."""

@@ -1,27 +1,32 @@
-"""Figures 5, 6 and 7: private classification of MNIST and FEMNIST, and the paper's claims checked.
+"""Figures 5, 6 and 7: private classification of MNIST and FEMNIST.
 
-All is made from the traces of a folder, which ``learning_runs.py`` writes.
+All runs of one algorithm with the same number of local updates are one batched program.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import ConstantPenalty, DynamicPenalty, NonsmoothStep, Schedule
 from tacit.admm.settings import Settings
 from tacit.errors import choice
-from tacit.lab.reproduce.results import half_width, named, read, verdict, write_report
+from tacit.lab import reproduce
+from tacit.lab.reproduce import Curve, Rows
 from tacit.learn.data import Dataset, load_leaf, load_mnist, split
 from tacit.objectives.losses import SoftmaxRegression
 from tacit.privacy.mechanisms import Gaussian
 from tacit.sets.boxes import Box
+from tacit.transports.sweep import solve_many
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,33 +37,57 @@ ALGORITHMS = {  # perturbation and calibration; OutG in the two readings of its 
     "OutG": ("output", "paper"),
     "OutG, tight": ("output", "paper-tight"),
 }
-COLUMNS = ("algorithm", "penalty", "epsilon", "local_updates", "seed", "round")
-TRACE = ("objective", "residual", "noise", "violation", "test_error")
+EVALUATIONS = 100  # rounds of a run that are evaluated
+RUN = ("algorithm", "penalty", "epsilon", "local_updates", "seed")
+
+
+class Group(NamedTuple):
+    """All penalties, epsilons and seeds of an algorithm with E local updates: run at once."""
+
+    algorithm: str
+    local_updates: int
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A figure as data. ``penalties`` are "adaptive", "adaptive/100" or numbers."""
+class Experiment(reproduce.Experiment):
+    """``penalties`` are "adaptive", "adaptive/100" or numbers."""
 
-    title: str
     data: str
     bound: float
     agents: int  # 0: one per writer
-    rounds: int
-    local_updates: list[int]
     algorithms: list[str]
     penalties: list[str]
     adaptive: dict[str, float]  # base and privacy of the paper's ρ̂, and its period
-    epsilons: list[float]  # of one update
-    delta: float
-    seeds: int
 
-    @classmethod
-    def named(cls, name: str, **changes: Any) -> Experiment:
-        """One of the package's TOML files, with some entries changed."""
-        experiment = named(cls, name, changes)
-        choice("data", experiment.data, ("mnist", "femnist"))
-        return experiment
+    columns = (*RUN, "round", "objective", "residual", "noise", "violation", "test_error")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choice("data", self.data, ("mnist", "femnist"))
+
+    def units(self) -> list[Group]:
+        return [Group(a, E) for E in self.local_updates for a in self.algorithms]
+
+    def unit(self, row: Sequence[str]) -> Group:
+        return Group(row[0], int(row[3]))
+
+    @property
+    def every(self) -> int:
+        """Rounds between two that are evaluated."""
+        return max(1, self.rounds // EVALUATIONS)
+
+    @property
+    def unit_rows(self) -> int:
+        return len(self.runs()) * -(-self.rounds // self.every)
+
+    def runs(self) -> list[tuple[str, float, int]]:
+        """Penalty, epsilon and seed of every run of a group."""
+        return [
+            (penalty, epsilon, seed)
+            for penalty in self.penalties
+            for epsilon in self.epsilons
+            for seed in range(self.seeds)
+        ]
 
     def load(self, folder: str | Path) -> tuple[Dataset, Dataset]:
         """Training and test data."""
@@ -111,149 +140,100 @@ class Experiment:
             NonsmoothStep(1.0),
         )
 
+    def draw(self, traces: pd.DataFrame) -> Figure:
+        """Noise, objective and test error; with several penalties (Figure 7) the test error alone,
+        one curve per penalty."""
+        several, most = len(self.penalties) > 1, max(self.local_updates)
+        curves = [
+            Curve(
+                {"algorithm": a, "penalty": penalty, "local_updates": E},
+                f"penalty {penalty}" if several else f"{a}, E = {E}",
+                f"C{k if several else self.algorithms.index(a)}",
+                "-" if most == E else "--",
+            )
+            for a, E in self.units()
+            for k, penalty in enumerate(self.penalties)
+        ]
+        rows = [("test_error", "test error", curves)]
+        if not several:
+            rows = [
+                ("noise", "noise magnitude", curves),
+                ("objective", "objective", curves),
+                *rows,
+            ]
+        return self.panels(traces, rows, "the paper's noise, not certified")
 
-def report(folder: Path) -> Path:
-    """Figure, errors and claims from the traces of a folder."""
-    experiment, table = load(folder)
-    figure = draw(experiment, table)
-    checked = claims(experiment, table)
-    return write_report(folder, figure, errors=final_errors(table), claims=checked)
+    def tables(self, traces: pd.DataFrame) -> dict[str, Rows]:
+        return {"claims": self.claims(traces), "errors": final_errors(traces)}
 
-
-def load(folder: str | Path) -> tuple[Experiment, pd.DataFrame]:
-    """What was run, and a row per evaluated round of every run."""
-    return read(folder, Experiment)
-
-
-def final_errors(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Test errors after the last round, in per cent: mean over the seeds and deviation."""
-    last = table[table["round"] == table["round"].max()]
-    grouped = last.groupby(list(COLUMNS[:4]), sort=False)["test_error"]
-    return [
-        {
-            **dict(zip(COLUMNS[:4], key, strict=True)),
-            "test_error_percent": 100 * values.mean(),
-            "deviation": 100 * values.std(ddof=1) if len(values) > 1 else 0.0,
-        }
-        for key, values in grouped
-    ]
-
-
-def draw(experiment: Experiment, table: pd.DataFrame) -> Figure:
-    """Noise, objective and test error (rows) for every epsilon (columns).
-
-    With several penalties (Figure 7): the test error alone, one curve per penalty.
-    """
-    from matplotlib.figure import Figure
-
-    several = len(experiment.penalties) > 1
-    quantities = {"test_error": "test error"}
-    if not several:
-        quantities = {"noise": "noise magnitude", "objective": "objective", **quantities}
-    size = (15, 1.2 + 3.2 * len(quantities))
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(
-        len(quantities), len(experiment.epsilons), sharex=True, sharey="row", squeeze=False
-    )
-    for line, (quantity, title) in zip(panels, quantities.items(), strict=True):
-        for panel, epsilon in zip(line, experiment.epsilons, strict=True):
-            here = table[table["epsilon"] == epsilon]
-            curves = here.groupby(["algorithm", "penalty", "local_updates"], sort=False)
-            for (algorithm, penalty, E), rows in curves:
-                values = rows.pivot(index="round", columns="seed", values=quantity)
-                mean, half = values.mean(axis=1), half_width(values.to_numpy())
-                label = f"penalty {penalty}" if several else f"{algorithm}, E = {E}"
-                style = "-" if max(experiment.local_updates) == E else "--"
-                names = experiment.penalties if several else experiment.algorithms
-                colour = f"C{names.index(penalty if several else algorithm)}"
-                panel.plot(values.index, mean, style, color=colour, label=label, lw=1.3)
-                panel.fill_between(
-                    values.index, mean - half, mean + half, color=colour, alpha=0.2, lw=0
-                )
-            panel.set_yscale("log")
-            panel.grid(alpha=0.3, which="both")
-        line[0].set_ylabel(title)
-    for panel, epsilon in zip(panels[0], experiment.epsilons, strict=True):
-        panel.set_title(f"ε = {epsilon:g} per update")
-    for panel in panels[-1]:
-        panel.set_xlabel("round")
-    panels[0][-1].legend(fontsize=7)
-    figure.suptitle(
-        f"{experiment.title}: the paper's noise, not certified, {experiment.seeds} seeds, "
-        "95 % bands"
-    )
-    return figure
-
-
-def claims(experiment: Experiment, table: pd.DataFrame) -> list[dict[str, str]]:
-    """The claims of Section 6.2 or Appendix E, each with a verdict and the numbers behind it.
-
-    See ``verdict``: means over the seeds after the last round, intervals that hold together.
-    """
-    last = table[table["round"] == table["round"].max()].sort_values("seed")
-    ε, few, many = experiment.epsilons, experiment.local_updates[0], experiment.local_updates[-1]
-    if len(experiment.penalties) > 1:
-        return [_hyper_claim(experiment, last)]
-    final = {
-        quantity: {
-            key: values.to_numpy()
-            for key, values in last.groupby(["algorithm", "epsilon", "local_updates"])[quantity]
-        }
-        for quantity in ("objective", "noise", "test_error")
-    }
-    outs = [a for a in experiment.algorithms if a != "ObjG"]
-
-    def compare(text: str, quantity: str, pairs: Any) -> dict[str, str]:
-        return {"claim": text, **verdict(final[quantity], list(pairs), False)}
-
-    rows = [
-        compare(
-            f"The noise of ObjG is greater than that of {out}.",
-            "noise",
-            (((out, e, E), ("ObjG", e, E)) for e in ε for E in (few, many)),
-        )
-        for out in outs
-    ]
-    rows.append(
-        compare(
+    def claims(self, traces: pd.DataFrame) -> Rows:
+        """The claims of Section 6.2 or Appendix E."""
+        if len(self.penalties) > 1:
+            return [_hyper_claim(traces)]
+        ε, few, many = self.epsilons, self.local_updates[0], self.local_updates[-1]
+        outs = [a for a in self.algorithms if a != "ObjG"]
+        noises = [
+            (
+                f"The noise of ObjG is greater than that of {out}.",
+                "noise",
+                [((out, e, E), ("ObjG", e, E)) for e in ε for E in (few, many)],
+            )
+            for out in outs
+        ]
+        increases = (
             "The objective increases as epsilon decreases.",
             "objective",
-            (((a, e, many), (a, f, many)) for a in experiment.algorithms for f, e in pairwise(ε)),
+            [((a, e, many), (a, f, many)) for a in self.algorithms for f, e in pairwise(ε)],
         )
-    )
-    for out in outs:
-        rows.append(
-            compare(
+        objectives = [
+            (
                 f"The objective of ObjG is lower than that of {out}.",
                 "objective",
-                ((("ObjG", e, E), (out, e, E)) for e in ε for E in (few, many)),
+                [(("ObjG", e, E), (out, e, E)) for e in ε for E in (few, many)],
             )
-        )
-    rows.append(
-        compare(
+            for out in outs
+        ]
+        updates = (
             f"More local updates (E = {many} instead of {few}) lower the objective.",
             "objective",
-            (((a, e, many), (a, e, few)) for a in experiment.algorithms for e in ε),
+            [((a, e, many), (a, e, few)) for a in self.algorithms for e in ε],
         )
-    )
-    for out in outs:
-        rows.append(
-            compare(
+        errors = [
+            (
                 f"ObjG with E = {many} has a lower test error than {out} with any E, and than ObjG "
                 f"with E = {few}.",
                 "test_error",
-                (
+                [
                     (("ObjG", e, many), other)
                     for e in ε
                     for other in ((out, e, few), (out, e, many), ("ObjG", e, few))
-                ),
+                ],
             )
-        )
-    return rows
+            for out in outs
+        ]
+        return self.verdicts(traces, [*noises, increases, *objectives, updates, *errors])
 
 
-def _hyper_claim(experiment: Experiment, last: pd.DataFrame) -> dict[str, str]:
+def final_errors(traces: pd.DataFrame) -> Rows:
+    """Test errors after the last round, in per cent: mean over the seeds and deviation."""
+    last = traces[traces["round"] == traces["round"].max()]
+    grouped = last.groupby(list(RUN[:4]), sort=False)["test_error"]
+    return [
+        {
+            "algorithm": algorithm,
+            "penalty": penalty,
+            "epsilon": float(epsilon),
+            "local_updates": int(E),
+            "test_error_percent": 100 * values.mean(),
+            "deviation": 100 * values.std(ddof=1) if len(values) > 1 else 0.0,
+        }
+        for (algorithm, penalty, epsilon, E), values in grouped
+    ]
+
+
+def _hyper_claim(traces: pd.DataFrame) -> dict[str, str]:
     """Figure 7: the spread over penalties beside the spread over epsilons."""
+    last = traces[traces["round"] == traces["round"].max()].sort_values("seed")
     means = last.groupby(["penalty", "epsilon"])["test_error"].mean().unstack()
     over_penalties = float((means.max(axis=0) - means.min(axis=0)).max())
     over_epsilons = float((means.max(axis=1) - means.min(axis=1)).max())
@@ -267,3 +247,70 @@ def _hyper_claim(experiment: Experiment, last: pd.DataFrame) -> dict[str, str]:
         "numbers": f"largest spread over penalties {100 * over_penalties:.1f} points, over "
         f"epsilons {100 * over_epsilons:.1f} points: {numbers}",
     }
+
+
+def run_experiment(
+    experiment: Experiment,
+    folder: Path,
+    data: str | Path,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Rows]:
+    """``reproduce.make`` with the data of this folder."""
+    train, test = experiment.load(data)
+    runs = partial(_runs, experiment, train, test)
+    device = jax.devices()[0].device_kind
+    return reproduce.make(experiment, folder, runs, progress, device=device)
+
+
+def _runs(
+    experiment: Experiment,
+    train: Dataset,
+    test: Dataset,
+    left: list[Group],
+    told: Callable[[int], None],
+) -> Generator[tuple[Group, Iterable[Any]]]:
+    problem, test_errors = experiment.problem(train), _test_errors(test)
+    for group in left:
+        yield group, _run(experiment, problem, test_errors, group, told)
+
+
+def _run(
+    experiment: Experiment,
+    problem: Problem,
+    test_errors: Callable[[Any], Any],
+    group: Group,
+    told: Callable[[int], None],
+) -> list[tuple[Any, ...]]:
+    (algorithm, E), runs = group, experiment.runs()
+    rows: list[tuple[Any, ...]] = []
+
+    def note(t: int, solutions: Any, trace: Any) -> None:
+        errors = test_errors(solutions)
+        for (penalty, epsilon, seed), values, error in zip(runs, trace, errors, strict=True):
+            objective, residual, noise, violation = values[1:].tolist()
+            noise /= solutions.shape[1]  # the paper's: Σ_p Σ_e of the mean over the coordinates
+            about = (algorithm, penalty, epsilon, E, seed, t)
+            rows.append((*about, objective, residual, noise, violation, float(error)))
+        told(t * E)
+
+    solve_many(
+        problem,
+        [experiment.settings(algorithm, penalty, epsilon, E) for penalty, epsilon, _ in runs],
+        [seed for _, _, seed in runs],
+        evaluate_every=experiment.every,
+        callback=note,
+    )
+    return rows
+
+
+def _test_errors(test: Dataset) -> Callable[[Any], Any]:
+    """The test error of each of many weight matrices."""
+    X, y = jnp.asarray(test.features), jnp.asarray(test.labels)
+
+    @jax.jit
+    def wrong(weights: Any, X: Any, y: Any) -> Any:
+        scores = X @ weights.reshape(X.shape[1], -1).astype(X.dtype)
+        return (scores.argmax(axis=1) != y).mean()
+
+    return lambda solutions: np.array([float(wrong(w, X, y)) for w in solutions])

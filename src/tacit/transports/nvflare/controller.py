@@ -18,11 +18,9 @@ from nvflare.apis.signal import Signal
 
 from tacit.errors import TacitError
 from tacit.files import write_atomically
-from tacit.transports.nvflare.kit import Kit
+from tacit.transports.nvflare.kit import Kit, log_to
 from tacit.transports.nvflare.line import EngineLine, Lost, Stopped
-from tacit.transports.nvflare.logs import log_to
-from tacit.transports.nvflare.running import OUTCOME
-from tacit.transports.nvflare.server import end_with_command
+from tacit.transports.nvflare.server import OUTCOME, end_with_command
 
 log = logging.getLogger("tacit.coordinator")
 

@@ -1,7 +1,7 @@
-"""A party in the engine: a job process of its site that hands bytes to ``Party.handle``.
+"""A party in the engine: a job process of its site that hands bytes to its participant.
 
 Guarantee: all that this class gives to the engine is, in the one field of a reply, what
-``Party.handle`` returned or a ``Refusal`` in a fixed sentence. A request reaches the party only if
+``answer_bytes`` returned or a ``Refusal`` in a fixed sentence. A request reaches the party only if
 the key that is pinned in its kit has signed it. Errors, with their words, stay in the party's log.
 """
 
@@ -21,11 +21,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from tacit.transports.nvflare.guard import guard_cell, guard_job
-from tacit.transports.nvflare.job import BYTES, TOPIC
-from tacit.transports.nvflare.kit import PARTY_FILE, Kit
-from tacit.transports.nvflare.logs import log_to
+from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, TOPIC, Kit, log_to
 from tacit.transports.nvflare.signing import Verifier
+from tacit.transports.nvflare.site import guard_cell, guard_job
 
 log = logging.getLogger("tacit.site")
 
@@ -70,7 +68,7 @@ class PartyExecutor(Executor):  # type: ignore[misc]
         return reply
 
     def _answered(self, signed: Any) -> bytes | None:
-        from tacit.studies.party import refusal
+        from tacit.protocol.participant import refusal
 
         assert self._kit is not None and self._verifier is not None and self._party is not None
         name = self._kit.agent or ""
@@ -89,9 +87,11 @@ class PartyExecutor(Executor):  # type: ignore[misc]
 
     def _once(self, party: Any, request: bytes) -> Future[bytes]:
         """The answer to a request, or to the same one that is being answered."""
+        from tacit.protocol.participant import answer_bytes
+
         with self._one_by_one:
             if self._last is None or self._last[0] != request:
-                self._last = request, self._thread.submit(party.handle, request)
+                self._last = request, self._thread.submit(answer_bytes, party, request)
             return self._last[1]
 
     def execute(
@@ -104,13 +104,13 @@ class PartyExecutor(Executor):  # type: ignore[misc]
 def load(kit: Kit) -> Any:
     """The party of this kit, with the file that it named itself when it joined."""
     from tacit.errors import TacitError
-    from tacit.studies.party import Party
+    from tacit.studies.party import party
     from tacit.studies.party_file import PartyFile
     from tacit.studies.study import Study
 
     try:
         file = PartyFile.load(os.environ[PARTY_FILE])
-        party = Party(Study.load(kit.study_file), file, kit.folder / "own")
+        found = party(Study.load(kit.study_file), file, kit.folder / "own")
     except TacitError as error:  # in our own words
         log.error("The party cannot take part: %s", error)
         raise
@@ -118,4 +118,4 @@ def load(kit: Kit) -> Any:
         log.error("The party cannot take part (%s).", type(error).__name__)
         raise
     log.info("The party is ready.", extra={"party": kit.agent})
-    return party
+    return found

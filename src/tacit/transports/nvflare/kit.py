@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -27,6 +29,8 @@ CLASSES = {
 }
 # At a party, the path of its party.toml: set by itself, inherited by the engine's processes
 PARTY_FILE = "TACIT_PARTY_FILE"
+TOPIC, BYTES = "tacit", "bytes"  # of a message: what it is about, and its one field
+FIELDS = ("party", "run", "round", "rounds", "stage", "waiting", "seconds", "job", "code")
 
 
 @dataclass(frozen=True)
@@ -216,3 +220,42 @@ def _refuse_links(folder: Path) -> None:
                         f"{str(path.relative_to(folder))!r}, a link or a device: it may stand for "
                         "any file of yours. Nothing was done."
                     )
+
+
+class JsonLines(logging.Handler):
+    """Appends to a private file. A log that cannot be written stops nothing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "source": record.name,
+            "words": record.getMessage(),
+            **{name: getattr(record, name) for name in FIELDS if hasattr(record, name)},
+        }
+        try:
+            line = json.dumps(said, default=str).encode() + b"\n"
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            file = os.open(self.path, flags, 0o600)
+            try:
+                os.write(file, line)
+            finally:
+                os.close(file)
+        except OSError:
+            pass  # such as a full disk: what matters is in ledgers and checkpoints
+
+
+def log_to(path: Path) -> logging.Logger:
+    """Our logger, which writes here and nowhere else: the engine's logs hold nothing of ours."""
+    logger = logging.getLogger("tacit")
+    for handler in [h for h in logger.handlers if isinstance(h, JsonLines)]:
+        logger.removeHandler(handler)
+    logger.addHandler(JsonLines(path))
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    return logger

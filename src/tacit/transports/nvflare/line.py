@@ -18,8 +18,7 @@ from nvflare.apis.fl_constant import ReservedTopic, ReturnCode
 from nvflare.apis.shareable import Shareable
 
 from tacit.errors import Refused
-from tacit.transports.nvflare.job import BYTES, TOPIC
-from tacit.transports.nvflare.kit import Kit
+from tacit.transports.nvflare.kit import BYTES, TOPIC, Kit
 from tacit.transports.nvflare.signing import Signer
 
 log = logging.getLogger("tacit.coordinator")

@@ -1,25 +1,34 @@
-"""The engine's folders: certificates at ``init``, everything else at ``join`` and ``run``.
+"""What the engine reads: kits of ``init``, its folders at ``join`` and ``run``, its one job.
 
-Of what the engine reads, a kit brings certificates and keys alone. Every other file is written anew
-where it is used, by the version of Tacit that is installed there, from the names and the address in
-``kit.json``: no configuration, class or code comes with a kit.
+A kit is one folder for each party and one for the coordinator. Of what the engine reads it brings
+certificates and keys alone. Every other file is written anew where it is used, by the version of
+Tacit that is installed there, from the names and the address in ``kit.json``: no configuration,
+class or code comes with a kit. The key that signed the certificates is not kept: nobody can add a
+party, or a person with other rights, later on.
 
-A site runs exactly one job, that of ``job.py``: it is compared byte for byte (``guard.py``), only
-our class may be built (``class_allow_list``), and code is refused to all (``authorization``).
+A site runs exactly one job: two files that name our classes, and no code, the same in every study.
+It is compared byte for byte (``site.py``), only our class may be built (``class_allow_list``), and
+code is refused to all (``authorization``).
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shlex
 import shutil
+import tempfile
+import zipfile
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.x509 import ExtendedKeyUsage
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from nvflare.lighter.constants import AdminRole
+from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 from nvflare.lighter.utils import (
     Identity,
     generate_cert,
@@ -29,10 +38,128 @@ from nvflare.lighter.utils import (
 )
 
 from tacit.errors import InvalidInput
-from tacit.files import write_atomically
-from tacit.transports.nvflare.kit import ADMIN, CLASSES, ORGANISATION, PROJECT, Kit, address
+from tacit.files import sync_folder, write_atomically
+from tacit.reading import read_toml
+from tacit.transports.nvflare.kit import (
+    ADMIN,
+    CLASSES,
+    ORGANISATION,
+    PROJECT,
+    TOPIC,
+    Kit,
+    address,
+    site_names,
+)
+from tacit.transports.nvflare.signing import write_keys
+
+if TYPE_CHECKING:
+    from tacit.studies.study import Study
 
 PURPOSES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+COORDINATOR = "kit-coordinator"
+EXAMPLE = """\
+# Stays with this party: fill it in, and guard it. Paths are relative to this file.
+agent = {agent}
+data = "data.csv"            # {data}
+{extra}ledger = "ledger.db"         # make it: tacit ledger budget ledger.db --total-epsilon ...
+{rehearsal}
+[limits]                     # of this study, whatever its coordinator asks for
+total_epsilon = {epsilon}
+total_delta = {delta}
+# rounds = 1000              # at most; optional
+# hides = "..."              # the change that must be hidden; optional, tacit federation check says
+"""
+
+
+def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
+    """Write the kits of a study; the coordinator's is the first."""
+    from tacit.studies.study import Study
+
+    study = Study.load(study_file)
+    host, port = address(server)
+    out = Path(out)
+    sites = site_names(study.agents, host)
+    names = [COORDINATOR, *(f"kit-{site}" for site in sites)]
+    used = [out / name for name in names if os.path.lexists(out / name)]
+    if used:
+        raise InvalidInput(
+            f"Expected a folder without kits as --out, got {out} with {used[0].name}: keys in use "
+            "are not written over. Nothing was written."
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix=".init-") as scratch:
+        ready = Path(scratch)
+        about = {
+            "study": study.name,
+            "digest": study.digest,
+            "deadline": study.deadline,
+            "server": f"{host}:{port}",
+            "agents": study.agents,
+            "tacit": metadata.version("tacit"),
+        }
+        ours = Kit(ready / COORDINATOR, "coordinator", agent=None, **about)  # type: ignore[arg-type]
+        _fill(ours, study)
+        write_keys(ours.private_key, ours.public_key)
+        parties = []
+        for agent, site in zip(study.agents, sites, strict=True):
+            kit = Kit(ready / f"kit-{site}", "party", agent=agent, **about)  # type: ignore[arg-type]
+            _fill(kit, study)
+            shutil.copyfile(ours.public_key, kit.public_key)
+            parties.append(kit)
+            (kit.folder / "party.example.toml").write_text(example(study, agent))
+        write_certificates(ours, parties)
+        for name in names:
+            _keep_private(ready / name)
+            (ready / name).rename(out / name)
+        sync_folder(out)
+    return [out / name for name in names]
+
+
+def example(study: Study, agent: str) -> str:
+    """A party's own file, to fill in."""
+    content = read_toml(study.folder / "study.toml")
+    privacy = content["privacy"]
+    kind = next(key for key in ("power", "learn", "objective") if key in content)
+    data, extra = {
+        "power": ("a table with columns bus, p and q", 'unit = "MW"\n'),
+        "learn": (
+            "CSV or Parquet, one line per record",
+            'target = "label"             # its column\n',
+        ),
+        "objective": (
+            "CSV, Parquet or NPZ",
+            'target = "y"                 # its column; optional\n',
+        ),
+    }[kind]
+    rehearsal = (
+        "" if study.rehearsal is None else "rehearsal = true             # no secrets here!\n"
+    )
+    name = (
+        '"' + "".join(rf"\u{ord(c):04x}" if c in '"\\' or ord(c) < 32 else c for c in agent) + '"'
+    )
+    return EXAMPLE.format(
+        agent=name,
+        data=data,
+        extra=extra,
+        rehearsal=rehearsal,
+        epsilon=float(privacy.get("total_epsilon", 1.0)),
+        delta=float(privacy.get("total_delta", 1e-5)),
+    )
+
+
+def _fill(kit: Kit, study: Study) -> None:
+    kit.folder.mkdir(parents=True)
+    (kit.folder / "kit.json").write_text(kit.to_json())
+    study.copy_to(kit.study_file.parent)
+
+
+def _keep_private(folder: Path) -> None:
+    """For the owner's eyes only: all of it, as a workspace will hold more than keys."""
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+# --- the engine's folders ---------------------------------------------------------------------
 
 
 def write_certificates(coordinator: Kit, parties: Sequence[Kit]) -> None:
@@ -219,3 +346,50 @@ def log_config() -> dict[str, Any]:
         "handlers": {"file": {**file, "filename": "log.txt", "formatter": "plain"}},
         "loggers": {"root": {"level": "INFO", "handlers": ["file"]}},
     }
+
+
+# --- the one job ------------------------------------------------------------------------------
+
+MOST_BYTES = 2**16  # of a signature, or of a certificate
+RUNS = {"tasks": [TOPIC], "executor": {"path": CLASSES["executor"], "args": {}}}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "coordinator": {"workflows": [{"id": "study", "path": CLASSES["controller"], "args": {}}]},
+    "party": {"executors": [RUNS]},
+}
+FILES = {"coordinator": "config_fed_server.json", "party": "config_fed_client.json"}
+OURS, SIGNED = f"config/{FILES['party']}", (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)
+BESIDE = ("config/", *(folder + name for folder in ("", "config/") for name in SIGNED))
+
+
+def config_bytes(role: str) -> bytes:
+    none = dict.fromkeys(("components", "task_data_filters", "task_result_filters"), ())
+    return json.dumps({"format_version": 2, **CONFIGS[role], **none}, indent=2).encode()
+
+
+def is_ours(job: Any) -> bool:
+    """Whether a ZIP archive is, byte for byte, what this version of Tacit submits for a site, but
+    for signatures."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(job)) as found:
+            names = [one.filename for one in found.infolist() if one.file_size <= MOST_BYTES]
+            known = len(set(names)) == len(found.infolist()) and set(names) <= {OURS, *BESIDE}
+            return known and found.read(OURS) == config_bytes("party")
+    except Exception:  # whatever another archive makes zipfile raise
+        return False
+
+
+def write_job(folder: Path, sites: Sequence[str]) -> Path:
+    """The job as the engine takes it; every site must be there."""
+    meta = {
+        "name": TOPIC,
+        "resource_spec": {},
+        "deploy_map": {"coordinator": ["server"], "party": list(sites)},
+        "min_clients": len(sites),
+        "mandatory_clients": list(sites),
+    }
+    for role, name in FILES.items():
+        config = folder / role / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        (config / name).write_bytes(config_bytes(role))
+    (folder / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
+    return folder

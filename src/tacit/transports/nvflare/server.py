@@ -1,6 +1,11 @@
-"""The engine's server as a process of the coordinator's, and what its admin can ask it.
+"""The engine's server as a process of the coordinator's command, which runs a study to its end.
 
-``python -m tacit.transports.nvflare.server`` is that process. It ends with the command that
+    server ─▶ all parties there ─▶ job ─▶ finished, or: a site was lost ─▶ once more
+
+A job of the engine ends when one of its processes does. The study does not: its state is in the
+kit and in the parties' ledgers, so another job goes on where the last one was.
+
+``python -m tacit.transports.nvflare.server`` is the server's process. It ends with the command that
 started it, and its jobs with it, however that ends: each reads from a pipe into which nothing is
 ever written.
 """
@@ -19,16 +24,23 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
 
-from tacit.errors import EngineFailure
+from tacit.errors import CorruptFile, EngineFailure, Refused
 from tacit.files import open_private
-from tacit.transports.nvflare.job import write_job
+from tacit.reading import parse_json, read_json, read_text, reading
 from tacit.transports.nvflare.kit import ADMIN, ORGANISATION, Kit
 
+log = logging.getLogger("tacit.run")
+MODULE = "nvflare.private.fed.app.server.server_train"
+OUTCOME = "outcome.json"
 STARTING = 90.0  # seconds that a server may take to be there
 ENDING = 10.0  # and that one whose command was killed may take to be gone
-MODULE = "nvflare.private.fed.app.server.server_train"
+LOOK = 0.5  # seconds between looks at a running job
+ASK = 2.0  # seconds between questions to the server
+LAST = 5  # lines of a party's log
 
 
 class EngineServer:
@@ -88,6 +100,8 @@ class EngineServer:
         return [self.kit.agent_of(site) for site in self.kit.sites if site in names]
 
     def submit(self) -> str:
+        from tacit.transports.nvflare.provisioning import write_job
+
         job = write_job(self.kit.folder / "job", self.kit.sites).resolve()
         return str(self._ask("submit_job", str(job)))
 
@@ -97,12 +111,9 @@ class EngineServer:
         detail = [line for line in meta.get("job_deploy_detail") or () if not line.endswith("OK")]
         return str(meta.get("status", "")), "; ".join(detail).replace("NVFLARE_ERROR: ", "")
 
-    def abort(self, job: str) -> None:
-        self._ask("abort_job", job)
-
     def close(self) -> None:
         if self._session is not None:
-            with quiet(), contextlib.suppress(Exception):
+            with quiet(), suppress(Exception):
                 self._session.close()
             self._session = None
 
@@ -177,7 +188,7 @@ def handshake(kit: Kit) -> str:
                     f"{name!r}, which poses as the server: tell the coordinator, and do not join"
                 )
             secure.settimeout(1.0)  # a certificate that is refused is so after the handshake
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 if not secure.recv(1):
                     raise EngineFailure(f"{kit.server} does not take this kit's certificate")
             return f"{secure.version()}"
@@ -219,6 +230,182 @@ def end_with_command() -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+# --- a study to its end --------------------------------------------------------------------------
+
+
+class NotNow(Refused):
+    """The study is paused: what is missing, and that nothing is lost."""
+
+
+class Watch(Protocol):
+    """What a run tells whoever watches it; ``tell`` takes a line, ``show`` a status."""
+
+    def tell(self, words: str) -> None: ...
+    def show(self, status: dict[str, Any]) -> None: ...
+
+
+def run(kit: Kit, patience: float, watch: Watch, server: EngineServer) -> None:
+    """Until the result is in the kit; ``NotNow`` or another error if it cannot be now.
+
+    patience   seconds that a missing party is waited for
+    """
+    since = time.monotonic()  # of the last progress
+    last = -1
+    while not (kit.run / "result.json").exists():
+        server.start()
+        wait_for_all(kit, since + patience, watch, server)
+        job = submitted(server, since + patience)
+        log.info("A job was submitted.", extra={"job": job})
+        outcome = attend(kit, job, watch, server)
+        state = outcome["state"]
+        log.info("The job has ended: %s.", state, extra={"job": job})
+        if state == "paused":
+            raise NotNow(outcome["words"])
+        if state in ("failed", "refused"):
+            raise EngineFailure(outcome["words"])
+        done = status_of(kit).get("round", 0)
+        if done > last:
+            last, since = done, time.monotonic()
+        if state != "finished":
+            watch.tell(f"{outcome['words']} Going on when all are there.")
+            if time.monotonic() > since + patience:
+                raise NotNow(f"{outcome['words']} Nothing is lost.")
+
+
+def wait_for_all(kit: Kit, end: float, watch: Watch, server: EngineServer) -> None:
+    """Until every party is connected; says who is and who is not whenever that changes."""
+    told: list[str] | None = None
+    while True:
+        try:
+            there = server.parties()
+        except EngineFailure:
+            if server.alive() or time.monotonic() > end:
+                raise
+            server.start()
+            continue
+        missing = [name for name in kit.agents if name not in there]
+        if not missing:
+            return
+        if told != missing:
+            told = missing
+            here = f"There: {', '.join(there)}. " if there else ""
+            watch.tell(f"{here}Waiting for {', '.join(missing)} at {kit.server}.")
+        if time.monotonic() > end:
+            raise NotNow(
+                f"The study is paused: {', '.join(missing)} did not come. Nothing is lost."
+            )
+        time.sleep(LOOK)
+
+
+def submitted(server: EngineServer, end: float) -> str:
+    while True:
+        try:
+            return server.submit()
+        except EngineFailure:
+            if time.monotonic() > end:
+                raise
+            server.start()
+
+
+def attend(kit: Kit, job: str, watch: Watch, server: EngineServer) -> dict[str, Any]:
+    """Show how a job goes, until it has ended; what came of it."""
+    asked = time.monotonic()
+    while True:
+        watch.show(status_of(kit))
+        if (found := outcome_of(kit, job)) is not None:
+            return found
+        if not server.alive():
+            return {"state": "lost", "words": "The engine's server was lost."}
+        if time.monotonic() - asked > ASK:
+            asked = time.monotonic()
+            if (ended := _ended(job, server)) is not None:
+                time.sleep(LOOK)
+                return outcome_of(kit, job) or ended
+        time.sleep(LOOK)
+
+
+def _ended(job: str, server: EngineServer) -> dict[str, Any] | None:
+    """What the engine says of a job that it ended by itself."""
+    try:
+        state, detail = server.state(job)
+        if state.startswith("FINISHED") and not detail:  # it comes a moment later
+            time.sleep(LOOK)
+            state, detail = server.state(job)
+    except EngineFailure:
+        return None  # the next look finds the server gone, or there again
+    if not state.startswith("FINISHED"):
+        return None
+    if state == "FINISHED:FAILED_TO_RUN":
+        return {"state": "refused", "words": f"The job was refused: {detail or state}."}
+    return {"state": "lost", "words": "A site was lost."}
+
+
+def status_of(kit: Kit) -> dict[str, Any]:
+    return _read(kit.run / "status.json")
+
+
+def outcome_of(kit: Kit, job: str) -> dict[str, Any] | None:
+    """What came of this job, if it has ended."""
+    found = _read(kit.folder / OUTCOME)
+    return found if found.get("job") == job else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with suppress(CorruptFile):
+        return read_json(path)
+    return {}
+
+
+# --- where it is ---------------------------------------------------------------------------------
+
+
+def state_of(kit: Kit) -> dict[str, Any]:
+    """For people and programs: the same keys for a coordinator, and those for a party."""
+    if kit.role == "party":
+        return _of_party(kit)
+    status, server = status_of(kit), EngineServer(kit)
+    there = None
+    if server.alive():
+        try:
+            there = server.parties()
+        except EngineFailure:
+            pass
+        finally:
+            server.close()
+    finished = (kit.run / "result.json").exists()
+    running = server.alive() and status.get("stage") not in (None, "finished", "paused")
+    return {
+        "study": kit.study,
+        "stage": "finished" if finished else status.get("stage", "not begun"),
+        "running": running and not finished,
+        "server": f"{kit.server}{'' if server.alive() else ', not running'}",
+        "there": there,
+        "missing": None if there is None else [n for n in kit.agents if n not in there],
+        "run": status.get("run"),
+        "round": status.get("round"),
+        "rounds": status.get("rounds"),
+        "waiting": [] if finished else status.get("waiting", []),
+        "since": status.get("since"),
+        "why": status.get("why") or {},
+        "result": str(kit.run) if finished else None,
+    }
+
+
+def _of_party(kit: Kit) -> dict[str, Any]:
+    log: list[str] = []
+    with suppress(CorruptFile), reading(kit.log, "a log"):
+        lines = [parse_json(line) for line in read_text(kit.log).splitlines()[-LAST:]]
+        log = [f"{line.get('time')} {line.get('words')}" for line in lines]
+    reached = reachable(kit)
+    return {
+        "study": kit.study,
+        "party": kit.agent,
+        "server": f"{kit.server}{'' if reached else ', cannot be reached'}",
+        "own part": str(kit.folder / "own") if (kit.folder / "own").is_dir() else None,
+        "log": log,
+    }
 
 
 if __name__ == "__main__":

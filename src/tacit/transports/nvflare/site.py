@@ -1,5 +1,19 @@
-"""The engine's process at a party: ``python -P -m tacit.transports.nvflare.site KIT``, as ``join``
-does once it has written the engine's folder."""
+"""The engine's process at a party, and what it does not let the engine's server do there.
+
+``python -P -m tacit.transports.nvflare.site KIT``: ``join`` does so once it has written the
+engine's folder.
+
+A site of NVFLARE 2.9 asks its policy about a command only if the server asks it to
+(``FedAdminAgent``: the header ``REQUIRE_AUTHZ``), and believes the server who the user is. So the
+commands that show a site's files, its memory or its environment are taken away altogether.
+
+A job's name is that of a folder in the site's workspace, which is removed before the job is written
+there: one called "local" or "startup" would take the site's policy or its keys away. So only names
+that the engine itself makes are let through.
+
+What a job is made of is compared before any of it is on the disk. The engine would unpack it first,
+into a folder from which the process of another job may be starting.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +24,35 @@ import signal
 import sys
 import threading
 import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError, plain
 from tacit.files import open_private
-from tacit.transports.nvflare.guard import guard_site
 from tacit.transports.nvflare.kit import ORGANISATION, Kit
 
 EVERY = 5.0  # seconds between lines about rounds
+# Requests to a site that a study needs: see whether it is free, bring the job, start and end it
+SITE = {
+    "CheckResourceProcessor",
+    "CancelResourceProcessor",
+    "DeployProcessor",
+    "StartJobProcessor",
+    "AbortAppProcessor",
+    "ClientStatusProcessor",
+    "NotifyJobStatusProcessor",
+}
+REFUSED = "this site runs no other job than tacit's own"
+# Commands to its job process
+JOB = {"CheckStatusCommand", "AbortCommand", "ByeCommand"}
+
+# What the engine's network agent would tell of a process, or do with it, that no study needs
+NETWORK = (
+    *("process_info", "config_vars", "comm_config", "list_pools", "show_pool", "msg_stats"),
+    *("change_root", "speed", "echo", "stress", "bulk_test", "bulk_item", "start_route"),
+)
 
 
 def main(folder: str) -> int:
@@ -78,6 +112,69 @@ def _tell(log: Path, to: int) -> None:
             if "answered round" not in words or time.monotonic() - said > EVERY:
                 said = time.monotonic() if "answered round" in words else said
                 os.write(to, f"{words}\n".encode())
+
+
+def guard_site() -> None:
+    """In the site's own process, before it connects."""
+    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+
+    _keep(ClientRequestProcessors.request_processors, SITE)
+    for one in ClientRequestProcessors.request_processors:
+        one.process = _of_a_job(one.process, type(one).__name__ == "DeployProcessor")
+
+
+def _of_a_job(process: Callable[[Any, Any], Any], brings: bool) -> Callable[[Any, Any], Any]:
+    """The same, refused where the job that the request is about has another name than a UUID, or
+    is, where it brings one, another than ours.
+
+    Guarantee: no file of a job that brings code, names another class, or gives ours other arguments
+    is written at this site, whoever signed it and whatever role that person has.
+    """
+    from nvflare.private.admin_defs import error_reply
+    from nvflare.private.defs import RequestHeader
+
+    from tacit.transports.nvflare.provisioning import is_ours
+
+    def checked(request: Any, context: Any) -> Any:
+        name = request.get_header(RequestHeader.JOB_ID)
+        try:
+            known = not name or str(uuid.UUID(name)) == name
+        except (ValueError, AttributeError, TypeError):
+            known = False
+        if not known or (brings and not is_ours(request.body)):
+            return error_reply(REFUSED if known else "no name of a job")
+        return process(request, context)
+
+    return checked
+
+
+def guard_job() -> None:
+    """In the job's process, before it answers anyone."""
+    from nvflare.private.fed.client.admin_commands import AdminCommands
+
+    _keep(AdminCommands.commands, JOB)
+
+
+def guard_cell(cell: Any) -> None:
+    """In the job's process, before data are read: the engine's network agent, which any process of
+    the engine may ask, tells nothing of the memory and the configuration here."""
+    from nvflare.fuel.f3.cellnet.defs import ReturnCode
+    from nvflare.fuel.f3.cellnet.utils import make_reply
+
+    for topic in NETWORK:
+        cell.register_request_cb(
+            channel="_net_manager",
+            topic=topic,
+            cb=lambda request: make_reply(ReturnCode.INVALID_REQUEST, "not at this site"),
+        )
+
+
+def _keep(known: list[object], allowed: set[str]) -> None:
+    """The list itself is changed: others hold it."""
+    known[:] = [one for one in known if type(one).__name__ in allowed]
+    missing = allowed - {type(one).__name__ for one in known}
+    if missing:  # another version of the engine: what it does is not known
+        raise RuntimeError(f"Expected NVFLARE 2.9, whose requests have {sorted(missing)[0]}.")
 
 
 if __name__ == "__main__":
