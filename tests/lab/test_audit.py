@@ -21,7 +21,7 @@ from tacit.lab.audit import (
     zone_worlds,
 )
 from tacit.lab.audit.neighbouring_data import Worlds
-from tacit.lab.audit.trials import _local_points
+from tacit.lab.audit.trials import local_points
 from tacit.learn.data import Dataset
 from tacit.objectives.losses import LeastSquares, SoftmaxRegression
 from tacit.objectives.residual import Residual
@@ -142,7 +142,7 @@ def test_a_round_is_watched_update_by_update():
     now = algorithm.Round(1, z, z, ρ, η)
     path = [z]
     update, points = (
-        jax.jit(f, static_argnames="rule") for f in (algorithm.local_update, _local_points)
+        jax.jit(f, static_argnames="rule") for f in (algorithm.local_update, local_points)
     )
     for e in range(E):
         path.append(update(path[-1], e, now, local, rule=rule)[0])
@@ -335,13 +335,13 @@ def test_worlds_must_be_neighbours():
 
 def test_the_two_forms_share_the_risk(monkeypatch):
     """Four bounds that hold together at 90 %: two at 95 % in each form."""
-    asked, noise = [], np.random.default_rng(0).normal(size=(2, 6, 500))
+    asked, noise = [], np.random.default_rng(0).normal(size=(2, 8, 500))
 
     def spy(*arguments):
         asked.append(arguments[-1])
         return lower_bounds(*arguments)
 
-    monkeypatch.setattr("tacit.lab.audit.report.lower_bounds", spy)
-    monkeypatch.setattr("tacit.lab.audit.report.run_trials", lambda *given: noise)
+    monkeypatch.setattr("tacit.lab.audit.bounds.lower_bounds", spy)
+    monkeypatch.setattr("tacit.lab.audit.trials.run_trials", lambda *given: noise)
     found = run(trials=500, confidence=0.9)
     assert asked == pytest.approx([0.95, 0.95]) and found.confidence == 0.9

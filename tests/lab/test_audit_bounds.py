@@ -18,8 +18,7 @@ from tacit.lab.audit import (
     lower_bounds,
     upper_bound,
 )
-from tacit.lab.audit.bounds import Bounds, Rates, largest_bound
-from tacit.lab.audit.report import plot, rounded_down
+from tacit.lab.audit.bounds import Bounds, Rates, largest_bound, plot, rounded_down
 from tacit.privacy.accounting import Guarantee, exact, gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
 
@@ -134,7 +133,7 @@ def test_a_pure_epsilon_is_no_smaller_than_that_of_a_delta(updates):
 
 
 def test_a_claim_that_gaussian_noise_has_no_epsilon_for_is_refused_first(monkeypatch):
-    monkeypatch.setattr("tacit.lab.audit.report.run_trials", None)
+    monkeypatch.setattr("tacit.lab.audit.trials.run_trials", None)
     with pytest.raises(InvalidInput, match="0 < delta < 1, got delta=0"):
         audit(ball_worlds(), Settings(1, 1, Gaussian(1.0)), trials=100, claim=Guarantee(2.0, 0.0))
 

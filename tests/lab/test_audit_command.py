@@ -17,12 +17,12 @@ def made_up(monkeypatch, shift=0.0):
 
     def trials(worlds, settings, count, *others):
         seen.append(worlds)
-        scores = rng.normal(size=(2, 6, count))
+        scores = rng.normal(size=(2, 8, count))
         scores[1, 0] += shift
         return scores
 
     if not EXHAUSTIVE:
-        monkeypatch.setattr("tacit.lab.audit.report.run_trials", trials)
+        monkeypatch.setattr("tacit.lab.audit.trials.run_trials", trials)
     return seen
 
 
@@ -57,7 +57,7 @@ def test_a_violation_is_an_exit_status_and_words(capsys, monkeypatch):
             kept.append(run_trials(*given))
         return kept[0]
 
-    monkeypatch.setattr("tacit.lab.audit.report.run_trials", once)
+    monkeypatch.setattr("tacit.lab.audit.trials.run_trials", once)
     words = "audit digits --calibration paper --mechanism laplace --total-epsilons 1 --trials 300"
     words += " --rounds 1 --seed 1"
     assert main([*words.split(), "--json"]) == 1

@@ -12,7 +12,7 @@ from test_audit import DELTA, small_worlds
 from tacit.admm import algorithm, local_side
 from tacit.admm.algorithm import Limits, Local, Round, Rule
 from tacit.admm.settings import Settings
-from tacit.lab.audit import audit, lower_bounds, report
+from tacit.lab.audit import lower_bounds
 from tacit.objectives.per_sample import PerSample
 from tacit.objectives.residual import Residual
 from tacit.privacy.mechanisms import Gaussian, Laplace
@@ -30,19 +30,6 @@ def test_four_error_rates_share_the_risk(confidence):
             assert 0 < errors < trials
             risk = 1 - betainc(errors + 1, trials - errors, bound)
             assert risk == pytest.approx((1 - confidence) / 4, rel=1e-6)
-
-
-@pytest.mark.exhaustive  # tests/audit: test_the_two_forms_share_the_risk
-def test_white_and_black_box_share_the_risk(monkeypatch):
-    asked, right = [], report.lower_bounds
-
-    def watched(*given):
-        asked.append(given[-1])
-        return right(*given)
-
-    monkeypatch.setattr(report, "lower_bounds", watched)
-    audit(small_worlds(), Settings.for_budget(1.0, DELTA, 1), trials=100, confidence=0.9, seed=0)
-    assert asked == [pytest.approx(0.95), pytest.approx(0.95)]
 
 
 @pytest.mark.parametrize("mechanism", [Gaussian(2.0), Laplace(2.0)], ids=["gaussian", "laplace"])

@@ -133,8 +133,7 @@ def _audit(options: argparse.Namespace) -> int:
         paper_claim,
         plot,
     )
-    from tacit.lab.audit.bounds import trials_of
-    from tacit.lab.audit.report import rounded_down
+    from tacit.lab.audit.bounds import rounded_down
     from tacit.privacy.accounting import rounded_up
 
     given = (options.rounds, options.local_updates, options.trials)
@@ -142,7 +141,6 @@ def _audit(options: argparse.Namespace) -> int:
         usual if chosen is None else chosen
         for usual, chosen in zip(_effort(options), given, strict=True)
     )
-    trials_of(trials)
     _check_agents(options)
     runs: Callable[..., Audit] = audit
     if options.once:

@@ -2,7 +2,6 @@
 
 objective       what every objective can do: value, statistic, sensitivity, neighbours
 linear_model    losses of a linear model's scores: sensitivities, rounding, record by record
-fused           their sums over records as one kernel of a GPU
 losses          least squares, Huber, quantile, and the names of all
 classification  logistic, softmax, hinge
 slope_limits    limits on what one record can pull: two forms, their bounds, probabilities

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,6 @@ class LogisticRegression(LinearModel):
 
     curvature: ClassVar[float | None] = 0.25
     no_limit: ClassVar[str] = ""
-    traceable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,7 +103,6 @@ class Hinge(LinearModel):
     labels: Array = field(repr=False)
 
     no_limit: ClassVar[str] = STEPS
-    traceable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,7 +165,6 @@ class SoftmaxRegression(LinearModel):
     # v'(diag p − pp')v is the variance of v under p: at most (max v − min v)²/4 ≤ 2‖v‖²/4.
     curvature: ClassVar[float | None] = 0.5
     no_limit: ClassVar[str] = ""
-    traceable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         choice("limit_form", self.limit_form, FORMS)
@@ -188,7 +185,7 @@ class SoftmaxRegression(LinearModel):
 
     @property
     def dimension(self) -> int:
-        return int(self.features.shape[-2]) * self.classes
+        return self.feature_count * self.classes
 
     @property
     def outputs(self) -> int:  # type: ignore[override]
@@ -196,12 +193,6 @@ class SoftmaxRegression(LinearModel):
 
     def scores(self, z: Array) -> Array:
         return self._scores_of(z.reshape(-1, self.classes).T)
-
-    def widened(self, classes: int) -> Self:
-        """The same with more classes: where their scores are −∞, their slopes are 0."""
-        copy: Self = jax.tree.map(lambda leaf: leaf, self)
-        store(copy, classes=classes)
-        return copy
 
     def _is_label(self) -> Array:
         return jnp.arange(self.classes, dtype=self.labels.dtype)[:, None] == self.labels

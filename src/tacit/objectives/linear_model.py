@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, non_negative, positive
-from tacit.objectives import fused, slope_limits
+from tacit.objectives import slope_limits
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
 from tacit.pytree import later, pytree, store
@@ -43,11 +43,12 @@ class LinearModel(Records):
     """A loss of the scores x_i'z, averaged over records: the family of all models below.
 
     ``features`` has one row per record and is kept feature-major, as X' of shape (d, records):
-    both products of a gradient then run along memory. Rows longer than ``feature_norm`` (L2) or,
-    where given, ``feature_norm_1`` (L1) are scaled down to it; each record is scaled by its own
-    numbers only, so neighbours stay neighbours. float32 features are computed with in float32
-    where records stay in place (zero-out, replace), else in float64; sums of blocks are float64.
-    ``in_bfloat16`` gives a copy for a GPU's matrix units, which is not certified.
+    both products of a gradient then run along a CPU's memory; ``for_device`` turns it around for a
+    GPU. Rows longer than ``feature_norm`` (L2) or, where given, ``feature_norm_1`` (L1) are scaled
+    down to it; each record is scaled by its own numbers only, so neighbours stay neighbours.
+    float32 features are computed with in float32 where records stay in place (zero-out, replace),
+    else in float64; sums of blocks are float64. ``in_bfloat16`` gives a copy for a GPU's matrix
+    units, which is not certified.
 
     Guarantee: a record contributes slope·x/N to the statistic. With ‖x‖₂ ≤ B and ‖x‖₁ ≤ B₁ its
     norm is at most ``slope_bound·B/N`` in L2, ``slope_bound·B₁/N`` in L1; replacing a record
@@ -69,7 +70,6 @@ class LinearModel(Records):
     curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
     outputs: ClassVar[int] = 1  # scores of a record
     no_limit: ClassVar[str] = "its slopes take no notice of one."  # why; "" where they do
-    traceable: ClassVar[bool] = False  # whether slopes are simple enough for a kernel (``fused``)
 
     @abstractmethod
     def losses(self, scores: Array) -> Array:
@@ -104,12 +104,39 @@ class LinearModel(Records):
 
     @property
     def dimension(self) -> int:
-        return int(self.features.shape[-2])
+        return self.feature_count
+
+    @property
+    def feature_count(self) -> int:
+        """d."""
+        return int(self.features.shape[-1 if self._by_records else -2])
 
     def in_bfloat16(self) -> Self:
         """The same objective with features of 16 bits: half the memory, a tenth of the time."""
+        return self._with(self.features.astype(jnp.bfloat16))
+
+    def for_device(self) -> Self:
+        """On a GPU features by records, in blocks of at most BLOCK: (blocks, records, d).
+
+        They are kept in the format of products (float64 where records shift), as converting them
+        would cost more than both products. The last block is filled up with zeros.
+        """
+        if _on_cpu() or self._by_records or self.features.dtype == jnp.bfloat16:
+            return self
+        d, records = self.features.shape
+        blocks = max(1, -(-records // BLOCK))
+        size = -(-records // blocks)
+        padded = self.pad(blocks * size)
+        rows = padded.features.T.reshape(blocks, size, d)
+        return padded._with(rows.astype(self.arithmetic))
+
+    @property
+    def _by_records(self) -> bool:
+        return bool(self.features.ndim == 3)
+
+    def _with(self, features: Array) -> Self:
         copy: Self = jax.tree.map(lambda leaf: leaf, self)
-        store(copy, features=self.features.astype(jnp.bfloat16))
+        store(copy, features=features)
         return copy
 
     @property
@@ -139,7 +166,10 @@ class LinearModel(Records):
             return scores.astype(jnp.bfloat16).astype(jnp.float32)
         if self.curvature is None and not self.in_place:
             weights = cut_point(weights)
-        return _product(weights.astype(self.arithmetic), self.features.astype(self.arithmetic))
+        weights, x = (a.astype(self.arithmetic) for a in (weights, self.features))
+        if self._by_records:
+            return _product(x.reshape(-1, x.shape[-1]), weights.T).T
+        return _product(weights, x)
 
     def value(self, z: Array) -> Array:
         losses = jnp.where(self.present, self.losses(self.scores(z)), 0)
@@ -153,21 +183,13 @@ class LinearModel(Records):
         return self.ridge * z
 
     def _total(self, z: Array) -> Array:
-        """Σ_i slope_i x_i in float64."""
-        if not _on_cpu() and fused.serves(self):
-            return fused.total(self, z, LinearModel._products)
-        return self._products(z)
-
-    def _products(self, z: Array) -> Array:
-        """The same by two products for each block of at most BLOCK records."""
-        records = self.features.shape[-1]
+        """Σ_i slope_i x_i in float64, from sums over blocks of at most BLOCK records."""
+        if self._by_records:
+            return self._total_by_records(z)
+        size, records = BLOCK, self.features.shape[-1]
         if self.features.dtype == jnp.bfloat16:
             size = BLOCK_16 if _on_cpu() and records >= 2 * BLOCK_16 else records
-        else:
-            size = BLOCK if _on_cpu() or self.in_place else records
         blocks = max(records - 1, 0) // max(size, 1)
-        if not _on_cpu() and blocks:
-            return self._total_at_once(z, blocks, size)
 
         def part(start: Array | int, size: int) -> Array:
             piece = self._piece(start, size)
@@ -178,16 +200,14 @@ class LinearModel(Records):
             return total
         return jax.lax.fori_loop(0, blocks, lambda i, sum_: sum_ + part(i * size, size), total)
 
-    def _total_at_once(self, z: Array, blocks: int, size: int) -> Array:
-        """The same where one large product is faster than many in turn: on a GPU."""
-        slopes, whole = self.slopes(self.scores(z)), blocks * size
-        rest = self._piece(whole, self.features.shape[-1] - whole)._sum_of(slopes[..., whole:])
-        x = self.features[:, :whole].reshape(-1, blocks, size).astype(self.arithmetic)
-        slopes = slopes[..., :whole].reshape(*slopes.shape[:-1], blocks, size)
-        equation = "dbk,cbk->bdc" if slopes.ndim == 3 else "dbk,bk->bd"
-        sums = jnp.einsum(equation, x, slopes.astype(x.dtype), precision="highest")
-        total: Array = sums.sum(axis=0, dtype=jnp.float64) + rest
-        return total
+    def _total_by_records(self, z: Array) -> Array:
+        """The same by one product for all scores, and one product for each block at once."""
+        x, slopes = self.features, self.slopes(self.scores(z)).T
+        slopes = slopes.reshape(*x.shape[:2], *slopes.shape[1:]).astype(x.dtype)
+        sums = jnp.einsum("bid,bi...->bd...", x, slopes, precision="highest")
+        # else a compiler might join the blocks
+        apart: Array = jax.lax.optimization_barrier(sums)  # type: ignore[no-untyped-call]
+        return apart.sum(axis=0, dtype=jnp.float64)
 
     def _piece(self, start: Array | int, size: int) -> Self:
         """The objective of ``size`` records, from number ``start``."""
@@ -215,7 +235,7 @@ class LinearModel(Records):
         rounding = 1 + 2**-6 if self.features.dtype == jnp.bfloat16 else 1 + 1e-12
         if norm == 2:
             return min(self.feature_norm, one) * rounding
-        return min(math.sqrt(self.features.shape[-2]) * self.feature_norm, one) * rounding
+        return min(math.sqrt(self.feature_count) * self.feature_norm, one) * rounding
 
     def score_bound(self, feasible_set: FeasibleSet) -> float:
         """The largest computed |x'z| of any record at any point of the set."""
@@ -230,7 +250,7 @@ class LinearModel(Records):
     @property
     def _terms(self) -> int:
         """Terms of a score, and its own rounding."""
-        return int(self.features.shape[-2]) + 1
+        return self.feature_count + 1
 
     @property
     def _unit(self) -> float:

@@ -66,7 +66,6 @@ class LeastSquares(LinearModel):
 
     curvature: ClassVar[float | None] = 1.0
     no_limit: ClassVar[str] = "squared residuals with a limited slope are Huber(threshold=...)."
-    traceable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         store(self, target_bound=positive("target_bound", self.target_bound))
@@ -156,7 +155,6 @@ class Huber(LeastSquares):
     threshold: float
 
     no_limit: ClassVar[str] = "its threshold is the limit of its slope."
-    traceable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         store(self, threshold=positive("threshold", self.threshold))
@@ -186,7 +184,6 @@ class Quantile(LinearModel):
     level: float
 
     no_limit: ClassVar[str] = STEPS
-    traceable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         store(self, level=probability("level", self.level))

@@ -241,6 +241,10 @@ class Objective(ABC):
         """The same function with room for ``rows`` records, so that agents can be batched."""
         return self
 
+    def for_device(self) -> Self:
+        """The same function, its data laid out as this process's device computes fastest."""
+        return self
+
 
 @pytree
 class Records(Objective):

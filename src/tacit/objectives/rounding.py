@@ -16,7 +16,11 @@ bit for bit, and so is the sum of every block of at most K records without a cha
 block's rounding counts, 2γ_K·K·SB, in the arithmetic of the features; blocks are added in float64.
 Assumed: entry (k, i) of a matrix product is a function of row k and column i, of the shapes and of
 (k, i), whatever stands in other columns. Products that are computed by adding and multiplying
-(no Strassen) have this property.
+(no Strassen) have this property. On a CPU blocks are computed one after the other. On a GPU one
+product has all scores, and one call the products of all blocks: entry (b, k, i) is taken to be a
+function of block b, of the shapes and of (b, k, i). Bounds there are for blocks of K = 500 records
+or fewer, as the sum of a larger one could err by more; the zeros that fill up the last block add
+nothing, and exactly.
 
 *Records shift* (add-remove: neighbours are compiled to other programs). Nothing is assumed about
 order. All arithmetic is float64. A term moves by at most B times the change of its slope, which is

@@ -105,7 +105,8 @@ class Agent:
         self._size = size
         self._coupling = np.asarray(problem.coupling)
         self._held = np.flatnonzero(self._coupling >= 0)
-        self._local = local_side(problem, settings, key, problem.dtype)
+        local = local_side(problem, settings, key, problem.dtype)
+        self._local = local._replace(f=local.f.for_device())
         self._secure = self._secure_noise() if self.noise_source == "secure" else None
         self._rule = settings.rule(problem.feasible_set.separable)
         self._round = compiled_round if problem.feasible_set.closed_form else local_round

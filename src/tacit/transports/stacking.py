@@ -90,7 +90,8 @@ def stack(
 ) -> Bucket:
     sides = [local_side(p, settings, agent_key(root, run, i), dtype) for i, p in agents]
     if len(agents) == 1:
-        return Bucket(sides[0], jax.device_put(np.array(agents[0][1].coupling)))
+        alone = sides[0]._replace(f=sides[0].f.for_device())
+        return Bucket(alone, jax.device_put(np.array(agents[0][1].coupling)))
     longest = max(side.f.sample_count for side in sides)
     sides = [side._replace(f=side.f.pad(longest)) for side in sides]
     couplings = jax.device_put(np.stack([np.asarray(p.coupling) for _, p in agents]))
@@ -100,7 +101,8 @@ def stack(
 @jax.jit
 def _stacked(*sides: Local) -> Local:
     """Compiled, so that stacking makes one copy of the data and no temporary ones."""
-    stacked: Local = jax.tree.map(lambda *leaves: jnp.stack(leaves), *sides)
+    ready = [side._replace(f=side.f.for_device()) for side in sides]
+    stacked: Local = jax.tree.map(lambda *leaves: jnp.stack(leaves), *ready)
     return stacked
 
 

@@ -1,16 +1,23 @@
 """Empirical lower bounds on epsilon, beside what the privacy statement claims.
 
+bounds              scores in two worlds to lower bounds on epsilon, and the verdict on a claim
 neighbouring_data   neighbouring data and canaries
-trials              many runs, and the attacks
-agents              the same through agents with ledgers and secure noise
-releases            one noisy reading of an agent's data, kept in its ledger
-bounds              error rates to lower bounds on epsilon
-report              the audit and its verdict
+trials              many runs of rounds, or of agents with ledgers, and the attacks
+releases            one noisy release of an agent's data, kept in its ledger
 adversary           a hostile server's search for a record that changes more than was proven
 """
 
-from tacit.lab.audit.agents import audit_agents, hostile, ordinary, paying
-from tacit.lab.audit.bounds import Bounds, curve_epsilon, free_epsilon, lower_bounds, upper_bound
+from tacit.lab.audit.bounds import (
+    LIMITS,
+    Audit,
+    Bounds,
+    curve_epsilon,
+    free_epsilon,
+    lower_bounds,
+    paper_claim,
+    plot,
+    upper_bound,
+)
 from tacit.lab.audit.neighbouring_data import (
     Worlds,
     ball_worlds,
@@ -20,7 +27,7 @@ from tacit.lab.audit.neighbouring_data import (
     zone_worlds,
 )
 from tacit.lab.audit.releases import audit_releases
-from tacit.lab.audit.report import LIMITS, Audit, audit, paper_claim, plot
+from tacit.lab.audit.trials import audit, audit_agents, hostile, ordinary, paying
 
 __all__ = [
     "LIMITS",

@@ -19,11 +19,7 @@ The claim is what the ledger says was spent on all readings together.
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -34,10 +30,9 @@ from tacit._types import Array, Vector
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, count
-from tacit.lab.audit.agents import MEMORY
+from tacit.lab.audit.bounds import Audit, judged, prepared
 from tacit.lab.audit.neighbouring_data import Worlds
-from tacit.lab.audit.report import Audit, judged, prepared
-from tacit.lab.audit.trials import RUN, TINY, likelihood
+from tacit.lab.audit.trials import RUN, TINY, fresh_ledger, likelihood
 from tacit.objectives.residual import on_host
 from tacit.privacy.accounting import Guarantee, exact
 from tacit.privacy.ledger import Ledger
@@ -111,22 +106,13 @@ def _trial(
     law = (name, settings.mechanism, settings.delta)
     if key is not None:
         return np.array([Reader(*law, "seeded", key).read(p).values for p in problems]), 0.0
-    budget = 1.01 * exact(settings.mechanism, len(problems), settings.delta).epsilon
-    with _fresh(budget, settings.delta) as path:
+    whole = exact(settings.mechanism, len(problems), settings.delta)
+    with fresh_ledger(whole.epsilon, settings.delta) as path:
         for problem in problems:
             with Ledger(path) as ledger:
                 seen.append(Reader(*law, "secure", None, ledger).read(problem).values)
                 spent = ledger.spent.epsilon
     return np.array(seen), spent
-
-
-@contextmanager
-def _fresh(epsilon: float, delta: float) -> Iterator[Path]:
-    """A new ledger."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
-        path = Path(folder) / "trial.db"
-        Ledger.create(path, epsilon, delta).close()
-        yield path
 
 
 def _scores(

@@ -1,0 +1,117 @@
+"""Features by records, as a GPU has them, computed on a CPU: the same sums, the same proofs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import repeat
+from rounded_models import LOSSES, model, records
+
+import tacit
+from tacit.objectives import linear_model
+from tacit.objectives.linear_model import BLOCK
+from tacit.transports import stacking
+
+CASES = [(name, {}) for name in LOSSES] + [
+    ("logistic", {"slope_limit": 0.1}),
+    ("softmax", {"slope_limit": 0.15}),
+    ("softmax", {"slope_limit": 0.15, "limit_form": "norm"}),
+]
+FEW = [CASES[0], CASES[3], CASES[4], CASES[7]]  # no kink, a kink, many outputs, a limit
+STATISTIC = jax.jit(lambda f, z: f.statistic(z))
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """As if the device were a GPU."""
+    monkeypatch.setattr(linear_model, "_on_cpu", lambda: False)
+
+
+def point(f, dtype, seed=1):
+    return np.random.default_rng(seed).normal(size=f.dimension).astype(dtype)
+
+
+@pytest.mark.parametrize("relation", ["zero-out", "add-remove"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("name", "options"), repeat(FEW, CASES))
+def test_both_layouts_give_the_same_sums(name, options, dtype, relation, elsewhere):
+    x, y = records(dtype)
+    f = model(name, x, y, relation, **options)
+    turned = f.for_device()
+    assert turned.for_device() is turned
+    assert turned.features.dtype == f.arithmetic == turned.arithmetic
+    assert turned.features.shape[1] <= BLOCK
+    z = point(f, dtype)
+    exact = np.asarray(STATISTIC(f, z.astype(np.float64)))
+    unit = np.finfo(f.arithmetic).eps
+    for each in (f, turned):
+        found = np.asarray(STATISTIC(each, z))
+        assert found.dtype == np.float64
+        assert np.abs(found - exact).max() <= 30 * unit * np.abs(exact).max()
+    np.testing.assert_allclose(turned.value(z), f.value(z), rtol=30 * unit)
+    for bound in ("dimension", "sample_count", "smoothness"):
+        assert getattr(turned, bound) == getattr(f, bound)
+    W = tacit.Ball(0.0, 2.0, f.dimension)
+    for norm in (1, 2):
+        assert turned.sensitivity(norm, W) == f.sensitivity(norm, W)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+def test_any_number_of_records_is_cut_into_blocks(number, elsewhere):
+    x, y = records(np.float64)
+    f = model("softmax", x[:number], y[:number], "replace", record_bound=2000.0)
+    turned = f.for_device()
+    blocks, size, _ = turned.features.shape
+    assert size <= BLOCK and number <= blocks * size < number + blocks
+    z = point(f, np.float64)
+    np.testing.assert_allclose(f.statistic(z), turned.statistic(z), atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", repeat(["least-squares", "softmax"], list(LOSSES)))
+def test_one_record_changes_its_own_slope_and_block_only(name, dtype, elsewhere, monkeypatch):
+    """The assumption of ``rounding.py``; and neighbours differ by no more than is certified."""
+    x, y = records(dtype)
+    other = x.copy()
+    other[BLOCK + 7] = 0
+    f, g = (model(name, rows, y, "zero-out").for_device() for rows in (x, other))
+    size, z = f.features.shape[1], point(f, dtype)
+    slopes = [np.asarray(jax.jit(lambda f: f.slopes(f.scores(z)))(h)) for h in (f, g)]
+    unchanged = np.arange(slopes[0].shape[-1]) != BLOCK + 7
+    np.testing.assert_array_equal(slopes[0][..., unchanged], slopes[1][..., unchanged])
+    sums = []
+    monkeypatch.setattr(jax.lax, "optimization_barrier", lambda x: sums.append(x) or x)
+    moved = f.statistic(z) - g.statistic(z)
+    changed = [b for b in range(len(f.features)) if not np.array_equal(sums[0][b], sums[1][b])]
+    assert changed == [(BLOCK + 7) // size]
+    W = tacit.Ball(0.0, float(np.linalg.norm(z)) * 1.001, f.dimension)
+    assert 0 < np.linalg.norm(moved) <= f.sensitivity(2, W)
+
+
+def test_sixteen_bits_stay_as_they_are(elsewhere):
+    f = model("softmax", *records(np.float32), "zero-out").in_bfloat16()
+    assert f.for_device() is f
+    z = point(f, np.float32)
+    exact = f.for_device()._with(f.features.astype(jnp.float32)).for_device().statistic(z)
+    np.testing.assert_allclose(f.statistic(z), exact, atol=0.03 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize("relation", ["zero-out", "add-remove"])
+def test_runs_have_the_same_results(batch, relation, elsewhere, monkeypatch):
+    """Agents of different sizes in one stack, and agents one by one; several runs at once."""
+    x, y = records(np.float64)
+    parts = [slice(0, 520), slice(520, 1040), slice(1040, 1300)]
+    agents = [
+        tacit.LocalProblem(model("softmax", x[p, :7], y[p], relation), tacit.Box(-1.0, 1.0, 28))
+        for p in parts
+    ]
+    settings = tacit.Settings(3, 2, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
+
+    def solution():
+        stacking._stacked.clear_cache()  # it was compiled for another device
+        return tacit.solve(agents, settings, seed=1, batch=batch).solution
+
+    found = solution()
+    monkeypatch.setattr(linear_model, "_on_cpu", lambda: True)
+    np.testing.assert_allclose(found, solution(), rtol=1e-12, atol=1e-14)
