@@ -141,7 +141,8 @@ def diffprivlib(python, raw, y, raw_test, y_test, seed):
 
 def table(names, seeds, peer=None):
     """{(name, epsilon): {column: mean test error}}; ``rounds`` is the best of ``in_rounds``."""
-    from tacit.admm.once_or_rounds import prefers_release
+    from tacit.admm.settings import Asked
+    from tacit.planning import plan
 
     cells = {}
     for name in names:
@@ -167,7 +168,7 @@ def table(names, seeds, peer=None):
                 add(e, "once", error(once(problem, e, rng)))
                 add(e, "AdaSSP", error(adassp(X, y, e, rng)))
                 add(e, "diffprivlib", other)
-                add(e, "chosen", prefers_release(problem, e, DELTA).release)
+                add(e, "chosen", plan(problem, Asked(e, DELTA)).release is not None)
                 add(e, "exact", error(exact))
                 add(e, "mean", np.mean((y_test - y.mean()) ** 2))
         for e, columns in errors.items():

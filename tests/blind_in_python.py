@@ -6,6 +6,7 @@ from blind import covered, ledgers_in, plain, rows_of, told_by
 from conftest import repeat, squared_loss
 
 import tacit
+from tacit.admm.settings import Asked
 from tacit.learn import (
     PrivateHuberRegressor,
     PrivateLinearSVC,
@@ -151,7 +152,7 @@ def once(kind, relation, law, path):
         if path == "ledgers":
             found["ledgers"] = told_by(how["ledgers"])
         if path == "resumed":
-            budgeted = tacit.Settings.for_budget(*budget, mechanism=law).once(problem)
+            budgeted = Asked(*budget, law, way="release")
             how["checkpoint"] = folder / "checkpoint"
             for name in ("begun", "continued"):
                 again = tacit.solve(problem, budgeted, **how)

@@ -19,6 +19,7 @@ ROOMS = [
     ["objectives"],
     ["privacy"],
     ["admm"],
+    ["planning"],
     ["protocol"],
     ["transports"],
     ["power", "learn"],

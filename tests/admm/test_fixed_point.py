@@ -1,6 +1,7 @@
 """Exact local steps: the optimum of the whole problem, the same bits on both sides, safeguards."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -10,11 +11,12 @@ from exact_run import exact_run, random_quadratics, sides
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tacit
 from tacit.admm import acceleration, fixed_point
 from tacit.admm.acceleration import Residuals, Watch, mixing
 from tacit.admm.fixed_point import Instructions, Iterate
-from tacit.admm.penalties import penalties_from
 from tacit.errors import InvalidInput
+from tacit.planning import penalties_of
 
 
 def central(problem, constrained):
@@ -194,6 +196,7 @@ def test_an_accelerated_step_is_not_far_from_the_plain_one(times, taken):
 
 
 def test_penalties_start_at_the_mean_curvature_that_is_known():
+    settings = tacit.Settings(1)
     for curvatures, expected in (
         ([1.0, 3.0], 0.6),
         ([1.0, np.inf, 3.0], 0.6),
@@ -201,7 +204,7 @@ def test_penalties_start_at_the_mean_curvature_that_is_known():
         ([], 0.3),
         ([0.0, 0.0], 1.0),
     ):
-        ρ, group = penalties_from(curvatures, 5)
+        ρ, group = penalties_of(SimpleNamespace(penalties=None, size=5), settings, curvatures)
         np.testing.assert_allclose(ρ, np.full(5, expected))
         assert group.tolist() == [0] * 5
 

@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.admm.once_or_rounds import prefers_release
+from tacit.admm.settings import Asked
+from tacit.planning import plan
 from tacit.sets import Ball
 
 RNG = np.random.default_rng(0)
+
+
+def chosen(problem, total_epsilon, total_delta, mechanism="gaussian"):
+    return plan(problem, Asked(total_epsilon, total_delta, mechanism))
 
 
 def problem(radius=2.0, records=300, d=3, agents=3, kind=tacit.LeastSquares, **options):
@@ -32,12 +37,12 @@ def problem(radius=2.0, records=300, d=3, agents=3, kind=tacit.LeastSquares, **o
 @pytest.mark.parametrize("radius", [0.02, 2.0])
 def test_least_squares_with_gaussian_noise_is_read_once(relation, radius):
     for epsilon in (0.5, 8.0):
-        assert prefers_release(problem(radius, neighbours=relation), epsilon, 1e-5).release
+        assert chosen(problem(radius, neighbours=relation), epsilon, 1e-5).release is not None
 
 
 def test_a_set_far_too_large_for_replaced_records_says_so():
-    choice = prefers_release(problem(100.0, d=2, neighbours="replace"), 1.0, 1e-5)
-    assert not choice.release and "times the noise of rounds" in choice.reason
+    choice = chosen(problem(100.0, d=2, neighbours="replace"), 1.0, 1e-5)
+    assert choice.release is None and "times the noise of rounds" in choice.reason
     assert "Laplace" not in choice.reason
 
 
@@ -45,7 +50,7 @@ def test_the_noise_of_both_ways_is_compared():
     """√(2Y² + B²R²(d+1)/d) beside BR + Y, in units of B/N and the multiplier."""
     for R, d in ((0.1, 2), (2.0, 5)):
         ratio = math.sqrt(2 + 4 * R**2 * (d + 1) / d) / (2 * R + 1)
-        assert f"({ratio:.2g} times" in prefers_release(problem(R, d=d), 1.0, 1e-5).reason
+        assert f"({ratio:.2g} times" in chosen(problem(R, d=d), 1.0, 1e-5).reason
 
 
 def test_gradients_of_a_release_have_the_deviation_that_is_compared():
@@ -63,34 +68,34 @@ def test_gradients_of_a_release_have_the_deviation_that_is_compared():
 
 
 def test_what_cannot_be_read_once_says_why():
-    choice = prefers_release(problem(kind=tacit.Huber, threshold=1.0), 1.0, 1e-5)
-    assert not choice.release and "Huber" in choice.reason
+    choice = chosen(problem(kind=tacit.Huber, threshold=1.0), 1.0, 1e-5)
+    assert choice.release is None and "Huber" in choice.reason
     wide = problem(d=2001, records=3, agents=1)
-    assert "2001 columns" in prefers_release(wide, 1.0, 1e-5).reason
+    assert "2001 columns" in chosen(wide, 1.0, 1e-5).reason
 
 
 def test_other_quadratics_are_read_once():
     f = tacit.Residual(np.eye(2), np.zeros(2), 0.1)
     agents = [tacit.LocalProblem(f, Ball(0.0, 1.0, 2))]
-    assert prefers_release(tacit.Problem(agents), 1.0, 1e-5).release
+    assert chosen(tacit.Problem(agents), 1.0, 1e-5).release is not None
 
 
 def test_few_records_are_said_to_be_few():
-    assert "expect little" in prefers_release(problem(records=30), 0.5, 1e-5).reason
-    assert "expect little" not in prefers_release(problem(records=30000), 0.5, 1e-5).reason
+    assert "expect little" in chosen(problem(records=30), 0.5, 1e-5).reason
+    assert "expect little" not in chosen(problem(records=30000), 0.5, 1e-5).reason
 
 
 def test_laplace_noise_pays_for_every_value():
     """L1 bounds grow with the number of values, d²; those of a gradient with d."""
     wide = problem(d=200, radius=0.1)
-    choice = prefers_release(wide, 1.0, 1e-5, "laplace")
-    assert not choice.release and "Laplace" in choice.reason
+    choice = chosen(wide, 1.0, 1e-5, "laplace")
+    assert choice.release is None and "Laplace" in choice.reason
     # pure ε: each of T rounds has T times the noise, and a release has not
-    assert prefers_release(problem(d=40), 1.0, 0.0, "laplace").release
+    assert chosen(problem(d=40), 1.0, 0.0, "laplace").release is not None
 
 
 def test_the_choice_reads_no_records():
     """Neighbours, and data of another size of effect, are treated alike."""
     one, other = (problem(neighbours="zero-out") for _ in range(2))
-    assert prefers_release(one, 1.0, 1e-5) == prefers_release(other, 1.0, 1e-5)
+    assert chosen(one, 1.0, 1e-5) == chosen(other, 1.0, 1e-5)
     assert math.isfinite(one.agents[0].objective.reading().sensitivity(2))

@@ -235,7 +235,7 @@ def test_every_number_of_a_job(folder, tmp_path, key):
         in_time(SECONDS)
         try:
             job = load_job(tmp_path / "j.toml")
-            if job.settings.rounds * job.settings.local_updates > 100:
+            if job.settings.settings.updates > 100:
                 continue
             result = tacit.solve(job.problem, job.settings, seed=job.seed)
         except (tacit.InvalidInput, CorruptFile) as error:  # an integer that TOML has not

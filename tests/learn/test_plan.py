@@ -8,14 +8,15 @@ from conftest import repeat
 from sklearn.datasets import load_breast_cancer
 
 import tacit
-from tacit.admm.descent import DEVIATION, SHORT_PATH, UPDATES
-from tacit.admm.plan import Budget
+from tacit.admm.settings import Asked
 from tacit.learn import (
     PrivateLogisticRegression,
     plan,
 )
+from tacit.learn.classifiers import planned_share, planned_slope_limit
 from tacit.learn.linear import prepare
-from tacit.learn.plan import planned_share, planned_slope_limit
+from tacit.planning import DEVIATION, SHORT_PATH, UPDATES
+from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate
 from tacit.protocol.facts import described, facts_of
 from tacit.protocol.messages import answer_from
@@ -92,17 +93,16 @@ def test_steps_do_not_diverge_where_records_are_many_and_columns_few():
 def test_one_planner():
     """A budget alone, the learn room, and a server that knows only facts: the same settings."""
     problem = problem_of(400, 4)
-    chosen = Budget(1.0, 1e-5).plan(problem)
+    chosen = planned(problem, Asked(1.0, 1e-5))
     assert chosen.settings == plan(problem, 10, 1.0, 1e-5)
     assert "200 rounds of one update" in chosen.reason and "3.5" in chosen.reason
     facts = [
         answer_from(facts_of(agent, name).to_bytes())
         for agent, name in zip(problem.agents, problem.names, strict=True)
     ]
-    assert Budget(1.0, 1e-5).plan(described(facts)) == chosen
-    assert Budget(1.0, 1e-5, others={"local_updates": 3}).plan(problem).settings == plan(
-        problem, 10, 1.0, 1e-5, local_updates=3
-    )
+    assert planned(described(facts), Asked(1.0, 1e-5)) == chosen
+    asked = Asked(1.0, 1e-5, others={"local_updates": 3})
+    assert planned(problem, asked).settings == plan(problem, 10, 1.0, 1e-5, local_updates=3)
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -170,7 +170,7 @@ def test_a_ridge_shortens_the_steps(rng, loss):
         )
         box = tacit.Box(-5, 5, size=3)
         problem = tacit.Problem([tacit.LocalProblem(f, box, name=name) for name in "ab"])
-        settings = tacit.Settings.for_budget(30.0, 1e-5).every_round(problem).settings
+        settings = planned(problem, Asked(30.0, 1e-5, way="rounds")).settings
         assert settings.step_size is not None
         step = 1 / (settings.step_size.smoothness + settings.penalty.value)
         assert step * f.smoothness <= 2

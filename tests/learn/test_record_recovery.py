@@ -8,18 +8,24 @@ import pytest
 from conftest import drawing, repeat
 
 import tacit
+from tacit.admm.settings import Asked
 from tacit.cli.main import main
 from tacit.errors import InvalidInput
 from tacit.lab.gradient_inversion import Prior, _labels, gradients, recover
 from tacit.lab.record_recovery import _room, attack, listen, small_agents
-from tacit.learn import load_digits
+from tacit.learn import load_digits, plan
 from tacit.learn.classifiers import PrivateLogisticRegression
 from tacit.learn.linear import INTERCEPT_SHARE, scaled_down
-from tacit.learn.plan import plan, without_noise
+from tacit.planning import plan as planned
 from tacit.privacy.mechanisms import Gaussian
 
 CLASSES = 10
 AGENTS = repeat(3, 5)
+
+
+def without_noise(problem, rounds):
+    others = {"local_updates": 1}
+    return planned(problem, Asked(others=others, rounds=rounds, way="rounds")).settings
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +86,7 @@ def test_the_gradient_is_read_off_the_messages(digits):
     problem, _, _ = small_agents(digits[0], 2, 3, 1.0, None)
     private = plan(problem, CLASSES, 10.0, 1e-5, rounds=20, local_updates=1)
     gradient = jax.jit(lambda f, z: f.gradient(z))
-    for settings in (without_noise(problem, 20, 1), private):
+    for settings in (without_noise(problem, 20), private):
         messages = listen(problem, settings, 0, "run")
         agent = problem.agents[1]
         heard = gradients(agent, settings, messages.consensus, messages.replies[:, 1], CLASSES)
@@ -98,7 +104,7 @@ def test_the_gradient_is_read_off_the_messages(digits):
 def test_the_first_message_counts_the_classes(digits):
     """At z = 0 the constant's row of the gradient is constant · (records/classes − n_k)."""
     problem, _, labels = small_agents(digits[0], 4, AGENTS, 1.0, None)
-    settings = without_noise(problem, 1, 1)
+    settings = without_noise(problem, 1)
     messages = listen(problem, settings, 0, "run")
     heard = gradients(
         problem.agents[0], settings, messages.consensus, messages.replies[:, 0], CLASSES
@@ -109,7 +115,7 @@ def test_the_first_message_counts_the_classes(digits):
 
 def test_coordinates_at_the_box_are_lost_and_the_rest_suffices(digits, prior):
     problem, rows, labels = small_agents(digits[0], 2, 3, 1.0, 0.8)
-    settings = without_noise(problem, 15, 1)
+    settings = without_noise(problem, 15)
     messages = listen(problem, settings, 0, "run")
     assert np.isclose(np.abs(messages.replies), 0.8).any()
     for p, agent in enumerate(problem.agents[: repeat(1, 3)]):

@@ -7,7 +7,7 @@ import pytest
 import tacit
 from tacit.errors import SolverFailure
 from tacit.power import build
-from tacit.power.plan import Asked
+from tacit.power.model import asked_of, planned
 
 
 @pytest.fixture(scope="module")
@@ -15,15 +15,15 @@ def case():
     return build("case118_ieee", 3)
 
 
-def planned(case, **options):
-    return Asked(total_delta=1e-5, **options).plan(case.problem)
+def chosen(case, nominal=False, **options):
+    return planned(case.problem, asked_of(total_delta=1e-5, **options), nominal)
 
 
 def test_the_tolerance_follows_from_the_noise(case):
     """A thirtieth of the length of the noise, for copies of about 1."""
     copies = sum(int(agent.coupled.sum()) for agent in case.agents)
     for epsilon in (0.3, 1.0, 3.0):
-        plan = planned(case, total_epsilon=epsilon, mechanism="laplace")
+        plan = chosen(case, total_epsilon=epsilon, mechanism="laplace")
         sigma = math.sqrt(2) * 0.02 / epsilon  # Laplace of scale (0.01 + 0.01)/epsilon on a load
         noise = sigma * math.sqrt(2 * len(case.grid.bus))
         assert plan.settings.tolerance == pytest.approx(noise / 30 / math.sqrt(copies), rel=0.05)
@@ -31,11 +31,11 @@ def test_the_tolerance_follows_from_the_noise(case):
 
 
 def test_what_is_asked_for_wins_and_no_noise_or_weak_noise_is_exact(case):
-    assert planned(case, total_epsilon=1.0, tolerance=1e-5).settings.tolerance == 1e-5
-    assert planned(case, total_epsilon=1.0, nominal=True).settings.tolerance == 1e-4
-    assert planned(case, total_epsilon=1e3).settings.tolerance == 1e-4
-    assert planned(case, total_epsilon=1e-3).settings.tolerance == 1e-2
-    assert Asked().plan(case.problem).tolerance == 1e-6
+    assert chosen(case, total_epsilon=1.0, tolerance=1e-5).settings.tolerance == 1e-5
+    assert chosen(case, total_epsilon=1.0, nominal=True).settings.tolerance == 1e-4
+    assert chosen(case, total_epsilon=1e3).settings.tolerance == 1e-4
+    assert chosen(case, total_epsilon=1e-3).settings.tolerance == 1e-2
+    assert chosen(case).settings.tolerance == 1e-6
 
 
 @pytest.mark.parametrize("objective", ["shed", "cost"])
@@ -43,7 +43,7 @@ def test_stopping_at_the_noise_loses_nothing_of_worth(objective):
     """At the true loads, beside the optimum at the released ones, which no run can go below."""
     case = build("case118_ieee", 3, objective=objective)
     released = tacit.release(case, 1.0, 1e-5, seed=3)
-    settings = planned(case, total_epsilon=1.0).settings
+    settings = chosen(case, total_epsilon=1.0).settings
     assert settings.tolerance > 1e-3
     zones = tacit.solve(released, settings).local
     best = case.central([agent.objective for agent in released.problem.agents])

@@ -8,9 +8,10 @@ import pytest
 from conftest import CLOSED_SETS, objective_of, problem_of, set_of
 
 import tacit
-from tacit.admm.plan import Budget
+from tacit.admm.settings import Asked
 from tacit.admm.theory import constants
 from tacit.errors import CorruptFile, InvalidInput
+from tacit.planning import plan
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.facts import NotKnown, described, facts_of, members_of
 from tacit.protocol.messages import answer_from
@@ -31,8 +32,8 @@ def test_a_server_plans_as_one_process_would(kind):
     known = told(problem)
     rounds = tacit.Settings.for_budget(1.0, 1e-5, 30)
     assert rounds.complete(known) == rounds.complete(problem)
-    for budget in (Budget(1.0, 1e-5), Budget(0.5, 0.0)):
-        here, there = budget.plan(problem), budget.plan(known)
+    for budget in (Asked(1.0, 1e-5), Asked(0.5, 0.0)):
+        here, there = plan(problem, budget), plan(known, budget)
         assert there == here
     assert privacy_statement(known, rounds, False) == privacy_statement(problem, rounds, False)
     once = Gaussian(3.0), 1e-5, False, True

@@ -126,11 +126,12 @@ def test_a_job_with_coupling_schedules_and_a_budget_per_update(tmp_path, command
         np.savez(tmp_path / f"{name}.npz", matrix=rng.normal(size=(4, 3)), data=rng.normal(size=4))
     (tmp_path / "grid.toml").write_text(COUPLED)
     job = load_job(tmp_path / "grid.toml")
+    settings = job.settings.settings
     assert job.problem.size == 2 and not job.problem.is_global
     assert job.problem.agents[1].feasible_set.project(np.ones(3)).max() == 0.5
-    assert job.settings.mechanism == tacit.Laplace.of_epsilon(0.5)
-    assert job.settings.perturbation == "projected-output"
-    assert job.settings.penalty == tacit.ConstantPenalty(2.0)
+    assert settings.mechanism == tacit.Laplace.of_epsilon(0.5)
+    assert settings.perturbation == "projected-output"
+    assert settings.penalty == tacit.ConstantPenalty(2.0)
     out = tmp_path / "out"
     document = json.loads(command("solve", tmp_path / "grid.toml", "--out", out, "--json"))
     assert document["privacy"]["epsilon"] == pytest.approx(6)  # 12 updates of 0.5, delta 0

@@ -90,7 +90,7 @@ def test_a_study_is_the_fit_of_one_process(tables):
     assert study.agents == problem.names
     assert all(map(same, parts, problem.agents))
     known = told(tacit.Problem(parts), study)
-    assert study.plan(known) == settings
+    assert study.plan(known).settings == settings
     assert settings.complete(known) == settings.complete(problem)
 
 
@@ -102,7 +102,7 @@ def test_the_model_is_that_of_one_process(tables, capsys):
     )
     study, parts = parts_of(tables)
     ranges, model, problem, settings = in_one_process(tables, rounds=4)
-    assert study.plan(told(tacit.Problem(parts), study)) == settings
+    assert study.plan(told(tacit.Problem(parts), study)).settings == settings
     result = tacit.solve(tacit.Problem(parts), settings, seed=2)
     adopt(model, problem, tacit.solve(problem, settings, seed=2))
     assert study.write_outcome(tables / "model", result) == ["model.json"]

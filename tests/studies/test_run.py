@@ -340,7 +340,7 @@ def test_a_grid_in_three_zones(tmp_path, kind):
     ledgers = {n: Ledger.create(tmp_path / f"{n}-alone.db", 4.0, 1e-4) for n in study.agents}
     about = {"seed": study.rehearsal, "run": study.name, "ledgers": ledgers, "noise": "seeded"}
     plan = study.plan(case.problem)
-    assert (getattr(plan, "reading", None) is None) == every_round
+    assert (plan.release is None) == every_round
     expected = tacit.solve(case.problem, plan, **about)
     same(found, expected)
     generator = (tmp_path / "own-zone a" / "generator.csv").read_text()

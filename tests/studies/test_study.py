@@ -90,7 +90,7 @@ def test_a_study_is_the_job_that_one_process_would_run(tmp_path, algorithm):
     assert all(map(same, problem.agents, job.problem.agents))
     known = told(problem, study)
     assert study.plan(known) == study.plan(problem) == job.settings
-    plan = getattr(job.settings, "settings", job.settings)
+    plan = job.settings.settings
     if plan.tolerance is None:
         assert plan.complete(known) == plan.complete(job.problem)
 
@@ -111,7 +111,8 @@ def test_arrays_and_noise_in_every_round(tmp_path):
     assert all(map(same, parts, job.problem.agents))
     known = told(tacit.Problem(parts), study)
     assert study.plan(known) == job.settings
-    assert study.plan(known).complete(known) == job.settings.complete(job.problem)
+    settings = job.settings.settings
+    assert study.plan(known).settings.complete(known) == settings.complete(job.problem)
 
 
 def test_columns_are_found_by_name(kit):

@@ -12,8 +12,8 @@ from test_releasing import ledgers, zones
 
 import tacit
 from tacit.admm.fixed_point import Instructions
-from tacit.admm.penalties import starting_penalties
 from tacit.errors import InvalidInput, Refused
+from tacit.planning import penalties_of
 from tacit.protocol.exact_server import ExactServer
 from tacit.protocol.facts import members_of
 from tacit.protocol.messages import Broadcast
@@ -44,6 +44,11 @@ def central(parts):
         total += cp.sum_squares(A @ z + d)
     cp.Problem(cp.Minimize(total), constraints).solve(solver="CLARABEL")
     return w.value, float(total.value)
+
+
+def starting_penalties(released):
+    curvatures = [agent.objective.mean_curvature for agent in released.problem.agents]
+    return penalties_of(released.problem, EXACT, curvatures)
 
 
 def test_the_central_optimum_is_reached():
@@ -167,7 +172,7 @@ def test_started_from_an_answer_it_ends_sooner():
 def test_messages_as_bytes_give_the_same_bits():
     """The server and every agent follow the same instructions by themselves."""
     released = without_noise(coupled()[0])
-    problem, penalties = released.problem, starting_penalties(released.problem)
+    problem, penalties = released.problem, starting_penalties(released)
     found = []
     for through_bytes in (False, True):
         agents = [
@@ -192,7 +197,7 @@ def test_messages_as_bytes_give_the_same_bits():
 def test_an_agent_answers_each_round_once():
     released = tacit.release(zones(), 1.0, 1e-5, seed=1)
     part = released.problem.agents[0]
-    penalties = starting_penalties(released.problem)
+    penalties = starting_penalties(released)
     agent = PublicAgent(part, "north", "run", penalties)
     w = np.zeros(4)
     reply = agent.respond(Broadcast("run", 1, w))
@@ -331,8 +336,9 @@ def test_a_run_without_noise_writes_over_no_checkpoint(tmp_path):
     "told", [[0.0, 1.0, 2.0], np.array([1, 0], object), np.array(["1", "0"]), np.zeros((1, 2)), 0.0]
 )
 def test_instructions_that_do_not_fit_leave_an_agent_as_it_was(told):
-    problem = tacit.release(zones(), 1.0, 1e-5, seed=1).problem
-    penalty, _ = starting_penalties(problem)
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    problem = released.problem
+    penalty, _ = starting_penalties(released)
     agent = PublicAgent(problem.agents[0], "north", "run", (penalty, np.array([0, 0, 1, 1])))
     plain = np.zeros(2)
     for t in (1, 2, 3):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 
@@ -26,8 +26,13 @@ from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
 from tacit.sets.powers import require_64_bits
 
-if TYPE_CHECKING:
-    from tacit.admm.plan import Budget
+OF_EXACT_STEPS = ("penalty", "tolerance")  # settings that they have beside rounds
+OF_ROUNDS = {  # those of noise in every round alone, and their defaults
+    "local_updates": 1,
+    "perturbation": "objective",
+    "calibration": "certified",
+    "step_size": None,
+}
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ class Settings:
         local_updates: int = 1,
         mechanism: str | None = None,
         **others: Any,
-    ) -> Budget: ...
+    ) -> Asked: ...
 
     @classmethod
     def for_budget(
@@ -117,19 +122,17 @@ class Settings:
         local_updates: int = 1,
         mechanism: str | None = None,
         **others: Any,
-    ) -> Settings | Budget:
+    ) -> Settings | Asked:
         """The least noise for which all rounds·local_updates together cost at most the budget.
 
-        Without ``rounds``: the budget alone. ``solve`` then chooses whether to read the data once
-        or to add noise in every round (``plan.py``), and says so. ``mechanism``: "gaussian" or
-        "laplace"; None: Gaussian, and without ``rounds`` the one that adds less (``Budget``).
+        Without ``rounds``: the budget alone. ``solve`` then chooses whether to release the data
+        once or to add noise in every round (``planning.py``), and says so. ``mechanism``:
+        "gaussian" or "laplace"; None: Gaussian, and without ``rounds`` as ``Asked`` has it.
         """
         if rounds is None:
-            from tacit.admm.plan import Budget
-
             if local_updates != 1:
                 others["local_updates"] = local_updates
-            return Budget(total_epsilon, total_delta, mechanism, others)
+            return Asked(total_epsilon, total_delta, mechanism, others)
         updates = updates_of(rounds, local_updates)
         noise = calibrate(mechanism or "gaussian", total_epsilon, total_delta, updates)
         return cls(rounds, local_updates, noise, total_delta, **others)
@@ -230,6 +233,60 @@ class Settings:
             np.array([self.penalty(t) for t in rounds]),
             np.array([self.step_size(t) for t in rounds]),
         )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user asks of a run, and what he fixed of it; ``tacit.planning.plan`` adds the rest.
+
+    total_epsilon, total_delta   a budget of all that each agent releases, or
+    epsilon, delta   one of each update; with neither, a run without noise
+    mechanism   "gaussian" or "laplace"; None: Gaussian with noise in every round (Laplace where δ
+                is 0), and for one release the one that adds less
+    others      of the fields of ``Settings``: those that exact steps do not have ask for noise in
+                every round if they are not the defaults
+    rounds      with noise in each; of exact steps the most
+    way         "release" (once, then exact steps) or "rounds" (noise in each); None: either
+    """
+
+    total_epsilon: float | None = None
+    total_delta: float = 0.0
+    mechanism: str | None = None
+    others: dict[str, Any] = dataclasses.field(default_factory=dict)
+    epsilon: float | None = None
+    delta: float | None = None
+    rounds: int | None = None
+    way: Literal["release", "rounds"] | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in self.others.items() if value is not None}
+        object.__setattr__(self, "others", given)
+        if unknown := sorted(set(self.others) - set(OF_EXACT_STEPS) - set(OF_ROUNDS)):
+            raise InvalidInput(f"Expected fields of Settings beside a budget, got {unknown[0]!r}.")
+        if self.total_epsilon is not None:
+            calibrate(self.law, self.total_epsilon, self.total_delta, 1)  # refuses bad numbers
+        elif self.epsilon is not None:
+            object.__setattr__(self, "way", "rounds")
+        Settings(1 if self.rounds is None else self.rounds, **self.others)
+
+    @property
+    def is_free(self) -> bool:
+        """Without noise, and without privacy."""
+        return self.total_epsilon is None and self.epsilon is None
+
+    @property
+    def law(self) -> str:
+        """The mechanism of noise in every round."""
+        pure = self.total_epsilon is not None and self.total_delta == 0
+        return self.mechanism or ("laplace" if pure else "gaussian")
+
+    @property
+    def of_rounds(self) -> str:
+        """A given field that exact steps do not have; "" if none is."""
+        given = [
+            name for name in OF_ROUNDS if self.others.get(name, OF_ROUNDS[name]) != OF_ROUNDS[name]
+        ]
+        return min(given, default="")
 
 
 def schedule_in(dtype: Any, settings: Settings, first: int, last: int) -> tuple[Array, Array]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import fields
 from typing import Any
 
 from tacit.cli.console import lines_now_and_then, print_result
@@ -20,6 +19,11 @@ from tacit.files import save_figure, write_atomically
 
 DELTA = 1e-5  # of all that is released, where loads are read once and none is given
 OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
+ASKED = (  # options that ``tacit.power.model.asked_of`` takes
+    *("total_epsilon", "total_delta", "epsilon", "delta", "mechanism", "noise_every_round"),
+    *("rounds", "tolerance", "penalty", "local_updates", "step_size"),
+    *("perturbation", "calibration"),
+)
 OF_READING = ("tolerance", "objective", "shed_price", "nominal_spread", "central", "publish")
 
 
@@ -109,12 +113,15 @@ def add_power(add: Add) -> None:
 
 def _plan(options: argparse.Namespace, problem: Any) -> Any:
     """How to spend the total budget, or that of one update, or to run without noise."""
+    from tacit.power.model import asked_of, planned
+
     given = [options.total_epsilon is not None, options.epsilon is not None, options.no_noise]
     if sum(given) != 1:
         raise InvalidInput(
             "Expected one of --total-epsilon, --epsilon (of one update) and --no-noise. "
             "Nothing was solved."
         )
+    chosen = {name: getattr(options, name) for name in ASKED}
     if options.epsilon is not None or options.noise_every_round:
         if options.tolerance is not None and not options.no_noise:
             raise InvalidInput(
@@ -123,26 +130,16 @@ def _plan(options: argparse.Namespace, problem: Any) -> Any:
             )
         refuse(options, OF_READING, "without --noise-every-round, where the loads are read once")
         _check_budget(options)
-        return _asked(options).plan(problem)
-    if not options.no_noise:
-        _refuse_delta(options)
-    elif options.publish:
-        raise InvalidInput("Expected a private run beside --publish, got --no-noise.")
-    refuse(
-        options, OF_ROUNDS, "beside --noise-every-round: a run that reads the loads once has none"
-    )
-    return _asked(options).plan(problem)
-
-
-def _asked(options: argparse.Namespace) -> Any:
-    from tacit.power.plan import Asked
-
-    names = {f.name for f in fields(Asked)} - {"nominal"}
-    given = {name: getattr(options, name) for name in names}
-    private = options.total_epsilon is not None and not options.noise_every_round
-    if private and options.total_delta is None and options.mechanism != "laplace":
-        given["total_delta"] = DELTA
-    return Asked(**given, nominal=options.nominal is not None)
+    else:
+        if not options.no_noise:
+            _refuse_delta(options)
+            if options.total_delta is None and options.mechanism != "laplace":
+                chosen["total_delta"] = DELTA
+        elif options.publish:
+            raise InvalidInput("Expected a private run beside --publish, got --no-noise.")
+        why = "beside --noise-every-round: a run that reads the loads once has none"
+        refuse(options, OF_ROUNDS, why)
+    return planned(problem, asked_of(**chosen), options.nominal is not None)
 
 
 def _check_budget(options: argparse.Namespace) -> None:

@@ -51,9 +51,9 @@ def _bound(options: argparse.Namespace) -> int:
 
 
 def _attack(options: argparse.Namespace) -> int:
-    from tacit.admm.plan import least_noise
     from tacit.admm.settings import Settings
     from tacit.lab.load_recovery import attack
+    from tacit.planning import least_noise
     from tacit.power import scheduled
 
     count("seeds", options.seeds, RUNS)

@@ -264,7 +264,7 @@ class RunFolder:
         ``settings`` may be a plan; ``others`` as in ``start``.
         """
         if not self._written:  # else the mean was released
-            once = getattr(settings, "reading", None) is not None
+            once = getattr(settings, "release", None) is not None
             self.start(label, options, once=once, **others)
         assert self._note is not None
         return run_with_progress(

@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     for name in ("seed", "evaluate_every"):  # an option comes before the job's key
         if getattr(options, name) is None:
             setattr(options, name, getattr(job, name))
-    if options.publish and getattr(job.settings, "reading", None) is None:
+    if options.publish and job.settings.release is None:
         raise InvalidInput(
             "Expected a private job that reads its data once beside --publish: this one adds noise "
             "in every round, or none. Nothing was started."

@@ -114,7 +114,7 @@ class Diabetes:
         return float(np.mean((X @ z - y) ** 2))
 
     def private(self, solve: Callable[..., Result]) -> tuple[Result, float, float]:
-        plan = Settings.for_budget(EPSILON, DELTA).plan(self.problem)
+        plan = Settings.for_budget(EPSILON, DELTA)
         result = solve(self.name, self.problem, plan, seed=SEED)
         outside = self.problem.agents[0].feasible_set.violation(result.solution)
         return result, self.error(result.solution), float(outside)

@@ -30,10 +30,9 @@ from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.objectives.residual import Residual
-from tacit.power.model import PowerProblem
+from tacit.power.model import PowerProblem, noise_deviation
 from tacit.power.network import Network
 from tacit.power.network import demand as demand_of
-from tacit.power.plan import noise_deviation
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.sets.conic import Conic
 from tacit.transports.solving import solve

@@ -17,15 +17,15 @@ from scipy.optimize import linear_sum_assignment
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, count, positive
 from tacit.lab.gradient_inversion import Prior, gradients, recover
 from tacit.learn import Box
 from tacit.learn.centring import scaled_down
 from tacit.learn.data import Dataset
 from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE
-from tacit.learn.plan import plan, without_noise
 from tacit.objectives.losses import SoftmaxRegression
+from tacit.planning import plan
 from tacit.protocol.statement import PrivacyStatement
 from tacit.transports.solving import solve
 
@@ -157,17 +157,12 @@ def attack(
     known = scaled_down(public.features.astype(np.float64), room)
     prior = Prior.of(known, public.labels, data.classes, constant)
     guess = known.mean(axis=0)
-    chosen = {"no privacy": without_noise(problem, count("rounds", rounds), 1)}
+    how: Any = {"rounds": count("rounds", rounds), "way": "rounds"}
+    one = {"local_updates": 1}
+    chosen = {"no privacy": plan(problem, Asked(others=one, **how)).settings}
     for epsilon in total_epsilons:
-        chosen[f"epsilon {epsilon:g}"] = plan(
-            problem,
-            data.classes,
-            epsilon,
-            total_delta,
-            rounds=rounds,
-            local_updates=1,
-            mechanism=mechanism,
-        )
+        asked = Asked(epsilon, total_delta, mechanism, one, **how)
+        chosen[f"epsilon {epsilon:g}"] = plan(problem, asked).settings
     found = {}
     for name, settings in chosen.items():
         tries = []

@@ -5,9 +5,8 @@ table        data from one table of all agents, or from each agent's own
 columns      columns of numbers, text and gaps as numbers, by public rules
 features     public maps of rows: ranges, random waves, edge directions, the scattering transform
 constraints  hard constraints on a model's coefficients
-plan         rounds, step sizes and penalty, from public numbers
 centring     rows around a private mean: a first release, and its share of the budget
-linear       what all estimators share: agents, rows, intercept, set, fit, prepare, adopt
+linear       what all estimators share: agents, rows, intercept, set, plan, fit, prepare, adopt
 classifiers  PrivateLogisticRegression, PrivateLinearSVC
 regressors   PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor
 model        a fitted model as one JSON file; which steps before it are public
@@ -22,12 +21,12 @@ from tacit.learn.constraints import CoefficientL1Ball as Budget
 from tacit.learn.constraints import CoefficientSimplex as Simplex
 from tacit.learn.constraints import Convex, Sign
 from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, split
-from tacit.learn.plan import plan
 
 if TYPE_CHECKING:
     from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
     from tacit.learn.columns import PublicColumns
     from tacit.learn.features import Orientations, PublicRange, RandomFourier, Scattering
+    from tacit.learn.linear import plan
     from tacit.learn.model import load_model, not_covered, save_model
     from tacit.learn.regressors import (
         PrivateHuberRegressor,
@@ -40,6 +39,7 @@ LAZY = {  # by module: what needs scikit-learn, and tables
     "classifiers": ("PrivateLinearSVC", "PrivateLogisticRegression"),
     "columns": ("PublicColumns",),
     "features": ("Orientations", "PublicRange", "RandomFourier", "Scattering"),
+    "linear": ("plan",),
     "model": ("load_model", "not_covered", "save_model"),
     "regressors": ("PrivateHuberRegressor", "PrivateQuantileRegressor", "PrivateRidge"),
     "table": ("load_table",),

@@ -13,11 +13,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from tacit._types import Vector
 from tacit.errors import EXACT, InvalidInput
 from tacit.learn.linear import LinearEstimator
-from tacit.learn.plan import planned_share, planned_slope_limit
 from tacit.objectives.losses import Hinge, LogisticRegression, SoftmaxRegression
 from tacit.objectives.objective import Objective
+from tacit.privacy.accounting import calibrate
 
+# Planned from public numbers: the trials are in docs/learn.md
 LIMIT_FORM = "norm"  # of a softmax's slope limit: better than the convex form in all trials
+SLOPE_LIMIT, TWO_CLASSES = 0.1, 0.3  # lengths of a softmax's slope
+PLENTY = 100.0  # S: from here on a limit on two classes' slopes is wider
+SHARES, MEAN_NOISE = (0.02, 0.1), 0.1  # least and most; noise of a mean, of a row's length
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -94,7 +98,7 @@ class PrivateLogisticRegression(LinearClassifier):
     total_epsilon   of the whole fit; None: no noise, not private
     constraint      of the coefficients (``tacit.learn.constraints``); by default a wide box
     classes         the public list of labels
-    rounds, local_updates   by default chosen by ``tacit.learn.plan``
+    rounds, local_updates   by default planned from public numbers
     centring_share  of the budget, for a private mean that rows are centred by (``centring.py``):
                     all rows then get the same length. None: rows are not centred
     slope_limit     what one record can pull (``objectives/slope_limits.py``), as the length of a
@@ -183,3 +187,46 @@ def public_classes(classes: Any, y: Vector) -> tuple[Vector, Vector]:
             f"Expected labels of {known.tolist()}, got another one in row {row}. Nothing was fit."
         )
     return known, np.searchsorted(known, y)
+
+
+def planned_slope_limit(
+    classes: int,
+    columns: int,
+    agents: int,
+    records: float,
+    total_epsilon: float,
+    total_delta: float,
+    mechanism: str = "gaussian",
+) -> float | None:
+    """Clipping of the per-record gradient, in the units of a softmax's slope; None: none.
+
+    Of two classes it is wider by S/PLENTY, with S = Nμ/√(2dP) for N records, d columns and P agents
+    (μ: the sensitivity of one release over its noise). Where S is large the data say much more than
+    the noise, and clipping costs where records of one kind have both classes: it makes a median of
+    their mean.
+    """
+    if classes > 2:
+        return SLOPE_LIMIT
+    noise = calibrate(mechanism, total_epsilon, total_delta, 1)
+    S = records / math.sqrt(noise.variance(1.0) * 2 * columns * agents)
+    limit = TWO_CLASSES * max(1.0, S / PLENTY)
+    return limit if limit < math.sqrt(2) else None
+
+
+def planned_share(
+    columns: int,
+    agents: int,
+    records: float,
+    total_epsilon: float,
+    total_delta: float,
+    mechanism: str = "gaussian",
+) -> float:
+    """Of the budget, for the mean that rows are centred by: its noise is MEAN_NOISE of a row.
+
+    A row of length 1 has an L1 norm of up to √d, which Laplace noise is paid for; that grows as
+    1/share, and Gaussian noise as 1/√share (``centring.shared``).
+    """
+    noise = calibrate(mechanism, total_epsilon, total_delta, 1)
+    power, moved = (2, 1.0) if noise.norm == 2 else (1, math.sqrt(columns))
+    all_of_it = math.sqrt(noise.variance(moved) * columns * agents) / records
+    return min(max((all_of_it / MEAN_NOISE) ** power, SHARES[0]), SHARES[1])

@@ -20,10 +20,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
-from tacit.admm.descent import descend
-from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Asked, Settings
 from tacit.errors import EXACT, InvalidInput, choice, count, positive, shown
 from tacit.html import box, never_raises
 from tacit.learn.centring import (
@@ -37,8 +35,9 @@ from tacit.learn.centring import (
 )
 from tacit.learn.constraints import CoefficientBox, Constraint
 from tacit.learn.features import checked
-from tacit.learn.plan import without_noise
 from tacit.objectives.objective import Descent, Objective
+from tacit.planning import Known, Plan, descent_of
+from tacit.planning import plan as planned
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.jupyter import above_model
@@ -107,19 +106,13 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, problem: Problem, epsilon: float | None) -> Settings | Plan:
         """How the budget that is left is spent, from public numbers."""
-        known, given = self._descent(problem), (self.rounds, self.local_updates)
-        if epsilon is None:
-            return without_noise(problem, *given, known)
-        return descend(
-            problem,
-            epsilon,
-            self.total_delta,
-            rounds=self.rounds,
-            local_updates=self.local_updates,
-            mechanism=self.mechanism,
-            known=known,
-            calibration=self.calibration,
-        )
+        others: dict[str, Any] = {"local_updates": self.local_updates}
+        if epsilon is not None:
+            others["calibration"] = self.calibration
+        budget = epsilon, self.total_delta, self.mechanism, others
+        asked = Asked(*budget, rounds=self.rounds, way="rounds")
+        known = Known(self._descent(problem) or descent_of(problem))
+        return planned(problem, asked, known).settings
 
     def _descent(self, problem: Problem) -> Descent | None:
         """What is planned by, where the objectives do not say it."""
@@ -382,6 +375,27 @@ def adopt_result(model: LinearEstimator, records: int, found: Result) -> None:
     model.result_ = replace(found, privacy=model.privacy_, plan=plan)
     model._keep(model.result_.solution)
     model.n_iter_ = found.summary["round"]
+
+
+def plan(
+    problem: Problem,
+    classes: int,
+    total_epsilon: float,
+    total_delta: float,
+    *,
+    rounds: int | None = None,
+    local_updates: int | None = None,
+    mechanism: str = "gaussian",
+    **others: Any,
+) -> Settings:
+    """Settings for a budget (``planning.py``), of agents whose losses know their ``classes``.
+
+    ``rounds`` and ``local_updates`` are kept where given.
+    """
+    others["local_updates"] = local_updates
+    budget = total_epsilon, total_delta, mechanism, others
+    asked = Asked(*budget, rounds=rounds, way="rounds")
+    return planned(problem, asked, Known(descent_of(problem))).settings
 
 
 def owners(agents: Any, records: int) -> tuple[Vector, Vector]:

@@ -17,14 +17,13 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from tacit._types import Vector
-from tacit.admm.once_or_rounds import MOST_COLUMNS
-from tacit.admm.plan import MOST_ROUNDS, NOISELESS_TOLERANCE, Plan
 from tacit.admm.problem import Problem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, non_negative, positive, probability
 from tacit.learn.linear import LinearEstimator
 from tacit.objectives.losses import Huber, LeastSquares, Quantile, of_regression
 from tacit.objectives.objective import Descent, Objective
+from tacit.planning import MOST_COLUMNS, Plan, plan
 from tacit.privacy.accounting import calibrate
 
 THRESHOLD = 0.2  # of Huber's loss, in units of half the target range: by experiment
@@ -120,7 +119,7 @@ class PrivateHuberRegressor(LinearRegressor):
     target_range    (low, high) of targets, public; clipped to it, and predictions too
     threshold       in the units of targets; None: a fifth of half the range
     feature_norm    None: √(d/3) for d columns, as fits columns in [−1, 1] (``PublicRange``)
-    rounds, local_updates   by default planned from public numbers (``admm/descent.py``)
+    rounds, local_updates   by default planned from public numbers (``planning.py``)
     others          as in ``PrivateLogisticRegression``
     """
 
@@ -188,13 +187,10 @@ class PrivateRidge(LinearRegressor):
     def _settings(self, problem: Problem, epsilon: float | None) -> Settings | Plan:
         if self._in_rounds:
             return super()._settings(problem, epsilon)
-        if epsilon is None:
-            return Settings(MOST_ROUNDS, tolerance=NOISELESS_TOLERANCE)
-        budget = Settings.for_budget(epsilon, self.total_delta, mechanism=self.mechanism)
+        way: Any = None
         if self.mechanism == "gaussian" and problem.size <= MOST_COLUMNS:
-            return budget.once(problem)
-        plan = budget.plan(problem)
-        return plan if plan.reading is not None else super()._settings(problem, epsilon)
+            way = "release"
+        return plan(problem, Asked(epsilon, self.total_delta, self.mechanism, way=way))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -76,7 +76,7 @@ class Reading(ABC):
 
 
 class Descent(NamedTuple):
-    """What a plan of noisy descent looks at (``admm/descent.py``); public.
+    """What a plan of noisy descent looks at (``planning.py``); public.
 
     curvature   of f at z = 0, were all records alike
     reach       how far a point that moves by 1 may move a score, in units that matter

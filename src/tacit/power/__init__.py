@@ -9,7 +9,6 @@ central         the whole grid in one solver, as a baseline
 served          how much of the load a dispatch serves
 public_model    all of a grid in zones but its loads, and one zone's problem from its own
 model           a grid in zones as a problem for ``tacit.solve``
-plan            how a run spends what is asked for
 jupyter         a grid in zones as a notebook shows it
 ac_flow         what would happen if a dispatch were used: an AC power flow at true loads
 load_recovery   what an eavesdropper learns about the loads
@@ -18,9 +17,8 @@ plots           the grid as a picture
 
 from tacit.power.ac_flow import PowerFlow, power_flow
 from tacit.power.case import Grid, load_case
-from tacit.power.model import PowerProblem, build
+from tacit.power.model import PowerProblem, build, scheduled
 from tacit.power.network import Network, bound, network
-from tacit.power.plan import scheduled
 from tacit.power.plots import plot_grid, plot_power_flow
 from tacit.power.zones import partition
 

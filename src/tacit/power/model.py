@@ -6,6 +6,7 @@ network equations; zones agree on the variables of the lines between them.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,17 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.schedules import SmoothStep
+from tacit.admm.settings import Asked, Settings
 from tacit.html import never_raises
+from tacit.planning import TOLERANCE, Known, Plan, noise_energy, plan
 from tacit.power.case import Grid
 from tacit.power.central import solve_centrally
 from tacit.power.network import FLOWS, Network, demand
 from tacit.power.public_model import Beta, public_model, starting_penalties
 from tacit.power.served import served
 from tacit.power.zones import Zones
+from tacit.privacy.mechanisms import Mechanism
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,3 +187,74 @@ def build(
 def _cost(cost: Any, p: float) -> float:
     """In $/h of p in per unit, of a polynomial or of corners (``Grid``)."""
     return float(np.interp(p, *np.transpose(cost)) if np.ndim(cost[0]) else np.polyval(cost, p))
+
+
+# --- how a run on a grid spends what is asked for ---------------------------------------------
+
+
+def asked_of(
+    *,
+    total_epsilon: float | None = None,
+    total_delta: float | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mechanism: str | None = None,
+    noise_every_round: bool = False,
+    rounds: int | None = None,
+    **others: Any,
+) -> Asked:
+    """What a run on a grid is asked for: one release, unless noise in every round is wished."""
+    return Asked(
+        total_epsilon,
+        total_delta or 0.0,
+        mechanism,
+        others,
+        epsilon,
+        delta,
+        rounds,
+        "rounds" if noise_every_round else "release",
+    )
+
+
+def planned(problem: Problem, asked: Asked, nominal: bool = False) -> Plan:
+    """How it is spent. ``nominal``: whether released loads are drawn towards public ones."""
+    reason = "The loads are read once, with noise; exact steps follow."
+    if nominal:
+        reason += " What was read is drawn towards the nominal loads."
+    tolerance = None if nominal else worthwhile  # such loads have less noise than that of a release
+    return plan(problem, asked, Known(None, 100, scheduled, tolerance, reason))
+
+
+def worthwhile(problem: Problem, noise: Mechanism) -> float:
+    """The tolerance below which copies that agree better are worth nothing beside the noise.
+
+    ‖z̄‖ is about √n for n copies: ‖noise‖/(30 √n) leaves ‖z − z̄‖ at a thirtieth of the noise, in
+    per unit. Public where bounds are: it stays at ``TOLERANCE`` where they are not.
+    """
+    if any(agent.objective.uncertified for agent in problem.agents):
+        return TOLERANCE
+    copies = sum(int(np.sum(np.asarray(agent.coupling) >= 0)) for agent in problem.agents)
+    tolerance = math.sqrt(noise_energy(problem, noise) / max(copies, 1)) / 30
+    return float(f"{min(max(tolerance, TOLERANCE), 1e-2):.2g}")
+
+
+def noise_deviation(agent: LocalProblem, settings: Settings) -> float:
+    """The standard deviation of the noise on one entry of what receives it."""
+    Δ = agent.objective.sensitivity(settings.mechanism.norm, agent.feasible_set)
+    return float(np.sqrt(settings.mechanism.variance(Δ)))
+
+
+def scheduled(case: PowerProblem | Problem, settings: Settings) -> Settings:
+    """The settings with schedules for load shedding, where they were left out.
+
+    In the metric of the local step f has smoothness L = 2, so that η^t = 1/(2 + 4σ√(Et)) with σ,
+    the deviation of the noise on the residual (Section 5, smooth); the factor 4 and the penalties
+    10 (with noise) and 5 (without) are by experiment.
+    """
+    σ = max(noise_deviation(agent, settings) for agent in case.agents)
+    step = SmoothStep(2.0, 4 * σ * math.sqrt(settings.local_updates))
+    return dataclasses.replace(
+        settings,
+        penalty=settings.penalty or (10.0 if σ else 5.0),
+        step_size=settings.step_size or step,
+    )

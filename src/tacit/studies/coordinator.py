@@ -19,11 +19,10 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.algorithm import average_over_holders
-from tacit.admm.penalties import penalties_of
-from tacit.admm.plan import Plan
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile, InvalidInput, Refused
+from tacit.planning import penalties_of
 from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.exact_server import ExactServer
 from tacit.protocol.facts import NotKnown, described, members_of
@@ -153,12 +152,9 @@ class Coordinator:
                 )
         problem = described(facts, self.study.penalties)
         plan = self.study.plan(problem)
-        if isinstance(plan, Plan) and plan.reading is not None:
-            return facts, problem, plan.settings, (plan.reading, plan.delta), plan.reason
-        reason, settings = "", plan
-        if isinstance(settings, Plan):
-            reason, settings = settings.reason, settings.settings
-        return facts, problem, settings.complete(problem), None, reason
+        if plan.release is not None:
+            return facts, problem, plan.settings, (plan.release, plan.delta), plan.reason
+        return facts, problem, plan.settings.complete(problem), None, plan.reason
 
     def _propose(
         self, problem: Problem, settings: Settings, law: tuple[Mechanism, float] | None, run: str

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from tacit import sets
-from tacit.admm.plan import MOST_ROUNDS, NOISELESS_TOLERANCE, Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, count
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
+from tacit.planning import MOST_ROUNDS, NOISELESS_TOLERANCE, Plan, plan
 from tacit.privacy import mechanisms
 from tacit.reading import read_toml
 from tacit.tables import read_arrays, refuse_one_file
@@ -70,7 +70,7 @@ class Job:
     """A job file, read and checked; the data are loaded by ``load_job``."""
 
     problem: Problem
-    settings: Settings | Plan  # a plan where the job leaves the rounds out
+    settings: Plan
     seed: int | None
     evaluate_every: int
 
@@ -108,7 +108,7 @@ class JobFile:
         if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
             raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
         count("evaluate_every", data.get("evaluate_every", 1))
-        return Job(problem, settings_of(data, problem), seed, data.get("evaluate_every", 1))
+        return Job(problem, plan(problem, asked_of(data)), seed, data.get("evaluate_every", 1))
 
 
 def load_job(path: str | Path) -> Job:
@@ -236,23 +236,7 @@ def arguments_of(
     return kind, arguments
 
 
-@dataclass(frozen=True)
-class Unplanned:
-    """A budget that is spent as the problem's public numbers suggest, in at most so many rounds."""
-
-    budget: Budget
-    rounds: int
-
-
-def settings_of(job: dict[str, Any], problem: Problem) -> Settings | Plan:
-    """What [privacy] and [algorithm] ask for; a plan where they leave the rounds out."""
-    asked = asked_of(job)
-    if isinstance(asked, Settings):
-        return asked
-    return asked.budget.plan(problem, asked.rounds)
-
-
-def asked_of(job: dict[str, Any]) -> Settings | Unplanned:
+def asked_of(job: dict[str, Any]) -> Settings | Asked:
     """[privacy] and [algorithm], read and checked, before there is a problem."""
     privacy, algorithm = dict(job["privacy"]), dict(job.get("algorithm", {}))
     known = {"rounds", "local_updates", "penalty", "step_size", "tolerance"}
@@ -278,11 +262,9 @@ def asked_of(job: dict[str, Any]) -> Settings | Unplanned:
         if name == "gaussian" and "total_delta" not in privacy:
             raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
         budget = privacy["total_epsilon"], privacy.get("total_delta", 0.0)
-        if "tolerance" in others:  # rounds are then the most that there may be
-            rounds = others.pop("rounds", MOST_ROUNDS)
-            return Unplanned(Budget(*budget, given, others), rounds)
-        if "rounds" not in others:
-            return Unplanned(Budget(*budget, given, others), MOST_ROUNDS)
+        if "tolerance" in others or "rounds" not in others:  # rounds are then the most there may be
+            rounds = others.pop("rounds", None)
+            return Asked(*budget, given, others, rounds=rounds)
         settings: Settings = Settings.for_budget(*budget, mechanism=name, **others)
         return settings
     if "epsilon" not in privacy:

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, printable, shown
 from tacit.files import write_atomically
+from tacit.planning import Plan, plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, PrivacyStatement
 from tacit.studies.job import (
@@ -34,7 +33,6 @@ from tacit.studies.job import (
     merged,
     refuse_public,
     refuse_unknown,
-    settings_of,
 )
 from tacit.studies.party_file import PartyFile
 from tacit.studies.public_files import public_name
@@ -142,8 +140,8 @@ class JobStudy:
             )
         return local_problem(agent, entry, self.sections, arrays, self.folder)
 
-    def plan(self, problem: Problem) -> Settings | Plan:
-        return settings_of(self.sections, problem)
+    def plan(self, problem: Problem) -> Plan:
+        return plan(problem, asked_of(self.sections))
 
     def stated(self, result: Result) -> Result:
         return result

@@ -29,18 +29,16 @@ import pandas as pd
 from sklearn.pipeline import make_pipeline
 
 from tacit._types import Vector
-from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
-from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.learn import Box
 from tacit.learn.classifiers import PrivateLogisticRegression, public_classes
 from tacit.learn.features import PublicRange
-from tacit.learn.linear import adopt_result
+from tacit.learn.linear import adopt_result, plan
 from tacit.learn.model import save_model
-from tacit.learn.plan import plan
 from tacit.learn.table import load_table
+from tacit.planning import Plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
 from tacit.studies.job import refuse_unknown
@@ -160,9 +158,10 @@ class LearnStudy:
         _, labels = public_classes(self.classes, np.array(data.names)[data.labels])
         return self._part(agent, data.features, labels)
 
-    def plan(self, problem: Problem) -> Settings | Plan:
+    def plan(self, problem: Problem) -> Plan:
         """From the study alone: what ``tacit.learn.plan`` looks at is all in it."""
-        return plan(self._without_records(), len(self.classes), **self.spending)
+        settings = plan(self._without_records(), len(self.classes), **self.spending)
+        return Plan(settings, None, settings.delta)
 
     def stated(self, result: Result) -> Result:
         """The result with what its statement takes for public."""

@@ -29,16 +29,15 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import penalty_from, step_size_from
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Asked
 from tacit.errors import InvalidInput, choice, shown
 from tacit.files import write_atomically
+from tacit.planning import Plan
 from tacit.power.case import Grid, load_case, named_case
-from tacit.power.model import PowerProblem
+from tacit.power.model import PowerProblem, asked_of, planned
 from tacit.power.network import FLOWS
-from tacit.power.plan import Asked
 from tacit.power.public_model import PublicModel, is_share, public_model, starting_penalties
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, PrivacyStatement
@@ -164,8 +163,8 @@ class PowerStudy:
         base = self.model.grid.base_mva if party.unit == "MW" else 1.0
         return np.asarray((loads[order] / base).T.ravel())
 
-    def plan(self, problem: Problem) -> Settings | Plan:
-        return self.asked.plan(problem)
+    def plan(self, problem: Problem) -> Plan:
+        return planned(problem, self.asked, self.model.nominal is not None)
 
     def stated(self, result: Result) -> Result:
         return result
@@ -266,9 +265,8 @@ def _asked(data: dict[str, Any], section: dict[str, Any]) -> Asked:
     every = algorithm.get("noise_every_round", False)
     if not isinstance(every, bool):
         raise InvalidInput(f"Expected noise_every_round = true or false, got {shown(every)}.")
-    asked = Asked(**privacy, **algorithm, nominal="nominal" in section)
     given = {**section, **privacy, **algorithm}
-    if asked.in_every_round:
+    if every or each:
         odd = [key for key in OF_READING if key in given]
         odd += ["objective"] * (section.get("objective", "shed") != "shed")
         why = "where the loads are read once, without noise_every_round and epsilon of one update"
@@ -278,8 +276,7 @@ def _asked(data: dict[str, Any], section: dict[str, Any]) -> Asked:
     if odd:
         raise InvalidInput(f"Expected {odd[0]} {why}, got {odd[0]} = {shown(given[odd[0]])}.")
     choice("mechanism", privacy.get("mechanism"), (None, "gaussian", "laplace"))
-    asked.check()
-    return asked
+    return asked_of(**privacy, **algorithm)
 
 
 def _digest(grid: Grid) -> str:

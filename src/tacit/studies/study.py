@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tacit._types import Vector
-from tacit.admm.plan import Plan
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, choice, count, digits, positive, printable, shown
 from tacit.files import write_atomically
+from tacit.planning import Plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_bytes, read_toml
@@ -59,7 +58,7 @@ class Kind(Protocol):
     def penalties(self) -> tuple[Vector, Vector] | None: ...
     def digested(self) -> Any: ...
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem: ...
-    def plan(self, problem: Problem) -> Settings | Plan: ...
+    def plan(self, problem: Problem) -> Plan: ...
     def stated(self, result: Result) -> Result: ...
     def assumed(self, delta: float) -> str: ...
     def write_outcome(self, folder: Path, result: Result) -> list[str]: ...
@@ -186,7 +185,7 @@ class Study:
         unit = f" of {digits(grid.grid.base_mva)} MVA" if party.unit == "MW" else ""
         return problem.objective.agreed + unit
 
-    def plan(self, problem: Problem) -> Settings | Plan:
+    def plan(self, problem: Problem) -> Plan:
         """How the budget is spent, from public numbers: as one process would choose."""
         with nothing_sent(f"the study {self.name!r}"):
             if tuple(problem.names) != self.agents:

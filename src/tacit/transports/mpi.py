@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.plan import Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Asked, Settings
 from tacit.errors import EngineFailure, InvalidInput, count
+from tacit.planning import Plan
 from tacit.protocol.facts import described
 from tacit.protocol.result import Result
 from tacit.transports.clock import Clock
@@ -101,7 +101,7 @@ def default_workers(comm: Comm) -> int:
 
 def solve(
     agents: Sequence[LocalProblem],
-    settings: Settings | Budget | Plan,
+    settings: Settings | Asked | Plan,
     *,
     workers: int | None = None,
     ledgers: Ledgers = None,

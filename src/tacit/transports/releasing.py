@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit.admm.plan import least_noise
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.objectives import public
+from tacit.planning import least_noise
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.protocol.keys import noise_source, root_key
@@ -37,7 +37,7 @@ def release(
 
     total_epsilon, total_delta   the budget of each agent's reading; δ = 0 with Laplace noise only
     mechanism   "gaussian" or "laplace"; by default the one that adds less noise, chosen from public
-                numbers (``plan.least_noise``)
+                numbers (``planning.least_noise``)
     seed        Threefry noise from this seed (research); None: from a key of the operating system
     run         a name; seeded noise differs between runs of one seed
     noise       "seeded", or "secure": exact discrete noise from the operating system, number by

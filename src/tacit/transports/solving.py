@@ -20,11 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.plan import Budget, Plan
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, count
-from tacit.privacy.mechanisms import Mechanism
+from tacit.planning import Plan, plan
 from tacit.protocol.checkpoint import Checkpoint
 from tacit.protocol.data_digest import joined_digest
 from tacit.protocol.keys import generator, root_key
@@ -39,7 +38,7 @@ from tacit.transports.solving_released import solve_released
 
 def solve(
     problem: Problem | Iterable[LocalProblem] | Released,
-    settings: Settings | Budget | Plan,
+    settings: Settings | Asked | Plan,
     *,
     seed: int | None = None,
     run: str | None = None,
@@ -56,7 +55,7 @@ def solve(
     """Solve ``problem`` privately with all agents in this process.
 
     A released problem, one without noise whose settings have a tolerance, and one whose data a
-    ``Budget`` is best spent on reading once, are solved by exact steps (``solving_released.py``).
+    budget is best spent on reading once, are solved by exact steps (``solving_released.py``).
 
     seed            Threefry noise from this seed (research); None takes a key of 64 bits, all
                     that Threefry's have, from the operating system. Do not give a seed again under
@@ -103,7 +102,7 @@ def solve(
 
 def run_all(
     everyone: Everyone,
-    settings: Settings | Budget | Plan,
+    settings: Settings | Asked | Plan,
     *,
     seed: int | None = None,
     run: str | None = None,
@@ -117,12 +116,16 @@ def run_all(
     released: Released | None = None,
 ) -> Result:
     """``solve`` with all agents, wherever they are. ``released``: what they hold is public."""
-    if not isinstance(settings, Settings | Budget | Plan):
-        raise InvalidInput(f"Expected Settings, got {type(settings).__name__}.")
     require_64_bits()
     count("evaluate_every", evaluate_every)
     problem = everyone.problem
-    settings, reading, plan = _planned(problem, settings, released)
+    if released is not None and isinstance(settings, Asked):
+        raise InvalidInput(
+            "Expected Settings for a released problem, got a budget: it is spent already."
+        )
+    chosen = plan(problem, settings)
+    settings, reason = chosen.settings, chosen.reason
+    reading = None if chosen.release is None else (chosen.release, chosen.delta)
     if released is not None or reading is not None or settings.tolerance is not None:
         if batch is not None or block != 1:
             raise InvalidInput(
@@ -132,7 +135,7 @@ def run_all(
         source = Source(everyone, seed, run, noise, checkpoint)
         copies = source.copies(released, reading, settings)
         if reading is not None and all(release.kept for release in copies.releases):
-            plan += " All agents had released these data before: nothing was charged."
+            reason += " All agents had released these data before: nothing was charged."
         return solve_released(
             everyone,
             copies,
@@ -140,7 +143,7 @@ def run_all(
             evaluate_every=evaluate_every,
             callback=callback,
             start=start,
-            plan=plan,
+            plan=reason,
         )
     if start is not None:
         raise InvalidInput("Expected no start where every round adds noise. Nothing was computed.")
@@ -177,23 +180,7 @@ def run_all(
     secure = paying.noise == "secure"
     result = result_of(problem, settings, agents.state(), trace, seed, secure, charged)
     timing = {} if batch else everyone.clock.read()
-    return dataclasses.replace(result, plan=plan, timing=timing)
-
-
-def _planned(
-    problem: Problem, settings: Settings | Budget | Plan, released: Released | None
-) -> tuple[Settings, tuple[Mechanism, float] | None, str]:
-    """Settings, noise and δ of one reading of the data if they are read once, and why."""
-    if isinstance(settings, Settings):
-        return settings, None, ""
-    if released is not None:
-        raise InvalidInput(
-            "Expected Settings for a released problem, got a budget: it is spent already."
-        )
-    if isinstance(settings, Budget):
-        settings = settings.plan(problem)
-    once = None if settings.reading is None else (settings.reading, settings.delta)
-    return settings.settings, once, settings.reason
+    return dataclasses.replace(result, plan=reason, timing=timing)
 
 
 def _begin(

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.penalties import penalties_of
 from tacit.admm.problem import Problem
 from tacit.admm.schedules import ConstantPenalty
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, shown
+from tacit.planning import penalties_of
 from tacit.privacy.mechanisms import Noiseless
 from tacit.protocol.exact_server import ExactServer
 from tacit.protocol.facts import members_of
