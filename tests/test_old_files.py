@@ -121,7 +121,7 @@ def test_a_ledger_pays_for_further_runs(old, capsys):
 def test_a_kept_release_is_not_charged_again(old, capsys):
     before = old["ledgers"]["once"]
     now = said_by(capsys, "solve once.toml --out again --ledgers once/ledgers")
-    assert now["solution"] == old["once"]["solution"]
+    assert now["solution"] == pytest.approx(old["once"]["solution"], rel=1e-12)  # processors differ
     assert tacit.Ledger(before["ledger"]).head == before["head"]
 
 
