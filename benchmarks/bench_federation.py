@@ -33,10 +33,9 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from tacit.protocol.messages import Broadcast, Reply
 from tacit.transports.nvflare import controller, provisioning
-from tacit.transports.nvflare.controller import StudyController
-from tacit.transports.nvflare.executor import PartyExecutor
+from tacit.transports.nvflare.controller import EngineLine, StudyController
 from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, Kit
-from tacit.transports.nvflare.line import EngineLine
+from tacit.transports.nvflare.site import PartyExecutor
 
 BARE, TIMES, WORK = "bare", "times.jsonl", "TACIT_BENCH_WORK"
 
@@ -191,9 +190,7 @@ def configs():
     """The job, with the classes of this file."""
     text = json.dumps(provisioning.CONFIGS)
     text = text.replace("tacit.transports.nvflare.controller.Study", "bench_federation.Bench")
-    return json.loads(
-        text.replace("tacit.transports.nvflare.executor.Party", "bench_federation.Bench")
-    )
+    return json.loads(text.replace("tacit.transports.nvflare.site.Party", "bench_federation.Bench"))
 
 
 def site(folder):

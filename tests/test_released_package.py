@@ -54,7 +54,7 @@ TRIALS = {
         "assert len(load_case('pglib_opf_case14_ieee').bus) == 14"
     ),
     "mpi": "import mpi4py, tacit.transports.mpi",
-    "federation": "import tacit.transports.nvflare.controller, tacit.transports.nvflare.executor",
+    "federation": "import tacit.transports.nvflare.controller, tacit.transports.nvflare.site",
 }
 DEVELOPMENT = {"docs", "dev"}  # not of users
 

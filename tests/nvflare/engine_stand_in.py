@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.shareable import make_reply
 
-from tacit.transports.nvflare.line import PING
+from tacit.transports.nvflare.controller import PING
 
 
 class Recorder:

@@ -28,12 +28,10 @@ from tacit.protocol.messages import (
 )
 from tacit.protocol.participant import WORDS
 from tacit.protocol.result import Result
-from tacit.transports.nvflare import line as lines
+from tacit.transports.nvflare import controller as lines
 from tacit.transports.nvflare import server as servers
-from tacit.transports.nvflare.controller import conduct
-from tacit.transports.nvflare.executor import PartyExecutor
+from tacit.transports.nvflare.controller import PING, EngineLine, Lost, Stopped, conduct
 from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, Kit
-from tacit.transports.nvflare.line import PING, EngineLine, Lost, Stopped
 from tacit.transports.nvflare.provisioning import (
     CONFIGS,
     SIGNED,
@@ -48,6 +46,7 @@ from tacit.transports.nvflare.site import (
     NETWORK,
     REFUSED,
     SITE,
+    PartyExecutor,
     guard_cell,
     guard_job,
     guard_site,

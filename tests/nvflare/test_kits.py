@@ -180,7 +180,7 @@ def test_check(made, tmp_path, capsys):
     assert main(["federation", "check", str(kit.folder), "--party", str(wrong)]) == 1
     assert "WRONG ledger: there is none" in capsys.readouterr().out
     assert main(["federation", "check", str(kit.folder), "--party", str(party), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["findings"][0]["what"] == "files"
+    assert json.loads(capsys.readouterr().out)["findings"][0]["what"] == "certificates"
     assert main(["federation", "join", str(kit.folder), "--party", str(wrong)]) == 2  # never there
     assert "nothing was sent" in capsys.readouterr().err
 

@@ -79,20 +79,51 @@ class Mechanism(ABC):
 
 
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Scaled(Mechanism):
+    """Noise of a scale that is ``noise_multiplier`` times the sensitivity."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        multiplier = positive("noise_multiplier", self.noise_multiplier, MULTIPLIERS)
+        object.__setattr__(self, "noise_multiplier", multiplier)
+
+    def scale(self, sensitivity: Any) -> Any:
+        return self.noise_multiplier * _checked(sensitivity)
+
+    def sample(
+        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = np.float64
+    ) -> jax.Array:
+        import jax
+
+        from tacit.privacy import normals
+
+        law = {1: "laplace", 2: "normal"}[self.norm]
+        if np.dtype(dtype).itemsize > 4:
+            ξ = getattr(jax.random, law)(key, shape, np.float64)
+        else:
+            ξ = getattr(normals, law)(key, shape)
+        noise: jax.Array = self.scale(sensitivity) * ξ
+        return noise.astype(dtype)
+
+    def event(self, updates: int) -> Any:
+        import dp_accounting
+
+        kind = {1: dp_accounting.LaplaceDpEvent, 2: dp_accounting.GaussianDpEvent}[self.norm]
+        one = kind(self.noise_multiplier)
+        return dp_accounting.SelfComposedDpEvent(one, count("updates", updates))
+
+
+@dataclass(frozen=True)
+class Gaussian(Scaled):
     """Normal noise with standard deviation ``noise_multiplier`` times the L2 sensitivity.
 
     Guarantee: see ``Mechanism``; L2 norm. One update is exactly as private as telling N(0, 1)
     from N(1/noise_multiplier, 1).
     """
 
-    noise_multiplier: float
     name: ClassVar[str] = "gaussian"
     norm: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        multiplier = positive("noise_multiplier", self.noise_multiplier, MULTIPLIERS)
-        object.__setattr__(self, "noise_multiplier", multiplier)
 
     @classmethod
     def classical(cls, epsilon: float, delta: float) -> Gaussian:
@@ -113,33 +144,12 @@ class Gaussian(Mechanism):
         """
         return cls(gaussian_multiplier(epsilon, delta))
 
-    def scale(self, sensitivity: Any) -> Any:
-        return self.noise_multiplier * _checked(sensitivity)
-
     def variance(self, sensitivity: Any) -> Any:
         return self.scale(sensitivity) ** 2
 
-    def sample(
-        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = np.float64
-    ) -> jax.Array:
-        import jax
-
-        from tacit.privacy import normals
-
-        full = np.dtype(dtype).itemsize > 4
-        ξ = jax.random.normal(key, shape, np.float64) if full else normals.normal(key, shape)
-        noise: jax.Array = self.scale(sensitivity) * ξ
-        return noise.astype(dtype)
-
-    def event(self, updates: int) -> Any:
-        import dp_accounting
-
-        one = dp_accounting.GaussianDpEvent(self.noise_multiplier)
-        return dp_accounting.SelfComposedDpEvent(one, count("updates", updates))
-
 
 @dataclass(frozen=True)
-class Laplace(Mechanism):
+class Laplace(Scaled):
     """Laplace noise with scale b = ``noise_multiplier`` times the L1 sensitivity.
 
     Guarantee: see ``Mechanism``; L1 norm. One update is (1/noise_multiplier, 0)-private. The
@@ -147,42 +157,16 @@ class Laplace(Mechanism):
     docs/privacy.md), so a vector costs exactly what a scalar costs.
     """
 
-    noise_multiplier: float
     name: ClassVar[str] = "laplace"
     norm: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        multiplier = positive("noise_multiplier", self.noise_multiplier, MULTIPLIERS)
-        object.__setattr__(self, "noise_multiplier", multiplier)
 
     @classmethod
     def of_epsilon(cls, epsilon: float) -> Laplace:
         """The paper's multiplier, 1/epsilon (Section 4.2): one update is (epsilon, 0)-private."""
         return cls(1 / positive("epsilon", epsilon, EPSILONS))
 
-    def scale(self, sensitivity: Any) -> Any:
-        return self.noise_multiplier * _checked(sensitivity)
-
     def variance(self, sensitivity: Any) -> Any:
         return 2 * self.scale(sensitivity) ** 2
-
-    def sample(
-        self, key: jax.Array, shape: tuple[int, ...], sensitivity: Any, dtype: Any = np.float64
-    ) -> jax.Array:
-        import jax
-
-        from tacit.privacy import normals
-
-        full = np.dtype(dtype).itemsize > 4
-        ξ = jax.random.laplace(key, shape, np.float64) if full else normals.laplace(key, shape)
-        noise: jax.Array = self.scale(sensitivity) * ξ
-        return noise.astype(dtype)
-
-    def event(self, updates: int) -> Any:
-        import dp_accounting
-
-        one = dp_accounting.LaplaceDpEvent(self.noise_multiplier)
-        return dp_accounting.SelfComposedDpEvent(one, count("updates", updates))
 
 
 @dataclass(frozen=True)

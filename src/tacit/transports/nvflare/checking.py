@@ -5,7 +5,6 @@ Nothing is sent but a TLS handshake, and nothing is charged.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +37,6 @@ class Finding:
 def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> list[Finding]:
     """All that can be known from here, and whether it is in order."""
     steps: list[tuple[str, Callable[[], tuple[bool | None, str]]]] = [
-        ("files", lambda: files(kit)),
         ("certificates", lambda: certificates(kit)),
         ("coordinator's key", lambda: coordinator_key(kit, party)),
         ("private files", lambda: private_files(kit)),
@@ -55,7 +53,7 @@ def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> li
             ("ledger", lambda: ledger(kit, party)),
         ]
     found = [_finding(what, step) for what, step in steps]
-    if connect and found[1].sound is not False:  # certificates: TLS would read any file, or ask
+    if connect and found[0].sound is not False:  # certificates: TLS would read any file, or ask
         found.append(_finding("server", lambda: server(kit)))
     return found
 
@@ -68,54 +66,34 @@ def _finding(what: str, step: Callable[[], tuple[bool | None, str]]) -> Finding:
         return Finding(what, False, str(error))
 
 
-def files(kit: Kit) -> tuple[bool | None, str]:
-    """Nothing but what ``init`` made, and what this party's own commands write."""
-    certified = (f"tls/{name}{end}" for name in _certified(kit) for end in (".crt", ".key"))
-    public = (f"study/{name}" for name in Study.load(kit.study_file).contents)
-    known = {"kit.json", "coordinator.pem", "tls/rootCA.pem", *certified, *public, "log.jsonl"}
-    known |= {"party.example.toml"} if kit.role == "party" else {"coordinator.key", "outcome.json"}
-    ours = {"engine", "own"} if kit.role == "party" else {"server", "admin", "job", "run"}
-    found = {path.relative_to(kit.folder) for path in kit.folder.rglob("*") if path.is_file()}
-    if odd := sorted(str(n) for n in found if str(n) not in known and n.parts[0] not in ours):
-        return False, f"{odd[0]!r} is no part of a kit: move what is your own to another folder."
-    return True, "those of a kit, and no others."
-
-
 def certificates(kit: Kit) -> tuple[bool | None, str]:
-    """Signed by the kit's authority, for the kit's key, name and use, and valid now."""
+    """Signed by the kit's authority, for the kit's key and name, and valid now. Their use is seen
+    in the handshake with the server."""
     from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        PublicFormat,
-        load_pem_private_key,
-    )
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
     from cryptography.x509.oid import NameOID
 
     now, until, folder = datetime.datetime.now(datetime.UTC), None, kit.tls
+    root = x509.load_pem_x509_certificate(read_bytes(folder / "rootCA.pem", most=PEM))
     for name, whose in _certified(kit).items():
-        root = x509.load_pem_x509_certificate(read_bytes(folder / "rootCA.pem", most=PEM))
-        certificate = x509.load_pem_x509_certificate(read_bytes(folder / f"{name}.crt", most=PEM))
+        file = folder / f"{name}.crt"
+        certificate = x509.load_pem_x509_certificate(read_bytes(file, most=PEM))
         key = load_pem_private_key(read_bytes(folder / f"{name}.key", most=PEM), None)
-        form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        if key.public_key().public_bytes(*form) != certificate.public_key().public_bytes(*form):
-            return False, f"{folder / name}.key is not the key of {name}.crt."
+        if key.public_key() != certificate.public_key():
+            return False, f"{name}.key is not the key of {file}."
         try:
             certificate.verify_directly_issued_by(root)
         except Exception:
-            return False, f"{folder / name}.crt was not signed by rootCA.pem beside it."
+            return False, f"{file} was not signed by rootCA.pem beside it."
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         if [one.value for one in names] != [whose]:
             got = certificate.subject.rfc4514_string()
-            return False, f"{folder / name}.crt is of {got}, not of {whose}: {ANEW}."
-        with contextlib.suppress(x509.ExtensionNotFound):  # then it is for any use
-            uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-            if not {x509.OID_CLIENT_AUTH, x509.OID_SERVER_AUTH} <= {*uses}:
-                return False, f"{folder / name}.crt is not for both ends of TLS: {ANEW}."
+            return False, f"{file} is of {got}, not of {whose}: {ANEW}."
         begins = max(certificate.not_valid_before_utc, root.not_valid_before_utc)
         ends = min(certificate.not_valid_after_utc, root.not_valid_after_utc)
         if not begins <= now <= ends:
             when = f"from {begins:%Y-%m-%d} to {ends:%Y-%m-%d}"
-            return False, f"{folder / name}.crt is valid {when}: set the clock, or {ANEW}."
+            return False, f"{file} is valid {when}: set the clock, or {ANEW}."
         until = min(until or ends, ends)
     assert until is not None
     words = f"valid until {until:%Y-%m-%d}"

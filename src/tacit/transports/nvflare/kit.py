@@ -25,7 +25,7 @@ PROJECT = "study"  # as the engine calls it
 ADMIN = "coordinator@tacit.study"
 CLASSES = {
     "controller": "tacit.transports.nvflare.controller.StudyController",
-    "executor": "tacit.transports.nvflare.executor.PartyExecutor",
+    "executor": "tacit.transports.nvflare.site.PartyExecutor",
 }
 # At a party, the path of its party.toml: set by itself, inherited by the engine's processes
 PARTY_FILE = "TACIT_PARTY_FILE"

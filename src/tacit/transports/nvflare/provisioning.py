@@ -319,7 +319,7 @@ def comm_config() -> dict[str, Any]:
     """No connections between sites; those between a site's own processes are authenticated too.
 
     The engine keeps one thread for each answer that it got, for as long as it would be sent again
-    (65 seconds by default: thousands of threads). Requests are repeated by ``line.py`` anyway.
+    (65 seconds by default: thousands of threads). Our requests are repeated anyway.
     """
     own = {"host": "localhost", "connection_security": "mtls"}
     return {
