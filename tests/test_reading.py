@@ -203,7 +203,7 @@ PARSERS = {
         "reading",
         "protocol.checkpoint",  # through JSON and back
         "studies.progress",
-        "studies.party",  # a signed request
+        "protocol.messages",  # settings in a message
         "privacy.ledger",  # rows, whose hashes were checked
         "privacy.spending",
         "lab.reproduce.__init__",

@@ -13,8 +13,7 @@ from test_ledger import terms
 
 from tacit.cli.main import main
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, TacitError
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_entries import INSERT, Entry
+from tacit.privacy.ledger import INSERT, Entry, Ledger
 from tacit.privacy.mechanisms import Gaussian
 
 DEAR = Gaussian.analytic(0.9, 1e-5)  # of a budget of 1, nothing can follow

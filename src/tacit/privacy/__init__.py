@@ -7,10 +7,7 @@ secure_noise       discrete noise on a grid around a statistic, with its proof
 gaussian_tradeoff  epsilon and delta of Gaussian noise in closed form, rounded up
 accounting         what many updates cost together; noise for a total budget
 spending           what all runs of one agent have cost so far
-ledger             an agent's durable account: budget (checked here), runs, charges, answers
-ledger_file        the SQLite file below it, read and written safely
-ledger_entries     what stands in that file, and its hash chain
-ledger_upgrade     files of version 0.1.0
+ledger             an agent's durable account in one SQLite file: budget, runs, charges, answers
 jupyter            a ledger as a notebook shows it
 payments           which process may use a charge
 """

@@ -1,9 +1,19 @@
 """A durable privacy ledger: what one agent may spend, has spent, and has answered.
 
 One SQLite file per agent, in WAL mode with full synchronisation: an entry is on the disk before
-``charge`` or a durable ``store`` returns. Entries (``ledger_entries.py``) are only ever added,
-and each holds a hash over itself and the one before, so that a changed, removed or reordered entry
-shows, unless it was the last.
+``charge`` or a durable ``store`` returns. Entries are only ever added, and each holds a hash over
+itself and the one before, so that a changed, removed or reordered entry shows, unless it was the
+last.
+
+    kind     what it says
+    budget   the agent's own total (epsilon, delta), from now on
+    run      the terms of a run: agent, mechanism, rounds, local updates, what it hides, ...
+    charge   rounds first..last of a run are paid for, by ``owner``
+    claim    the payment is ``owner``'s from now on, and no longer that of who had it
+    answer   round ``first`` was answered out of ``payment``: digest of the request, and the reply
+    failed   the computation of round ``first``, paid by ``payment``, failed
+
+``payment`` is the serial number of a charge; ``payments.py`` has the rules of who may use one.
 
 Spending is composed over all charges of all runs (``accounting``), whatever was answered. Whoever
 can write the file can forge all of it, hashes included, or take the last entries away. Whoever
@@ -13,15 +23,26 @@ knows the digest of the last reply.
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
+import os
+import secrets
+import shlex
 import sqlite3
+import threading
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Self
 
 from tacit.errors import (
     EPSILONS,
+    NOT_DONE,
     CorruptFile,
     InvalidInput,
     LedgerFailure,
@@ -30,39 +51,211 @@ from tacit.errors import (
     positive,
     probability,
 )
+from tacit.files import mount_points, open_private, sync_file, sync_folder
 from tacit.html import never_raises
 from tacit.privacy.accounting import Guarantee, rounded_up
-from tacit.privacy.ledger_entries import USES_PAYMENT, Answer, Entry, Payment, create, fresh_owner
-from tacit.privacy.ledger_file import LedgerFile
 from tacit.privacy.mechanisms import Laplace, Mechanism
 from tacit.privacy.spending import Limit, Spend, Terms, canonical, most_updates
 
+RESTS = ("", "-wal", "-shm")  # what SQLite adds to a file's name
+APPLICATION_ID = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
+SCHEMA_VERSION = 2
+USES_PAYMENT = "kind IN ('answer', 'failed')"  # what uses up a payment for its round
+SCHEMA = f"""
+CREATE TABLE entries (
+    serial INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, digest TEXT NOT NULL, event TEXT NOT NULL,
+    owner TEXT NOT NULL, payment INTEGER NOT NULL, reply BLOB, state BLOB, chain BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX one_answer ON entries (run, first) WHERE kind = 'answer';
+CREATE UNIQUE INDEX one_run ON entries (run) WHERE kind = 'run';
+CREATE UNIQUE INDEX one_use ON entries (payment, first) WHERE {USES_PAYMENT};
+CREATE INDEX claims ON entries (payment) WHERE kind = 'claim';
+CREATE INDEX failures ON entries (run, first) WHERE kind = 'failed';
+"""
 
-class Ledger(LedgerFile):
-    """An open ledger. Several processes may have the same one open."""
 
-    STATE = (*LedgerFile.STATE, "_spend", "_limits", "_first", "_terms")
+class Entry(NamedTuple):
+    """A row. ``chain`` is a hash over the row before and everything in this one."""
+
+    serial: int = 0
+    time: str = ""
+    kind: str = ""
+    run: str = ""
+    first: int = 0
+    last: int = 0
+    digest: str = ""
+    event: str = "{}"
+    owner: str = ""
+    payment: int = 0
+    reply: bytes | None = None
+    state: bytes | None = None
+    chain: bytes = bytes(32)
+
+    def sealed(self, head: bytes) -> Entry:
+        """With the hash that follows ``head``."""
+        *plain, reply, state, _ = self
+        if not self.owner and self.payment == -self.serial:  # of schema 1: it had neither
+            plain = plain[:-2]
+        blobs = [hashlib.sha256(b).hexdigest() if b is not None else None for b in (reply, state)]
+        said = canonical([*plain, *blobs])
+        return self._replace(chain=hashlib.sha256(head + said.encode()).digest())
+
+
+COLUMNS = ", ".join(Entry._fields)
+INSERT = f"INSERT INTO entries ({COLUMNS}) VALUES ({', '.join('?' * len(Entry._fields))})"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A stored reply. ``state`` is the agent's own and stays there."""
+
+    round: int
+    request: str
+    reply: bytes
+    state: bytes
+
+
+class Payment(NamedTuple):
+    """The right to show one noisy computation for each of the rounds first..last of a run.
+
+    It is a right only as long as the ledger says that ``owner`` holds the charge ``serial``.
+    """
+
+    run: str
+    first: int
+    last: int
+    serial: int
+    owner: str
+
+    def covers(self, run: str, round: int) -> bool:
+        return self.run == run and self.first <= round <= self.last
+
+
+def fresh_owner() -> str:
+    """A name that no other payment or claim has."""
+    return secrets.token_hex(8)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+READ_SCHEMA = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+
+
+@cache
+def schema(text: str = SCHEMA) -> tuple[Any, ...]:
+    """What SQLite says a ledger is made of."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(text)
+        return tuple(db.execute(READ_SCHEMA))
+
+
+HOW_TO_RESTORE = (
+    "Do not start afresh: restore a backup, and lower its budget by what was spent since."
+)
+
+
+class Ledger:
+    """An open ledger. Several processes may have the same one open.
+
+    Guarantee: what is added within ``_writing`` is added whole or not at all, in a transaction
+    that sees all entries of other processes and is alone with the file. What is in memory follows
+    the disk, also where a transaction fails.
+    """
+
+    # what follows from the entries
+    STATE: ClassVar[tuple[str, ...]] = ("_seen", "_head", "_spend", "_limits", "_first", "_terms")
 
     def __init__(self, path: str | Path) -> None:
         """Open an existing ledger and check all of it; ``Ledger.create`` makes a new one."""
+        self.path = Path(path)
         self._spend = Spend()
         self._limits: tuple[Limit, ...] = ()
         self._terms: dict[str, Terms] = {}
         self._first: Terms | None = None  # of the first run that was charged
         self._most: tuple[Any, int] = None, 0
-        super().__init__(path)
+        if os.path.isdir(path):
+            raise InvalidInput(f"Expected a ledger at {path}, got a folder. {NOT_DONE}")
+        if not os.path.isfile(path):  # also of a name that no file can have
+            raise InvalidInput(
+                f"Expected a ledger at {path}, found none. Make one with: tacit ledger budget "
+                f"{shlex.quote(str(path))} --total-epsilon E --total-delta D. Nothing was released."
+            )
+        self._lock, self._process = threading.RLock(), os.getpid()
+        self._seen, self._head = 0, bytes(32)
+        self._place = os.path.realpath(self.path)  # where SQLite looks for -wal and -shm
+        self._file, self._schema = self._only_name(), -1
+        if mounted := {self._place + rest for rest in RESTS} & mount_points():
+            raise CorruptFile(
+                f"Expected a folder that is mounted, got {min(mounted)} mounted by itself: charges "
+                f"under its other name are not seen here. {NOT_DONE} Mount the ledger's folder."
+            )
+        with self._reading():
+            self._db = sqlite3.connect(
+                self.path, timeout=60, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            self._db.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's own cache
+            if self._versions() == [APPLICATION_ID, 1]:
+                upgrade(self._db, self._catch_up)
+            if self._versions() != [APPLICATION_ID, SCHEMA_VERSION]:
+                raise CorruptFile(
+                    f"Expected a ledger of schema {SCHEMA_VERSION} in {path}, found another or a "
+                    f"damaged file. Nothing was released. {HOW_TO_RESTORE}"
+                )
+            self._refuse_other_schema()
+            if self._value("PRAGMA integrity_check") != "ok":
+                raise sqlite3.DatabaseError("the file is damaged")
+            self._db.execute("PRAGMA synchronous = FULL")
+            if self._value("PRAGMA journal_mode") != "wal":
+                raise sqlite3.DatabaseError("it is not in WAL mode")
+            self._catch_up()
         if not self._limits:
             raise CorruptFile(f"Expected a budget in the ledger {path}, found none.")
 
     @classmethod
     def create(cls, path: str | Path, total_epsilon: float, total_delta: float) -> Ledger:
         """A new ledger with a budget. An existing file is never touched."""
-        budget = _budget(total_epsilon, total_delta)
+        budget = canonical(asdict(_budget(total_epsilon, total_delta)))
         try:
-            create(Path(path), canonical(asdict(budget)))
+            with new_file(Path(path)) as db:
+                db.execute("PRAGMA synchronous = FULL")
+                db.executescript(f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION_ID};")
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                db.execute(INSERT, Entry(1, now(), "budget", event=budget).sealed(bytes(32)))
+                db.execute("COMMIT")
+                db.execute("PRAGMA journal_mode = WAL")
         except (sqlite3.Error, OSError) as error:
             raise LedgerFailure(f"Expected to write a ledger at {path}: {error}.") from None
         return cls(path)
+
+    def backup(self, path: str | Path) -> None:
+        """A copy as it is now, while it may be in use: whole and on the disk, or none."""
+        try:
+            with new_file(Path(path)) as copied, self._reading():
+                self._db.backup(copied)
+        except OSError as error:
+            raise LedgerFailure(f"Expected to write a backup at {path}: {error}.") from None
+
+    def refresh(self) -> None:
+        """Read what other processes have added."""
+        with self._reading():
+            self._catch_up()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __del__(self) -> None:
+        if "_db" in self.__dict__:  # else opening failed
+            self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     # --- what is in it --------------------------------------------------------------------
 
@@ -393,6 +586,153 @@ class Ledger(LedgerFile):
             self._first = self._first or terms
             self._spend = self._spend.plus(terms, (row.last - row.first + 1) * terms.local_updates)
 
+    # --- the file --------------------------------------------------------------------------
+
+    def _versions(self) -> list[int]:
+        return [self._value(f"PRAGMA {name}") for name in ("application_id", "user_version")]
+
+    def _refuse_other_schema(self) -> None:
+        """Triggers, views and other tables could undo what is written."""
+        if tuple(self._db.execute(READ_SCHEMA)) != schema():
+            raise sqlite3.DatabaseError("its schema is not a ledger's")
+
+    def _refuse_other_file(self) -> None:
+        """Another file at the path, or none: then nothing written here would be found again."""
+        if (found := self._only_name()) is None or found != self._file:
+            raise CorruptFile(
+                f"The ledger {self.path} was replaced, moved or removed while it was in use. "
+                f"Nothing was released. {HOW_TO_RESTORE}"
+            )
+
+    def _only_name(self) -> tuple[int, int] | None:
+        """Device and number of the file at the path, if that is its only name: under a second one
+        SQLite does not see charges that are in ``-wal`` only, and loses them if both are used."""
+        for path in (self._place + rest for rest in RESTS):
+            with suppress(FileNotFoundError):
+                if (names := os.lstat(path).st_nlink) > 1:
+                    raise CorruptFile(
+                        f"Expected one name of the file {path}, got {names} hard links: charges "
+                        f"under one are not seen under another. {NOT_DONE} Remove the others."
+                    )
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        here = os.path.realpath(self.path) == self._place  # else moved, with a link in its place
+        return (found.st_dev, found.st_ino) if here else None
+
+    def _add(self, kind: str, *values: Any, **others: Any) -> None:
+        """An entry after the last: of a kind, then run, first, last, digest as far as given."""
+        row = Entry(self._seen + 1, now(), kind, *values, **others).sealed(self._head)
+        self._db.execute(INSERT, row)
+        self._seen, self._head = row.serial, row.chain
+        self._apply(row)
+
+    def _catch_up(self) -> None:
+        """Read and check entries that were not seen yet, after the last that was."""
+        if (version := self._value("PRAGMA schema_version")) != self._schema:
+            self._refuse_other_schema()
+            self._schema = version
+        known = "SELECT COUNT(*) FROM entries WHERE serial = ? AND chain = ?"
+        if self._seen and not self._db.execute(known, (self._seen, self._head)).fetchone()[0]:
+            raise CorruptFile(
+                f"Entry {self._seen} of the ledger {self.path} was changed or removed while it was "
+                f"in use. Nothing was released. {HOW_TO_RESTORE}"
+            )
+        query = f"SELECT {COLUMNS} FROM entries WHERE serial > ? ORDER BY serial"
+        for row in map(Entry._make, self._db.execute(query, (self._seen,))):
+            if row.serial != self._seen + 1 or row.sealed(self._head) != row:
+                raise CorruptFile(
+                    f"Entry {row.serial} of the ledger {self.path} was changed, or one before it "
+                    f"removed. Nothing was released. {HOW_TO_RESTORE}"
+                )
+            self._seen, self._head = row.serial, row.chain
+            self._apply(row)
+
+    def _value(self, query: str) -> Any:
+        return self._db.execute(query).fetchone()[0]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread at a time, in the process that opened the file: SQLite survives no fork."""
+        if os.getpid() != self._process:
+            raise LedgerFailure(
+                f"Expected the ledger {self.path} to be used by the process that opened it, got "
+                "one forked from it. Open it there. Nothing was released."
+            )
+        with self._lock:
+            yield
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._alone():
+            try:
+                yield
+            except sqlite3.OperationalError as error:
+                raise LedgerFailure(
+                    f"Expected to read the ledger {self.path}: {error}. Nothing was released."
+                ) from None
+            except (CorruptFile, LedgerFailure):
+                raise
+            except Exception as error:  # also a number that no ledger has
+                raise CorruptFile(
+                    f"Expected a sound ledger in {self.path}: {error}. Nothing was released. "
+                    f"{HOW_TO_RESTORE}"
+                ) from None
+
+    @contextmanager
+    def _writing(self, durable: bool = True) -> Iterator[None]:
+        """One transaction, alone with the file: what others added is read first."""
+        with self._alone():
+            kept = {name: copy.copy(getattr(self, name)) for name in self.STATE}
+            try:
+                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._db.execute("BEGIN IMMEDIATE")
+                self._refuse_other_file()
+                self._catch_up()
+                yield
+                self._db.execute("COMMIT")
+                self._refuse_other_file()
+            except BaseException as error:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                self.__dict__.update(kept)
+                if isinstance(error, sqlite3.Error):
+                    raise LedgerFailure(
+                        f"Expected to write the ledger {self.path}: {error}. Nothing was released."
+                    ) from None
+                raise
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[sqlite3.Connection]:
+    """A database that appears at ``path`` whole and on the disk, or not at all.
+
+    Made beside its place, mode 0600 (SQLite gives it to ``-wal``, ``-shm`` and ``-journal`` too),
+    and linked there: no half of a ledger is ever found, and none that is there is replaced.
+    """
+    if "\0" in str(path) or os.path.lexists(path):
+        raise InvalidInput(f"Expected no file at {path}; there is one. Nothing was written.")
+    for rest in RESTS[1:]:
+        if (left := path.with_name(path.name + rest)).exists():
+            raise InvalidInput(
+                f"Expected nothing left of another ledger at {path}, found {left.name}: it would "
+                "be read into the new one. Nothing was written."
+            )
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(6)}.new")
+    try:
+        open_private(fresh).close()
+        db = sqlite3.connect(fresh, isolation_level=None)
+        try:
+            yield db
+        finally:
+            db.close()
+        sync_file(fresh)
+        os.link(fresh, path)
+        sync_folder(path.parent)
+    finally:
+        fresh.unlink(missing_ok=True)
+
 
 def _budget(total_epsilon: float, total_delta: float) -> Guarantee:
     delta = 0.0 if total_delta == 0 else probability("total_delta", total_delta)
@@ -401,3 +741,52 @@ def _budget(total_epsilon: float, total_delta: float) -> Guarantee:
 
 def _paid_by(payment: Payment) -> dict[str, Any]:
     return {"owner": payment.owner, "payment": payment.serial}
+
+
+# --- ledgers of 0.1.0 -----------------------------------------------------------------------------
+
+SCHEMA_1 = """
+CREATE TABLE entries (
+    serial INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, run TEXT NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, digest TEXT NOT NULL, event TEXT NOT NULL,
+    reply BLOB, state BLOB, chain BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX one_answer ON entries (run, first) WHERE kind = 'answer';
+CREATE UNIQUE INDEX one_run ON entries (run) WHERE kind = 'run';
+"""
+
+
+def upgrade(db: sqlite3.Connection, check: Callable[[], None]) -> None:
+    """Write the entries of schema 1 as of schema 2, if ``check`` finds all of them sound.
+
+    Schema 1 did not say who owns a payment, nor out of which payment something was shown. Its
+    entries keep their places and hashes, and are told by ``payment`` = -``serial``.
+
+    Guarantee: what was spent stays spent. Old charges are used by nobody again (they have no
+    owner); old answers are replayed. It is one transaction, after which 0.1.0 cannot write.
+    """
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if db.execute("PRAGMA user_version").fetchone()[0] != 1:  # another process was faster
+            return
+        if tuple(db.execute(READ_SCHEMA)) != schema(SCHEMA_1):
+            raise sqlite3.DatabaseError("its schema is not a ledger's")
+        if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("the file is damaged")
+        values = COLUMNS.replace("owner, payment", "'', -serial")
+        for statement in (
+            "DROP INDEX one_answer",
+            "DROP INDEX one_run",
+            "ALTER TABLE entries RENAME TO entries_1",
+            *SCHEMA.split(";"),
+            f"INSERT INTO entries ({COLUMNS}) SELECT {values} FROM entries_1",
+            "DROP TABLE entries_1",
+            f"PRAGMA user_version = {SCHEMA_VERSION}",
+        ):
+            db.execute(statement)
+        check()
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")

@@ -27,7 +27,7 @@ that the ledger does not end where it did.
 answer after a failure; ``store`` and ``fail`` give way to an answer.
 
 Nothing here is about liveness of processes: the proof holds if the one taken over is still at work.
-What version 0.1.0 wrote is counted and never used again (``ledger_upgrade.py``).
+What version 0.1.0 wrote is counted and never used again (``ledger.upgrade``).
 A process takes over at most once, for its first payment, so that two cannot do it in turns for
 ever. A refusal, a failing disk and a killed process are visible too; they are not counted, as they
 are caused by the other process, the disk and the killer.
@@ -36,8 +36,7 @@ are caused by the other process, the disk and the killer.
 from __future__ import annotations
 
 from tacit.errors import Refused
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_entries import Payment
+from tacit.privacy.ledger import Ledger, Payment
 
 
 class Payments:

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
 from tacit.privacy.accounting import Guarantee, epsilon_of
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_entries import SCHEMA_VERSION, new_file
+from tacit.privacy.ledger import SCHEMA_VERSION, Ledger, new_file
 from tacit.privacy.mechanisms import mechanism_from
 from tacit.privacy.spending import Limit, Spend
 from tacit.protocol.statement import PrivacyStatement

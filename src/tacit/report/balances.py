@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_entries import SCHEMA_VERSION
+from tacit.privacy.ledger import SCHEMA_VERSION, Ledger
 from tacit.report.account import schema_of
 
 

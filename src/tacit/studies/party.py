@@ -18,8 +18,7 @@ import numpy as np
 from tacit.errors import InvalidInput, Refused, digits, printable
 from tacit.files import write_atomically
 from tacit.privacy.accounting import Guarantee, exact, rounded_up
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_entries import Entry
+from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.mechanisms import Noiseless
 from tacit.privacy.spending import Spend, Terms
 from tacit.protocol.agent import Agent
