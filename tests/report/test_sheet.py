@@ -27,7 +27,8 @@ from sheets import (
 
 import tacit
 from tacit.privacy.accounting import rounded_up
-from tacit.report.handover import COVERED, KEPT
+from tacit.protocol.disclosure import FILES
+from tacit.protocol.result import RELEASED_TRACE, SERVER_TRACE, TRACE
 from tacit.report.odds import guess, hits, percent, suspicion
 from tacit.report.sheet import sheet
 from tacit.report.sheet_pages import html_page, pdf_page
@@ -265,7 +266,7 @@ def test_the_text_of_the_fullest_page_can_be_read(result, tmp_path):
     )
     folder = noted(full.save(tmp_path / "r"), run="run " * 400)
     subject = Subject.read(folder, names[0])
-    page = sheet(dataclasses.replace(subject, files=(*COVERED, *KEPT, "more")), NOW)
+    page = sheet(dataclasses.replace(subject, files=(*FILES, "more")), NOW)
     _, document = read_pdf(pdf_page(page))
     sizes = []
     document.pages[0].extract_text(
@@ -352,15 +353,15 @@ def test_what_is_assumed(result, tmp_path):
 
 def test_what_may_be_handed_on(result, tmp_path):
     """The table on the page about results, for files that are there."""
-    for i, (once, apart, trace) in enumerate(
-        [(False, False, False), (True, False, True), (True, True, False)]
+    for i, (once, columns, open_to_all) in enumerate(
+        [(False, TRACE, False), (True, RELEASED_TRACE, True), (True, SERVER_TRACE, False)]
     ):
         subject = Subject.read(said(result, once=once).save(tmp_path / str(i)))
         names = ("arrays.npz", "trace.csv", "result.json", "my <notes>", "sheet.pdf")
-        page = sheet(dataclasses.replace(subject, apart=apart, files=names), NOW)
+        page = sheet(dataclasses.replace(subject, trace=columns, files=names), NOW)
         lines = {s.title: s.lines[0] for s in page.sections}
-        assert ("trace.csv" in lines["May be published"]) == trace
-        assert ("trace.csv" in lines["Must be kept"]) != trace
+        assert ("trace.csv" in lines["May be published"]) == open_to_all
+        assert ("trace.csv" in lines["Must be kept"]) != open_to_all
         assert "arrays.npz" in lines["May be published"] and "result.json" in lines["Must be kept"]
         assert "one file or folder more" in lines["Must be kept"]
         assert "notes" not in everything(page) and "sheet.pdf" not in lines["Must be kept"]

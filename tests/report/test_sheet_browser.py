@@ -11,7 +11,7 @@ import pytest
 from selenium.webdriver.common.print_page_options import PrintOptions
 from sheets import html_page, joined, noted, paid, renamed, said, solved
 
-from tacit.report.handover import COVERED, KEPT
+from tacit.protocol.disclosure import FILES
 from tacit.report.sheet import sheet
 from tacit.report.subject import Subject
 
@@ -34,7 +34,7 @@ def pages(tmp_path_factory):
                 names[0],
                 paid(place / "b.db", names[0], "run " * 400, hides=change),
             ),
-            files=(*COVERED, *KEPT, "more"),
+            files=(*FILES, "more"),
         ),
         "nothing": Subject.read(said(result, uncertified="it is not.").save(place / "c")),
     }

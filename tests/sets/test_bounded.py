@@ -8,7 +8,7 @@ from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.sets.bounded import bounded_by_signs
+from tacit.sets.radii import bounded_by_signs
 
 PLAIN = ["polyhedron", "equation"]
 

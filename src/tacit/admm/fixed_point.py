@@ -34,7 +34,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.algorithm import Holders, average_over_holders
 from tacit.errors import DERIVED, InvalidInput
-from tacit.objectives.exact_steps import Prox
+from tacit.objectives.public import Prox
 
 PRIVATE_WEIGHT = 3e-3  # of the least penalty or the mean curvature of f, whichever is less
 LARGEST_MIXING, LARGEST_FACTOR = 1e9, 1e3  # what an agent follows

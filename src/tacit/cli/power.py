@@ -190,6 +190,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     """The result and what it is about, both written to the folder."""
     from tacit.power import bound, plot_grid
     from tacit.power.cost import published_cost
+    from tacit.protocol.disclosure import DOCUMENTS
 
     if options.crew is None:
         with lines_now_and_then(lambda: f"{options.case}: making the zones' problems"):
@@ -222,7 +223,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
         "answer": _measures(case, result.local),
         "base_mva": case.grid.base_mva,
         # what reads the true loads, or holds them: whatever the statement covers, not these
-        "not_covered": ["tables.bus", "answer", "central"],
+        "not_covered": list(DOCUMENTS["power solve"]),
     }
     if options.objective == "cost":
         about["shed_price"] = case.shed_price

@@ -2,15 +2,13 @@
 
 objective       what every objective can do: value, statistic, sensitivity, neighbours
 linear_model    losses of a linear model's scores: sensitivities, rounding, record by record
-losses          least squares, Huber, quantile, and the names of all
-classification  logistic, softmax, hinge
+losses          logistic, softmax, hinge; least squares, Huber, quantile
 slope_limits    limits on what one record can pull: two forms, their bounds, probabilities
 per_sample      any differentiable loss, each record's gradient clipped
 residual        |Az + d|^2 where d is private: power balance, inverse problems
 second_moments  least squares read once: X'X and X'y, their joint sensitivity, and the repair
 mean            the mean of rows, read once
-public          objectives in which nothing is private any more
-exact_steps     their exact local steps, on every kind of set
+public          objectives in which nothing is private any more, and their exact local steps
 rounding        bounds on rounding errors, for the proofs
 """
 

@@ -30,9 +30,8 @@ from tacit.objectives.objective import Objective, Reading
 from tacit.objectives.public import PublicObjective
 from tacit.objectives.residual import Residual, on_host
 from tacit.pytree import pytree
-from tacit.sets.cone_program import ACCURACY, Program, broken, row_scale
+from tacit.sets.cone_program import ACCURACY, Program, broken, row_scale, weighted_square
 from tacit.sets.conic import Conic, without_rare
-from tacit.sets.matrices import weighted_square
 
 if TYPE_CHECKING:
     from tacit.power.case import Grid

@@ -6,9 +6,10 @@
     private    computed from data without noise, or a secret: for its owner's eyes only
 
 Guarantee: what is not in the table counts as private. A file with parts is as private as the most
-private of those that it has. Which numbers are covered is proven elsewhere (docs/privacy.md); the
-report, the sheet, ``not_covered`` in documents and the pages of the documentation repeat this
-table, and ``tests/blind.py`` looks for anything in what it opens that depends on data.
+private of those that it has. Which numbers are covered is proven elsewhere (docs/privacy.md). The
+report, the sheet, ``--public`` and ``not_covered`` in documents are computed from this table, tests
+compare the documentation with it, and ``tests/blind.py`` looks for anything that it opens although
+it depends on data.
 """
 
 from __future__ import annotations
@@ -33,14 +34,11 @@ ORDER = tuple(Level)
 Parts = Mapping[str, "Level | Mapping[str, Level]"]
 
 FLOWS = dict.fromkeys(("p_from", "q_from", "p_to", "q_to"), COVERED)
-SOLUTION = {
-    "solution": COVERED,
-    "ergodic": COVERED,
-    "local": COVERED,
-    "duals": COVERED,
-    "converged": COVERED,
+RESULT = {  # fields of a ``Result``, beside trace, settings and statement
+    **dict.fromkeys(("solution", "ergodic", "local", "duals", "converged", "release"), COVERED),
     "plan": COVERED,  # of a run that is not certified, data may have chosen it
-    "release": COVERED,
+    "seed": PRIVATE,
+    "timing": PRIVATE,
 }
 TRACE = {
     "round": COVERED,  # a tolerance may have ended them
@@ -77,10 +75,9 @@ FILES: dict[str, Level | Parts] = {
         "privacy": STATEMENT,
         "settings": SETTINGS,
         "agents": PUBLIC,
-        "seed": PRIVATE,
         "noise_source": PRIVATE,  # it names the seed
         "versions": PUBLIC,
-        **dict.fromkeys(("converged", "plan", "release"), COVERED),
+        **{name: RESULT[name] for name in ("seed", "converged", "plan", "release")},
     },
     "run.json": {
         "command": PUBLIC,
@@ -93,7 +90,7 @@ FILES: dict[str, Level | Parts] = {
     "power.json": PRIVATE,
     "model.json": COVERED,
     "release.npz": COVERED,
-    "release.csv": {"bus": PUBLIC, "p_demand": COVERED, "q_demand": COVERED},
+    "release.csv": dict.fromkeys(("bus", "p_demand", "q_demand"), COVERED),
     "bus.csv": {
         "bus": PUBLIC,
         "zone": PUBLIC,
@@ -144,15 +141,17 @@ DOCUMENTS: dict[str, dict[str, Level]] = {
 
 
 def level(file: str, *parts: str, having: Iterable[str] = ()) -> Level:
-    """Of a file, or of a column or field of it by its names from outside in.
+    """The level of a file, or of a column or field of it.
 
-    ``having``: the columns that the file has, if not all of the table.
+    Arguments:
+        parts: names of the field, from outside in
+        having: the columns of a trace that there are, if not all of the table
     """
     found: Level | Parts | None = FILES.get(file)
     for part in parts:
         found = found.get(part) if isinstance(found, Mapping) else None
-    if isinstance(found, Mapping) and having:
-        found = {name: found.get(name, PRIVATE) for name in having}
+    if found is TRACE and having:
+        found = {name: TRACE.get(name, PRIVATE) for name in having}
     return PRIVATE if found is None else strictest(found)
 
 

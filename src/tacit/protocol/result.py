@@ -35,6 +35,8 @@ from tacit.errors import CorruptFile, InvalidInput, digits
 from tacit.files import save_figure, write_atomically
 from tacit.html import never_raises
 from tacit.privacy.accounting import rounded_up
+from tacit.protocol.disclosure import TRACE as TRACE_LEVELS
+from tacit.protocol.disclosure import not_covered
 from tacit.protocol.statement import PrivacyStatement, privacy_statement
 from tacit.reading import read_json, read_npz, read_rows, reading, typed
 
@@ -47,7 +49,6 @@ RELEASED_TRACE = ("round", "objective", "residual", "dual_residual", "violation"
 SERVER_TRACE = ("round", "residual", "server_seconds", "wait_seconds")
 RELEASED_SERVER_TRACE = ("round", "residual", "dual_residual", "server_seconds", "wait_seconds")
 TRACES = (TRACE, RELEASED_TRACE, SERVER_TRACE, RELEASED_SERVER_TRACE)
-COVERED_TRACE = ("round", "residual", "dual_residual", "violation")  # where it is certified
 
 
 @dataclass(frozen=True)
@@ -125,15 +126,16 @@ class Result:
             "epsilon": self.privacy.to_dict()["epsilon"],
             "delta": self.privacy.delta,
             "certified": self.privacy.certified,
-            "not_covered": [name for name in self.trace if name not in self.covered_trace],
+            "not_covered": not_covered(self.privacy.once, self.trace, TRACE_LEVELS),
             "converged": self.converged,
             "seed": self.seed if self.seed is not None else "from the operating system",
         }
 
     @property
     def covered_trace(self) -> tuple[str, ...]:
-        """The columns of a trace that a certified statement covers."""
-        return (*COVERED_TRACE, "objective") if self.privacy.once else COVERED_TRACE
+        """The columns of the trace that a certified statement covers."""
+        hidden = not_covered(self.privacy.once, self.trace, TRACE_LEVELS)
+        return tuple(name for name in self.trace if name not in hidden)
 
     @property
     def noise_source(self) -> str:

@@ -16,6 +16,8 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile
+from tacit.protocol import disclosure
+from tacit.protocol.disclosure import COVERED, FILES, PRIVATE, Level, level, may_have
 from tacit.protocol.result import Result
 from tacit.protocol.statement import promised
 from tacit.reading import read_json, read_npz, read_rows, read_toml, reading
@@ -26,25 +28,17 @@ Table = Mapping[str, Vector]  # a column of numbers, or of text, by its name
 NOTES = {"run.json": None, "job.json": "solve", "power.json": "power solve"}  # two of 0.1.0
 TABLES = ("bus", "line", "generator", "cut_lines", "release")
 TEXT = ("zone", "cut")  # columns that are no numbers
-# Columns that are public before any run, and those that are also covered where it is certified
-KNOWN = {
-    "bus": ("bus", "zone"),
-    "line": ("line", "from_bus", "to_bus", "cut", "limit"),
-    "generator": ("generator", "bus"),
-    "cut_lines": ("line", "from_bus", "to_bus", "limit"),
-}
-COVERED = {
-    "bus": (*KNOWN["bus"], "voltage"),
-    "line": (*KNOWN["line"], "p_from", "q_from", "p_to", "q_to", "loading"),
-    "generator": (*KNOWN["generator"], "p", "q"),
-    "cut_lines": (*KNOWN["cut_lines"], "p_from", "q_from", "p_to", "q_to", "c", "s"),
-    "release": ("bus", "p_demand", "q_demand"),
-}
-# Options of a run that are secret or say nothing of what was computed; those that name a place
-SECRET, PLACES = ("seed", "out", "workers", "device", "block"), ("ledgers", "job", "data")
-# those that may be a place, or a name that everybody knows; of them what a run is about
+# Options that name a place; those that may be one, or a name that everybody knows
+PLACES = ("ledgers", "job", "data")
 MAYBE_PLACES = ("case", "zones", "nominal", "data_set", "more")
-ABOUT = ("case", "zones", "objective", "job", "data_set", "more", "target")
+# In place of fields that not everybody may have
+NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("solution", "ergodic"), np.zeros(0)),
+    **dict.fromkeys(("converged", "seed", "penalty", "step_size"), None),
+    **dict.fromkeys(("plan", "release", "assumed", "before"), ""),
+    "duals": (),
+    "timing": {},
+}
 
 
 @dataclass(frozen=True)
@@ -114,47 +108,41 @@ class Contents:
         settings that may have been chosen by data. A seed, paths, and what ledgers say of other
         runs are no part of it.
         """
-        result, certified = self.result, promised(self.result.privacy)
-        keep = result.covered_trace if certified else ()
-        bare = replace(
-            result,
-            seed=None,
-            timing={},
-            duals=(),
-            trace={k: v for k, v in result.trace.items() if k in keep},
-        )
-        if not certified:
-            none = np.zeros(0)
-            unsaid = (("a change that is left out", result.names),)  # its size may tell the data
-            bare = replace(
-                bare,
-                solution=none,
-                ergodic=none,
-                local=tuple(none for _ in result.names),
-                settings=replace(result.settings, penalty=None, step_size=None),
-                privacy=replace(result.privacy, neighbours=unsaid, assumed="", before=""),
-                converged=None,
-                plan="",
-                release="",
-            )
-        columns = COVERED if certified else KNOWN
+        result, statement = self.result, self.result.privacy
+
+        def kept(found: Mapping[str, Any], levels: Mapping[str, Level]) -> dict[str, Any]:
+            return {k: v for k, v in found.items() if may_have(statement, levels.get(k, PRIVATE))}
+
+        def none_of(levels: Mapping[str, Level]) -> dict[str, Any]:
+            return {
+                k: bare[k] for k, of in levels.items() if k in bare and not may_have(statement, of)
+            }
+
+        bare = NOTHING | {
+            "local": tuple(np.zeros(0) for _ in result.names),
+            "neighbours": (("a change that is left out", result.names),),
+        }
+        open_files = {n for n in FILES if may_have(statement, level(n))}
+        tables = {
+            name: kept(table, {column: level(f"{name}.csv", column) for column in table})
+            for name, table in self.tables.items()
+        }
+        options = {k: disclosure.OPTIONS.get(k, COVERED) for k in self.options}
         return replace(
             self,
             folder=Path(),
-            result=bare,
-            options={
-                k: _public(k, v)
-                for k, v in self.options.items()
-                if k not in SECRET and (certified or k in ABOUT)
-            },
+            result=replace(
+                result,
+                trace=kept(result.trace, disclosure.TRACE),
+                settings=replace(result.settings, **none_of(disclosure.SETTINGS)),
+                privacy=replace(statement, **none_of(disclosure.STATEMENT)),
+                **none_of(disclosure.RESULT),
+            ),
+            options={k: _public(k, v) for k, v in kept(self.options, options).items()},
             run="",
-            tables={
-                name: {c: v for c, v in table.items() if c in columns[name]}
-                for name, table in self.tables.items()
-                if name in columns
-            },
-            model=self.model if certified else None,
-            releases=self.releases if certified else {},
+            tables={name: table for name, table in tables.items() if table},
+            model=self.model if "model.json" in open_files else None,
+            releases=self.releases if "release.npz" in open_files else {},
             balances=(),
             figures={},
             check={},

@@ -45,6 +45,7 @@ class Subject:
     feasible   whether messages are points of a public set
     apart      whether agents were processes of different owners
     files      names in the folder
+    trace      names of the columns of its trace
     missing    why there is no account
     paid       whether the run paid from that very ledger (False: from none; None: not known)
     ledgers    the folder that a command noted; None: it was given none; empty: nothing is noted
@@ -62,6 +63,7 @@ class Subject:
     feasible: bool = True
     apart: bool = False
     files: tuple[str, ...] = ()
+    trace: tuple[str, ...] = ()
     account: Account | None = None
     missing: str = ""
     paid: bool | None = None
@@ -220,6 +222,7 @@ def _told(contents: Contents, agent: str | None) -> Subject:
         result.settings.perturbation in FEASIBLE,
         "server_seconds" in result.trace,
         _listed(contents.folder),
+        tuple(result.trace),
         ledgers=contents.options.get("ledgers", ""),
         version=str(result.versions.get("tacit", "")),
         about=_named(contents),

@@ -1,8 +1,10 @@
-"""Boxes, and the checks of bounds that other sets use too."""
+"""Boxes, and boxes cut by one linear constraint: half-spaces and hyperplanes."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from dataclasses import field
 from typing import Any
 
 import jax
@@ -16,6 +18,7 @@ from tacit._types import Vector
 from tacit.errors import InvalidInput, InvalidSet
 from tacit.pytree import pytree, store
 from tacit.sets.feasible_set import FeasibleSet, norm_of, point_and_weight, wide_point_of
+from tacit.sets.projections import onto_cut, total
 
 
 @pytree
@@ -107,3 +110,175 @@ def _inwards(dtype: Any, lower: Any, upper: Any) -> tuple[Array, Array]:
 def outside(z: Array, lower: ArrayLike, upper: ArrayLike) -> Array:
     beyond = jnp.maximum(jnp.asarray(lower) - z, z - jnp.asarray(upper))
     return jnp.maximum(jnp.max(beyond), 0)
+
+
+@pytree
+class CutBox(FeasibleSet):
+    """A box cut by one linear constraint: {z : least ≤ normal'z ≤ offset, lower ≤ z ≤ upper}.
+
+    ``radius(inf)`` is exact. ``radius(2)`` and ``diameter`` are bounds above the true ones, no
+    larger than those of ``around``, the smallest box around the set, and exact for a simplex and
+    for budgets {z ≥ 0 : a'z ≤ b}.
+    """
+
+    normal: ArrayLike
+    offset: ArrayLike
+    lower: ArrayLike = -math.inf
+    upper: ArrayLike = math.inf
+    around: Box = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        normal = errors.array("normal", self.normal, (None,), dtype=np.float64).copy()
+        if not normal.any():
+            raise InvalidInput(f"Expected a normal that is not zero, got {normal}.")
+        lower, upper = bounds(self.lower, self.upper, normal.size)
+        offset = errors.array("offset", self.offset, (), dtype=np.float64).copy()
+        store(self, normal=normal, offset=offset, lower=lower, upper=upper)
+        store(self, around=_smallest_box(self))
+
+    @property
+    @abstractmethod
+    def least(self) -> float:
+        """The smallest normal'z that is allowed."""
+
+    @property
+    def dimension(self) -> int:
+        return int(np.shape(self.normal)[-1])
+
+    @property
+    def diameter(self) -> float:
+        """(u_i − v_i)² ≤ 2(h − l)min(z_i − l, h − z_i) for z = (u + v)/2 (``radii.py``)."""
+        low, high = np.asarray(self.around.lower), np.asarray(self.around.upper)
+        in_box = self.around.diameter
+        if not 0 < in_box < math.inf:
+            return in_box
+        tent = np.stack([0 * low, high - low, 0 * low])
+        return min(in_box, _largest_sum(self, np.stack([low, (low + high) / 2, high]), tent))
+
+    def radius(self, norm: float) -> float:
+        """z_i² is at most the chord through l² and h²."""
+        in_box = self.around.radius(norm)
+        if norm == math.inf or not 0 < in_box < math.inf:
+            return in_box
+        ends = np.stack([np.asarray(self.around.lower), np.asarray(self.around.upper)])
+        return min(in_box, _largest_sum(self, ends, ends))
+
+    @property
+    def magnitude(self) -> float:
+        """Σ|a_i| sup|z_i| + |b|, or the largest coordinate if that is larger."""
+        largest = np.maximum(np.abs(self.around.lower), np.abs(self.around.upper))
+        a = np.abs(np.asarray(self.normal))
+        terms = float(np.where(a > 0, a * largest, 0).sum()) + abs(float(np.asarray(self.offset)))
+        return max(terms, self.around.radius(math.inf))
+
+
+@pytree
+class HalfSpace(CutBox):
+    """A box cut by one inequality: {z : normal'z ≤ offset, lower ≤ z ≤ upper}.
+
+    Only ``radius(inf)`` is exact in general: see ``CutBox``.
+    """
+
+    @property
+    def least(self) -> float:
+        return -math.inf
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        v, c = point_and_weight(point, weight, self.dimension)
+        lower, upper = jnp.asarray(self.around.lower), jnp.asarray(self.around.upper)
+        in_box = jnp.clip(v.astype(jnp.float64), lower, upper)
+        cut = onto_cut(v, c, self.normal, self.offset, lower, upper)
+        z = jnp.where(total(jnp.asarray(self.normal) * in_box) <= self.offset, in_box, cut)
+        return self.around.project(z.astype(v.dtype))
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = wide_point_of(point, self.dimension)
+        beyond = total(jnp.asarray(self.normal) * z) - jnp.asarray(self.offset)
+        return jnp.maximum(beyond, outside(z, self.lower, self.upper))
+
+
+@pytree
+class Hyperplane(CutBox):
+    """A box cut by one equation: {z : normal'z = offset, lower ≤ z ≤ upper}.
+
+    Only ``radius(inf)`` is exact in general: see ``CutBox``.
+    """
+
+    @property
+    def least(self) -> float:
+        return float(np.asarray(self.offset))
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        v, c = point_and_weight(point, weight, self.dimension)
+        z = onto_cut(v, c, self.normal, self.offset, self.around.lower, self.around.upper)
+        return self.around.project(z.astype(v.dtype))
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = wide_point_of(point, self.dimension)
+        apart = jnp.abs(total(jnp.asarray(self.normal) * z) - jnp.asarray(self.offset))
+        return jnp.maximum(apart, outside(z, self.lower, self.upper))
+
+
+def _smallest_box(cut: CutBox) -> Box:
+    """The smallest box around {least ≤ a'z ≤ b, lower ≤ z ≤ upper}, rounded outwards.
+
+    Refuses an empty set. a_i z_i lies between least − Σ_{j≠i} max a_j z_j and
+    b − Σ_{j≠i} min a_j z_j, and both ends are reached.
+    """
+    a, b, least = np.asarray(cut.normal), float(np.asarray(cut.offset)), cut.least
+    lower, upper = np.asarray(cut.lower), np.asarray(cut.upper)
+    moving = a != 0
+    ends = a[moving] * np.stack([lower, upper])[:, moving]
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    rounding = 1e-14 * (abs(b) + float(np.abs(ends[np.isfinite(ends)]).sum()))
+    if low.sum() > b + rounding or high.sum() < least - rounding:
+        raise InvalidSet(
+            f"Expected an offset that normal'z can meet, got offset={b:g} where normal'z lies in "
+            f"[{low.sum():g}, {high.sum():g}]: the set is empty."
+        )
+    ends = np.stack([least - _sum_of_others(high), b - _sum_of_others(low)]) / a[moving]
+    allowance = rounding / np.abs(a[moving])
+    tight_lower, tight_upper = lower.copy(), upper.copy()
+    tight_lower[moving] = np.clip(ends.min(axis=0) - allowance, lower[moving], upper[moving])
+    tight_upper[moving] = np.clip(ends.max(axis=0) + allowance, lower[moving], upper[moving])
+    return Box(tight_lower, tight_upper)
+
+
+def _largest_sum(cut: CutBox, points: Vector, roots: Vector) -> float:
+    """√ sup Σ_i g_i(z_i), rounded upwards, over the cut box, or a bound above it.
+
+    g_i is concave and made of the straight lines through (points, roots²) of coordinate i. For any
+    multiplier μ of the cut, Σ g_i ≤ μb + Σ_i max over its points of g_i − μ a_i z_i, where μ ≥ 0
+    for an inequality; the least of these is at a μ where a maximum changes.
+    """
+    unit = float(np.abs(points).max())
+    a, points, gains = np.asarray(cut.normal), points / unit, (roots / unit) ** 2
+    b, equation = float(np.asarray(cut.offset)) / unit, math.isfinite(cut.least)
+
+    def bound(μ: float) -> float:
+        prices = μ * a * points
+        size = abs(μ * b) + float((np.abs(gains) + np.abs(prices)).max(axis=0).sum())
+        exact = μ * b + float((gains - prices).max(axis=0).sum())
+        return exact + (len(a) + 8) * float(np.finfo(np.float64).eps) * size
+
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        slopes = np.diff(gains, axis=0) / (a * np.diff(points, axis=0))
+    changes = np.unique(np.append(slopes[np.isfinite(slopes)], 0.0))
+    changes = changes if equation else changes[changes >= 0]
+    first, last = 0, len(changes) - 1
+    while first < last:  # convex in μ
+        middle = (first + last) // 2
+        if bound(changes[middle]) <= bound(changes[middle + 1]):
+            last = middle
+        else:
+            first = middle + 1
+    return unit * math.sqrt(max(bound(changes[first]), 0.0)) * (1 + 2.0**-50)
+
+
+def _sum_of_others(terms: Vector) -> Vector:
+    """Σ_{j≠i} terms_j for every i, where terms may hold infinities of one sign."""
+    infinite = np.isinf(terms)
+    finite = np.where(infinite, 0, terms)
+    others_infinite = infinite.sum() - infinite > 0
+    others: Vector = np.where(others_infinite, terms[infinite].sum(), finite.sum() - finite)
+    return others

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from tacit import errors
 from tacit._types import Vector
-from tacit.errors import SolverFailure
-from tacit.sets.polish import polish
+from tacit.errors import InvalidInput, SolverFailure
 
 Blocks = tuple[tuple[str, int], ...]
 
 ACCURACY = 1e-9  # asked of the solver
+NEWTON_STEPS = 12
 POLISHED_SIZE = 150  # rows and columns up to which Newton steps sharpen an answer
 ACCEPTED_VIOLATION = 1e-7  # of an answer that the solver calls almost solved
 ACCEPTED_GAP = 1e-6  # relative; a fast program then takes an answer, whatever the solver calls it
@@ -232,3 +234,124 @@ def rows_by_kind(cones: Blocks) -> list[tuple[str, Any]]:
         (kind, np.stack(rows) if kind == "soc" else np.concatenate(rows))
         for (kind, _), rows in groups.items()
     ]
+
+
+def polish(
+    P: Vector,
+    q: Vector,
+    A: Vector,
+    b: Vector,
+    cones: Sequence[tuple[str, int]],
+    x: Vector,
+    y: Vector,
+) -> tuple[Vector, float]:
+    """The best x that Newton steps meet, and the residual of the optimality conditions there.
+
+    An interior-point solver stops on the objective: a gap of 1e-10 leaves 1e-5 in x where the
+    boundary is curved. The conditions Px + q + A'y = 0 and s = Proj_K(s − y) are piecewise smooth.
+    ``P`` and ``A`` are dense, (x, y) the solver's primal and dual answer.
+    """
+    n = len(x)
+    best, least = x, np.inf
+    for _ in range(NEWTON_STEPS):
+        s = b - A @ x
+        projected, J = _project(s - y, cones)
+        residual = np.concatenate([P @ x + q + A.T @ y, s - projected])
+        size = float(np.abs(residual).max())
+        if size < least:
+            best, least = x, size
+        elif not size < 1e3 * least:  # also NaN
+            break
+        if size < 1e-14:
+            break
+        top = np.hstack([P, A.T])
+        bottom = np.hstack([J @ A - A, J])
+        step = _solve(np.vstack([top, bottom]), -residual)
+        x, y = x + step[:n], y + step[n:]
+    return best, least
+
+
+def _solve(matrix: Vector, right: Vector) -> Vector:
+    """A solution of the Newton system; the shortest where duals are not unique."""
+    try:
+        step = np.linalg.solve(matrix, right)
+        if np.abs(step).max() <= 1e3 * np.abs(right).max() * len(right):
+            return step
+    except np.linalg.LinAlgError:
+        pass
+    return np.linalg.lstsq(matrix, right, rcond=1e-10)[0]
+
+
+def _project(u: Vector, cones: Sequence[tuple[str, int]]) -> tuple[Vector, Vector]:
+    """Proj_K(u) and an element of its generalised Jacobian."""
+    projected, J = np.zeros_like(u), np.zeros((len(u), len(u)))
+    start = 0
+    for kind, m in cones:
+        rows = slice(start, start + m)
+        start += m
+        if kind == "nonneg":
+            projected[rows] = np.maximum(u[rows], 0.0)
+            J[rows, rows] = np.diag((u[rows] > 0).astype(np.float64))
+        elif kind == "soc":
+            projected[rows], J[rows, rows] = _project_cone(u[rows])
+    return projected, J
+
+
+def _project_cone(u: Vector) -> tuple[Vector, Vector]:
+    """Projection onto {(t, w) : ‖w‖ ≤ t} and its Jacobian."""
+    t, w = u[0], u[1:]
+    length = float(np.linalg.norm(w))
+    if length <= t:
+        return u, np.eye(len(u))
+    if length <= -t:
+        return np.zeros_like(u), np.zeros((len(u), len(u)))
+    unit, ratio = w / length, t / length
+    J = np.empty((len(u), len(u)))
+    J[0, 0] = 1.0
+    J[0, 1:] = J[1:, 0] = unit
+    J[1:, 1:] = (1 + ratio) * np.eye(len(w)) - ratio * np.outer(unit, unit)
+    return (t + length) / 2 * np.concatenate([[1.0], unit]), J / 2
+
+
+def vector_of(name: str, value: Any, size: int) -> Vector:
+    return errors.array(name, value, (size,), dtype=np.float64).copy()
+
+
+def full_vector_of(name: str, value: Any, size: int) -> Vector:
+    """A vector; a number stands for a constant one."""
+    return vector_of(name, np.full(size, value) if np.ndim(value) == 0 else value, size)
+
+
+def sparse(name: str, matrix: Any, columns: int | None = None) -> Any:
+    """A finite matrix in compressed columns."""
+    if not sp.issparse(matrix):
+        matrix = errors.array(name, matrix, (None, columns), dtype=np.float64)
+    result = sp.csc_matrix(matrix, dtype=np.float64, copy=True)
+    errors.array(f"the entries of {name}", result.data, (None,))
+    if 0 in result.shape or columns not in (None, result.shape[1]):
+        raise InvalidInput(f"Expected {name} with {columns or 'some'} columns, got {result.shape}.")
+    return result
+
+
+def weighted_square(matrix: Any) -> tuple[Any, Any]:
+    """The pattern of M'CM (upper triangle) and the matrix that gives its numbers from C's.
+
+    Row k of M adds c_k M_ka M_kb to entry (a, b).
+    """
+    length = np.diff(matrix.indptr)
+    columns = matrix.shape[1]
+    # every ordered pair of entries of a row
+    first = np.repeat(np.arange(matrix.nnz), np.repeat(length, length))
+    start = np.repeat(matrix.indptr[:-1], length**2)
+    within = np.arange(len(first)) - np.repeat(np.cumsum(length**2) - length**2, length**2)
+    second = start + within % np.repeat(length, length**2)
+    row = np.repeat(np.arange(len(length)), length**2)
+    a, b = matrix.indices[first], matrix.indices[second]
+    upper = a <= b
+    key = b[upper].astype(np.int64) * columns + a[upper]  # column-major, as in csc
+    keys, entry = np.unique(key, return_inverse=True)
+    values = (matrix.data[first] * matrix.data[second])[upper]
+    numbers = sp.csr_matrix((values, (entry, row[upper])), shape=(len(keys), len(length)))
+    pointer = np.searchsorted(keys // columns, np.arange(columns + 1))
+    pattern = sp.csc_matrix((np.ones(len(keys)), keys % columns, pointer), shape=(columns,) * 2)
+    return pattern, numbers

@@ -11,8 +11,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from tacit.errors import InvalidInput
+from tacit.sets.cone_program import vector_of
 from tacit.sets.conic import Conic
-from tacit.sets.matrices import vector_of
 
 
 def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
