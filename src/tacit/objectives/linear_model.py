@@ -22,7 +22,7 @@ from tacit.errors import InvalidInput, array, choice, non_negative, positive
 from tacit.objectives import slope_limits
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
-from tacit.pytree import later, pytree, store
+from tacit.pytree import pytree, store
 from tacit.sets.powers import require_64_bits
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LinearModel(Records):
     feature_norm: float
     feature_norm_1: float | None = None
     ridge: float = 0.0
-    slope_limit: float | None = later(default=None)
+    slope_limit: float | None = None
 
     curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
     outputs: ClassVar[int] = 1  # scores of a record
