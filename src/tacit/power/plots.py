@@ -32,7 +32,9 @@ def plot_grid(case: PowerProblem, result: Result) -> Figure:
     tables = case.tables(result.local)
     bus, line = tables["bus"], tables["line"]
     flow = np.abs(line["p_from"].to_numpy())
-    axes, place, small = _lines(case.grid, 0.4 + 4 * flow / max(flow.max(), 1e-9), line["cut"])
+    figure, axes, place, small = _lines(
+        case.grid, 0.4 + 4 * flow / max(flow.max(), 1e-9), line["cut"]
+    )
     names = list(case.zones)
     colour = {
         name: colormaps["hsv"](k / len(names)) if len(names) > 20 else colormaps["tab20"](k)
@@ -59,7 +61,7 @@ def plot_grid(case: PowerProblem, result: Result) -> Figure:
         fontsize=10,
     )
     axes.autoscale()
-    return axes.figure
+    return figure
 
 
 def plot_power_flow(flow: PowerFlow) -> Figure:
@@ -70,37 +72,38 @@ def plot_power_flow(flow: PowerFlow) -> Figure:
     grid, summary = flow.grid, flow.summary()
     loading = np.nan_to_num(flow.line["loading"].to_numpy())
     red = flow.line.index.isin(flow.overloads.index)
-    axes, place, small = _lines(grid, 0.4 + 3 * np.minimum(loading, 2), red)
+    figure, axes, place, small = _lines(grid, 0.4 + 3 * np.minimum(loading, 2), red)
     if not flow.converged:
         axes.set_title(f"{grid.name}: no AC power flow was found for this dispatch", fontsize=10)
-        return axes.figure
+        return figure
     beyond = flow.bus.index.isin(flow.voltages.index)
     how: dict[str, Any] = {"edgecolors": np.where(beyond, CUT, "black"), "cmap": "viridis"}
     how["lw"] = np.where(beyond, 2.0, 0.5)
     shown = axes.scatter(*place.T, 110 * small, flow.bus["voltage"], zorder=2, **how)
-    axes.figure.colorbar(shown, ax=axes, label="voltage (per unit)", shrink=0.6)
+    figure.colorbar(shown, ax=axes, label="voltage (per unit)", shrink=0.6)
     axes.set_title(
         f"{grid.name}: slack {summary['slack_mw']:+.3g} MW, losses {summary['losses_mw']:.3g} MW; "
         f"beyond limits, in red: lines {len(flow.overloads)}, voltages {len(flow.voltages)}",
         fontsize=10,
     )
     axes.autoscale()
-    return axes.figure
+    return figure
 
 
-def _lines(grid: Grid, widths: Vector, red: Any) -> tuple[Any, Vector, float]:
-    """Axes with all lines, places of the buses, and the size of a bus in a grid of so many."""
+def _lines(grid: Grid, widths: Vector, red: Any) -> tuple[Figure, Any, Vector, float]:
+    """A figure with all lines, its axes, places of the buses, and how small a bus is drawn."""
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 
     place = layout(grid)
     ends = place[[grid.bus.index.get_indexer(grid.line[e]) for e in ("from_bus", "to_bus")]]
-    axes = Figure(figsize=(9, 7.5), layout="constrained").subplots()
+    figure = Figure(figsize=(9, 7.5), layout="constrained")
+    axes = figure.subplots()
     axes.set_axis_off()
     colours = np.where(red, CUT, "#9aa5b1")
     lines = LineCollection(list(ends.swapaxes(0, 1)), linewidths=widths, colors=colours, zorder=1)
     axes.add_collection(lines)
-    return axes, place, min(1.0, 20 / np.sqrt(len(grid.bus)))
+    return figure, axes, place, min(1.0, 20 / np.sqrt(len(grid.bus)))
 
 
 def layout(grid: Grid) -> Vector:
