@@ -205,7 +205,6 @@ PARSERS = {
         "studies.progress",
         "protocol.messages",  # settings in a message
         "privacy.ledger",  # rows, whose hashes were checked
-        "privacy.spending",
         "lab.reproduce.__init__",
         "transports.nvflare.site",  # a log of its own
     },
