@@ -330,7 +330,7 @@ def _image(image: Any, variables: Any, columns: int) -> tuple[Any, Any]:
 
 def without_rare(
     rare: Sequence[int], matrix: Any, offset: Vector, cones: Blocks, P: Any, fast: bool
-) -> Any:
+) -> tuple[Program, Any, Vector, Blocks] | None:
     """The program without the rare cones, and their rows, offsets and blocks; None for no cones."""
     if not rare:
         return None
