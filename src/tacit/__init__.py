@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tacit.admm import ConstantPenalty as ConstantPenalty
     from tacit.admm import ConstantStep as ConstantStep
     from tacit.admm import DynamicPenalty as DynamicPenalty
-    from tacit.admm import GeometricPenalty as GeometricPenalty
-    from tacit.admm import GeometricStep as GeometricStep
     from tacit.admm import LocalProblem as LocalProblem
     from tacit.admm import NonsmoothStep as NonsmoothStep
     from tacit.admm import Problem as Problem
@@ -87,7 +85,7 @@ if "jax" in sys.modules:
     sys.modules["jax"].config.update("jax_enable_x64", True)
 
 NAMES = {  # by room
-    "admm": "ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty GeometricStep "
+    "admm": "ConstantPenalty ConstantStep DynamicPenalty "
     "LocalProblem NonsmoothStep Problem Settings SmoothStep StronglyConvexStep",
     "errors": "CorruptFile EngineFailure InvalidInput InvalidSet LedgerFailure Refused "
     "SolverFailure TacitError",

@@ -317,7 +317,7 @@ def test_schedules_that_vanish_or_overflow_are_refused():
         with pytest.raises(tacit.InvalidInput, match=r"penalty|step"):
             tacit.Settings(3, penalty=penalty, step_size=step)
     with pytest.raises(tacit.InvalidInput, match="in round 1000"):
-        tacit.Settings(1000, step_size=tacit.GeometricStep(1.0, 0.5))
+        tacit.Settings(1000, step_size=tacit.NonsmoothStep(2e-100))
     tacit.Settings(1000, penalty=1e100, step_size=1e-100)
 
 

@@ -31,7 +31,6 @@ from tacit.learn import (
 )
 from tacit.learn.centring import scaled_down
 from tacit.learn.linear import INTERCEPT_SHARE, prepare, sizes
-from tacit.objectives.slope_limits import corrected_probabilities
 from tacit.protocol.statement import privacy_statement
 
 PROJECT = jax.jit(jax.vmap(lambda W, z: W.project(z), (None, 0)))
@@ -354,23 +353,6 @@ def test_classes_may_be_given_in_any_order(rng):
     ]
     assert fits[1].classes_.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
-
-
-@pytest.mark.exhaustive  # objectives: test_corrected_probabilities_are_better_calibrated
-def test_probabilities_can_be_corrected_for_the_limit():
-    """Labels drawn with known probabilities, no noise: corrected ones are nearer to them."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (4000, 2))
-    true = np.exp(X @ rng.normal(size=(2, 3)) * 2)
-    true /= true.sum(axis=1, keepdims=True)
-    y = (rng.random(4000)[:, None] > true.cumsum(axis=1)).sum(axis=1)
-    model = PrivateLogisticRegression(None, feature_norm=2.0, slope_limit=0.3).fit(X, y)
-    assert model.slope_limit_ == 0.3
-    raw = model.predict_proba(X)
-    corrected = corrected_probabilities(raw, 0.3, "norm")
-    apart, before = (np.abs(shares - true).mean() for shares in (corrected, raw))
-    assert apart < 0.5 * before and apart < 0.06
-    assert (corrected.argmax(axis=1) == raw.argmax(axis=1)).all()
 
 
 def test_a_support_vector_machine_is_scikit_learns_without_noise(rng):

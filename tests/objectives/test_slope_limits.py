@@ -16,14 +16,13 @@ import pytest
 from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import softmax
 from small_objectives import CLASSES, FEATURES, B, N, change, records, sample, unit
 
 from tacit import Gaussian, LocalProblem, Problem, Settings
 from tacit.admm.theory import constants
 from tacit.errors import InvalidInput
 from tacit.objectives import LogisticRegression, SoftmaxRegression
-from tacit.objectives.slope_limits import FORMS, corrected_probabilities
+from tacit.objectives.slope_limits import FORMS
 from tacit.protocol.data_digest import Digest
 from tacit.sets import Box
 
@@ -281,60 +280,3 @@ def test_a_limit_is_data_of_a_compiled_program() -> None:
 def test_bad_limits_are_refused(name: str, options: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         sample(name, *records(0), **options)
-
-
-# --- probabilities ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("c", [0.15, 0.5, 1.5])
-def test_corrected_probabilities_undo_the_limit(form: str, c: float) -> None:
-    """Where classes have these probabilities, the slopes of a model that says p add up to zero."""
-    for K in (2, 3, 10):
-        scores = 3 * np.random.default_rng(K).normal(size=(50, K))
-        p = softmax(scores, axis=1)
-        η = corrected_probabilities(p, c, form)
-        f = softmax_of(np.tile(np.arange(K), 50), K, slope_limit=c, limit_form=form)
-        slopes = np.asarray(SLOPES(f, np.repeat(scores, K, axis=0).T)).reshape(K, 50, K)
-        expected = np.einsum("knj,nj->nk", slopes, η)
-        np.testing.assert_allclose(expected, 0, atol=1e-12)
-        np.testing.assert_allclose(η.sum(axis=1), 1)
-        if c < 0.2:  # the softmax itself is not what it should be
-            assert np.abs(np.einsum("knj,nj->nk", slopes, p)).max() > 1e-3
-    np.testing.assert_array_equal(corrected_probabilities(p, None), p)
-
-
-def reliability_error(probabilities: Any, labels: Any) -> float:
-    """Mean distance, in ten bins, of what is said of the likeliest class from what happens."""
-    said, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    bins = np.minimum((said * 10).astype(int), 9)
-    apart = [abs((said - right)[bins == b].sum()) for b in range(10)]
-    return float(sum(apart) / len(labels))
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_corrected_probabilities_are_better_calibrated(form: str) -> None:
-    """Records of forty kinds whose classes have known probabilities; the rows name the kind."""
-    rng, K, c = np.random.default_rng(0), 3, 0.15
-    truth = rng.dirichlet([0.4] * K, size=40)
-
-    def drawn() -> tuple[Any, Any]:
-        kinds = rng.integers(0, 40, 20_000)
-        below = rng.random((20_000, 1)) > truth[kinds].cumsum(axis=1)[:, :-1]
-        return kinds, below.sum(axis=1)
-
-    kinds, labels = drawn()
-    counts = np.zeros((40, K))
-    np.add.at(counts, (kinds, labels), 1)
-    shares = counts / counts.sum(axis=1, keepdims=True)
-    f = softmax_of(np.tile(np.arange(K), 40), K, slope_limit=c, limit_form=form)
-
-    def step(_: Any, scores: Any) -> Any:
-        slopes = f.slopes(jnp.repeat(scores, K, axis=0).T).reshape(K, 40, K)
-        return scores - 5 * jnp.einsum("knj,nj->nk", slopes, shares)
-
-    p = softmax(jax.lax.fori_loop(0, 4000, step, jnp.zeros((40, K))), axis=1)
-    kinds, labels = drawn()  # others than those it was fitted to
-    before = reliability_error(p[kinds], labels)
-    after = reliability_error(corrected_probabilities(p, c, form)[kinds], labels)
-    assert before > 0.05 and after < 0.02 and after < before / 4

@@ -1,6 +1,7 @@
 """Noiseless runs reach the optimum of the whole problem, as CVXPY and Clarabel find it."""
 
 import warnings
+from dataclasses import dataclass
 
 import cvxpy as cp
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, problem_of, repeat
 
 import tacit
+from tacit.admm.schedules import Schedule
 
 NONSMOOTH = ("hinge", "quantile")
 SEEDS = range(repeat(1, 10))
@@ -77,6 +79,18 @@ def constraints(kind, z):
     }[kind]
 
 
+@dataclass(frozen=True)
+class Geometric(Schedule):
+    """initial·ratio^(t−1); 1/√t would need 10¹² rounds for six digits."""
+
+    initial: float
+    ratio: float
+    kind = "geometric"
+
+    def __call__(self, t):
+        return self.initial * self.ratio ** (t - 1)
+
+
 def noiseless(objective, solver_backed):
     """Schedules: the constant 1/L for smooth objectives; geometric ones for the kinks."""
     if objective in NONSMOOTH:
@@ -85,8 +99,8 @@ def noiseless(objective, solver_backed):
         return tacit.Settings(
             rounds,
             updates,
-            step_size=tacit.GeometricStep(3.0, ratio),
-            penalty=tacit.GeometricPenalty(0.1, 1 / ratio),
+            step_size=Geometric(3.0, ratio),
+            penalty=Geometric(0.1, 1 / ratio),
         )
     if solver_backed:
         return tacit.Settings(repeat(120, 800), 1)

@@ -231,7 +231,11 @@ def test_an_agent_answers_each_round_once():
         (tacit.Settings(5, mechanism=tacit.Gaussian(1.0)), {}, "without noise for a released"),
         (tacit.Settings(5, local_updates=2), {}, "local_updates=1"),
         (tacit.Settings(5, step_size=0.1), {}, "no step_size"),
-        (tacit.Settings(5, penalty=tacit.GeometricPenalty(1.0, 1.1)), {}, "a number as penalty"),
+        (
+            tacit.Settings(5, penalty=tacit.DynamicPenalty(1.0, 0.1, 1.0, 2)),
+            {},
+            "a number as penalty",
+        ),
         (tacit.Settings(5), {"seed": 1}, "no seed for a released"),
         (tacit.Settings(5), {"ledgers": "x"}, "no ledgers for a released"),
         (tacit.Settings(5), {"noise": "secure"}, "no noise for a released"),

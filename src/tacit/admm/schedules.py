@@ -3,8 +3,8 @@
 Each schedule is a frozen value: call it with the round to get the number, ``to_dict`` to store it.
 All parameters are public; a schedule must never be computed from private data.
 
-    step size η^t   ConstantStep · SmoothStep · NonsmoothStep · StronglyConvexStep · GeometricStep
-    penalty   ρ^t   ConstantPenalty · DynamicPenalty · GeometricPenalty
+    step size η^t   ConstantStep · SmoothStep · NonsmoothStep · StronglyConvexStep
+    penalty   ρ^t   ConstantPenalty · DynamicPenalty
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tacit.errors import DERIVED, EPSILONS, InvalidInput, count, non_negative, positive, probability
+from tacit.errors import DERIVED, EPSILONS, InvalidInput, count, non_negative, positive
 
 Averaging = Literal["uniform", "linear"]
 
@@ -25,6 +25,10 @@ class Schedule:
 
     kind: ClassVar[str]
     averaging: ClassVar[Averaging] = "uniform"
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            positive(field.name, getattr(self, field.name), DERIVED)
 
     def __call__(self, t: int) -> float:
         raise NotImplementedError
@@ -48,17 +52,23 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class ConstantStep(Schedule):
-    """η^t = value. Noiseless and smooth: any value up to 1/L converges."""
-
+class _Constant(Schedule):
     value: float
     kind: ClassVar[str] = "constant"
+    what: ClassVar[str]
 
     def __post_init__(self) -> None:
-        positive("step size", self.value, DERIVED)
+        positive(self.what, self.value, DERIVED)
 
     def __call__(self, t: int) -> float:
         return self.value
+
+
+@dataclass(frozen=True)
+class ConstantStep(_Constant):
+    """η^t = value. Noiseless and smooth: any value up to 1/L converges."""
+
+    what: ClassVar[str] = "step size"
 
 
 @dataclass(frozen=True)
@@ -87,9 +97,6 @@ class NonsmoothStep(Schedule):
     scale: float = 1.0
     kind: ClassVar[str] = "nonsmooth"
 
-    def __post_init__(self) -> None:
-        positive("scale", self.scale, DERIVED)
-
     def __call__(self, t: int) -> float:
         return self.scale / math.sqrt(t)
 
@@ -102,45 +109,15 @@ class StronglyConvexStep(Schedule):
     kind: ClassVar[str] = "strongly-convex"
     averaging: ClassVar[Averaging] = "linear"
 
-    def __post_init__(self) -> None:
-        positive("strong_convexity", self.strong_convexity, DERIVED)
-
     def __call__(self, t: int) -> float:
         return 2.0 / (self.strong_convexity * (t + 2))
 
 
 @dataclass(frozen=True)
-class GeometricStep(Schedule):
-    """η^t = initial·ratio^(t−1) for 0 < ratio < 1.
-
-    Not in the paper. For noiseless runs with piecewise linear objectives, where 1/√t would need
-    10^12 rounds for six digits; use with ``GeometricPenalty(…, 1/ratio)``, which keeps ρη constant.
-    """
-
-    initial: float
-    ratio: float
-    kind: ClassVar[str] = "geometric"
-
-    def __post_init__(self) -> None:
-        positive("initial", self.initial, DERIVED)
-        probability("ratio", self.ratio)
-
-    def __call__(self, t: int) -> float:
-        return self.initial * self.ratio ** (t - 1)
-
-
-@dataclass(frozen=True)
-class ConstantPenalty(Schedule):
+class ConstantPenalty(_Constant):
     """ρ^t = value."""
 
-    value: float
-    kind: ClassVar[str] = "constant"
-
-    def __post_init__(self) -> None:
-        positive("penalty", self.value, DERIVED)
-
-    def __call__(self, t: int) -> float:
-        return self.value
+    what: ClassVar[str] = "penalty"
 
 
 @dataclass(frozen=True)
@@ -180,34 +157,8 @@ class DynamicPenalty(Schedule):
         return min(self.cap, grown + self.privacy / self.epsilon)
 
 
-@dataclass(frozen=True)
-class GeometricPenalty(Schedule):
-    """ρ^t = min{cap, initial·ratio^(t−1)} with ratio ≥ 1: nondecreasing and bounded."""
-
-    initial: float
-    ratio: float
-    cap: float = 1e12
-    kind: ClassVar[str] = "geometric"
-
-    def __post_init__(self) -> None:
-        positive("initial", self.initial, DERIVED)
-        positive("cap", self.cap, DERIVED)
-        if positive("ratio", self.ratio) < 1:
-            raise InvalidInput(f"Expected a finite ratio >= 1, got ratio={self.ratio!r}.")
-
-    def __call__(self, t: int) -> float:
-        exponent = (t - 1) * math.log(self.ratio)
-        return min(self.cap, self.initial * math.exp(exponent)) if exponent < 600 else self.cap
-
-
-STEP_SIZES: tuple[type[Schedule], ...] = (
-    ConstantStep,
-    SmoothStep,
-    NonsmoothStep,
-    StronglyConvexStep,
-    GeometricStep,
-)
-PENALTIES: tuple[type[Schedule], ...] = (ConstantPenalty, DynamicPenalty, GeometricPenalty)
+STEP_SIZES = (ConstantStep, SmoothStep, NonsmoothStep, StronglyConvexStep)
+PENALTIES = (ConstantPenalty, DynamicPenalty)
 
 
 def step_size_from(data: dict[str, Any]) -> Schedule:
@@ -225,12 +176,12 @@ def _from(name: str, classes: tuple[type[Schedule], ...], data: dict[str, Any]) 
     if not isinstance(data, dict) or data.get("kind") not in kinds:
         options = ", ".join(repr(kind) for kind in kinds)
         raise InvalidInput(f"Expected {name} with a kind out of {options}, got {data!r}.")
-    arguments = {key: value for key, value in data.items() if key != "kind"}
-    cls = kinds[data["kind"]]
-    fields = dataclasses.fields(cls)
-    missing = {f.name for f in fields if f.default is dataclasses.MISSING} - set(arguments)
-    if missing or set(arguments) - {f.name for f in fields}:
-        wanted = ", ".join(f.name for f in fields)
+    cls, arguments = kinds[data["kind"]], {k: v for k, v in data.items() if k != "kind"}
+    try:
+        return cls(**arguments)
+    except TypeError:
+        wanted = ", ".join(f.name for f in dataclasses.fields(cls))
         got = ", ".join(arguments) or "nothing"
-        raise InvalidInput(f"Expected {name} of kind {cls.kind!r} with {wanted}; got {got}.")
-    return cls(**arguments)
+        raise InvalidInput(
+            f"Expected {name} of kind {cls.kind!r} with {wanted}; got {got}."
+        ) from None

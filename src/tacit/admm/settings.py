@@ -57,19 +57,18 @@ class Settings:
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
-        for name, constant in (("penalty", ConstantPenalty), ("step_size", ConstantStep)):
-            value = getattr(self, name)
-            if isinstance(value, int | float):
-                object.__setattr__(self, name, constant(value))
-            elif value is not None and not isinstance(value, Schedule):
-                raise InvalidInput(f"Expected a schedule or a number as {name}, got {value!r}.")
         updates_of(self.rounds, self.local_updates)
         for name in ("rounds", "local_updates"):
             object.__setattr__(self, name, int(getattr(self, name)))  # NumPy's are not plain data
         object.__setattr__(self, "delta", float(self.delta))
-        for name in ("penalty", "step_size"):
-            if getattr(self, name) is not None:
-                getattr(self, name).check(name, self.rounds)
+        for name, constant in (("penalty", ConstantPenalty), ("step_size", ConstantStep)):
+            value = getattr(self, name)
+            if isinstance(value, int | float):
+                object.__setattr__(self, name, value := constant(value))
+            elif value is not None and not isinstance(value, Schedule):
+                raise InvalidInput(f"Expected a schedule or a number as {name}, got {value!r}.")
+            if value is not None:
+                value.check(name, self.rounds)
         choice("perturbation", self.perturbation, get_args(Perturbation))
         choice("calibration", self.calibration, get_args(Calibration))
         if not isinstance(self.mechanism, Mechanism):
@@ -178,26 +177,22 @@ class Settings:
             self, penalty=self.penalty or penalty, step_size=self.step_size or step
         )
 
+    def _variances(self, problem: Problem) -> list[float]:
+        """E of the square of the noise on one entry of each agent's statistic."""
+        if isinstance(self.mechanism, Noiseless):
+            return [0.0] * len(problem.agents)
+        norm = self.mechanism.norm
+        exact = [a.objective.sensitivity(norm, a.feasible_set) for a in problem.agents]
+        return [self.mechanism.variance(Δ) for Δ in exact]
+
     def gradient_noise(self, problem: Problem) -> list[float]:
         """E‖lift(ξ)‖² for each agent: the noise that reaches the gradient in one update."""
-        if isinstance(self.mechanism, Noiseless):
-            return [0.0]
-        norm = self.mechanism.norm
-        return [
-            self.mechanism.variance(a.objective.sensitivity(norm, a.feasible_set))
-            * a.objective.lift_energy
-            for a in problem.agents
-        ]
+        pairs = zip(self._variances(problem), problem.agents, strict=True)
+        return [variance * agent.objective.lift_energy for variance, agent in pairs]
 
     def statistic_noise(self, problem: Problem) -> list[float]:
         """σ for each agent: the deviation of the noise on one entry of its statistic."""
-        if isinstance(self.mechanism, Noiseless):
-            return [0.0]
-        norm = self.mechanism.norm
-        return [
-            math.sqrt(self.mechanism.variance(a.objective.sensitivity(norm, a.feasible_set)))
-            for a in problem.agents
-        ]
+        return [math.sqrt(variance) for variance in self._variances(problem)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for TOML, JSON and the wire."""
@@ -213,10 +208,9 @@ class Settings:
         """The settings that ``to_dict`` described."""
         values = dict(data)
         values["mechanism"] = mechanism_from(values["mechanism"])
-        if values.get("penalty") is not None:
-            values["penalty"] = penalty_from(values["penalty"])
-        if values.get("step_size") is not None:
-            values["step_size"] = step_size_from(values["step_size"])
+        for name, read in (("penalty", penalty_from), ("step_size", step_size_from)):
+            if values.get(name) is not None:
+                values[name] = read(values[name])
         return cls(**values)
 
     def averaging_weights(self, first: int, last: int) -> Vector:

@@ -134,7 +134,7 @@ class PrivateLogisticRegression(LinearClassifier):
     def predict_proba(self, X: Any) -> Vector:
         """The softmax of the scores.
 
-        It is not corrected for the limit on slopes (``corrected_probabilities``): that would be
+        It is not corrected for the limit on slopes (``docs/objectives.md``): that would be
         right at the optimum, which private fits are far from. Measured (expected calibration error
         in 15 bins): MNIST at ε = 1 0.003, corrected 0.050; digits 0.056 and 0.271, breast cancer
         0.045 and 0.098; fair, where labels are noisy, 0.087 and 0.044.

@@ -42,10 +42,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from tacit._types import Array, Vector
-from tacit.errors import InvalidInput, choice, positive
+from tacit._types import Array
+from tacit.errors import InvalidInput, positive
 
 FORMS = ("convex", "norm")
 SMALLEST = 1e-6  # a smaller limit would make a straight line of the loss, and rounding counts
@@ -118,37 +117,3 @@ def softmax_curvature(limit: float, form: str, classes: int) -> float:
 
 def logistic_curvature(limit: float) -> float:
     return limit * (1 - limit) if limit <= 0.5 else 0.25
-
-
-# --- probabilities ------------------------------------------------------------------------------
-
-
-def corrected_probabilities(
-    probabilities: Any, slope_limit: float | None, limit_form: str = "convex"
-) -> Vector:
-    """What the softmax p of a model fitted with limited slopes says about classes: η.
-
-    Rows are records. Where records with one x have classes with probabilities η, and the model is
-    free at x, the slopes add up to zero: Σ_j η_j m_j (p − e_j) = 0, where m_j ≤ 1 is the factor by
-    which the limit shortens the slope of a record of class j. So p_j ∝ η_j m_j, and
-
-        η_j ∝ p_j·max(1, ‖p − e_j‖₂/c)  (norm)      η_j ∝ p_j·max(1, √2(1 − p_j)/c)  (convex)
-
-    For a logistic regression with the limit c on its one slope, give both probabilities and c·√2.
-    For two classes η = 1/2 wherever both limits act: there the slopes say only which is likelier.
-    """
-    p = np.asarray(probabilities, np.float64)
-    choice("limit_form", limit_form, FORMS)
-    if slope_limit is None:
-        return p
-    c = positive("slope_limit", slope_limit)
-    apart = 1 - p
-    if limit_form == "convex":
-        length = math.sqrt(2) * apart
-    else:  # ‖p − e_j‖² = ‖p‖² − p_j² + (1 − p_j)², the other entries without what cancels
-        squares = p**2
-        others = np.stack([np.delete(squares, j, axis=-1).sum(axis=-1) for j in range(p.shape[-1])])
-        length = np.sqrt(np.moveaxis(others, 0, -1) + apart**2)
-    raw = p * np.maximum(1, length / c)
-    shares: Vector = raw / raw.sum(axis=-1, keepdims=True)
-    return shares

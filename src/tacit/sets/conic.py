@@ -88,8 +88,7 @@ class Conic(FeasibleSet):
         if sum(m for _, m in self._cones) != rows:
             raise InvalidInput(f"Expected cones for {rows} rows, got {self._cones}.")
         self._columns = _column_indices(variables, columns)
-        # ``entries`` are those of z that are the variables x of the constraints
-        self._image, self.entries = _image(image, self._columns, columns)
+        self._image, self._entries = _image(image, self._columns, columns)
         self._slack = (
             None if slack is None else sp.csr_matrix(sparse("slack", slack, self.dimension))
         )
@@ -151,6 +150,11 @@ class Conic(FeasibleSet):
             z = z * (self._longest / length * (1 - len(z) * float(np.finfo(z.dtype).eps)))
         return z
 
+    @property
+    def entries(self) -> Any:
+        """The entries of z that are the variables x of the constraints."""
+        return self._entries
+
     def linearised(self, point: Vector, weight: Vector) -> tuple[Vector, Vector]:
         """The projection's x and the matrix H for which it moves by H⁻¹ lifted'(c dv) with v.
 
@@ -201,9 +205,9 @@ class Conic(FeasibleSet):
         from image @ x.
         """
         z = vector_of("point", point, self.dimension)
-        x = z[self.entries]
+        x = z[self._entries]
         margins = self._offset - self._own @ x
-        if len(self.entries) < self.dimension:
+        if len(self._entries) < self.dimension:
             apart = float(np.abs(z - self._image @ x).max())
             return max(broken(margins, self._cones), apart)
         if self.dimension == self._matrix.shape[1]:
@@ -269,7 +273,7 @@ class Conic(FeasibleSet):
     def _sizes(self) -> Sizes:
         auxiliary = np.setdiff1d(np.arange(self._matrix.shape[1]), self._columns)
         columns = np.concatenate([self._columns, auxiliary])
-        places = np.concatenate([self.entries, self.dimension + np.arange(len(auxiliary))])
+        places = np.concatenate([self._entries, self.dimension + np.arange(len(auxiliary))])
         unit = sp.identity(self._matrix.shape[1], format="csr")
         forms = sp.vstack([self._image, unit[auxiliary]], format="csr")
         return Sizes(Rows(*self.constraints), forms, places[np.argsort(columns)], self.dimension)
