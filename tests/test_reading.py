@@ -222,7 +222,7 @@ PARSERS = {
         "transports.nvflare.provisioning",
     },  # a job is compared, not unpacked
     "pickle.load": set(),
-    "pickle.loads": {"sets.cvxpy_sets"},  # of a copy in memory
+    "pickle.loads": {"sets.conic"},  # of a copy in memory
 }
 
 

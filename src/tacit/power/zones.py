@@ -77,12 +77,6 @@ def lines_between(grid: Grid, zones: Zones) -> list[int]:
     return [int(line) for line in grid.line.index[first != second]]
 
 
-def cut_lines(grid: Grid, buses: list[int]) -> list[int]:
-    """Lines with one end in the zone."""
-    ends = grid.line["from_bus"].isin(buses).to_numpy() ^ grid.line["to_bus"].isin(buses).to_numpy()
-    return [int(line) for line in grid.line.index[ends]]
-
-
 def grids_of(grid: Grid, zones: Zones) -> list[Grid]:
     """Every zone's own part of the grid: lines that touch it, its generators, and all buses."""
     first, second = ends_of(grid, zones)
