@@ -273,7 +273,7 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
         (files, (*base, "--fill", "fee=many"), "COLUMN=VALUE, a number or one of"),
         (files, (*base, "--fill", "fee=nan"), "COLUMN=VALUE"),
         (files, (*base, "--fill", "fee=11"), "a number from 0 to 10"),
-        (files, (*base, "--fill", "city=Rom"), "one of the categories of 'city'"),
+        (files, (*base, "--fill", "city=Rom"), "once for each column"),
         (files, (*base, "--target-range", "3"), "--target-range LOW:HIGH, got '3'"),
     ):
         said = refused("learn", *names, *more)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.cli.console import print_files, print_table
 from tacit.errors import digits
+from tacit.reading import read_json
 
 COEFFICIENT_COLUMNS = 20  # columns of which all coefficients are shown
 SCORES = 6  # that fit side by side
@@ -34,7 +35,7 @@ def print_fit(
     result, privacy = model.result_, model.result_.privacy
     hidden = not_covered(model, train, mapped.changes)
     chosen = _chosen(model, mapped)
-    scores = json.loads((folder / "model.json").read_text())["scores"] if train.columns else []
+    scores = read_json(folder / "model.json")["scores"] if train.columns else []
     objective = float(result.trace["objective"][-1])
     error, guess, classes = (tested[name] for name in FIGURES)
     rounds, local_updates = result.summary["round"], result.settings.local_updates
