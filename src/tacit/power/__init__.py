@@ -9,7 +9,6 @@ central         the whole grid in one solver, as a baseline
 served          how much of the load a dispatch serves
 public_model    all of a grid in zones but its loads, and one zone's problem from its own
 model           a grid in zones as a problem for ``tacit.solve``
-jupyter         a grid in zones as a notebook shows it
 ac_flow         what would happen if a dispatch were used: an AC power flow at true loads
 load_recovery   what an eavesdropper learns about the loads
 plots           the grid as a picture

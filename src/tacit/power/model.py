@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit import html
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import SmoothStep
 from tacit.admm.settings import Asked, Settings
-from tacit.html import never_raises
 from tacit.planning import TOLERANCE, Known, Plan, noise_energy, plan
 from tacit.power.case import Grid
 from tacit.power.central import solve_centrally
@@ -32,6 +32,8 @@ from tacit.privacy.mechanisms import Mechanism
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_ZONES = 12  # that a notebook lists
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,11 +59,42 @@ class PowerProblem:
     def __iter__(self) -> Iterator[LocalProblem]:
         return iter(self.agents)
 
-    @never_raises
+    @html.never_raises
     def _repr_html_(self) -> str:
-        from tacit.power.jupyter import power_html
-
-        return power_html(self)
+        """What is public of it, and no load."""
+        grid, listed = self.grid, list(self.zones.items())[:MOST_ZONES]
+        first = html.box("Loads are private; network, limits and costs are taken for public.")
+        keep = ""
+        if doubt := next((u for a in self.agents if (u := a.objective.uncertified)), ""):
+            # then the size of the change may be a share of private loads
+            first = html.box(f"NOT CERTIFIED, nothing is promised: {doubt}", loud=True)
+            keep = " (do not publish)"
+        price = (
+            "" if self.shed_price is None else f", {self.shed_price:.6g} $/MWh for what is short"
+        )
+        objective = {"shed": "squared load shedding", "cost": f"generation cost{price}"}
+        sizes = f"{len(grid.bus)} buses, {len(grid.line)} lines, {len(grid.generator)} generators"
+        rows = [
+            ("grid", sizes),
+            (
+                "lines between zones",
+                f"{len(self.cut_lines)}, with {len(self.shared)} numbers in common",
+            ),
+            ("objective", objective[self.objective]),
+            *(("hides", c + keep) for c in dict.fromkeys(a.objective.neighbours for a in self)),
+        ]
+        zones = [
+            (name, len(buses), agent.dimension)
+            for (name, buses), agent in zip(listed, self.agents, strict=False)
+        ]
+        more = len(self.zones) - len(listed)
+        return html.card(
+            f"{grid.name} in {len(self.zones)} zones",
+            first,
+            html.table(rows),
+            html.table(zones, ("zone", "buses", "variables")),
+            html.small(f"and {more} other zones") if more else "",
+        )
 
     @cached_property
     def problem(self) -> Problem:

@@ -8,7 +8,7 @@ gaussian_tradeoff  epsilon and delta of Gaussian noise in closed form, rounded u
 accounting         what many updates cost together; noise for a total budget
 spending           what all runs of one agent have cost so far
 ledger             an agent's durable account in one SQLite file: budget, runs, charges, answers
-jupyter            a ledger as a notebook shows it
+balance            what a ledger says, as rows: for the command line and notebooks
 payments           which process may use a charge
 """
 
