@@ -74,12 +74,18 @@ def test_zones_pay_once(tmp_path, command, refused):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (f"{BUDGET} --local-updates 5", "--local-updates beside --noise-every-round"),
-        (f"{BUDGET} --noise-on gradient", "--noise-on beside --noise-every-round"),
-        (f"{BUDGET} --noise-every-round --tolerance 1e-3", "no --tolerance"),
-        (f"{BUDGET} --noise-every-round --objective cost", "--objective without --noise"),
-        ("--no-noise --publish", "a private run beside --publish"),
-        ("--epsilon 1 --delta 1e-5 --tolerance 1e-3", "no --tolerance"),
+        (f"{BUDGET} --local-updates 5", "local_updates beside noise_every_round"),
+        (f"{BUDGET} --noise-on gradient", "noise_on beside noise_every_round"),
+        (
+            f"{BUDGET} --noise-every-round --tolerance 1e-3",
+            "tolerance where",
+        ),
+        (
+            f"{BUDGET} --noise-every-round --objective cost",
+            "objective where",
+        ),
+        ("--no-noise --publish", "publish"),
+        ("--epsilon 1 --delta 1e-5 --tolerance 1e-3", "tolerance where"),
         (f"{BUDGET} --tolerance 0", "tolerance"),
         (f"{BUDGET} --tolerance nan", "tolerance"),
         (f"{BUDGET} --block 2 --ledgers x", "x"),

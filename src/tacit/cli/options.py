@@ -137,6 +137,21 @@ def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> Non
             raise InvalidInput(f"Expected {option} {why}, got {given}. Nothing was started.")
 
 
+def refuse_to_publish(options: argparse.Namespace, plan: Any, problem: Any) -> None:
+    """``--publish`` is for what was released once, under a statement that is certified."""
+    if not options.publish:
+        return
+    if plan.release is None:
+        raise InvalidInput(
+            "Expected a private run that reads its data once beside --publish: this one adds noise "
+            "in every round, or none. Nothing was started."
+        )
+    if doubts := [a.objective.uncertified for a in problem.agents if a.objective.uncertified]:
+        raise InvalidInput(
+            f"Expected what is certified beside --publish, but {doubts[0]} Nothing was started."
+        )
+
+
 def make_absolute(
     options: argparse.Namespace, files: tuple[str, ...] = (), folders: tuple[str, ...] = ()
 ) -> None:

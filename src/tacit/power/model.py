@@ -21,12 +21,12 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import SmoothStep
 from tacit.admm.settings import Asked, Settings
+from tacit.errors import InvalidInput, choice, shown
 from tacit.planning import TOLERANCE, Known, Plan, noise_energy, plan
 from tacit.power.case import Grid
 from tacit.power.central import solve_centrally
 from tacit.power.network import FLOWS, Network, demand
 from tacit.power.public_model import Beta, public_model, starting_penalties
-from tacit.power.served import served
 from tacit.power.zones import Zones
 from tacit.privacy.mechanisms import Mechanism
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ZONES = 12  # that a notebook lists
+LEAST = 1e-3  # per unit: a bus that is short of less counts as served
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,40 +62,35 @@ class PowerProblem:
 
     @html.never_raises
     def _repr_html_(self) -> str:
-        """What is public of it, and no load."""
-        grid, listed = self.grid, list(self.zones.items())[:MOST_ZONES]
+        """For notebooks: what is public, and no load."""
+        grid = self.grid
+        doubt = next((u for a in self.agents if (u := a.objective.uncertified)), "")
         first = html.box("Loads are private; network, limits and costs are taken for public.")
         keep = ""
-        if doubt := next((u for a in self.agents if (u := a.objective.uncertified)), ""):
-            # then the size of the change may be a share of private loads
+        if doubt:  # then the size of the change may be a share of private loads
             first = html.box(f"NOT CERTIFIED, nothing is promised: {doubt}", loud=True)
             keep = " (do not publish)"
-        price = (
-            "" if self.shed_price is None else f", {self.shed_price:.6g} $/MWh for what is short"
-        )
-        objective = {"shed": "squared load shedding", "cost": f"generation cost{price}"}
-        sizes = f"{len(grid.bus)} buses, {len(grid.line)} lines, {len(grid.generator)} generators"
+        objective = "squared load shedding"
+        if self.shed_price is not None:
+            objective = f"generation cost, {self.shed_price:.6g} $/MWh for what is short"
+        sizes = f"{len(grid.line)} lines, {len(grid.generator)} generators"
+        border = f"{len(self.cut_lines)}, with {len(self.shared)} numbers in common"
+        changes = dict.fromkeys(a.objective.neighbours for a in self.agents)
         rows = [
-            ("grid", sizes),
-            (
-                "lines between zones",
-                f"{len(self.cut_lines)}, with {len(self.shared)} numbers in common",
-            ),
-            ("objective", objective[self.objective]),
-            *(("hides", c + keep) for c in dict.fromkeys(a.objective.neighbours for a in self)),
+            ("grid", f"{len(grid.bus)} buses, {sizes}"),
+            ("lines between zones", border),
+            ("objective", objective),
+            *(("hides", f"{change}{keep}") for change in changes),
         ]
         zones = [
             (name, len(buses), agent.dimension)
-            for (name, buses), agent in zip(listed, self.agents, strict=False)
+            for (name, buses), agent in zip(self.zones.items(), self.agents, strict=False)
         ]
-        more = len(self.zones) - len(listed)
-        return html.card(
-            f"{grid.name} in {len(self.zones)} zones",
-            first,
-            html.table(rows),
-            html.table(zones, ("zone", "buses", "variables")),
-            html.small(f"and {more} other zones") if more else "",
-        )
+        listed = html.table(zones[:MOST_ZONES], ("zone", "buses", "variables"))
+        more = len(zones) - MOST_ZONES
+        rest = html.small(f"and {more} other zones") if more > 0 else ""
+        title = f"{grid.name} in {len(zones)} zones"
+        return html.card(title, first, html.table(rows), listed, rest)
 
     @cached_property
     def problem(self) -> Problem:
@@ -142,7 +138,7 @@ class PowerProblem:
         return {"bus": bus, "line": line, "generator": generator}
 
     def served(self, local: tuple[Vector, ...]) -> dict[str, Any]:
-        """The share of load served and what is short (``served.py``). For its owners' eyes."""
+        """The share of load served and what is short (``served`` below). For its owners' eyes."""
         return served(self.tables(local)["bus"], self.grid.base_mva)
 
     def cost(self, local: tuple[Vector, ...]) -> float:
@@ -151,7 +147,7 @@ class PowerProblem:
         return float(sum(_cost(costs[g], p) for g, p in made.items()))
 
     def central(self, objectives: Sequence[Any] | None = None) -> tuple[Vector, ...]:
-        """Every zone's z at the optimum of the whole grid, solved in one place (``central.py``).
+        """Every zone's z at the optimum of the whole grid, solved in one place .
 
         ``objectives`` are the zones' released ones; without them it is the optimum at the true
         loads, which is not private.
@@ -192,7 +188,7 @@ def build(
 
     Loads that are read once are drawn towards the public ones of ``nominal``, where given, by
     ``nominal_spread``, a public number (0.1: loads lie within about 10% of the nominal ones), or
-    else by as much as the noisy readings themselves suggest (``expected_loads.py``).
+    else by as much as the noisy readings themselves suggest (``shrunk``).
 
     Guarantee: ``Residual``'s, with the two demands of a bus as one group. Loads that the case
     models as generators with negative limits are part of the public set: not certified.
@@ -222,7 +218,90 @@ def _cost(cost: Any, p: float) -> float:
     return float(np.interp(p, *np.transpose(cost)) if np.ndim(cost[0]) else np.polyval(cost, p))
 
 
+def served(bus: pd.DataFrame, base_mva: float) -> dict[str, Any]:
+    """Load and what is short of it, active ("p") and reactive ("q"), in per unit and in MW, MVAr.
+
+    From the bus table of ``PowerProblem.tables``: a bus is short of ``p_shed`` > 0, and has a
+    surplus where that is negative. The share served is 1 − (sum of what buses are short of)/(sum of
+    demands > 0), at least 0; ``buses`` is the number of buses short of more than 0.001.
+    Computed from the private demand: for its owners' eyes only.
+    """
+    found: dict[str, Any] = {"least": LEAST, "of_buses": len(bus)}
+    for kind, unit in (("p", "mw"), ("q", "mvar")):
+        demand, shed = (bus[f"{kind}_{what}"].to_numpy() for what in ("demand", "shed"))
+        load = float(np.maximum(demand, 0).sum())
+        short = float(np.maximum(shed, 0).sum())
+        surplus = float(np.maximum(-shed, 0).sum())
+        per_unit = {"load": load, "short": short, "surplus": surplus}
+        found[kind] = {
+            "share": max(0.0, 1 - short / load) if load > 0 else 1.0,
+            "buses": int((shed > LEAST).sum()),
+            **per_unit,
+            **{f"{name}_{unit}": value * base_mva for name, value in per_unit.items()},
+        }
+    return found
+
+
+def served_in_words(found: dict[str, Any]) -> list[str]:
+    """One line for active, one for reactive power."""
+    lines = []
+    for kind, name, unit in (("p", "active", "MW"), ("q", "reactive", "MVAr")):
+        of = found[kind]
+        short, load = (f"{of[k]:.4g} p.u." for k in ("short", "load"))
+        lines.append(
+            f"{name} load served: {100 * of['share']:.4g}% ({short} of {load} short, "
+            f"{of[f'short_{unit.lower()}']:.4g} of {of[f'load_{unit.lower()}']:.4g} {unit}), short "
+            f"at {of['buses']} of {found['of_buses']} buses; surplus {of['surplus']:.4g} p.u."
+        )
+    return lines
+
+
 # --- how a run on a grid spends what is asked for ---------------------------------------------
+
+# what only one of the two ways has
+OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
+OF_A_RELEASE = ("tolerance", "shed_price", "nominal_spread", "central", "publish")
+ASKED = (  # arguments of ``asked_of``
+    *("total_epsilon", "total_delta", "epsilon", "delta", "mechanism", "noise_every_round"),
+    *("rounds", "tolerance", "penalty", "local_updates", "step_size"),
+    *("perturbation", "calibration"),
+)
+
+
+def asked_for(given: Mapping[str, Any], delta: float | None = None) -> Asked:
+    """The same of options, or of a study's keys, that were given: all that does not fit is refused.
+
+    delta   of one release with Gaussian noise, where none is given; None: one must be given
+    """
+    budgets = [name for name in ("total_epsilon", "epsilon", "no_noise") if name in given]
+    if len(budgets) != 1:
+        raise InvalidInput(
+            "Expected one of total_epsilon, epsilon (of one update) and, where nothing is private, "
+            f"no_noise, got {' and '.join(budgets) or 'none of them'}."
+        )
+    every = "epsilon" in given or given.get("noise_every_round", False)
+    odd = [name for name in (OF_A_RELEASE if every else OF_ROUNDS) if name in given]
+    if every and given.get("objective", "shed") != "shed":
+        odd.append("objective")
+    if odd:
+        way = "where the loads are read once, without" if every else "beside"
+        raise InvalidInput(
+            f"Expected {odd[0]} {way} noise_every_round or epsilon of one update, got {odd[0]} = "
+            f"{shown(given[odd[0]])}."
+        )
+    chosen = dict(given)
+    if budgets[0] != "no_noise":
+        own, other = "total_delta", "delta"
+        if budgets[0] == "epsilon":
+            own, other = other, own
+        if other in given:
+            raise InvalidInput(f"Expected {own} beside {budgets[0]}, got {other}.")
+        choice("mechanism", given.get("mechanism"), (None, "gaussian", "laplace"))
+        if own not in given and given.get("mechanism") != "laplace":
+            if every or delta is None:
+                raise InvalidInput(f"Expected {own} for gaussian noise; not given.")
+            chosen[own] = delta
+    return asked_of(**{name: value for name, value in chosen.items() if name in ASKED})
 
 
 def asked_of(

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, TacitError
 from tacit.privacy.accounting import Guarantee
-from tacit.privacy.ledger import SCHEMA_VERSION, Ledger, new_file
+from tacit.privacy.ledger import SCHEMA_VERSION, Ledger, Limit, Spend, new_file
 from tacit.privacy.mechanisms import mechanism_from
-from tacit.privacy.spending import Limit, Spend
 from tacit.protocol.statement import PrivacyStatement
 
 NOT_WRITTEN = "No sheet was written."

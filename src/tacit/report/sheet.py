@@ -34,7 +34,7 @@ from tacit.errors import InvalidInput
 from tacit.html import plain, several
 from tacit.objectives.objective import RELATIONS
 from tacit.privacy.accounting import calibrate, rounded_down, rounded_up
-from tacit.privacy.spending import changed
+from tacit.privacy.ledger import changed
 from tacit.protocol.disclosure import FILES, level, may_have
 from tacit.protocol.statement import PUBLIC, not_promised, promised
 from tacit.report.account import Account
