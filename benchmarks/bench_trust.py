@@ -10,10 +10,9 @@ import time
 
 import numpy as np
 
-from tacit.privacy.ledger import INSERT, SCHEMA, Entry, Ledger
+from tacit.privacy.ledger import INSERT, SCHEMA, Entry, Ledger, Terms
 from tacit.privacy.mechanisms import Gaussian, Laplace
 from tacit.privacy.secure_noise import SecureNoise
-from tacit.privacy.spending import Terms
 
 CHARGES = 300
 REPEATS = 5

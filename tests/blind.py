@@ -29,8 +29,8 @@ import pytest
 import tacit
 import tacit.admm.algorithm
 import tacit.admm.settings
-import tacit.privacy.discrete
 import tacit.privacy.ledger
+import tacit.privacy.secure_noise
 import tacit.protocol.release
 from tacit.admm.algorithm import Rule, noisy
 from tacit.cli.main import main
@@ -79,7 +79,7 @@ def draws(blind):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", os_draws.bytes)
         patch.setattr(os, "cpu_count", lambda: 1)  # draws in the order of agents
-        patch.setattr(tacit.privacy.discrete, "random_bytes", noise.bytes)
+        patch.setattr(tacit.privacy.secure_noise, "random_bytes", noise.bytes)
         patch.setattr(secrets, "token_hex", named)
         now = "2026-01-01T00:00:00.000+00:00"
         patch.setattr(tacit.privacy.ledger, "now", lambda: now)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tacit
 from tacit import html, svg
 from tacit.privacy.accounting import rounded_up
-from tacit.privacy.spending import Terms
+from tacit.privacy.ledger import Terms
 from tacit.protocol.statement import PrivacyStatement
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -20,8 +20,7 @@ import tacit
 from tacit.cli.main import main
 from tacit.learn import load_model
 from tacit.privacy.accounting import exact
-from tacit.privacy.ledger import SCHEMA_1, Entry, upgrade
-from tacit.privacy.spending import Terms
+from tacit.privacy.ledger import SCHEMA_1, Entry, Terms, upgrade
 from tacit.protocol import checkpoint
 from tacit.studies.job import load_job
 

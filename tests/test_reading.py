@@ -117,7 +117,7 @@ LIMITED = """
     from tacit.errors import CorruptFile
     from tacit import reading
     reads = {".npz": reading.read_npz, ".toml": reading.read_toml, ".json": reading.read_json,
-             ".csv": tacit.tables.read_csv, ".parquet": reading.check_parquet}
+             ".csv": tacit.tables.read_table, ".parquet": reading.check_parquet}
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
     for path in map(Path, sys.argv[1:]):
@@ -205,7 +205,6 @@ PARSERS = {
         "studies.progress",
         "protocol.messages",  # settings in a message
         "privacy.ledger",  # rows, whose hashes were checked
-        "privacy.spending",
         "lab.reproduce.__init__",
         "transports.nvflare.site",  # a log of its own
     },
@@ -223,7 +222,7 @@ PARSERS = {
         "transports.nvflare.provisioning",
     },  # a job is compared, not unpacked
     "pickle.load": set(),
-    "pickle.loads": {"sets.cvxpy_sets"},  # of a copy in memory
+    "pickle.loads": {"sets.conic"},  # of a copy in memory
 }
 
 

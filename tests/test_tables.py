@@ -10,7 +10,7 @@ import pytest
 from tacit import tables
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.learn import load_table
-from tacit.tables import read_csv
+from tacit.tables import read_table
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def table(tmp_path):
     def write(content, text=()):
         path = tmp_path / "t.csv"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_csv(path, text)
+        return read_table(path, text)
 
     return write
 
@@ -30,8 +30,12 @@ def test_numbers_and_text(table, monkeypatch, chunk):
     found = table(content, ["name", "absent"])
     assert found.columns == ("a", "b, c", "name") and len(found) == 3
     assert found.numbers(["b, c", "a"]).tolist() == [[2.5, 1], [4, -300], [6, 5]]
-    assert found.text == {"name": ["x", "y\ny", "z"]}
-    assert found.lines.tolist() == [2, 5, 6]  # where a record ends, blank lines counted
+    assert found.written("name") == ["x", "y\ny", "z"]
+    assert [found.where(i) for i in range(3)] == [
+        "line 2",
+        "line 5",
+        "line 6",
+    ]
 
 
 def test_numbers_are_rounded_once(table, rng):
@@ -75,7 +79,7 @@ def test_what_is_no_table(table, content, words):
 def test_a_file_that_cannot_be_read(tmp_path):
     for path in (tmp_path, tmp_path / "absent.csv"):
         with pytest.raises(CorruptFile, match=str(path)):
-            read_csv(path)
+            read_table(path)
 
 
 @pytest.mark.parametrize(

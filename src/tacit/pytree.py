@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -14,13 +13,7 @@ def static(**options: Any) -> Any:
     return dataclasses.field(metadata={"static": True}, **options)
 
 
-def later(*, static: bool = False, **options: Any) -> Any:
-    """A field with a default that older versions had not: digests leave the default out, so that a
-    value without it is the same as it was."""
-    return dataclasses.field(metadata={"later": True, "static": static}, **options)
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static, later))
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, static))
 def pytree(cls: type[T]) -> type[T]:
     """Make ``cls`` a frozen dataclass and register it with JAX."""
     frozen = dataclasses.dataclass(frozen=True, eq=False)(cls)
@@ -52,26 +45,6 @@ def register(cls: type[Any]) -> None:
         return value
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
-
-
-def parts_as_before(value: Any, children: list[Any], structure: Any) -> Iterator[Any]:
-    """A tree's parts without fields that older versions had not, and those of them that are not at
-    their default, by name: where none is used, the parts are what they always were."""
-    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-
-    def parts(static: bool, later: bool = True) -> list[Any]:
-        about = (f for f in fields if later or not f.metadata.get("later"))
-        return [getattr(value, f.name) for f in about if bool(f.metadata.get("static")) == static]
-
-    ours = any(f.metadata.get("later") for f in fields) and type(structure) is tuple
-    seen = [id(part) for part in children] + [id(part) for part in (structure if ours else ())]
-    if not ours or seen != [id(part) for part in parts(False) + parts(True)]:
-        yield from (children, structure)  # as it is
-        return
-    yield from (parts(False, later=False), tuple(parts(True, later=False)))
-    for field in fields:
-        if field.metadata.get("later") and getattr(value, field.name) != field.default:
-            yield field.name, getattr(value, field.name)
 
 
 def store(value: Any, **fields: object) -> None:

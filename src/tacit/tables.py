@@ -1,14 +1,26 @@
-"""Tables and arrays of users' data, CSV, Parquet or .npz, read in one place.
+"""Tables of users' data, CSV or Parquet, and the public rules that make numbers of them.
 
+    files ─▶ Table: cells ─▶ Records: columns, targets, whose record ─▶ rows, by public rules
+
+    a number     ─▶ [−1, 1], by its public range; clipped outside
+    a category   ─▶ 0 or 1 for each one on a public list (one-hot); all 0 outside the list
+    missing      ─▶ a public value, then as above
+
+``tacit learn``, ``tacit predict``, jobs, studies and ``tacit.learn.PublicColumns`` share all of it.
+Guarantee: what a cell becomes depends on that cell, the public rules, and in a Parquet file the
+type that the file declares for its column: never on other records. Whether there is an error does.
 An error names a line and a column, never what is in them.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import os
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import EXACT, CorruptFile, InvalidInput, TacitError
+from tacit.errors import EXACT, LENGTHS, CorruptFile, InvalidInput
 from tacit.reading import check_parquet, lines_of, opened, read_npz, reading
 
 CHUNK = 4096  # records at a time: text takes ten times the memory of numbers
@@ -27,22 +39,32 @@ MISSING = {  # cells that pandas takes for missing
 }
 BOOLEANS = dict.fromkeys(("True", "TRUE", "true"), True)  # as pandas takes them
 BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
+KINDS: dict[type, str] = {int: "numbers", float: "numbers", bool: "truth values"}  # of labels
+CHANGES = ("clipped", "unknown", "filled")  # what public rules may do to a value
+ADVICE = (  # about a cell that is no number
+    "tacit learn takes text with --categories {0}=A,B,... and missing values with --fill {0}=VALUE,"
+    " both public; --id {0} (an identifier) or --drop {0} leaves it out."
+)
+
+
+def named(columns: Sequence[str]) -> str:
+    """Columns by name, and how many more there are."""
+    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
+    return ", ".join(map(repr, columns[:MOST_NAMED])) + more
+
+
+# --- cells of files ------------------------------------------------------------------------------
 
 
 class Table:
     """Records with named columns of numbers, labels or categories.
 
     In the columns of ``gaps`` ("*": all of numbers) values may be missing: NaN, or as they are.
-    ``advice`` says what to do about a column with text or missing values.
-
-    Guarantee: what a cell becomes depends on that cell, and in a Parquet file on the type that the
-    file declares for its column: never on other records. Whether there is an error does.
+    ``advice`` says what to do about text and missing values in a column {0}.
     """
 
     path: Path
     columns: tuple[str, ...]
-    advice: Callable[[str], str]
-    wrong: type[TacitError]  # what a cell that is not as expected raises
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -63,11 +85,13 @@ class Table:
         """The column as it is."""
         raise NotImplementedError
 
-    def _labels(self, column: str) -> list[Any]:
+    def _typed(self, column: str) -> list[Any]:
         """The column's numbers, truth values and text."""
         raise NotImplementedError
 
-    def numbers(self, columns: Sequence[str], gaps: Collection[str] = ()) -> Vector:
+    def numbers(
+        self, columns: Sequence[str], gaps: Collection[str] = (), advice: str = ""
+    ) -> Vector:
         """Records × columns; all of them finite numbers, or an error."""
         found = np.empty((len(self), len(columns)))
         for j, name in enumerate(columns):
@@ -81,71 +105,58 @@ class Table:
             others = [c for j, c in enumerate(columns) if j != first and not fine[:, j].all()]
             also = f" The same in {named(others)}." if others else ""
             name = columns[first]
-            raise self.wrong(
+            raise CorruptFile(
                 f"Expected a finite number in {self.where(row)} of {self.path}, column {name!r}."
-                f"{also} {self.advice(name)}".rstrip()
+                f"{also} {advice.format(name)}".rstrip()
             )
         return found
 
     def labels(self, column: str) -> list[Any]:
         """Classes or agents, none of them missing."""
         self._refuse_gaps(column)
-        return self._labels(column)
+        return self._typed(column)
 
-    def categories(self, column: str, known: Iterable[str], gaps: Collection[str]) -> Vector:
+    def categories(
+        self, column: str, known: Iterable[str], gaps: Collection[str], advice: str = ""
+    ) -> Vector:
         if column not in gaps:
-            self._refuse_gaps(column, known, self.advice(column))
+            self._refuse_gaps(column, known, advice)
         return np.fromiter(self._cells(column), object, len(self))
 
     def _refuse_gaps(self, column: str, known: Iterable[str] = (), advice: str = "") -> None:
         missing = MISSING - set(map(str, known))  # a category may be called NA
         cells = self._cells(column)
         if (row := next((i for i, c in enumerate(cells) if str(c).strip() in missing), -1)) >= 0:
-            raise self.wrong(
+            raise CorruptFile(
                 f"Expected no missing values in {self.path}, found one in {self.where(row)}, "
-                f"column {column!r}. {advice}".rstrip()
+                f"column {column!r}. {advice.format(column)}".rstrip()
             )
 
 
-def read_table(
-    path: str | Path, text: Sequence[str] = (), advice: Callable[[str], str] = lambda column: ""
-) -> Table:
-    """The table in a CSV or Parquet file; the columns in ``text`` are not asked for numbers.
+def read_table(path: str | Path, text: Sequence[str] = (), *, strip: bool = False) -> Table:
+    """The table in a CSV or Parquet file; columns in ``text`` are not asked for numbers.
 
     A column that holds something else than numbers is an error only where it is asked for.
+    ``strip``: without the blanks around names of columns.
     """
     path = Path(path)
-    return _Parquet(path, advice) if path.suffix == ".parquet" else read_csv(path, text, advice)
+    table = _Parquet(path) if path.suffix == ".parquet" else _read_csv(path, text, strip)
+    if len({name.strip() for name in table.columns}) != len(table.columns):
+        raise InvalidInput(f"Expected different column names in {path}, got one twice.")
+    if not len(table):
+        raise InvalidInput(f"Expected a header and records in {path}, got no records.")
+    return table
 
 
-def named(columns: Sequence[str]) -> str:
-    """Columns by name, and how many more there are."""
-    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    return ", ".join(map(repr, columns[:MOST_NAMED])) + more
+class _Csv(Table):
+    """A CSV file with a header, without pandas. The columns of ``text`` stay as they are written;
+    where numbers are asked for, true and false are 1 and 0."""
 
-
-# --- CSV ---------------------------------------------------------------------------------------
-
-
-class CsvTable(Table):
-    """A CSV file with a header, without pandas. The columns of ``text`` stay as they are written.
-
-    True and false are the numbers 1 and 0 where numbers are asked for.
-    """
-
-    wrong = CorruptFile
-
-    def __init__(
-        self, path: Path, header: list[str], text: Sequence[str], advice: Callable[[str], str]
-    ) -> None:
-        # a column without a name gets the one that pandas gives it
-        self.path, self.advice = path, advice
-        self.columns = tuple(name or f"Unnamed: {j}" for j, name in enumerate(header))
-        if len({name.strip() for name in self.columns}) != len(self.columns):
-            raise InvalidInput(f"Expected different column names in {path}, got one twice.")
-        self.text: dict[str, list[str]] = {name: [] for name in text if name in self.columns}
+    def __init__(self, path: Path, columns: tuple[str, ...], text: Sequence[str]) -> None:
+        self.path, self.columns = path, columns
         self.lines = array("q")  # of each record in the file
-        self._numbers: dict[str, list[Vector]] = {n: [] for n in self.columns if n not in text}
+        self._text: dict[str, list[str]] = {name: [] for name in text if name in columns}
+        self._numbers: dict[str, list[Vector]] = {n: [] for n in columns if n not in text}
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -154,12 +165,12 @@ class CsvTable(Table):
         return f"line {self.lines[record]}"
 
     def written(self, column: str) -> list[str]:
-        return self.text[column]
+        return self._text[column]
 
     _cells = written
 
-    def _labels(self, column: str) -> list[Any]:
-        return [_typed(cell) for cell in self.text[column]]
+    def _typed(self, column: str) -> list[Any]:
+        return [_typed(cell) for cell in self._text[column]]
 
     def _floats(self, column: str) -> Vector:
         return np.concatenate(self._numbers[column])
@@ -167,40 +178,36 @@ class CsvTable(Table):
     def add(self, rows: list[list[str]], lines: list[int]) -> None:
         self.lines.extend(lines)
         for name, cells in zip(self.columns, zip(*rows, strict=True), strict=True):
-            if name in self.text:
-                self.text[name].extend(cells)
+            if name in self._text:
+                self._text[name].extend(cells)
             elif (parts := self._numbers[name]) and np.isinf(parts[-1]).any():
                 parts.append(np.full(len(cells), np.inf))  # nobody can ask for its numbers
             else:
                 parts.append(_numbers(cells))
 
 
-def read_csv(
-    path: str | Path, text: Sequence[str] = (), advice: Callable[[str], str] = lambda column: ""
-) -> CsvTable:
-    path = Path(path)
+def _read_csv(path: Path, text: Sequence[str], strip: bool) -> _Csv:
     with reading(path, "a CSV table", own=False), opened(path) as binary:
         reader = csv.reader(lines_of(binary), strict=True)
-        table = CsvTable(path, next(reader, []), text, advice)
+        # a column without a name gets the one that pandas gives it
+        header = [name or f"Unnamed: {j}" for j, name in enumerate(next(reader, []))]
+        table = _Csv(path, tuple(name.strip() if strip else name for name in header), text)
         records = ((row, reader.line_num) for row in reader if row)
         while chunk := list(islice(records, CHUNK)):
             for row, line in chunk:
-                if len(row) != len(table.columns):
+                if len(row) != len(header):
                     raise CorruptFile(
-                        f"Expected {len(table.columns)} cells in line {line} of {path}, "
-                        f"got {len(row)}."
+                        f"Expected {len(header)} cells in line {line} of {path}, got {len(row)}."
                     )
             table.add([row for row, _ in chunk], [line for _, line in chunk])
-        if not len(table):
-            raise InvalidInput(f"Expected a header and records in {path}, got no records.")
         return table
 
 
 def _numbers(cells: Sequence[str]) -> Vector:
     """Each by itself: NaN for what is missing, infinity for whatever else is no number."""
     try:
-        if "_" in (all_of_them := "".join(cells)) or not all_of_them.isascii():
-            raise ValueError  # Python's own 1_000 and ٣ are none
+        if not _plain("".join(cells)):
+            raise ValueError
         found = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         found = np.array([_number(cell) for cell in cells], np.float64)
@@ -218,6 +225,7 @@ def _number(cell: str) -> float:
 
 
 def _plain(cell: str) -> bool:
+    """Python's own numbers 1_000 and ٣ are none."""
     return cell.isascii() and "_" not in cell
 
 
@@ -228,7 +236,8 @@ def _typed(cell: str) -> Any:
     """
     if cell in BOOLEANS:
         return BOOLEANS[cell]
-    for kind, most in ((int, 2**63), (float, EXACT)):
+    kinds: tuple[tuple[Any, int], ...] = ((int, 2**63), (float, EXACT))
+    for kind, most in kinds:
         try:
             if _plain(cell) and abs(number := kind(cell)) < most:
                 return number
@@ -237,13 +246,8 @@ def _typed(cell: str) -> Any:
     return cell
 
 
-# --- Parquet -----------------------------------------------------------------------------------
-
-
 class _Parquet(Table):
-    wrong = InvalidInput
-
-    def __init__(self, path: Path, advice: Callable[[str], str]) -> None:
+    def __init__(self, path: Path) -> None:
         try:
             import pandas as pd
         except ImportError:
@@ -252,13 +256,9 @@ class _Parquet(Table):
             check_parquet(path)
             # integers stay integers where one is missing: pandas' own would all become floats
             self.frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
-        self.path, self.advice = path, advice
+        self.path = path
         self.frame.columns = self.frame.columns.map(str)
         self.columns = tuple(self.frame.columns)
-        if len(set(self.columns)) != len(self.columns):
-            raise InvalidInput(f"Expected different column names in {path}, got one twice.")
-        if not len(self.frame):
-            raise InvalidInput(f"Expected records in {path}, got no records.")
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -272,7 +272,7 @@ class _Parquet(Table):
     def _cells(self, column: str) -> Sequence[Any]:
         return list(self.frame[column].astype(object))
 
-    def _labels(self, column: str) -> list[Any]:
+    def _typed(self, column: str) -> list[Any]:
         if self.frame[column].dtype.kind in "mM":  # dates as NumPy writes them
             return list(self.frame[column].to_numpy().astype(str).tolist())
         return list(self.frame[column].to_numpy(object).tolist())
@@ -284,22 +284,127 @@ class _Parquet(Table):
         return np.asarray(cells.to_numpy(np.float64, na_value=np.nan))
 
 
-# --- data of a job -----------------------------------------------------------------------------
+# --- records of one table, or of several agents' own ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class Records:
+    """A table's columns by name: numbers, NaN where one is missing, or text of categories; what is
+    to be learnt (names of classes, or numbers); and whose record each is."""
+
+    columns: Mapping[str, Vector]
+    targets: Vector
+    groups: Vector | None = None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def part(self, rows: Vector) -> Records:
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        groups = None if self.groups is None else self.groups[rows]
+        return Records(columns, self.targets[rows], groups)
+
+    def matrix(self) -> Vector:
+        """Records × columns, where all are of numbers."""
+        found = np.empty((len(self), len(self.columns)))
+        for j, values in enumerate(self.columns.values()):
+            found[:, j] = values
+        return found
+
+
+def load_records(
+    paths: Sequence[str | Path],
+    target: str,
+    agent_column: str | None = None,
+    drop: Sequence[str] = (),
+    *,
+    features: Sequence[str] | None = None,
+    categories: Mapping[str, Collection[str]] | None = None,
+    gaps: Collection[str] = (),
+    numeric_target: bool = False,
+    ranges: Collection[str] = ("*",),
+    classes: Collection[str] | None = None,
+    strip: bool = False,
+    advice: str = ADVICE,
+) -> Records:
+    """The records of one table, or of several agents' own tables with the same columns.
+
+    Several tables are matched by the names of their columns, in any order. Each is its agent's,
+    who is called as the file is; a column to drop need not be in all of them.
+
+    features      the columns to use, in this order; left out, all that have no other use
+    categories    of columns that may be text
+    gaps          columns in which values may be missing ("*": all of numbers)
+    ranges        columns with a range ("*": all). Those with neither categories nor a range are all
+                  named in one error, before any value is
+    numeric_target   the target's numbers are to be predicted, and there are no classes
+    classes       labels that the target may have
+    """
+    known = categories or {}
+    refuse_one_file([*map(Path, paths)])
+    names = _agents([Path(path) for path in paths], agent_column)
+    text = [*known, *([] if numeric_target else [target]), *filter(None, [agent_column])]
+    tables = [read_table(path, text, strip=strip) for path in paths]
+    used = _used(tables, target, agent_column, drop, features)
+    for name in sorted({*known, *gaps} - {*used, "*"}):
+        what = "categories" if name in known else "a value to fill in"
+        raise InvalidInput(f"Expected {what} of a column that is used, got {what} of {name!r}.")
+    numbers = [name for name in used if name not in known]
+    if bare := [name for name in numbers if name not in ranges and "*" not in ranges]:
+        raise InvalidInput(
+            f"Expected a public rule of every column, got none of {named(bare)} ({len(bare)} of "
+            f"{len(used)} have none): a range for numbers ('*' is for all others), categories for "
+            "text; identifiers and what is not to be used are dropped (tacit learn: --range, "
+            "--categories, --id, --drop). Nothing was read."
+        )
+    matrix = _joined([table.numbers(numbers, gaps, advice) for table in tables])
+    columns = {name: matrix[:, j] for j, name in enumerate(numbers)}
+    for name in known:
+        parts = [table.categories(name, known[name], gaps, advice) for table in tables]
+        columns[name] = _joined(parts)
+    groups = None if agent_column is None else _names(tables, agent_column)
+    if len(tables) > 1:
+        groups = np.repeat(names, [len(table) for table in tables])
+    if numeric_target:
+        one = "A target with a public range is a number in every record. Nothing was fit."
+        targets = _joined([table.numbers([target], advice=one)[:, 0] for table in tables])
+    else:
+        targets = _names(tables, target, classes=True)
+        _refuse_others(tables, target, targets, classes)
+    return Records({name: columns[name] for name in used}, targets, groups)
 
 
 def read_arrays(
-    path: Path, target: str | None, columns: Sequence[str] | None = None
+    path: Path, target: str | None, columns: Sequence[str] | None = None, **rules: Any
 ) -> dict[str, Any]:
     """Arrays by name: all of an .npz, or the columns of a table as features and targets.
 
-    ``columns`` are the features of a table, in this order; all but the target if left out.
+    columns   the features of a table, in this order; left out, all but the target
+    rules     ``ranges``, ``categories``, ``fill`` and ``drop``, as ``tacit learn`` has them; left
+              out, numbers are taken as they are
     """
-    if path.suffix in (".csv", ".parquet") and target is not None:
-        return _features(path, target, columns)
-    if path.suffix != ".npz":
-        kinds = ".npz, .csv or .parquet" if target is not None else ".npz"
-        raise InvalidInput(f"Expected a {kinds} file, got {path}.")
-    return read_npz(path, "a table of numbers")
+    if path.suffix not in (".csv", ".parquet") or target is None:
+        if path.suffix != ".npz":
+            kinds = ".npz, .csv or .parquet" if target is not None else ".npz"
+            raise InvalidInput(f"Expected a {kinds} file, got {path}.")
+        return read_npz(path, "a table of numbers")
+    drop = rules.pop("drop", ())
+    ranges, categories, fill = (rules.get(name) or {} for name in ("ranges", "categories", "fill"))
+    how: dict[str, Any] = {"strip": True, "numeric_target": True, "advice": ""}
+    if rules:
+        how |= {"categories": categories, "gaps": fill, "ranges": ranges}
+    found = load_records([path], target, drop=drop, features=columns, **how)
+    names: Sequence[str] = [*found.columns]
+    if np.isfinite(_numbers(names)).any():
+        raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
+    if rules:
+        made = public_rules(names, ranges, categories, fill)
+        features = np.hstack([rule.part(found.columns[rule.name]).values for rule in made])
+        names = [name for rule in made for name in rule.names]
+    else:
+        features = found.matrix()
+    targets = found.targets
+    return {"features": features, "targets": targets, "labels": targets, "columns": [*names]}
 
 
 def refuse_one_file(paths: Sequence[Path]) -> None:
@@ -312,24 +417,307 @@ def refuse_one_file(paths: Sequence[Path]) -> None:
         )
 
 
-def _features(path: Path, target: str, columns: Sequence[str] | None) -> dict[str, Any]:
-    """Features, targets and feature columns."""
-    table = read_table(path)
-    header = [name.strip() for name in table.columns]
-    if np.isfinite(_numbers(header)).any():
-        raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
-    for name in (target, *(columns or ())):
-        if name not in header:
+def _agents(paths: Sequence[Path], agent_column: str | None) -> list[str]:
+    """What the agents are called whose tables these are."""
+    if len(paths) > 1 and agent_column is not None:
+        raise InvalidInput(
+            "Expected either several tables, one for each agent, or an agent column, got both. "
+            "Nothing was fit."
+        )
+    names = [path.stem for path in paths]
+    alike = [name.casefold() for name in names]  # some file systems take ledgers of both for one
+    if twice := [n for n, same in zip(names, alike, strict=True) if alike.count(same) > 1]:
+        raise InvalidInput(
+            f"Expected tables of different names, as agents are called so, got {twice[0]!r} more "
+            "than once. Nothing was fit."
+        )
+    return names
+
+
+def _used(
+    tables: Sequence[Table],
+    target: str,
+    agent_column: str | None,
+    drop: Sequence[str],
+    features: Sequence[str] | None,
+) -> list[str]:
+    """The columns to learn from, in the first table's order; the same in all tables."""
+    needed = [c for c in (target, agent_column, *(features or ())) if c is not None]
+    given = [*needed, *drop]
+    for column in given:
+        absent = [table for table in tables if column not in table.columns]
+        if absent and (column in needed or len(absent) == len(tables)):
             raise InvalidInput(
-                f"Expected a column {name!r} in {path}, found none of that name in the first line, "
-                f"among {len(header)} columns."
+                f"Expected a column {column!r} in {absent[0].path}, got none of that name in the "
+                f"first line, among {len(absent[0].columns)} columns."
             )
-    used = header if columns is None else [*columns, target]
-    column = used.index(target)
-    values = table.numbers([table.columns[header.index(name)] for name in used])
-    return {
-        "features": np.delete(values, column, axis=1),
-        "targets": values[:, column],
-        "labels": values[:, column],
-        "columns": used[:column] + used[column + 1 :],
-    }
+        if given.count(column) > 1:
+            raise InvalidInput(
+                f"Expected one use of the column {column!r} of {tables[0].path}, got more."
+            )
+    if features is not None:
+        return list(features)
+    first, *others = ([name for name in t.columns if name not in given] for t in tables)
+    for table, own in zip(tables[1:], others, strict=True):
+        if odd := [*(set(first) - set(own))]:
+            words = f"too, got no {min(odd)!r}."
+        elif odd := [*(set(own) - set(first))]:
+            words = f"too, and no others, got {min(odd)!r}: drop it, if it is not to be used."
+        if odd:
+            raise InvalidInput(
+                f"Expected the columns of {tables[0].path} in {table.path} {words} Nothing was fit."
+            )
+    return first
+
+
+def _refuse_others(
+    tables: Sequence[Table], target: str, found: Vector, classes: Collection[str] | None
+) -> None:
+    """Refuse labels that are not on the public list."""
+    ends = np.cumsum([len(table) for table in tables])[:-1]
+    for table, labels in zip(tables, np.split(found, ends), strict=True):
+        if classes is not None and (odd := ~np.isin(labels, list(classes))).any():
+            raise InvalidInput(
+                f"Expected labels of {list(classes)} in column {target!r} of {table.path}, got "
+                f"another one in {table.where(int(np.argmax(odd)))}. Nothing was fit."
+            )
+
+
+def _names(tables: Sequence[Table], column: str, classes: bool = False) -> Vector:
+    """The names of classes, where 1 and 1.0 are one, or of agents.
+
+    Guarantee: each from its own cell. Names that could be meant otherwise beside others in their
+    column, such as 01 among words, are refused: a record never changes what another one is called.
+    """
+    kinds, names = [], []
+    for table in tables:
+        values, where = table.labels(column), f"column {column!r} of {table.path}"
+        types = {type(value) for value in values}
+        said = {KINDS.get(t, "text") for t in types}
+        kinds.append(kind := said.pop() if len(said) == 1 else "text")
+        own = [_whole(value) if classes else str(value) for value in values]
+        names += own
+        if classes and kind == "numbers":
+            odd = next((i for i, name in enumerate(own) if not name.lstrip("-").isdigit()), None)
+            if odd is not None:
+                raise InvalidInput(
+                    f"Expected whole labels below 2^53 in {where}, got a fraction in "
+                    f"{table.where(odd)}, or more: a classifier needs classes, and a number to "
+                    "predict its public range (--target-range LOW:HIGH). Nothing was fit."
+                )
+        elif len(types) > 1 and (kind == "numbers" or own != table.written(column)):
+            raise InvalidInput(
+                f"Expected names written in one way in {where}, got 7 beside 7.0, or 07, 7.0 or "
+                "true beside text: among their like they have other names. Nothing was fit."
+            )
+    if other := next((i for i, kind in enumerate(kinds) if kind != kinds[0]), 0):
+        raise InvalidInput(
+            f"Expected labels of one kind in column {column!r}, got {kinds[0]} in "
+            f"{tables[0].path} and {kinds[other]} in {tables[other].path}. Nothing was fit."
+        )
+    return np.array(names)
+
+
+def _joined(parts: Sequence[Vector]) -> Vector:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+# --- public rules --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """A column's numbers, and in which records what was done to make them, by ``CHANGES``."""
+
+    values: Vector
+    marks: Mapping[str, Vector]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers, its public range, and what is filled in."""
+
+    name: Any
+    low: float
+    high: float
+    fill: float | None
+
+    @property
+    def names(self) -> list[str]:
+        return [str(self.name)]
+
+    def part(self, cells: Any) -> Part:
+        """Of an array of numbers, or of cells of any type."""
+        number = isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf"
+        found = cells.astype(np.float64) if number else self._floats(list(cells))
+        missing = np.isnan(found)
+        if self.fill is not None:
+            found = np.where(missing, self.fill, found)
+        elif missing.any():
+            raise _gap(self.name, int(np.argmax(missing)))
+        if not np.isfinite(found).all():
+            raise InvalidInput(
+                f"Expected finite numbers in column {self.name!r}, found an infinite one in row "
+                f"{int(np.argmin(np.isfinite(found))) + 1}."
+            )
+        inside = np.clip(found, self.low, self.high)
+        mapped = 2 * (inside - self.low) / (self.high - self.low) - 1
+        marks = {"clipped": inside != found, "unknown": np.zeros_like(missing), "filled": missing}
+        return Part(mapped[:, None], marks)
+
+    def _floats(self, cells: list[Any]) -> Vector:
+        """Floating-point numbers, NaN where one is missing."""
+        found = np.full(len(cells), np.nan)
+        for i, cell in enumerate(cells):
+            try:
+                if isinstance(cell, int | float | np.number | np.bool_):
+                    found[i] = float(cell)
+                elif not is_missing(cell):
+                    raise TypeError
+            except (TypeError, OverflowError):  # no number, a complex one, one beyond 1e308
+                raise InvalidInput(
+                    f"Expected numbers in column {self.name!r}, found something else in row "
+                    f"{i + 1}: give a public list of its categories, or leave it out."
+                ) from None
+        return found
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories, the public list of them, and what is filled in."""
+
+    name: Any
+    known: tuple[str, ...]
+    fill: str | None
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self.name}={category}" for category in self.known]
+
+    def part(self, cells: Any) -> Part:
+        position = {category: j for j, category in enumerate(self.known)}
+        values = np.zeros((len(cells), len(self.known)))
+        marks = {kind: np.zeros(len(cells), bool) for kind in CHANGES}
+        for i, cell in enumerate(cells):
+            if isinstance(cell, float | np.floating) and EXACT <= abs(float(cell)) < math.inf:
+                raise InvalidInput(
+                    f"Expected whole numbers or text as categories of {self.name!r} beyond 2^53, "
+                    f"found floating point, which does not tell them apart, in row {i + 1}."
+                )
+            text = _category(cell)
+            if text not in position and is_missing(cell):
+                if self.fill is None:
+                    raise _gap(self.name, i)
+                text, marks["filled"][i] = self.fill, True
+            if text in position:
+                values[i, position[text]] = 1.0
+            else:
+                marks["unknown"][i] = True
+        return Part(values, marks)
+
+
+def public_rules(
+    names: Sequence[Any], ranges: Any, categories: Any, fill: Any
+) -> tuple[Number | Category, ...]:
+    """The rule of every column, checked. As ``tacit.learn.PublicColumns`` takes them."""
+    for word, given in (("categories", categories), ("fill", fill)):
+        if not isinstance(given, Mapping):
+            raise InvalidInput(f"Expected {word} by column, got {word}={given!r}.")
+        for name in given:
+            if name not in names and not (name == "*" and word == "fill"):
+                some = ", ".join(map(str, names[:20]))
+                raise InvalidInput(f"Expected {word} of the columns {some}, got of {name!r}.")
+    if both := [name for name in categories if name in ranges]:
+        raise InvalidInput(f"Expected a range or categories of {both[0]!r}, got both.")
+    numbers = [name for name in names if name not in categories]
+    pairs = dict(zip(numbers, public_ranges(ranges, numbers), strict=True))
+    rules: list[Number | Category] = []
+    for name in names:
+        if name in categories:
+            known = public_list(name, categories[name])
+            text = None if name not in fill else str(fill[name]).strip()
+            if text is not None and text not in known:
+                raise InvalidInput(
+                    f"Expected one of the categories of {name!r} to fill in, got {fill[name]!r}."
+                )
+            rules.append(Category(name, known, text))
+            continue
+        low, high = pairs[name]
+        value = fill.get(name, fill.get("*"))
+        right = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if value is not None and not (right and low <= value <= high):
+            raise InvalidInput(
+                f"Expected a number from {low:g} to {high:g} to fill in for {name!r}, got "
+                f"{value!r}."
+            )
+        rules.append(Number(name, low, high, None if value is None else float(value)))
+    out = Counter(name for rule in rules for name in rule.names)
+    if twice := [name for name, many in out.items() if many > 1]:
+        raise InvalidInput(
+            f"Expected categories that give columns of different names, got {twice[0]!r} twice."
+        )
+    return tuple(rules)
+
+
+def public_ranges(ranges: Any, names: Sequence[Any]) -> list[tuple[float, float]]:
+    """The range (low, high) of every column, or an error."""
+    if not isinstance(ranges, Mapping):
+        raise InvalidInput(f"Expected ranges by column, got ranges={ranges!r}.")
+    for name, pair in ranges.items():
+        if name != "*" and name not in names:
+            some = ", ".join(map(str, names[:20]))
+            raise InvalidInput(f"Expected ranges of the columns {some}, got one of {name!r}.")
+        if not (len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf):
+            raise InvalidInput(f"Expected a range low < high of {name!r}, got {tuple(pair)}.")
+        if max(map(abs, pair)) > LENGTHS[1] or pair[1] - pair[0] < LENGTHS[0]:
+            raise InvalidInput(
+                f"Expected a range of {name!r} within {LENGTHS[1]:g} and at least "
+                f"{LENGTHS[0]:g} wide, got {tuple(pair)}."
+            )
+    bare = [name for name in names if name not in ranges]
+    if bare and "*" not in ranges:
+        raise InvalidInput(
+            f"Expected a public range of every column, got none of {bare[0]!r} "
+            f"({len(bare)} of {len(names)} have none)."
+        )
+    return [tuple(ranges.get(name, ranges.get("*"))) for name in names]
+
+
+def public_list(name: Any, given: Any) -> tuple[str, ...]:
+    """The categories of a column as text, checked."""
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise InvalidInput(f"Expected a list of categories of {name!r}, got {given!r}.")
+    known = tuple(_category(category) for category in given)
+    if not known or "" in known or len(set(known)) != len(known):
+        raise InvalidInput(
+            f"Expected one or more different categories of {name!r}, none of them empty, got "
+            f"{list(known)}."
+        )
+    return known
+
+
+def is_missing(cell: Any) -> bool:
+    if cell is None or isinstance(cell, str):
+        return cell is None or cell.strip() in MISSING
+    try:
+        return bool(cell != cell)  # NaN and NaT
+    except (TypeError, ValueError):
+        return type(cell).__name__ == "NAType"  # of pandas, which need not be there
+
+
+def _gap(name: Any, row: int) -> InvalidInput:
+    return InvalidInput(
+        f"Expected no missing value in column {name!r}, found one in row {row + 1}: give a public "
+        "value to fill in."
+    )
+
+
+def _whole(value: Any) -> str:
+    """1 and 1.0 are one."""
+    whole = isinstance(value, float | np.floating) and abs(float(value)) < EXACT and value % 1 == 0
+    return str(int(value) if whole else value)
+
+
+def _category(cell: Any) -> str:
+    """Two records with the same value have the same text, whatever others in the column are."""
+    return _whole(cell).strip()

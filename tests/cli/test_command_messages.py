@@ -10,8 +10,8 @@ import tacit
 from tacit.cli import console, interrupts
 from tacit.cli.main import main, parse
 from tacit.cli.run_folder import run_folder
+from tacit.privacy.ledger import Terms
 from tacit.privacy.mechanisms import Gaussian
-from tacit.privacy.spending import Terms
 
 
 @pytest.mark.parametrize(

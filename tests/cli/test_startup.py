@@ -4,12 +4,11 @@ import json
 import subprocess
 import sys
 
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.mechanisms import Gaussian
-from tacit.privacy.spending import Terms
 
 LARGE = {
-    *("jax", "jaxlib", "dp_accounting", "matplotlib", "scipy.optimize", "scipy.stats", "sklearn"),
+    *("jax", "jaxlib", "dp_accounting", "matplotlib", "scipy.stats", "sklearn"),
     *("jinja2", "reportlab"),
 }
 

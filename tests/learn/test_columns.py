@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from tacit.errors import InvalidInput
 from tacit.learn import PrivateLogisticRegression, PublicColumns, PublicRange
-from tacit.learn.table import load_records
+from tacit.tables import load_records
 
 RULES = {
     "ranges": {"age": (20, 80), "*": (0.0, 10.0)},

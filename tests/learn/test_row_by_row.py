@@ -23,8 +23,7 @@ from tacit.learn import (
 )
 from tacit.learn.centring import around, scaled_down
 from tacit.learn.linear import owners
-from tacit.learn.table import load_records
-from tacit.tables import read_arrays
+from tacit.tables import load_records, read_arrays
 
 LARGE = 2**53  # LARGE + 1 is no floating-point number
 CODES = [LARGE, LARGE + 1, LARGE + 2, "NA", "?", "True", "0.5"]

@@ -7,8 +7,7 @@ import pytest
 import tacit.tables
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn import load_table, split
-from tacit.learn.table import load_records
-from tacit.tables import read_csv
+from tacit.tables import load_records, read_table
 
 
 def table_of(path, header, *rows):
@@ -166,7 +165,7 @@ def test_a_category_may_be_called_as_what_is_missing(tmp_path):
 def test_numbers_with_gaps(tmp_path, monkeypatch, chunk):
     monkeypatch.setattr(tacit.tables, "CHUNK", chunk)
     path = table_of(tmp_path / "t.csv", "a,b,c", "1, NA ,1", ",True,x", "3,False,inf", "nan,,4")
-    table = read_csv(path)
+    table = read_table(path)
     np.testing.assert_array_equal(table.numbers(["a"], ["a"])[:, 0], [1, np.nan, 3, np.nan])
     np.testing.assert_array_equal(table.numbers(["b"], ["*"])[:, 0], [np.nan, 1, 0, np.nan])
     with pytest.raises(CorruptFile, match=r"line 3 .*column 'a'"):

@@ -10,9 +10,8 @@ from small_study import write_study
 
 from tacit.cli.main import main
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.mechanisms import Gaussian
-from tacit.privacy.spending import Terms
 from tacit.studies.party_file import PartyFile
 from tacit.transports.nvflare.checking import check
 from tacit.transports.nvflare.kit import CLASSES, Kit, address, site_names

@@ -24,7 +24,7 @@ STATISTIC = jax.jit(lambda f, z: f.statistic(z))
 @pytest.fixture
 def elsewhere(monkeypatch):
     """As if the device were a GPU."""
-    monkeypatch.setattr(linear_model, "_on_cpu", lambda: False)
+    monkeypatch.setattr(linear_model, "on_cpu", lambda: False)
 
 
 def point(f, dtype, seed=1):
@@ -113,5 +113,28 @@ def test_runs_have_the_same_results(batch, relation, elsewhere, monkeypatch):
         return tacit.solve(agents, settings, seed=1, batch=batch).solution
 
     found = solution()
-    monkeypatch.setattr(linear_model, "_on_cpu", lambda: True)
+    monkeypatch.setattr(linear_model, "on_cpu", lambda: True)
     np.testing.assert_allclose(found, solution(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("bound", "stacks"), [(1040.0, [[0, 1]]), (2600.0, [[0, 1]]), (2601.0, [[0], [1]])]
+)
+def test_public_bounds_decide_who_is_stacked_where_records_shift(bound, stacks, elsewhere):
+    """And how long the stack is: a program must not tell how many records an agent has."""
+    x, y = records(np.float64)
+    lengths = set()
+    for first, second in ((520, 780), (1040, 3)):
+        agents = []
+        for rows in (slice(0, first), slice(0, second)):
+            f = model(
+                "softmax", x[rows, :7], y[rows], "add-remove", normaliser=2600.0, record_bound=bound
+            )
+            agents.append(tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 28)))
+        assert stacking.buckets_of(agents) == stacks
+        if stacks == [[0, 1]]:
+            settings = tacit.Settings(3, 2, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
+            named = list(enumerate(agents))
+            bucket = stacking.stack(named, settings, jax.random.key(0), "run", np.dtype(np.float64))
+            lengths.add(bucket.local.f.features.shape)
+    assert len(lengths) <= 1

@@ -218,10 +218,10 @@ def test_records_of_16_bits_are_not_computed_with_in_16_bits():
 def test_leading_digits_of_wide_laws_reach_as_far_as_the_law():
     from decimal import Decimal
 
-    from tacit.privacy import discrete
+    from tacit.privacy import secure_noise
 
     for scale in (2**29, 2**30 + 7, 2**33):
-        law = discrete.gaussian(Decimal(scale) ** 2)
+        law = secure_noise.discrete_gaussian(Decimal(scale) ** 2)
         reach = sum(-table.first * law.radix**k for k, table in enumerate(law.tables))
         top = -law.tables[-1].first * law.radix ** (len(law.tables) - 1)
         assert top >= 13.4 * scale and reach >= 13.5 * scale

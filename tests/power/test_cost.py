@@ -13,8 +13,8 @@ from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.power import bound, build, load_case
 from tacit.power.cost import largest_marginal_cost, published_cost
+from tacit.power.model import served
 from tacit.power.network import network
-from tacit.power.served import served
 from tacit.privacy.mechanisms import Gaussian
 from tacit.transports.solving import solve
 
@@ -234,7 +234,8 @@ def test_served_counts_what_is_short_and_where():
     case = build("case14_ieee", 3)
     table = case.grid.bus[["p_demand", "q_demand"]].assign(p_shed=0.0, q_shed=-0.01)
     table.loc[[2, 3], "p_shed"] = [0.1, 0.0005]
-    from tacit.power.served import in_words, served
+    from tacit.power.model import served
+    from tacit.power.model import served_in_words as in_words
 
     found = served(table, 100.0)
     load = case.grid.bus["p_demand"].sum()

@@ -5,7 +5,7 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.power import build, load_case
-from tacit.power.expected_loads import shrunk
+from tacit.power.public_model import shrunk
 from tacit.privacy.accounting import calibrate
 
 σ = 0.1

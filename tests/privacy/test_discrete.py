@@ -10,7 +10,7 @@ import pytest
 from conftest import repeat
 from scipy import stats
 
-from tacit.privacy import discrete
+from tacit.privacy import secure_noise
 
 dp.enable_features("contrib")
 COUNT = 200_000
@@ -24,7 +24,9 @@ def exact_masses(name, scale, size):
 
 def law_of(name, scale):
     scale = Decimal(scale)
-    return discrete.gaussian(scale**2) if name == "gaussian" else discrete.laplace(scale)
+    if name == "gaussian":
+        return secure_noise.discrete_gaussian(scale**2)
+    return secure_noise.discrete_laplace(scale)
 
 
 def opendp_sample(name, scale, count):
@@ -49,7 +51,7 @@ def chi_square(values, k, mass):
 @pytest.mark.parametrize("scale", [0.7, 3.0, 40.5])
 def test_counts_fit_the_exact_mass_function_and_not_another(name, scale):
     k, mass = exact_masses(name, scale, int(60 * scale) + 5)
-    values = discrete.sample(law_of(name, scale), COUNT)
+    values = secure_noise.sample(law_of(name, scale), COUNT)
     assert chi_square(values, k, mass) > 1e-4
     _, wrong = exact_masses(name, 1.05 * scale, int(60 * scale) + 5)
     assert chi_square(values, k, wrong) < 1e-6
@@ -58,7 +60,7 @@ def test_counts_fit_the_exact_mass_function_and_not_another(name, scale):
 @pytest.mark.parametrize("name", ["gaussian", "laplace"])
 def test_same_law_as_opendp(name):
     count, other = repeat((20_000, 9.6), (40_000, 8.8))
-    ours = discrete.sample(law_of(name, 8.0), count)
+    ours = secure_noise.sample(law_of(name, 8.0), count)
     theirs = np.array(opendp_sample(name, 8.0, count))
     grid = np.arange(-40, 41)
     table = [np.bincount(np.clip(v, -40, 40) + 40, minlength=81) for v in (ours, theirs)]
@@ -78,7 +80,7 @@ def test_same_law_as_opendp(name):
 def test_wide_laws_are_sums_of_tables(name, scale, law):
     made = law_of(name, scale)
     assert len(made.tables) >= 3
-    values = discrete.sample(made, COUNT)
+    values = secure_noise.sample(made, COUNT)
     assert stats.kstest(values / scale, law.cdf).pvalue > 1e-4
     assert stats.kstest(values / (1.05 * scale), law.cdf).pvalue < 1e-4
     # low digits are as random as they should be
@@ -93,7 +95,7 @@ def masses_of(table):
 
 
 def test_tables_are_exact_far_into_the_tail():
-    (table,) = discrete.gaussian(Decimal("7.3")).tables
+    (table,) = secure_noise.discrete_gaussian(Decimal("7.3")).tables
     masses = masses_of(table)
     assert sum(masses.values()) == 2**256 and min(masses) == -max(masses)
     for k in (0, 1, 5, 20, 35):  # 13 scales
@@ -104,10 +106,10 @@ def test_tables_are_exact_far_into_the_tail():
 
 def test_digits_of_laplace_have_the_wide_law(monkeypatch):
     """A narrow radix, so that all masses can be computed: every digit counts."""
-    monkeypatch.setattr(discrete, "RADIX", (8, 8))
-    monkeypatch.setattr(discrete, "WIDEST_TABLE", (32, 6))
+    monkeypatch.setattr(secure_noise, "RADIX", (8, 8))
+    monkeypatch.setattr(secure_noise, "WIDEST_TABLE", (32, 6))
     scale = Decimal("211.7")
-    law = discrete.laplace.__wrapped__(scale)
+    law = secure_noise.discrete_laplace.__wrapped__(scale)
     digits = [masses_of(table) for table in law.tables]
     assert len(digits) == 3 and law.one_sided
     whole = Decimal(2) ** 256
@@ -124,10 +126,10 @@ def test_digits_of_laplace_have_the_wide_law(monkeypatch):
 
 def test_sum_of_two_gaussian_tables_has_the_wide_law(monkeypatch):
     """A narrow radix, so that all masses of the sum can be computed and compared."""
-    monkeypatch.setattr(discrete, "RADIX", (8, 8))
-    monkeypatch.setattr(discrete, "WIDEST_TABLE", (32, 32))
+    monkeypatch.setattr(secure_noise, "RADIX", (8, 8))
+    monkeypatch.setattr(secure_noise, "WIDEST_TABLE", (32, 32))
     variance = Decimal("4321.7")
-    fine, coarse = discrete.gaussian.__wrapped__(variance).tables
+    fine, coarse = secure_noise.discrete_gaussian.__wrapped__(variance).tables
     total = {}
     fine, coarse = masses_of(fine), masses_of(coarse)
     for b, q in coarse.items():
@@ -141,28 +143,28 @@ def test_sum_of_two_gaussian_tables_has_the_wide_law(monkeypatch):
 
 def bytes_from(chunks, monkeypatch):
     chunks = iter(chunks)
-    monkeypatch.setattr(discrete, "random_bytes", lambda n: next(chunks))
+    monkeypatch.setattr(secure_noise, "random_bytes", lambda n: next(chunks))
 
 
 def test_undecided_bits_are_followed_by_more(monkeypatch):
-    table = discrete.Table(0, np.array([5, 5, 9], np.uint64), (10, 20, 0))
+    table = secure_noise.Table(0, np.array([5, 5, 9], np.uint64), (10, 20, 0))
     word = lambda x: int(x).to_bytes(8, "little")  # noqa: E731
     for rest, outcome in ((9, 0), (10, 1), (19, 1), (20, 2)):
         bytes_from([word(5), rest.to_bytes(24, "little")], monkeypatch)
-        assert discrete._draw(table, 1) == outcome
+        assert secure_noise._draw(table, 1) == outcome
     for first, outcome in ((4, 0), (6, 2), (10, 3)):
         bytes_from([word(first)], monkeypatch)
-        assert discrete._draw(table, 1) == outcome
+        assert secure_noise._draw(table, 1) == outcome
 
 
 def test_negative_zero_is_drawn_again(monkeypatch):
-    law = discrete.laplace(Decimal("0.5"))
+    law = secure_noise.discrete_laplace(Decimal("0.5"))
     zero, large = bytes(8), (2**64 - 2**40).to_bytes(8, "little")
     bytes_from([zero, b"\x01", large, b"\x01"], monkeypatch)
-    assert discrete.sample(law, 1) < 0
+    assert secure_noise.sample(law, 1) < 0
 
 
 def test_bits_come_from_the_operating_system():
-    assert discrete.random_bytes is os.urandom
+    assert secure_noise.random_bytes is os.urandom
     law = law_of("gaussian", 2.0**28)
-    assert not np.array_equal(discrete.sample(law, 50), discrete.sample(law, 50))
+    assert not np.array_equal(secure_noise.sample(law, 50), secure_noise.sample(law, 50))

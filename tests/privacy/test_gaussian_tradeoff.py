@@ -7,7 +7,6 @@ import pytest
 from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import brentq
 
 from tacit.errors import InvalidInput
 from tacit.privacy.gaussian_tradeoff import (
@@ -61,25 +60,7 @@ def test_noise_for_a_budget_is_within_it_and_hardly_more(epsilon, log_delta):
     assert true_gaussian_delta(1 / (multiplier * (1 - 1e-7)), epsilon) > delta
 
 
-@given(st.floats(-3, 3), st.floats(0.2, 5), st.floats(1e-6, 1))
-@settings(max_examples=repeat(30, 60))
-def test_roots_are_those_of_scipy(log_root, power, curvature):
-    root = 10**log_root
-
-    def falling(x):
-        return (1 - (x / root) ** power) * (1 + curvature * math.exp(-x))
-
-    found = root_rounded_up(falling, root / 1e3, root * 50)
-    right = brentq(falling, root / 1e3, root * 50, xtol=1e-300, rtol=1e-14)
-    assert found == pytest.approx(right, rel=1e-13)
-    assert falling(found) <= 0
-
-
 def test_a_root_must_be_between_its_bounds():
     for low, high in ((0.0, 0.5), (2.0, 3.0), (0.0, math.nan)):
         with pytest.raises(InvalidInput, match="Expected the budget to be met"):
             root_rounded_up(lambda x: 1 - x, low, high)
-
-
-def test_where_a_function_has_no_value_the_root_is_beyond():
-    assert root_rounded_up(lambda x: math.nan if 1 < x < 2 else 1.5 - x, 0.0, 3.0) >= 2

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from tacit.errors import InvalidInput, Refused
 from tacit.privacy.accounting import calibrate, compose, epsilon_of, exact
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
-from tacit.privacy.spending import Terms
 
 
 def terms(mechanism=None, rounds=50, local_updates=2, distance=0.0, hides="one record"):

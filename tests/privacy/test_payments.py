@@ -15,10 +15,9 @@ from conftest import repeat
 
 import tacit
 from tacit.errors import CorruptFile, LedgerFailure, Refused, SolverFailure
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.payments import Payments
-from tacit.privacy.spending import Terms
 from tacit.protocol.agent import Agent
 
 

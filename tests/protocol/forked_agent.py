@@ -11,11 +11,12 @@ import numpy as np
 
 from tacit.admm.problem import LocalProblem
 from tacit.objectives.residual import Residual
-from tacit.privacy import discrete
+from tacit.privacy import secure_noise
 from tacit.sets import Polyhedron
 
 SIZE = 3
-discrete.gaussian(Decimal(2) ** 60)  # its lower tables are those of all wide laws: every life's
+# its lower tables are those of all wide laws: every life's
+secure_noise.discrete_gaussian(Decimal(2) ** 60)
 
 
 def problem():

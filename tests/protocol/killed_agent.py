@@ -19,7 +19,7 @@ from forked_agent import SIZE, consensus_after, fork, problem
 
 from tacit.admm.settings import Settings
 from tacit.errors import TacitError
-from tacit.privacy import discrete
+from tacit.privacy import secure_noise
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.agent import Agent
 from tacit.protocol.messages import Broadcast, Reply
@@ -46,7 +46,7 @@ def serve(requests, replies, path, block, fixed):
     while line := requests.readline():
         broadcast = pickle.loads(bytes.fromhex(line.decode()))
         if fixed:
-            discrete.random_bytes = random.Random(broadcast.round).randbytes
+            secure_noise.random_bytes = random.Random(broadcast.round).randbytes
         try:
             reply = agent.respond(broadcast).primal.tolist()
         except TacitError as error:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from conftest import repeat
 
 import tacit
-from tacit.protocol.data_digest import FORMER, Digest, data_digest
+from tacit.protocol.data_digest import Digest, data_digest
 from tacit.sets.conic import Conic
 
 KEY = bytes(8)
@@ -387,13 +387,3 @@ def test_what_a_room_exports_may_move_within_it(monkeypatch):
     assert (digest(tacit.Box(-1.0, 1.0, size=3)), digest(tacit.from_cvxpy)) == before
     monkeypatch.setattr(tacit.Box, "__module__", "tacit.learn.elsewhere")
     assert digest(tacit.Box(-1.0, 1.0, size=3)) != before[0]
-
-
-def test_classes_are_named_as_before_there_were_rooms():
-    """``tests/test_old_files.py`` goes on with checkpoints of that time."""
-    assert len(FORMER) == 21
-    for name, former in FORMER.items():
-        *modules, last = name.split(".")
-        cls = getattr(importlib.import_module(".".join(modules)), last)
-        assert digest(cls) == Digest(KEY)._hash("class", [former])
-    assert digest(tacit.Box) == Digest(KEY)._hash("class", ["tacit.sets.Box"])

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.privacy.ledger import Entry
-from tacit.privacy.spending import Terms
+from tacit.privacy.ledger import Entry, Terms
 from tacit.protocol.facts import facts_of
 from tacit.protocol.keys import agent_key, jax_key, root_key
 from tacit.protocol.messages import (

@@ -12,7 +12,7 @@ import numpy as np
 import pypdf
 
 import tacit
-from tacit.privacy.spending import Terms
+from tacit.privacy.ledger import Terms
 from tacit.report.sheet_pages import html_page, pdf_page
 
 SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)

@@ -13,7 +13,7 @@ import tacit
 from tacit.cli.main import main
 from tacit.objectives.objective import RELATIONS
 from tacit.privacy.accounting import calibrate
-from tacit.privacy.spending import Terms
+from tacit.privacy.ledger import Terms
 from tacit.report.odds import percent, suspicion
 from tacit.report.sheet import sheet
 from tacit.report.sheet_pages import pdf_page

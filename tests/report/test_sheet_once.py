@@ -12,8 +12,8 @@ from sheets import said, solved
 import tacit
 from tacit.cli.main import main
 from tacit.privacy.accounting import exact
+from tacit.privacy.ledger import Terms
 from tacit.privacy.mechanisms import Gaussian
-from tacit.privacy.spending import Terms
 from tacit.report.account import Account
 from tacit.report.sheet import sheet
 from tacit.report.subject import Subject

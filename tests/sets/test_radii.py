@@ -176,7 +176,7 @@ def test_an_answer_that_the_solver_left_outside_is_brought_back(monkeypatch):
     W = BY_NAME["simplex"][0]()
     radius = W.radius(2)
     exact = W._find_nearest
-    monkeypatch.setattr(W, "_find_nearest", lambda v, c: ("Solved", 1.0001 * exact(v, c)[1]))
+    monkeypatch.setattr(W, "_find_nearest", lambda v, c: 1.0001 * exact(v, c))
     z = W.project([5.0, 0, 0, 0, 0, 0])
     assert np.linalg.norm(z) <= radius and W.violation(z) <= 1e-6
 

@@ -13,8 +13,7 @@ from tacit.cli.options import Add
 from tacit.errors import CorruptFile, digits
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger
-    from tacit.privacy.spending import Limit
+    from tacit.privacy.ledger import Ledger, Limit
 
 
 def add_ledger(add: Add) -> None:
@@ -152,7 +151,7 @@ def _since(limit: Limit, limits: Sequence[Limit]) -> str:
 
 
 def _change(before: Limit, now: Limit) -> str:
-    from tacit.privacy.spending import changed
+    from tacit.privacy.ledger import changed
 
     if before[1:] == now[1:]:
         return f"as it was: {digits(now.epsilon)}"

@@ -267,11 +267,14 @@ def _publish(case: Any, released: Any, folder: RunFolder) -> None:
 
 def _said(about: dict[str, Any]) -> list[str]:
     """What a person asks first; it reads the true loads."""
-    from tacit.power.served import in_words
+    from tacit.power.model import served_in_words
 
     if not about:
         return []
-    lines = ["At the true loads (not covered: keep secret):", *in_words(about["answer"]["served"])]
+    lines = [
+        "At the true loads (not covered: keep secret):",
+        *served_in_words(about["answer"]["served"]),
+    ]
     if "cost" in about["answer"]:
         lines.append(
             f"generation cost: {about['answer']['cost']:,.2f} $/h, load that is short priced at "

@@ -20,6 +20,10 @@ from tacit.files import write_atomically
 from tacit.reading import lines_of, opened, reading
 
 PREDICTION, PROBABILITY = "prediction", "probability of "  # columns of what is written
+ADVICE = (  # about text and missing values: the model's rules cannot be changed
+    "The model takes only what it was fitted to take there: give such values in {0!r}, or leave "
+    "the record out. Nothing was predicted."
+)
 CHANGES = ("clipped to the range", "no known category", "gaps filled")  # as PublicColumns has them
 
 
@@ -153,7 +157,7 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
             f"Expected an --id that the model does not learn from, got {options.id!r}. Nothing was "
             "predicted."
         )
-    source = read_table(options.table, [*categories, *filter(None, [options.id])], _advice)
+    source = read_table(options.table, [*categories, *filter(None, [options.id])])
     absent = [name for name in columns if name not in source.columns]
     if absent:
         raise InvalidInput(
@@ -166,15 +170,7 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
             "was predicted."
         )
     numbers = [name for name in columns if name not in categories]
-    table = pd.DataFrame(source.numbers(numbers, gaps), columns=numbers)
+    table = pd.DataFrame(source.numbers(numbers, gaps, ADVICE), columns=numbers)
     for name in categories:
-        table[name] = source.categories(name, categories[name], gaps)
+        table[name] = source.categories(name, categories[name], gaps, ADVICE)
     return table[list(columns)], None if options.id is None else source.written(options.id)
-
-
-def _advice(column: str) -> str:
-    """What to do about text and missing values: the model's rules cannot be changed."""
-    return (
-        f"The model takes only what it was fitted to take there: give such values in {column!r}, "
-        "or leave the record out. Nothing was predicted."
-    )

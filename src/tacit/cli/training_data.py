@@ -131,7 +131,8 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Ma
     import pandas as pd
 
     from tacit.learn import PublicColumns, PublicRange
-    from tacit.learn.table import load_records
+    from tacit.learn.data import dataset
+    from tacit.tables import load_records
 
     ranges, categories = _ranges(options.range), _categories(options.categories)
     fill = _fill(options.fill, categories)
@@ -162,7 +163,7 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Ma
             "keeps all for learning. Nothing was fit."
         )
     names = mapping.get_feature_names_out().tolist()
-    parts = [part.dataset(mapping.transform(part.columns), names) for part in (train, test)]
+    parts = [dataset(part, mapping.transform(part.columns), names) for part in (train, test)]
     transformer: Any = mapping
     if not categories and not fill:  # the same map, in a model that the first version reads too
         transformer = PublicRange(ranges).fit(pd.DataFrame(dict(records.part(order[:1]).columns)))
@@ -190,7 +191,7 @@ def _interval(text: str, expected: str) -> tuple[float, float]:
 
 def _categories(texts: list[str]) -> dict[str, tuple[str, ...]]:
     """Lists by column, as a line of a CSV file: a category with a comma is put in quotes."""
-    from tacit.learn.columns import public_list
+    from tacit.tables import public_list
 
     found = {}
     for text in texts:

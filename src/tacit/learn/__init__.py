@@ -1,9 +1,7 @@
 """Federated, constrained, private classification (Section 6.2) and regression.
 
-data         labelled data from idx and LEAF files, MNIST from a mirror, and how agents share them
-table        data from one table of all agents, or from each agent's own
-columns      columns of numbers, text and gaps as numbers, by public rules
-features     public maps of rows: ranges, random waves, edge directions, the scattering transform
+data         labelled data from tables, idx and LEAF files, and how agents share them
+features     public maps of rows: columns, random waves, edge directions, the scattering transform
 constraints  hard constraints on a model's coefficients
 centring     rows around a private mean: a first release, and its share of the budget
 linear       what all estimators share: agents, rows, intercept, set, plan, fit, prepare, adopt
@@ -20,12 +18,24 @@ from tacit.learn.constraints import CoefficientBox as Box
 from tacit.learn.constraints import CoefficientL1Ball as Budget
 from tacit.learn.constraints import CoefficientSimplex as Simplex
 from tacit.learn.constraints import Convex, Sign
-from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, split
+from tacit.learn.data import (
+    Dataset,
+    load_digits,
+    load_leaf,
+    load_mnist,
+    load_table,
+    split,
+)
 
 if TYPE_CHECKING:
     from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
-    from tacit.learn.columns import PublicColumns
-    from tacit.learn.features import Orientations, PublicRange, RandomFourier, Scattering
+    from tacit.learn.features import (
+        Orientations,
+        PublicColumns,
+        PublicRange,
+        RandomFourier,
+        Scattering,
+    )
     from tacit.learn.linear import plan
     from tacit.learn.model import load_model, not_covered, save_model
     from tacit.learn.regressors import (
@@ -33,17 +43,7 @@ if TYPE_CHECKING:
         PrivateQuantileRegressor,
         PrivateRidge,
     )
-    from tacit.learn.table import load_table
 
-LAZY = {  # by module: what needs scikit-learn, and tables
-    "classifiers": ("PrivateLinearSVC", "PrivateLogisticRegression"),
-    "columns": ("PublicColumns",),
-    "features": ("Orientations", "PublicRange", "RandomFourier", "Scattering"),
-    "linear": ("plan",),
-    "model": ("load_model", "not_covered", "save_model"),
-    "regressors": ("PrivateHuberRegressor", "PrivateQuantileRegressor", "PrivateRidge"),
-    "table": ("load_table",),
-}
 __all__ = [
     "Ball",
     "Box",
@@ -75,9 +75,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in LAZY.items():
-        if name in names:
-            return getattr(import_module(f"tacit.learn.{module}"), name)
+    """What needs scikit-learn is imported when it is asked for."""
+    if name in __all__:
+        for module in ("linear", "classifiers", "regressors", "features", "model"):
+            found = getattr(import_module(f"tacit.learn.{module}"), name, None)
+            if found is not None:
+                return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

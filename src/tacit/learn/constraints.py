@@ -113,7 +113,7 @@ class Convex(_Constraint):
     def _set(self, features: int, outputs: int) -> FeasibleSet:
         import cvxpy as cp
 
-        from tacit.sets.cvxpy_sets import from_cvxpy
+        from tacit.sets.conic import from_cvxpy
 
         z = cp.Variable(features * outputs)
         matrix: Any = cp.reshape(z, (features, outputs), order="C")  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ import struct
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput, choice, count, positive
 from tacit.reading import TEXT, reading
+from tacit.tables import Records, load_records
 
 CHUNK = 1 << 20  # characters read at a time
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist"
@@ -174,6 +175,34 @@ def load_leaf(folder: str | Path, classes: int = 62, *, invert: bool = True) -> 
     if invert:
         np.subtract(1, features, out=features)
     return Dataset(features, found, tuple(map(str, range(classes))), np.array(groups))
+
+
+def load_table(
+    path: str | Path,
+    target: str,
+    agent_column: str | None = None,
+    drop: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    *,
+    numeric_target: bool = False,
+) -> Dataset:
+    """A CSV or Parquet table: ``target`` has the labels; all other columns must be numbers.
+
+    ``agent_column`` says whose record it is; the columns in ``drop`` are not used. ``features``
+    are the columns that are, in this order; left out, all others. ``numeric_target``: the target's
+    own numbers are the labels, and there are no classes.
+    """
+    how: Any = {"features": features, "numeric_target": numeric_target}
+    found = load_records([path], target, agent_column, drop, **how)
+    return dataset(found, found.matrix(), [*found.columns])
+
+
+def dataset(records: Records, features: Vector, names: Sequence[str]) -> Dataset:
+    """The records with these features, whose columns are called ``names``."""
+    if records.targets.dtype.kind == "f":
+        return Dataset(features, records.targets, (), records.groups, tuple(names))
+    classes, labels = np.unique(records.targets, return_inverse=True)
+    return Dataset(features, labels, tuple(classes.tolist()), records.groups, tuple(names))
 
 
 def split(

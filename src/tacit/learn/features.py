@@ -1,6 +1,7 @@
 """Public maps of rows, as scikit-learn transformers: each row by itself, nothing is learnt.
 
 PublicRange     columns brought to [−1, 1] by their public ranges
+PublicColumns   columns of numbers, text and gaps as numbers, by public rules (``tables.py``)
 RandomFourier   random waves with a public seed, for tables
 Orientations    where in an image edges of which direction lie
 Scattering      moduli of an image's wavelet coefficients, of order 2
@@ -28,7 +29,8 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit._types import Array, Vector
-from tacit.errors import LENGTHS, InvalidInput, count, positive, shown
+from tacit.errors import InvalidInput, count, positive, shown
+from tacit.tables import CHANGES, Category, Number, Part, public_ranges, public_rules
 
 LARGEST = 1e6  # of the numbers in a row: squares and sums of them stay finite in single precision
 FEWEST = 16  # records computed at a time
@@ -67,28 +69,115 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
         return mapped.astype(X.dtype, copy=False)
 
 
-def public_ranges(ranges: Any, names: Sequence[Any]) -> list[tuple[float, float]]:
-    """The range (low, high) of every column, or an error."""
-    if not isinstance(ranges, Mapping):
-        raise InvalidInput(f"Expected ranges by column, got ranges={ranges!r}.")
-    for name, pair in ranges.items():
-        if name != "*" and name not in names:
-            shown = ", ".join(map(str, names[:20]))
-            raise InvalidInput(f"Expected ranges of the columns {shown}, got one of {name!r}.")
-        if not (len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf):
-            raise InvalidInput(f"Expected a range low < high of {name!r}, got {tuple(pair)}.")
-        if max(map(abs, pair)) > LENGTHS[1] or pair[1] - pair[0] < LENGTHS[0]:
-            raise InvalidInput(
-                f"Expected a range of {name!r} within {LENGTHS[1]:g} and at least "
-                f"{LENGTHS[0]:g} wide, got {tuple(pair)}."
-            )
-    bare = [name for name in names if name not in ranges]
-    if bare and "*" not in ranges:
-        raise InvalidInput(
-            f"Expected a public range of every column, got none of {bare[0]!r} "
-            f"({len(bare)} of {len(names)} have none)."
-        )
-    return [tuple(ranges.get(name, ranges.get("*"))) for name in names]
+class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Maps every column of a table to numbers by public rules, each record by itself.
+
+    ``fit`` and ``transform`` take a pandas DataFrame or a dict of columns, and go by the columns'
+    names: their order may be another one in ``transform``, and others may be there. Of an array the
+    positions 0, 1, ... are the names. Cells of lists are taken one by one, each with its type.
+
+    ranges          a pair (low, high) for each column of numbers, mapped to [−1, 1] and clipped;
+                    "*" is for all others. The middle of a range is mapped to 0.
+    categories      a list for each column of categories. Column C with the list A, B becomes two
+                    columns C=A and C=B with 1 where the value is that one, else 0. A value that is
+                    not on the list has 0 in all of them. Values are compared as text, without
+                    blanks around them; 3 and 3.0 are the same.
+    fill            a value for each column where one may be missing: a number within the range, or
+                    one of the categories; "*" is for all other columns of numbers.
+
+    A category of its own adds 1 to a row's squared length, as a number at an end of its range does.
+
+    Guarantee: no number is taken from the data, and each record is mapped by itself. So neighbours
+    stay neighbours, and the statement of a model fitted on the mapped rows is one about the records
+    that were given here. That ranges, lists, values to fill in and types of columns are public is
+    your claim. Categories that floating point does not tell apart (2^53 and more) are refused.
+    """
+
+    def __init__(
+        self,
+        ranges: Mapping[Any, tuple[float, float]] | None = None,
+        categories: Mapping[Any, Any] | None = None,
+        fill: Mapping[Any, Any] | None = None,
+    ) -> None:
+        self.ranges = ranges
+        self.categories = categories
+        self.fill = fill
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check that there is a rule for every column. Nothing is learnt."""
+        names = list(_columns(X))
+        if not names:
+            raise InvalidInput("Expected one or more columns to learn from, got none.")
+        if len(set(names)) != len(names):
+            raise InvalidInput("Expected columns of different names, got one twice.")
+        rules = self.ranges or {}, self.categories or {}, self.fill or {}
+        self.rules_ = public_rules(names, *rules)
+        self.n_features_in_ = len(names)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, object)
+        return self
+
+    def transform(self, X: Any) -> Vector:
+        return np.hstack([part.values for part in self._parts(X)])
+
+    def changes(self, X: Any) -> dict[str, dict[str, int]]:
+        """How many values are clipped, of no known category, and filled in, by column.
+
+        Guarantee: none. These are exact counts of the records, for the owner's eyes.
+        """
+        parts = dict(zip([str(rule.name) for rule in self.rules_], self._parts(X), strict=True))
+        return {
+            kind: {name: n for name, part in parts.items() if (n := int(part.marks[kind].sum()))}
+            for kind in CHANGES
+        }
+
+    def changed(self, X: Any) -> Vector:
+        """Whether a record has a value that is clipped, of no known category or filled in.
+
+        Guarantee: none. This is about single records, for the owner's eyes.
+        """
+        marks = [mark for part in self._parts(X) for mark in part.marks.values()]
+        return np.asarray(np.any(marks, axis=0))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Vector:
+        check_is_fitted(self)
+        return np.array([name for rule in self.rules_ for name in rule.names], object)
+
+    def _parts(self, X: Any) -> list[Part]:
+        check_is_fitted(self)
+        table = _columns(X)
+        for rule in self.rules_:
+            if rule.name not in table:
+                raise InvalidInput(f"Expected a column {rule.name!r} in the table, got none.")
+        return [rule.part(_cells(rule, table[rule.name])) for rule in self.rules_]
+
+
+def _columns(X: Any) -> Any:
+    """Columns by name, of pandas, which may not choose a type by what is in them."""
+    import pandas as pd
+
+    if isinstance(X, pd.DataFrame):
+        return X
+    try:
+        if not isinstance(X, Mapping):
+            return pd.DataFrame(X, copy=False, dtype=_declared(X))
+        found = {name: pd.Series(column, dtype=_declared(column)) for name, column in X.items()}
+        if len({len(column) for column in found.values()}) <= 1:
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise InvalidInput("Expected a table with columns of one length.")
+
+
+def _declared(cells: Any) -> type | None:
+    """What keeps pandas from choosing; None where an array has a type of its own."""
+    return None if getattr(cells, "dtype", None) not in (None, object) else object
+
+
+def _cells(rule: Number | Category, column: Any) -> Any:
+    if isinstance(rule, Number) and column.dtype.kind in "biuf":
+        return column.to_numpy(np.float64, na_value=np.nan)
+    return column.astype(object).tolist()
 
 
 def checked(estimator: Any, *data: Any, **options: Any) -> Any:

@@ -51,7 +51,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
 # Transformers that learn nothing: module of tacit.learn
 STEPS = {
     "PublicRange": "features",
-    "PublicColumns": "columns",
+    "PublicColumns": "features",
     "Orientations": "features",
     "Scattering": "features",
     "RandomFourier": "features",

@@ -22,7 +22,7 @@ from tacit.errors import InvalidInput, array, choice, non_negative, positive
 from tacit.objectives import slope_limits
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
-from tacit.pytree import later, pytree, store
+from tacit.pytree import pytree, store
 from tacit.sets.powers import require_64_bits
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LinearModel(Records):
     feature_norm: float
     feature_norm_1: float | None = None
     ridge: float = 0.0
-    slope_limit: float | None = later(default=None)
+    slope_limit: float | None = None
 
     curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
     outputs: ClassVar[int] = 1  # scores of a record
@@ -121,7 +121,7 @@ class LinearModel(Records):
         They are kept in the format of products (float64 where records shift), as converting them
         would cost more than both products. The last block is filled up with zeros.
         """
-        if _on_cpu() or self._by_records or self.features.dtype == jnp.bfloat16:
+        if on_cpu() or self._by_records or self.features.dtype == jnp.bfloat16:
             return self
         d, records = self.features.shape
         blocks = max(1, -(-records // BLOCK))
@@ -159,7 +159,7 @@ class LinearModel(Records):
     def _scores_of(self, weights: Array) -> Array:
         """weights @ features; exact where slopes jump and records shift."""
         if self.features.dtype == jnp.bfloat16:  # rounded to 16 bits: a GPU writes half
-            sums = jnp.float32 if _on_cpu() else jnp.bfloat16
+            sums = jnp.float32 if on_cpu() else jnp.bfloat16
             scores = jnp.matmul(
                 weights.astype(jnp.bfloat16), self.features, preferred_element_type=sums
             )
@@ -188,7 +188,7 @@ class LinearModel(Records):
             return self._total_by_records(z)
         size, records = BLOCK, self.features.shape[-1]
         if self.features.dtype == jnp.bfloat16:
-            size = BLOCK_16 if _on_cpu() and records >= 2 * BLOCK_16 else records
+            size = BLOCK_16 if on_cpu() and records >= 2 * BLOCK_16 else records
         blocks = max(records - 1, 0) // max(size, 1)
 
         def part(start: Array | int, size: int) -> Array:
@@ -397,5 +397,5 @@ def _shortened(rows: Vector, norm_2: float, norm_1: float | None) -> Vector:
     return np.where(long[:, None], shorter, wide).astype(rows.dtype)
 
 
-def _on_cpu() -> bool:
+def on_cpu() -> bool:
     return jax.default_backend() == "cpu"

@@ -33,7 +33,7 @@ from tacit.objectives.slope_limits import (
     softmax_losses,
     softmax_slopes,
 )
-from tacit.pytree import later, pytree, static, store
+from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet
@@ -163,7 +163,7 @@ class SoftmaxRegression(LinearModel):
     labels: Array = field(repr=False)
     classes: int = static()
     _: KW_ONLY
-    limit_form: str = later(static=True, default="convex")
+    limit_form: str = static(default="convex")
     lengths: Array = field(init=False, repr=False)  # ‖x_i‖₁ and ‖x_i‖₂, for the paper's Δ
 
     # v'(diag p − pp')v is the variance of v under p: at most (max v − min v)²/4 ≤ 2‖v‖²/4.

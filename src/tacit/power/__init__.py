@@ -4,21 +4,18 @@ case            grids from MATPOWER files, named cases and pandapower networks, 
 zones           a partition of the buses, each part with an operator of its own
 network         the second-order cone relaxation of AC power flow (Appendix D)
 cost            generation cost as an objective, with a price of shed load
-expected_loads  noisy readings of loads, drawn towards public ones
-central         the whole grid in one solver, as a baseline
-served          how much of the load a dispatch serves
+central         the whole grid in one solver: a bound, and a baseline for zones
 public_model    all of a grid in zones but its loads, and one zone's problem from its own
 model           a grid in zones as a problem for ``tacit.solve``
-jupyter         a grid in zones as a notebook shows it
 ac_flow         what would happen if a dispatch were used: an AC power flow at true loads
-load_recovery   what an eavesdropper learns about the loads
 plots           the grid as a picture
 """
 
 from tacit.power.ac_flow import PowerFlow, power_flow
 from tacit.power.case import Grid, load_case
+from tacit.power.central import bound
 from tacit.power.model import PowerProblem, build, scheduled
-from tacit.power.network import Network, bound, network
+from tacit.power.network import Network, network
 from tacit.power.plots import plot_grid, plot_power_flow
 from tacit.power.zones import partition
 

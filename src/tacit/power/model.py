@@ -16,22 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit import html
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import SmoothStep
 from tacit.admm.settings import Asked, Settings
-from tacit.html import never_raises
 from tacit.planning import TOLERANCE, Known, Plan, noise_energy, plan
 from tacit.power.case import Grid
 from tacit.power.central import solve_centrally
 from tacit.power.network import FLOWS, Network, demand
 from tacit.power.public_model import Beta, public_model, starting_penalties
-from tacit.power.served import served
 from tacit.power.zones import Zones
 from tacit.privacy.mechanisms import Mechanism
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_ZONES = 12  # that a notebook lists
+LEAST = 1e-3  # per unit: a bus that is short of less counts as served
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,11 +59,37 @@ class PowerProblem:
     def __iter__(self) -> Iterator[LocalProblem]:
         return iter(self.agents)
 
-    @never_raises
+    @html.never_raises
     def _repr_html_(self) -> str:
-        from tacit.power.jupyter import power_html
-
-        return power_html(self)
+        """For notebooks: what is public, and no load."""
+        grid = self.grid
+        doubt = next((u for a in self.agents if (u := a.objective.uncertified)), "")
+        first = html.box("Loads are private; network, limits and costs are taken for public.")
+        keep = ""
+        if doubt:  # then the size of the change may be a share of private loads
+            first = html.box(f"NOT CERTIFIED, nothing is promised: {doubt}", loud=True)
+            keep = " (do not publish)"
+        objective = "squared load shedding"
+        if self.shed_price is not None:
+            objective = f"generation cost, {self.shed_price:.6g} $/MWh for what is short"
+        sizes = f"{len(grid.line)} lines, {len(grid.generator)} generators"
+        border = f"{len(self.cut_lines)}, with {len(self.shared)} numbers in common"
+        changes = dict.fromkeys(a.objective.neighbours for a in self.agents)
+        rows = [
+            ("grid", f"{len(grid.bus)} buses, {sizes}"),
+            ("lines between zones", border),
+            ("objective", objective),
+            *(("hides", f"{change}{keep}") for change in changes),
+        ]
+        zones = [
+            (name, len(buses), agent.dimension)
+            for (name, buses), agent in zip(self.zones.items(), self.agents, strict=False)
+        ]
+        listed = html.table(zones[:MOST_ZONES], ("zone", "buses", "variables"))
+        more = len(zones) - MOST_ZONES
+        rest = html.small(f"and {more} other zones") if more > 0 else ""
+        title = f"{grid.name} in {len(zones)} zones"
+        return html.card(title, first, html.table(rows), listed, rest)
 
     @cached_property
     def problem(self) -> Problem:
@@ -109,7 +137,7 @@ class PowerProblem:
         return {"bus": bus, "line": line, "generator": generator}
 
     def served(self, local: tuple[Vector, ...]) -> dict[str, Any]:
-        """The share of load served and what is short (``served.py``). For its owners' eyes."""
+        """The share of load served and what is short (``served`` below). For its owners' eyes."""
         return served(self.tables(local)["bus"], self.grid.base_mva)
 
     def cost(self, local: tuple[Vector, ...]) -> float:
@@ -118,7 +146,7 @@ class PowerProblem:
         return float(sum(_cost(costs[g], p) for g, p in made.items()))
 
     def central(self, objectives: Sequence[Any] | None = None) -> tuple[Vector, ...]:
-        """Every zone's z at the optimum of the whole grid, solved in one place (``central.py``).
+        """Every zone's z at the optimum of the whole grid, solved in one place .
 
         ``objectives`` are the zones' released ones; without them it is the optimum at the true
         loads, which is not private.
@@ -159,7 +187,7 @@ def build(
 
     Loads that are read once are drawn towards the public ones of ``nominal``, where given, by
     ``nominal_spread``, a public number (0.1: loads lie within about 10% of the nominal ones), or
-    else by as much as the noisy readings themselves suggest (``expected_loads.py``).
+    else by as much as the noisy readings themselves suggest (``shrunk``).
 
     Guarantee: ``Residual``'s, with the two demands of a bus as one group. Loads that the case
     models as generators with negative limits are part of the public set: not certified.
@@ -187,6 +215,44 @@ def build(
 def _cost(cost: Any, p: float) -> float:
     """In $/h of p in per unit, of a polynomial or of corners (``Grid``)."""
     return float(np.interp(p, *np.transpose(cost)) if np.ndim(cost[0]) else np.polyval(cost, p))
+
+
+def served(bus: pd.DataFrame, base_mva: float) -> dict[str, Any]:
+    """Load and what is short of it, active ("p") and reactive ("q"), in per unit and in MW, MVAr.
+
+    From the bus table of ``PowerProblem.tables``: a bus is short of ``p_shed`` > 0, and has a
+    surplus where that is negative. The share served is 1 − (sum of what buses are short of)/(sum of
+    demands > 0), at least 0; ``buses`` is the number of buses short of more than 0.001.
+    Computed from the private demand: for its owners' eyes only.
+    """
+    found: dict[str, Any] = {"least": LEAST, "of_buses": len(bus)}
+    for kind, unit in (("p", "mw"), ("q", "mvar")):
+        demand, shed = (bus[f"{kind}_{what}"].to_numpy() for what in ("demand", "shed"))
+        load = float(np.maximum(demand, 0).sum())
+        short = float(np.maximum(shed, 0).sum())
+        surplus = float(np.maximum(-shed, 0).sum())
+        per_unit = {"load": load, "short": short, "surplus": surplus}
+        found[kind] = {
+            "share": max(0.0, 1 - short / load) if load > 0 else 1.0,
+            "buses": int((shed > LEAST).sum()),
+            **per_unit,
+            **{f"{name}_{unit}": value * base_mva for name, value in per_unit.items()},
+        }
+    return found
+
+
+def served_in_words(found: dict[str, Any]) -> list[str]:
+    """One line for active, one for reactive power."""
+    lines = []
+    for kind, name, unit in (("p", "active", "MW"), ("q", "reactive", "MVAr")):
+        of = found[kind]
+        short, load = (f"{of[k]:.4g} p.u." for k in ("short", "load"))
+        lines.append(
+            f"{name} load served: {100 * of['share']:.4g}% ({short} of {load} short, "
+            f"{of[f'short_{unit.lower()}']:.4g} of {of[f'load_{unit.lower()}']:.4g} {unit}), short "
+            f"at {of['buses']} of {found['of_buses']} buses; surplus {of['surplus']:.4g} p.u."
+        )
+    return lines
 
 
 # --- how a run on a grid spends what is asked for ---------------------------------------------

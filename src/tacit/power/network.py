@@ -17,9 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Vector
-from tacit.errors import InvalidInput, SolverFailure
 from tacit.power.case import Grid
-from tacit.sets.cone_program import Program, row_scale
 from tacit.sets.conic import Conic
 
 if TYPE_CHECKING:
@@ -193,51 +191,6 @@ def demand(grid: Grid, buses: Iterable[int]) -> Vector:
     """d: active, then reactive demand of the buses. Private."""
     at = grid.bus.loc[list(buses)]
     return np.concatenate([at["p_demand"], at["q_demand"]])
-
-
-def bound(grid: Grid) -> float:
-    """The least generation cost in $/h over the relaxation, with all demand served.
-
-    The set of ``network`` with eqs. (7), (8) as equations, solved centrally: no AC power flow
-    that serves the demand is cheaper.
-    """
-    whole = network(grid)
-    matrix, offset, cones = whole.constraints
-    n, generators = matrix.shape[1], len(whole.generators)
-    p_g = np.arange(n - 2 * generators, n - generators)
-    t = n + np.arange(generators)  # above every piece of a piecewise linear cost
-    P, q, constant = np.zeros(n + generators), np.zeros(n + generators), 0.0
-    pieces, heights = [sp.csr_matrix((0, n + generators))], [np.zeros(0)]
-    for k, (name, cost) in enumerate(grid.generator["cost"].items()):
-        if not np.ndim(cost[0]):
-            P[p_g[k]], q[p_g[k]] = 2 * cost[0], cost[1]
-            constant += cost[2]
-            continue
-        (p, y), q[t[k]] = np.transpose(cost), 1.0
-        slopes = np.diff(y) / np.diff(p)
-        if np.diff(slopes).min(initial=0.0) < 0:
-            raise InvalidInput(f"Expected a convex cost of generator {name} of {grid.name}.")
-        row, m = np.arange(len(slopes)), len(slopes)
-        entries = np.concatenate([slopes, -np.ones(m)])
-        at = (np.concatenate([row, row]), np.repeat([p_g[k], t[k]], m))
-        pieces.append(sp.csr_matrix((entries, at), shape=(m, n + generators)))
-        heights.append(slopes * p[:-1] - y[:-1])
-    balance = whole.balance @ whole.image
-    rows = sp.block_array([[balance, None], [matrix, sp.csr_matrix((len(offset), generators))]])
-    A = sp.vstack([rows, *pieces], format="csc")
-    b = np.concatenate([-demand(grid, whole.buses), offset, *heights])
-    every = (("zero", balance.shape[0]), *cones, ("nonneg", sum(map(len, heights))))
-    blocks = tuple(block for block in every if block[1])
-    scale = row_scale(A, blocks)
-    worth = max(abs(q).max(), abs(P).max(), 1e-12)
-    program = Program(
-        sp.csc_matrix(sp.diags(P / worth)), sp.csc_matrix(sp.diags(scale) @ A), scale * b, blocks
-    )
-    try:
-        _, x, _ = program.minimise(q=q / worth)
-    except SolverFailure as failure:
-        raise SolverFailure(f"{grid.name}: {failure} Is there too much demand?") from None
-    return float(P @ x**2 / 2 + q @ x + constant)
 
 
 def _admittance(line: pd.DataFrame) -> tuple[Vector, Vector, Vector, Vector]:

@@ -27,49 +27,39 @@ def plot_grid(case: PowerProblem, result: Result) -> Figure:
     Load shedding is computed from the private demand: the picture is for its owners' eyes.
     """
     from matplotlib import colormaps
-    from matplotlib.collections import LineCollection
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     tables = case.tables(result.local)
     bus, line = tables["bus"], tables["line"]
-    place = dict(zip(bus.index, layout(case.grid), strict=True))
-    figure = Figure(figsize=(9, 7.5), layout="constrained")
-    axes = figure.subplots()
     flow = np.abs(line["p_from"].to_numpy())
-    width = 0.4 + 4 * flow / max(flow.max(), 1e-9)
-    ends = [(place[i], place[j]) for i, j in zip(line["from_bus"], line["to_bus"], strict=True)]
-    colours = np.where(line["cut"], CUT, "#9aa5b1")
-    axes.add_collection(LineCollection(ends, linewidths=width, colors=colours, zorder=1))
-    shed = np.hypot(bus["p_shed"], bus["q_shed"]).to_numpy()
+    figure, axes, place, small = _lines(
+        case.grid, 0.4 + 4 * flow / max(flow.max(), 1e-9), line["cut"]
+    )
     names = list(case.zones)
-    many = len(names) > 20
     colour = {
-        name: colormaps["hsv"](k / len(names)) if many else colormaps["tab20"](k)
+        name: colormaps["hsv"](k / len(names)) if len(names) > 20 else colormaps["tab20"](k)
         for k, name in enumerate(names)
     }
-    small = min(1.0, 20 / np.sqrt(len(bus)))
-    x, y = np.array([place[b] for b in bus.index]).T
+    shed = np.hypot(bus["p_shed"], bus["q_shed"]).to_numpy()
     size = small * (110 + 450 * shed / max(shed.max(), 1e-2))
-    axes.scatter(x, y, size, [colour[z] for z in bus["zone"]], edgecolors="black", lw=0.5, zorder=2)
-    if len(bus) <= 150:
-        for b, z in zip(bus.index, bus["zone"], strict=True):
-            red, green, blue, _ = colour[z]
+    inside = [colour[zone] for zone in bus["zone"]]
+    axes.scatter(*place.T, size, inside, edgecolors="black", lw=0.5, zorder=2)
+    for b, at, (red, green, blue, _) in zip(bus.index, place, inside, strict=True):
+        if len(bus) <= 150:
             ink = "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else "black"
             how: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}
-            axes.annotate(str(b), place[b], zorder=3, **how)
+            axes.annotate(str(b), at, zorder=3, **how)
     dot: dict[str, Any] = {"marker": "o", "ls": "", "markeredgecolor": "black"}
     keys = [Line2D([], [], color=colour[name], label=name, **dot) for name in names[:12]]
-    keys += [Line2D([], [], color=CUT, lw=2, label="cut line"), Line2D([], [], ls="", label="…")]
-    if len(names) <= 12:
-        keys.pop()
+    keys += [Line2D([], [], color=CUT, lw=2, label="cut line")]
+    if len(names) > 12:
+        keys += [Line2D([], [], ls="", label="…")]
     axes.legend(handles=keys, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
     axes.set_title(
         f"{case.grid.name}: width = active flow (largest {flow.max():.2f} p.u.), "
         f"size = load shedding (largest {shed.max():.2g} p.u.)",
         fontsize=10,
     )
-    axes.set_axis_off()
     axes.autoscale()
     return figure
 
@@ -79,29 +69,17 @@ def plot_power_flow(flow: PowerFlow) -> Figure:
 
     Computed from the private demand: the picture is for its owners' eyes.
     """
-    from matplotlib.collections import LineCollection
-    from matplotlib.figure import Figure
-
     grid, summary = flow.grid, flow.summary()
-    x, y = layout(grid).T
-    place = dict(zip(grid.bus.index, zip(x, y, strict=True), strict=True))
-    figure = Figure(figsize=(9, 7.5), layout="constrained")
-    axes = figure.subplots()
-    axes.set_axis_off()
+    loading = np.nan_to_num(flow.line["loading"].to_numpy())
+    red = flow.line.index.isin(flow.overloads.index)
+    figure, axes, place, small = _lines(grid, 0.4 + 3 * np.minimum(loading, 2), red)
     if not flow.converged:
         axes.set_title(f"{grid.name}: no AC power flow was found for this dispatch", fontsize=10)
         return figure
-    loading = flow.line["loading"].to_numpy()
-    ends = [(place[i], place[j]) for i, j in flow.line[["from_bus", "to_bus"]].to_numpy()]
-    red = flow.line.index.isin(flow.overloads.index)
-    colours = np.where(red, CUT, "#9aa5b1")
-    widths = 0.4 + 3 * np.minimum(loading, 2)
-    axes.add_collection(LineCollection(ends, linewidths=widths, colors=colours, zorder=1))
-    small = 110 * min(1.0, 20 / np.sqrt(len(grid.bus)))
     beyond = flow.bus.index.isin(flow.voltages.index)
     how: dict[str, Any] = {"edgecolors": np.where(beyond, CUT, "black"), "cmap": "viridis"}
     how["lw"] = np.where(beyond, 2.0, 0.5)
-    shown = axes.scatter(x, y, small, flow.bus["voltage"], zorder=2, **how)
+    shown = axes.scatter(*place.T, 110 * small, flow.bus["voltage"], zorder=2, **how)
     figure.colorbar(shown, ax=axes, label="voltage (per unit)", shrink=0.6)
     axes.set_title(
         f"{grid.name}: slack {summary['slack_mw']:+.3g} MW, losses {summary['losses_mw']:.3g} MW; "
@@ -110,6 +88,22 @@ def plot_power_flow(flow: PowerFlow) -> Figure:
     )
     axes.autoscale()
     return figure
+
+
+def _lines(grid: Grid, widths: Vector, red: Any) -> tuple[Figure, Any, Vector, float]:
+    """A figure with all lines, its axes, places of the buses, and how small a bus is drawn."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+
+    place = layout(grid)
+    ends = place[[grid.bus.index.get_indexer(grid.line[e]) for e in ("from_bus", "to_bus")]]
+    figure = Figure(figsize=(9, 7.5), layout="constrained")
+    axes = figure.subplots()
+    axes.set_axis_off()
+    colours = np.where(red, CUT, "#9aa5b1")
+    lines = LineCollection(list(ends.swapaxes(0, 1)), linewidths=widths, colors=colours, zorder=1)
+    axes.add_collection(lines)
+    return figure, axes, place, min(1.0, 20 / np.sqrt(len(grid.bus)))
 
 
 def layout(grid: Grid) -> Vector:

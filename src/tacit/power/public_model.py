@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._types import Vector
+from tacit._types import Array, Vector
 from tacit.admm.problem import LocalProblem
-from tacit.errors import InvalidInput, choice, positive
-from tacit.objectives.residual import Residual
+from tacit.errors import InvalidInput, array, choice, non_negative, positive
+from tacit.objectives.public import PublicQuadratic
+from tacit.objectives.residual import DataReading, Residual
 from tacit.power.case import Grid, load_case
 from tacit.power.cost import GenerationCost, price_of_shedding, tariff, worth_of
-from tacit.power.expected_loads import ExpectedLoads
 from tacit.power.network import FLOWS, Network, demand, network
 from tacit.power.zones import Zones, grids_of, lines_between, partition
+from tacit.pytree import pytree, static, store
+
+if TYPE_CHECKING:
+    from tacit.power.model import PowerProblem
 
 Beta = float | str | Mapping[int, float]
 CHANGE = "the active and the reactive demand of one bus, each"
+BLOCK = 16  # loads that share one factor of ``shrunk``
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,10 @@ class PublicModel:
     def agent(self, zone: str, net: Network, loads: Vector) -> LocalProblem:
         """One zone's problem; ``loads`` are its own, active then reactive, in per unit."""
         size, grid = len(net.buses), self.grid
-        bounds = self.bounds
-        limit = bounds if np.ndim(bounds) == 0 else _pick(bounds, grid, net.buses)
+        limit = self.bounds
+        if np.ndim(limit):
+            rows = grid.bus.index.get_indexer(net.buses)
+            limit = tuple(limit[rows].T.ravel().tolist())
         about: dict[str, Any] = {
             "groups": tuple(range(size)) * 2,
             "noise_on": self.noise_on,
@@ -104,23 +111,18 @@ def public_model(
         raise InvalidInput("Expected shed_price beside objective='cost' only.")
     price = price_of_shedding(grid, shed_price) if objective == "cost" else None
     worth = 0.0 if price is None else worth_of(grid, price)
-    public = None if nominal is None else _same_buses(grid, load_case(nominal))
+    public = None if nominal is None else load_case(nominal)
     if public is None and nominal_spread is not None:
         raise InvalidInput("Expected nominal_spread beside nominal only.")
+    if public is not None and not public.bus.index.equals(grid.bus.index):
+        raise InvalidInput(f"Expected the buses of {grid.name} in the nominal case {public.name}.")
     bounds, doubt = _bounds(grid, beta, public)
     doubt = doubt or _loads_in_limits(grid)
     about = (objective, price, worth, bounds, doubt, noise_on, public, nominal_spread)
     return PublicModel(grid, parts, _shared(grid, parts), *about)
 
 
-class _Shared(Protocol):
-    @property
-    def shared(self) -> tuple[tuple[str, Any], ...]: ...
-    @property
-    def objective(self) -> str: ...
-
-
-def starting_penalties(case: _Shared) -> tuple[Vector, Vector]:
+def starting_penalties(case: PublicModel | PowerProblem) -> tuple[Vector, Vector]:
     """Penalties and their groups, by global coordinate, for exact local steps on released loads.
 
     0.3 on flows and 30 on c and s, from trials on case118_ieee, case2869_pegase and case10000_goc:
@@ -176,12 +178,6 @@ def _bounds(grid: Grid, beta: Beta, nominal: Grid | None) -> tuple[Any, str]:
     return (float(part * loads.max()) if share[2] == "largest" else part * loads), doubt
 
 
-def _same_buses(grid: Grid, nominal: Grid) -> Grid:
-    if not nominal.bus.index.equals(grid.bus.index):
-        raise InvalidInput(f"Expected the buses of {grid.name} in the nominal case {nominal.name}.")
-    return nominal
-
-
 def _loads_in_limits(grid: Grid) -> str:
     limits = grid.generator
     loads = limits.index[(limits["p_min"] < 0) & (limits["p_max"] <= 0)]
@@ -190,6 +186,79 @@ def _loads_in_limits(grid: Grid) -> str:
     return f"generator {loads[0]} is a dispatchable load, whose size is in the public limits."
 
 
-def _pick(bounds: Vector, grid: Grid, buses: list[int]) -> tuple[float, ...]:
-    rows = bounds[grid.bus.index.get_indexer(buses)]
-    return tuple(rows.T.ravel().tolist())
+# --- noisy readings of loads, drawn towards public ones ---------------------------------------
+
+
+@pytree
+class ExpectedLoads(Residual):
+    """Load shedding whose loads have public ``expected`` values, and maybe a public ``spread``."""
+
+    _: KW_ONLY
+    expected: Array = field(default=(), repr=False)
+    spread: float | None = static(default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        spread = None if self.spread is None else non_negative("nominal_spread", self.spread)
+        expected = array("expected", self.expected, self.data.shape, dtype=np.float64)
+        store(self, expected=expected, spread=spread)
+
+    def reading(self) -> LoadReading:
+        return LoadReading(self)
+
+
+@dataclass(frozen=True)
+class LoadReading(DataReading):
+    """The loads, as ``Residual`` has them read; a copy of them is drawn towards what is expected.
+
+    Guarantee: ``DataReading``'s.
+    """
+
+    objective: Any
+
+    def public_copy(
+        self, values: Vector, deviation: float, agents: float | None = None
+    ) -> PublicQuadratic:
+        of = self.objective
+        loads = shrunk(values, np.asarray(of.expected), deviation, of.spread)
+        return PublicQuadratic(of.matrix, loads, slack=of.slack)
+
+
+def shrunk(
+    values: Vector, expected: Vector, deviation: float, spread: float | None = None
+) -> Vector:
+    """Estimates of loads that are nearer to them than noisy readings v, at no cost in privacy.
+
+    With a stated spread, loads are taken to be e_i·(1 + spread·(standard normal)), and a reading
+    with noise of deviation σ becomes the posterior mean
+
+        e_i + (v_i − e_i) τ_i²/(τ_i² + σ²),     τ_i = spread·|e_i|
+
+    which has the least expected squared error: τ²σ²/(τ² + σ²) in place of σ². For other laws with
+    these variances it is the best estimate that is linear in v (Bernardo and Smith, 1994).
+
+    Without one the readings themselves tell how far loads lie from what was expected: in blocks of
+    m loads of like expected size, James and Stein's estimate with positive part,
+
+        e + (v − e) max(0, 1 − (m − 2)σ²/‖v − e‖²)
+
+    For Gaussian noise and m ≥ 3 its expected squared error is below mσ², that of the readings,
+    whatever the loads are (James and Stein, 1961; Baranchik, 1964), hence that of all blocks too.
+
+    Guarantee: post-processing. Only noisy values and public numbers (expected loads, spread, σ) are
+    used, so that what holds for the release holds for the estimates.
+    """
+    away, σ2 = values - expected, deviation**2
+    if σ2 == 0:
+        return np.array(values, np.float64)
+    if spread is not None:
+        τ2 = (spread * expected) ** 2
+        return np.asarray(expected + away * τ2 / (τ2 + σ2))
+    order = np.argsort(np.abs(expected), kind="stable")
+    estimate = np.array(values, np.float64)
+    for block in np.array_split(order, max(1, len(order) // BLOCK)):
+        if (m := len(block)) >= 3:
+            length = max(float(away[block] @ away[block]), 1e-300)
+            keep = max(0.0, 1 - (m - 2) * σ2 / length)
+            estimate[block] = expected[block] + keep * away[block]
+    return estimate

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.power.case import Grid
-from tacit.tables import read_csv
+from tacit.tables import read_table
 
 Zones = dict[str, list[int]]  # name of a zone -> its buses
 
@@ -77,12 +77,6 @@ def lines_between(grid: Grid, zones: Zones) -> list[int]:
     return [int(line) for line in grid.line.index[first != second]]
 
 
-def cut_lines(grid: Grid, buses: list[int]) -> list[int]:
-    """Lines with one end in the zone."""
-    ends = grid.line["from_bus"].isin(buses).to_numpy() ^ grid.line["to_bus"].isin(buses).to_numpy()
-    return [int(line) for line in grid.line.index[ends]]
-
-
 def grids_of(grid: Grid, zones: Zones) -> list[Grid]:
     """Every zone's own part of the grid: lines that touch it, its generators, and all buses."""
     first, second = ends_of(grid, zones)
@@ -106,22 +100,22 @@ def _in_groups(group: Vector, items: Vector, groups: int) -> list[Vector]:
 
 def _from_csv(path: Path) -> dict[int, str]:
     try:
-        table = read_csv(path, ("bus", "zone"))
+        table = read_table(path, ("bus", "zone"))
     except CorruptFile as error:
         raise InvalidInput(
             "Expected as zones a number, 'area', or a CSV file with the columns bus and zone. "
             f"{error} Nothing was solved."
         ) from None
     of_bus: dict[int, str] = {}
-    for i, line in enumerate(table.lines):
+    for i in range(len(table)):
         try:
-            bus, zone = int(table.text["bus"][i]), table.text["zone"][i].strip()
+            bus, zone = int(table.written("bus")[i]), table.written("zone")[i].strip()
         except (KeyError, ValueError):
             raise InvalidInput(
-                f"Expected a bus number and a zone in line {line} of {path}, got none."
+                f"Expected a bus number and a zone in {table.where(i)} of {path}, got none."
             ) from None
         if not zone:
-            raise InvalidInput(f"Expected a zone for bus {bus} in line {line} of {path}.")
+            raise InvalidInput(f"Expected a zone for bus {bus} in {table.where(i)} of {path}.")
         if of_bus.setdefault(bus, zone) != zone:
             raise InvalidInput(f"Expected one zone for bus {bus} in {path}, got two.")
     return of_bus

@@ -2,11 +2,9 @@
 
 mechanisms         Gaussian, Laplace, no noise: the law of the noise and its accounting event
 normals            float32 normals with full tails, for seeded noise
-discrete           exact discrete laws, sampled from the operating system's bits
-secure_noise       discrete noise on a grid around a statistic, with its proof
+secure_noise       exact discrete noise from the operating system's bits, with its proof
 gaussian_tradeoff  epsilon and delta of Gaussian noise in closed form, rounded up
 accounting         what many updates cost together; noise for a total budget
-spending           what all runs of one agent have cost so far
 ledger             an agent's durable account in one SQLite file: budget, runs, charges, answers
 jupyter            a ledger as a notebook shows it
 payments           which process may use a charge

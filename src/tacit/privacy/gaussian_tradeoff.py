@@ -70,45 +70,11 @@ def _log_delta(mu: float, epsilon: float) -> float:
 
 def root_rounded_up(function: Callable[[float], float], low: float, high: float) -> float:
     """A point just above the root of a decreasing function, where it is <= 0."""
-    root, step = _brent(function, low, high), 1e-15
+    from scipy.optimize import brentq  # takes as long to import as all else that accounts need
+
+    if not function(low) > 0 >= function(high):
+        raise InvalidInput(f"Expected the budget to be met between {low!r} and {high!r}.")
+    root, step = float(brentq(function, low, high, xtol=1e-300, rtol=1e-14)), 1e-15
     while not function(root) <= 0:
         root, step = min(high, root * (1 + step)), step * 2
     return root
-
-
-def _brent(function: Callable[[float], float], low: float, high: float) -> float:
-    """A root of a decreasing function, to one part in 10^14 (Brent, 1973, chapter 4).
-
-    The same steps as ``scipy.optimize.brentq``, which takes longer to import than all accounting
-    to do. Noise multipliers, and so the digests of settings, are the same to the last bit.
-    """
-    before, at = low, high
-    f_before, f_at = function(before), function(at)
-    if not f_before > 0 >= f_at:
-        raise InvalidInput(f"Expected the budget to be met between {low!r} and {high!r}.")
-    opposite = f_opposite = step_before = step = 0.0
-    while f_at != 0:
-        if f_before != 0 and (f_before > 0) != (f_at > 0):
-            opposite, f_opposite = before, f_before
-            step_before = step = at - before
-        if abs(f_opposite) < abs(f_at):
-            before, at, opposite = at, opposite, at
-            f_before, f_at, f_opposite = f_at, f_opposite, f_at
-        tolerance, half = (1e-300 + 1e-14 * abs(at)) / 2, (opposite - at) / 2
-        if abs(half) < tolerance:
-            break
-        step_before, step, tried = half, half, (step_before, step)
-        if abs(tried[0]) > tolerance and abs(f_at) < abs(f_before):
-            if before == opposite:  # a line through two points
-                guess = -f_at * (at - before) / (f_at - f_before)
-            else:  # a hyperbola through three
-                slope = (f_before - f_at) / (before - at)
-                other = (f_opposite - f_at) / (opposite - at)
-                guess = -f_at * (f_opposite * other - f_before * slope)
-                guess /= other * slope * (f_opposite - f_before)
-            if 2 * abs(guess) < min(abs(tried[0]), 3 * abs(half) - tolerance):
-                step_before, step = tried[1], guess
-        before, f_before = at, f_at
-        at += step if abs(step) > tolerance else math.copysign(tolerance, half)
-        f_at = function(at)
-    return at

@@ -24,10 +24,9 @@ from tacit.admm.local_side import local_side, start_point
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput, Refused, SolverFailure, count
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
-from tacit.privacy.spending import Terms
 from tacit.protocol.keys import noise_source
 from tacit.protocol.messages import Broadcast, Reply, digest_of
 from tacit.protocol.statement import why_uncertified

@@ -18,7 +18,7 @@ from tacit.files import write_atomically
 from tacit.reading import parse_json, read_npz, reading, typed
 
 STATE = ("point", "average", "dual", "total")
-FORMAT = 2  # another one with every change of a computed bit: noise must not meet other numbers
+FORMAT = 3  # another one with every change of a computed bit: noise must not meet other numbers
 
 
 @dataclass(frozen=True)

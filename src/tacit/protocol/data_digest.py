@@ -37,29 +37,9 @@ import scipy.sparse as sp
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput
-from tacit.pytree import parts_as_before
 from tacit.sets.conic import Conic
 
 LIBRARIES = ("builtins", "jax", "jaxlib", "numpy", "scipy", "tacit")
-FORMERLY = {  # before there were rooms: under which module digests named a class then, and do still
-    "tacit.conic": ("tacit.sets", "Cone ConeSet Conic Polyhedron"),
-    "tacit.losses": (
-        "tacit.objectives",
-        "Hinge Huber LeastSquares LogisticRegression Quantile SoftmaxRegression",
-    ),
-    "tacit.persample": ("tacit.objectives", "PerSample"),
-    "tacit.residual": ("tacit.objectives", "Residual residual.SparseMatrix"),
-    "tacit.schedules": (
-        "tacit.admm",
-        "ConstantPenalty ConstantStep DynamicPenalty GeometricPenalty GeometricStep NonsmoothStep "
-        "SmoothStep StronglyConvexStep",
-    ),
-}
-FORMER = {
-    f"{room}.{name}": f"{module}.{name.rpartition('.')[2]}"
-    for module, (room, names) in FORMERLY.items()
-    for name in names.split()
-}
 STDLIB = sysconfig.get_path("stdlib")
 BY_NAME = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "numpy", "scipy.special")
 # of a class: written by Python or by dataclasses, and says nothing that its functions do not
@@ -248,7 +228,7 @@ class Digest:
         if _is_library(cls.__module__):
             home = _room(cls, cls.__qualname__) or cls.__module__
             name = f"{home}.{cls.__qualname__}"
-            return self._hash("class", [FORMER.get(name, name)])
+            return self._hash("class", [name])
         name = f"{cls.__module__}.{cls.__qualname__}"
         parts: list[bytes] = []
         for attribute, value in sorted(vars(cls).items()):
@@ -266,7 +246,7 @@ class Digest:
         node = jax.tree_util.default_registry.flatten_one_level(value)
         if node is not None:
             children, structure = list(node[0]), node[1]
-            parts = [type(value), *parts_as_before(value, children, structure)]
+            parts = [type(value), children, structure]
             return self._each("tree", parts, type(value).__name__)
         cls, state = type(value), dict(getattr(value, "__dict__", {}))
         if cls is object:  # nothing but itself

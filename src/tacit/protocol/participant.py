@@ -21,8 +21,7 @@ from tacit.admm.problem import LocalProblem, objective_value
 from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, SolverFailure
 from tacit.objectives.public import PublicObjective, without_noise
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.spending import Terms
+from tacit.privacy.ledger import Ledger, Terms
 from tacit.protocol.agent import Agent
 from tacit.protocol.data_digest import agent_digest
 from tacit.protocol.facts import facts_of

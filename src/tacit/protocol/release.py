@@ -35,11 +35,10 @@ from tacit.admm.algorithm import noisy, sample_on_host
 from tacit.admm.problem import LocalProblem
 from tacit.errors import CorruptFile, Refused, digits
 from tacit.privacy.accounting import rounded_up
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
-from tacit.privacy.spending import Terms
 
 if TYPE_CHECKING:
     from tacit.objectives.objective import Reading

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure
 from tacit.privacy.accounting import Guarantee, epsilon_of
-from tacit.privacy.ledger import SCHEMA_VERSION, Ledger, new_file
+from tacit.privacy.ledger import SCHEMA_VERSION, Ledger, Limit, Spend, new_file
 from tacit.privacy.mechanisms import mechanism_from
-from tacit.privacy.spending import Limit, Spend
 from tacit.protocol.statement import PrivacyStatement
 
 NUMBER = re.compile(r"[0-9][0-9.]*(e[-+]?[0-9]+)?")  # ledgers have six digits, and a digest

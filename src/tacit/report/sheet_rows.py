@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from tacit.html import plain
 from tacit.privacy.accounting import rounded_down, rounded_up
-from tacit.privacy.spending import changed
+from tacit.privacy.ledger import changed
 from tacit.protocol.statement import promised
 from tacit.report.account import Account
 from tacit.report.subject import Subject

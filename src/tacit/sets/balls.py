@@ -1,4 +1,4 @@
-"""Euclidean and L1 balls, and the simplex."""
+"""Euclidean and L1 balls, and the simplex. Their sizes are exact."""
 
 from __future__ import annotations
 
@@ -19,23 +19,34 @@ from tacit.sets.projections import length, onto_ball, onto_simplex, total
 
 
 @pytree
-class Ball(FeasibleSet):
-    """The Euclidean ball {z : ‖z − center‖₂ ≤ radius}. Its sizes are exact.
-
-    A scalar center (0 for the origin) needs a ``size``. The radius is kept as ``extent``, because
-    ``radius(norm)`` is the largest norm of a point of the set.
-    """
+class _Around(FeasibleSet):
+    """The points within ``extent`` of ``center``; ``radius(norm)`` is the norm of the longest."""
 
     center: ArrayLike
     extent: ArrayLike
 
-    def __init__(self, center: ArrayLike, radius: float, size: int | None = None) -> None:
+    def _place(self, center: ArrayLike, radius: float, size: int | None) -> None:
         extent = np.asarray(_positive("radius", radius))
         store(self, center=_center(center, size), extent=extent)
 
     @property
     def dimension(self) -> int:
         return int(np.shape(self.center)[-1])
+
+    @property
+    def diameter(self) -> float:
+        return 2 * float(np.asarray(self.extent))
+
+
+@pytree
+class Ball(_Around):
+    """The Euclidean ball {z : ‖z − center‖₂ ≤ radius}.
+
+    A scalar center (0 for the origin) needs a ``size``. The radius is kept as ``extent``.
+    """
+
+    def __init__(self, center: ArrayLike, radius: float, size: int | None = None) -> None:
+        self._place(center, radius, size)
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = point_and_weight(point, weight, self.dimension)
@@ -46,10 +57,6 @@ class Ball(FeasibleSet):
         z = wide_point_of(point, self.dimension)
         return jnp.maximum(length(z - jnp.asarray(self.center)) - jnp.asarray(self.extent), 0)
 
-    @property
-    def diameter(self) -> float:
-        return 2 * float(np.asarray(self.extent))
-
     def radius(self, norm: float) -> float:
         return norm_of(self.center, norm) + float(np.asarray(self.extent))
 
@@ -59,19 +66,11 @@ class Ball(FeasibleSet):
 
 
 @pytree
-class L1Ball(FeasibleSet):
-    """The cross-polytope {z : ‖z − center‖₁ ≤ radius}. Its sizes are exact."""
-
-    center: ArrayLike
-    extent: ArrayLike
+class L1Ball(_Around):
+    """The cross-polytope {z : ‖z − center‖₁ ≤ radius}."""
 
     def __init__(self, radius: float, size: int | None = None, center: ArrayLike = 0.0) -> None:
-        extent = np.asarray(_positive("radius", radius))
-        store(self, center=_center(center, size), extent=extent)
-
-    @property
-    def dimension(self) -> int:
-        return int(np.shape(self.center)[-1])
+        self._place(center, radius, size)
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         # The signs of z − center are those of v − center; the absolute values are those of v
@@ -86,10 +85,6 @@ class L1Ball(FeasibleSet):
         z = wide_point_of(point, self.dimension)
         return jnp.maximum(total(jnp.abs(z - jnp.asarray(self.center))) - self.extent, 0)
 
-    @property
-    def diameter(self) -> float:
-        return 2 * float(np.asarray(self.extent))
-
     def radius(self, norm: float) -> float:
         # A norm is largest at a vertex: center moved outwards along its largest coordinate.
         vertex = np.abs(np.asarray(self.center))
@@ -103,7 +98,7 @@ class L1Ball(FeasibleSet):
 
 @pytree
 class Simplex(FeasibleSet):
-    """Non-negative vectors of a given sum: {z ≥ 0 : Σ_i z_i = total}. Its sizes are exact."""
+    """Non-negative vectors of a given sum: {z ≥ 0 : Σ_i z_i = total}."""
 
     size: int = static()
     total: ArrayLike = 1.0

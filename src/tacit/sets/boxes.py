@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -126,6 +125,7 @@ class CutBox(FeasibleSet):
     lower: ArrayLike = -math.inf
     upper: ArrayLike = math.inf
     around: Box = field(init=False, repr=False)
+    equation: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         normal = errors.array("normal", self.normal, (None,), dtype=np.float64).copy()
@@ -137,13 +137,28 @@ class CutBox(FeasibleSet):
         store(self, around=_smallest_box(self))
 
     @property
-    @abstractmethod
     def least(self) -> float:
         """The smallest normal'z that is allowed."""
+        return float(np.asarray(self.offset)) if self.equation else -math.inf
 
     @property
     def dimension(self) -> int:
         return int(np.shape(self.normal)[-1])
+
+    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
+        v, c = point_and_weight(point, weight, self.dimension)
+        lower, upper = jnp.asarray(self.around.lower), jnp.asarray(self.around.upper)
+        z = onto_cut(v, c, self.normal, self.offset, lower, upper)
+        if not self.equation:
+            in_box = jnp.clip(v.astype(jnp.float64), lower, upper)
+            z = jnp.where(total(jnp.asarray(self.normal) * in_box) <= self.offset, in_box, z)
+        return self.around.project(z.astype(v.dtype))
+
+    def violation(self, point: ArrayLike) -> Array:
+        z = wide_point_of(point, self.dimension)
+        beyond = total(jnp.asarray(self.normal) * z) - jnp.asarray(self.offset)
+        beyond = jnp.abs(beyond) if self.equation else beyond
+        return jnp.maximum(beyond, outside(z, self.lower, self.upper))
 
     @property
     def diameter(self) -> float:
@@ -174,49 +189,14 @@ class CutBox(FeasibleSet):
 
 @pytree
 class HalfSpace(CutBox):
-    """A box cut by one inequality: {z : normal'z ≤ offset, lower ≤ z ≤ upper}.
-
-    Only ``radius(inf)`` is exact in general: see ``CutBox``.
-    """
-
-    @property
-    def least(self) -> float:
-        return -math.inf
-
-    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
-        v, c = point_and_weight(point, weight, self.dimension)
-        lower, upper = jnp.asarray(self.around.lower), jnp.asarray(self.around.upper)
-        in_box = jnp.clip(v.astype(jnp.float64), lower, upper)
-        cut = onto_cut(v, c, self.normal, self.offset, lower, upper)
-        z = jnp.where(total(jnp.asarray(self.normal) * in_box) <= self.offset, in_box, cut)
-        return self.around.project(z.astype(v.dtype))
-
-    def violation(self, point: ArrayLike) -> Array:
-        z = wide_point_of(point, self.dimension)
-        beyond = total(jnp.asarray(self.normal) * z) - jnp.asarray(self.offset)
-        return jnp.maximum(beyond, outside(z, self.lower, self.upper))
+    """A box cut by one inequality: {z : normal'z ≤ offset, lower ≤ z ≤ upper}."""
 
 
 @pytree
 class Hyperplane(CutBox):
-    """A box cut by one equation: {z : normal'z = offset, lower ≤ z ≤ upper}.
+    """A box cut by one equation: {z : normal'z = offset, lower ≤ z ≤ upper}."""
 
-    Only ``radius(inf)`` is exact in general: see ``CutBox``.
-    """
-
-    @property
-    def least(self) -> float:
-        return float(np.asarray(self.offset))
-
-    def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
-        v, c = point_and_weight(point, weight, self.dimension)
-        z = onto_cut(v, c, self.normal, self.offset, self.around.lower, self.around.upper)
-        return self.around.project(z.astype(v.dtype))
-
-    def violation(self, point: ArrayLike) -> Array:
-        z = wide_point_of(point, self.dimension)
-        apart = jnp.abs(total(jnp.asarray(self.normal) * z) - jnp.asarray(self.offset))
-        return jnp.maximum(apart, outside(z, self.lower, self.upper))
+    equation: ClassVar[bool] = True
 
 
 def _smallest_box(cut: CutBox) -> Box:
@@ -253,7 +233,7 @@ def _largest_sum(cut: CutBox, points: Vector, roots: Vector) -> float:
     """
     unit = float(np.abs(points).max())
     a, points, gains = np.asarray(cut.normal), points / unit, (roots / unit) ** 2
-    b, equation = float(np.asarray(cut.offset)) / unit, math.isfinite(cut.least)
+    b = float(np.asarray(cut.offset)) / unit
 
     def bound(μ: float) -> float:
         prices = μ * a * points
@@ -264,7 +244,7 @@ def _largest_sum(cut: CutBox, points: Vector, roots: Vector) -> float:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slopes = np.diff(gains, axis=0) / (a * np.diff(points, axis=0))
     changes = np.unique(np.append(slopes[np.isfinite(slopes)], 0.0))
-    changes = changes if equation else changes[changes >= 0]
+    changes = changes if cut.equation else changes[changes >= 0]
     first, last = 0, len(changes) - 1
     while first < last:  # convex in μ
         middle = (first + last) // 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,9 +41,8 @@ class Program:
 
     ``P`` is given by its upper triangle; its numbers change, its pattern does not. ``fast`` leaves
     out the refinement of the solver's linear systems (a third of the time) and the polishing of
-    its answer; a solve that fails is repeated with refinement.
-
-    One solver serves all calls and one call at a time. It is not pickled but set up again.
+    its answer; a solve that fails is repeated with refinement. One solver serves all calls, one at
+    a time. It is not pickled but set up again.
     """
 
     def __init__(
@@ -121,9 +120,8 @@ class Program:
             if status != "Solved":
                 starts.append((nearby, np.zeros(len(data["b"]))))
             for start, dual in starts:
-                better, residual = polish(
-                    P, data["q"], self._dense, data["b"], self._cones, start, dual
-                )
+                A, b = self._A.toarray(), data["b"]
+                better, residual = polish(P, data["q"], A, b, self._cones, start, dual)
                 if residual <= ACCURACY and self._broken(better, data["b"]) <= ACCURACY:
                     return better, "Solved"
         gap = abs(solution.obj_val - solution.obj_val_dual)
@@ -136,19 +134,10 @@ class Program:
     def _broken(self, x: Vector, b: Vector) -> float:
         return broken(b - self._A @ x, self._cones)
 
-    @cached_property
-    def _dense(self) -> Vector:
-        dense: Vector = self._A.toarray()
-        return dense
-
     def _dense_P(self, values: Vector) -> Vector:
         upper = sp.csc_matrix((values, self._P.indices, self._P.indptr), shape=self._P.shape)
         dense: Vector = (upper + sp.triu(upper, 1).T).toarray()
         return dense
-
-    @property
-    def _curved(self) -> bool:
-        return any(kind == "soc" for kind, _ in self._cones)
 
     def _set_up(self, data: dict[str, Vector], changes: dict[str, Any]) -> Any:
         import clarabel
@@ -162,7 +151,7 @@ class Program:
         settings.verbose = False
         settings.presolve_enable = False  # presolve forbids changes in place
         settings.max_threads = 1
-        gap = 1e-10 if self._curved else 1e-12
+        gap = 1e-10 if any(kind == "soc" for kind, _ in self._cones) else 1e-12
         settings.tol_feas = 1e-8 if self._fast else ACCURACY
         settings.tol_gap_abs = settings.tol_gap_rel = 1e-9 if self._fast else gap
         settings.reduced_tol_feas = ACCEPTED_VIOLATION

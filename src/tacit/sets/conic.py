@@ -3,7 +3,7 @@
     Conic                {z : offset − matrix @ z in a product of cones}
     ├── ConeSet          second-order cones, inequalities, equations and bounds
     │   └── Polyhedron   the same without cones
-    └── from_cvxpy(...)  CVXPY constraints on one variable (``cvxpy_sets.py``)
+    └── from_cvxpy(...)  CVXPY constraints on one variable
 
 A set is analysed once. A projection then changes only the numbers of the objective in place, so
 that the solver keeps its symbolic factorisation.
@@ -12,6 +12,7 @@ that the solver keeps its symbolic factorisation.
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +38,7 @@ from tacit.sets.cone_program import (
     weighted_square,
 )
 from tacit.sets.feasible_set import FeasibleSet
-from tacit.sets.radii import Rows, Sizes, bounded_by_signs
+from tacit.sets.radii import Rows, Sizes
 
 
 class Conic(FeasibleSet):
@@ -55,17 +56,16 @@ class Conic(FeasibleSet):
     ``rare`` names cones (by their place in ``cones``) that seldom bind: a projection leaves them
     out, and is done again with them if its answer breaks one.
 
-    With ``image`` the solver's answer is taken as it is, 1e-5 to 1e-4 from the exact one on the
-    power grids measured.
-
-    With numbers of about 1 the violation of a projection is about 1e-9. Its error is below 1e-10
-    up to 150 rows and columns, where Newton steps sharpen the answer (``polish``); beyond, the
-    solver alone leaves 1e-7 on polyhedra and 1e-6 (worst seen 5e-5) on second-order cones. Rows
-    are scaled to length 1 first, so that these numbers are distances.
+    Rows are scaled to length 1. With numbers of about 1 the violation of a projection is then about
+    1e-9. Its error is below 1e-10 up to 150 rows and columns, where Newton steps sharpen the answer
+    (``polish``); beyond, the solver alone leaves 1e-7 on polyhedra and 1e-6 (worst seen 5e-5) on
+    second-order cones. With ``image`` its answer is taken as it is: 1e-5 to 1e-4 on power grids.
 
     ``radius(inf)`` is exact, ``radius(2)`` and ``diameter`` are exact on simple sets and proven
     bounds on others: see ``radii.py``. They take two solves for each variable, on first use.
     """
+
+    _as_given: tuple[Any, ...] = ()
 
     def __init__(
         self,
@@ -88,7 +88,8 @@ class Conic(FeasibleSet):
         if sum(m for _, m in self._cones) != rows:
             raise InvalidInput(f"Expected cones for {rows} rows, got {self._cones}.")
         self._columns = _column_indices(variables, columns)
-        self._image, self._entries = _image(image, self._columns, columns)
+        # ``entries`` are those of z that are the variables x of the constraints
+        self._image, self.entries = _image(image, self._columns, columns)
         self._slack = (
             None if slack is None else sp.csr_matrix(sparse("slack", slack, self.dimension))
         )
@@ -137,8 +138,7 @@ class Conic(FeasibleSet):
             raise InvalidInput(f"Expected weights > 0, got {weight}.")
         if not with_slack and self.violation(v) <= 0:
             return v
-        _, x = self._find_nearest(v, c)
-        return self._within_sizes(self._image @ x)
+        return self._within_sizes(self._image @ self._find_nearest(v, c))
 
     def _within_sizes(self, z: Vector) -> Vector:
         """z, or where a radius was asked for the nearest point within it: it holds for all answers.
@@ -150,11 +150,6 @@ class Conic(FeasibleSet):
         if self._longest is not None and (length := float(np.linalg.norm(z))) > self._longest:
             z = z * (self._longest / length * (1 - len(z) * float(np.finfo(z.dtype).eps)))
         return z
-
-    @property
-    def entries(self) -> Any:
-        """The entries of z that are the variables x of the constraints."""
-        return self._entries
 
     def linearised(self, point: Vector, weight: Vector) -> tuple[Vector, Vector]:
         """The projection's x and the matrix H for which it moves by H⁻¹ lifted'(c dv) with v.
@@ -173,18 +168,10 @@ class Conic(FeasibleSet):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """All that makes this set and its projections: constraints, variables, image, slack, rare.
-
-        Also the constraints as they were given, where a subclass keeps them.
-        """
+        """All that makes this set and its projections: constraints, variables, image, slack, rare,
+        and the constraints as they were given, where a subclass keeps them."""
         rare = () if self._without_rare is None else self._without_rare[1:]
-        about = self._columns, self._image, self._slack, rare
-        return *self.constraints, *about, *self._as_given
-
-    @property
-    def _as_given(self) -> tuple[list[Any], Any]:
-        """Linear constraints and bounds, and cones, as they were given."""
-        return [None] * 4, None
+        return *self.constraints, self._columns, self._image, self._slack, rare, self._as_given
 
     def _numbers(self, v: Vector, c: Vector) -> tuple[float, dict[str, Any]]:
         """P and q of Σ c_i((lifted x)_i − v_i)²/2, divided by the first value.
@@ -194,17 +181,18 @@ class Conic(FeasibleSet):
         scale = max(float(c.max()), float((c * np.abs(v)).max()))
         return scale, {"P": self._curvature @ (c / scale), "q": self._adjoint @ (-c * v / scale)}
 
-    def _find_nearest(self, v: Vector, c: Vector, or_else: str = "") -> tuple[str, Vector]:
+    def _find_nearest(self, v: Vector, c: Vector) -> Vector:
+        """The x of the projection."""
         if len(v) < self._lifted.shape[0]:  # no weight on the slack
             v, c = (np.append(values, np.zeros(self.slack_size)) for values in (v, c))
         _, numbers = self._numbers(v, c)
-        if self._without_rare is not None and not or_else:
+        if self._without_rare is not None:
             program, rows, limits, blocks = self._without_rare
-            status, x, _ = program.minimise(**numbers)
+            _, x, _ = program.minimise(**numbers)
             if broken(limits - rows @ x, blocks) <= ACCURACY:
-                return status, x
-        status, x, _ = self._nearest.minimise(or_else, **numbers)
-        return status, x
+                return x
+        _, x, _ = self._nearest.minimise(**numbers)
+        return x
 
     def violation(self, point: ArrayLike) -> float:
         """Largest amount by which a row, scaled to length 1, is broken.
@@ -213,9 +201,9 @@ class Conic(FeasibleSet):
         from image @ x.
         """
         z = vector_of("point", point, self.dimension)
-        x = z[self._entries]
+        x = z[self.entries]
         margins = self._offset - self._own @ x
-        if len(self._entries) < self.dimension:
+        if len(self.entries) < self.dimension:
             apart = float(np.abs(z - self._image @ x).max())
             return max(broken(margins, self._cones), apart)
         if self.dimension == self._matrix.shape[1]:
@@ -249,15 +237,10 @@ class Conic(FeasibleSet):
         return 1e-4 * max(1.0, float(np.abs(self._offset).max(initial=0)))
 
     def _refuse_empty(self) -> None:
-        n = self.dimension
-        if self._without_rare is not None:  # a point that breaks no rare cone either is enough
-            program, rows, limits, blocks = self._without_rare
-            weight = np.append(np.ones(n), np.zeros(self.slack_size))
-            _, numbers = self._numbers(np.zeros(len(weight)), weight)
-            status, x, _ = program.minimise("PrimalInfeasible", **numbers)
-            if status == "Solved" and broken(limits - rows @ x, blocks) <= ACCURACY:
-                return
-        status, _ = self._find_nearest(np.zeros(n), np.ones(n), or_else="PrimalInfeasible")
+        origin, weight = np.zeros(self._lifted.shape[0]), np.zeros(self._lifted.shape[0])
+        weight[: self.dimension] = 1.0
+        _, numbers = self._numbers(origin, weight)
+        status, *_ = self._nearest.minimise("PrimalInfeasible", **numbers)
         if status == "PrimalInfeasible":
             raise InvalidSet("Expected a set with a point in it: the set is empty.")
 
@@ -267,11 +250,8 @@ class Conic(FeasibleSet):
         Largest g'd and −g'd over such d in the unit box, for a g in general position: one of them
         is positive unless d = 0 is the only one. A positive value alone does not refuse the set:
         auxiliary variables may grow while z does not, and a long thin set looks unbounded to
-        the solver's accuracy. Then the box around the set decides. No solver is asked where signs
-        alone prove it.
+        the solver's accuracy. Then the box around the set decides.
         """
-        if bounded_by_signs(self._matrix, self._cones):
-            return
         columns = self._matrix.shape[1]
         box = sp.identity(columns)
         matrix = sp.csc_matrix(sp.vstack([self._matrix, box, -box]))
@@ -289,7 +269,7 @@ class Conic(FeasibleSet):
     def _sizes(self) -> Sizes:
         auxiliary = np.setdiff1d(np.arange(self._matrix.shape[1]), self._columns)
         columns = np.concatenate([self._columns, auxiliary])
-        places = np.concatenate([self._entries, self.dimension + np.arange(len(auxiliary))])
+        places = np.concatenate([self.entries, self.dimension + np.arange(len(auxiliary))])
         unit = sp.identity(self._matrix.shape[1], format="csr")
         forms = sp.vstack([self._image, unit[auxiliary]], format="csr")
         return Sizes(Rows(*self.constraints), forms, places[np.argsort(columns)], self.dimension)
@@ -350,7 +330,7 @@ def _image(image: Any, variables: Any, columns: int) -> tuple[Any, Any]:
 
 def without_rare(
     rare: Sequence[int], matrix: Any, offset: Vector, cones: Blocks, P: Any, fast: bool
-) -> Any:
+) -> tuple[Program, Any, Vector, Blocks] | None:
     """The program without the rare cones, and their rows, offsets and blocks; None for no cones."""
     if not rare:
         return None
@@ -406,6 +386,7 @@ class ConeSet(Conic):
             -math.inf if lower is None else lower, math.inf if upper is None else upper, n
         )
         self._cone_data = [_cone_data(cone, n) for cone in cones]
+        self._as_given = self._less, self._equal, self._lower, self._upper, self._cone_data
         super().__init__(*self._standard_form(n))
 
     def _standard_form(self, n: int) -> tuple[Any, Vector, list[tuple[str, int]]]:
@@ -428,10 +409,6 @@ class ConeSet(Conic):
         matrix = sp.vstack([rows for _, rows, _ in parts])
         offset = np.concatenate([values for *_, values in parts])
         return matrix, offset, [(kind, values.size) for kind, _, values in parts]
-
-    @property
-    def _as_given(self) -> tuple[list[Any], Any]:
-        return [self._less, self._equal, self._lower, self._upper], self._cone_data
 
     def violation(self, point: ArrayLike) -> float:
         """Largest amount by which a constraint, as it was given, is broken."""
@@ -494,3 +471,77 @@ def _cone_data(cone: Cone, n: int) -> tuple[Any, Vector, Vector, float]:
     shift = full_vector_of("the shift of a cone", cone.shift, matrix.shape[0])
     slope = full_vector_of("the slope of a cone", cone.slope, n)
     return matrix, shift, slope, float(errors.array("the limit of a cone", cone.limit, ()))
+
+
+def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
+    """The set of values of a CVXPY vector variable that satisfy CVXPY constraints.
+
+    The constraints are brought into standard form once; they must be convex (DCP), without
+    parameters or other variables, and need only linear and second-order cones.
+    """
+    try:
+        import cvxpy as cp
+    except ImportError:
+        raise InvalidInput("Expected CVXPY to be installed: pip install 'tacit[cvxpy]'.") from None
+    if isinstance(constraints, cp.Constraint):
+        constraints = [constraints]
+    constraints = list(constraints)
+    for constraint in constraints:
+        if not isinstance(constraint, cp.Constraint):
+            raise InvalidInput(f"Expected CVXPY constraints, got {constraint!r}.")
+    if not isinstance(variable, cp.Variable) or variable.ndim != 1:
+        raise InvalidInput(f"Expected a cvxpy.Variable with one axis, got {variable!r}.")
+    given = [name for name, value in variable.attributes.items() if value not in (None, False)]
+    if given:
+        raise InvalidInput(
+            f"Expected a variable without attributes, got {given}: write them as constraints."
+        )
+    problem = cp.Problem(cp.Minimize(0), constraints)
+    foreign = [v for v in problem.variables() if v.id != variable.id] + problem.parameters()
+    if foreign or not problem.variables():
+        raise InvalidInput(
+            f"Expected constraints on {variable.name()} alone, got others: {foreign}."
+        )
+    if not problem.is_dcp():
+        wrong = [str(constraint) for constraint in constraints if not constraint.is_dcp()]
+        raise InvalidInput(f"Expected convex (DCP) constraints, got {wrong}.")
+    data = problem.get_problem_data(cp.CLARABEL)[0]
+    dims = data["dims"]
+    if dims.exp or dims.psd or dims.p3d or dims.pnd:
+        raise InvalidInput(
+            f"Expected constraints that need linear and second-order cones only, got {dims}."
+        )
+    linear = [("zero", int(dims.zero)), ("nonneg", int(dims.nonneg))]
+    cones = [block for block in linear if block[1]] + [("soc", int(m)) for m in dims.soc]
+    start = data["param_prob"].var_id_to_col[variable.id]
+    columns = np.arange(start, start + variable.size)
+    return _CvxpySet(variable, constraints, data["A"], data["b"], cones, columns)
+
+
+class _CvxpySet(Conic):
+    """A set in CVXPY's standard form, whose violation is CVXPY's own."""
+
+    def __init__(
+        self,
+        variable: Any,
+        constraints: list[Any],
+        matrix: Any,
+        offset: np.ndarray[Any, Any],
+        cones: list[tuple[str, int]],
+        columns: ArrayLike,
+    ) -> None:
+        # The domain of an expression is a constraint too: x²/y ≤ 1 also means y ≥ 0.
+        domain = [d for c in constraints for part in c.args for d in part.domain]
+        # A copy, because ``violation`` gives the variable a value.
+        self._variable, self._constraints = pickle.loads(
+            pickle.dumps((variable, constraints + domain))
+        )
+        super().__init__(matrix, offset, cones, variables=columns)
+
+    def violation(self, point: ArrayLike) -> float:
+        """Largest of CVXPY's violations; infinite where an expression is not defined."""
+        z = vector_of("point", point, self.dimension)
+        with self._nearest.lock:
+            self._variable.value = z
+            broken = max(float(np.max(c.violation())) for c in self._constraints)
+        return math.inf if math.isnan(broken) else broken

@@ -1,8 +1,4 @@
-"""Powers of two, made of their bits: scaling that is exact.
-
-``jnp.ldexp`` takes every number apart and raises 2 to a power in floating point, which is not exact
-on every device; it is slow besides, to compile and to run.
-"""
+"""Powers of two, made of their bits: scaling that is exact (``jnp.ldexp`` is not everywhere)."""
 
 from __future__ import annotations
 
@@ -44,8 +40,7 @@ def scaled(numbers: Any, power: Any) -> Array:
 
 
 def _double(numbers: Any) -> Array:
-    """As float64. Without such numbers, bits would be taken for others."""
-    require_64_bits()
+    require_64_bits()  # else bits would be taken for others
     return jnp.asarray(numbers, jnp.float64)
 
 

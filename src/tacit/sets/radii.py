@@ -56,10 +56,6 @@ class Rows:
     offset: Vector
     cones: Blocks
 
-    @property
-    def parts(self) -> tuple[Any, Vector, Blocks]:
-        return self.matrix, self.offset, self.cones
-
     @cached_property
     def _program(self) -> Program:
         nothing = sp.csc_matrix((self.matrix.shape[1],) * 2)
@@ -147,29 +143,28 @@ class Sizes:
         """sup ‖z‖₂, or a bound above it."""
         lower, upper = (bound[: self.size] for bound in self.box)
         in_box = float(np.linalg.norm(np.maximum(np.abs(lower), np.abs(upper))))
-        return min(self._lifted.longest, in_box)
+        squares = self.rows.matrix.shape[1]
+        return min(self._root(slice(squares, squares + self.size)), in_box)
 
     @cached_property
     def widest(self) -> float:
         """sup ‖u − v‖₂, or a bound above it."""
         lower, upper = (bound[: self.size] for bound in self.box)
-        return min(self._lifted.widest, 2 * self.longest, float(np.linalg.norm(upper - lower)))
+        distances = self.rows.matrix.shape[1] + len(self.box[0])
+        in_box = float(np.linalg.norm(upper - lower))
+        return min(self._root(slice(distances, None)), 2 * self.longest, in_box)
 
     @cached_property
-    def _lifted(self) -> Lifted:
-        return Lifted(self.rows, self.forms, self.places, self.size, self.box)
-
-
-class Lifted:
-    """The linear program over (x, τ, d) of steps 2 and 3, in units of the largest coordinate."""
-
-    def __init__(self, rows: Rows, forms: Any, places: Any, size: int, box: Any) -> None:
+    def _lifted(self) -> tuple[Rows, Vector, float]:
+        """The linear program over (x, τ, d) of steps 2 and 3, the largest values of these, and the
+        largest coordinate, in units of which both are."""
+        box, forms, places, size = self.box, self.forms, self.places, self.size
         known = np.isfinite(box[0]) & np.isfinite(box[1])
-        self._unit = float(np.abs(np.stack(box))[:, known].max()) or 1.0
-        # what is unbounded by itself has no square, and is taken to be no larger than the unit
-        low, high = np.where(known, np.stack(box) / self._unit, [[-1.0], [1.0]])
-        rows = Rows(rows.matrix, rows.offset / self._unit, rows.cones)
-        square, columns = sp.identity(len(low), format="csr"), rows.matrix.shape[1]
+        scale = float(np.abs(np.stack(box))[:, known].max()) or 1.0
+        # what is unbounded by itself has no square, and is taken to be no larger than the scale
+        low, high = np.where(known, np.stack(box) / scale, [[-1.0], [1.0]])
+        rows = Rows(self.rows.matrix, self.rows.offset / scale, self.rows.cones)
+        square = sp.identity(len(low), format="csr")
         # rows, and what they say of x, τ and d
         blocks = [[rows.matrix, _none(rows, len(low)), _none(rows, size)]]
         offsets = [rows.offset]
@@ -182,9 +177,8 @@ class Lifted:
         add(-times(lo + hi, L), τ, None, -lo * hi)
         for m in (lo, (lo + hi) / 2, hi):
             add(times(2 * m, L), -τ, None, m**2)
-        for D, linear, constant in quadratics(
-            *rows.parts, *(bound[places] / self._unit for bound in box)
-        ):
+        bounds = (bound[places] / scale for bound in box)
+        for D, linear, constant in quadratics(rows.matrix, rows.offset, rows.cones, *bounds):
             usable = abs(sp.csr_matrix(D)) @ ~known[places] == 0
             on_squares = sp.csr_matrix(D)[usable] @ square[places]
             add(sp.csr_matrix(linear)[usable], on_squares, None, -constant[usable])
@@ -196,32 +190,23 @@ class Lifted:
 
         offset = np.concatenate(offsets)
         added = ("nonneg", len(offset) - len(rows.offset))
-        self._rows = Rows(sp.csc_matrix(sp.bmat(blocks)), offset, (*rows.cones, added))
         largest = np.maximum(-low, high)
-        self._sizes = np.concatenate([largest[places], largest**2, (hi - lo) ** 2])
-        self._squares = slice(columns, columns + size)
-        self._distances = slice(columns + len(low), None)
-
-    @property
-    def longest(self) -> float:
-        return self._root(self._squares)
-
-    @property
-    def widest(self) -> float:
-        return self._root(self._distances)
+        most = np.concatenate([largest[places], largest**2, (hi - lo) ** 2])
+        return Rows(sp.csc_matrix(sp.bmat(blocks)), offset, (*rows.cones, added)), most, scale
 
     def _root(self, entries: slice) -> float:
         """The root of the largest sum of some entries of (x, τ, d); inf if the solver fails."""
-        q = np.zeros(len(self._sizes))
+        rows, most, scale = self._lifted
+        q = np.zeros(len(most))
         q[entries] = 1.0
         try:
-            found = self._rows.largest(q)
+            found = rows.largest(q)
         except SolverFailure:
             found = None
         if found is None:
             return math.inf
-        value = found[0] + float(found[1] @ self._sizes) * (1 + len(q) * UNIT)
-        return self._unit * math.sqrt(max(value, 0.0)) * (1 + ACCURACY)
+        value = found[0] + float(found[1] @ most) * (1 + len(q) * UNIT)
+        return scale * math.sqrt(max(value, 0.0)) * (1 + ACCURACY)
 
 
 def _none(rows: Rows, columns: int) -> Any:
@@ -342,42 +327,3 @@ def _diagonal(
 
 def times(by: Vector, forms: Any) -> Any:
     return sp.diags(by) @ forms
-
-
-# --- bounded sets ------------------------------------------------------------------------------
-
-
-def bounded_by_signs(matrix: Any, cones: Blocks) -> bool:
-    """Whether it follows, row by row, that d = 0 is the only d with −matrix @ d in K.
-
-    {x : offset − matrix @ x in K} is then empty or bounded. An inequality with one entry left gives
-    the sign of its d_i; both signs, or an equation with one entry left, give d_i = 0. A cone whose
-    head is zero has a body of zeros: its rows are equations. Entries of a d_i that is zero are left
-    out, until nothing new follows. Exact: signs are not rounded. False means that this way found no
-    proof.
-    """
-    entries = sp.coo_matrix(matrix)
-    kept = entries.data != 0
-    row, column, sign = entries.row[kept], entries.col[kept], np.sign(entries.data[kept])
-    rows, columns = matrix.shape
-    size = np.array([m for _, m in cones])
-    head = np.repeat(np.cumsum(size) - size, size)  # of each row, the first of its block
-    kind = np.repeat([k for k, _ in cones], size)
-    curved, straight = kind == "soc", kind == "nonneg"
-    falls, rises = np.zeros(columns, bool), np.zeros(columns, bool)  # d_i ≤ 0, d_i ≥ 0
-    while True:
-        zero = falls & rises
-        if zero.all():
-            return True
-        open_entry = ~zero[column]
-        left = np.bincount(row[open_entry], minlength=rows)
-        equation = (kind == "zero") | (curved & (left[head] == 0))
-        alone = open_entry & (left[row] == 1)
-        up, down = sign > 0, sign < 0  # an inequality: −a d_i ≥ 0
-        to_zero = alone & equation[row]
-        falls_now, rises_now = falls.copy(), rises.copy()
-        falls_now[column[to_zero | (alone & straight[row] & up)]] = True
-        rises_now[column[to_zero | (alone & straight[row] & down)]] = True
-        if (falls_now == falls).all() and (rises_now == rises).all():
-            return False
-        falls, rises = falls_now, rises_now

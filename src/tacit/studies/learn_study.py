@@ -34,10 +34,10 @@ from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.learn import Box
 from tacit.learn.classifiers import PrivateLogisticRegression, public_classes
+from tacit.learn.data import load_table
 from tacit.learn.features import PublicRange
 from tacit.learn.linear import adopt_result, plan
 from tacit.learn.model import save_model
-from tacit.learn.table import load_table
 from tacit.planning import Plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement

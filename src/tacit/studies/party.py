@@ -18,9 +18,8 @@ import numpy as np
 from tacit.errors import InvalidInput, Refused, digits, printable
 from tacit.files import write_atomically
 from tacit.privacy.accounting import Guarantee, exact, rounded_up
-from tacit.privacy.ledger import Entry, Ledger
+from tacit.privacy.ledger import Entry, Ledger, Spend, Terms
 from tacit.privacy.mechanisms import Noiseless
-from tacit.privacy.spending import Spend, Terms
 from tacit.protocol.agent import Agent
 from tacit.protocol.keys import root_key
 from tacit.protocol.messages import Outcome, Own, Proposal

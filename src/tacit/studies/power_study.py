@@ -44,7 +44,7 @@ from tacit.protocol.statement import PUBLIC, PrivacyStatement
 from tacit.studies.job import refuse_unknown
 from tacit.studies.party_file import PartyFile
 from tacit.studies.public_files import public_name, read_public
-from tacit.tables import read_csv
+from tacit.tables import read_table
 
 KEYS = {"power"}
 SECTION = {
@@ -138,20 +138,19 @@ class PowerStudy:
                 f"Expected unit = 'MW' (of loads in MW and MVAr) or 'per unit' in {party.path}; "
                 "not given."
             )
-        table = read_csv(party.data)
-        header = {name.strip(): name for name in table.columns}
-        if missing := [name for name in ("bus", "p", "q") if name not in header]:
+        table = read_table(party.data, strip=True)
+        if missing := [name for name in ("bus", "p", "q") if name not in table.columns]:
             raise InvalidInput(
                 f"Expected the columns bus, p and q in {party.data}, found no {missing[0]!r} in "
                 "the first line."
             )
-        rows = table.numbers([header[name] for name in ("bus", "p", "q")])
+        rows = table.numbers(("bus", "p", "q"))
         number, loads = rows[:, 0], rows[:, 1:]
         known = np.isin(number, buses)
         if not known.all():
             raise InvalidInput(
-                f"Expected buses of {party.agent!r} in {party.data}, got another one in line "
-                f"{table.lines[int(np.argmin(known))]}."
+                f"Expected buses of {party.agent!r} in {party.data}, got another one in "
+                f"{table.where(int(np.argmin(known)))}."
             )
         for bus in buses:
             if (times := int((number == bus).sum())) != 1:

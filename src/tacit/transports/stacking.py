@@ -17,12 +17,15 @@ from tacit.admm.algorithm import Local
 from tacit.admm.local_side import local_side
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
+from tacit.objectives import linear_model
+from tacit.objectives.objective import Objective, Records
 from tacit.protocol.keys import agent_key
 
 PADDING = 0.1  # a bucket may hold at most this share of padded records
 # On a CPU an agent with more bytes of data than this is not stacked with others, which saves a copy
 # and is faster; unless there are more of them than this, as each is compiled by itself.
 LARGE_DATA, MOST_PROGRAMS = 4_000_000, 32
+ROOM = 2  # times the normaliser, that bounds on numbers of records may add up to in stacks
 
 
 class Bucket(NamedTuple):
@@ -35,31 +38,30 @@ class Bucket(NamedTuple):
 def buckets_of(agents: Sequence[LocalProblem]) -> list[list[int]]:
     """Indices of agents that can be stacked, with at most PADDING of padded records.
 
-    Whose number of records is private (add-remove) stands alone: in a stack, it would decide on the
-    program of other agents, and on the rounding of what they send.
+    A private number of records (add-remove) must not decide on the program of other agents, and so
+    on the rounding of what they send: such agents stand alone, or on a GPU, where many small
+    programs take longer than the data, are padded to their public bounds if those are near.
     """
     groups: dict[Any, list[int]] = {}
-    alone = _faster_alone(agents)
+    alone, loose = _faster_alone(agents), _loose(agents)
+    sizes = [_public_records(agent.objective) for agent in agents]
     for i, agent in enumerate(agents):
         if i in alone:
             continue
-        if not agent.objective.in_place:
+        if loose and not agent.objective.in_place:
             groups[i] = [i]
             continue
-        unpadded = agent.objective.pad(agent.objective.sample_count)
-        leaves, structure = jax.tree.flatten((unpadded, agent.feasible_set))
-        shapes = tuple(
-            tuple(n if n != agent.objective.sample_count else -1 for n in np.shape(leaf))
-            for leaf in leaves
-        )
+        padded = agent.objective.pad(sizes[i])
+        leaves, structure = jax.tree.flatten((padded, agent.feasible_set))
+        shapes = tuple(tuple(n if n != sizes[i] else -1 for n in np.shape(leaf)) for leaf in leaves)
         groups.setdefault((structure, shapes, agent.dimension), []).append(i)
     buckets = [[i] for i in alone]
     for group in groups.values():
         bucket: list[int] = []
         records = 0
-        for i in sorted(group, key=lambda i: -agents[i].objective.sample_count):
-            size = agents[i].objective.sample_count
-            longest = agents[bucket[0]].objective.sample_count if bucket else size
+        for i in sorted(group, key=lambda i: -sizes[i]):
+            size = sizes[i]
+            longest = sizes[bucket[0]] if bucket else size
             if bucket and longest * (len(bucket) + 1) * (1 - PADDING) > records + size:
                 buckets.append(sorted(bucket))
                 bucket, records = [], 0
@@ -67,6 +69,19 @@ def buckets_of(agents: Sequence[LocalProblem]) -> list[list[int]]:
             records += size
         buckets.append(sorted(bucket))
     return sorted(buckets)
+
+
+def _public_records(f: Objective) -> int:
+    """Room for the records of an agent, from public numbers."""
+    return f.sample_count if f.in_place or not isinstance(f, Records) else int(f.most_records)
+
+
+def _loose(agents: Sequence[LocalProblem]) -> bool:
+    """Whether agents with private numbers of records stand alone: by public numbers."""
+    shifting = [a.objective for a in agents if isinstance(a.objective, Records)]
+    shifting = [f for f in shifting if not f.in_place]
+    room = ROOM * min((f.normaliser for f in shifting), default=0.0)
+    return linear_model.on_cpu() or sum(f.most_records for f in shifting) > room
 
 
 def _faster_alone(agents: Sequence[LocalProblem]) -> list[int]:
@@ -92,7 +107,7 @@ def stack(
     if len(agents) == 1:
         alone = sides[0]._replace(f=sides[0].f.for_device())
         return Bucket(alone, jax.device_put(np.array(agents[0][1].coupling)))
-    longest = max(side.f.sample_count for side in sides)
+    longest = max(_public_records(side.f) for side in sides)
     sides = [side._replace(f=side.f.pad(longest)) for side in sides]
     couplings = jax.device_put(np.stack([np.asarray(p.coupling) for _, p in agents]))
     return Bucket(_stacked(*sides), couplings)
