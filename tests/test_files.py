@@ -320,9 +320,9 @@ def test_two_writers_do_not_share_a_temporary_file(tmp_path):
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
     (tmp_path / "out").mkdir()
-    RunFolder("solve", tmp_path / "out").claim()
+    RunFolder("solve", tmp_path / "out").lock()
     code = "import sys; from pathlib import Path; from tacit.cli.run_folder import RunFolder\n"
-    code += "RunFolder('solve', Path(sys.argv[1])).claim()"
+    code += "RunFolder('solve', Path(sys.argv[1])).lock()"
     other = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True
     )

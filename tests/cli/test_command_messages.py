@@ -36,8 +36,6 @@ def test_an_unknown_option_points_to_the_help_of_its_command(words, command, ref
         ("power solve nofile.m --no-noise", "nofile"),
         ("solve job.toml --ledgers x --seed 1", "--noise seeded"),
         ("solve job.toml --noise secure --seed 1", "seed 1"),
-        ("solve job.toml --ledgers x --noise seeded --block 2", "--noise seeded and --block 2"),
-        ("solve job.toml --block 2", "--ledgers beside --block"),
         ("solve --resume r --ledgers x", "--ledgers x."),
         ("solve --resume r --evaluate-every 3", "--evaluate-every 3."),
         ("learn digits --alpha 0.1 --total-epsilon 1", "--split dirichlet"),

@@ -52,8 +52,6 @@ OTHERS = {
     ("power solve", "delta"): "case9 --zones 2 --epsilon 1 --rounds 1",
     ("learn", "alpha"): BASES["learn"] + " --split dirichlet",
     ("learn attack", "total_epsilon"): "digits --records 1 --agents 2 --rounds 1 --seeds 1",
-    ("power solve", "block"): BASES["power solve"] + " --ledgers ledgers",
-    ("learn", "block"): BASES["learn"] + " --ledgers ledgers",
 }
 TEXTS = {  # numbers inside text
     ("power solve", "beta"): (

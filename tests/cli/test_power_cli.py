@@ -174,11 +174,11 @@ def test_an_interrupted_run_continues(tmp_path, command, refused):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("solve case14", "one of --total-epsilon"),
-        ("solve case14 --total-epsilon 1 --noise-every-round", "--total-delta for gaussian"),
-        ("solve case14 --epsilon 1", "--delta for gaussian"),
-        ("solve case14 --epsilon 1 --total-delta 1e-5", "--delta beside --epsilon"),
-        ("solve case14 --total-epsilon 1 --delta 1e-5", "--total-delta beside"),
+        ("solve case14", "one of total_epsilon"),
+        ("solve case14 --total-epsilon 1 --noise-every-round", "total_delta for gaussian"),
+        ("solve case14 --epsilon 1", "delta for gaussian"),
+        ("solve case14 --epsilon 1 --total-delta 1e-5", "delta beside epsilon"),
+        ("solve case14 --total-epsilon 1 --delta 1e-5", "total_delta beside"),
         ("solve case14 --total-epsilon -1 --total-delta 1e-5", "total_epsilon > 0"),
         ("solve case14 --total-epsilon 1 --total-delta 2", "Expected 0 < delta < 1, got delta=2"),
         ("solve case15 --no-noise", "got 'case15'"),
@@ -214,7 +214,7 @@ def test_reproduce_refuses_before_it_writes(tmp_path, refused):
 def test_nominal_loads_make_a_percentage_public():
     from argparse import Namespace
 
-    from tacit.cli.power_grid import build_case
+    from tacit.cli.power import build_case
 
     options = {"case": "case9", "zones": "3", "beta": "1% of bus"}
     certain = build_case(Namespace(**options, nominal="case9"))

@@ -36,7 +36,7 @@ from tacit.studies.job import load_job
         ("seed = 3", "seed = ", "TOML"),
         ("matrix = [[1.0, 1.0]]", "matrix = [[1.0, 1.0], [1.0]]", "equal length"),
         ("total_epsilon = 2.0\n", "", "total_epsilon"),
-        ("total_delta = 1e-5", 'mechanism = "none"', "no total_epsilon"),
+        ("total_delta = 1e-5", 'mechanism = "none"', "without noise"),
         ("local_updates = 2", "penalty = 5", "penalty"),
         (
             "local_updates = 2",

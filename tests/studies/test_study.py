@@ -255,7 +255,7 @@ def test_a_party_s_own_file_is_not_public(tmp_path, kit):
         ),
         ("total_delta = 1e-5", 'total_delta = 1e-5\ncalibration = "paper"', "calibration"),
         ("total_delta = 1e-5", 'total_delta = 1e-5\nperturbation = "output"', "perturbation"),
-        ('name = "West hospital"', 'name = "West hospital"\ndata = "w.csv"', "no data"),
+        ('name = "West hospital"', 'name = "West hospital"\ndata = "w.csv"', "got data"),
         ('name = "West hospital"', 'name = "South hospital"', "twice"),
         ('name = "West hospital"', "name = 3", "name"),
         ('name = "West hospital"', 'name = "West hospital"\ncoupling = ["a"]', "coupling"),

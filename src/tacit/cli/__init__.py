@@ -12,8 +12,7 @@ show            tacit show
 sheet           tacit sheet
 report          tacit report, and the page that a run leaves
 demo            tacit demo
-power           tacit power solve
-power_grid      ... and the grid that it and others name
+power           tacit power solve, and the options of a grid
 power_check     tacit power check
 power_attack    tacit power bound, tacit power attack
 learn           tacit learn

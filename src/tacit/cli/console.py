@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread, Timer
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import digits, plain
@@ -87,8 +87,8 @@ def run_with_progress(
     """``tacit.solve`` with a progress bar; ``told`` hears of every evaluated round. ``problem`` may
     be agents on other ranks.
 
-    A start that is refused draws no bar. It is there from the first evaluated round, or on a
-    terminal after a second, as that round may take long.
+    The bar is there from the first evaluated round, so that a start that is refused is one line; on
+    a terminal at once, as that round may take long.
     """
     from tacit.transports.seats import Everyone
     from tacit.transports.solving import run_all, solve
@@ -98,7 +98,7 @@ def run_with_progress(
         run, options = run_all, {k: options[k] for k in options if k not in ("workers", "ledgers")}
     bar = progress_bar("rounds")
     task = bar.add_task(label, total=settings.rounds)
-    late, where = Timer(1.0, bar.start), f"{label}: before the first round"
+    where = f"{label}: before the first round"
 
     def show(progress: Any) -> None:
         nonlocal where
@@ -111,16 +111,13 @@ def run_with_progress(
         where = f"{where}: round {progress.round} of at most {settings.rounds}"
 
     if bar.console.is_terminal:
-        late.start()
+        bar.start()
     try:
         with lines_now_and_then(lambda: where):
             result = run(problem, settings, callback=show, **options)
         bar.update(task, total=result.summary["round"])
         return result
     finally:
-        late.cancel()
-        if late.ident is not None:
-            late.join()
         if bar.live.is_started:
             bar.stop()
 

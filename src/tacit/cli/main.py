@@ -15,7 +15,7 @@ from tacit.cli.interrupts import launched
 from tacit.cli.options import add_command
 from tacit.errors import InvalidInput, TacitError, plain
 
-# What adds each command's parser: a function of a file beside this one
+# What adds each command's parser: a function of a file beside this one. No other file is loaded
 COMMANDS = {
     "account": "account.add_account",
     "solve": "solve.add_solve",
@@ -23,7 +23,10 @@ COMMANDS = {
     "sheet": "sheet.add_sheet",
     "report": "report.add_report",
     "demo": "demo.add_demo",
-    "power": "power.add_power",
+    "power solve": "power.add_power",
+    "power check": "power_check.add_check",
+    "power attack": "power_attack.add_attack",
+    "power bound": "power_attack.add_bound",
     "ledger": "ledger.add_ledger",
     "federation": "federation.add_federation",
     "learn": "learn.add_learn",
@@ -87,10 +90,12 @@ def _tell(error: TacitError | ModuleNotFoundError | OSError) -> int:
 
 def parse(words: list[str]) -> argparse.Namespace:
     """The options of a command line; wrong ones are ``InvalidInput``."""
-    if " ".join(words[:2]) in COMMANDS:
-        words = [" ".join(words[:2]), *words[2:]]
-    known = words and words[0] in COMMANDS  # else all parsers are made, for the list of all
-    options, unknown = parser(words[0] if known else "").parse_known_args(words)
+    first, two = words[0] if words else "", " ".join(words[:2])
+    if two in COMMANDS and first not in GROUPS:
+        words = [two, *words[2:]]
+    # where neither is a command, all parsers are made, for the list of all
+    known = two if two in COMMANDS else first if first in COMMANDS else ""
+    options, unknown = parser(known).parse_known_args(words)
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return options
@@ -110,14 +115,15 @@ def parser(command: str = "") -> argparse.ArgumentParser:
         help="show the version and exit",
     )
     level = whole.add_subparsers(metavar="COMMAND", required=True)
+    groups: dict[str, Any] = {}
     for name in [command] if command else COMMANDS:
         file, _, function = COMMANDS[name].partition(".")
         add = getattr(import_module(f"tacit.cli.{file}"), function)
-        below = level
-        if name in GROUPS:
-            group = level.add_parser(name, help=GROUPS[name])
-            below = group.add_subparsers(metavar="COMMAND", required=True)
-        add(partial(add_command, below))
+        group = name.partition(" ")[0]
+        if group in GROUPS and group not in groups:
+            own = level.add_parser(group, help=GROUPS[group])
+            groups[group] = own.add_subparsers(metavar="COMMAND", required=True)
+        add(partial(add_command, groups.get(group, level)))
     return whole
 
 

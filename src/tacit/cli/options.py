@@ -16,7 +16,7 @@ from tacit.errors import EPSILONS, InvalidInput, count, digits, shown
 Add = Callable[..., Any]  # ``add_command`` to one of the parser's levels
 BEYOND_REASON = 20.0  # an epsilon above it draws a caution
 # of a run, by the names that ``tacit.solve`` has for them
-RUN = ("seed", "noise", "ledgers", "block", "workers", "evaluate_every")
+RUN = ("seed", "noise", "ledgers", "workers", "evaluate_every")
 
 
 def add_command(commands: Any, name: str, command: Any, summary: str, example: str) -> Any:
@@ -48,7 +48,6 @@ def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
         metavar="DIR",
         help="folder with AGENT.db: every agent pays there before it answers",
     )
-    run.add_argument("--block", type=int, help="rounds to pay for at a time (default: 1)")
     run.add_argument(
         "--workers", type=int, help="agents at work at the same time (default: one per core)"
     )
@@ -74,21 +73,14 @@ def run_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """The options of a run that were given, checked, as arguments of ``tacit.solve``."""
     given = {name: getattr(options, name) for name in RUN}
     given = {name: value for name, value in given.items() if value is not None}
-    if "block" in given and "ledgers" not in given:
-        raise InvalidInput("Expected --ledgers beside --block. Nothing was started.")
     by_itself = "secure" if "ledgers" in given else "seeded"
     if "seed" in given and given.get("noise", by_itself) == "secure":
         raise InvalidInput(
             f"Expected no seed for secure noise, got seed {shown(options.seed)}. For a seeded run "
             "with --ledgers add --noise seeded. Nothing was started."
         )
-    for name in {"block", "workers", "evaluate_every"} & set(given):
+    for name in {"workers", "evaluate_every"} & set(given):
         count(name, given[name])
-    if given.get("block", 1) > 1 and given.get("noise") == "seeded":
-        raise InvalidInput(
-            f"Expected secure noise for blocks, got --noise seeded and --block {given['block']}: a "
-            "round that is paid for again needs other noise. Nothing was started."
-        )
     if not 0 <= given.get("seed", 0) < 2**63:
         raise InvalidInput(
             f"Expected a whole number 0 <= seed < 2^63, got seed={shown(options.seed)}."
@@ -135,6 +127,21 @@ def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> Non
             given = as_typed(name, value)
             option = f"--{name.replace('_', '-')}"
             raise InvalidInput(f"Expected {option} {why}, got {given}. Nothing was started.")
+
+
+def refuse_to_publish(options: argparse.Namespace, plan: Any, problem: Any) -> None:
+    """``--publish`` is for what was released once, under a statement that is certified."""
+    if not options.publish:
+        return
+    if plan.release is None:
+        raise InvalidInput(
+            "Expected a private run that reads its data once beside --publish: this one adds noise "
+            "in every round, or none. Nothing was started."
+        )
+    if doubts := [a.objective.uncertified for a in problem.agents if a.objective.uncertified]:
+        raise InvalidInput(
+            f"Expected what is certified beside --publish, but {doubts[0]} Nothing was started."
+        )
 
 
 def make_absolute(

@@ -1,4 +1,4 @@
-"""The command ``tacit power solve``, and those beside it."""
+"""The command ``tacit power solve``, and the options of a grid."""
 
 from __future__ import annotations
 
@@ -7,28 +7,58 @@ import json
 from typing import Any
 
 from tacit.cli.console import lines_now_and_then, print_result
-from tacit.cli.options import Add, add_run_options, make_absolute, refuse
-from tacit.cli.power_attack import add_attack
-from tacit.cli.power_check import add_check
-from tacit.cli.power_grid import add_grid, build_case, public_case
+from tacit.cli.options import Add, add_run_options, changed, make_absolute, refuse_to_publish
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import RunFolder, run_folder
-from tacit.errors import InvalidInput
 from tacit.files import save_figure, write_atomically
 
 DELTA = 1e-5  # of all that is released, where loads are read once and none is given
-OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
-ASKED = (  # options that ``tacit.power.model.asked_of`` takes
-    *("total_epsilon", "total_delta", "epsilon", "delta", "mechanism", "noise_every_round"),
-    *("rounds", "tolerance", "penalty", "local_updates", "step_size"),
-    *("perturbation", "calibration"),
-)
-OF_READING = ("tolerance", "objective", "shed_price", "nominal_spread", "central", "publish")
+OF_SOLVE = ("noise_on", "objective", "shed_price", "nominal_spread")
+
+
+def add_grid(command: Any, *, required: bool) -> None:
+    """Which grid, in which zones: for all commands ``tacit power``."""
+    command.add_argument(
+        "case",
+        nargs=None if required else "?",
+        help="MATPOWER file (.m) or a named case such as case14",
+    )
+    command.add_argument(
+        "--zones",
+        default="3",
+        help="a number, 'area', or a CSV file with columns bus, zone (default: 3)",
+    )
+    command.add_argument(
+        "--beta",
+        default="0.01",
+        help="how far a bus's demands may move: per unit, '1%% of largest' or '1%% of bus'",
+    )
+    command.add_argument(
+        "--nominal",
+        help="case with public loads: a percentage is taken of them, and loads that are read once "
+        "are drawn towards them",
+    )
+
+
+def build_case(options: argparse.Namespace) -> Any:
+    """The grid of the options with all zones' problems."""
+    from tacit.power import build
+
+    return build(*_case(options), **_about(options))
+
+
+def _case(options: argparse.Namespace) -> tuple[Any, Any]:
+    return options.case, int(options.zones) if options.zones.isdigit() else options.zones
+
+
+def _about(options: argparse.Namespace) -> dict[str, Any]:
+    """Other arguments of ``tacit.power.build``."""
+    named = ("beta", "nominal", *OF_SOLVE)
+    return {name: getattr(options, name) for name in named if hasattr(options, name)}
 
 
 def add_power(add: Add) -> None:
-    """The commands of ``tacit power``; ``add`` makes one of them."""
     solve = add(
         "solve",
         _solve,
@@ -107,60 +137,12 @@ def add_power(add: Add) -> None:
     )
     add_run_options(solve, "the case's name + -result")
 
-    add_check(add)
-    add_attack(add)
-
 
 def _plan(options: argparse.Namespace, problem: Any) -> Any:
     """How to spend the total budget, or that of one update, or to run without noise."""
-    from tacit.power.model import asked_of, planned
+    from tacit.power.model import asked_for, planned
 
-    given = [options.total_epsilon is not None, options.epsilon is not None, options.no_noise]
-    if sum(given) != 1:
-        raise InvalidInput(
-            "Expected one of --total-epsilon, --epsilon (of one update) and --no-noise. "
-            "Nothing was solved."
-        )
-    chosen = {name: getattr(options, name) for name in ASKED}
-    if options.epsilon is not None or options.noise_every_round:
-        if options.tolerance is not None and not options.no_noise:
-            raise InvalidInput(
-                "Expected no --tolerance where every round adds noise: to stop when a number "
-                "computed from the loads looks good would release it. Nothing was solved."
-            )
-        refuse(options, OF_READING, "without --noise-every-round, where the loads are read once")
-        _check_budget(options)
-    else:
-        if not options.no_noise:
-            _refuse_delta(options)
-            if options.total_delta is None and options.mechanism != "laplace":
-                chosen["total_delta"] = DELTA
-        elif options.publish:
-            raise InvalidInput("Expected a private run beside --publish, got --no-noise.")
-        why = "beside --noise-every-round: a run that reads the loads once has none"
-        refuse(options, OF_ROUNDS, why)
-    return planned(problem, asked_of(**chosen), options.nominal is not None)
-
-
-def _check_budget(options: argparse.Namespace) -> None:
-    """Of noise in every round."""
-    if options.total_epsilon is not None:
-        _refuse_delta(options)
-        if options.total_delta is None and options.mechanism != "laplace":
-            raise InvalidInput(
-                "Expected --total-delta for gaussian noise in every round. Nothing was solved."
-            )
-    elif options.epsilon is not None:
-        if options.total_delta is not None:
-            raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
-        if options.mechanism in (None, "gaussian") and options.delta is None:
-            raise InvalidInput("Expected --delta for gaussian noise of a given --epsilon.")
-
-
-def _refuse_delta(options: argparse.Namespace) -> None:
-    """Of one update, beside a total."""
-    if options.delta is not None:
-        raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
+    return planned(problem, asked_for(changed(options), DELTA), options.nominal is not None)
 
 
 def _solve(options: argparse.Namespace) -> int:
@@ -174,10 +156,10 @@ def _solve(options: argparse.Namespace) -> int:
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     """A rank's own zones. Every rank reads the case file, and makes these zones' problems only."""
     from tacit.power.network import demand
-    from tacit.power.public_model import starting_penalties
+    from tacit.power.public_model import public_model, starting_penalties
     from tacit.transports.mpi import Part, share_of
 
-    model = public_case(options)
+    model = public_model(*_case(options), **_about(options))
     mine = share_of(len(model.zones), rank, ranks)
     agents = []
     for zone in list(model.zones)[mine.start : mine.stop]:
@@ -198,12 +180,8 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
         name, problem = case.grid.name, case.problem
     else:  # all zones together after the run, for what is told of them
         name, problem = build(options.crew, "power solve", options)[0], options.crew.problem
-    doubts = [a.objective.uncertified for a in problem.agents if a.objective.uncertified]
-    if options.publish and doubts:
-        raise InvalidInput(
-            f"Expected what is certified beside --publish, but {doubts[0]} Nothing was solved."
-        )
     plan = _plan(options, problem)
+    refuse_to_publish(options, plan, problem)
     named = ("zones",) if options.zones == "area" or options.zones.isdigit() else ()
     files = tuple(name for name in ("case", "zones", "nominal") if name not in named)
     make_absolute(options, files, folders=("ledgers",))
@@ -269,8 +247,6 @@ def _said(about: dict[str, Any]) -> list[str]:
     """What a person asks first; it reads the true loads."""
     from tacit.power.model import served_in_words
 
-    if not about:
-        return []
     lines = [
         "At the true loads (not covered: keep secret):",
         *served_in_words(about["answer"]["served"]),

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tacit.cli.console import print_table, progress_bar
 from tacit.cli.options import Add
-from tacit.cli.power_grid import add_grid, build_case
+from tacit.cli.power import add_grid, build_case
 from tacit.errors import RUNS, count
 from tacit.files import save_figure, write_atomically
 
 
-def add_attack(add: Add) -> None:
+def add_bound(add: Add) -> None:
     bound = add(
         "bound",
         _bound,
@@ -22,6 +22,8 @@ def add_attack(add: Add) -> None:
     )
     bound.add_argument("case", help="MATPOWER file (.m) or a named case such as case14")
 
+
+def add_attack(add: Add) -> None:
     attack = add(
         "attack",
         _attack,

@@ -48,8 +48,6 @@ ABOUT = {"solve": "job", "power solve": "case", "learn": "data_set"}  # what a c
 NOT_NOTED = ("command", "parser", "crew", "engine", "json", "resume", "out")
 BESIDE_RESUME = ("resume", "json", "engine")  # no number depends on them
 NOT_STARTED = "Nothing was started."
-LOST = "secure noise without ledgers cannot be continued; what was sent is spent"
-UNKNOWN = "found no checkpoint there, and no ledgers know what was spent"
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Note:
     once: bool = False  # whether data are released once: the checkpoint is then what was released
 
     @property
-    def resumable(self) -> bool:
+    def repeats(self) -> bool:
         """Whether a round that is asked again gets the same answer: from a key, or a ledger."""
         secure = self.options.get("noise") == "secure"
         return self.once or not secure or self.options.get("ledgers") is not None
@@ -74,11 +72,12 @@ class Note:
         release. A ledger knows what was paid and answered under the run's name, or that nothing
         was.
         """
-        if not self.resumable:
-            return LOST
+        if not self.repeats:
+            return "secure noise without ledgers cannot be continued; what was sent is spent"
         if self.options.get("ledgers") is not None or (folder / CHECKPOINT).is_file():
             return ""
-        return f"{UNKNOWN}; {MEAN} was released" if (folder / MEAN).is_file() else UNKNOWN
+        mean = f"; {MEAN} was released" if (folder / MEAN).is_file() else ""
+        return f"no checkpoint is there, and no ledgers know what was spent{mean}"
 
     @classmethod
     def read(cls, folder: Path) -> Note | None:
@@ -118,21 +117,21 @@ def run_folder(
 
     On leaving, the run is finished; if it failed before anything was spent, no file is left of it.
     """
-    hint(lambda: "nothing was started")
     given = getattr(options, ABOUT[command])
     if (given is None) == (options.resume is None):
         raise InvalidInput(f"Expected either {ABOUT[command]} or --resume DIR, one of the two.")
-    path = options.resume or options.out or f"{Path(given).stem}{out}"
-    folder = RunFolder(command, Path(path), options.crew)
+    path = Path(options.resume or options.out or f"{Path(given).stem}{out}")
+    job = Path(given) if given is not None and command == "solve" else None
+    folder = RunFolder(command, path, options.crew, job)
+    hint(folder.what_to_say)
     try:
-        if given is not None:
-            folder.job = Path(given) if command == "solve" else None
-            folder.claim()
-        else:
+        if given is None:
             options = folder.reopen(options)
+        else:
+            refuse_used(path, job)
         yield folder, options
         for name in (MEAN, CHECKPOINT):  # with which data can be told again
-            (folder.path / name).unlink(missing_ok=True)
+            (path / name).unlink(missing_ok=True)
     except BaseException as error:
         folder.failed(error)
         raise
@@ -141,70 +140,59 @@ def run_folder(
 
 
 class RunFolder:
-    """A run's folder, from claiming it to the result."""
+    """A run's folder, from its first file to the result."""
 
-    def __init__(self, command: str, path: Path, everyone: Any = None) -> None:
-        self.command, self.path = command, path
+    def __init__(
+        self, command: str, path: Path, everyone: Any = None, job: Path | None = None
+    ) -> None:
+        self.command, self.path, self.job = command, path, job
         self.everyone = everyone  # the agents, where they are not in this process
-        self.job: Path | None = None
+        self._checkpoint = path / CHECKPOINT
         self._note: Note | None = None
         self._lock: int | None = None
-        self._written: list[Path] = []  # by this process, to remove if it is refused
-        self._made: list[Path] = []  # folders, the same
+        self._made: list[Path] = []  # by this process, to remove if it is refused
         self._spent = False  # whether a round was evaluated, or something else was paid for
-
-    @property
-    def _checkpoint(self) -> Path:
-        return self.path / CHECKPOINT
 
     @property
     def has_begun(self) -> bool:
         """Whether rounds may have been evaluated: what comes before them is not done again."""
         return self._checkpoint.exists()
 
-    def claim(self) -> None:
-        """Refuse a folder that is in use, or holds anything of a run. Nothing is written."""
-        if os.path.lexists(self.path):
-            self._take()
-            refuse_used(self.path, self.job)
-
     def reopen(self, options: argparse.Namespace) -> argparse.Namespace:
         """The options of the unfinished run in the folder."""
-        if others := [(k, v) for k, v in changed(options).items() if k not in BESIDE_RESUME]:
-            raise InvalidInput(
-                "Expected --resume without other options, as the run continues with its own; got "
-                f"{as_typed(*others[0])}.",
-                NOT_STARTED,
-            )
+        for name, value in changed(options).items():
+            if name not in BESIDE_RESUME:
+                raise InvalidInput(
+                    "Expected --resume without other options, as the run continues with its own; "
+                    f"got {as_typed(name, value)}.",
+                    NOT_STARTED,
+                )
         note = None
         if self.path.is_dir():
-            self._take()
+            self.lock()
             note = Note.read(self.path)
         if note is None:
-            raise InvalidInput(
-                f"Expected an unfinished run in {self.path}, found no {NOTE}.", NOT_STARTED
-            )
+            what = f"Expected an unfinished run in {self.path}, found no {NOTE}."
+            raise InvalidInput(what, NOT_STARTED)
         if note.command != self.command:
-            self._note = note
-            raise InvalidInput(f"Expected tacit {self.command}, got a run of {self._resume()}.")
+            self.command = note.command
+            raise InvalidInput(f"Expected another command: {self._resume()}.")
         why = note.obstacle(self.path)
-        if (self.path / RESULT).exists() and (why or not self._checkpoint.exists()):
+        if (self.path / RESULT).exists() and (why or not self.has_begun):
             raise InvalidInput(
                 f"The run in {self.path} is finished: tacit show {shlex.quote(str(self.path))}."
             )
         if why:
-            raise InvalidInput(
-                f"The run in {self.path} cannot be continued: {why}; choose another --out.",
-                NOT_STARTED,
-            )
+            what = f"The run in {self.path} cannot be continued: {why}; choose another --out."
+            raise InvalidInput(what, NOT_STARTED)
         noted = self._parsed(note, options)
         self._note = replace(note, options=noted)
-        hint(self._what_to_say)
         return argparse.Namespace(**{**vars(options), **noted})
 
     def _parsed(self, note: Note, options: argparse.Namespace) -> dict[str, Any]:
         """The options in a note as if they were typed: anybody may have written it."""
-        about, given = ABOUT[note.command], note.options
+        about = ABOUT[note.command]
+        given = {name: value for name, value in note.options.items() if value is not None}
         try:
             if not isinstance(given.get(about), str) or not given.keys() <= vars(options).keys():
                 raise InvalidInput("no option")
@@ -213,9 +201,8 @@ class RunFolder:
                 raise InvalidInput("no text")
             found = vars(options.parser.parse_args(words))
         except (InvalidInput, UnicodeEncodeError):
-            raise CorruptFile(
-                f"Expected the options of tacit {note.command} in {self.path / NOTE}.", NOT_STARTED
-            ) from None
+            what = f"Expected the options of tacit {note.command} in {self.path / NOTE}."
+            raise CorruptFile(what, NOT_STARTED) from None
         return {name: value for name, value in found.items() if name not in NOT_NOTED}
 
     def start(
@@ -227,43 +214,46 @@ class RunFolder:
         files: Mapping[str, bytes] | None = None,
         once: bool = False,
     ) -> None:
-        """Make the folder, or use the one to resume. From here on something may be spent.
+        """Make and lock the folder, or use the one to resume. From here on something may be spent.
 
         ``run`` is the run's name if no ledger has to tell it from others. ``files`` are kept beside
         the note. ``once``: data are released once.
         """
         run_arguments(options)
         caution(getattr(options, "total_epsilon", None))
-        for name in (CHECKPOINT, MEAN):  # of a killed process: there may be a noise key in it
-            for left in self.path.glob(f"{name}.*.tmp"):
-                left.unlink()
+        contents = dict(files or {})
         if self._note is None:
             if options.ledgers is not None:
                 run = f"{label}-{secrets.token_hex(6)}"  # every run is another one to a ledger
+            self._made = [p for p in (self.path, *self.path.parents) if not p.exists()]
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                sync_folder(self.path.parent)
+            except OSError as error:
+                what = f"Expected to make the folder {self.path}: {error.strerror}."
+                raise InvalidInput(what, NOT_STARTED) from None
+            self.lock()
+            refuse_used(self.path, self.job)  # another run may have been faster
             noted = {k: v for k, v in vars(options).items() if k not in NOT_NOTED}
-            note = Note(self.command, run, noted, once)
-            self._make()
-            hint(self._what_to_say)
-            self._note = note
+            self._note = Note(self.command, run, noted, once)
             # maybe a seed; before all others, which would say nothing without it
-            self._write(NOTE, json.dumps(asdict(note), indent=2).encode())
-        for name, content in (files or {}).items():
+            contents = {NOTE: json.dumps(asdict(self._note), indent=2).encode(), **contents}
+        for name in (CHECKPOINT, MEAN):  # of a killed process: there may be a noise key in it
+            for left in self.path.glob(f"{name}.*.tmp"):
+                left.unlink()
+        for name, content in contents.items():
             if not (self.path / name).exists():
-                self._write(name, content)
+                self._made.insert(0, self.path / name)
+                write_atomically(self.path / name, content)
 
     def run(
-        self,
-        label: str,
-        problem: Any,
-        settings: Any,
-        options: argparse.Namespace,
-        **others: Any,
+        self, label: str, problem: Any, settings: Any, options: argparse.Namespace, **others: Any
     ) -> Any:
         """``tacit.solve`` from where the run stands, with its state in this folder.
 
         ``settings`` may be a plan; ``others`` as in ``start``.
         """
-        if not self._written:  # else the mean was released
+        if not self._made:  # else the mean was released
             once = getattr(settings, "release", None) is not None
             self.start(label, options, once=once, **others)
         assert self._note is not None
@@ -272,7 +262,7 @@ class RunFolder:
             problem if self.everyone is None else self.everyone,
             settings,
             run=self._note.run,
-            checkpoint=self._checkpoint if self._note.resumable else None,
+            checkpoint=self._checkpoint if self._note.repeats else None,
             told=self.has_paid,
             **run_arguments(options),
         )
@@ -301,42 +291,21 @@ class RunFolder:
     def failed(self, error: BaseException) -> None:
         """Leave no file of a start that was refused; say how to continue anything else."""
         note = self._note
-        if note is None or not (self._written or self._spent):
+        if note is None or not (self._made or self._spent):
             return
         # without a checkpoint, of which the first comes before the first round, in doubt: spent
-        doubt = not note.resumable and not isinstance(error, InvalidInput)
-        if not (self._spent or doubt or self._checkpoint.exists()):
+        doubt = not note.repeats and not isinstance(error, InvalidInput)
+        if not (self._spent or doubt or self.has_begun):
             self._note = None
-            for path in self._written:
-                path.unlink(missing_ok=True)
             for made in self._made:
-                with suppress(OSError):  # it holds something else by now
-                    made.rmdir()
+                with suppress(OSError):  # a folder that holds something else by now
+                    made.rmdir() if made.is_dir() else made.unlink()
         elif isinstance(error, TacitError | OSError):
-            why = note.obstacle(self.path)
-            error.add_note(f"The run is over: {why}." if why else f"To continue: {self._resume()}")
+            said = self.what_to_say()
+            error.add_note(said[0].upper() + said[1:])
 
-    def _make(self) -> None:
-        try:
-            self._made = [p for p in (self.path, *self.path.parents) if not p.exists()]
-            self.path.mkdir(parents=True, exist_ok=True)
-            sync_folder(self.path.parent)
-        except OSError as error:
-            raise InvalidInput(
-                f"Expected to make the folder {self.path}: {error.strerror}.", NOT_STARTED
-            ) from None
-        if self._lock is None:
-            self._take()
-            refuse_used(self.path, self.job)  # another run may have been faster
-
-    def _write(self, name: str, content: bytes) -> None:
-        self._written.append(self.path / name)
-        write_atomically(self.path / name, content)
-
-    def _take(self) -> None:
+    def lock(self) -> None:
         """Lock the folder until ``unlock``; the system unlocks it if the process dies."""
-        if not self.path.is_dir():
-            raise InvalidInput(f"Expected a folder, got the file {self.path}.", NOT_STARTED)
         if os.name == "nt":
             return
         import fcntl
@@ -347,13 +316,8 @@ class RunFolder:
             if not os.path.samestat(os.fstat(self._lock), os.stat(self.path)):
                 raise BlockingIOError  # removed by a run that was refused, and made again
         except BlockingIOError:
-            raise InvalidInput(
-                f"Another run is writing to {self.path}: wait or choose another --out.", NOT_STARTED
-            ) from None
-        except OSError as error:
-            raise InvalidInput(
-                f"Expected to lock {self.path}: {error.strerror}.", NOT_STARTED
-            ) from None
+            what = f"Another run is writing to {self.path}: wait or choose another --out."
+            raise InvalidInput(what, NOT_STARTED) from None
 
     def unlock(self) -> None:
         if self._lock is not None:
@@ -361,17 +325,14 @@ class RunFolder:
             self._lock = None
 
     def _resume(self) -> str:
-        command = self.command if self._note is None else self._note.command
         where = "" if self.everyone is None else " --engine mpi"
-        return f"tacit {command} --resume {shlex.quote(str(self.path))}{where}"
+        return f"tacit {self.command} --resume {shlex.quote(str(self.path))}{where}"
 
-    def _what_to_say(self) -> str:
-        """What an interrupt says: how to continue, if that is possible."""
+    def what_to_say(self) -> str:
+        """How to continue, if that is possible: of an interrupt, or an error."""
         if self._note is None:
             return "nothing was started"
-        if (self.path / RESULT).exists() and not self._checkpoint.exists():
+        if (self.path / RESULT).exists() and not self.has_begun:
             return f"the result is in {self.path}"
-        if not (why := self._note.obstacle(self.path)):
-            return f"continue with: {self._resume()}"
-        before = self._note.resumable and not self._spent  # the first checkpoint
-        return "nothing was spent; choose another --out to start anew" if before else why
+        why = self._note.obstacle(self.path)
+        return f"the run is over: {why}" if why else f"continue with: {self._resume()}"

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_result
-from tacit.cli.options import Add, add_run_options, make_absolute
+from tacit.cli.options import Add, add_run_options, make_absolute, refuse_to_publish
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import RunFolder, run_folder
-from tacit.errors import InvalidInput
 from tacit.reading import read_bytes
 
 
@@ -42,27 +41,27 @@ def _solve(options: argparse.Namespace) -> int:
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     """A rank's own agents of the job; about them, the columns of the first that has a table."""
-    from tacit.studies.job import JobFile
+    from tacit.studies.job import JobKind
     from tacit.transports.mpi import Part, share_of
 
-    file = JobFile.read(options.job)
-    mine = share_of(len(file.entries), rank, ranks)
-    agents, columns = file.agents(mine)
+    kind = JobKind.of_file(options.job)
+    mine = share_of(len(kind.agents), rank, ranks)
+    agents, columns = kind.own(kind.agents[mine.start : mine.stop])
     named = [(agent.name, agent) for agent in agents]
     return Part(mine.start, named, about=next(iter(columns.items()), None))
 
 
 def _job(options: argparse.Namespace) -> Any:
     """The job with its data, or with what other ranks say of theirs."""
-    from tacit.studies.job import JobFile, load_job, refuse_other_columns
+    from tacit.studies.job import JobKind, load_job, refuse_other_columns
 
     if options.crew is None:
         return load_job(options.job)
-    file = JobFile.read(options.job)
+    kind = JobKind.of_file(options.job)
     tables = [found for found in build(options.crew, "solve", options) if found is not None]
     for name, columns in tables:
         refuse_other_columns(name, list(columns), tables[0][0], list(tables[0][1]))
-    return file.job(options.crew.problem)
+    return kind.job(options.crew.problem)
 
 
 def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
@@ -74,16 +73,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     for name in ("seed", "evaluate_every"):  # an option comes before the job's key
         if getattr(options, name) is None:
             setattr(options, name, getattr(job, name))
-    if options.publish and job.settings.release is None:
-        raise InvalidInput(
-            "Expected a private job that reads its data once beside --publish: this one adds noise "
-            "in every round, or none. Nothing was started."
-        )
-    doubts = [a.objective.uncertified for a in job.problem.agents if a.objective.uncertified]
-    if options.publish and doubts:
-        raise InvalidInput(
-            f"Expected what is certified beside --publish, but {doubts[0]} Nothing was started."
-        )
+    refuse_to_publish(options, job.settings, job.problem)
     make_absolute(options, files=("job",), folders=("ledgers",))
     result = folder.run(
         path.stem,

@@ -39,16 +39,62 @@ BFLOAT16 = (
 
 
 @pytree
-class LinearModel(Records):
+class Rows(Records):
+    """Records with a row of features each, kept as X' of shape (d, records).
+
+    Rows longer than ``feature_norm`` (L2) or, where given, ``feature_norm_1`` (L1) are scaled down
+    to it, each by its own numbers only, so neighbours stay neighbours. NaN and infinity are
+    refused at construction.
+    """
+
+    features: Array = field(repr=False)
+    _: KW_ONLY
+    feature_norm: float
+    feature_norm_1: float | None = None
+
+    def __post_init__(self) -> None:
+        require_64_bits()
+        rows = array("features", self.features, (None, None))
+        self._accept(len(rows))
+        two = positive("feature_norm", self.feature_norm)
+        one = optional_positive("feature_norm_1", self.feature_norm_1)
+        columns = bounded_columns(rows, two, one, self._exact)
+        store(self, features=columns, feature_norm=two, feature_norm_1=one)
+
+    @property
+    def _exact(self) -> bool:
+        """Whether products with the features must be exact (``rounding.py``)."""
+        return False
+
+    @property
+    def feature_count(self) -> int:
+        """d."""
+        return int(self.features.shape[-2])
+
+    @property
+    def dimension(self) -> int:
+        return self.feature_count
+
+    def feature_bound(self, norm: int) -> float:
+        """B or B₁: the largest norm of a row. ‖x‖₂ ≤ ‖x‖₁ ≤ √d‖x‖₂ may make either the other's."""
+        one = math.inf if self.feature_norm_1 is None else self.feature_norm_1
+        root = 1.0 if norm == 2 else math.sqrt(self.feature_count)
+        rounding = 2**-6 if self.features.dtype == jnp.bfloat16 else 1e-12
+        return min(root * self.feature_norm, one) * (1 + rounding)
+
+    def uncertified_on(self, device: str) -> str:
+        known = device in ("cpu", "gpu", "cuda", "rocm")
+        return "" if known else f"the rounding of a {device} is not inside the proof."
+
+
+@pytree
+class LinearModel(Rows):
     """A loss of the scores x_i'z, averaged over records: the family of all models below.
 
-    ``features`` has one row per record and is kept feature-major, as X' of shape (d, records):
-    both products of a gradient then run along a CPU's memory; ``for_device`` turns it around for a
-    GPU. Rows longer than ``feature_norm`` (L2) or, where given, ``feature_norm_1`` (L1) are scaled
-    down to it; each record is scaled by its own numbers only, so neighbours stay neighbours.
-    float32 features are computed with in float32 where records stay in place (zero-out, replace),
-    else in float64; sums of blocks are float64. ``in_bfloat16`` gives a copy for a GPU's matrix
-    units, which is not certified.
+    X' makes both products of a gradient run along a CPU's memory; ``for_device`` turns it around
+    for a GPU. float32 features are computed with in float32 where records stay in place (zero-out,
+    replace), else in float64; sums of blocks are float64. ``in_bfloat16`` gives a copy for a GPU's
+    matrix units, which is not certified.
 
     Guarantee: a record contributes slope·x/N to the statistic. With ‖x‖₂ ≤ B and ‖x‖₁ ≤ B₁ its
     norm is at most ``slope_bound·B/N`` in L2, ``slope_bound·B₁/N`` in L1; replacing a record
@@ -57,13 +103,9 @@ class LinearModel(Records):
     set, and at all points by ``slope_limit``, where a loss has one (``slope_limits.py``).
     ``sensitivity`` adds what rounding can do: see ``_rounding``. On an unbounded set the rounding
     of scores is left out; agents compute at no point without a bound.
-    NaN and infinity in the data are refused at construction.
     """
 
-    features: Array = field(repr=False)
     _: KW_ONLY
-    feature_norm: float
-    feature_norm_1: float | None = None
     ridge: float = 0.0
     slope_limit: float | None = None
 
@@ -84,31 +126,20 @@ class LinearModel(Records):
         """The largest slope of any record at any point of the set (a vector's: in the norm)."""
 
     def __post_init__(self) -> None:
-        require_64_bits()
-        rows = array("features", self.features, (None, None))
-        self._accept(len(rows))
-        store(
-            self,
-            feature_norm=positive("feature_norm", self.feature_norm),
-            feature_norm_1=optional_positive("feature_norm_1", self.feature_norm_1),
-            ridge=non_negative("ridge", self.ridge),
-            slope_limit=slope_limits.checked_limit(self.slope_limit),
-        )
+        limit = slope_limits.checked_limit(self.slope_limit)
+        store(self, ridge=non_negative("ridge", self.ridge), slope_limit=limit)
         if self.slope_limit is not None and self.no_limit:
             raise InvalidInput(
                 f"Expected no slope_limit for {type(self).__name__}: {self.no_limit}"
             )
-        exact = self.curvature is None and not self.in_place
-        columns = bounded_columns(rows, self.feature_norm, self.feature_norm_1, exact)
-        store(self, features=columns)
+        super().__post_init__()
 
     @property
-    def dimension(self) -> int:
-        return self.feature_count
+    def _exact(self) -> bool:
+        return self.curvature is None and not self.in_place
 
     @property
     def feature_count(self) -> int:
-        """d."""
         return int(self.features.shape[-1 if self._by_records else -2])
 
     def in_bfloat16(self) -> Self:
@@ -143,9 +174,6 @@ class LinearModel(Records):
     def uncertified(self) -> str:
         return BFLOAT16 if self.features.dtype == jnp.bfloat16 else self.doubt
 
-    def uncertified_on(self, device: str) -> str:
-        return rounding_unknown(device)
-
     @property
     def arithmetic(self) -> Any:
         """The format of products: that of the features, or float64 where records shift."""
@@ -164,7 +192,7 @@ class LinearModel(Records):
                 weights.astype(jnp.bfloat16), self.features, preferred_element_type=sums
             )
             return scores.astype(jnp.bfloat16).astype(jnp.float32)
-        if self.curvature is None and not self.in_place:
+        if self._exact:
             weights = cut_point(weights)
         weights, x = (a.astype(self.arithmetic) for a in (weights, self.features))
         if self._by_records:
@@ -228,14 +256,6 @@ class LinearModel(Records):
             return _product(slopes, self.features.T).T.astype(jnp.float64)
         x = self.features.astype(self.arithmetic)
         return _product(x, slopes.astype(self.arithmetic).T).astype(jnp.float64)
-
-    def feature_bound(self, norm: int) -> float:
-        """B or B₁: the largest norm of a row. ‖x‖₂ ≤ ‖x‖₁ ≤ √d‖x‖₂ may make either the other's."""
-        one = math.inf if self.feature_norm_1 is None else self.feature_norm_1
-        rounding = 1 + 2**-6 if self.features.dtype == jnp.bfloat16 else 1 + 1e-12
-        if norm == 2:
-            return min(self.feature_norm, one) * rounding
-        return min(math.sqrt(self.feature_count) * self.feature_norm, one) * rounding
 
     def score_bound(self, feasible_set: FeasibleSet) -> float:
         """The largest computed |x'z| of any record at any point of the set."""
@@ -336,21 +356,6 @@ class LinearModel(Records):
         record = self.slope_bound(2, feasible_set) * self.feature_bound(2)
         ridge = self.ridge * feasible_set.radius(2) if self.ridge else 0.0
         return record * self.most_records / self.normaliser + ridge
-
-    def pad(self, rows: int) -> Self:
-        extra = self._padding(rows)
-
-        def widen(leaf: Any) -> Any:  # the last axis of every array is that of records
-            width = [(0, 0)] * (np.ndim(leaf) - 1) + [(0, extra)]
-            return jnp.pad(leaf, width) if np.ndim(leaf) else leaf
-
-        return self if extra == 0 else jax.tree.map(widen, self)
-
-
-def rounding_unknown(device: str) -> str:
-    """Why the sums of a device are not inside the proof, where they are not."""
-    known = device in ("cpu", "gpu", "cuda", "rocm")
-    return "" if known else f"the rounding of a {device} is not inside the proof."
 
 
 def _product(a: Array, b: Array) -> Array:

@@ -48,26 +48,34 @@ def _descent(f: LinearModel, curvature: float, unit: float, longest: float) -> D
 
 
 @pytree
-class LogisticRegression(LinearModel):
+class _TwoClasses(LinearModel):
+    """Labels y = ±1, one byte each."""
+
+    labels: Array = field(repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        numbers = _whole_numbers(self.labels, self.features.shape[1])
+        found = {int(n) for n in np.unique(numbers)}
+        if not (found <= {0, 1} or found <= {-1, 1}):
+            raise InvalidInput("Expected labels 0 and 1, or -1 and +1, got others, or both kinds.")
+        store(self, labels=jax.device_put(np.where(numbers > 0, 1, -1).astype(np.int8)))
+
+
+@pytree
+class LogisticRegression(_TwoClasses):
     """Two classes, labelled 0 and 1 or −1 and +1: loss = ln(1 + exp(−y·x'z)) with y = ±1.
 
     Guarantee: |slope| = sigmoid(−y·s) ≤ sigmoid(a) for |s| ≤ a; attained on balls and boxes
-    around 0. *replace*: twice that, attained in the limits a → 0 and a → ∞; between them the
-    bound is up to 1.4 times what can happen.
+    around 0. *replace*: twice that, attained in the limits a → 0 and a → ∞.
 
     ``slope_limit`` c: the loss goes on as a straight line where its slope reaches c
     (``slope_limits.py``), so |slope| ≤ min(c, sigmoid(a)) and, for c < sigmoid(a), NΔ_2 = cB, or
     2cB under *replace*: attained. In a softmax of two classes the same limit is √2·c.
     """
 
-    labels: Array = field(repr=False)
-
     curvature: ClassVar[float | None] = 0.25
     no_limit: ClassVar[str] = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        store(self, labels=_signs(self.labels, self.features.shape[1]))
 
     def losses(self, scores: Array) -> Array:
         u = -self.labels * scores
@@ -98,19 +106,13 @@ class LogisticRegression(LinearModel):
 
 
 @pytree
-class Hinge(LinearModel):
+class Hinge(_TwoClasses):
     """Support vector machine, labels as in logistic regression: loss = max(0, 1 − y·x'z).
 
     Guarantee: |slope| ≤ 1; attained, and so is 2 under *replace* (at z = 0, with x₂ = −x₁).
     """
 
-    labels: Array = field(repr=False)
-
     no_limit: ClassVar[str] = STEPS
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        store(self, labels=_signs(self.labels, self.features.shape[1]))
 
     def losses(self, scores: Array) -> Array:
         return jnp.maximum(0, 1 - self.labels * scores)
@@ -146,9 +148,8 @@ class SoftmaxRegression(LinearModel):
     is convex and largest at a vertex; there p_y is low (lowering it raises 1 − p_y and all others)
     and j of the others are high: the L2 bound enumerates j. In L1, ‖p − e_y‖₁ = 2(1 − p_y).
     D → ∞ gives √2 and 2. Attained on symmetric boxes, and on balls for two classes; on balls with
-    more classes not all vertices are within reach (in trials the bound was up to 1.13 times too
-    large). *replace*: twice that; approached as D → 0 and as D → ∞, between them (trials with 3
-    and 10 classes on boxes) up to 1.26 times too large.
+    more classes not all vertices are within reach. *replace*: twice that; approached as D → 0 and
+    as D → ∞.
 
     ``slope_limit`` c: no slope is longer than c (L2), in one of the forms of ``slope_limits.py``;
     if that is less than the bound above, NΔ_2 = cB, or 2cB under *replace*. ``limit_form``
@@ -278,25 +279,6 @@ def _whole_numbers(labels: Any, records: int) -> Vector:
     if (whole != numbers).any():
         raise InvalidInput("Expected whole numbers as labels, got fractions.")
     return whole
-
-
-def _signs(labels: Any, records: int) -> Array:
-    """Labels 0/1 or −1/+1 as −1/+1 in one byte each."""
-    numbers = _whole_numbers(labels, records)
-    found = {int(n) for n in np.unique(numbers)}
-    if not (found <= {0, 1} or found <= {-1, 1}):
-        raise InvalidInput("Expected labels 0 and 1, or -1 and +1, got others, or both kinds.")
-    return jax.device_put(np.where(numbers > 0, 1, -1).astype(np.int8))
-
-
-__all__ = [
-    "Hinge",
-    "Huber",
-    "LeastSquares",
-    "LogisticRegression",
-    "Quantile",
-    "SoftmaxRegression",
-]
 
 
 @pytree

@@ -5,24 +5,22 @@ f(z) = ‖z − Σ_i x_i/N‖²/2        a run needs s = Σ_i x_i of it, and not
 
 from __future__ import annotations
 
-import copy
 import math
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Array, Vector
-from tacit.errors import array, choice, positive
-from tacit.objectives.linear_model import bounded_columns, rounding_unknown
-from tacit.objectives.objective import RELATIONS, Reading, Records, optional_positive
+from tacit.errors import array, choice
+from tacit.objectives.linear_model import Rows
+from tacit.objectives.objective import RELATIONS, Reading
 from tacit.objectives.public import PublicQuadratic
 from tacit.objectives.rounding import gamma, rounded_up
-from tacit.pytree import pytree, store
-from tacit.sets.powers import require_64_bits
+from tacit.pytree import pytree
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet
@@ -31,44 +29,18 @@ BLOCK = 4096  # K: records that are added up at a time
 
 
 @pytree
-class Mean(Records):
+class Mean(Rows):
     """‖z − Σ_i x_i/N‖²/2, least at the mean if there are N records.
-
-    Rows longer than ``feature_norm`` (L2) or ``feature_norm_1`` (L1) are scaled down to it, each by
-    its own numbers only.
 
     Guarantee: ‖x‖₂ ≤ B and ‖x‖₁ ≤ B₁ ≤ √d·B. A record that is added, removed or zeroed moves
     s = Σx by at most B in L2, B₁ in L1; one that is replaced by twice that, as x may become −x.
     All attained, at every z. The statistic is −s/N.
     Rounding (``rounding.py``): sums are float64 in any order, of M records, so that each of two
     neighbours' errs by at most γ_M·M·B (γ_{K+J}·M·B in blocks of K, J of them, as ``reading``
-    adds); products there are none. NaN and infinity in the data are refused at construction.
+    adds); products there are none.
     """
 
-    features: Array = field(repr=False)  # kept as X' of shape (d, records)
-    _: KW_ONLY
-    feature_norm: float
-    feature_norm_1: float | None = None
     everywhere: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        require_64_bits()
-        rows = array("features", self.features, (None, None))
-        self._accept(len(rows))
-        norms = (
-            positive("feature_norm", self.feature_norm),
-            optional_positive("feature_norm_1", self.feature_norm_1),
-        )
-        columns = bounded_columns(rows, *norms, exact=False)
-        store(self, features=columns, feature_norm=norms[0], feature_norm_1=norms[1])
-
-    @property
-    def dimension(self) -> int:
-        return int(self.features.shape[-2])
-
-    def uncertified_on(self, device: str) -> str:
-        """Of its statistic; a reading is the processor's."""
-        return rounding_unknown(device)
 
     def value(self, z: Array) -> Array:
         apart = z + self.statistic(z)
@@ -79,12 +51,6 @@ class Mean(Records):
 
     def public_gradient(self, z: Array) -> Array:
         return z
-
-    def feature_bound(self, norm: int) -> float:
-        """B or B₁, as for linear models."""
-        one = math.inf if self.feature_norm_1 is None else self.feature_norm_1
-        root = 1.0 if norm == 2 else math.sqrt(self.dimension)
-        return min(root * self.feature_norm, one) * (1 + 1e-12)
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         return rounded_up(self._moved(norm, self.most_records + 2) / self.normaliser)
@@ -110,16 +76,6 @@ class Mean(Records):
         """BM/N + sup‖z‖₂ for M records."""
         largest = self.feature_bound(2) * self.most_records / self.normaliser
         return largest + feasible_set.radius(2)
-
-    def pad(self, rows: int) -> Self:
-        extra = self._padding(rows)
-        padded = copy.copy(self)
-        store(
-            padded,
-            features=jnp.pad(self.features, [(0, 0), (0, extra)]),
-            present=jnp.pad(self.present, (0, extra)),
-        )
-        return padded
 
 
 @dataclass(frozen=True)

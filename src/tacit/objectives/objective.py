@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array, Vector
@@ -279,12 +280,21 @@ class Records(Objective):
         adds = self.neighbours == RELATIONS["add-remove"]
         return self.normaliser if adds else float(self.sample_count)
 
-    def _padding(self, rows: int) -> int:
-        """How many rows ``pad`` adds."""
+    def pad(self, rows: int) -> Self:
         have = self.present.shape[-1]
         if rows < have:
             raise InvalidInput(f"Expected rows >= {have} to pad to, got rows={rows}.")
-        return int(rows - have)
+        return self if rows == have else self._longer(rows - have)
+
+    def _longer(self, extra: int) -> Self:
+        """With ``extra`` rows of zeros; the last axis of every array is that of records."""
+
+        def widen(leaf: Any) -> Any:
+            width = [(0, 0)] * (np.ndim(leaf) - 1) + [(0, extra)]
+            return jnp.pad(leaf, width) if np.ndim(leaf) else leaf
+
+        longer: Self = jax.tree.map(widen, self)
+        return longer
 
     def _accept(self, records: int) -> None:
         """Check the public settings against ``records`` rows, and mark all of them as present."""

@@ -159,13 +159,11 @@ class PerSample(Records):
         """clip·M/N for M records (an L1 norm of at most clip is an L2 norm of at most clip)."""
         return self.clip * self.most_records / self.normaliser
 
-    def pad(self, rows: int) -> Self:
-        extra = self._padding(rows)
-
+    def _longer(self, extra: int) -> Self:
         def lengthen(leaf: Any) -> Any:
             return jnp.pad(leaf, [(0, extra)] + [(0, 0)] * (np.ndim(leaf) - 1))
 
-        padded = copy.copy(self)
+        longer = copy.copy(self)
         data, present = jax.tree.map(lengthen, (self.data, self.present))
-        store(padded, data=data, present=present)
-        return padded
+        store(longer, data=data, present=present)
+        return longer

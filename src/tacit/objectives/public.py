@@ -32,7 +32,13 @@ import scipy.sparse as sp
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, SolverFailure, array
 from tacit.objectives.objective import Objective
-from tacit.objectives.residual import SparseMatrix, on_host, singular_bounds
+from tacit.objectives.residual import (
+    SparseMatrix,
+    SquaredResidual,
+    on_host,
+    public_matrix,
+    singular_bounds,
+)
 from tacit.pytree import pytree, static, store
 from tacit.sets.cone_program import Program, weighted_square
 from tacit.sets.conic import Conic
@@ -83,7 +89,7 @@ class PublicObjective(Objective):
 
 
 @pytree
-class PublicQuadratic(PublicObjective):
+class PublicQuadratic(SquaredResidual, PublicObjective):
     """f(z) = ‖Az + d‖² + ``constant`` with public A (``matrix``, dense or sparse) and d (``data``).
 
     ``slack``: the set has A as its slack (``Residual``, ``Conic``).
@@ -94,55 +100,20 @@ class PublicQuadratic(PublicObjective):
     _: KW_ONLY
     slack: bool = static(default=False)
     constant: float = 0.0
-    on_host: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_64_bits()
-        A = self.matrix
-        if sp.issparse(A):
-            A = SparseMatrix.of(A)
-        elif not isinstance(A, SparseMatrix):
-            A = array("matrix", A, (None, None), dtype=np.float64)
+        A = public_matrix(self.matrix)
         data = array("data", self.data, (A.shape[0],), dtype=np.float64)
         store(self, matrix=A, data=data)
-
-    @property
-    def dimension(self) -> int:
-        return int(self.matrix.shape[-1])
-
-    @property
-    def slack_size(self) -> int:
-        return int(self.matrix.shape[-2]) if self.slack else 0
-
-    def slack_of(self, z: Array) -> Array:
-        return self.matrix @ z
-
-    def _residual(self, z: Array) -> Array:
-        return self.matrix @ z.astype(self.data.dtype) + self.data
-
-    def value(self, z: Array) -> Array:
-        return ((self._residual(z) ** 2).sum() + self.constant).astype(z.dtype)
 
     def statistic(self, z: Array) -> Array:
         """The gradient 2A'(Az + d)."""
         return self.matrix.T @ (2 * self._residual(z))
 
     @property
-    def smoothness(self) -> float | None:
-        """L = 2‖A‖₂²."""
-        return 2 * singular_bounds(self.matrix)[0] ** 2
-
-    @property
-    def strong_convexity(self) -> float:
-        """α = 2σ_min(A)²; 0 if A has fewer rows than columns."""
-        return 2 * singular_bounds(self.matrix)[1] ** 2
-
-    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        """2‖A‖₂(‖A‖₂ sup‖z‖₂ + ‖d‖₂)."""
-        norm = singular_bounds(self.matrix)[0]
-        length = float(np.linalg.norm(self.data))
-        radius = feasible_set.radius(2)
-        return 2 * norm * (norm * radius + length) if math.isfinite(radius) else math.inf
+    def _length(self) -> float:
+        return float(np.linalg.norm(self.data))
 
     @property
     def mean_curvature(self) -> float:
@@ -154,6 +125,10 @@ class PublicQuadratic(PublicObjective):
         return quadratic_step(self, feasible_set)
 
 
+def _own(name: str) -> Any:
+    return property(lambda self: getattr(self.objective, name))
+
+
 @pytree
 class WithoutNoise(PublicObjective):
     """Any smooth objective in a run without noise, for exact local steps.
@@ -163,40 +138,10 @@ class WithoutNoise(PublicObjective):
 
     objective: Objective
 
-    @property
-    def on_host(self) -> bool:  # type: ignore[override]
-        return self.objective.on_host
-
-    @property
-    def dimension(self) -> int:
-        return self.objective.dimension
-
-    def value(self, z: Array) -> Array:
-        return self.objective.value(z)
-
-    def statistic(self, z: Array) -> Array:
-        return self.objective.statistic(z)
-
-    def lift(self, statistic: Array) -> Array:
-        return self.objective.lift(statistic)
-
-    def public_gradient(self, z: Array) -> Array:
-        return self.objective.public_gradient(z)
-
-    @property
-    def smoothness(self) -> float | None:
-        return self.objective.smoothness
-
-    @property
-    def strong_convexity(self) -> float:
-        return self.objective.strong_convexity
-
-    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        return self.objective.gradient_bound(feasible_set)
-
-    @property
-    def sample_count(self) -> int:
-        return self.objective.sample_count
+    on_host, dimension, sample_count = _own("on_host"), _own("dimension"), _own("sample_count")
+    value, statistic, lift = _own("value"), _own("statistic"), _own("lift")
+    public_gradient, gradient_bound = _own("public_gradient"), _own("gradient_bound")
+    smoothness, strong_convexity = _own("smoothness"), _own("strong_convexity")
 
     @property
     def mean_curvature(self) -> float:

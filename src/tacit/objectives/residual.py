@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
@@ -52,8 +53,61 @@ class SparseMatrix:
         return SparseMatrix(self.columns, self.rows, self.values, self.shape[::-1])
 
 
+class SquaredResidual(Objective):
+    """f(z) = ‖Az + d‖² + ``constant``, A (``matrix``) dense or sparse; d is ``data``."""
+
+    matrix: Any
+    data: Array
+    slack: bool
+    constant: float = 0.0
+    on_host: ClassVar[bool] = True
+    everywhere: ClassVar[bool] = True
+
+    @property
+    def dimension(self) -> int:
+        return int(self.matrix.shape[-1])
+
+    @property
+    def slack_size(self) -> int:
+        return int(self.matrix.shape[-2]) if self.slack else 0
+
+    def slack_of(self, z: Array) -> Array:
+        return self.matrix @ z
+
+    def _residual(self, z: Array) -> Array:
+        return self.matrix @ z.astype(self.data.dtype) + self.data
+
+    def value(self, z: Array) -> Array:
+        return ((self._residual(z) ** 2).sum() + self.constant).astype(z.dtype)
+
+    def _singular(self) -> tuple[float, float]:
+        return singular_bounds(self.matrix)
+
+    @property
+    def smoothness(self) -> float | None:
+        """L = 2‖A‖₂²."""
+        return 2 * self._singular()[0] ** 2
+
+    @property
+    def strong_convexity(self) -> float:
+        """α = 2σ_min(A)²; 0 if A has fewer rows than columns."""
+        return 2 * self._singular()[1] ** 2
+
+    @property
+    @abstractmethod
+    def _length(self) -> float:
+        """‖d‖₂ or a public bound of it; inf where none is known."""
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        """2‖A‖₂(‖A‖₂ sup‖z‖₂ + ‖d‖₂)."""
+        norm, radius = self._singular()[0], feasible_set.radius(2)
+        if math.isinf(radius) or math.isinf(self._length):
+            return math.inf
+        return 2 * norm * (norm * radius + self._length)
+
+
 @pytree
-class Residual(Objective):
+class Residual(SquaredResidual):
     """f(z) = ‖Az + d‖² with public A (``matrix``, dense or a SciPy sparse one) and private d.
 
     ``beta`` is public, one number or one per entry of d (0: that entry does not move); ``moved``
@@ -91,19 +145,13 @@ class Residual(Objective):
     data_bound: float | None = None
     change: str = static(default="")
     unit: str = static(default="")
-    on_host: ClassVar[bool] = True
-    everywhere: ClassVar[bool] = True
     doubt: str = static(default="")
 
     def __post_init__(self) -> None:
         require_64_bits()
         choice("noise_on", self.noise_on, ("residual", "gradient"))
         # float64 also for float32 input: rounding the data could move them by more than beta
-        matrix: Any = (
-            SparseMatrix.of(self.matrix)
-            if sp.issparse(self.matrix)
-            else array("matrix", self.matrix, (None, None), dtype=np.float64)
-        )
+        matrix = public_matrix(self.matrix)
         rows = matrix.shape[0]
         data = array("data", self.data, (rows,), dtype=np.float64)
         given = np.asarray(self.data)
@@ -168,19 +216,8 @@ class Residual(Objective):
         return self.neighbours if tells_all else self.relation
 
     @property
-    def dimension(self) -> int:
-        return int(self.matrix.shape[-1])
-
-    @property
     def statistic_size(self) -> int:
         return int(self.matrix.shape[-2]) if self.noise_on == "residual" else self.dimension
-
-    @property
-    def slack_size(self) -> int:
-        return int(self.matrix.shape[-2]) if self.slack else 0
-
-    def slack_of(self, z: Array) -> Array:
-        return self.matrix @ z
 
     @property
     def lift_energy(self) -> float:
@@ -190,12 +227,6 @@ class Residual(Objective):
 
     def _host(self) -> Any:
         return on_host(self.matrix)
-
-    def _residual(self, z: Array) -> Array:
-        return self.matrix @ z.astype(self.data.dtype) + self.data
-
-    def value(self, z: Array) -> Array:
-        return (self._residual(z) ** 2).sum().astype(z.dtype)
 
     @property
     def _largest(self) -> float:
@@ -289,25 +320,9 @@ class Residual(Objective):
             most = np.bincount(group, powers).max()
         return largest * float(most ** (1 / norm))
 
-    def _singular(self) -> tuple[float, float]:
-        return singular_bounds(self.matrix)
-
     @property
-    def smoothness(self) -> float | None:
-        """L = 2‖A‖₂²."""
-        return 2 * self._singular()[0] ** 2
-
-    @property
-    def strong_convexity(self) -> float:
-        """α = 2σ_min(A)²; 0 if A has fewer rows than columns."""
-        return 2 * self._singular()[1] ** 2
-
-    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        """2‖A‖₂(‖A‖₂ sup‖z‖₂ + data_bound)."""
-        if self.data_bound is None:
-            return math.inf
-        norm = self._singular()[0]
-        return 2 * norm * (norm * feasible_set.radius(2) + self.data_bound)
+    def _length(self) -> float:
+        return math.inf if self.data_bound is None else self.data_bound
 
     def paper_sensitivity(self, z: Array, norm: int) -> Array:
         """Δ_1 = Δ_2 = 2β (Section 6.1).
@@ -352,6 +367,15 @@ class DataReading(Reading):
         from tacit.objectives.public import PublicQuadratic
 
         return PublicQuadratic(self.objective.matrix, values, slack=self.objective.slack)
+
+
+def public_matrix(matrix: Any) -> Any:
+    """A finite matrix in float64, dense or for compiled code."""
+    if isinstance(matrix, SparseMatrix):
+        return matrix
+    if sp.issparse(matrix):
+        return SparseMatrix.of(matrix)
+    return array("matrix", matrix, (None, None), dtype=np.float64)
 
 
 def on_host(matrix: Array) -> Any:

@@ -21,6 +21,7 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.schedules import SmoothStep
 from tacit.admm.settings import Asked, Settings
+from tacit.errors import InvalidInput, choice, shown
 from tacit.planning import TOLERANCE, Known, Plan, noise_energy, plan
 from tacit.power.case import Grid
 from tacit.power.central import solve_centrally
@@ -256,6 +257,51 @@ def served_in_words(found: dict[str, Any]) -> list[str]:
 
 
 # --- how a run on a grid spends what is asked for ---------------------------------------------
+
+# what only one of the two ways has
+OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
+OF_A_RELEASE = ("tolerance", "shed_price", "nominal_spread", "central", "publish")
+ASKED = (  # arguments of ``asked_of``
+    *("total_epsilon", "total_delta", "epsilon", "delta", "mechanism", "noise_every_round"),
+    *("rounds", "tolerance", "penalty", "local_updates", "step_size"),
+    *("perturbation", "calibration"),
+)
+
+
+def asked_for(given: Mapping[str, Any], delta: float | None = None) -> Asked:
+    """The same of options, or of a study's keys, that were given: all that does not fit is refused.
+
+    delta   of one release with Gaussian noise, where none is given; None: one must be given
+    """
+    budgets = [name for name in ("total_epsilon", "epsilon", "no_noise") if name in given]
+    if len(budgets) != 1:
+        raise InvalidInput(
+            "Expected one of total_epsilon, epsilon (of one update) and, where nothing is private, "
+            f"no_noise, got {' and '.join(budgets) or 'none of them'}."
+        )
+    every = "epsilon" in given or given.get("noise_every_round", False)
+    odd = [name for name in (OF_A_RELEASE if every else OF_ROUNDS) if name in given]
+    if every and given.get("objective", "shed") != "shed":
+        odd.append("objective")
+    if odd:
+        way = "where the loads are read once, without" if every else "beside"
+        raise InvalidInput(
+            f"Expected {odd[0]} {way} noise_every_round or epsilon of one update, got {odd[0]} = "
+            f"{shown(given[odd[0]])}."
+        )
+    chosen = dict(given)
+    if budgets[0] != "no_noise":
+        own, other = "total_delta", "delta"
+        if budgets[0] == "epsilon":
+            own, other = other, own
+        if other in given:
+            raise InvalidInput(f"Expected {own} beside {budgets[0]}, got {other}.")
+        choice("mechanism", given.get("mechanism"), (None, "gaussian", "laplace"))
+        if own not in given and given.get("mechanism") != "laplace":
+            if every or delta is None:
+                raise InvalidInput(f"Expected {own} for gaussian noise; not given.")
+            chosen[own] = delta
+    return asked_of(**{name: value for name, value in chosen.items() if name in ASKED})
 
 
 def asked_of(

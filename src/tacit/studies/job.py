@@ -1,15 +1,17 @@
-"""Jobs: a problem, its budget and its schedules in one TOML file (see ``examples/``).
+"""Problems of [objective] and [set] in TOML: jobs of one process, and studies.
 
 [objective]   kind and public bounds          [set]        kind and bounds
 [privacy]     budget or mechanism             [algorithm]  may be left out: rounds, tolerance, ...
-[[agents]]    name, data file, coupling; may override parts of [objective] and [set]
+columns       features of tables, in order: of a study; of a job they may be left out
+[[agents]]    name, coupling; may override parts of [objective] and [set]; in a job (``examples/``)
+              its data file and the target column too, which in a study are in the party's own file
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,6 @@ import numpy as np
 
 from tacit import sets
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, count
 from tacit.objectives import losses, residual
@@ -25,6 +26,15 @@ from tacit.objectives import objective as objectives
 from tacit.planning import MOST_ROUNDS, NOISELESS_TOLERANCE, Plan, plan
 from tacit.privacy import mechanisms
 from tacit.reading import read_toml
+from tacit.studies.description import (
+    Kind,
+    agents_of,
+    names_of,
+    public_name,
+    refuse_no_delta,
+    refuse_unknown,
+    spending,
+)
 from tacit.tables import read_arrays, refuse_one_file
 
 
@@ -67,7 +77,7 @@ SETS: dict[str, Callable[..., sets.FeasibleSet]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """A job file, read and checked; the data are loaded by ``load_job``."""
+    """A job file with its data."""
 
     problem: Problem
     settings: Plan
@@ -75,58 +85,174 @@ class Job:
     evaluate_every: int
 
 
-@dataclass(frozen=True)
-class JobFile:
-    """A job file as it was read, before any of the data files that it names (relative to it)."""
+def load_job(path: str | Path) -> Job:
+    """Read a job file and the data files it names (relative to the job file)."""
+    kind = JobKind.of_file(path)
+    agents, _ = kind.own(kind.agents)
+    return kind.job(Problem(agents))
 
-    path: Path
-    data: dict[str, Any]
-    entries: list[Any]
+
+@dataclass(frozen=True)
+class JobKind(Kind):
+    """The sections of a job, and its agents' entries by name; no data are read yet."""
+
+    sections: dict[str, Any]
+    entries: dict[str, dict[str, Any]]
+    folder: Path
+
+    KEYS = ("objective", "set", "agents", "columns")
 
     @classmethod
-    def read(cls, path: str | Path) -> JobFile:
+    def of_file(cls, path: str | Path) -> JobKind:
+        """A job, whose entries say where their agents' data are."""
         path = Path(path)
         data = read_toml(path, "a job file")
-        known = {"seed", "evaluate_every", "objective", "set", "privacy", "algorithm", "agents"}
+        known = {*cls.KEYS, "seed", "evaluate_every", "privacy", "algorithm"}
         refuse_unknown(data, known, "the job")
-        entries = agents_of(data, path)
-        named = [e["data"] for e in entries if isinstance(e, dict) and "data" in e]
-        refuse_one_file([path.parent / name for name in named if isinstance(name, str)])
-        return cls(path, data, entries)
+        kind = cls._of(data, path.parent, {"data", "target"})
+        for name, entry in kind.entries.items():
+            if not isinstance(entry.get("data"), str):
+                raise InvalidInput(f"Expected a data file as text for agent {name!r}.")
+        refuse_one_file([path.parent / entry["data"] for entry in kind.entries.values()])
+        return kind
 
-    def agents(self, chosen: Iterable[int]) -> tuple[list[LocalProblem], dict[str, list[str]]]:
-        """The problems of these agents, by their number, and the columns of those with tables. No
-        other agent's data file is opened."""
+    @classmethod
+    def read(cls, data: dict[str, Any], folder: Path) -> JobKind:
+        kind = cls._of(data, folder)
+        asked_of(data)
+        files = set()
+        for entry in kind.entries.values():
+            if held := sorted((PRIVATE - {"matrix"}) & set(merged("objective", data, entry))):
+                raise InvalidInput(
+                    f"Expected no data in a study, which is public, got {held[0]} in [objective]."
+                )
+            description = merged("set", data, entry)
+            if "file" in description:
+                files.add(public_name(description["file"], "file in [set]"))
+        kind._check()
+        return replace(kind, files=tuple(sorted(files)))
+
+    @classmethod
+    def _of(cls, data: dict[str, Any], folder: Path, own: Iterable[str] = ()) -> JobKind:
+        for section in ("objective", "set", "privacy"):
+            if not isinstance(data.get(section), dict):
+                raise InvalidInput(f"Expected a section [{section}], found none.")
+        known = {"name", "coupling", "objective", "set", "columns", *own}
+        entries = agents_of(data, known)
+        return cls(tuple(entries), (), data, entries, folder)
+
+    def _check(self) -> None:
+        """As much as can be told before there are data; all of it, where sizes are known."""
+        parts = []
+        for name, entry in self.entries.items():
+            objective = merged("objective", self.sections, entry)
+            kind, _ = arguments_of("objective", OBJECTIVES, objective, dict.fromkeys(PRIVATE))
+            _kind("set", SETS, merged("set", self.sections, entry))
+            if kind == "residual" and "matrix" not in objective:
+                raise InvalidInput(
+                    "Expected the matrix of a residual in the study: it is public, and facts about "
+                    "it travel. Not given."
+                )
+            columns = self._columns(entry)
+            arrays: dict[str, Any] = {}
+            if kind == "residual":
+                arrays = {"data": np.zeros(len(objective["matrix"]))}
+            elif columns is not None:
+                none = np.zeros(1)
+                arrays = {"features": np.zeros((1, len(columns))), "targets": none, "labels": none}
+            if arrays:
+                parts.append(self._part(name, arrays))
+        if len(parts) == len(self.entries):
+            Problem(parts)
+
+    def own(self, agents: Iterable[str]) -> tuple[list[LocalProblem], dict[str, list[str]]]:
+        """The problems of these agents of a job, and the columns of those with tables. No other
+        agent's data file is opened."""
+        found: list[LocalProblem] = []
         columns: dict[str, list[str]] = {}
-        folder = self.path.parent
-        found = [_agent(i, self.entries[i], self.data, folder, columns) for i in chosen]
+        for name in agents:
+            entry = self.entries[name]
+            path, target = self.folder / entry["data"], entry.get("target", "target")
+            problem, header = self._read(name, path, target, "the job file")
+            if header is not None and "coupling" not in entry:
+                refuse_other_columns(name, header, *next(iter(columns.items()), (name, header)))
+                columns[name] = header
+            found.append(problem)
         return found, columns
 
     def job(self, problem: Problem) -> Job:
         """The whole job, given the problem of all agents or what is known of it."""
-        data, seed = self.data, self.data.get("seed")
-        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
+        seed, every = self.sections.get("seed"), self.sections.get("evaluate_every", 1)
+        if seed is not None and (type(seed) is not int or seed < 0):
             raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
-        count("evaluate_every", data.get("evaluate_every", 1))
-        return Job(problem, plan(problem, asked_of(data)), seed, data.get("evaluate_every", 1))
+        return Job(problem, self.plan(problem), seed, count("evaluate_every", every))
 
+    def problem_of(self, agent: str, party: Any) -> LocalProblem:
+        if party.data.suffix == ".csv" and self._columns(self.entries[agent]) is None:
+            raise InvalidInput(
+                "Expected columns = [...] in the study beside data in a CSV table, as they say "
+                "what each coordinate is; got none."
+            )
+        return self._read(agent, party.data, party.target or "target", "the study")[0]
 
-def load_job(path: str | Path) -> Job:
-    """Read a job file and the data files it names (relative to the job file)."""
-    file = JobFile.read(path)
-    agents, _ = file.agents(range(len(file.entries)))
-    return file.job(Problem(agents))
+    def plan(self, problem: Problem) -> Plan:
+        return plan(problem, asked_of(self.sections))
 
+    def _columns(self, entry: dict[str, Any]) -> list[str] | None:
+        columns = entry.get("columns", self.sections.get("columns"))
+        return None if columns is None else names_of("columns", columns)
 
-def agents_of(data: dict[str, Any], path: Path) -> list[Any]:
-    """The entries [[agents]], where the sections that they need are there too."""
-    for section in ("objective", "set", "privacy"):
-        if not isinstance(data.get(section), dict):
-            raise InvalidInput(f"Expected a section [{section}] in {path}, found none.")
-    agents = data.get("agents")
-    if not isinstance(agents, list) or not agents:
-        raise InvalidInput(f"Expected at least one [[agents]] in {path}, found none.")
-    return agents
+    def _read(
+        self, agent: str, path: Path, target: str, public: str
+    ) -> tuple[LocalProblem, list[str] | None]:
+        """An agent's problem with the data in a file, and of a table the feature columns.
+
+        ``public``: where bounds belong, as a data file holds data only.
+        """
+        columns = self._columns(self.entries[agent])
+        if columns is not None and target in columns:
+            raise InvalidInput(
+                f"Expected a target of agent {agent!r} beside the columns, got {target!r}, which "
+                "is one of them."
+            )
+        arrays = read_arrays(path, target, columns)
+        header = None if path.suffix == ".npz" else arrays.pop("columns")
+        if unknown := sorted(set(arrays) - PRIVATE):
+            raise InvalidInput(
+                f"Expected only {', '.join(sorted(PRIVATE))} in {path}; got "
+                f"{', '.join(unknown)}. Public bounds belong in {public}."
+            )
+        features = np.shape(arrays.get("features", ()))
+        if columns is not None and len(features) == 2 and features[1] != len(columns):
+            raise InvalidInput(
+                f"Expected {len(columns)} columns of features in {path}, as {public} names, got "
+                f"{features[1]}."
+            )
+        return self._part(agent, arrays), header
+
+    def _part(self, agent: str, arrays: dict[str, Any]) -> LocalProblem:
+        """An agent's problem: the sections, what its entry overrides, its data."""
+        entry = self.entries[agent]
+        described = merged("objective", self.sections, entry)
+        kind, arguments = arguments_of("objective", OBJECTIVES, described, arrays)
+        objective = OBJECTIVES[kind](**arguments)
+        described = merged("set", self.sections, entry)
+        if "file" in described:
+            described |= read_arrays(self.folder / str(described.pop("file")), None)
+        size = objective.dimension
+        if described.get("size", size) != size:
+            raise InvalidInput(
+                f"Expected size {size} of [set], as the data of agent {agent!r} have, got "
+                f"size={described['size']!r}."
+            )
+        kind, arguments = arguments_of("set", SETS, described, {"size": size})
+        coupling = entry.get("coupling")
+        if coupling is not None and (
+            not isinstance(coupling, list)
+            or not all(type(k) is int and abs(k) < 2**31 for k in coupling)
+        ):
+            raise InvalidInput(f"Expected a list of whole numbers as coupling of agent {agent!r}.")
+        return LocalProblem(objective, SETS[kind](**arguments), coupling, agent)
 
 
 def refuse_other_columns(name: str, header: list[str], other: str, expected: list[str]) -> None:
@@ -138,58 +264,6 @@ def refuse_other_columns(name: str, header: list[str], other: str, expected: lis
         )
 
 
-def _agent(
-    index: int, entry: Any, job: dict[str, Any], folder: Path, columns: dict[str, list[str]]
-) -> LocalProblem:
-    known = {"name", "data", "target", "coupling", "objective", "set"}
-    refuse_unknown(entry, known, "[[agents]]")
-    name = entry.get("name", f"agent {index + 1}")
-    if not isinstance(name, str) or not isinstance(entry.get("data"), str):
-        raise InvalidInput(f"Expected a name and a data file as text for agent {name!r}.")
-    arrays = read_arrays(folder / entry["data"], entry.get("target", "target"))
-    header = arrays.pop("columns", None)
-    if header is not None and "coupling" not in entry:
-        refuse_other_columns(name, header, *next(iter(columns.items()), (name, header)))
-        columns[name] = header
-    refuse_public(arrays, entry["data"], "the job file")
-    return local_problem(name, entry, job, arrays, folder)
-
-
-def refuse_public(arrays: dict[str, Any], source: Any, place: str) -> None:
-    """Bounds are public, and are said in ``place``; a data file holds data only."""
-    if unknown := sorted(set(arrays) - PRIVATE):
-        raise InvalidInput(
-            f"Expected only {', '.join(sorted(PRIVATE))} in {source}; got "
-            f"{', '.join(unknown)}. Public bounds belong in {place}."
-        )
-
-
-def local_problem(
-    name: str, entry: dict[str, Any], job: dict[str, Any], arrays: dict[str, Any], folder: Path
-) -> LocalProblem:
-    """An agent's part of the problem: the sections of a job, what its entry overrides, its data.
-
-    ``folder`` is where the file is that [set] may name.
-    """
-    objective = _build("objective", OBJECTIVES, merged("objective", job, entry), arrays)
-    description = merged("set", job, entry)
-    if "file" in description:
-        description |= read_arrays(folder / str(description.pop("file")), None)
-    if description.get("size", objective.dimension) != objective.dimension:
-        raise InvalidInput(
-            f"Expected size {objective.dimension} of [set], as the data of agent {name!r} have, "
-            f"got size={description['size']!r}."
-        )
-    feasible_set = _build("set", SETS, description, {"size": objective.dimension})
-    coupling = entry.get("coupling")
-    if coupling is not None and (
-        not isinstance(coupling, list)
-        or not all(type(k) is int and abs(k) < 2**31 for k in coupling)
-    ):
-        raise InvalidInput(f"Expected a list of whole numbers as coupling of agent {name!r}.")
-    return LocalProblem(objective, feasible_set, coupling, name)
-
-
 def merged(section: str, job: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
     """The job's section with what the agent overrides."""
     own = entry.get(section, {})
@@ -198,23 +272,23 @@ def merged(section: str, job: dict[str, Any], entry: dict[str, Any]) -> dict[str
     return {**job[section], **own}
 
 
-def _build(
-    section: str, kinds: dict[str, Any], description: dict[str, Any], supplied: dict[str, Any]
-) -> Any:
-    """Call the constructor that ``kind`` names with the section's keys and what the data supply."""
-    kind, arguments = arguments_of(section, kinds, description, supplied)
-    return kinds[kind](**arguments)
+def _kind(section: str, kinds: dict[str, Any], description: dict[str, Any]) -> str:
+    kind = description.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        options = ", ".join(sorted(kinds))
+        raise InvalidInput(f"Expected [{section}] kind to be one of {options}; got {kind!r}.")
+    return kind
 
 
 def arguments_of(
     section: str, kinds: dict[str, Any], description: dict[str, Any], supplied: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """A section's kind and all arguments of its constructor: none too many, none missing."""
-    arguments = dict(description)
-    kind = arguments.pop("kind", None)
-    if not isinstance(kind, str) or kind not in kinds:
-        options = ", ".join(sorted(kinds))
-        raise InvalidInput(f"Expected [{section}] kind to be one of {options}; got {kind!r}.")
+    """A section's kind and all arguments of its constructor: none too many, none missing.
+
+    ``supplied``: what the data give.
+    """
+    kind = _kind(section, kinds, description)
+    arguments = {name: value for name, value in description.items() if name != "kind"}
     for name, value in arguments.items():
         if name == "neighbours" and isinstance(value, list):  # "move" and by how much
             arguments[name] = tuple(value)
@@ -236,54 +310,39 @@ def arguments_of(
     return kind, arguments
 
 
-def asked_of(job: dict[str, Any]) -> Settings | Asked:
+OF_NOISE = {"perturbation", "calibration"}  # settings that stand in [privacy]
+PRIVACY = {"mechanism", "total_epsilon", "total_delta", "epsilon", "delta", *OF_NOISE}
+ALGORITHM = {"rounds", "local_updates", "penalty", "step_size", "tolerance"}
+
+
+def asked_of(data: dict[str, Any]) -> Settings | Asked:
     """[privacy] and [algorithm], read and checked, before there is a problem."""
-    privacy, algorithm = dict(job["privacy"]), dict(job.get("algorithm", {}))
-    known = {"rounds", "local_updates", "penalty", "step_size", "tolerance"}
-    refuse_unknown(algorithm, known, "[algorithm]")
-    others: dict[str, Any] = dict(algorithm)
-    for key, read in (("penalty", penalty_from), ("step_size", step_size_from)):
-        if key in others:
-            others[key] = read(others[key])
-    for key in ("perturbation", "calibration"):
-        if key in privacy:
-            others[key] = privacy.pop(key)
-    given = privacy.pop("mechanism", None)
-    name = given or "gaussian"
-    if name == "none":
-        if "total_epsilon" in job["privacy"]:
-            raise InvalidInput('Expected no total_epsilon beside mechanism = "none" in [privacy].')
-        refuse_unknown(privacy, set(), "[privacy] without noise")
+    privacy, others = spending(data, PRIVACY, ALGORITHM)
+    others |= {key: privacy.pop(key) for key in OF_NOISE & set(privacy)}
+    mechanism = privacy.get("mechanism", "gaussian")
+    budget = {key: value for key, value in privacy.items() if key != "mechanism"}
+    if mechanism == "none":
+        refuse_unknown(budget, set(), "[privacy] without noise")
         if "rounds" not in others:
             others = {"rounds": MOST_ROUNDS, "tolerance": NOISELESS_TOLERANCE, **others}
         return Settings(mechanism=mechanisms.Noiseless(), **others)
-    if "total_epsilon" in privacy:
-        refuse_unknown(privacy, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
-        if name == "gaussian" and "total_delta" not in privacy:
-            raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
-        budget = privacy["total_epsilon"], privacy.get("total_delta", 0.0)
+    if "total_epsilon" in budget:
+        refuse_unknown(budget, {"total_epsilon", "total_delta"}, "[privacy] with a total budget")
+        refuse_no_delta(privacy)
+        total = budget["total_epsilon"], budget.get("total_delta", 0.0)
         if "tolerance" in others or "rounds" not in others:  # rounds are then the most there may be
             rounds = others.pop("rounds", None)
-            return Asked(*budget, given, others, rounds=rounds)
-        settings: Settings = Settings.for_budget(*budget, mechanism=name, **others)
+            return Asked(*total, privacy.get("mechanism"), others, rounds=rounds)
+        settings: Settings = Settings.for_budget(*total, mechanism=mechanism, **others)
         return settings
-    if "epsilon" not in privacy:
-        raise InvalidInput("Expected total_epsilon, or epsilon of one update, in [privacy].")
-    if "rounds" not in others:
-        raise InvalidInput(
-            "Expected rounds in [algorithm] beside epsilon of one update; not given."
-        )
-    refuse_unknown(privacy, {"epsilon", "delta"}, "[privacy] with a budget per update")
-    mechanism = mechanisms.per_update(
-        name, privacy["epsilon"], privacy.get("delta"), others.get("calibration", "certified")
-    )
-    delta = privacy.get("delta", 0.0 if name == "laplace" else 1e-6)
-    return Settings(mechanism=mechanism, delta=delta, **others)
-
-
-def refuse_unknown(data: Any, known: set[str], where: str) -> None:
-    if not isinstance(data, dict):
-        raise InvalidInput(f"Expected a table in {where}, got {data!r}.")
-    if unknown := sorted(set(data) - known):
-        options = ", ".join(sorted(known)) or "nothing more"
-        raise InvalidInput(f"Expected only {options} in {where}; got {', '.join(unknown)}.")
+    for key, section, given in (("epsilon", "privacy", budget), ("rounds", "algorithm", others)):
+        if key not in given:
+            raise InvalidInput(
+                f"Expected total_epsilon in [privacy], or epsilon of one update and rounds, got no "
+                f"{key} in [{section}]."
+            )
+    refuse_unknown(budget, {"epsilon", "delta"}, "[privacy] with a budget per update")
+    calibration = others.get("calibration", "certified")
+    noise = mechanisms.per_update(mechanism, budget["epsilon"], budget.get("delta"), calibration)
+    delta = budget.get("delta", 0.0 if mechanism == "laplace" else 1e-6)
+    return Settings(mechanism=noise, delta=delta, **others)

@@ -21,8 +21,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
@@ -32,10 +33,8 @@ from tacit.planning import Plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_bytes, read_toml
-from tacit.studies.job import refuse_unknown
+from tacit.studies.description import Kind, nothing_sent, read_public, refuse_unknown
 from tacit.studies.party_file import PartyFile
-from tacit.studies.public_files import read_public
-from tacit.studies.unsent import nothing_sent
 
 FILE = "study.toml"
 COMMON = {"name", "deadline", "evaluate_every", "rehearsal", "privacy", "algorithm"}
@@ -47,30 +46,7 @@ DEADLINE = 600.0  # seconds, where a study says nothing
 LONGEST = 30 * 24 * 3600.0
 
 
-class Kind(Protocol):
-    """What differs between studies of jobs, of grids and of classifiers."""
-
-    @property
-    def agents(self) -> tuple[str, ...]: ...
-    @property
-    def files(self) -> tuple[str, ...]: ...
-    @property
-    def penalties(self) -> tuple[Vector, Vector] | None: ...
-    def digested(self) -> Any: ...
-    def problem_of(self, agent: str, party: PartyFile) -> LocalProblem: ...
-    def plan(self, problem: Problem) -> Plan: ...
-    def stated(self, result: Result) -> Result: ...
-    def assumed(self, delta: float) -> str: ...
-    def write_outcome(self, folder: Path, result: Result) -> list[str]: ...
-    def write_own(
-        self,
-        folder: Path,
-        agent: str,
-        party: PartyFile,
-        problem: LocalProblem,
-        point: Vector,
-        privacy: PrivacyStatement | None,
-    ) -> list[str]: ...
+KINDS = {"objective": "job.JobKind", "power": "grid.GridKind", "learn": "classifier.ClassifierKind"}
 
 
 @dataclass(frozen=True)
@@ -168,6 +144,11 @@ class Study:
                         f"Expected files of the party's own in {party.path}, got {own.name}, which "
                         "the study names as public."
                     )
+            for key in ("target", "unit"):
+                if getattr(party, key) is not None and key != self.kind.TAKES:
+                    raise InvalidInput(
+                        f"Expected no {key} in {party.path}, which this kind of study does not use."
+                    )
             problem = self.kind.problem_of(agent, party)
             hidden, agreed = self.hidden(problem, party), party.limits.hides
             if agreed not in (None, hidden):
@@ -222,32 +203,19 @@ class Study:
 
 
 def _kind(data: dict[str, Any], folder: Path, certified: bool) -> Kind:
-    kinds = [key for key in ("objective", "power", "learn") if key in data]
-    if len(kinds) != 1:
-        got = " and ".join(f"[{key}]" for key in kinds) or "none of them"
+    named = [section for section in KINDS if section in data]
+    if len(named) != 1:
+        got = " and ".join(f"[{section}]" for section in named) or "none of them"
         raise InvalidInput(
             f"Expected one of [objective] (with [set]), [power] and [learn] in a study, got {got}."
         )
     if not isinstance(data.get("privacy"), dict):
         raise InvalidInput("Expected a section [privacy] with the budget asked for, found none.")
     _check_privacy(data["privacy"], certified)
-    kind: Kind
-    if kinds[0] == "objective":
-        from tacit.studies.job_study import KEYS, JobStudy
-
-        refuse_unknown(data, COMMON | KEYS, "a study of a job")
-        kind = JobStudy.read(data, folder)
-    elif kinds[0] == "power":
-        from tacit.studies.power_study import KEYS, PowerStudy
-
-        refuse_unknown(data, COMMON | KEYS, "a study of a grid")
-        kind = PowerStudy.read(data, folder)
-    else:
-        from tacit.studies.learn_study import KEYS, LearnStudy
-
-        refuse_unknown(data, COMMON | KEYS, "a study of a classifier")
-        kind = LearnStudy.read(data, folder)
-    return kind
+    file, _, name = KINDS[named[0]].partition(".")
+    kind: type[Kind] = getattr(import_module(f"tacit.studies.{file}"), name)
+    refuse_unknown(data, COMMON | {*kind.KEYS}, f"a study with [{named[0]}]")
+    return kind.read(data, folder)
 
 
 def _check_privacy(privacy: dict[str, Any], certified: bool) -> None:

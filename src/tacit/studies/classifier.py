@@ -30,7 +30,6 @@ from sklearn.pipeline import make_pipeline
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.learn import Box
 from tacit.learn.classifiers import PrivateLogisticRegression, public_classes
@@ -41,11 +40,16 @@ from tacit.learn.model import save_model
 from tacit.planning import Plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
-from tacit.studies.job import refuse_unknown
-from tacit.studies.job_study import name_of, names_of, write_point
+from tacit.studies.description import (
+    Kind,
+    agents_of,
+    names_of,
+    refuse_no_delta,
+    refuse_unknown,
+    spending,
+)
 from tacit.studies.party_file import PartyFile
 
-KEYS = {"learn", "agents"}
 SECTION = {
     *("features", "target", "classes", "normaliser", "record_bound", "neighbours"),
     *("feature_norm", "bound", "ranges"),
@@ -54,10 +58,9 @@ REQUIRED = ("features", "target", "classes", "normaliser", "record_bound", "rang
 
 
 @dataclass(frozen=True)
-class LearnStudy:
+class ClassifierKind(Kind):
     """A classifier without records, and what is asked of a fit."""
 
-    agents: tuple[str, ...]
     features: tuple[str, ...]
     target: str
     classes: tuple[str, ...]
@@ -66,21 +69,16 @@ class LearnStudy:
     ranges: dict[str, tuple[float, float]]
     estimator: dict[str, Any]  # its public settings
     spending: dict[str, Any]  # arguments of ``tacit.learn.plan``
-    files: tuple[str, ...] = ()
-    penalties: tuple[Vector, Vector] | None = None
+
+    KEYS = ("learn", "agents")
 
     @classmethod
-    def read(cls, data: dict[str, Any], folder: Path) -> LearnStudy:
+    def read(cls, data: dict[str, Any], folder: Path) -> ClassifierKind:
         section = data["learn"]
         refuse_unknown(section, SECTION, "[learn]")
         if missing := [key for key in REQUIRED if key not in section]:
             raise InvalidInput(f"Expected {missing[0]} in [learn]; not given.")
-        entries = data.get("agents")
-        if not isinstance(entries, list) or not entries:
-            raise InvalidInput("Expected at least one [[agents]] with a name, found none.")
-        agents = tuple(name_of(entry, {"name"}) for entry in entries)
-        if len(set(agents)) != len(agents):
-            raise InvalidInput("Expected agents of different names, got one name twice.")
+        agents = tuple(agents_of(data, {"name"}))
         features, target = names_of("features", section["features"]), section["target"]
         if not isinstance(target, str) or not target or target in features:
             raise InvalidInput(
@@ -90,6 +88,7 @@ class LearnStudy:
         choice("neighbours", section.get("neighbours", "zero-out"), ("zero-out", "replace"))
         study = cls(
             agents,
+            (),
             tuple(features),
             target,
             _classes(section["classes"]),
@@ -107,9 +106,6 @@ class LearnStudy:
         )
         study.plan(study._without_records())
         return study
-
-    def digested(self) -> Any:
-        return None
 
     def _model(self) -> PrivateLogisticRegression:
         """The estimator, not fitted, that all parties agree on."""
@@ -152,8 +148,6 @@ class LearnStudy:
         return Problem(self._part(agent, row, label) for agent in self.agents)
 
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
-        if party.unit is not None:
-            raise InvalidInput(f"Expected no unit in {party.path}, which is for loads of a grid.")
         data = load_table(party.data, party.target or self.target, features=self.features)
         _, labels = public_classes(self.classes, np.array(data.names)[data.labels])
         return self._part(agent, data.features, labels)
@@ -188,7 +182,7 @@ class LearnStudy:
         point: Vector,
         privacy: PrivacyStatement | None,
     ) -> list[str]:
-        written = [write_point(folder, problem, point)]
+        written = super().write_own(folder, agent, party, problem, point, privacy)
         if privacy is not None:
             model = self._model()
             model.privacy_ = replace(privacy, assumed=self.assumed(privacy.delta))
@@ -218,20 +212,13 @@ def _ranges(value: Any) -> dict[str, tuple[float, float]]:
 
 def _spending(data: dict[str, Any]) -> dict[str, Any]:
     """[privacy] and [algorithm] as arguments of ``tacit.learn.plan``."""
-    privacy, algorithm = data["privacy"], dict(data.get("algorithm", {}))
-    known = {"mechanism", "total_epsilon", "total_delta", "perturbation", "calibration"}
-    refuse_unknown(privacy, known, "[privacy] of a study of a classifier")
-    known = {"rounds", "local_updates", "penalty", "step_size"}
-    refuse_unknown(algorithm, known, "[algorithm] of a study of a classifier")
+    budget = {"mechanism", "total_epsilon", "total_delta", "perturbation", "calibration"}
+    counted = {"rounds", "local_updates"}
+    privacy, algorithm = spending(data, budget, {*counted, "penalty", "step_size"})
     if "total_epsilon" not in privacy:
         raise InvalidInput("Expected total_epsilon in [privacy]; not given.")
-    if "total_delta" not in privacy and privacy.get("mechanism") != "laplace":
-        raise InvalidInput("Expected total_delta in [privacy] for gaussian noise; not given.")
+    refuse_no_delta(privacy)
     choice("mechanism", privacy.get("mechanism", "gaussian"), ("gaussian", "laplace"))
-    for key in ("rounds", "local_updates"):
-        if key in algorithm:
-            count(key, algorithm[key])
-    for key, read in (("penalty", penalty_from), ("step_size", step_size_from)):
-        if key in algorithm:
-            algorithm[key] = read(algorithm[key])
+    for key in counted & set(algorithm):
+        count(key, algorithm[key])
     return {"total_delta": 0.0, **privacy, **algorithm}

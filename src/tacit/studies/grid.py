@@ -30,23 +30,20 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.schedules import penalty_from, step_size_from
 from tacit.admm.settings import Asked
 from tacit.errors import InvalidInput, choice, shown
 from tacit.files import write_atomically
 from tacit.planning import Plan
 from tacit.power.case import Grid, load_case, named_case
-from tacit.power.model import PowerProblem, asked_of, planned
+from tacit.power.model import PowerProblem, asked_for, planned
 from tacit.power.network import FLOWS
 from tacit.power.public_model import PublicModel, is_share, public_model, starting_penalties
 from tacit.protocol.result import Result
-from tacit.protocol.statement import PUBLIC, PrivacyStatement
-from tacit.studies.job import refuse_unknown
+from tacit.protocol.statement import PrivacyStatement
+from tacit.studies.description import Kind, public_name, read_public, refuse_unknown, spending
 from tacit.studies.party_file import PartyFile
-from tacit.studies.public_files import public_name, read_public
 from tacit.tables import read_table
 
-KEYS = {"power"}
 SECTION = {
     *("case", "zones", "beta", "objective", "shed_price"),
     *("nominal", "nominal_spread", "noise_on"),
@@ -58,21 +55,21 @@ PRIVACY = {
 ALGORITHM = {
     *("rounds", "local_updates", "penalty", "step_size", "tolerance", "noise_every_round"),
 }
-OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
-OF_READING = ("tolerance", "shed_price", "nominal_spread")
 LOADS = ["p_demand", "q_demand"]
 
 
 @dataclass(frozen=True)
-class PowerStudy:
+class GridKind(Kind):
     """A grid in zones without its loads, and what is asked of a run on it."""
 
     model: PublicModel
     asked: Asked
-    files: tuple[str, ...]
+
+    KEYS = ("power",)
+    TAKES = "unit"
 
     @classmethod
-    def read(cls, data: dict[str, Any], folder: Path) -> PowerStudy:
+    def read(cls, data: dict[str, Any], folder: Path) -> GridKind:
         section = data["power"]
         refuse_unknown(section, SECTION, "[power]")
         files: list[str] = []
@@ -105,12 +102,12 @@ class PowerStudy:
             objective=section.get("objective", "shed"),
             shed_price=section.get("shed_price"),
         )
-        asked = _asked(data, section)
-        return cls(model, asked, tuple(sorted(set(files))))
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return tuple(self.model.zones)
+        privacy, algorithm = spending(data, PRIVACY, ALGORITHM)
+        every = algorithm.get("noise_every_round", False)
+        if not isinstance(every, bool):
+            raise InvalidInput(f"Expected noise_every_round = true or false, got {shown(every)}.")
+        asked = asked_for({**section, **privacy, **algorithm})
+        return cls(tuple(model.zones), tuple(sorted(set(files))), model, asked)
 
     @property
     def penalties(self) -> tuple[Vector, Vector] | None:
@@ -131,8 +128,6 @@ class PowerStudy:
 
     def _loads(self, buses: list[int], party: PartyFile) -> Vector:
         """Active, then reactive loads of these buses, in per unit, from the party's table."""
-        if party.target is not None:
-            raise InvalidInput(f"Expected no target in {party.path} for the loads of a grid.")
         if party.unit is None:
             raise InvalidInput(
                 f"Expected unit = 'MW' (of loads in MW and MVAr) or 'per unit' in {party.path}; "
@@ -164,12 +159,6 @@ class PowerStudy:
 
     def plan(self, problem: Problem) -> Plan:
         return planned(problem, self.asked, self.model.nominal is not None)
-
-    def stated(self, result: Result) -> Result:
-        return result
-
-    def assumed(self, delta: float) -> str:
-        return PUBLIC
 
     def write_outcome(self, folder: Path, result: Result) -> list[str]:
         """``cut_lines.csv``: what zones agreed on, in per unit; c and s are those of Appendix D."""
@@ -244,38 +233,6 @@ def _beta(beta: Any, nominal: bool) -> Any:
             f"{shown(beta)}."
         )
     return beta
-
-
-def _asked(data: dict[str, Any], section: dict[str, Any]) -> Asked:
-    privacy, algorithm = data["privacy"], dict(data.get("algorithm", {}))
-    refuse_unknown(privacy, PRIVACY, "[privacy]")
-    refuse_unknown(algorithm, ALGORITHM, "[algorithm]")
-    total, each = "total_epsilon" in privacy, "epsilon" in privacy
-    if total == each:
-        raise InvalidInput("Expected total_epsilon or epsilon (of one update) in [privacy].")
-    mine, other = ("total_delta", "delta") if total else ("delta", "total_delta")
-    if other in privacy:
-        raise InvalidInput(f"Expected {mine} in [privacy], got {other}.")
-    if mine not in privacy and privacy.get("mechanism") != "laplace":
-        raise InvalidInput(f"Expected {mine} in [privacy] for gaussian noise; not given.")
-    for key, read in (("penalty", penalty_from), ("step_size", step_size_from)):
-        if key in algorithm:
-            algorithm[key] = read(algorithm[key])
-    every = algorithm.get("noise_every_round", False)
-    if not isinstance(every, bool):
-        raise InvalidInput(f"Expected noise_every_round = true or false, got {shown(every)}.")
-    given = {**section, **privacy, **algorithm}
-    if every or each:
-        odd = [key for key in OF_READING if key in given]
-        odd += ["objective"] * (section.get("objective", "shed") != "shed")
-        why = "where the loads are read once, without noise_every_round and epsilon of one update"
-    else:
-        odd = [key for key in OF_ROUNDS if key in given]
-        why = "beside noise_every_round = true: loads that are read once have no such rounds"
-    if odd:
-        raise InvalidInput(f"Expected {odd[0]} {why}, got {odd[0]} = {shown(given[odd[0]])}.")
-    choice("mechanism", privacy.get("mechanism"), (None, "gaussian", "laplace"))
-    return asked_of(**privacy, **algorithm)
 
 
 def _digest(grid: Grid) -> str:
