@@ -167,13 +167,13 @@ def test_files_of_learning(tmp_path):
     assert silent(told(lambda: load_table(tmp_path / "t.parquet", "y")))
 
 
-@pytest.mark.parametrize("cell", ["Xq7193", "7193\t7193", "NaN\t7193", "1e999\t7193", None])
-def test_loads_of_a_grid(tmp_path, cell):
+def test_loads_of_a_grid(tmp_path):
     row, path = "25\t1\t60\t20", tmp_path / "g.m"
     assert row in EVERYTHING
-    path.write_text(EVERYTHING + "mpc.bus(2, 3) = 7193;\n")
-    if cell:
+    for cell in ("Xq7193", "NaN\t7193", "1e999\t7193"):
         path.write_text(EVERYTHING.replace(row, f"25\t1\t{cell}", 1))
+        assert silent(told(lambda: load_case(path)))
+    path.write_text(EVERYTHING + "mpc.bus(2, 3) = 7193;\n")
     assert silent(told(lambda: load_case(path)))
 
 
