@@ -164,15 +164,9 @@ class ClassifierKind(Kind):
         return [save_model(make_pipeline(self._mapping(), model), folder).name]
 
     def write_own(
-        self,
-        folder: Path,
-        agent: str,
-        party: PartyFile,
-        problem: LocalProblem,
-        point: Vector,
-        privacy: PrivacyStatement | None,
+        self, folder: Path, problem: LocalProblem, point: Vector, privacy: PrivacyStatement | None
     ) -> list[str]:
-        written = super().write_own(folder, agent, party, problem, point, privacy)
+        written = super().write_own(folder, problem, point, privacy)
         if privacy is not None:
             model = self._model()
             model.privacy_ = replace(privacy, assumed=self.assumed(privacy.delta))

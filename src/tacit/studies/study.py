@@ -186,8 +186,6 @@ class Study:
     def write_own(
         self,
         folder: str | Path,
-        agent: str,
-        party: PartyFile,
         problem: LocalProblem,
         point: Vector,
         privacy: PrivacyStatement | None = None,
@@ -197,7 +195,7 @@ class Study:
         With the statement ``privacy`` of the run, a classifier is written too.
         """
         Path(folder).mkdir(parents=True, exist_ok=True)
-        return self.kind.write_own(Path(folder), agent, party, problem, point, privacy)
+        return self.kind.write_own(Path(folder), problem, point, privacy)
 
 
 def _kind(data: dict[str, Any], folder: Path, certified: bool) -> Kind:
