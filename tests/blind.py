@@ -36,9 +36,8 @@ from tacit.admm.algorithm import Rule, noisy
 from tacit.cli.main import main
 from tacit.cli.report import repeat as again
 from tacit.report.contents import Contents
-from tacit.report.handover import OWN, may_be_published, must_be_kept
 from tacit.report.page import render
-from tacit.report.sheet import sheet
+from tacit.report.sheet import OWN, handed_on, sheet
 from tacit.report.subject import Subject
 
 TIME = re.compile(
@@ -105,7 +104,7 @@ def command(*words):
 def covered(folder):
     """All of a result folder that is not declared private."""
     contents, subject = Contents.read(folder), Subject.read(folder)
-    public, kept, names = contents.public(), must_be_kept(subject), may_be_published(subject)
+    public, (names, kept) = contents.public(), (words for _, [words] in handed_on(subject))
     page = TIME.sub("", render(public, again(public)).decode())
     found = {"public": plain(public), "page": page}
     if contents.result.privacy.certified:  # else nothing is covered, nor made from what is

@@ -41,7 +41,7 @@ TRIALS = {
     ),
     "learn": repeat(
         "import pandas, pyarrow, threadpoolctl  # where it needs them\n"
-        "import tacit.cli.learn, tacit.cli.learn_model, tacit.learn as own\n"
+        "import tacit.cli.learn, tacit.learn as own\n"
         "own.PrivateRidge(1, 1e-5, target_range=(0, 1)); own.load_digits()",
         "learn t.csv --target y --total-epsilon 1 --range *=0:1 --rounds 2 --out model",
     ),

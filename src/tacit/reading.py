@@ -96,9 +96,9 @@ def read_json(path: str | Path, what: str = "JSON") -> dict[str, Any]:
         return found
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes, most: int = JSON) -> Any:
     """JSON inside of something else. Python itself bounds its depth and the digits of integers."""
-    return json.loads(text[:JSON])
+    return json.loads(text[:most])
 
 
 def read_toml(path: str | Path, what: str = "TOML") -> dict[str, Any]:

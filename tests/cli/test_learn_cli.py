@@ -64,7 +64,10 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
         ("learn t.csv --target churn --out r", "one of --total-epsilon"),
         ("learn mnist --total-epsilon 1", "--data"),
         (f"{base} --out r", "none of 'age', 'fee' (2 of 2 have none)"),
-        (f"{base} --range age=20 --range fee=0:1 --out r", "COLUMN=LOW:HIGH, got 'age=20'"),
+        (
+            f"{base} --range age=20 --range fee=0:1 --out r",
+            "COLUMN=LOW:HIGH, once for each",
+        ),
         (f"{base} --range age=80:20 --range fee=0:1 --out r", "low < high of 'age'"),
         (f"{base} {ranges} --range size=1:2 --out r", "got one of 'size'"),
         (f"{base} {ranges} --drop size --out r", "a column 'size'"),

@@ -218,11 +218,12 @@ def test_predictions_say_what_was_changed(made, capsys):
 
     assert notice((30, "f", 1), (20, "m", 2)) == ""
     assert notice((300, "x", 9)) == (
-        "tacit: 1 of 1 records changed: clipped to the range: age 1; no known category: sex 1, "
-        "ward 1.\n"
+        "tacit: 1 of 1 records changed: values clipped to their range: age 1; values of no "
+        "known category: sex 1, ward 1.\n"
     )
     assert notice((1, "f", 1), ("", "m", 0), (30, "f", 0)) == (
-        "tacit: 2 of 3 records changed: clipped to the range: age 1; gaps filled: age 1.\n"
+        "tacit: 2 of 3 records changed: values clipped to their range: age 1; missing "
+        "values filled in: age 1.\n"
     )
 
 
@@ -235,7 +236,7 @@ def test_a_model_with_ranges_only_says_so_too(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(["predict", "t-model", "new.csv"]) == 0
     assert capsys.readouterr().err == (
-        "tacit: 1 of 2 records changed: clipped to the range: a 1.\n"
+        "tacit: 1 of 2 records changed: values clipped to their range: a 1.\n"
     )
 
 
@@ -263,7 +264,7 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
         (files, (*base, "--test-share", 1), "0 <= test-share < 1"),
         (files, (*base, "--test-share", -0.1), "0 <= test-share < 1"),
         (files, (*base, "--categories", "fee"), "COLUMN=A,B,..., once for each column, got 'fee'"),
-        (files, (*base, "--categories", "fee="), "COLUMN=A,B"),
+        (files, (*base, "--categories", "fee="), "none of them empty"),
         (files, (*base, "--categories", "city=a"), "once for each column"),
         (files, (*base, "--categories", 'x="a'), "COLUMN=A,B"),
         (files, (*base, "--categories", "x=a,,b"), "none of them empty"),
@@ -272,7 +273,7 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
         (files, (*base, "--fill", "fee=many"), "COLUMN=VALUE, a number or one of"),
         (files, (*base, "--fill", "fee=nan"), "COLUMN=VALUE"),
         (files, (*base, "--fill", "fee=11"), "a number from 0 to 10"),
-        (files, (*base, "--fill", "city=Rom"), "one of the categories of 'city'"),
+        (files, (*base, "--fill", "city=Rom"), "once for each column"),
         (files, (*base, "--target-range", "3"), "--target-range LOW:HIGH, got '3'"),
     ):
         said = refused("learn", *names, *more)
@@ -352,7 +353,7 @@ def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command
     [
         ("y\n1\n0\n", [], "columns to learn from"),
         ("x,y\n1,0\n", [], "beside those for the test"),
-        ("x,y\n1,0\n1,1\n", ["--range", "*=0:2"], "one range"),
+        ("x,y\n1,0\n1,1\n", ["--range", "*=0:2"], "once for each column"),
     ],
 )
 def test_careless_tables_get_one_line(tmp_path, monkeypatch, capsys, content, words, said):

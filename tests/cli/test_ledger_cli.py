@@ -40,7 +40,7 @@ def test_commands(tmp_path, capsys):
     assert Ledger(tmp_path / "copy.db").head == ledger.head
 
 
-def test_releases_are_listed_as_readings(tmp_path, capsys):
+def test_releases_are_listed(tmp_path, capsys):
     path = tmp_path / "north.db"
     ledger = Ledger.create(path, 4.0, 1e-5)
     agents = [
@@ -56,7 +56,7 @@ def test_releases_are_listed_as_readings(tmp_path, capsys):
     assert not second["read_once"] and second["rounds_agreed"] == 1
     assert main(["ledger", "show", str(path)]) == 0
     text = capsys.readouterr().out
-    assert "one reading" in text and "kept" in text and "1 of 1" in text
+    assert "one release" in text and "kept" in text and "1 of 1" in text
 
 
 def test_commands_refuse(tmp_path, capsys):

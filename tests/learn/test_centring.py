@@ -17,7 +17,7 @@ import tacit
 from tacit.errors import InvalidInput, Refused
 from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_model, save_model
 from tacit.learn.centring import around, private_mean, scaled_down, shared, shrunk
-from tacit.learn.linear import adopt, prepare
+from tacit.learn.linear import adopt, owners, prepare
 from tacit.privacy.accounting import calibrate, epsilon_of
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
@@ -150,18 +150,8 @@ def test_ledgers_pay_for_both_and_no_more_than_the_total(blobs, tmp_path):
         assert spent > epsilon_of([(fitted.result_.settings.mechanism, 8)], 1e-5) * 1.01
     # the mean is given again at no cost, a run is not
     reading, _ = shared("gaussian", 2.0, 1e-5, 0.05)
-    rows = scaled_down(X, 4.0)
-    again = private_mean(
-        [rows[agents == name] for name in ("north", "south")],
-        ["north", "south"],
-        reading,
-        1e-5,
-        feature_norm=4.0,
-        normaliser=240.0,
-        record_bound=120.0,
-        neighbours="zero-out",
-        ledgers=tmp_path,
-    )
+    means = fitted._means(X, *owners(agents, 240))
+    again = private_mean(means, reading, 1e-5, ledgers=tmp_path)
     assert (again == fitted.mean_).all()
     with tacit.Ledger(tmp_path / "north.db") as ledger:
         assert len(ledger.runs()) == 2 and ledger.spent.epsilon == spent

@@ -13,7 +13,7 @@ import pypdf
 
 import tacit
 from tacit.privacy.ledger import Terms
-from tacit.report.sheet_pages import html_page, pdf_page
+from tacit.report.sheet import html_page, pdf_page
 
 SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)
 HIDES = "adding or removing one record"

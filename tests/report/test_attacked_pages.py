@@ -7,10 +7,9 @@ import pytest
 from test_page import charts_of, page_of, rewritten
 
 import tacit
-from tacit.report import words
-from tacit.report.balances import Balance
+from tacit.report.account import accounts
 from tacit.report.contents import Contents
-from tacit.report.page import render
+from tacit.report.page import kind_of, lead, privacy_facts, render
 
 
 def test_an_uncertified_run_has_no_gauge_and_no_settings_that_data_may_have_chosen(
@@ -36,7 +35,7 @@ def test_numbers_that_are_no_budget_promise_nothing(folders, tmp_path, epsilon, 
     rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=epsilon, delta=delta))
     contents = Contents.read(folder)
     assert contents.result.privacy.certified  # as the file says
-    assert words.kind_of(contents) != "certified"
+    assert kind_of(contents) != "certified"
     public = contents.public()
     assert not public.result.trace and not public.result.solution.size
 
@@ -48,9 +47,9 @@ def test_epsilon_and_delta_are_rounded_up(folders, tmp_path):
 
 
 def test_odds_are_raised_for_either_side_and_hold_for_secret_seeds_only(folders):
-    said = words.lead(Contents.read(folders["noisy job"]))
+    said = lead(Contents.read(folders["noisy job"]))
     assert "or on its absence" in said and "while the seed is secret" in said
-    assert "seed" not in words.lead(Contents.read(folders["job"]))
+    assert "seed" not in lead(Contents.read(folders["job"]))
 
 
 @pytest.mark.parametrize("place", ["customers/acmecorp.m", "../private/acmecorp.csv", "acmecorp.m"])
@@ -73,10 +72,10 @@ def test_a_ledger_of_another_agent_says_nothing(folders, tmp_path):
     folders["job"]
     ledgers = folders.place / "ledgers"
     shutil.copy(ledgers / "south.db", tmp_path / "north.db")
-    assert "another agent" in Balance.read("north", tmp_path / "north.db").missing
-    assert not Balance.read("north", ledgers / "north.db").missing
+    assert "another agent" in accounts(tmp_path, ["north"])["north"]
+    assert accounts(ledgers, ["north"])["north"].agent == "north"
     tacit.Ledger.create(tmp_path / "new.db", 1.0, 1e-5).close()  # of nobody yet
-    assert not Balance.read("north", tmp_path / "new.db").missing
+    assert accounts(tmp_path, ["new"])["new"].agent is None
 
 
 def test_names_turn_no_words_and_fill_no_page(folders, tmp_path):
@@ -85,7 +84,7 @@ def test_names_turn_no_words_and_fill_no_page(folders, tmp_path):
     found = json.loads((folder / "result.json").read_text())
     key = next(k for k, v in found.items() if isinstance(v, list) and "north" in v)
     rewritten(folder, "result.json", lambda d: d.update({key: names}))
-    facts = dict(words.privacy_facts(Contents.read(folder)))
+    facts = dict(privacy_facts(Contents.read(folder)))
     assert "\u202e" not in facts["Whose data"] and len(facts["Whose data"]) < 1000
 
 

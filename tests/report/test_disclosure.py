@@ -51,7 +51,7 @@ def test_the_page_about_results():
     for name, of in found.items():
         whole = level(name, having=result.RELEASED_TRACE) if name in OF_A_TRACE else level(name)
         assert of is whole, name
-    assert set(FILES) - set(found) == {"job.json", "power.json", "mean.json", *OF_AN_ATTACK}
+    assert set(FILES) - set(found) == {"mean.json", *OF_AN_ATTACK}
     columns = {
         n: told(c)
         for names, _, c in rows_of("results.md", "column")

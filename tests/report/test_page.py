@@ -21,9 +21,8 @@ from tacit.cli.main import main
 from tacit.cli.report import repeat
 from tacit.errors import CorruptFile
 from tacit.html import plain
-from tacit.report import words
 from tacit.report.contents import Contents
-from tacit.report.page import MARK, render, save
+from tacit.report.page import MARK, lead, render, save
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HOSTILE = (
@@ -205,30 +204,25 @@ def test_kinds_of_statements(folders):
 
 def test_ledgers_are_only_read(folders, tmp_path):
     contents = Contents.read(folders["job"])
-    assert [b.agent for b in contents.balances] == ["north", "south"]
-    for balance in contents.balances:
-        with tacit.Ledger(balance.path) as ledger:
-            assert (balance.budget, balance.spent) == (8.125, ledger.spent.epsilon)
-            assert balance.left == ledger.left and balance.head == ledger.head
-            assert len(balance.runs) == 1
+    assert list(contents.accounts) == ["north", "south"]
+    for agent, account in contents.accounts.items():
+        with tacit.Ledger(folders.place / "ledgers" / f"{agent}.db") as ledger:
+            assert (account.budget, account.spent) == (ledger.budget, ledger.spent)
+            assert account.left == ledger.left and account.head == ledger.head
+            assert len(account.runs) == 1
     old = shutil.copytree(FIXTURES / "0.1.0" / "paid", tmp_path / "ledgers")
     before = (old / "north.db").read_bytes()
     folder = folders.copy("job", tmp_path)
     rewritten(folder, "run.json", lambda d: d["options"].update(ledgers=str(old)))
-    found = Contents.read(folder).balances
-    assert ["old schema" in b.missing for b in found] == [True, False]
-    assert "not there" in found[1].missing
+    found = Contents.read(folder).accounts
+    assert found["north"].runs and "not there" in found["south"]
     assert (old / "north.db").read_bytes() == before
     (old / "north.db").write_bytes(b"no database")
-    assert "cannot be read" in Contents.read(folder).balances[0].missing
-    mine = contents.balances[0].path
-    shutil.copyfile(mine, old / "north.db")
-    assert Contents.read(folder).balances[0].head == contents.balances[0].head
-    shutil.copyfile(mine, old / "south.db")  # north's: its numbers are not south's
-    other = Contents.read(folder).balances[1]
-    assert "another agent" in other.missing and (other.spent, other.runs) == (0.0, ())
+    assert "cannot be read" in Contents.read(folder).accounts["north"]
+    shutil.copyfile(folders.place / "ledgers" / "north.db", old / "south.db")
+    assert "another agent" in Contents.read(folder).accounts["south"]
     rewritten(folder, "result.json", lambda d: d.update(agents=["../north", "south"]))
-    assert [b.agent for b in Contents.read(folder).balances] == ["south"]
+    assert list(Contents.read(folder).accounts) == ["south"]
 
 
 # --- writing it ------------------------------------------------------------------------------
@@ -253,7 +247,7 @@ def test_who_may_read_it(folders, tmp_path, command):
     command("report", folder)
     assert mode(folder / "report.html") == 0o600
     said = command("report", folder, "--public")
-    assert "left out, as not covered: a seed" in said
+    assert "the seed, if there was one" in said
     assert mode(folder / "report-public.html") == 0o644
     command("report", folder, "--out", folder / "report-public.html")  # no longer public
     assert mode(folder / "report-public.html") == 0o600
@@ -268,10 +262,10 @@ def test_what_is_there_is_not_replaced(folders, tmp_path, refused):
         assert "It was not replaced" in refused(f"report {folder} --out {name}")
     assert other.read_text().endswith("mine")
     os.mkfifo(tmp_path / "pipe")
-    assert "Expected a file as --out" in refused(f"report {folder} --out pipe")
+    assert "It was not replaced" in refused(f"report {folder} --out pipe")
     (tmp_path / "pipe").unlink()
-    assert "got the folder" in refused(f"report {folder} --out .")
-    assert "found none" in refused(f"report {folder} --out no/where.html")
+    assert "it is a folder" in refused(f"report {folder} --out .")
+    assert "its folder is not there" in refused(f"report {folder} --out no/where.html")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "thesis.html"]
 
 
@@ -375,7 +369,7 @@ def test_corrupt_files_are_named(tmp_path):
 
 def told(contents, epsilon, delta):
     privacy = replace(contents.result.privacy, epsilon=epsilon, delta=delta)
-    return words.lead(replace(contents, result=replace(contents.result, privacy=privacy)))
+    return lead(replace(contents, result=replace(contents.result, privacy=privacy)))
 
 
 def test_any_budget_has_words(folders):

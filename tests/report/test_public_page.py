@@ -307,6 +307,6 @@ def test_it_says_what_it_left_out(folders):
     assert "Public edition." in said
     for words in contents.public().left_out:
         assert words in said
-    for words in ("seed", "objective and the size of the noise", "demand and shed load"):
+    for words in ("seed", "objective in the trace", "demand and shed load"):
         assert words in said
     assert b"<h3>Seed" not in public and b"For the owners of the data only" not in public

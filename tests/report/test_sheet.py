@@ -30,8 +30,7 @@ from tacit.privacy.accounting import rounded_up
 from tacit.protocol.disclosure import FILES
 from tacit.protocol.result import RELEASED_TRACE, SERVER_TRACE, TRACE
 from tacit.report.odds import guess, hits, percent, suspicion
-from tacit.report.sheet import sheet
-from tacit.report.sheet_pages import html_page, pdf_page
+from tacit.report.sheet import html_page, pdf_page, sheet
 from tacit.report.subject import Subject
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)

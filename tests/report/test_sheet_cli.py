@@ -263,7 +263,7 @@ def test_a_party_makes_its_own_sheet(kind, tmp_path, capsys):
             assert runs[0]["rounds_answered"] == 6
             assert "6 messages of 3 numbers each" in shared
         else:
-            assert "read once" in shared
+            assert "released once" in shared
     assert "TLS" in shared
     statement = json.loads((kit / "own" / "statement.json").read_text())
     assert found["Budget of this run"].startswith(f"ε ≤ {rounded_up(statement['epsilon'], 3)}")

@@ -15,8 +15,7 @@ from tacit.objectives.objective import RELATIONS
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.ledger import Terms
 from tacit.report.odds import percent, suspicion
-from tacit.report.sheet import sheet
-from tacit.report.sheet_pages import pdf_page
+from tacit.report.sheet import pdf_page, sheet
 from tacit.report.subject import Subject
 
 LOUD = "THE LEDGER PAID MORE FOR THIS RUN THAN ITS RESULT SAYS"
@@ -65,7 +64,7 @@ def test_a_mean_and_its_rounds_are_one_run(learned, tmp_path):
     assert page.promised and page.verdict.startswith("Certified: ")
     assert facts["Spent in all runs"].endswith("in one run (2 entries: the mean, and the rounds)")
     alone, _, _ = about(forge(learned, tmp_path / "forged", before=""), "Zug")  # another reading
-    assert "in one reading of the data and one run of rounds" in alone["Spent in all runs"]
+    assert "in one release of the data and one run of rounds" in alone["Spent in all runs"]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.3, 1.45])  # 1.45: the rounds alone cost no more
@@ -116,7 +115,7 @@ def test_a_reading_that_cost_more(tmp_path, result):
         ledger.charge(small.release(1), 1, 1)
     facts, _, page = about(folder, "agent 1")
     assert LOUD not in page.verdict and "THIS RUN IS NOT IN IT" in facts["Ledger"]
-    assert facts["Spent in all runs"].endswith("in 2 readings of the data")
+    assert facts["Spent in all runs"].endswith("in 2 releases of the data")
     noted(folder)
     assert LOUD not in about(folder, "agent 1", path)[2].verdict
 

@@ -15,12 +15,10 @@ demo            tacit demo
 power           tacit power solve, and the options of a grid
 power_check     tacit power check
 power_attack    tacit power bound, tacit power attack
-learn           tacit learn
-training_data   ... and the data that it names
-learn_model     ... its model, and the mean that rows are centred by
+learn           tacit learn: its model, and the mean that rows are centred by
+training_data   ... the data that it names, and tacit learn download
 learn_print     ... and what it prints
 learn_attack    tacit learn attack
-learn_download  tacit learn download
 predict         tacit predict
 audit           tacit audit
 ledger          tacit ledger

@@ -9,9 +9,15 @@ from typing import Any
 
 from tacit.cli.console import print_files, print_table
 from tacit.errors import digits
+from tacit.reading import read_json
 
 COEFFICIENT_COLUMNS = 20  # columns of which all coefficients are shown
 SCORES = 6  # that fit side by side
+CHANGES = {  # what public rules do to a value, by ``tables.CHANGES``
+    "clipped": "values clipped to their range",
+    "unknown": "values of no known category",
+    "filled": "missing values filled in",
+}
 
 
 def print_fit(
@@ -26,89 +32,91 @@ def print_fit(
     """``tested`` is what ``tested_figures`` found."""
     from tacit.privacy.accounting import rounded_up
 
-    result = model.result_
-    settings = result.settings
-    error, guess = tested["test_error"], tested["test_error_of_a_guess"]
-    rounds = result.summary["round"]
-    classes = tested["classes"]
+    result, privacy = model.result_, model.result_.privacy
     hidden = not_covered(model, train, mapped.changes)
     chosen = _chosen(model, mapped)
-    objective = {"train_objective": float(result.trace["objective"][-1])}
-    kept = {**hidden, "test_error": error, "test_error_of_a_guess": guess}
-    what = "objective of what was released"
-    if not result.privacy.once:
-        what, kept = "training objective (not covered: keep secret)", kept | objective
-    document = {
-        "classes": classes,
-        **(objective if result.privacy.once else {}),
-        **{k: result.privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")},
-        "rounds": rounds,
-        "local_updates": settings.local_updates,
-        **chosen,
-        "seed": options.seed,
-        "agents": len(result.names),
-        "records": len(train),
-        **(
-            {"columns": list(train.columns), "scores": _scores(model, train)}
-            if train.columns
-            else {}
-        ),
-        "not_covered": kept,
-        "folder": str(folder),
-    }
-    spent, doubt = [("noise", "none")], "" if result.privacy.certified else " (not certified)"
-    if document["epsilon"] is None:
-        document["delta"] = None
-    else:
-        spent = [
-            (f"total epsilon{doubt}", rounded_up(document["epsilon"], 4)),
-            ("total delta", digits(document["delta"])),
-            ("noise from", result.noise_source),
-        ]
+    scores = read_json(folder / "model.json")["scores"] if train.columns else []
+    objective = float(result.trace["objective"][-1])
+    error, guess, classes = (tested[name] for name in FIGURES)
+    rounds, local_updates = result.summary["round"], result.settings.local_updates
+    stated = {k: privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")}
+    if stated["epsilon"] is None:
+        stated["delta"] = None
     if options.json:
+        kept = {**hidden, "test_error": error, "test_error_of_a_guess": guess}
+        (stated if privacy.once else kept)["train_objective"] = objective
+        document = {
+            **{"classes": classes, **stated, "rounds": rounds, "local_updates": local_updates},
+            **{**chosen, "seed": options.seed, "agents": len(result.names)},
+            "records": len(train),
+            "not_covered": kept,
+            "folder": str(folder),
+        }
+        if scores:
+            document["columns"] = list(train.columns)
+            document["scores"] = {_name(s): {k: s[k] for k in s if k != "class"} for s in scores}
         print(json.dumps(document))
         return
+    spent, doubt = [("noise", "none")], "" if privacy.certified else " (not certified)"
+    if stated["epsilon"] is not None:
+        spent = [
+            (f"total epsilon{doubt}", rounded_up(stated["epsilon"], 4)),
+            ("total delta", digits(stated["delta"])),
+            ("noise from", result.noise_source),
+        ]
     errors = []
-    if error is not None and guess is not None:
+    if error is not None:
         which = "test error" if classes else "mean absolute test error"
-        both = [f"{100 * x:.2f} %" if classes else f"{x:.4g}" for x in (error, guess)]
+        one, other = (f"{100 * x:.2f} %" if classes else f"{x:.4g}" for x in (error, guess))
         ignoring = "the largest class" if classes else "the middle of the range"
         errors = [
-            (f"{which} ({len(test)} records; not covered)", both[0]),
-            (f"the same if all were {ignoring} (not covered)", both[1]),
+            (f"{which} ({len(test)} records; not covered)", one),
+            (f"the same if all were {ignoring} (not covered)", other),
         ]
+    secret = "training objective (not covered: keep secret)"
     learnt = f"{len(classes)} classes" if classes else "a number to predict"
     print_table(
         f"{len(result.names)} agents, {len(train)} records, {learnt}",
         ("", ""),
         [
             *errors,
-            (what, f"{objective['train_objective']:.4g}"),
+            ("objective of what was released" if privacy.once else secret, f"{objective:.4g}"),
             *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
-            ("rounds, local updates", f"{rounds}, {settings.local_updates}"),
+            ("rounds, local updates", f"{rounds}, {local_updates}"),
             *spent,
         ],
     )
-    if train.columns:
-        _print_coefficients(model, train)
+    _print_coefficients(scores)
     print(in_words(hidden))
     if doubts := look(hidden, error, guess):
         print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")
-    print(result.privacy.words)
+    print(privacy.words)
     print_files(folder)
 
 
+FIGURES = ("test_error", "test_error_of_a_guess", "classes")
+
+
 def tested_figures(model: Any, train: Any, test: Any) -> dict[str, Any]:
-    """Errors on the records that were kept for the test.
+    """Errors on the records that were kept for the test: the share of wrong classes, or the mean
+    distance of numbers; and those of an answer that ignores the columns.
 
     Guarantee: none: they have no noise in them. They are for the owner's eyes, as is the file they
     are written to.
     """
-    return {
-        "test_error": None if test is None else _error(model, test),
-        "test_error_of_a_guess": None if test is None else _guess(model, train, test),
-        "classes": model.classes_.tolist() if hasattr(model, "classes_") else None,
-    }
+    import numpy as np
+
+    classes = model.classes_.tolist() if hasattr(model, "classes_") else None
+    error = guess = None
+    if test is not None and classes is not None:
+        names, counts = np.unique(train.targets, return_counts=True)
+        error = float(1 - model.score(test.features, test.targets))
+        guess = float(np.mean(test.targets != names[counts.argmax()]))
+    elif test is not None:
+        low, high = model.target_range
+        error = float(np.abs(model.predict(test.features) - test.targets).mean())
+        guess = float(np.abs(test.targets - (low + high) / 2).mean())
+    return dict(zip(FIGURES, (error, guess, classes), strict=True))
 
 
 def _chosen(model: Any, mapped: Any) -> dict[str, Any]:
@@ -122,18 +130,6 @@ def _chosen(model: Any, mapped: Any) -> dict[str, Any]:
         if hasattr(model, name) and (name != "centring_share_" or hasattr(model, "centring_share")):
             found[name.rstrip("_")] = getattr(model, name)
     return found
-
-
-def _guess(model: Any, train: Any, test: Any) -> float:
-    """The error of an answer that ignores the columns: the largest class, or the middle of the
-    public range."""
-    import numpy as np
-
-    if hasattr(model, "classes_"):
-        names, counts = np.unique(train.targets, return_counts=True)
-        return float(np.mean(test.targets != names[counts.argmax()]))
-    low, high = model.target_range
-    return float(np.abs(test.targets - (low + high) / 2).mean())
 
 
 def _shown_choice(value: Any) -> str:
@@ -168,21 +164,20 @@ def not_covered(model: Any, train: Any, changes: dict[str, dict[str, int]]) -> d
 
 def in_words(hidden: dict[str, Any]) -> str:
     """One line of it."""
-    n = hidden["records"]
-    said = [
-        f"{hidden['scaled_down']} of {n} rows scaled down to {hidden['longest_row']:.4g}",
-    ]
+    n, longest = hidden["records"], hidden["longest_row"]
+    said = [f"{hidden['scaled_down']} of {n} rows scaled down to {longest:.4g}"]
     if "targets_clipped" in hidden:
         said.append(f"{hidden['targets_clipped']} targets clipped to their range")
-    for kind, words in (
-        ("clipped", "values clipped to their range"),
-        ("unknown", "values of no known category"),
-        ("filled", "missing values filled in"),
-    ):
-        if kind in hidden:
-            by_column = ", ".join(f"{shown(name)} {many}" for name, many in hidden[kind].items())
-            said.append(f"{words}: {by_column or 'none'}")
+    said += changes_in_words({kind: hidden[kind] for kind in CHANGES if kind in hidden})
     return f"What was changed (not covered: keep secret): {'; '.join(said)}."
+
+
+def changes_in_words(changes: dict[str, dict[str, int]]) -> list[str]:
+    """How many values of which column were changed, by kind."""
+    return [
+        f"{CHANGES[kind]}: {', '.join(f'{shown(c)} {n}' for c, n in by_column.items()) or 'none'}"
+        for kind, by_column in changes.items()
+    ]
 
 
 def look(hidden: dict[str, Any], error: float | None, guess: float | None) -> list[str]:
@@ -210,49 +205,22 @@ def shown(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def _error(model: Any, test: Any) -> float:
-    """The share of wrong classes, or the mean distance of numbers."""
-    import numpy as np
-
-    if hasattr(model, "classes_"):
-        return float(1 - model.score(test.features, test.targets))
-    return float(np.abs(model.predict(test.features) - test.targets).mean())
+def _name(score: dict[str, Any]) -> str:
+    """What a score of model.json is of."""
+    return str(score.get("class", "prediction"))
 
 
-def _matrix(model: Any) -> tuple[Any, Any, list[str]]:
-    """Coefficients (scores × columns), intercepts, and what the scores are of."""
-    import numpy as np
-
-    coefficients, intercepts = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-    classes = getattr(model, "classes_", None)
-    names = ["prediction"] if classes is None else classes.tolist()[-len(coefficients) :]
-    return coefficients, intercepts, [str(name) for name in names]
-
-
-def _scores(model: Any, train: Any) -> dict[str, Any]:
-    """By class and column, as in model.json."""
-    coefficients, intercepts, names = _matrix(model)
-    return {
-        name: {
-            "intercept": float(intercept),
-            "coefficients": dict(zip(train.columns, row.tolist(), strict=True)),
-        }
-        for name, intercept, row in zip(names, intercepts, coefficients, strict=True)
-    }
-
-
-def _print_coefficients(model: Any, train: Any) -> None:
-    """By column, the largest first; the rest is in model.json."""
-    import numpy as np
-
-    coefficients, intercepts, names = _matrix(model)
-    if len(names) > SCORES:
+def _print_coefficients(scores: list[dict[str, Any]]) -> None:
+    """Those of model.json by column, the largest first."""
+    if len(scores) > SCORES:
         print("coefficients by class and column: model.json")
+    if not 0 < len(scores) <= SCORES:
         return
-    order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")[:COEFFICIENT_COLUMNS]
-    left = len(train.columns) - len(order)
-    rows = [(shown(train.columns[j]), *(f"{x:.4g}" for x in coefficients[:, j])) for j in order]
-    more = [(f"({left} more in model.json)", *("" for _ in names))] if left else []
-    constant = [("(intercept)", *(f"{x:.4g}" for x in intercepts))]
-    title = "coefficients, largest first"
-    print_table(title, ("column", *map(shown, names)), [*rows, *more, *constant])
+    by_column = {c: [s["coefficients"][c] for s in scores] for c in scores[0]["coefficients"]}
+    order = sorted(by_column, key=lambda c: -max(map(abs, by_column[c])))
+    rows = [(shown(c), *(f"{x:.4g}" for x in by_column[c])) for c in order[:COEFFICIENT_COLUMNS]]
+    if left := len(order) - len(rows):
+        rows.append((f"({left} more in model.json)", *("" for _ in scores)))
+    rows.append(("(intercept)", *(f"{score['intercept']:.4g}" for score in scores)))
+    names = (shown(_name(score)) for score in scores)
+    print_table("coefficients, largest first", ("column", *names), rows)

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tacit.cli.console import print_table
 from tacit.cli.options import Add
@@ -91,7 +91,7 @@ def _backup(options: argparse.Namespace) -> int:
 
 
 def _print(ledger: Ledger, as_json: bool) -> None:
-    from tacit.privacy.accounting import rounded_down, rounded_up
+    from tacit.privacy import balance
 
     budget, spent, runs = ledger.budget, ledger.spent, ledger.runs()
     if as_json:
@@ -111,36 +111,14 @@ def _print(ledger: Ledger, as_json: bool) -> None:
         }
         print(json.dumps(document))
         return
-    left, limits = ledger.left, ledger.budgets
     print_table(
-        f"{ledger.path} (delta {digits(budget.delta)})",
-        ("", "epsilon"),
-        [
-            ("budget", digits(budget.epsilon)),
-            ("spent, all runs together", rounded_up(spent.epsilon, 4)),
-            ("left: budget less spent", rounded_down(max(0.0, budget.epsilon - spent.epsilon), 4))
-            if left is None
-            else ("largest further Gaussian run that fits", rounded_down(left, 4)),
-        ],
+        f"{ledger.path} (delta {digits(budget.delta)})", ("", "epsilon"), balance.amounts(ledger)
     )
-    if len(limits) > 1:
+    if len(limits := ledger.budgets) > 1:
         print(f"limits: {', '.join(_since(limit, limits) for limit in limits)}")
     if runs:
         print(f"for {runs[0]['neighbours']}")
-        print_table(
-            "runs, each by itself",
-            ("run", "began", "noise", "paid for", "answered", "epsilon"),
-            [
-                (
-                    r["run"],
-                    r["began"][:10],
-                    f"{r['mechanism']['kind']}, {r['noise']}",
-                    *_paid(r),
-                    rounded_up(r["epsilon"], 4),
-                )
-                for r in runs
-            ],
-        )
+        print_table("runs, each by itself", balance.OF_RUNS, balance.runs(runs))
     print(f"all entries are sound; the last has the hash {ledger.head[:16]}...")
 
 
@@ -159,12 +137,3 @@ def _change(before: Limit, now: Limit) -> str:
     if before.delta != now.delta:
         numbers += f", delta from {digits(before.delta)} to {digits(now.delta)}"
     return f"{changed(before, now)} {numbers}"
-
-
-def _paid(run: dict[str, Any]) -> tuple[str, str]:
-    """What was paid for in a run, and what was answered: rounds, or a reading of the data."""
-    charges, answers = run["rounds_charged"], run["rounds_answered"]
-    if not run["read_once"]:
-        return f"{charges} of {run['rounds_agreed']} rounds", str(answers)
-    paid = {0: "no reading", 1: "one reading"}.get(charges, f"{charges} readings")
-    return paid, "kept" if answers else "nothing kept"

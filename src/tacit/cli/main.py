@@ -31,7 +31,7 @@ COMMANDS = {
     "federation": "federation.add_federation",
     "learn": "learn.add_learn",
     "learn attack": "learn_attack.add_attack",  # beside "learn", whose argument is data
-    "learn download": "learn_download.add_download",
+    "learn download": "training_data.add_download",
     "predict": "predict.add_predict",
     "reproduce": "reproduce.add_reproduce",
     "audit": "audit.add_audit",

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.learn_print import shown
+from tacit.cli.learn_print import changes_in_words
 from tacit.cli.options import Add
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically
@@ -24,7 +24,6 @@ ADVICE = (  # about text and missing values: the model's rules cannot be changed
     "The model takes only what it was fitted to take there: give such values in {0!r}, or leave "
     "the record out. Nothing was predicted."
 )
-CHANGES = ("clipped to the range", "no known category", "gaps filled")  # as PublicColumns has them
 
 
 def add_predict(add: Add) -> None:
@@ -106,11 +105,7 @@ def _changed(model: Any, table: Any) -> str:
         first = PublicColumns(first.ranges).fit(table)
     if not isinstance(first, PublicColumns):
         return ""
-    said = [
-        f"{words}: {', '.join(f'{shown(name)} {many}' for name, many in by_column.items())}"
-        for words, by_column in zip(CHANGES, first.changes(table).values(), strict=True)
-        if by_column
-    ]
+    said = changes_in_words({kind: by for kind, by in first.changes(table).items() if by})
     many = int(first.changed(table).sum())
     return f"{many} of {len(table)} records changed: {'; '.join(said)}." if said else ""
 

@@ -11,7 +11,8 @@ from tacit.cli.interrupts import hint
 from tacit.cli.options import Add
 from tacit.errors import InvalidInput
 
-PAGES = (".html", ".htm", ".pdf")
+ENDS = (".html", ".pdf")
+PAGES = (*ENDS, ".htm")
 LONGEST = 50  # letters of an agent in the name of a file
 
 
@@ -49,46 +50,30 @@ def _file_name(agent: str) -> str:
 
 
 def _sheet(options: argparse.Namespace) -> int:
+    from tacit.files import write_atomically
+    from tacit.report.sheet import html_page, pdf_page, refuse_all_but_sheets, sheet
+    from tacit.report.subject import Subject
+
     written: list[str] = []
     hint(lambda: f"written: {', '.join(written)}" if written else "no sheet was written")
     folder = Path(options.folder)
     name = "sheet" if options.agent is None else f"sheet-{_file_name(options.agent)}"
-    paths = [folder / f"{name}.html", folder / f"{name}.pdf"]
-    if options.out:
-        paths = [Path(options.out)]
-    if folder.is_file() and not options.out:  # a statement.json of its own
-        paths = [folder.with_name(path.name) for path in paths]
-    for path in paths:
-        if path.suffix.lower() not in PAGES:
-            raise InvalidInput(
-                f"Expected --out FILE.html or FILE.pdf, got {options.out}. No sheet was written."
-            )
-        if path.is_dir() or not path.parent.is_dir():
-            why = "it is a folder" if path.is_dir() else "its folder is not there"
-            if options.out:
-                raise InvalidInput(
-                    f"Expected a file to write as --out, got {path}: {why}. No sheet was written."
-                )
-    from tacit.files import write_atomically
-    from tacit.report.sheet import sheet
-    from tacit.report.sheet_pages import html_page, pdf_page, refuse_other_files
-    from tacit.report.subject import Subject
-
-    for path in paths:  # before either is written
-        refuse_other_files(path)
+    place = folder.parent if folder.is_file() else folder  # a statement.json of its own
+    paths = [Path(options.out)] if options.out else [place / f"{name}{end}" for end in ENDS]
+    if options.out and paths[0].suffix.lower() not in PAGES:
+        raise InvalidInput(
+            f"Expected --out FILE.html or FILE.pdf, got {options.out}. No sheet was written."
+        )
     subject = Subject.read(folder, options.agent, options.ledger, options.party)
+    for path in paths:  # before either is written
+        refuse_all_but_sheets(path)
     page = sheet(subject)
     contents = [
         pdf_page(page) if path.suffix.lower() == ".pdf" else html_page(page).encode()
         for path in paths
     ]
     for path, content in zip(paths, contents, strict=True):
-        try:
-            write_atomically(path, content)
-        except OSError as error:
-            raise InvalidInput(
-                f"Expected to write the sheet to {path}: {error.strerror}. It was not written."
-            ) from None
+        write_atomically(path, content)
         written.append(str(path))
     if options.json:
         print(json.dumps({"files": written, "sheet": page.to_dict()}))

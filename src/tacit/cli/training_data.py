@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.options import refuse
+from tacit.cli.console import progress_bar
+from tacit.cli.options import Add, refuse
 from tacit.errors import InvalidInput
 
 NAMED = ("digits", "mnist", "femnist")
@@ -49,34 +51,22 @@ def load(options: argparse.Namespace, name: str) -> tuple[Any, Any, Mapped]:
     """Training and test data, if there are any, and what mapped them."""
     from tacit.learn import load_digits, load_leaf, load_mnist
 
-    plain = Mapped((), {})
-
-    if name in ("mnist", "femnist") and options.data is None:
-        raise InvalidInput(f"Expected --data, the folder with the files of {name}.")
-    if name in NAMED:
-        refuse(options, TABLE, "for a table only")
-        if getattr(options, "more", []):
-            raise InvalidInput(f"Expected {name} alone, got {options.more[0]!r} beside it.")
-    if name == "digits":
+    if name not in ("mnist", "femnist"):
         refuse(options, ("data",), "for mnist and femnist only")
-        return load_digits(), load_digits("test"), plain
-    if name == "mnist":
-        return load_mnist(options.data), load_mnist(options.data, "test"), plain
+    elif options.data is None:
+        raise InvalidInput(f"Expected --data, the folder with the files of {name}.")
+    if name not in NAMED:
+        return _tables(options, [name, *options.more])
+    refuse(options, TABLE, "for a table only")
+    if getattr(options, "more", []):
+        raise InvalidInput(f"Expected {name} alone, got {options.more[0]!r} beside it.")
     if name == "femnist":
-        folder = Path(options.data)
-        return load_leaf(folder / "train"), load_leaf(folder / "test"), plain
-    paths = [name, *options.more]
-    for path in paths:
-        if not Path(path).is_file():
-            kinds = "a CSV or Parquet file"
-            kinds = kinds if options.more else f"{', '.join(NAMED)}, or {kinds}"
-            raise InvalidInput(f"Expected {kinds}, got {path!r}.")
-    if options.target is None:
-        raise InvalidInput("Expected --target, the column with the labels of the table.")
-    if not 0 <= options.test_share < 1:
-        raise InvalidInput(f"Expected 0 <= test-share < 1, got {options.test_share}.")
-    refuse(options, ("data",), "for mnist and femnist only")
-    return _tables(options, paths)
+        parts = [load_leaf(Path(options.data) / part) for part in ("train", "test")]
+    elif name == "mnist":
+        parts = [load_mnist(options.data, part) for part in ("train", "test")]
+    else:
+        parts = [load_digits(), load_digits("test")]
+    return parts[0], parts[1], Mapped((), {})
 
 
 def featured(
@@ -96,18 +86,17 @@ def featured(
         )
     made = {"orientations": Orientations, "scattering": Scattering, "fourier": RandomFourier}[name]
     step = made()
+
+    def mapped_by_it(part: Any) -> Any:
+        if part is None:
+            return None
+        features = step.fit_transform(part.features)
+        columns = tuple(step.get_feature_names_out()) if part.columns else ()
+        return replace(part, features=features, columns=columns)
+
     with one_line():
-        parts = [
-            None
-            if part is None
-            else replace(
-                part,
-                features=step.fit_transform(part.features),
-                columns=tuple(step.get_feature_names_out()) if part.columns else (),
-            )
-            for part in (train, test)
-        ]
-    return parts[0], parts[1], Mapped((*mapped.steps, step), mapped.changes)
+        train, test = mapped_by_it(train), mapped_by_it(test)
+    return train, test, Mapped((*mapped.steps, step), mapped.changes)
 
 
 def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
@@ -115,7 +104,12 @@ def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
     if options.target_range is None:
         return None
     refuse(options, ("classes",), "without --target-range")
-    return _interval(options.target_range, f"--target-range LOW:HIGH, got {options.target_range!r}")
+    try:
+        return _interval(options.target_range)
+    except ValueError:
+        raise InvalidInput(
+            f"Expected --target-range LOW:HIGH, got {options.target_range!r}."
+        ) from None
 
 
 def given_classes(options: argparse.Namespace) -> list[str] | None:
@@ -134,8 +128,16 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Ma
     from tacit.learn.data import dataset
     from tacit.tables import load_records
 
-    ranges, categories = _ranges(options.range), _categories(options.categories)
-    fill = _fill(options.fill, categories)
+    for path in paths:
+        if not Path(path).is_file():
+            kinds = "a CSV or Parquet file"
+            kinds = kinds if options.more else f"{', '.join(NAMED)}, or {kinds}"
+            raise InvalidInput(f"Expected {kinds}, got {path!r}.")
+    if options.target is None:
+        raise InvalidInput("Expected --target, the column with the labels of the table.")
+    if not 0 <= options.test_share < 1:
+        raise InvalidInput(f"Expected 0 <= test-share < 1, got {options.test_share}.")
+    ranges, categories, fill = _rules(options)
     records = load_records(
         paths,
         options.target,
@@ -171,56 +173,85 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> tuple[Any, Any, Ma
     return parts[0], parts[1] if cut else None, mapped
 
 
-def _ranges(texts: list[str]) -> dict[str, tuple[float, float]]:
-    ranges = {}
-    for text in texts:
-        column, _, interval = text.rpartition("=")
-        if column in ranges:
-            raise InvalidInput(f"Expected one range of {column!r}, got another: {text!r}.")
-        ranges[column] = _interval(interval, f"a range COLUMN=LOW:HIGH, got {text!r}")
-    return ranges
-
-
-def _interval(text: str, expected: str) -> tuple[float, float]:
-    try:
-        low, high = (float(x) for x in text.split(":"))
-    except ValueError:
-        raise InvalidInput(f"Expected {expected}.") from None
+def _interval(text: str) -> tuple[float, float]:
+    low, high = (float(x) for x in text.split(":"))
     return low, high
 
 
-def _categories(texts: list[str]) -> dict[str, tuple[str, ...]]:
-    """Lists by column, as a line of a CSV file: a category with a comma is put in quotes."""
-    from tacit.tables import public_list
-
-    found = {}
-    for text in texts:
-        column, equals, line = text.partition("=")
-        try:
-            (cells,) = csv.reader([line], strict=True, skipinitialspace=True)
-        except (ValueError, csv.Error):
-            cells = []
-        if not equals or not cells or column in found:
-            raise InvalidInput(
-                f"Expected categories COLUMN=A,B,..., once for each column, got {text!r}."
-            )
-        found[column] = public_list(column, cells)
-    return found
-
-
-def _fill(texts: list[str], categories: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+def _by_column(
+    texts: list[str],
+    expected: str,
+    read: Callable[[str, str], Any],
+    parts: Callable[[str], tuple[str, str, str]] = lambda text: text.rpartition("="),
+) -> dict[str, Any]:
+    """COLUMN=VALUE as often as it was given."""
     found: dict[str, Any] = {}
     for text in texts:
-        column, equals, value = text.partition("=")
-        if column not in categories:  # a number has no =, the name of a column may
-            column, equals, value = text.rpartition("=")
+        column, equals, value = parts(text)
         try:
-            found[column] = value if column in categories else float(value)
-            if not equals or not (column in categories or math.isfinite(found[column])):
+            if not equals or column in found:
                 raise ValueError
-        except ValueError:
+            found[column] = read(column, value)
+        except (ValueError, csv.Error) as error:
+            if isinstance(error, InvalidInput):
+                raise
             raise InvalidInput(
-                "Expected a value to fill in COLUMN=VALUE, a number or one of the column's "
-                f"--categories, got {text!r}."
+                f"Expected {expected}, once for each column, got {text!r}."
             ) from None
     return found
+
+
+def _rules(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Ranges, categories and what to fill in, by column."""
+    from tacit.tables import public_list
+
+    def category(column: str, line: str) -> tuple[str, ...]:
+        """As a line of a CSV file: a category with a comma is put in quotes."""
+        (cells,) = csv.reader([line], strict=True, skipinitialspace=True)
+        return public_list(column, cells)
+
+    def value(column: str, text: str) -> Any:
+        if column in categories:
+            return text
+        if not math.isfinite(number := float(text)):
+            raise ValueError
+        return number
+
+    def parts(text: str) -> tuple[str, str, str]:  # a number has no =, the name of a column may
+        return text.partition("=") if text.partition("=")[0] in categories else text.rpartition("=")
+
+    kind = "a range COLUMN=LOW:HIGH"
+    ranges = _by_column(options.range, kind, lambda _, text: _interval(text))
+    first = "categories COLUMN=A,B,..."
+    categories = _by_column(options.categories, first, category, lambda text: text.partition("="))
+    kind = "a value to fill in COLUMN=VALUE, a number or one of the column's --categories"
+    return ranges, categories, _by_column(options.fill, kind, value, parts)
+
+
+def add_download(add: Add) -> None:
+    download = add(
+        "learn download",
+        _download,
+        "Get MNIST's files; an earlier attempt is continued.",
+        "tacit learn download mnist-data",
+    )
+    download.add_argument("folder", nargs="?", metavar="DIR", help="folder to put the files in")
+    download.add_argument("--data", metavar="DIR", help="the same")
+
+
+def _download(options: argparse.Namespace) -> int:
+    from tacit.learn.data import download_mnist
+
+    if (options.folder is None) == (options.data is None):
+        raise InvalidInput("Expected DIR, the folder to put MNIST in, once.")
+    with progress_bar("bytes") as bar:
+        tasks: dict[str, Any] = {}
+
+        def show(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done)
+
+        folder = download_mnist(options.folder or options.data, progress=show)
+    print(json.dumps({"folder": str(folder)}) if options.json else f"files: {folder}")
+    return 0

@@ -16,23 +16,20 @@ the mapped rows have a public length. The run that follows depends on m: adaptiv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.errors import InvalidInput, array, positive, probability
-from tacit.objectives.mean import Mean
+from tacit.errors import InvalidInput, array, probability
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
-from tacit.sets import Box
 from tacit.transports.releasing import read
 
-# relative: the reading's noise is larger by it, and what is left for a run with secure noise is
+# relative: the noise of the mean is larger by it, and what is left for a run with secure noise is
 # smaller, which pays for that noise's distance (``secure_noise.py``)
 ROOM, SECURE_ROOM = 1e-6, 1e-4
 WORDS = "one noisy sum of its rows"
@@ -63,7 +60,7 @@ def shared(
     return Gaussian((1 + ROOM) / (μ * math.sqrt(share))), left
 
 
-def first_reading(
+def first_release(
     share: float | None,
     calibration: str,
     mechanism: str,
@@ -71,16 +68,14 @@ def first_reading(
     total_delta: float,
     secure: bool = False,
 ) -> tuple[Mechanism | None, float | None]:
-    """The noise of the reading before the run, if there is one, and the ε that is left."""
-    if share is None:
-        return None, total_epsilon
-    if calibration != "certified":
+    """The noise of a mean that is released before the run, if one is, and the ε that is left."""
+    if share is None or (total_epsilon is None and calibration == "certified"):
+        return None if share is None else Noiseless(), total_epsilon
+    if total_epsilon is None or calibration != "certified":
         raise InvalidInput(
             f"Expected certified noise for a private mean, got calibration={calibration!r}. "
             "Nothing was fit."
         )
-    if total_epsilon is None:
-        return Noiseless(), None
     return shared(mechanism, total_epsilon, total_delta, share, secure)
 
 
@@ -107,41 +102,24 @@ def about_given(reading: Mechanism) -> str:
 
 
 def private_mean(
-    rows: Sequence[Vector],
-    names: Sequence[str],
-    mechanism: Mechanism,
-    delta: float,
-    *,
-    feature_norm: float,
-    normaliser: float,
-    record_bound: float,
-    neighbours: str,
-    seed: int | None = None,
-    noise: str | None = None,
-    ledgers: Mapping[str, Any] | Any = None,
-    checkpoint: str | Path | None = None,
-    then: tuple[Mechanism, int] | None = None,
+    means: Sequence[LocalProblem], mechanism: Mechanism, delta: float, **how: Any
 ) -> Vector:
     """The mean of all agents' rows, from one noisy sum of each; public from here on.
 
-    Asked again for the same data and budget, an agent with a ledger gives what it has given, and
-    so does a ``checkpoint``, which keeps the sums; ledgers are to pay for what comes ``then`` too.
+    ``means`` are the agents with their ``Mean``. Asked again for the same data and budget, an agent
+    with a ledger gives what it has given, and so does a ``checkpoint``, which keeps the sums;
+    ledgers are to pay for what comes ``then`` too.
     """
-    public: Any = {"feature_norm": feature_norm, "normaliser": normaliser}
-    public |= {"neighbours": neighbours, "record_bound": record_bound}
-    means = [Mean(part, **public) for part in rows]
-    B, d, readings = positive("feature_norm", feature_norm), means[0].dimension, []
+    f: Any = means[0].objective
     if isinstance(mechanism, Noiseless):
-        readings, deviation = [f.reading().values for f in means], 0.0
+        sums, deviation = [agent.objective.reading().values for agent in means], 0.0
     else:
-        box = Box(-B, B, size=d)
-        parts = [LocalProblem(f, box, name=n) for f, n in zip(means, names, strict=True)]
-        about = mechanism, delta, seed, "centring", noise, ledgers, checkpoint, then
-        found = read(Problem(parts), *about)
-        readings = [release.values for release in found.releases]
-        each = mechanism.variance(means[0].reading().sensitivity(mechanism.norm))
-        deviation = math.sqrt(each * len(means)) / normaliser
-    return shrunk(np.sum(readings, axis=0) / normaliser, deviation, B)
+        others = (how.get(name) for name in ("noise", "ledgers", "checkpoint", "then"))
+        found = read(Problem(means), mechanism, delta, how.get("seed"), "centring", *others)
+        sums = [release.values for release in found.releases]
+        each = mechanism.variance(f.reading().sensitivity(mechanism.norm))
+        deviation = math.sqrt(each * len(means)) / f.normaliser
+    return shrunk(np.sum(sums, axis=0) / f.normaliser, deviation, f.feature_norm)
 
 
 def shrunk(mean: Vector, deviation: float, longest: float) -> Vector:

@@ -28,21 +28,22 @@ from tacit.learn.centring import (
     WORDS,
     about_given,
     around,
-    first_reading,
+    first_release,
     given_mean,
     private_mean,
     scaled_down,
 )
 from tacit.learn.constraints import CoefficientBox, Constraint
 from tacit.learn.features import checked
+from tacit.objectives.mean import Mean
 from tacit.objectives.objective import Descent, Objective
 from tacit.planning import Known, Plan, descent_of
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import rounded_up
-from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.jupyter import above_model
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, with_reading
+from tacit.sets import Box
 from tacit.sets.feasible_set import FeasibleSet
 from tacit.transports import solve
 
@@ -227,22 +228,15 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return words
 
-    def _centre(
-        self, X: Vector, names: Vector, owner: Vector, reading: Mechanism, **how: Any
-    ) -> Vector:
-        """Release the mean of all rows, scaled down to the norm; ``how`` as ``private_mean``."""
-        rows = scaled_down(X, self.feature_norm_)
-        return private_mean(
-            [rows[owner == p] for p in range(len(names))],
-            [str(name) for name in names],
-            reading,
-            self.total_delta,
-            feature_norm=self.feature_norm_,
-            neighbours=self.neighbours,
-            noise=self.noise,
-            ledgers=self.ledgers,
-            **(how | sizes(owner)),
-        )
+    def _means(self, X: Vector, names: Vector, owner: Vector) -> list[LocalProblem]:
+        """The agents, each with the mean of its rows, scaled down to the norm."""
+        B = self.feature_norm_
+        public: Any = {"feature_norm": B, "neighbours": self.neighbours} | sizes(owner)
+        rows, box = scaled_down(X, B), Box(-B, B, size=X.shape[1])
+        return [
+            LocalProblem(Mean(rows[owner == p], **public), box, name=str(name))
+            for p, name in enumerate(names)
+        ]
 
     def _problem(
         self, X: Vector, targets: Vector, names: Vector, owner: Vector, **public: float
@@ -339,7 +333,7 @@ def prepare(
     budget = model.mechanism, model.total_epsilon, model.total_delta
     model.centring_share_ = share = model._share(X.shape[1], **sizes(owner))
     secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
-    reading, epsilon = first_reading(share, model.calibration, *budget, secure)
+    reading, epsilon = first_release(share, model.calibration, *budget, secure)
     if reading is not None:
         # what can be refused is refused before anything is paid
         n, d = len(names), X.shape[1]
@@ -349,9 +343,11 @@ def prepare(
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.feature_norm_)
         else:
+            how: Any = {"seed": seed, "checkpoint": checkpoint}
+            how |= {"noise": model.noise, "ledgers": model.ledgers}
             then = planned.mechanism, planned.updates
-            how: Any = {"seed": seed, "checkpoint": checkpoint, "then": then}
-            mean = model._centre(X, names, owner, reading, **how)
+            means = model._means(X, names, owner)
+            mean = private_mean(means, reading, model.total_delta, then=then, **how)
         model.mean_, model.reading_ = mean, reading
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
@@ -359,13 +355,13 @@ def prepare(
     return problem, model._settings(problem, epsilon)
 
 
-def adopt(model: LinearEstimator, problem: Problem, found: Result) -> None:
-    """Take the result of what was prepared: from here on the model is fitted."""
-    adopt_result(model, sum(a.objective.sample_count for a in problem.agents), found)
+def adopt(model: LinearEstimator, records: Problem | int, found: Result) -> None:
+    """Take the result of what was prepared: from here on the model is fitted.
 
-
-def adopt_result(model: LinearEstimator, records: int, found: Result) -> None:
-    """The same, where the public number of records is known, and not the problem."""
+    ``records`` is how many there are in all, or the problem that has them.
+    """
+    if isinstance(records, Problem):
+        records = sum(agent.objective.sample_count for agent in records.agents)
     privacy, reading = found.privacy, getattr(model, "reading_", None)
     if reading is not None:
         sizes = int(found.solution.size), int(model.n_features_in_)

@@ -6,7 +6,7 @@ secure_noise       exact discrete noise from the operating system's bits, with i
 gaussian_tradeoff  epsilon and delta of Gaussian noise in closed form, rounded up
 accounting         what many updates cost together; noise for a total budget
 ledger             an agent's durable account in one SQLite file: budget, runs, charges, answers
-jupyter            a ledger as a notebook shows it
+balance            what a ledger says, as rows: for the command line and notebooks
 payments           which process may use a charge
 """
 

@@ -612,7 +612,7 @@ class Ledger:
 
     @never_raises
     def _repr_html_(self) -> str:
-        from tacit.privacy.jupyter import ledger_html
+        from tacit.privacy.balance import ledger_html
 
         return ledger_html(self)
 

@@ -86,8 +86,6 @@ FILES: dict[str, Level | Parts] = {
         "once": PUBLIC,
     },
     "job.toml": PRIVATE,  # a seed may be in it
-    "job.json": PRIVATE,  # of version 0.1.0, as power.json
-    "power.json": PRIVATE,
     "model.json": COVERED,
     "release.npz": COVERED,
     "release.csv": dict.fromkeys(("bus", "p_demand", "q_demand"), COVERED),

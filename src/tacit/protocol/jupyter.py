@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit import html, svg
-from tacit._types import Vector
 from tacit.privacy.accounting import rounded_up
-from tacit.protocol.statement import PrivacyStatement, promised
+from tacit.protocol.statement import PrivacyStatement, not_promised, promised
 
 if TYPE_CHECKING:
     from tacit.protocol.result import Result
 
-KEEP = "not covered: do not publish"
 SHOWN_NUMBERS = 6  # of a solution
 WORDS = {
     "objective": "objective",
@@ -31,25 +29,34 @@ WORDS = {
 }
 
 
-def numbers(p: PrivacyStatement) -> str:
-    """Epsilon and delta, rounded up as in ``PrivacyStatement.words``."""
-    return f"ε ≤ {rounded_up(p.epsilon, 3)}, δ ≤ {rounded_up(p.delta, 6)}"
-
-
 def statement_html(p: PrivacyStatement) -> str:
     return html.card("Privacy statement", _first_line(p), html.table(_rows(p)), _words(p))
 
 
 def result_html(r: Result) -> str:
+    def told(words: str, covered: bool = True) -> str:
+        return words if promised(r.privacy) and covered else _kept(words)
+
     rounds = r.trace.get("round", np.zeros(0))
-    done = f"{rounds[-1]:.0f} rounds" if len(rounds) else "no rounds"
-    if len(rounds) and not promised(r.privacy):  # where a tolerance ended them, the data did
-        done += f" ({KEEP})"
+    # where a tolerance ended them, the data did
+    done = told(f"{rounds[-1]:.0f} rounds") if len(rounds) else "no rounds"
+    rows = [
+        (WORDS[name], told(f"{float(column[-1]):.6g}", name in r.covered_trace))
+        for name, column in r.trace.items()
+        if name in WORDS and len(column)
+    ]
+    if r.converged is not None:
+        rows.append(("tolerance", told("reached" if r.converged else "NOT reached")))
+    numbers = " ".join(f"{float(x):.4g}" for x in np.ravel(r.solution)[:SHOWN_NUMBERS])
+    more = " …" if np.size(r.solution) > SHOWN_NUMBERS else ""
+    rows.append((f"solution, {np.size(r.solution)} numbers", told(numbers + more)))
+    below = "consensus residual over the rounds"
+    curve = svg.sparkline(r.trace.get("residual", ()), below)
     return html.card(
         f"Result: {len(r.names)} agents, {done}",
         _first_line(r.privacy),
-        html.table(_of_result(r)),
-        _curve(r),
+        html.table([*rows, *_rows(r.privacy)]),
+        curve and curve + html.small(told(below)),
         _words(r.privacy),
     )
 
@@ -65,61 +72,36 @@ def above_model(p: PrivacyStatement) -> str:
     return warning + statement_html(p)
 
 
+def _first_line(p: PrivacyStatement) -> str:
+    if why := not_promised(p):
+        kind = "NOT PRIVATE" if math.isinf(p.epsilon) else "NOT CERTIFIED"
+        return html.box(f"{kind}, nothing is promised: {why}", loud=True)
+    return html.box(f"({_numbers(p)})-differentially private, against everyone")
+
+
+def _rows(p: PrivacyStatement) -> Iterator[tuple[str, str]]:
+    noisy = not math.isinf(p.epsilon)
+    if noisy and not promised(p):
+        yield "if it were certified", _numbers(p)
+    for change, agents in p.neighbours:
+        # of what is not certified the size of the change may be a share of private numbers
+        yield ("hides", change) if promised(p) else ("would hide", _kept(change))
+        yield "in the data of", html.several(agents)
+    if noisy:
+        yield "noise", f"{p.mechanism}, {'one release' if p.once else f'{p.updates} updates'}"
+        system = "the operating system, exact" if p.secure else "the operating system's key"
+        seed = "a seed, which must stay secret: do not publish it"
+        yield "noise from", seed if p.seeded else system
+
+
 def _words(p: PrivacyStatement) -> str:
     return html.small(p.words if promised(p) else f"{p.words} (Do not publish.)")
 
 
-def _first_line(p: PrivacyStatement) -> str:
-    if math.isinf(p.epsilon):
-        return html.box("NOT PRIVATE: no noise was added. Do not publish anything.", loud=True)
-    if not p.certified:
-        return html.box(f"NOT CERTIFIED, nothing is promised: {p.uncertified}", loud=True)
-    if not promised(p):
-        return html.box(
-            "NOT CERTIFIED, nothing is promised: epsilon or delta is no budget.", loud=True
-        )
-    return html.box(f"({numbers(p)})-differentially private, against everyone")
+def _numbers(p: PrivacyStatement) -> str:
+    """Epsilon and delta, rounded up as in ``PrivacyStatement.words``."""
+    return f"ε ≤ {rounded_up(p.epsilon, 3)}, δ ≤ {rounded_up(p.delta, 6)}"
 
 
-def _rows(p: PrivacyStatement) -> Iterator[tuple[str, str]]:
-    if not promised(p) and not math.isinf(p.epsilon):
-        yield "if it were certified", numbers(p)
-    for change, agents in p.neighbours:
-        # of what is not certified the size of the change may be a share of private numbers
-        yield ("hides", change) if promised(p) else ("would hide", f"{change} ({KEEP})")
-        yield "in the data of", html.several(agents)
-    if math.isinf(p.epsilon):
-        return
-    times = "one reading" if p.once else f"{p.updates} updates"
-    yield "noise", f"{p.mechanism}, {times}"
-    if p.seeded:
-        yield "noise from", "a seed, which must stay secret: do not publish it"
-    else:
-        yield "noise from", "the operating system" + (", exact" if p.secure else "'s key, Threefry")
-
-
-def _of_result(r: Result) -> Iterator[tuple[str, str]]:
-    sound = promised(r.privacy)
-    for name, column in r.trace.items():
-        if name in WORDS and len(column):
-            value = f"{float(column[-1]):.6g}"
-            covered = sound and name in r.covered_trace
-            yield WORDS[name], value if covered else f"{value} ({KEEP})"
-    if r.converged is not None:
-        reached = "reached" if r.converged else "NOT reached"
-        yield "tolerance", reached if sound else f"{reached} ({KEEP})"
-    shown = _numbers(r.solution)
-    yield f"solution, {np.size(r.solution)} numbers", shown if sound else f"{shown} ({KEEP})"
-    yield from _rows(r.privacy)
-
-
-def _curve(r: Result) -> str:
-    drawn = svg.sparkline(r.trace.get("residual", ()), "consensus residual over the rounds")
-    words = "consensus residual over the rounds"
-    return drawn and drawn + html.small(words if promised(r.privacy) else f"{words} ({KEEP})")
-
-
-def _numbers(vector: Vector) -> str:
-    flat = np.ravel(vector)
-    text = " ".join(f"{float(x):.4g}" for x in flat[:SHOWN_NUMBERS])
-    return text + (" …" if flat.size > SHOWN_NUMBERS else "")
+def _kept(words: str) -> str:
+    return f"{words} (not covered: do not publish)"

@@ -163,6 +163,13 @@ def promised(p: PrivacyStatement) -> bool:
     return p.certified and 0 <= p.epsilon < math.inf and 0 <= p.delta < 1
 
 
+def not_promised(p: PrivacyStatement) -> str:
+    """Why the statement promises nothing; empty if it does."""
+    if math.isinf(p.epsilon):
+        return "no noise was added."
+    return "" if promised(p) else p.uncertified or "its epsilon or delta is no budget."
+
+
 def privacy_statement(
     problem: Problem,
     settings: Settings,

@@ -1,7 +1,7 @@
 """What a result folder holds, and what of it the privacy statement covers.
 
 ``Contents.read`` takes any folder of a finished run: of ``tacit solve``, ``tacit power solve`` and
-``tacit learn``, of a coordinator of a federation, of ``Result.save``, of version 0.1.0.
+``tacit learn``, of a coordinator of a federation, or of ``Result.save``.
 ``Contents.public`` is the same without what is not covered.
 """
 
@@ -16,21 +16,35 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile
+from tacit.html import plain
 from tacit.protocol import disclosure
-from tacit.protocol.disclosure import COVERED, FILES, PRIVATE, Level, level, may_have
+from tacit.protocol.disclosure import COVERED, PRIVATE, Level, level, may_have
 from tacit.protocol.result import Result
-from tacit.protocol.statement import promised
 from tacit.reading import read_json, read_npz, read_rows, read_toml, reading
-from tacit.report.balances import Balance, balances
+from tacit.report.account import Account, accounts
 
 Table = Mapping[str, Vector]  # a column of numbers, or of text, by its name
 
-NOTES = {"run.json": None, "job.json": "solve", "power.json": "power solve"}  # two of 0.1.0
 TABLES = ("bus", "line", "generator", "cut_lines", "release")
 TEXT = ("zone", "cut")  # columns that are no numbers
 # Options that name a place; those that may be one, or a name that everybody knows
 PLACES = ("ledgers", "job", "data")
 MAYBE_PLACES = ("case", "zones", "nominal", "data_set", "more")
+# What a reader calls what a run has, which kind of run, and where the table of disclosure has it
+THINGS = (
+    ("the solutions", "", "arrays.npz"),
+    ("the model", "model", "model.json"),
+    ("what was released", "once", "release.npz"),
+    ("voltages, flows, loadings and generation", "grid", "line.csv", "p_from"),
+    ("residual and violation in the trace", "", "trace.csv", "residual"),
+    ("the objective in the trace", "", "trace.csv", "objective"),
+    ("the size of the noise in every round", "rounds", "trace.csv", "noise"),
+    ("demand and shed load of every bus", "grid", "bus.csv", "p_demand"),
+    ("load served, cost and AC check", "grid", "check.json"),
+    ("errors on test records, and what was clipped", "model", "figures.json"),
+    ("times", "", "timing.json"),
+    ("the seed, if there was one", "", "result.json", "seed"),
+)
 # In place of fields that not everybody may have
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("solution", "ergodic"), np.zeros(0)),
@@ -52,7 +66,7 @@ class Contents:
                 "release" (the loads as they were released); columns of numbers, or of text
     model       model.json, as it is there
     releases    release.npz: what each agent released
-    balances    of the ledgers that the run was paid from, if they are still there
+    accounts    of the ledgers that the run was paid from, if they are still there, by agent
     figures     figures.json: what the command told besides, computed from private data
     check       check.json: the AC power flow of a dispatch, at the true loads
     left_out    of ``public()``: the kinds of things that are not there, in words
@@ -66,7 +80,7 @@ class Contents:
     tables: Mapping[str, Table] = field(default_factory=dict)
     model: Mapping[str, Any] | None = None
     releases: Mapping[str, Vector] = field(default_factory=dict)
-    balances: tuple[Balance, ...] = ()
+    accounts: Mapping[str, Account | str] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
     check: Mapping[str, Any] = field(default_factory=dict)
     is_public: bool = False
@@ -93,7 +107,7 @@ class Contents:
                 {n: _table(p) for n in TABLES if (p := folder / f"{n}.csv").is_file()},
                 _json(folder / "model.json"),
                 _arrays(folder / "release.npz"),
-                balances(Path(where), result.names) if isinstance(where, str) else (),
+                accounts(Path(where), result.names) if isinstance(where, str) else {},
                 _json(folder / "figures.json") or {},
                 _json(folder / "check.json") or {},
             )
@@ -122,7 +136,6 @@ class Contents:
             "local": tuple(np.zeros(0) for _ in result.names),
             "neighbours": (("a change that is left out", result.names),),
         }
-        open_files = {n for n in FILES if may_have(statement, level(n))}
         tables = {
             name: kept(table, {column: level(f"{name}.csv", column) for column in table})
             for name, table in self.tables.items()
@@ -141,30 +154,38 @@ class Contents:
             options={k: _public(k, v) for k, v in kept(self.options, options).items()},
             run="",
             tables={name: table for name, table in tables.items() if table},
-            model=self.model if "model.json" in open_files else None,
-            releases=self.releases if "release.npz" in open_files else {},
-            balances=(),
+            model=self.model if may_have(statement, level("model.json")) else None,
+            releases=self.releases if may_have(statement, level("release.npz")) else {},
+            accounts={},
             figures={},
             check={},
             is_public=True,
-            left_out=self._uncovered(),
+            # the same whether they were there or not
+            left_out=(
+                *(words for words, everybody in self.things.items() if not everybody),
+                "paths, and what ledgers say of this and other runs",
+            ),
         )
 
-    def _uncovered(self) -> tuple[str, ...]:
-        """Kinds of things that ``public`` leaves out; the same whether they were there or not."""
-        said = ["a seed, if there was one, and paths", "how long computations took"]
-        said.append("what ledgers say is spent on this and other runs")
-        if not promised(self.result.privacy):
-            said.append(
-                "the solutions, the trace, all tables and most options: nothing is certified here"
-            )
-        elif not self.result.privacy.once:
-            said.append("the objective and the size of the noise in every round")
-        if "bus" in self.tables:
-            said.append("demand and shed load of every bus, the load served, its cost and AC check")
-        if self.command == "learn" or self.model is not None:
-            said.append("errors on test records, the training objective, and what was clipped")
-        return tuple(said)
+    def stem(self, name: str) -> str:
+        """What a file that an option names is called, unless the page must not say it."""
+        value = self.options.get(name)
+        if not isinstance(value, str) or value == name.upper():
+            return ""
+        return plain(Path(value).stem)
+
+    @property
+    def things(self) -> dict[str, bool]:
+        """What such a run has, in words, and whether everybody may have it."""
+        statement = self.result.privacy
+        kinds = {"", "once" if statement.once else "rounds"}
+        kinds |= {"grid"} if "bus" in self.tables else set()
+        kinds |= {"model"} if self.command == "learn" or self.model is not None else set()
+        return {
+            words: may_have(statement, level(*where))
+            for words, kind, *where in THINGS
+            if kind in kinds
+        }
 
 
 def _public(name: str, value: Any) -> Any:
@@ -183,23 +204,19 @@ def _is_place(name: str, value: Any) -> bool:
 def _no_result(folder: Path) -> str:
     if not folder.is_dir():
         return f"Expected a result folder, found none at {folder}."
-    begun = any((folder / name).exists() for name in (*NOTES, "checkpoint.npz"))
+    begun = any((folder / name).exists() for name in ("run.json", "checkpoint.npz"))
     why = "the run in it is not finished" if begun else "it has no result.json"
     return f"Expected the folder of a finished run, got {folder}: {why}."
 
 
 def _note(folder: Path) -> tuple[str, dict[str, Any], str]:
     """Command, options and name of the run; empty where no command made the folder."""
-    for name, command in NOTES.items():
-        if (about := _json(folder / name)) is None:
-            continue
-        if command is not None:  # of 0.1.0: the options alone
-            return command, {k: v for k, v in about.items() if k != "run"}, about.get("run", "")
-        command, options, run = about["command"], about["options"], about["run"]
-        if not (isinstance(command, str) and isinstance(options, dict) and isinstance(run, str)):
-            raise TypeError(f"{name} is not the note of a run")
-        return command, options, run
-    return "", {}, ""
+    if (about := _json(folder / "run.json")) is None:
+        return "", {}, ""
+    command, options, run = about["command"], about["options"], about["run"]
+    if not (isinstance(command, str) and isinstance(options, dict) and isinstance(run, str)):
+        raise TypeError("run.json is not the note of a run")
+    return command, options, run
 
 
 def _budget_of(job: Path) -> dict[str, Any]:

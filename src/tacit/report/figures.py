@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from tacit import html, svg
 from tacit.errors import digits
 from tacit.privacy.accounting import rounded_up
+from tacit.protocol.disclosure import level, may_have
 from tacit.protocol.statement import promised
 from tacit.report.contents import Contents, Table
 
@@ -37,6 +39,13 @@ NOTES = {
     "dual_residual": "change of the consensus, scaled",
     "violation": "of a constraint, over all agents",
 }
+READ = {  # tables of the folder
+    "bus": "Buses",
+    "line": "Lines",
+    "generator": "Generators",
+    "cut_lines": "Cut lines",
+    "release": "Loads as released",
+}
 UNITS = {
     "voltage": "voltage (p.u.)",
     "p_demand": "p demand (p.u.)",
@@ -51,22 +60,19 @@ UNITS = {
 
 def tables(contents: Contents) -> dict[str, Any]:
     """By name, in the order of the page."""
-    result, found = contents.result, {}
+    result, read = contents.result, contents.tables
+    found: dict[str, Any] = {}
     if result.trace:
         length = len(result.trace["round"])
         kept = np.unique(np.r_[: length : -(-length // MOST_POINTS), length - 1])
         found["trace"] = _table("Trace", {k: _numbers(v[kept]) for k, v in result.trace.items()})
-    for name, title in (("bus", "Buses"), ("line", "Lines"), ("generator", "Generators")):
-        if name in contents.tables:
-            found[name] = _table(title, _columns(contents.tables[name]))
-    if "cut_lines" in contents.tables:
-        found["cut_lines"] = _table("Cut lines", _columns(contents.tables["cut_lines"]))
+    for name, title in READ.items():
+        if name in read:
+            found[name] = _table(title, _columns(read[name]))
     if contents.model is not None:
         found["coefficients"] = _coefficients(contents.model)
-    elif result.solution.size and "bus" not in contents.tables:
+    elif result.solution.size and "bus" not in read:
         found["solution"] = _solution(contents)
-    if "release" in contents.tables:
-        found["release"] = _table("Loads as released", _columns(contents.tables["release"]))
     if contents.releases:
         found["release"] = _releases(contents)
     return {name: table for name, table in found.items() if table["values"]}
@@ -74,21 +80,24 @@ def tables(contents: Contents) -> dict[str, Any]:
 
 def curves(contents: Contents) -> list[dict[str, Any]]:
     """The columns of the trace, each with whether the statement covers it."""
-    found: list[dict[str, Any]] = []
-    rounds = contents.result.trace.get("round", np.zeros(0))
-    for name, values in list(contents.result.trace.items())[1:]:
-        if not np.isfinite(values).any():
+    result, found = contents.result, []
+    for name, values in result.trace.items():
+        if name == "round" or not np.isfinite(values).any():
             continue
-        covered = name in contents.result.covered_trace and promised(contents.result.privacy)
-        title = TITLES[name]
-        words = _curve_in_words(title, rounds, values)
+        title, rounds = TITLES[name], result.trace["round"]
+        words = (
+            f"{title} over {len(values)} evaluated rounds: {values[0]:.4g} in round "
+            f"{rounds[0]:g}, {values[-1]:.4g} in round {rounds[-1]:g}, between "
+            f"{np.nanmin(values):.4g} and {np.nanmax(values):.4g}."
+        )
+        drawn = svg.curve(rounds.tolist(), values.tolist(), title, words, f"trace-{name}")
+        notes = [NOTES.get(name, ""), "logarithmic scale" if svg.Scale.of(values).log else ""]
         found.append(
             {
                 "title": title,
-                "note": NOTES.get(name, ""),
-                "covered": covered,
-                "log": svg.Scale.of(values).log,
-                "svg": svg.curve(rounds.tolist(), values.tolist(), title, words, f"trace-{name}"),
+                "note": "; ".join(filter(None, notes)),
+                "covered": may_have(result.privacy, level("trace.csv", name)),
+                "svg": drawn,
             }
         )
     return found
@@ -113,33 +122,22 @@ def bars(table: dict[str, Any], name: str) -> list[tuple[str, str]]:
 
 def budget(contents: Contents) -> dict[str, str] | None:
     """A gauge: epsilon spent of the budget, by the fullest ledger, or of what the run was given."""
-    known = [b for b in contents.balances if not b.missing and b.budget > 0]
-    privacy = contents.result.privacy
+    privacy, total = contents.result.privacy, contents.options.get("total_epsilon")
+    known = {agent: a for agent, a in contents.accounts.items() if not isinstance(a, str)}
     if known:
-        worst = max(known, key=lambda b: b.spent / b.budget)
-        spent, given, title = worst.spent, worst.budget, html.plain(worst.agent)
-        level = "high" if spent > 0.9 * given else "half" if spent > 0.6 * given else "low"
+        agent, fullest = max(known.items(), key=lambda n: n[1].spent.epsilon / n[1].budget.epsilon)
+        spent, given, title = fullest.spent.epsilon, fullest.budget.epsilon, html.plain(agent)
+        how = "high" if spent > 0.9 * given else "half" if spent > 0.6 * given else "low"
         words = f"{title} has spent epsilon {rounded_up(spent, 3)} of {digits(given)}."
-    else:
-        total = contents.options.get("total_epsilon")
-        if not (isinstance(total, int | float) and total > 0 and promised(privacy)):
-            return None
-        spent, given, title = privacy.epsilon, float(total), "this run"
-        level = ""
+    elif isinstance(total, int | float) and total > 0 and promised(privacy):
+        spent, given, title, how = privacy.epsilon, float(total), "this run", ""
         words = (
             f"This run spent epsilon {rounded_up(spent, 3)} of the {digits(given)} it was given."
         )
-    drawn = svg.gauge(spent, given, rounded_up(spent, 3), title, words, level)
+    else:
+        return None
+    drawn = svg.gauge(spent, given, rounded_up(spent, 3), title, words, how)
     return {"words": words, "svg": drawn}
-
-
-def _curve_in_words(title: str, rounds: Any, values: Any) -> str:
-    first, last = values[0], values[-1]
-    return (
-        f"{title} over {len(values)} evaluated rounds: {first:.4g} in round {rounds[0]:g}, "
-        f"{last:.4g} in round {rounds[-1]:g}, between {np.nanmin(values):.4g} and "
-        f"{np.nanmax(values):.4g}."
-    )
 
 
 def _table(title: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
@@ -190,16 +188,11 @@ def _coefficients(model: Any) -> dict[str, Any]:
 
 def _releases(contents: Contents) -> dict[str, Any]:
     """What each agent released, number by number."""
-    agents: list[str] = []
-    places: list[int] = []
-    values: list[Any] = []
-    for agent, released in contents.releases.items():
-        shown = released[: MOST_ROWS - len(values)]
-        agents += [agent] * shown.size
-        places += range(1, shown.size + 1)
-        values += _numbers(shown)
-    table = _table("Released", {"agent": agents, "number": places, "value": values})
-    return {**table, "rows": sum(released.size for released in contents.releases.values())}
+    of = contents.releases
+    rows = ((agent, k, _short(float(v))) for agent in of for k, v in enumerate(of[agent], 1))
+    columns = map(list, zip(*islice(rows, MOST_ROWS), strict=True))
+    named = dict(zip(("agent", "number", "value"), columns, strict=False))
+    return {**_table("Released", named), "rows": sum(v.size for v in of.values())}
 
 
 def _numbers(values: Iterable[Any], digits: int = 6) -> list[Any]:

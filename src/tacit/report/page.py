@@ -1,4 +1,4 @@
-"""The page: one HTML file with its style, script, charts and data in it.
+"""The page of a result: one HTML file with its words, style, script, charts and data in it.
 
 It asks nothing of any network, and its policy (CSP) lets a browser do nothing of the kind: a script
 runs only if it has the one hash. Names from files are text, wherever they stand: the
@@ -10,6 +10,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -19,13 +22,23 @@ from tacit import html
 from tacit.errors import InvalidInput
 from tacit.files import write_atomically
 from tacit.privacy.accounting import rounded_down, rounded_up
+from tacit.protocol.statement import not_promised
 from tacit.reading import reading
-from tacit.report import figures, words
+from tacit.report import figures
 from tacit.report.contents import Contents
 from tacit.report.grid_map import grid_map
+from tacit.report.odds import exception, loss
 
 FILE, PUBLIC_FILE = "report.html", "report-public.html"
 MARK = b'<!doctype html>\n<html lang="en" data-tacit-report="1"'  # how a report begins
+MOST_BYTES = 2**22  # of a file that is looked at
+MOST_NAMES = 12
+SEALS = {  # what a page says first, by the kind of its statement
+    "certified": "Certified",
+    "uncertified": "Not certified",
+    "noiseless": "Not private",
+}
+Facts = list[tuple[str, str]]
 
 
 def render(contents: Contents, repeat: str = "") -> bytes:
@@ -54,50 +67,55 @@ def _assets() -> tuple[Any, dict[str, str]]:
 
 
 def save(path: Path, page: bytes, public: bool = False) -> Path:
-    """Write a page, whole or not at all; for its owner's eyes unless it is a public one.
-
-    What is there already is replaced only if it is a report too.
-    """
-    if path.is_dir():
-        raise InvalidInput(f"Expected a file as --out, got the folder {path}. No report was made.")
-    if not path.parent.is_dir():
-        raise InvalidInput(
-            f"Expected a folder {path.parent} for the report, found none. No report was made."
-        )
-    if path.exists() and not path.is_file():  # such as a pipe, which would be waited for
-        raise InvalidInput(f"Expected a file as --out, got {path}. No report was made.")
-    if path.exists() or path.is_symlink():
-        with open(path, "rb") as file:
-            if file.read(len(MARK)) != MARK:
-                raise InvalidInput(
-                    f"Expected no file at {path}, or a report of tacit; there is another file. "
-                    "It was not replaced: choose another --out."
-                )
+    """Write a page, whole or not at all; for its owner's eyes unless it is a public one."""
+    refuse_other_files(path, lambda found: found.startswith(MARK), "a report")
     write_atomically(path, page)
     if public:
         path.chmod(0o644)
     return path
 
 
+def refuse_other_files(path: Path, ours: Callable[[bytes], bool], what: str) -> None:
+    """Raise unless ``path`` is free, or a page that is ``ours`` lies there.
+
+    A pipe is not opened, as it would be waited for.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        why = "it is a folder" if path.is_dir() else "its folder is not there"
+        raise InvalidInput(f"Expected a file as --out, got {path}: {why}. {what} was not written.")
+    if not os.path.lexists(path):
+        return
+    found = b""
+    if path.is_file() and os.access(path, os.R_OK):
+        with open(path, "rb") as file:
+            found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES or not ours(found):
+        raise InvalidInput(
+            f"Expected no file at {path}, or {what} of tacit; there is something else. It was not "
+            "replaced: choose another --out."
+        )
+
+
 def _values(contents: Contents) -> dict[str, Any]:
     """What the template shows."""
     result, privacy = contents.result, contents.result.privacy
-    kind = words.kind_of(contents)
+    kind = kind_of(contents)
     tables = figures.tables(contents)
     numbers = None
     if kind != "noiseless" and not (kind == "uncertified" and contents.is_public):
         numbers = rounded_up(privacy.epsilon, 3), rounded_up(privacy.delta, 6)
+    seconds = [(k, v) for k, v in result.timing.items() if isinstance(v, int | float)]
     return {
-        "title": words.title(contents),
-        "lead": words.lead(contents),
+        "title": _title(contents),
+        "lead": lead(contents),
         "kind": kind,
-        "seal": words.SEALS[kind],
+        "seal": SEALS[kind],
         "numbers": numbers,
         "public": contents.is_public,
         "left_out": contents.left_out,
-        "facts": words.privacy_facts(contents),
+        "facts": privacy_facts(contents),
         "statement": "" if contents.is_public and kind != "certified" else privacy.words,
-        "balances": contents.balances,
+        "accounts": contents.accounts,
         "gauge": figures.budget(contents),
         "tables": tables,
         "curves": figures.curves(contents),
@@ -107,20 +125,14 @@ def _values(contents: Contents) -> dict[str, Any]:
             if name in tables
         },
         "map": grid_map(contents, tables),
-        "outcome": words.outcome_facts(contents),
-        "check": contents.check,
-        "check_facts": words.check_facts(contents),
-        "settings": words.settings_facts(contents),
+        "outcome": _outcome(contents),
+        "check": _check(contents.check),
+        "settings": _settings(contents),
         "free": privacy.once and bool(contents.options.get("ledgers")),
-        "agents": len(result.names),
         "plan": result.plan,
         "versions": list(result.versions.items()),
-        "timing": [
-            (k, v) for k, v in result.timing.items() if isinstance(v, int | float) and k != "rounds"
-        ],
+        "timing": [(k, v) for k, v in seconds if k != "rounds"],
         "seed": result.seed,
-        "source": result.noise_source if not contents.is_public else "",
-        "command": contents.command,
         "made_by": metadata.version("tacit"),
         "data": _in_script({"tables": tables}),
         "model": contents.model,
@@ -143,3 +155,200 @@ def _policy(script: str) -> str:
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def kind_of(contents: Contents) -> str:
+    """Of its statement: one of ``SEALS``."""
+    if math.isinf(contents.result.privacy.epsilon):
+        return "noiseless"
+    return "uncertified" if not_promised(contents.result.privacy) else "certified"
+
+
+def _title(contents: Contents) -> str:
+    agents, options = len(contents.result.names), contents.options
+    if "bus" in contents.tables:
+        case = contents.stem("case") or "A grid"
+        return f"{case} in {agents} zones" if agents > 1 else case
+    many = f"{agents} agents" if agents > 1 else "one agent"
+    if contents.model is not None:
+        target = options.get("target")
+        data = html.plain(target) if isinstance(target, str) else contents.stem("data_set")
+        return f"A model of {data} from {many}" if data else f"A model from {many}"
+    job = contents.stem("job")
+    return f"{job}: {many}" if job else f"A solution of {many}"
+
+
+def lead(contents: Contents) -> str:
+    """The first sentence of the page."""
+    privacy = contents.result.privacy
+    if math.isinf(privacy.epsilon):
+        return "The run added no noise: its messages reveal the data. Nothing here is protected."
+    if why := not_promised(privacy):
+        return f"No privacy is promised: {why}"
+    # not e^ε but for a chance of δ, which is often said and is not so (``odds.py``)
+    chance = exception(privacy.delta)
+    most = loss(privacy.epsilon, privacy.delta, chance)
+    if most > 1e4:
+        return "Next to nothing is promised: see epsilon and delta below."
+    times = rounded_up(math.exp(most), 3) if most < 13 else f"e^{rounded_up(most, 3)}"
+    but = f", but for a chance of {rounded_up(chance, 3)} each" if chance else ""
+    said = (
+        "Whoever sees all that was sent can raise their odds on any one hidden change named "
+        f"below, or on its absence, by at most a factor of {times}{but}."
+    )
+    if privacy.seeded:
+        said += " This holds only while the seed is secret and never used again."
+    return said
+
+
+def privacy_facts(contents: Contents) -> Facts:
+    """Who, what, against whom, over how many messages, what is assumed, what is not covered."""
+    result, privacy = contents.result, contents.result.privacy
+    kind = kind_of(contents)
+    facts = [("Whose data", _listed(result.names))]
+    if not (contents.is_public and kind != "certified"):
+        hidden = "What is hidden" if kind == "certified" else "What was meant to be hidden"
+        for change, names in privacy.neighbours:
+            whose = "" if len(privacy.neighbours) == 1 else f" (of {_listed(names)})"
+            facts.append((hidden, f"{change}{whose}"))
+    if kind == "certified":
+        everyone = "everyone, the server and the other agents included"
+        facts.append(("Against whom", everyone))
+    facts.append(("Over how much", _messages(contents)))
+    if kind != "noiseless":
+        facts.append(("The noise", f"{privacy.mechanism}, {_noise_from(contents)}"))
+    if kind != "certified":
+        return [*facts, ("Covered", "nothing")]
+    assumed = privacy.assumed.removeprefix("Taken for public: ")
+    public = "feasible sets, bounds, names, numbers of messages, and all settings of the run"
+    things = contents.things
+    private = [words for words, everybody in things.items() if not everybody]
+    if privacy.once:
+        same = "the same data give the same numbers"
+        private.append(f"whether data changed between two runs from one ledger ({same})")
+    return [
+        *facts,
+        ("Taken for public", assumed or public),
+        ("Covered", "; ".join(words for words, everybody in things.items() if everybody)),
+        ("Not covered", "; ".join(private)),
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(html.plain(name) for name in names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
+
+
+def _messages(contents: Contents) -> str:
+    result, privacy = contents.result, contents.result.privacy
+    if privacy.once:
+        return "one noisy release by each agent; the rounds use nothing else, and cost nothing"
+    before = f", and before them {privacy.before}" if privacy.before else ""
+    rounds = f" in {int(result.trace['round'][-1])} rounds" if result.trace else ""
+    if math.isinf(privacy.epsilon):
+        return f"all messages{rounds}, without noise"
+    return f"{privacy.updates} updates with {privacy.mechanism} noise by each agent{rounds}{before}"
+
+
+def _noise_from(contents: Contents) -> str:
+    privacy = contents.result.privacy
+    if privacy.secure:
+        return "discrete and exact, from the operating system"
+    if privacy.seeded:
+        return (
+            "from a seed: nothing is hidden from those who know the seed, or if it is ever used "
+            "again"
+        )
+    return "from a key of 64 bits that the operating system gave"
+
+
+def _settings(contents: Contents) -> Facts:
+    """The settings, as they were completed."""
+    result, left_out = contents.result, ["format"]
+    if result.privacy.once:  # of rounds that need none
+        left_out += ["mechanism", "delta"]
+    if kind_of(contents) != "certified":  # "certified" is not so
+        left_out.append("calibration")
+    facts: Facts = []
+    for name, value in result.settings.to_dict().items():
+        if value is None or name in left_out:
+            continue
+        most = " at most" if name == "rounds" and result.settings.tolerance is not None else ""
+        facts.append((name.replace("_", " ") + most, _short(value)))
+    if result.converged is not None:
+        facts.append(("tolerance reached", _short(result.converged)))
+    return facts
+
+
+def _short(value: Any) -> str:
+    """A value for people: numbers short, lists not endless; of a schedule its kind first."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple):
+        more = f", … ({len(value)} in all)" if len(value) > MOST_NAMES else ""
+        return ", ".join(_short(v) for v in value[:MOST_NAMES]) + more
+    if isinstance(value, dict):
+        pairs = [f"{k.replace('_', ' ')} {_short(v)}" for k, v in value.items() if k != "kind"]
+        return ", ".join([str(value["kind"]), *pairs] if "kind" in value else pairs)
+    return str(value)
+
+
+def _outcome(contents: Contents) -> Facts:
+    """Figures that were computed from private data: for their owners' eyes."""
+    said, facts = contents.figures, []
+    if (error := said.get("test_error")) is not None:
+        share = said.get("classes") is not None
+        word = "Error on test records" if share else "Mean absolute error on test records"
+        facts += [
+            (word, _error(error, share)),
+            ("The same for a constant guess", _error(said.get("test_error_of_a_guess"), share)),
+        ]
+    for name, word in (("answer", "Zones together: "), ("central", "One solver: ")):
+        found = said.get(name)
+        if isinstance(found, dict):
+            facts += _served(found, word if "central" in said else "")
+    if isinstance(said.get("shed_price"), int | float):
+        facts.append(("Price of load that is short", f"{said['shed_price']:g} $/MWh"))
+    return facts
+
+
+def _error(value: Any, share: bool) -> str:
+    if not isinstance(value, int | float):
+        return "unknown"
+    return f"{100 * value:.2f} %" if share else f"{value:.4g}"
+
+
+def _served(found: dict[str, Any], prefix: str) -> Facts:
+    facts: Facts = []
+    for key, kind, unit in (("p", "active", "MW"), ("q", "reactive", "MVAr")):
+        part = (found.get("served") or {}).get(key)
+        if isinstance(part, dict):
+            short = part.get(f"short_{unit.lower()}", math.nan)
+            amount = f"{short:,.0f}" if 1e3 <= abs(short) < 1e9 else f"{short:.4g}"
+            words = f"{100 * part['share']:.4g} %, {amount} {unit} short at {part['buses']} buses"
+            facts.append((f"{prefix}{kind} load served", words))
+    if "cost" in found:
+        facts.append((f"{prefix}generation cost", f"{found['cost']:,.2f} $/h"))
+    return [(name[0].upper() + name[1:], value) for name, value in facts]
+
+
+def _check(found: Mapping[str, Any]) -> Facts:
+    """The AC power flow of the dispatch at the true loads, if ``tacit power check`` was run."""
+    if not found:
+        return []
+    if not found.get("converged"):
+        return [("AC power flow", "none was found: the dispatch cannot be used")]
+    return [
+        ("Slack", f"{found['slack_mw']:+.4g} MW"),
+        ("Losses", f"{found['losses_mw']:.4g} MW"),
+        ("Voltages", f"{found['lowest_voltage']:.4f} to {found['highest_voltage']:.4f} per unit"),
+        ("Highest loading of a line", f"{100 * found['highest_loading']:.4g} %"),
+        ("Voltages beyond limits", str(len(found["voltages"]))),
+        ("Lines beyond limits", str(len(found["overloads"]))),
+        ("Generators beyond reactive limits", str(len(found["reactive"]))),
+    ]

@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.html import plain
+from tacit.html import plain, several
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement, promised
 from tacit.reading import read_json, read_npz, reading
-from tacit.report.account import Account, Overpaid
+from tacit.report.account import NOT_WRITTEN, Account, Overpaid
 from tacit.report.contents import Contents
-from tacit.report.words import stem
 
 if TYPE_CHECKING:
     from tacit.studies.party_file import Limits
 
-NOT_WRITTEN = "No sheet was written."
 FEASIBLE = ("objective", "projected-output")  # where the noise is, so that points stay in the set
 
 
@@ -110,7 +108,14 @@ class Subject:
         by what the run noted. Only the folder's own notes are read, and nothing is written."""
         folder, limits = Path(folder), None
         if party is not None:
-            agent, ledger, limits = _of_party(Path(party), agent, ledger)
+            from tacit.studies.party_file import PartyFile
+
+            file = PartyFile.load(party)
+            if agent not in (None, file.agent):
+                raise InvalidInput(
+                    f"Expected agent {file.agent!r}, as {party} says, got {agent!r}. {NOT_WRITTEN}"
+                )
+            agent, ledger, limits = file.agent, ledger or file.ledger, file.limits
         if (statement := _kept(folder)) is not None:
             found = _of_kit(statement, agent)
         else:
@@ -123,7 +128,7 @@ class Subject:
             elif one is None:
                 raise InvalidInput(
                     f"Expected --agent NAME beside a ledger that says of no agent of this run that "
-                    f"it is its own, among {len(found.agents)} agents. No sheet was written."
+                    f"it is its own, among {len(found.agents)} agents. {NOT_WRITTEN}"
                 )
             found = replace(found, account=account, paid=_paid(found, Path(ledger)))
         found = _from_ledger(replace(found, limits=limits))
@@ -133,20 +138,6 @@ class Subject:
                 f"made or carried the kit may have put it there. {NOT_WRITTEN}"
             )
         return found
-
-
-def _of_party(
-    path: Path, agent: str | None, ledger: str | Path | None
-) -> tuple[str, str | Path, Limits]:
-    """Agent, ledger and limits that a party's own file names."""
-    from tacit.studies.party_file import PartyFile
-
-    file = PartyFile.load(path)
-    if agent not in (None, file.agent):
-        raise InvalidInput(
-            f"Expected agent {file.agent!r}, as {path} says, got {agent!r}. No sheet was written."
-        )
-    return file.agent, ledger or file.ledger, file.limits
 
 
 def _kept(folder: Path) -> Path | None:
@@ -160,17 +151,19 @@ def _kept(folder: Path) -> Path | None:
 def _of_kit(path: Path, agent: str | None) -> Subject:
     with reading(path, "the statement of a run", NOT_WRITTEN):
         data = read_json(path, "the statement of a run")
-        statement = PrivacyStatement.from_dict(data)
+        statement, run = PrivacyStatement.from_dict(data), str(data["run"])
         names = tuple(name for _, names in statement.neighbours for name in names)
-        run = str(data["run"])
         _check(statement, names)
+    shared = None  # how many coordinates of the party's point are, if that is written
+    with suppress(CorruptFile), reading(solution := path.with_name("solution.npz"), "a solution"):
+        shared = int((read_npz(solution)["coupling"] >= 0).sum())
     subject = Subject(
         names,
         None,
         statement,
         _dated(path),
         run,
-        numbers=_coupled(path.with_name("solution.npz")),
+        numbers=shared,
         exactly=True,
         apart=True,
         paid=True,  # a party answers from its own ledger only
@@ -179,22 +172,34 @@ def _of_kit(path: Path, agent: str | None) -> Subject:
     return subject if agent is None else _about(subject, agent)
 
 
-def _coupled(path: Path) -> int | None:
-    """How many coordinates of a party's point are shared; None where that is not written."""
-    with suppress(CorruptFile), reading(path, "a solution"):
-        return int((read_npz(path)["coupling"] >= 0).sum())
-    return None
-
-
 def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
     """``look`` for the ledger that the run noted."""
     contents = Contents.read(folder, NOT_WRITTEN)
+    result, options = contents.result, contents.options
     with reading(folder, "a result", NOT_WRITTEN):
-        _check(contents.result.privacy, contents.result.names)
+        _check(result.privacy, result.names)
     with reading(folder, "a result", NOT_WRITTEN, own=False):
-        subject = _told(contents, agent)
-    where = contents.options.get("ledgers")
-    if not isinstance(where, str):
+        numbers, exactly = _numbers(result, agent)
+        subject = Subject(
+            result.names,
+            0,
+            result.privacy,
+            _dated(folder / "result.json"),
+            contents.run,
+            _rounds(result),
+            numbers,
+            exactly,
+            result.settings.perturbation in FEASIBLE,
+            "server_seconds" in result.trace,
+            _listed(folder),
+            tuple(result.trace),
+            ledgers=options.get("ledgers", ""),
+            version=str(result.versions.get("tacit", "")),
+            about=_named(contents),
+            grid=contents.command == "power solve" or "bus" in contents.tables,
+        )
+    subject = subject if agent is None else _about(subject, agent)
+    if not isinstance(where := options.get("ledgers"), str):
         return replace(subject, missing="the run noted none")
     if not look or len(subject.agents) != 1:
         return replace(subject, missing="each agent has its own: choose one with --agent")
@@ -206,35 +211,9 @@ def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
     return replace(subject, account=Account.read(path, name), paid=_paid(subject, path))
 
 
-def _told(contents: Contents, agent: str | None) -> Subject:
-    """What a result says."""
-    result = contents.result
-    sizes, exactly = _sizes(result, agent)
-    subject = Subject(
-        result.names,
-        0,
-        result.privacy,
-        _dated(contents.folder / "result.json"),
-        contents.run if isinstance(contents.run, str) else "",
-        _rounds(result),
-        max(sizes, default=0),
-        exactly,
-        result.settings.perturbation in FEASIBLE,
-        "server_seconds" in result.trace,
-        _listed(contents.folder),
-        tuple(result.trace),
-        ledgers=contents.options.get("ledgers", ""),
-        version=str(result.versions.get("tacit", "")),
-        about=_named(contents),
-        grid=contents.command == "power solve" or "bus" in contents.tables,
-    )
-    return subject if agent is None else _about(subject, agent)
-
-
 def _named(contents: Contents) -> str:
     """What a run without a name of its own is known by."""
-    named = (stem(contents.options, name) for name in ("case", "job", "data_set"))
-    what = next((name for name in named if name), "")
+    what = next(filter(None, map(contents.stem, ("case", "job", "data_set"))), "")
     folder = f"folder {plain(contents.folder.resolve().name, 80)}"
     return f"{what} ({folder})" if what else folder
 
@@ -251,25 +230,24 @@ def _paid(subject: Subject, ledger: Path) -> bool | None:
     return None
 
 
-def _sizes(result: Result, agent: str | None) -> tuple[set[int], bool]:
-    """How many numbers messages have, and whether just so many: those of coupled coordinates.
-
-    Duals are of those alone. Where there are none: no more than a point has, nor than are shared.
+def _numbers(result: Result, agent: str | None) -> tuple[int, bool]:
+    """How many numbers a message has at most, and whether just so many: those of coupled
+    coordinates, which duals are of; without duals no more than a point has, nor than are shared.
     """
     shared = int(result.solution.size)
     every = [int(λ.size) for λ in result.duals] or [min(int(z.size), shared) for z in result.local]
     named = zip(result.names, every, strict=True)
     sizes = {size for name, size in named if agent in (None, name)}
-    return sizes, bool(result.duals) and len(sizes) == 1
+    return max(sizes, default=0), bool(result.duals) and len(sizes) == 1
 
 
 def _rounds(result: Result) -> int | None:
     """Of a run with noise in every round they are fixed before. Where a tolerance ends them, they
     follow from a release, and are covered if that is; None where nothing is promised."""
-    ends = result.settings.tolerance is not None
-    if ends and not promised(result.privacy):
+    sound = promised(result.privacy)
+    if result.settings.tolerance is not None and not sound:
         return None
-    if promised(result.privacy) and result.privacy.once and len(result.trace["round"]):
+    if sound and result.privacy.once and len(result.trace["round"]):
         return int(result.trace["round"][-1])
     return max(result.settings.rounds, result.privacy.updates // result.settings.local_updates)
 
@@ -283,11 +261,8 @@ def _check(statement: PrivacyStatement, names: tuple[Any, ...]) -> None:
 def _about(subject: Subject, agent: str) -> Subject:
     """The same about one agent."""
     if agent not in subject.agents:
-        from tacit.html import several
-
         raise InvalidInput(
-            f"Expected one of the agents {several(subject.agents)}, got {agent!r}. No sheet was "
-            "written."
+            f"Expected one of the agents {several(subject.agents)}, got {agent!r}. {NOT_WRITTEN}"
         )
     hidden = tuple((c, (agent,)) for c, names in subject.statement.neighbours if agent in names)
     others = None if subject.others is None else len(subject.agents) - 1

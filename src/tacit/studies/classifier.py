@@ -35,7 +35,7 @@ from tacit.learn import Box
 from tacit.learn.classifiers import PrivateLogisticRegression, public_classes
 from tacit.learn.data import load_table
 from tacit.learn.features import PublicRange
-from tacit.learn.linear import adopt_result, plan
+from tacit.learn.linear import adopt, plan
 from tacit.learn.model import save_model
 from tacit.planning import Plan
 from tacit.protocol.result import Result
@@ -150,7 +150,7 @@ class ClassifierKind(Kind):
     def stated(self, result: Result) -> Result:
         """The result with what its statement takes for public."""
         model = self._model()
-        adopt_result(model, self.normaliser, result)
+        adopt(model, self.normaliser, result)
         stated: Result = model.result_
         return stated
 
@@ -160,7 +160,7 @@ class ClassifierKind(Kind):
     def write_outcome(self, folder: Path, result: Result) -> list[str]:
         """``model.json``, for ``tacit predict``."""
         model = self._model()
-        adopt_result(model, self.normaliser, result)
+        adopt(model, self.normaliser, result)
         return [save_model(make_pipeline(self._mapping(), model), folder).name]
 
     def write_own(
