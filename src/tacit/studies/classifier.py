@@ -90,10 +90,10 @@ class ClassifierKind(Kind):
         estimator: dict[str, Any] = {"feature_norm": norm, "neighbours": neighbours}
         if "bound" in section:
             estimator["constraint"] = Box(positive("bound", section["bound"]))
-        sizes = [count(key, section[key]) for key in ("normaliser", "record_bound")]
         public = tuple(features), target, _classes(section["classes"])
+        N, most = (count(key, section[key]) for key in ("normaliser", "record_bound"))
         ranges = _ranges(section["ranges"])
-        kind = cls(agents, (), *public, *sizes, ranges, estimator, _spending(data))
+        kind = cls(agents, (), *public, N, most, ranges, estimator, _spending(data))
         kind.plan(kind._without_records())
         return kind
 
