@@ -20,8 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import run_with_progress
-from tacit.cli.interrupts import hint
+from tacit.cli.console import hints, run_with_progress
 from tacit.cli.options import as_typed, as_words, caution, changed, run_arguments
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.files import sync_folder, write_atomically
@@ -113,7 +112,7 @@ def run_folder(
     path = Path(options.resume or options.out or f"{Path(given).stem}{out}")
     job = Path(given) if given is not None and command == "solve" else None
     folder = RunFolder(command, path, options.crew, job)
-    hint(folder.what_to_say)
+    hints.append(folder.what_to_say)
     try:
         if given is None:
             options = folder.reopen(options)
