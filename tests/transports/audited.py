@@ -13,7 +13,7 @@ FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 def main(folder, *words):
     from tacit.__main__ import main as run
-    from tacit.cli.interrupts import launched
+    from tacit.cli.console import launched
     from tacit.protocol import agent
 
     rank, _ = launched()

@@ -5,7 +5,6 @@ options         the options of a run, once for all that run something
 run_folder      a run's folder: locked, kept, continued
 console         progress bars, tables, results
 ranks           --engine mpi: agents on the ranks of a cluster
-interrupts      Ctrl-C: one line and status 130, at any moment
 account         tacit account
 solve           tacit solve
 show            tacit show

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,27 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 EVERY = 12.0  # seconds between two lines where no bar is seen
+hints: list[Callable[[], str]] = []  # what an interrupt says besides; the last one counts
+# How many processes there are and which one this is, by who started them together: Open MPI; MPICH
+# and Intel MPI; MVAPICH; Slurm. Known before MPI is there, and where it is not installed
+LAUNCHERS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+)
+
+
+def launched() -> tuple[int, int]:
+    """This process's rank, and the number of ranks; 0 and 1 if it is alone."""
+    for size, rank in LAUNCHERS:
+        try:
+            found = int(os.environ[rank]), int(os.environ[size])
+        except (KeyError, ValueError):
+            continue
+        if found[1] > 1:
+            return found
+    return 0, 1
 
 
 class Escaped:

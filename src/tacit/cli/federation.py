@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_result, print_table, progress_bar
-from tacit.cli.interrupts import hint
+from tacit.cli.console import hints, print_result, print_table, progress_bar
 from tacit.cli.options import Add
 from tacit.cli.report import draw
 from tacit.errors import InvalidInput, plain, positive
@@ -90,7 +89,7 @@ def _join(options: argparse.Namespace) -> int:
     from tacit.transports.nvflare.provisioning import write_site
 
     kit = Kit.load(options.kit).expect("party")
-    hint(lambda: "nothing was sent")
+    hints.append(lambda: "nothing was sent")
     findings = _findings(kit, options.party, connect=True)
     if options.json:
         print(json.dumps({"kit": str(kit.folder), "findings": findings}), flush=True)
@@ -150,7 +149,7 @@ def _conduct(kit: Any, patience: float, again: str) -> None:
         server.stop()
         return f"the study is paused; to go on: {again}"
 
-    hint(paused)
+    hints.append(paused)
     bar = _Bar(kit.study)
     try:
         run(kit, patience, bar, server)
@@ -160,7 +159,7 @@ def _conduct(kit: Any, patience: float, again: str) -> None:
     finally:
         bar.stop()
         server.stop()
-        hint(lambda: "")
+        hints.append(lambda: "")
 
 
 class _Bar:

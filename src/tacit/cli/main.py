@@ -10,8 +10,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from tacit.cli.console import Escaped
-from tacit.cli.interrupts import launched
+from tacit.cli.console import Escaped, launched
 from tacit.cli.options import add_command
 from tacit.errors import InvalidInput, TacitError, plain
 

@@ -7,8 +7,7 @@ import json
 from importlib import import_module
 from pathlib import Path
 
-from tacit.cli.console import print_table, progress_bar
-from tacit.cli.interrupts import hint
+from tacit.cli.console import hints, print_table, progress_bar
 from tacit.cli.options import Add, on_device
 from tacit.errors import InvalidInput
 
@@ -60,7 +59,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     source = options.workers if power else options.data
     with on_device(options.device), progress_bar("updates") as bar:
         task = bar.add_task(options.figure, total=None)
-        hint(lambda: "the same command continues where this one stopped")
+        hints.append(lambda: "the same command continues where this one stopped")
         tables = application.run_experiment(
             experiment,
             folder,

@@ -7,7 +7,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from tacit.cli.interrupts import hint
+from tacit.cli.console import hints
 from tacit.cli.options import Add
 from tacit.errors import InvalidInput
 
@@ -55,7 +55,7 @@ def _sheet(options: argparse.Namespace) -> int:
     from tacit.report.subject import Subject
 
     written: list[str] = []
-    hint(lambda: f"written: {', '.join(written)}" if written else "no sheet was written")
+    hints.append(lambda: f"written: {', '.join(written) or 'nothing'}")
     folder = Path(options.folder)
     name = "sheet" if options.agent is None else f"sheet-{_file_name(options.agent)}"
     place = folder.parent if folder.is_file() else folder  # a statement.json of its own
