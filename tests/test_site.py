@@ -14,14 +14,15 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
 from complaints import complaints, violations
-from recorded_api import DOCUMENTED, MOVED, ROOMS
 from selenium.webdriver.support.ui import WebDriverWait
+from test_api import MODULES, RECORDED
 
 ROOT = Path(__file__).parents[1]
 INNER_ROOMS = ("tacit.admm", "tacit.transports", "tacit.studies", "tacit.objectives")
 INNER_ROOMS += ("tacit.privacy", "tacit.sets")
-PUBLIC = {room: import_module(room).__all__ for room in (*ROOMS, *INNER_ROOMS)}
-PUBLIC |= {MOVED[module]: names for module, names in DOCUMENTED.items()}
+OUTER_ROOMS = ("tacit", "tacit.lab.audit", "tacit.learn", "tacit.power")
+PUBLIC = {MODULES[module]: [*names] for module, names in RECORDED.items()}
+PUBLIC |= {room: import_module(room).__all__ for room in (*OUTER_ROOMS, *INNER_ROOMS)}
 
 
 def hook(name):

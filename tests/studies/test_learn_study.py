@@ -117,9 +117,8 @@ def test_the_model_is_that_of_one_process(tables, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["predictions"] == expected.predict(sample[20:60]).tolist()
     own = tables / "own"
-    party = PartyFile.load(tables / "A.toml")
-    assert study.write_own(own, "A", party, parts[0], result.local[0]) == ["solution.npz"]
-    names = study.write_own(own, "A", party, parts[0], result.solution, result.privacy)
+    assert study.write_own(own, parts[0], result.local[0]) == ["solution.npz"]
+    names = study.write_own(own, parts[0], result.solution, result.privacy)
     assert names == ["solution.npz", "model.json"]
     mine = load_model(own)
     assert mine[-1].privacy_ == model.privacy_

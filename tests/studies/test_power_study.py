@@ -101,7 +101,7 @@ def test_own_tables_are_those_of_the_whole_grid(tmp_path):
     whole, cut = case.tables(result.local), set(case.cut_lines)
     for party, z in zip(parties(), result.local, strict=True):
         problem = study.problem_of(party.agent, party)
-        names = study.write_own(tmp_path, party.agent, party, problem, z)
+        names = study.write_own(tmp_path, problem, z)
         assert names == ["bus.csv", "line.csv", "generator.csv"]
         bus, line, generator = (exactly(tmp_path / name) for name in names)
         assert list(bus.index) == study.kind.model.zones[party.agent]

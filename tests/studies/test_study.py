@@ -124,12 +124,9 @@ def test_columns_are_found_by_name(kit):
 
 
 def test_own_point_is_written_for_its_owner_only(kit, tmp_path):
-    study, party = Study.load(kit), PartyFile.load(kit / "party.toml")
-    problem = north(kit)
+    study, problem = Study.load(kit), north(kit)
     point = np.arange(5.0) / 10
-    assert study.write_own(tmp_path / "out", "North hospital", party, problem, point) == [
-        "solution.npz"
-    ]
+    assert study.write_own(tmp_path / "out", problem, point) == ["solution.npz"]
     assert (tmp_path / "out" / "solution.npz").stat().st_mode & 0o777 == 0o600
     with np.load(tmp_path / "out" / "solution.npz") as found:
         np.testing.assert_array_equal(found["solution"], point)

@@ -1,20 +1,10 @@
 """The folder of a run, one layout for ``tacit solve``, ``tacit power solve`` and ``tacit learn``.
 
-    run.json         the command and its options, with which ``--resume`` continues
-    job.toml         of ``tacit solve``: a copy of the job
-    checkpoint.npz   as long as the run is unfinished
-    mean.npz         the same, of ``tacit learn``: the release of what rows are centred by
-    model.json       of ``tacit learn``
-    arrays.npz, trace.csv, timing.json, plot.png, result.json     of every result (``Result.save``)
-    bus.csv, line.csv, generator.csv, grid.png       of ``tacit power solve``
-    figures.json     what the command told besides, of ``tacit power solve`` and ``tacit learn``
-    report.html      the page of all this
-
-One run at a time has the folder, and it must hold nothing of another run. The folder is made, and
-the note written, before anything is spent. A start that is refused before its first checkpoint
-leaves none of its files. ``--resume`` takes all steps again: the checkpoint and the ledgers know
-which of them are done, and give the same answers at no cost. A run is finished when it has a
-result and no checkpoint.
+docs/results.md lists its files. One run at a time has the folder, and it must hold nothing of
+another run. The folder is made, and the note ``run.json`` written, before anything is spent; a
+start that is refused before its first checkpoint leaves none of its files. ``--resume`` takes all
+steps again: the checkpoint and the ledgers know which of them are done, and give the same answers
+at no cost. A run is finished when it has a result and no checkpoint.
 """
 
 from __future__ import annotations

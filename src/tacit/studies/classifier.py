@@ -84,28 +84,18 @@ class ClassifierKind(Kind):
             raise InvalidInput(
                 f"Expected target as the name of a column beside the features, got {shown(target)}."
             )
-        positive("feature_norm", section.get("feature_norm", 1.0))
-        choice("neighbours", section.get("neighbours", "zero-out"), ("zero-out", "replace"))
-        study = cls(
-            agents,
-            (),
-            tuple(features),
-            target,
-            _classes(section["classes"]),
-            count("normaliser", section["normaliser"]),
-            count("record_bound", section["record_bound"]),
-            _ranges(section["ranges"]),
-            {
-                "feature_norm": section.get("feature_norm", 1.0),
-                "neighbours": section.get("neighbours", "zero-out"),
-                "constraint": Box(positive("bound", section["bound"]))
-                if "bound" in section
-                else None,
-            },
-            _spending(data),
-        )
-        study.plan(study._without_records())
-        return study
+        norm = positive("feature_norm", section.get("feature_norm", 1.0))
+        relations = ("zero-out", "replace")
+        neighbours = choice("neighbours", section.get("neighbours", "zero-out"), relations)
+        estimator: dict[str, Any] = {"feature_norm": norm, "neighbours": neighbours}
+        if "bound" in section:
+            estimator["constraint"] = Box(positive("bound", section["bound"]))
+        public = tuple(features), target, _classes(section["classes"])
+        N, most = (count(key, section[key]) for key in ("normaliser", "record_bound"))
+        ranges = _ranges(section["ranges"])
+        kind = cls(agents, (), *public, N, most, ranges, estimator, _spending(data))
+        kind.plan(kind._without_records())
+        return kind
 
     def _model(self) -> PrivateLogisticRegression:
         """The estimator, not fitted, that all parties agree on."""
@@ -174,15 +164,9 @@ class ClassifierKind(Kind):
         return [save_model(make_pipeline(self._mapping(), model), folder).name]
 
     def write_own(
-        self,
-        folder: Path,
-        agent: str,
-        party: PartyFile,
-        problem: LocalProblem,
-        point: Vector,
-        privacy: PrivacyStatement | None,
+        self, folder: Path, problem: LocalProblem, point: Vector, privacy: PrivacyStatement | None
     ) -> list[str]:
-        written = super().write_own(folder, agent, party, problem, point, privacy)
+        written = super().write_own(folder, problem, point, privacy)
         if privacy is not None:
             model = self._model()
             model.privacy_ = replace(privacy, assumed=self.assumed(privacy.delta))

@@ -80,13 +80,7 @@ class Kind:
         return []
 
     def write_own(
-        self,
-        folder: Path,
-        agent: str,
-        party: PartyFile,
-        problem: LocalProblem,
-        point: Vector,
-        privacy: PrivacyStatement | None,
+        self, folder: Path, problem: LocalProblem, point: Vector, privacy: PrivacyStatement | None
     ) -> list[str]:
         """What a party can write of its own full local point; names of the files.
 

@@ -177,17 +177,12 @@ class GridKind(Kind):
         return ["cut_lines.csv"]
 
     def write_own(
-        self,
-        folder: Path,
-        agent: str,
-        party: PartyFile,
-        problem: LocalProblem,
-        point: Vector,
-        privacy: PrivacyStatement | None,
+        self, folder: Path, problem: LocalProblem, point: Vector, privacy: PrivacyStatement | None
     ) -> list[str]:
         """``bus.csv``, ``line.csv``, ``generator.csv`` of the zone, as ``PowerProblem.tables``."""
         objective: Any = problem.objective
-        model, net = self.model, self.model.network(agent)
+        model, agent = self.model, problem.name
+        net = model.network(agent)
         p, q = np.split(np.asarray(objective.data), 2)
         grid = dataclasses.replace(
             model.grid,

@@ -91,8 +91,8 @@ class PartyRules:
             if point.shape != (problem.dimension,) or not np.isfinite(point).all():
                 raise Refused(f"Expected {problem.dimension} finite numbers as solution.")
         if self.folder is not None:
-            said, name = self.statement(participant, run), participant.name
-            self.study.write_own(self.folder, name, self.file, problem, point, said)
+            said = self.statement(participant, run)
+            self.study.write_own(self.folder, problem, point, said)
             told = {"run": run.name, "study": self.study.digest, **said.to_dict()}
             write_atomically(self.folder / "statement.json", json.dumps(told, indent=2).encode())
             log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)

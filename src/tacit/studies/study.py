@@ -44,8 +44,6 @@ REHEARSAL = (
 )
 DEADLINE = 600.0  # seconds, where a study says nothing
 LONGEST = 30 * 24 * 3600.0
-
-
 KINDS = {"objective": "job.JobKind", "power": "grid.GridKind", "learn": "classifier.ClassifierKind"}
 
 
@@ -80,7 +78,7 @@ class Study:
             folder = path.resolve().parent
             seed = _seed(data)
             kind = _kind(data, folder, certified=seed is None)
-            for agent in kind.agents:
+            for agent in kind.agents:  # which a grid's table of zones may name
                 printable("the name of an agent", agent)
             contents = {name: read_public(folder, name) for name in kind.files}
             return cls(
@@ -188,8 +186,6 @@ class Study:
     def write_own(
         self,
         folder: str | Path,
-        agent: str,
-        party: PartyFile,
         problem: LocalProblem,
         point: Vector,
         privacy: PrivacyStatement | None = None,
@@ -199,7 +195,7 @@ class Study:
         With the statement ``privacy`` of the run, a classifier is written too.
         """
         Path(folder).mkdir(parents=True, exist_ok=True)
-        return self.kind.write_own(Path(folder), agent, party, problem, point, privacy)
+        return self.kind.write_own(Path(folder), problem, point, privacy)
 
 
 def _kind(data: dict[str, Any], folder: Path, certified: bool) -> Kind:
