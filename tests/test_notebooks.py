@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit import html, svg
+from tacit import html
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.ledger import Terms
 from tacit.protocol.statement import PrivacyStatement
 
-FIXTURES = Path(__file__).parent / "fixtures"
 HOSTILE = '<img src=x onerror="alert(1)">&\u202e\x00\ud800'
 VOID = {"img", "br", "hr", "input", "meta", "link"}
 ALLOWED = {
@@ -87,16 +85,6 @@ def test_a_result_shows_its_own_numbers(result):
     assert "must not be published" in page.words  # the statement's own words
 
 
-def test_a_result_without_noise_says_so_at_every_number():
-    noiseless = tacit.solve(problem_of("huber", "box"), tacit.Settings(3), seed=0)
-    page = shown(noiseless)
-    assert page.words.split("\n")[0].endswith("3 rounds (not covered: do not publish)")
-    assert page.words.split("\n")[1].startswith("NOT PRIVATE")
-    for name, value in page.table.items():
-        assert value.endswith("do not publish)") or name == "in the data of", name
-    assert "ε ≤" not in page.words
-
-
 def test_what_is_not_certified_is_loud(result):
     doubtful = dataclasses.replace(result.privacy, uncertified="a bound is missing.")
     page = shown(dataclasses.replace(result, privacy=doubtful, converged=True))
@@ -107,35 +95,33 @@ def test_what_is_not_certified_is_loud(result):
     assert page.table["would hide"].endswith("do not publish)")
     assert "differentially private" not in page.words and "(Do not publish.)" in page.words
     assert "NOT CERTIFIED" in shown(doubtful).words
+    page = shown(tacit.solve(problem_of("huber", "box"), tacit.Settings(3), seed=0))
+    assert page.words.split("\n")[1].startswith("NOT PRIVATE") and "ε ≤" not in page.words
+    for name, value in page.table.items():
+        assert value.endswith("do not publish)") or name == "in the data of", name
 
 
 @pytest.mark.parametrize("epsilon", [math.nan, -1.0, 1e300, 1e-4])
 @pytest.mark.parametrize("delta", [math.nan, 0.0, 2.0])
 def test_numbers_that_are_none_promise_nothing(epsilon, delta, result):
     odd = dataclasses.replace(result.privacy, epsilon=epsilon, delta=delta)
-    page = shown(odd)
     sound = epsilon >= 0 and delta == 0
-    assert ("NOT CERTIFIED" in page.words) == (not sound)
+    assert ("NOT CERTIFIED" in shown(odd).words) == (not sound)
     shown(dataclasses.replace(result, privacy=odd))
 
 
-def test_broken_and_empty_results_do_not_raise(result):
-    empty = {name: np.zeros(0) for name in result.trace}
-    assert "no rounds" in shown(dataclasses.replace(result, trace=empty)).words
-    nothing = dataclasses.replace(
-        result, trace={}, names=(), solution=np.zeros(0), local=(), converged=False
-    )
+def test_odd_empty_and_broken_results(result):
+    def other(**changes):
+        return dataclasses.replace(result, **changes)
+
+    assert "no rounds" in shown(other(trace={name: np.zeros(0) for name in result.trace})).words
+    nothing = other(trace={}, names=(), solution=np.zeros(0), local=(), converged=False)
     assert "NOT reached" in shown(nothing).words
-    odd = {**result.trace, "residual": np.array([math.nan, math.inf, 1e308, -1e308, 1.0, 0.0])}
-    shown(dataclasses.replace(result, trace=odd))
-    broken = dataclasses.replace(result, privacy=None)
-    assert broken._repr_html_() is None  # and the notebook falls back to text
-
-
-def test_a_long_trace_is_a_short_curve(result):
-    long = {name: np.geomspace(1, 1e9, 200_000) for name in result.trace}
-    text = dataclasses.replace(result, trace=long)._repr_html_()
-    assert Page(text).svgs == 1 and len(text) < 10_000
+    values = np.array([math.nan, math.inf, 1e308, -1e308, 1.0, 0.0])
+    shown(other(trace={**result.trace, "residual": values}))
+    long = other(trace={name: np.geomspace(1, 1e9, 200_000) for name in result.trace})
+    assert shown(long).svgs == 1 and len(long._repr_html_()) < 10_000
+    assert other(privacy=None)._repr_html_() is None  # and the notebook falls back to text
 
 
 def test_names_are_hostile(result):
@@ -150,13 +136,6 @@ def test_names_are_hostile(result):
         assert "onerror" in page.words and "\u202e" not in page.words
         assert "and 295 others" in page.words
         assert len(thing._repr_html_()) < 20_000
-
-
-@pytest.mark.parametrize("folder", ["result", "power", "model", "paid"])
-def test_old_results(folder):
-    old = tacit.Result.load(FIXTURES / "0.2.0" / folder)
-    page = shown(old)
-    assert page.table["consensus residual"].startswith(f"{old.trace['residual'][-1]:.6g}")
 
 
 # --- ledgers ----------------------------------------------------------------------------------
@@ -209,37 +188,23 @@ def test_a_grid_shows_its_zones_and_no_load():
     assert shown(relative).table["hides"].endswith("(do not publish)")
 
 
-def test_a_fitted_estimator_shows_its_statement():
-    from tacit.learn import PrivateLogisticRegression
-
-    model = PrivateLogisticRegression(total_epsilon=1.0, rounds=2, local_updates=1, classes=[0, 1])
-    before = model._repr_mimebundle_()["text/html"]
-    assert "Privacy statement" not in before
-    rng = np.random.default_rng(0)
-    model.fit(rng.normal(size=(40, 2)), np.arange(40) % 2)
-    after = model._repr_mimebundle_()["text/html"]
-    assert after.startswith(model.privacy_._repr_html_()) and "Do not publish what" not in after
-    assert after.count("sk-top-container") and len(after) > len(model.privacy_._repr_html_())
-
-
-@pytest.mark.parametrize("changes", [{"total_epsilon": None}, {"random_state": 4711}], ids=str)
-def test_an_estimator_that_lists_what_must_be_kept_says_so_first(changes):
+@pytest.mark.parametrize("changes", [{}, {"total_epsilon": None}, {"random_state": 4711}], ids=str)
+def test_a_fitted_estimator_shows_its_statement_first(changes):
+    """And says so where it lists what must be kept."""
     from tacit.learn import PrivateLogisticRegression
 
     settings = {"total_epsilon": 1.0, "rounds": 2, "local_updates": 1, "classes": [0, 1]}
     model = PrivateLogisticRegression(**{**settings, **changes})
+    assert "Privacy statement" not in model._repr_mimebundle_()["text/html"]
     model.fit(np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2)
     whole = model._repr_mimebundle_()["text/html"]
     first, _, listed = whole.partition("<style")
-    assert Page(first).words.startswith("Do not publish what is below: ")
-    assert "Privacy statement" in first and "random_state" in listed
-    assert "4711" not in first
+    assert "sk-top-container" in listed and "random_state" in listed and "4711" not in first
+    assert model.privacy_._repr_html_() in first
+    assert Page(first).words.startswith("Do not publish what is below: ") == bool(changes)
     model.privacy_ = "no statement"
     broken = model._repr_mimebundle_()["text/html"].partition("<style")[0]
     assert Page(broken).words.startswith("Do not publish what is below: ")
-
-
-# --- the pieces -------------------------------------------------------------------------------
 
 
 @given(st.text(max_size=300), st.integers(1, 50))
@@ -248,16 +213,6 @@ def test_plain_text_is_seen_and_short(text, most):
     found.encode()
     assert len(found) <= most + 40 and "\n" not in found and "\u202e" not in found
     assert html.plain(found, 500) == found
-
-
-@given(st.lists(st.floats(), max_size=200))
-def test_a_sparkline_stays_in_its_frame(values):
-    text = svg.sparkline(values, "x")
-    if text:
-        points = text.split('points="')[1].split('"')[0].split()
-        assert len(points) <= svg.POINTS
-        for x, y in (map(float, point.split(",")) for point in points):
-            assert 0 <= x <= svg.SPARK[0] and 0 <= y <= svg.SPARK[1]
 
 
 def test_the_edge_of_certainty():

