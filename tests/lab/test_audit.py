@@ -27,7 +27,7 @@ from tacit.objectives.losses import LeastSquares, SoftmaxRegression
 from tacit.objectives.residual import Residual
 from tacit.privacy.accounting import exact, paper
 from tacit.privacy.mechanisms import Gaussian, Laplace, per_update
-from tacit.sets.boxes import Box
+from tacit.sets.closed_form import Box
 
 DELTA = 1e-5
 

@@ -133,7 +133,6 @@ EXTRAS = {
     "pyarrow": "learn",
     "threadpoolctl": "learn",
     "cvxpy": "cvxpy",
-    "matpowercaseframes": "power",
     "networkx": "power",
     "pymetis": "power",
     "pypower": "power",

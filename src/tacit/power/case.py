@@ -191,8 +191,7 @@ def _refuse_elements(net: Any) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The tables of a MATPOWER file, parsed by matpowercaseframes."""
-    reader = package("matpowercaseframes.reader")
+    """The tables of a MATPOWER file."""
     text = read_text(path, "a MATPOWER file")
     if code := re.search(r"^[ \t]*mpc\.\w+\s*\(.*$", text, re.MULTILINE):
         raise CorruptFile(
@@ -214,7 +213,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise CorruptFile(
                 f"Expected mpc.{table} (line {first} of {path}) to end; the file is truncated."
             )
-        rows = reader.parse_file(table, _with_semicolons(part.replace(",", " ")))
+        rows = _rows(part)
         if not rows:
             raise CorruptFile(f"Expected rows in mpc.{table} (line {first} of {path}).")
         case[table] = _table(table, rows, path, first)
@@ -222,31 +221,34 @@ def _read(path: Path) -> dict[str, Any]:
     return case
 
 
-def _with_semicolons(part: str) -> str:
-    """A table with a semicolon after every row and at its end: MATLAB needs neither."""
-    head, bracket, body = re.sub(r"\.\.\.[^\n]*\n|%[^\n]*", " ", part).partition("[")
-    rows = [row for row in re.split(r"[;\n]", body.partition("]")[0]) if row.strip()]
-    return head + (";" if not bracket else "[\n" + "".join(f"{r};\n" for r in rows) + "];\n")
+def _rows(part: str) -> list[list[str]]:
+    """The words of every row: rows end with a semicolon or a line, as MATLAB has it."""
+    plain = re.sub(r"\.\.\.[^\n]*\n|%[^\n]*", " ", part.replace(",", " "))
+    number, bracket, body = plain.partition("=")[2].partition("[")
+    body = body.partition("]")[0] if bracket else number.partition(";")[0]
+    return [row.split() for row in re.split(r"[;\n]", body) if row.strip()]
 
 
-def _table(name: str, rows: list[list[Any]], path: Path, first: int) -> Table:
+def _table(name: str, rows: list[list[str]], path: Path, first: int) -> Table:
     least, most = COLUMNS.get(name, (1, None))
     width = len(rows[0])
-    for number, row in enumerate(rows, 1):
-        odd = next((x for x in row if not isinstance(x, int | float)), None)
-        if odd is not None:
-            what = "numbers only"
-        elif least <= len(row) <= (most or len(row)) and (name == "gencost" or len(row) == width):
-            continue
-        else:
+    numbers = []
+    for place, row in enumerate(rows, 1):
+        try:
+            numbers.append([float(word) for word in row])
+            fits = least <= len(row) <= (most or len(row))
+            if fits and (name == "gencost" or len(row) == width):
+                continue
             fits = least <= width <= (most or width)
             wanted = width if fits else f"{least} to {most or 'any number of'}"
             what = f"{wanted} columns, got {len(row)}"
+        except ValueError:
+            what = "numbers only"
         raise CorruptFile(
-            f"Expected {what} in row {number} of mpc.{name} (from line {first} of {path})."
+            f"Expected {what} in row {place} of mpc.{name} (from line {first} of {path})."
         )
-    widest = max(len(row) for row in rows)
-    return np.array([[*row, *[0.0] * (widest - len(row))] for row in rows], dtype=np.float64)
+    widest = max(map(len, numbers))
+    return np.array([row + [0.0] * (widest - len(row)) for row in numbers]) + 0.0  # no -0.0
 
 
 def _checked(name: str, case: dict[str, Any]) -> tuple[Table, Table, Table]:

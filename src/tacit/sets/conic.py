@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 from tacit import errors
 from tacit._types import Vector
 from tacit.errors import InvalidInput, InvalidSet
-from tacit.sets.boxes import Box, bounds
+from tacit.sets.closed_form import Box, bounds
 from tacit.sets.cone_program import (
     ACCURACY,
     Blocks,
@@ -48,7 +48,8 @@ class Conic(FeasibleSet):
     for m inequalities, ``("soc", m)`` for a second-order cone {(t, x) : ‖x‖₂ ≤ t} of m rows.
     ``variables`` names the columns that are z; the other columns are auxiliary variables, free to
     take any value that makes z feasible. ``image`` gives z = image @ x instead, for constraints
-    that are written in fewer variables x (the columns); each x must itself be an entry of z.
+    that are written in fewer variables x (the columns); each x must itself be an entry of z
+    (``entries`` says which).
 
     ``slack`` is a matrix S whose rows S @ z have weights of their own: ``project`` then also
     takes a point and weights for (z, Sz), and minimises Σ c_i(z_i − v_i)² + Σ c_k((Sz)_k − v_k)².
@@ -88,7 +89,7 @@ class Conic(FeasibleSet):
         if sum(m for _, m in self._cones) != rows:
             raise InvalidInput(f"Expected cones for {rows} rows, got {self._cones}.")
         self._columns = _column_indices(variables, columns)
-        self._image, self._entries = _image(image, self._columns, columns)
+        self._image, self.entries = _image(image, self._columns, columns)
         self._slack = (
             None if slack is None else sp.csr_matrix(sparse("slack", slack, self.dimension))
         )
@@ -150,11 +151,6 @@ class Conic(FeasibleSet):
             z = z * (self._longest / length * (1 - len(z) * float(np.finfo(z.dtype).eps)))
         return z
 
-    @property
-    def entries(self) -> Any:
-        """The entries of z that are the variables x of the constraints."""
-        return self._entries
-
     def linearised(self, point: Vector, weight: Vector) -> tuple[Vector, Vector]:
         """The projection's x and the matrix H for which it moves by H⁻¹ lifted'(c dv) with v.
 
@@ -205,9 +201,9 @@ class Conic(FeasibleSet):
         from image @ x.
         """
         z = vector_of("point", point, self.dimension)
-        x = z[self._entries]
+        x = z[self.entries]
         margins = self._offset - self._own @ x
-        if len(self._entries) < self.dimension:
+        if len(self.entries) < self.dimension:
             apart = float(np.abs(z - self._image @ x).max())
             return max(broken(margins, self._cones), apart)
         if self.dimension == self._matrix.shape[1]:
@@ -273,7 +269,7 @@ class Conic(FeasibleSet):
     def _sizes(self) -> Sizes:
         auxiliary = np.setdiff1d(np.arange(self._matrix.shape[1]), self._columns)
         columns = np.concatenate([self._columns, auxiliary])
-        places = np.concatenate([self._entries, self.dimension + np.arange(len(auxiliary))])
+        places = np.concatenate([self.entries, self.dimension + np.arange(len(auxiliary))])
         unit = sp.identity(self._matrix.shape[1], format="csr")
         forms = sp.vstack([self._image, unit[auxiliary]], format="csr")
         return Sizes(Rows(*self.constraints), forms, places[np.argsort(columns)], self.dimension)

@@ -25,7 +25,7 @@ from tacit.lab.reproduce import Curve, Rows
 from tacit.learn.data import Dataset, load_leaf, load_mnist, split
 from tacit.objectives.losses import SoftmaxRegression
 from tacit.privacy.mechanisms import Gaussian
-from tacit.sets.boxes import Box
+from tacit.sets.closed_form import Box
 from tacit.transports.sweep import solve_many
 
 if TYPE_CHECKING:
