@@ -140,8 +140,6 @@ def keyword(factor):
         (np.tanh, np.sinh),
         (jax.nn.relu, jax.nn.softplus),
         (jax.random.key(1), jax.random.key(2)),
-        (np.ma.array([1.0, 2.0], mask=[0, 1]), np.ma.array([1.0, 2.0], mask=[1, 0])),
-        (np.array([1, "a"], object), np.array([1, "b"], object)),
         (0.0, -0.0),
     ],
 )
@@ -230,10 +228,12 @@ def test_digests_see_attributes_modules_imports_and_metaclasses(tmp_path, monkey
         iter([1]),
         ValueError("x"),
         memoryview(b"x"),
+        np.array([1, "a"], object),
+        np.ma.array([1.0, 2.0], mask=[0, 1]),
     ],
 )
 def test_what_has_no_digest_is_refused_and_named(thing):
-    with pytest.raises(tacit.InvalidInput, match=r"has no digest .*closure of .*scaled"):
+    with pytest.raises(tacit.InvalidInput, match=r"has no digest .*scaled"):
         digest(scaled(thing))
 
 
@@ -378,12 +378,3 @@ def test_no_two_things_of_tacit_share_a_digest():
     things = {id(thing): thing for thing in own_things()}.values()
     assert {tacit.Box, importlib.import_module("tacit.learn").Box} < set(things)
     assert len({digest(thing) for thing in things}) == len(things) > 100
-
-
-def test_what_a_room_exports_may_move_within_it(monkeypatch):
-    before = digest(tacit.Box(-1.0, 1.0, size=3)), digest(tacit.from_cvxpy)
-    monkeypatch.setattr(tacit.Box, "__module__", "tacit.sets.elsewhere")
-    monkeypatch.setattr(tacit.from_cvxpy, "__module__", "tacit.sets.elsewhere")
-    assert (digest(tacit.Box(-1.0, 1.0, size=3)), digest(tacit.from_cvxpy)) == before
-    monkeypatch.setattr(tacit.Box, "__module__", "tacit.learn.elsewhere")
-    assert digest(tacit.Box(-1.0, 1.0, size=3)) != before[0]
