@@ -47,7 +47,7 @@ import numpy as np
 
 import tacit
 from tacit.power import bound, build, load_case, power_flow
-from tacit.power.model import asked_of, planned
+from tacit.power.model import asked_for, planned
 
 CASES = ("case5_pjm", "case14_ieee", "case30_ieee", "case57_ieee", "case118_ieee", "case39_epri")
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -83,8 +83,10 @@ def pglib(*names: str) -> None:
             case = build(name, zones, objective="cost")
             for private in (False, True):
                 began, problem, copies = time.process_time(), case.problem, None
-                asked = asked_of(total_epsilon=1.0 if private else None, total_delta=1e-5)
-                plan = planned(problem, asked)
+                asked = (
+                    {"total_epsilon": 1.0, "total_delta": 1e-5} if private else {"no_noise": True}
+                )
+                plan = planned(problem, asked_for(asked))
                 settings = plan.settings if private else tacit.Settings(1000, tolerance=1e-4)
                 if private:
                     problem = tacit.release(case, 1.0, 1e-5, seed=1)

@@ -7,7 +7,7 @@ import pytest
 import tacit
 from tacit.errors import SolverFailure
 from tacit.power import build
-from tacit.power.model import asked_of, planned
+from tacit.power.model import asked_for, planned
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,8 @@ def case():
 
 
 def chosen(case, nominal=False, **options):
-    return planned(case.problem, asked_of(total_delta=1e-5, **options), nominal)
+    budget = {"total_delta": 1e-5} if "total_epsilon" in options else {"no_noise": True}
+    return planned(case.problem, asked_for(budget | options), nominal)
 
 
 def test_the_tolerance_follows_from_the_noise(case):

@@ -29,8 +29,8 @@ from tacit.objectives.public import PublicObjective
 from tacit.objectives.residual import Residual, on_host
 from tacit.power.case import pglib
 from tacit.pytree import pytree
-from tacit.sets.cone_program import ACCURACY, Program, broken, row_scale, weighted_square
-from tacit.sets.conic import Conic, without_rare
+from tacit.sets.cone_program import Program, row_scale, weighted_square
+from tacit.sets.conic import Conic
 
 if TYPE_CHECKING:
     from tacit.power.case import Grid
@@ -196,21 +196,14 @@ class PublicCost(_Kinked, PublicObjective):
         pointer = np.append(pattern.indptr, np.full(size - n, pattern.nnz))
         P = sp.csc_matrix((pattern.data, pattern.indices, pointer), shape=(size, size))
         back, tariff = sp.csr_matrix(image.T), self.tariff
-        every = Program(P, A, b, blocks, fast=True)
-        often = without_rare(feasible_set.rare, A, b, blocks, P, True)
+        program = Program(P, A, b, blocks, fast=True, rare=feasible_set.rare)
 
         def step(v: Vector, c: Vector) -> Vector:
             pull = back @ (tariff.linear - c * v)
             q = np.append(pull, np.full(size - n, tariff.price))
             scale = max(float(np.abs(q).max()), float(c.max())) / tariff.price  # most often 1
             changes = {"P": numbers @ (c + 2 * tariff.quadratic) / scale, "q": q / scale}
-            if often is not None:
-                program, rows, limits, rare = often
-                _, x, _ = program.minimise(**changes)
-                if broken(limits - rows @ x, rare) <= ACCURACY:
-                    return np.asarray(image @ x[:n])
-            _, x, _ = every.minimise(**changes)
-            return np.asarray(image @ x[:n])
+            return np.asarray(image @ program.find(**changes)[:n])
 
         return step
 

@@ -261,17 +261,15 @@ def served_in_words(found: dict[str, Any]) -> list[str]:
 # what only one of the two ways has
 OF_ROUNDS = ("local_updates", "step_size", "noise_on", "perturbation", "calibration")
 OF_A_RELEASE = ("tolerance", "shed_price", "nominal_spread", "central", "publish")
-ASKED = (  # arguments of ``asked_of``
-    *("total_epsilon", "total_delta", "epsilon", "delta", "mechanism", "noise_every_round"),
-    *("rounds", "tolerance", "penalty", "local_updates", "step_size"),
-    *("perturbation", "calibration"),
-)
+# of ``Settings``
+OTHERS = ("tolerance", "penalty", "local_updates", "step_size", "perturbation", "calibration")
 
 
 def asked_for(given: Mapping[str, Any], delta: float | None = None) -> Asked:
-    """The same of options, or of a study's keys, that were given: all that does not fit is refused.
+    """What a run is asked for by options, or a study's keys, that were given.
 
-    delta   of one release with Gaussian noise, where none is given; None: one must be given
+    One release, unless noise in every round is wished; all that does not fit is refused. ``delta``
+    is that of one release with Gaussian noise, where none is given; None: one must be given.
     """
     budgets = [name for name in ("total_epsilon", "epsilon", "no_noise") if name in given]
     if len(budgets) != 1:
@@ -289,7 +287,7 @@ def asked_for(given: Mapping[str, Any], delta: float | None = None) -> Asked:
             f"Expected {odd[0]} {way} noise_every_round or epsilon of one update, got {odd[0]} = "
             f"{shown(given[odd[0]])}."
         )
-    chosen = dict(given)
+    deltas = {name: given.get(name) for name in ("total_delta", "delta")}
     if budgets[0] != "no_noise":
         own, other = "total_delta", "delta"
         if budgets[0] == "epsilon":
@@ -300,31 +298,16 @@ def asked_for(given: Mapping[str, Any], delta: float | None = None) -> Asked:
         if own not in given and given.get("mechanism") != "laplace":
             if every or delta is None:
                 raise InvalidInput(f"Expected {own} for gaussian noise; not given.")
-            chosen[own] = delta
-    return asked_of(**{name: value for name, value in chosen.items() if name in ASKED})
-
-
-def asked_of(
-    *,
-    total_epsilon: float | None = None,
-    total_delta: float | None = None,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    mechanism: str | None = None,
-    noise_every_round: bool = False,
-    rounds: int | None = None,
-    **others: Any,
-) -> Asked:
-    """What a run on a grid is asked for: one release, unless noise in every round is wished."""
+            deltas[own] = delta
     return Asked(
-        total_epsilon,
-        total_delta or 0.0,
-        mechanism,
-        others,
-        epsilon,
-        delta,
-        rounds,
-        "rounds" if noise_every_round else "release",
+        given.get("total_epsilon"),
+        deltas["total_delta"] or 0.0,
+        given.get("mechanism"),
+        {name: given[name] for name in OTHERS if name in given},
+        given.get("epsilon"),
+        deltas["delta"],
+        given.get("rounds"),
+        "rounds" if given.get("noise_every_round") else "release",
     )
 
 

@@ -95,7 +95,8 @@ def _lines(grid: Grid, widths: Vector, red: Any) -> tuple[Figure, Any, Vector, f
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 
-    place = layout(grid)
+    joined = zip(grid.line["from_bus"].tolist(), grid.line["to_bus"].tolist(), strict=True)
+    place = np.array(places(tuple(grid.bus.index.tolist()), tuple(joined)))
     ends = place[[grid.bus.index.get_indexer(grid.line[e]) for e in ("from_bus", "to_bus")]]
     figure = Figure(figsize=(9, 7.5), layout="constrained")
     axes = figure.subplots()
@@ -106,15 +107,12 @@ def _lines(grid: Grid, widths: Vector, red: Any) -> tuple[Figure, Any, Vector, f
     return figure, axes, place, min(1.0, 20 / np.sqrt(len(grid.bus)))
 
 
-def layout(grid: Grid) -> Vector:
-    """Positions of the buses, the same for the same grid: cases have no coordinates."""
-    ends = zip(grid.line["from_bus"].tolist(), grid.line["to_bus"].tolist(), strict=True)
-    return np.array(places(tuple(grid.bus.index.tolist()), tuple(ends)))
-
-
 @lru_cache(maxsize=4)  # a picture and a page draw the same grid
 def places(buses: tuple[int, ...], ends: tuple[tuple[int, int], ...]) -> Vector:
-    """The same for buses by number, and the two that each line joins; not to be changed."""
+    """Positions of buses, the same for the same lines (pairs of buses); not to be changed.
+
+    Cases have no coordinates.
+    """
     networkx = package("networkx")
     graph = networkx.Graph()
     graph.add_nodes_from(buses)

@@ -22,7 +22,7 @@ from tacit.objectives.residual import DataReading, Residual
 from tacit.power.case import Grid, load_case
 from tacit.power.cost import GenerationCost, price_of_shedding, tariff, worth_of
 from tacit.power.network import FLOWS, Network, demand, network
-from tacit.power.zones import Zones, grids_of, lines_between, partition
+from tacit.power.zones import Zones, lines_between, partition
 from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
@@ -55,16 +55,12 @@ class PublicModel:
     spread: float | None
 
     @cached_property
-    def _parts(self) -> dict[str, Grid]:
-        return dict(zip(self.zones, grids_of(self.grid, self.zones), strict=True))
-
-    @cached_property
     def _place(self) -> dict[tuple[str, Any], int]:
         return {name: i for i, name in enumerate(self.shared)}
 
     def network(self, zone: str) -> Network:
         """The equations of one zone."""
-        return network(self._parts[zone], self.zones[zone])
+        return network(self.grid, self.zones[zone])
 
     def agent(self, zone: str, net: Network, loads: Vector) -> LocalProblem:
         """One zone's problem; ``loads`` are its own, active then reactive, in per unit."""

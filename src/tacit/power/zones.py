@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.power.case import Grid
+from tacit.power.case import Grid, package
 from tacit.tables import read_table
 
 Zones = dict[str, list[int]]  # name of a zone -> its buses
@@ -77,27 +76,6 @@ def lines_between(grid: Grid, zones: Zones) -> list[int]:
     return [int(line) for line in grid.line.index[first != second]]
 
 
-def grids_of(grid: Grid, zones: Zones) -> list[Grid]:
-    """Every zone's own part of the grid: lines that touch it, its generators, and all buses."""
-    first, second = ends_of(grid, zones)
-    zone_of = {bus: k for k, buses in enumerate(zones.values()) for bus in buses}
-    owner = np.array([zone_of[b] for b in grid.generator["bus"].tolist()], np.int64)
-    inner = first == second
-    rows = np.concatenate([np.arange(len(first)), np.flatnonzero(~inner)])
-    lines = _in_groups(np.concatenate([first, second[~inner]]), rows, len(zones))
-    generators = _in_groups(owner, np.arange(len(owner)), len(zones))
-    return [
-        dataclasses.replace(grid, line=grid.line.iloc[touching], generator=grid.generator.iloc[own])
-        for touching, own in zip(lines, generators, strict=True)
-    ]
-
-
-def _in_groups(group: Vector, items: Vector, groups: int) -> list[Vector]:
-    """The items of every group, in order."""
-    order = np.lexsort((items, group))
-    return np.split(items[order], np.searchsorted(group[order], np.arange(1, groups)))
-
-
 def _from_csv(path: Path) -> dict[int, str]:
     try:
         table = read_table(path, ("bus", "zone"))
@@ -123,10 +101,7 @@ def _from_csv(path: Path) -> dict[int, str]:
 
 def _by_metis(grid: Grid, zones: int) -> dict[int, int]:
     """METIS numbers parts as it likes; here they are numbered by their smallest bus."""
-    try:
-        import pymetis
-    except ImportError:
-        raise InvalidInput("Expected the package pymetis: pip install 'tacit[power]'.") from None
+    pymetis = package("pymetis")
     buses = grid.bus.index
     if not 2 <= zones <= len(buses):
         raise InvalidInput(f"Expected between 2 and {len(buses)} zones, got {zones}.")

@@ -41,8 +41,9 @@ class Program:
 
     ``P`` is given by its upper triangle; its numbers change, its pattern does not. ``fast`` leaves
     out the refinement of the solver's linear systems (a third of the time) and the polishing of
-    its answer; a solve that fails is repeated with refinement. One solver serves all calls, one at
-    a time. It is not pickled but set up again.
+    its answer; a solve that fails is repeated with refinement. ``rare`` names cones that ``find``
+    leaves out at first. One solver serves all calls, one at a time. It is not pickled but set up
+    again.
     """
 
     def __init__(
@@ -54,11 +55,29 @@ class Program:
         q: Vector | None = None,
         *,
         fast: bool = False,
+        rare: Sequence[int] = (),
     ) -> None:
         self._P, self._A, self._cones, self._fast = P, A, cones, fast
         self._data = {"P": P.data, "q": np.zeros(P.shape[0]) if q is None else q, "b": b}
         self._solver: Any = None
         self.lock = threading.Lock()
+        self.rare: tuple[Any, ...] = ()  # rows, offsets and blocks of the rare cones
+        if rare:
+            self._leave_out(set(rare))
+
+    def _leave_out(self, rare: set[int]) -> None:
+        cones, b = self._cones, self._data["b"]
+        if not rare < set(range(len(cones))):
+            raise InvalidInput(
+                f"Expected some of the cones 0 to {len(cones) - 1} as rare, got {sorted(rare)}."
+            )
+        is_rare = np.repeat([k in rare for k in range(len(cones))], [m for _, m in cones])
+        often = tuple(block for k, block in enumerate(cones) if k not in rare)
+        seldom = tuple(block for k, block in enumerate(cones) if k in rare)
+        rows = sp.csr_matrix(self._A)
+        self.rare = rows[is_rare], b[is_rare], seldom
+        A = sp.csc_matrix(rows[~is_rare])
+        self._often = Program(self._P, A, b[~is_rare], often, fast=self._fast)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_solver", "lock")}
@@ -83,6 +102,16 @@ class Program:
         if status not in ("Solved", or_else):
             raise SolverFailure(f"Expected a solved cone program, got {status}.")
         return status, x, np.asarray(solution.z)
+
+    def find(self, **changes: Vector) -> Vector:
+        """The minimal x; solved without the rare cones, and again with them if x breaks one."""
+        if self.rare:
+            rows, limits, blocks = self.rare
+            _, x, _ = self._often.minimise("", **changes)
+            if broken(limits - rows @ x, blocks) <= ACCURACY:
+                return x
+        _, x, _ = self.minimise("", **changes)
+        return x
 
     def curvature(self, P: Vector, x: Vector, y: Vector) -> Vector:
         """H = P + A'W⁻²A at an answer (x, dual y): the answer moves by −H⁻¹dq with q.

@@ -27,7 +27,6 @@ from tacit._types import Vector
 from tacit.errors import InvalidInput, InvalidSet
 from tacit.sets.closed_form import Box, bounds
 from tacit.sets.cone_program import (
-    ACCURACY,
     Blocks,
     Program,
     broken,
@@ -101,10 +100,10 @@ class Conic(FeasibleSet):
         self._matrix = sp.csc_matrix(sp.diags(scale) @ self._matrix)
         self._offset = scale * self._offset
         self._own = self._matrix[:, self._columns]
-        fast = image is not None
-        self._nearest = Program(P, self._matrix, self._offset, self._cones, fast=fast)
+        self._nearest = Program(
+            P, self._matrix, self._offset, self._cones, fast=image is not None, rare=rare
+        )
         self.rare = tuple(rare)
-        self._without_rare = without_rare(rare, self._matrix, self._offset, self._cones, P, fast)
         self._around: Box | None = None
         self._longest: float | None = None
         self._refuse_empty()
@@ -170,8 +169,8 @@ class Conic(FeasibleSet):
     def parts(self) -> tuple[Any, ...]:
         """All that makes this set and its projections: constraints, variables, image, slack, rare,
         and the constraints as they were given, where a subclass keeps them."""
-        rare = () if self._without_rare is None else self._without_rare[1:]
-        return *self.constraints, self._columns, self._image, self._slack, rare, self._as_given
+        rare, given = self._nearest.rare, self._as_given
+        return *self.constraints, self._columns, self._image, self._slack, rare, given
 
     def _numbers(self, v: Vector, c: Vector) -> tuple[float, dict[str, Any]]:
         """P and q of Σ c_i((lifted x)_i − v_i)²/2, divided by the first value.
@@ -186,13 +185,7 @@ class Conic(FeasibleSet):
         if len(v) < self._lifted.shape[0]:  # no weight on the slack
             v, c = (np.append(values, np.zeros(self.slack_size)) for values in (v, c))
         _, numbers = self._numbers(v, c)
-        if self._without_rare is not None:
-            program, rows, limits, blocks = self._without_rare
-            _, x, _ = program.minimise(**numbers)
-            if broken(limits - rows @ x, blocks) <= ACCURACY:
-                return x
-        _, x, _ = self._nearest.minimise(**numbers)
-        return x
+        return self._nearest.find(**numbers)
 
     def violation(self, point: ArrayLike) -> float:
         """Largest amount by which a row, scaled to length 1, is broken.
@@ -326,23 +319,6 @@ def _image(image: Any, variables: Any, columns: int) -> tuple[Any, Any]:
             f"Expected every column to be an entry of image @ x, got none for {missing}."
         )
     return matrix, single[first]
-
-
-def without_rare(
-    rare: Sequence[int], matrix: Any, offset: Vector, cones: Blocks, P: Any, fast: bool
-) -> tuple[Program, Any, Vector, Blocks] | None:
-    """The program without the rare cones, and their rows, offsets and blocks; None for no cones."""
-    if not rare:
-        return None
-    chosen = set(rare)
-    if not chosen < set(range(len(cones))):
-        raise InvalidInput(f"Expected some of the cones 0 to {len(cones) - 1} as rare, got {rare}.")
-    is_rare = np.repeat([k in chosen for k in range(len(cones))], [m for _, m in cones])
-    often = tuple(block for k, block in enumerate(cones) if k not in chosen)
-    seldom = tuple(block for k, block in enumerate(cones) if k in chosen)
-    rows = sp.csr_matrix(matrix)
-    program = Program(P, sp.csc_matrix(rows[~is_rare]), offset[~is_rare], often, fast=fast)
-    return program, rows[is_rare], offset[is_rare], seldom
 
 
 @dataclass(frozen=True)
@@ -515,33 +491,24 @@ def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
     cones = [block for block in linear if block[1]] + [("soc", int(m)) for m in dims.soc]
     start = data["param_prob"].var_id_to_col[variable.id]
     columns = np.arange(start, start + variable.size)
-    return _CvxpySet(variable, constraints, data["A"], data["b"], cones, columns)
+    found = _CvxpySet(data["A"], data["b"], cones, variables=columns)
+    # The domain of an expression is a constraint too: x²/y ≤ 1 also means y ≥ 0.
+    domain = [d for c in constraints for part in c.args for d in part.domain]
+    # A copy, because ``violation`` gives the variable a value.
+    found.given = pickle.loads(pickle.dumps((variable, constraints + domain)))
+    return found
 
 
 class _CvxpySet(Conic):
     """A set in CVXPY's standard form, whose violation is CVXPY's own."""
 
-    def __init__(
-        self,
-        variable: Any,
-        constraints: list[Any],
-        matrix: Any,
-        offset: np.ndarray[Any, Any],
-        cones: list[tuple[str, int]],
-        columns: ArrayLike,
-    ) -> None:
-        # The domain of an expression is a constraint too: x²/y ≤ 1 also means y ≥ 0.
-        domain = [d for c in constraints for part in c.args for d in part.domain]
-        # A copy, because ``violation`` gives the variable a value.
-        self._variable, self._constraints = pickle.loads(
-            pickle.dumps((variable, constraints + domain))
-        )
-        super().__init__(matrix, offset, cones, variables=columns)
+    given: tuple[Any, list[Any]]  # variable and constraints
 
     def violation(self, point: ArrayLike) -> float:
         """Largest of CVXPY's violations; infinite where an expression is not defined."""
         z = vector_of("point", point, self.dimension)
         with self._nearest.lock:
-            self._variable.value = z
-            broken = max(float(np.max(c.violation())) for c in self._constraints)
+            variable, constraints = self.given
+            variable.value = z
+            broken = max(float(np.max(c.violation())) for c in constraints)
         return math.inf if math.isnan(broken) else broken

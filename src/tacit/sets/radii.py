@@ -93,33 +93,6 @@ def _into_dual_cone(y: Vector, cones: Blocks) -> Vector:
     return y
 
 
-def smallest_box(rows: Rows, forms: Any, needed: int) -> tuple[Vector, Vector]:
-    """The smallest bounds of every row of ``forms @ x``, rounded outwards.
-
-    Every column of x is one of the forms, so that with X = sup ‖x‖_∞ all of them are at most
-    m + ‖r‖₁X, hence X ≤ max m/(1 − max ‖r‖₁), and ‖r‖₁X is what the solver's error costs. The
-    first ``needed`` forms must be bounded.
-    """
-    count = forms.shape[0]
-    value, error = np.full((2, 2 * count), np.inf)
-    for k in range(2 * count):
-        form = forms[[k % count]].toarray()[0]
-        found = rows.largest(form if k < count else -form)
-        if found is not None:
-            value[k], error[k] = found[0], found[1].sum()
-        elif k % count < needed:
-            raise InvalidSet(
-                f"Expected a compact set, got one that is unbounded in coordinate {k % count}."
-            )
-    bounded = np.isfinite(value)
-    most = error[bounded].max()
-    if not most < 0.5:
-        raise SolverFailure(f"Expected a proof of how far the set reaches, got errors of {most:g}.")
-    reach = max(value[bounded].max(), 0.0) / (1 - most)
-    value[bounded] += error[bounded] * reach + ACCURACY * (1 + reach)
-    return -value[count:], value[:count]
-
-
 @dataclass(frozen=True, eq=False)
 class Sizes:
     """The sizes of {z = Lx}, each solved for on first use.
@@ -135,8 +108,32 @@ class Sizes:
 
     @cached_property
     def box(self) -> tuple[Vector, Vector]:
-        """The smallest bounds of z and of the auxiliary variables."""
-        return smallest_box(self.rows, self.forms, self.size)
+        """The smallest bounds of z and of the auxiliary variables, rounded outwards.
+
+        Every column of x is one of the forms, so that with X = sup ‖x‖_∞ all of them are at most
+        m + ‖r‖₁X, hence X ≤ max m/(1 − max ‖r‖₁), and ‖r‖₁X is what the solver's error costs. z
+        must be bounded.
+        """
+        count = self.forms.shape[0]
+        value, error = np.full((2, 2 * count), np.inf)
+        for k in range(2 * count):
+            form = self.forms[[k % count]].toarray()[0]
+            found = self.rows.largest(form if k < count else -form)
+            if found is not None:
+                value[k], error[k] = found[0], found[1].sum()
+            elif k % count < self.size:
+                raise InvalidSet(
+                    f"Expected a compact set, got one that is unbounded in coordinate {k % count}."
+                )
+        bounded = np.isfinite(value)
+        most = error[bounded].max()
+        if not most < 0.5:
+            raise SolverFailure(
+                f"Expected a proof of how far the set reaches, got errors of {most:g}."
+            )
+        reach = max(value[bounded].max(), 0.0) / (1 - most)
+        value[bounded] += error[bounded] * reach + ACCURACY * (1 + reach)
+        return -value[count:], value[:count]
 
     @cached_property
     def longest(self) -> float:
