@@ -20,7 +20,6 @@ from tacit.privacy.accounting import (
     delta_of,
     epsilon_of,
     exact,
-    gaussian_delta,
     gaussian_epsilon,
     paper,
 )
@@ -100,42 +99,10 @@ def test_lemma_the_worst_neighbour_moves_one_coordinate(total):
         assert along[-1] == pytest.approx(scalar(total, log_gamma), abs=1e-11)
 
 
-@pytest.mark.parametrize("log_gamma", [-2.5, -0.7, 0.0, 0.6, 1.4, 2.6])
-def test_lemma_derivatives(log_gamma):
-    a, b, step = 1.9, 1.1, 1e-5
-    kappa = (a + b - log_gamma) / 2
-    if kappa <= b:
-        by_a = by_b = 1 + kappa
-    elif kappa < a:
-        by_a, by_b = 2 + b, b
-    else:
-        by_a = by_b = 1 + a + b - kappa
-    factor = math.exp(log_gamma + kappa - a - b) / 4
-    slope_a = (pair(a + step, b, log_gamma) - pair(a - step, b, log_gamma)) / (2 * step)
-    slope_b = (pair(a, b + step, log_gamma) - pair(a, b - step, log_gamma)) / (2 * step)
-    assert slope_a == pytest.approx(factor * by_a, rel=1e-5)
-    assert slope_b == pytest.approx(factor * by_b, rel=1e-5)
-
-
 @pytest.mark.parametrize("updates", [1, 40, 1000])
 def test_a_vector_costs_no_more_than_a_scalar(updates):
     parts = [(Laplace(1 / 0.06), updates), (Laplace(1 / 0.04), updates)]
     assert epsilon_of(parts, 1e-6) <= exact(Laplace(1 / 0.1), updates, 1e-6).epsilon
-
-
-LAPLACE = [
-    (delta, epsilon, updates)
-    for delta in (1e-2, 1e-6)
-    for epsilon, updates in ((1.0, 5), (0.1, 500), (2.0, 300), (0.02, 5_000))
-]
-
-
-@pytest.mark.parametrize(("delta", "epsilon", "updates"), repeat(LAPLACE[1:5], LAPLACE))
-def test_laplace_against_google(delta, epsilon, updates):
-    mechanism = Laplace(1 / epsilon)
-    accountant = dp.pld.PLDAccountant(value_discretization_interval=epsilon / 500)
-    other = accountant.compose(mechanism.event(updates)).get_epsilon(delta)
-    assert exact(mechanism, updates, delta).epsilon == pytest.approx(other, rel=5e-4)
 
 
 @pytest.mark.parametrize(("delta", "above"), [(1e-9, 3e-3), (1e-12, 0.12), (1e-100, 0.12)])
@@ -175,36 +142,24 @@ def test_gaussians_add_in_squares():
     assert total == pytest.approx(gaussian_epsilon(math.sqrt(5 / 9 + 7 / 4), 1e-5))
 
 
-MIXTURES = [
-    (delta, parts)
-    for delta in (1e-2, 1e-6)
-    for parts in (
-        [(Gaussian(5.0), 20), (Laplace(10.0), 30)],
-        [(Laplace(2.0), 3), (Laplace(7.0), 100)],
-        [(Gaussian(1.0), 1), (Laplace(2.0), 2), (Laplace(30.0), 50)],
-    )
+GOOGLE = [  # parts, delta, and the cell of the accountant's grid
+    ([(Laplace(10.0), 500)], 1e-2, 2e-4),
+    ([(Laplace(0.5), 300)], 1e-6, 4e-3),
+    ([(Gaussian(4.0), 1)], 1e-7, 1e-4),
+    ([(Gaussian(4.0), 10)], 1e-2, 1e-4),
+    ([(Laplace(2.0), 3), (Laplace(7.0), 100)], 1e-2, 1e-3),
+    ([(Gaussian(1.0), 1), (Laplace(2.0), 2), (Laplace(30.0), 50)], 1e-6, 1e-3),
 ]
 
 
-@pytest.mark.parametrize(("delta", "parts"), repeat(MIXTURES[1:4], MIXTURES))
-def test_mixtures_against_google(delta, parts):
-    accountant = dp.pld.PLDAccountant(value_discretization_interval=1e-3)
+@pytest.mark.parametrize(("parts", "delta", "cell"), GOOGLE)
+def test_totals_are_those_of_google(parts, delta, cell):
+    accountant = dp.pld.PLDAccountant(value_discretization_interval=cell)
     for mechanism, updates in parts:
         accountant.compose(mechanism.event(updates))
     stated = epsilon_of(parts, delta)
-    assert stated == pytest.approx(accountant.get_epsilon(delta), rel=5e-4)
-    assert delta_of(parts, stated) <= delta
-
-
-EVERY = [(updates, delta) for updates in (1, 10, 300) for delta in (1e-2, 1e-7)]
-
-
-@pytest.mark.parametrize(("updates", "delta"), repeat([EVERY[1], EVERY[2]], EVERY))
-def test_gaussian_against_google(updates, delta):
-    mechanism = Gaussian(4.0)
-    accountant = dp.pld.PLDAccountant().compose(mechanism.event(updates))
-    stated = exact(mechanism, updates, delta).epsilon
     assert stated == pytest.approx(accountant.get_epsilon(delta), rel=1e-3, abs=1e-4)
+    assert delta_of(parts, stated) <= delta
 
 
 def test_negligible_parts_do_not_blow_up_the_grid(monkeypatch):
@@ -251,23 +206,10 @@ def test_calibrated_noise_meets_the_budget(name, epsilon, delta, updates):
     assert total.delta == delta
 
 
-@given(st.floats(-3, 4).map(lambda x: 10**x), st.floats(-300, -0.1).map(lambda x: 10**x))
-@settings(max_examples=repeat(50, 100))
-def test_analytic_noise_meets_its_budget(epsilon, delta):
-    total = exact(Gaussian.analytic(epsilon, delta), 1, delta)
-    assert 0.999 * epsilon <= total.epsilon <= epsilon
-
-
 def test_pure_budget():
     mechanism = calibrate("laplace", 3.0, 0.0, 7)
     assert mechanism.noise_multiplier == pytest.approx(7 / 3)
     assert exact(mechanism, 7, 0.0).epsilon <= 3.0
-
-
-def test_both_laws_need_like_noise_for_many_updates():
-    gaussian = calibrate("gaussian", 1.0, 1e-6, 50_000).noise_multiplier
-    laplace = calibrate("laplace", 1.0, 1e-6, 50_000).noise_multiplier
-    assert laplace == pytest.approx(gaussian, rel=1e-3)
 
 
 # --- words and errors ---------------------------------------------------------------------
@@ -279,60 +221,38 @@ def test_text_rounds_up():
     assert str(Guarantee(2.0, 0.0)) == "epsilon <= 2, delta <= 0"
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
-def test_bad_epsilon(bad):
-    for call in (
-        lambda: basic(bad, 1e-5, 3),
-        lambda: paper(bad, 1e-5, 3),
-        lambda: calibrate("gaussian", bad, 1e-5, 3),
-        lambda: calibrate("laplace", bad, 0.0, 3),
-        lambda: gaussian_epsilon(bad, 1e-5),
-        lambda: gaussian_delta(bad, 1.0),
-    ):
+GOOD = {"epsilon": 1.0, "delta": 1e-5, "updates": 3}
+BAD = {
+    "epsilon": (0.0, -1.0, math.nan, math.inf),
+    "delta": (1.0, -0.1, 1.2, math.nan),
+    "updates": (0, -3, 2.5, True),
+}
+CALLS = [
+    basic,
+    paper,
+    lambda epsilon, delta, updates: calibrate("gaussian", epsilon, delta, updates),
+    lambda epsilon, delta, updates: calibrate("laplace", epsilon, delta, updates),
+    lambda epsilon, delta, updates: exact(Laplace(1 / epsilon), updates, delta),
+    lambda epsilon, delta, updates: epsilon_of([(Gaussian(1 / epsilon), updates)], delta),
+]
+
+
+@pytest.mark.parametrize(("what", "bad"), [(what, bad) for what in BAD for bad in BAD[what]])
+@pytest.mark.parametrize("call", CALLS)
+def test_arguments_out_of_range_are_refused(call, what, bad):
+    if not (what == "epsilon" and bad == 0 and call in CALLS[-2:]):
         with pytest.raises(InvalidInput):
-            call()
-    if bad != 0:
-        with pytest.raises(InvalidInput):
-            delta_of([(Laplace(1.0), 1)], bad)
+            call(**{**GOOD, what: bad})
 
 
-@pytest.mark.parametrize("bad", [0.0, 1.0, -0.1, 1.2, math.nan])
-def test_bad_delta(bad):
-    calls = [
-        lambda: paper(1.0, bad, 3),
-        lambda: exact(Gaussian(1.0), 3, bad),
-        lambda: epsilon_of([(Gaussian(1.0), 3), (Laplace(1.0), 1)], bad),
-        lambda: calibrate("gaussian", 1.0, bad, 3),
-        lambda: gaussian_epsilon(1.0, bad),
-    ]
-    if bad != 0:
-        calls += [
-            lambda: basic(1.0, bad, 3),
-            lambda: exact(Laplace(1.0), 3, bad),
-            lambda: calibrate("laplace", 1.0, bad, 3),
-        ]
-    for call in calls:
-        with pytest.raises(InvalidInput, match="delta"):
-            call()
-
-
-@pytest.mark.parametrize("bad", [0, -3, 2.5, True])
-def test_bad_updates(bad):
-    for call in (
-        lambda: basic(1.0, 1e-5, bad),
-        lambda: paper(1.0, 1e-5, bad),
-        lambda: exact(Laplace(1.0), bad, 1e-5),
-        lambda: calibrate("gaussian", 1.0, 1e-5, bad),
-    ):
-        with pytest.raises(InvalidInput, match="updates"):
-            call()
-
-
-def test_bad_mechanisms():
+def test_unknown_mechanisms_and_a_delta_of_zero_are_refused():
     for call in (
         lambda: compose([], 1e-5),
         lambda: compose([("gaussian", 3)], 1e-5),
         lambda: calibrate("noiseless", 1.0, 1e-5, 3),
+        lambda: calibrate("gaussian", 1.0, 0.0, 3),
+        lambda: exact(Gaussian(1.0), 3, 0.0),
+        lambda: delta_of([(Laplace(1.0), 1)], -1.0),
     ):
         with pytest.raises(InvalidInput):
             call()

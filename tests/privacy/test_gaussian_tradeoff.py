@@ -1,19 +1,15 @@
 """Epsilon, delta and noise of a Gaussian update, beside 60 digits: never too small."""
 
-import math
-
 import mpmath
 import pytest
 from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import InvalidInput
 from tacit.privacy.gaussian_tradeoff import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_multiplier,
-    root_rounded_up,
 )
 
 
@@ -58,9 +54,3 @@ def test_noise_for_a_budget_is_within_it_and_hardly_more(epsilon, log_delta):
     multiplier = gaussian_multiplier(epsilon, delta)
     assert true_gaussian_delta(1 / multiplier, epsilon) <= delta
     assert true_gaussian_delta(1 / (multiplier * (1 - 1e-7)), epsilon) > delta
-
-
-def test_a_root_must_be_between_its_bounds():
-    for low, high in ((0.0, 0.5), (2.0, 3.0), (0.0, math.nan)):
-        with pytest.raises(InvalidInput, match="Expected the budget to be met"):
-            root_rounded_up(lambda x: 1 - x, low, high)

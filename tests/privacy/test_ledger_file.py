@@ -147,12 +147,6 @@ def test_a_remembered_hash_shows_removed_entries(ledger, tmp_path, capsys):
     assert "old copy" in capsys.readouterr().err
 
 
-def test_a_missing_ledger_is_not_made(tmp_path):
-    with pytest.raises(InvalidInput, match="found none"):
-        Ledger(tmp_path / "a.db")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_ledger_made_meanwhile_is_not_replaced(tmp_path, monkeypatch):
     path = tmp_path / "a.db"
     connect = sqlite3.connect
@@ -264,22 +258,3 @@ def test_concurrent_processes_lose_no_charge(tmp_path):
     assert sum(len(ledger.charged(run)) for run in RUNS) == fitting
     assert ledger.spent.epsilon <= epsilon
     assert Ledger(path).head == ledger.head
-
-
-def test_the_thousandth_charge_does_no_more_work_than_the_tenth(ledger):
-    """Counted in steps of SQLite's machine and entries read; times are in benchmarks/."""
-    ledger.begin("r", terms(Gaussian(3000.0), rounds=2000, local_updates=1))
-    steps = []
-    count = [0]
-
-    def tick():
-        count[0] += 1
-        return 0
-
-    ledger._db.set_progress_handler(tick, 1)
-    for t in range(1, 1001):
-        count[0] = 0
-        ledger.charge("r", t, t)
-        steps.append(count[0])
-    assert max(steps[900:]) <= 1.2 * max(steps[5:15])
-    assert len(ledger._spend.updates) == 1

@@ -74,8 +74,3 @@ def test_tail_has_its_mass(name, law):
     expected = 10 * count * 2 * law.sf(beyond)
     low, high = stats.poisson.interval(0.9999, expected)
     assert low <= seen <= high
-
-
-def test_too_many_numbers_are_refused():
-    with pytest.raises(ValueError, match="fewer than 2\\^32"):
-        draws.random_bits(KEY, 2**32)

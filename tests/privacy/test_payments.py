@@ -128,13 +128,6 @@ def test_a_process_takes_over_once_and_then_pays_itself(ledger):
     assert kinds(ledger)[2:] == ["charge", "claim", "charge", "answer"]
 
 
-def test_blocks_are_not_taken_over(ledger):
-    ledger.begin("r", terms())
-    first, second = Payments(ledger, "r", 3, 3), Payments(ledger, "r", 3, 3)
-    assert first.pay(3) and second.pay(3)  # the last round alone, and still a block
-    assert kinds(ledger)[2:] == ["charge", "charge"]
-
-
 def test_a_payment_is_used_once_and_only_for_its_rounds(ledger):
     ledger.begin("r", terms())
     payment = ledger.charge("r", 1, 2)
