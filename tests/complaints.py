@@ -18,13 +18,17 @@ def complaints(driver):
     return said + [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
 
-def violations(driver):
-    """Rules of accessibility (WCAG 2.1 AA, by axe) that the open page breaks, with where."""
+WCAG = "wcag2a", "wcag2aa", "wcag21a", "wcag21aa"
+
+
+def violations(driver, rules=WCAG):
+    """Rules of accessibility that the open page breaks, by axe, with where; None: all rules."""
     script = resources.files("axe_playwright_python") / "axe.min.js"
     driver.execute_script(script.read_text())
     found = driver.execute_async_script(
-        "const done = arguments[0];"
-        "axe.run({preload: false, runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})"
-        ".then(r => done(r.violations), error => done([{id: String(error), nodes: []}]));"
+        "const [rules, done] = arguments;"
+        "axe.run({preload: false, ...(rules && {runOnly: rules})})"
+        ".then(r => done(r.violations), error => done([{id: String(error), nodes: []}]));",
+        rules,
     )
     return {v["id"]: [node["html"][:200] for node in v["nodes"]][:3] for v in found}

@@ -13,7 +13,8 @@ import pypdf
 
 import tacit
 from tacit.privacy.ledger import Terms
-from tacit.report.sheet import html_page, pdf_page
+from tacit.report.sheet import html_page, pdf_page, sheet
+from tacit.report.subject import Subject
 
 SETTINGS = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, local_updates=2)
 HIDES = "adding or removing one record"
@@ -71,6 +72,12 @@ def everything(page):
     drawn, document = read_pdf(pdf_page(page))
     about = " ".join(str(value) for value in (document.metadata or {}).values())
     return f"{joined(text)}{drawn}{joined(about)}{joined(json.dumps(page.to_dict()))}"
+
+
+def about(*words, **options):
+    """Facts and sections of a sheet, and the sheet."""
+    page = sheet(Subject.read(*words, **options))
+    return dict(page.facts), {s.title: " ".join(s.lines) for s in page.sections}, page
 
 
 def solved(settings=SETTINGS):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sqlite3
 from collections import Counter
@@ -24,14 +23,17 @@ NUMBER = re.compile(r"[0-9][0-9.]*(e[-+]?[0-9]+)?")  # ledgers have six digits, 
 PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say
 
 
-class Overpaid(NamedTuple):
-    """A run that cost more than its result says: epsilon, at the delta of its statement.
+class Paid(NamedTuple):
+    """Epsilon that a ledger paid for one run, at the delta of its statement.
 
-    again   whether what was answered costs no more than that: the rest was paid for again
+    answered   of the messages that were sent; the rest was paid for again
     """
 
     epsilon: float
-    again: bool
+    answered: float
+
+
+NOTHING = Paid(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -89,54 +91,40 @@ class Account:
     def run(self, name: str) -> dict[str, Any] | None:
         return next((r for r in self.runs if r["run"] == name), None)
 
-    def counts(
-        self, statement: PrivacyStatement, run: str, paid: bool | None = None
-    ) -> bool | None:
-        """Whether the total includes this run; None where that is not known.
+    def paid_for(
+        self, statement: PrivacyStatement, run: str, own: bool | None = None
+    ) -> Paid | None:
+        """What was paid for a run, with its private mean; None where that is not known.
 
-        ``paid``: whether the run is known to have paid from this very ledger, or from none.
-        A release is in the ledger under its own name, which no result has, and other runs may have
-        made releases like it: without ``paid`` nothing is known of it.
+        ``own``: whether the run is known to have paid from this very ledger, or from none.
+        Releases are listed under names of their own, which no result has. A run that released once
+        is taken for the release that costs what its statement says, or for the most expensive one
+        if all cost more; a private mean for the release that costs least with the rounds.
         """
-        if paid is False or self._hides_something_else(statement):
-            return False
-        at_delta = _cost(self.runs, statement.delta)
-        if at_delta < PART * statement.epsilon:
-            return False  # less was paid than this run cost
-        if statement.once:
-            alike = any(_is_release(r, statement) for r in self.runs)
-            return (True if paid else None) if alike else False
-        if not run:
-            return None
-        found = self.run(run)
-        if found is None or not _same_noise(found, statement):
-            return False
-        return bool(found["rounds_charged"] * found["local_updates"] >= statement.updates)
-
-    def overpaid(
-        self, statement: PrivacyStatement, run: str, paid: bool | None = None
-    ) -> Overpaid | None:
-        """What was paid for this run, its mean with it, if that is more than the statement says.
-
-        None also where nothing is known (``paid`` as in ``counts``). Releases have no run's name:
-        of means the one counts that costs least with the rounds; and of a run that released once,
-        from this ledger, every release must cost more than the statement says.
-        """
-        if paid is False or not 0 <= statement.delta < 1:
-            return None
-        most, delta = statement.epsilon / PART, statement.delta
+        epsilon, delta = statement.epsilon, statement.delta
+        if own is False or not 0 <= delta < 1 or self._hides_something_else(statement):
+            return NOTHING
         releases = [r for r in self.runs if r["read_once"] and r["rounds_charged"]]
         if statement.once:
-            costs = [_cost([r], delta) for r in releases]
-            sure = paid and costs and min(costs) > most
-            return Overpaid(max(costs), False) if sure else None
-        if not run or (found := self.run(run)) is None:
-            return None
+            like = [r for r in releases if _same_noise(r, statement)]
+            costs = [_cost([r], delta) for r in like]
+            alike = [c for c in costs if PART * epsilon <= c <= epsilon / PART]
+            more = max(costs) if own and costs and min(costs) > epsilon else 0.0
+            cost = alike[0] if alike else more
+            return Paid(cost, cost) if own or not cost else None
+        if not run:
+            return NOTHING if _cost(self.runs, delta) < PART * epsilon else None
+        found = self.run(run)
+        if found is None or not _same_noise(found, statement):
+            return NOTHING
+        if found["rounds_charged"] * found["local_updates"] < statement.updates:
+            return NOTHING
         means = [[r] for r in releases] if statement.before else []
         parts = [[found, *mean] for mean in means or [[]]]
-        cost = min(_cost(part, delta) for part in parts)
-        sent = min(_cost(part, delta, "rounds_answered") for part in parts)
-        return Overpaid(cost, sent <= most) if cost > most else None
+        return Paid(
+            min(_cost(part, delta) for part in parts),
+            min(_cost(part, delta, "rounds_answered") for part in parts),
+        )
 
     def _hides_something_else(self, statement: PrivacyStatement) -> bool:
         """Ledgers write numbers with six digits, and may add a digest in brackets."""
@@ -164,8 +152,6 @@ def accounts(folder: Path, agents: Sequence[str]) -> dict[str, Account | str]:
 
 def _cost(runs: Iterable[dict[str, Any]], delta: float, rounds: str = "rounds_charged") -> float:
     """The epsilon of runs together, by the rounds that were charged or answered."""
-    if not 0 <= delta < 1:
-        return math.inf
     updates: Counter[Any] = Counter()
     for r in runs:
         if count := r[rounds] * r["local_updates"]:
@@ -174,17 +160,8 @@ def _cost(runs: Iterable[dict[str, Any]], delta: float, rounds: str = "rounds_ch
 
 
 def _same_noise(run: dict[str, Any], statement: PrivacyStatement) -> bool:
-    return bool((run["noise"] == "secure") == statement.secure)
-
-
-def _is_release(run: dict[str, Any], statement: PrivacyStatement) -> bool:
-    """Whether an entry is one release with the noise and the cost that the statement says."""
-    if not (run["read_once"] and run["rounds_charged"] and _same_noise(run, statement)):
-        return False
-    if mechanism_from(run["mechanism"]).name != statement.mechanism:
-        return False
-    epsilon = _cost([{**run, "rounds_charged": 1, "local_updates": 1}], statement.delta)
-    return bool(PART * statement.epsilon <= epsilon <= statement.epsilon / PART)
+    mechanism = mechanism_from(run["mechanism"]).name
+    return (mechanism, run["noise"] == "secure") == (statement.mechanism, statement.secure)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from tacit.html import plain, several
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement, promised
 from tacit.reading import read_json, read_npz, reading
-from tacit.report.account import NOT_WRITTEN, Account, Overpaid
+from tacit.report.account import NOT_WRITTEN, NOTHING, PART, Account, Paid
 from tacit.report.contents import Contents
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ class Subject:
     files      names in the folder
     trace      names of the columns of its trace
     missing    why there is no account
-    paid       whether the run paid from that very ledger (False: from none; None: not known)
-    ledgers    the folder that a command noted; None: it was given none; empty: nothing is noted
+    own        whether the run paid from that very ledger (False: from none; None: not known)
     limits     of a party: what it agrees to in one run
     """
 
@@ -64,32 +63,40 @@ class Subject:
     trace: tuple[str, ...] = ()
     account: Account | None = None
     missing: str = ""
-    paid: bool | None = None
-    ledgers: str | None = ""
+    own: bool | None = None
     limits: Limits | None = None
     version: str = ""
     about: str = ""
     grid: bool = False
 
     @cached_property
-    def overpaid(self) -> Overpaid | None:
-        """What the ledger paid for this run, if that is more than its result says."""
-        a = self.account
-        return None if a is None else a.overpaid(self.statement, self.run, self.paid)
+    def paid(self) -> Paid | None:
+        """What the ledger paid for this run; None: not known."""
+        if self.account is None:
+            return NOTHING
+        return self.account.paid_for(self.statement, self.run, self.own)
 
-    @cached_property
+    @property
     def counted(self) -> bool | None:
         """Whether the ledger's total has this run in it; None: not known."""
-        if self.account is None:
-            return False
-        if self.statement.once and self.overpaid:  # one of its readings, whichever
-            return True
-        return self.account.counts(self.statement, self.run, self.paid)
+        if self.paid is None:
+            return None
+        return self.paid.epsilon > 0 and self.paid.epsilon >= PART * self.statement.epsilon
+
+    @property
+    def overpaid(self) -> Paid | None:
+        """What the ledger paid for this run, if that is more than its result says."""
+        most = max(self.statement.epsilon, 0.0)
+        return self.paid if self.paid and self.paid.epsilon * PART > most else None
 
     @property
     def disputed(self) -> bool:
-        """Whether the ledger contradicts the result: nothing in the folder is to be trusted."""
-        return self.overpaid is not None and not self.overpaid.again
+        """Whether the ledger contradicts the result: nothing in the folder is to be trusted.
+
+        If what was answered costs no more than the result says, rounds were paid for again.
+        """
+        paid = self.overpaid
+        return paid is not None and paid.answered * PART > self.statement.epsilon
 
     @property
     def epsilon(self) -> float:
@@ -116,25 +123,21 @@ class Subject:
                     f"Expected agent {file.agent!r}, as {party} says, got {agent!r}. {NOT_WRITTEN}"
                 )
             agent, ledger, limits = file.agent, ledger or file.ledger, file.limits
-        if (statement := _kept(folder)) is not None:
-            found = _of_kit(statement, agent)
-        else:
-            found = _of_result(folder, agent, ledger is None)
-        if ledger is not None:
-            one = found.agents[0] if len(found.agents) == 1 else None
-            account = Account.read(ledger, one)
-            if one is None and account.agent in found.agents and account.agent is not None:
-                found = _about(found, account.agent)
-            elif one is None:
+        kit = _kept(folder)
+        found, noted = _of_result(folder, agent) if kit is None else (_of_kit(kit), "")
+        if ledger is not None and agent is None and len(found.agents) > 1:
+            agent = Account.read(ledger).agent or ""
+            if agent not in found.agents:
                 raise InvalidInput(
                     f"Expected --agent NAME beside a ledger that says of no agent of this run that "
                     f"it is its own, among {len(found.agents)} agents. {NOT_WRITTEN}"
                 )
-            found = replace(found, account=account, paid=_paid(found, Path(ledger)))
-        found = _from_ledger(replace(found, limits=limits))
-        if statement is not None and found.account is not None and found.counted is False:
+        if agent is not None:
+            found = _about(found, agent)
+        found = _with_ledger(replace(found, limits=limits), folder, ledger, noted)
+        if kit is not None and found.account is not None and found.counted is False:
             raise CorruptFile(
-                f"Expected the run of {statement} in the party's own ledger, found none: whoever "
+                f"Expected the run of {kit} in the party's own ledger, found none: whoever "
                 f"made or carried the kit may have put it there. {NOT_WRITTEN}"
             )
         return found
@@ -148,7 +151,7 @@ def _kept(folder: Path) -> Path | None:
     return next((path for path in places if path.is_file()), None)
 
 
-def _of_kit(path: Path, agent: str | None) -> Subject:
+def _of_kit(path: Path) -> Subject:
     with reading(path, "the statement of a run", NOT_WRITTEN):
         data = read_json(path, "the statement of a run")
         statement, run = PrivacyStatement.from_dict(data), str(data["run"])
@@ -157,7 +160,7 @@ def _of_kit(path: Path, agent: str | None) -> Subject:
     shared = None  # how many coordinates of the party's point are, if that is written
     with suppress(CorruptFile), reading(solution := path.with_name("solution.npz"), "a solution"):
         shared = int((read_npz(solution)["coupling"] >= 0).sum())
-    subject = Subject(
+    return Subject(
         names,
         None,
         statement,
@@ -166,14 +169,13 @@ def _of_kit(path: Path, agent: str | None) -> Subject:
         numbers=shared,
         exactly=True,
         apart=True,
-        paid=True,  # a party answers from its own ledger only
+        own=True,  # a party answers from its own ledger only
         files=_listed(path.parent),
     )
-    return subject if agent is None else _about(subject, agent)
 
 
-def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
-    """``look`` for the ledger that the run noted."""
+def _of_result(folder: Path, agent: str | None) -> tuple[Subject, str]:
+    """And the folder of ledgers that a command noted, if it did."""
     contents = Contents.read(folder, NOT_WRITTEN)
     result, options = contents.result, contents.options
     with reading(folder, "a result", NOT_WRITTEN):
@@ -193,22 +195,13 @@ def _of_result(folder: Path, agent: str | None, look: bool) -> Subject:
             "server_seconds" in result.trace,
             _listed(folder),
             tuple(result.trace),
-            ledgers=options.get("ledgers", ""),
+            own=False if options.get("ledgers", "") is None else None,
             version=str(result.versions.get("tacit", "")),
             about=_named(contents),
             grid=contents.command == "power solve" or "bus" in contents.tables,
         )
-    subject = subject if agent is None else _about(subject, agent)
-    if not isinstance(where := options.get("ledgers"), str):
-        return replace(subject, missing="the run noted none")
-    if not look or len(subject.agents) != 1:
-        return replace(subject, missing="each agent has its own: choose one with --agent")
-    [name] = subject.agents
-    places = [Path(where), folder / where, folder / "ledgers"]
-    path = next((p for f in places if (p := f / f"{name}.db").is_file()), None)
-    if path is None or Path(name).name != name:
-        return replace(subject, missing="the one that paid for this run was not found")
-    return replace(subject, account=Account.read(path, name), paid=_paid(subject, path))
+    noted = options.get("ledgers")
+    return subject, noted if isinstance(noted, str) else ""
 
 
 def _named(contents: Contents) -> str:
@@ -218,16 +211,30 @@ def _named(contents: Contents) -> str:
     return f"{what} ({folder})" if what else folder
 
 
-def _paid(subject: Subject, ledger: Path) -> bool | None:
-    """Whether a run paid from a ledger, by where it noted that its ledgers are."""
-    if subject.paid or subject.ledgers is None:  # a command that was given none
-        return subject.paid or False
-    where, [name] = subject.ledgers, subject.agents
-    if not (isinstance(where, str) and Path(where).is_absolute()):
-        return None
-    with suppress(OSError, ValueError, RuntimeError):  # such as a name that no file can have
-        return Path(where, f"{name}.db").resolve() == ledger.resolve() or None
-    return None
+def _with_ledger(subject: Subject, folder: Path, ledger: str | Path | None, noted: str) -> Subject:
+    """With the account of a ledger, or else of the one that the run noted, and what that knows."""
+    name, *others = subject.agents
+    if ledger is None:
+        if not noted:
+            return replace(subject, missing="" if subject.own else "the run noted none")
+        if others:
+            return replace(subject, missing="each agent has its own: choose one with --agent")
+        places = [Path(noted), folder / noted, folder / "ledgers"]
+        files = [place / f"{name}.db" for place in places if Path(name).name == name]
+        ledger = next((path for path in files if path.is_file()), None)
+        if ledger is None:
+            return replace(subject, missing="the one that paid for this run was not found")
+    account, own = Account.read(ledger, name), subject.own
+    if noted and Path(noted).is_absolute():
+        with suppress(OSError, ValueError, RuntimeError):  # such as a name that no file can have
+            own = Path(noted, f"{name}.db").resolve() == Path(ledger).resolve() or None
+    subject = replace(subject, account=account, own=own)
+    if (run := account.run(subject.run)) is None:
+        return subject
+    when = f"{run['began'][:16].replace('T', ' ')} to {run['last'][:16].replace('T', ' ')} UTC"
+    if subject.rounds is None and promised(subject.statement):
+        subject = replace(subject, rounds=run["rounds_answered"])
+    return replace(subject, when=f"{when} (by the ledger)")
 
 
 def _numbers(result: Result, agent: str | None) -> tuple[int, bool]:
@@ -268,16 +275,6 @@ def _about(subject: Subject, agent: str) -> Subject:
     others = None if subject.others is None else len(subject.agents) - 1
     statement = replace(subject.statement, neighbours=hidden)
     return replace(subject, agents=(agent,), others=others, statement=statement)
-
-
-def _from_ledger(subject: Subject) -> Subject:
-    """With what only a ledger knows: when, and what a party has sent."""
-    if subject.account is None or (run := subject.account.run(subject.run)) is None:
-        return subject
-    when = f"{run['began'][:16].replace('T', ' ')} to {run['last'][:16].replace('T', ' ')} UTC"
-    if subject.rounds is None and promised(subject.statement):
-        subject = replace(subject, rounds=run["rounds_answered"])
-    return replace(subject, when=f"{when} (by the ledger)")
 
 
 def _dated(path: Path) -> str:
