@@ -31,7 +31,7 @@ from tacit.protocol.agent import Agent
 from tacit.protocol.keys import agent_key
 from tacit.protocol.messages import Broadcast
 from tacit.pytree import pytree, store
-from tacit.sets import balls
+from tacit.sets import closed_form
 from tacit.sets.closed_form import L1Ball
 
 # Most faults planted below show in every trial: the distribution-free bound is then 2.44 for 100
@@ -104,7 +104,7 @@ def pushed_worlds():
     class Pushed(L1Ball):
         def project(self, point, weight=None):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(balls, "onto_simplex", old_projections.onto_simplex)
+                patch.setattr(closed_form, "onto_simplex", old_projections.onto_simplex)
                 return super().project(point, weight)
 
     worlds, ball = ball_worlds(), Pushed.__new__(Pushed)  # agents of a class share compiled rounds
