@@ -309,7 +309,7 @@ def test_a_run_that_was_faster_keeps_its_files(kind, folder, refused, monkeypatc
 @one("learn")
 def test_what_a_run_left_is_not_used_again(kind, folder, command, refused):
     command(*words_of(kind, "--seed", 2, "--out", "whole"))
-    for left in ("result.json", "checkpoint.npz", "arrays.npz", "model.json", "bus.csv"):
+    for left in ("result.json", "checkpoint.npz", "model.json"):
         (folder / left[:3]).mkdir()
         (folder / left[:3] / left).write_bytes(b"what a failed run left")
         said = refused(typed(kind, "--out", left[:3]))
@@ -332,8 +332,8 @@ def test_an_interrupted_run_is_not_started_over(folder, refused):
 
 def test_the_job_may_lie_in_the_folder_and_no_other(folder, command, refused):
     job = (folder / "job.toml").read_text()
-    (folder / "other.toml").write_text(job)
-    assert "job.toml" in refused("solve other.toml --out .")
+    (folder / "other.toml").write_text(job + "\n")
+    assert "holds another job.toml" in refused("solve other.toml --out .")
     command("solve", "job.toml", "--out", ".")
     assert (folder / "job.toml").read_text() == job and (folder / "result.json").exists()
 

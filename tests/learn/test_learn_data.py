@@ -266,14 +266,16 @@ def test_no_mirror(tmp_path):
 
 
 def test_no_record_of_a_table_is_both_learnt_and_tested(tmp_path):
+    from tacit.cli.learn import load
     from tacit.cli.main import parse
-    from tacit.cli.training_data import load
 
     path = tmp_path / "t.csv"
     path.write_text("x,y\n" + "".join(f"{k},{k % 2}\n" for k in range(50)))
     words = ["learn", str(path), "--target", "y", "--range", "x=0:100", "--test-share", "0.3"]
     options = parse(words)
-    train, test, _ = load(options, str(path))
-    records = [np.round(50 * (part.features[:, 0] + 1)).astype(int) for part in (train, test)]
+    data = load(options, str(path))
+    records = [
+        np.round(50 * (part.features[:, 0] + 1)).astype(int) for part in (data.train, data.test)
+    ]
     assert len(records[1]) == 15
     assert sorted(np.concatenate(records)) == list(range(50))

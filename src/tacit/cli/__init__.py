@@ -11,13 +11,8 @@ show            tacit show
 sheet           tacit sheet
 report          tacit report, and the page that a run leaves
 demo            tacit demo
-power           tacit power solve, and the options of a grid
-power_check     tacit power check
-power_attack    tacit power bound, tacit power attack
-learn           tacit learn: its model, and the mean that rows are centred by
-training_data   ... the data that it names, and tacit learn download
-learn_print     ... and what it prints
-learn_attack    tacit learn attack
+power           tacit power: solve, bound, check, attack
+learn           tacit learn, tacit learn attack, tacit learn download
 predict         tacit predict
 audit           tacit audit
 ledger          tacit ledger

@@ -152,24 +152,12 @@ def print_result(
     lines: Sequence[str] = (),
 ) -> None:
     """The last round, the privacy statement and where the files are; ``lines`` on what it is."""
-    from tacit.privacy.accounting import rounded_up
-
     if as_json:
         vectors = {"solution": result.solution.tolist(), "ergodic": result.ergodic.tolist()}
         document = {**(about or {}), **result.to_dict(), **vectors, "folder": str(folder)}
         print(json.dumps(document))
         return
     last = result.summary
-    spent = [("noise", "none")]
-    if last["epsilon"] is not None:
-        spent = [
-            (
-                "total epsilon" if result.privacy.certified else "total epsilon (not certified)",
-                rounded_up(last["epsilon"], 4),
-            ),
-            ("total delta", digits(last["delta"])),
-            ("noise from", result.noise_source),
-        ]
     whose = "at the released data" if result.privacy.once else "(not covered: keep secret)"
     ended = []
     if result.converged is not None:
@@ -187,7 +175,7 @@ def print_result(
             *known("residual", "consensus residual", ".3g"),
             *ended,
             *known("violation", "largest violation", ".3g"),
-            *spent,
+            *spent_rows(result, last["epsilon"], last["delta"]),
         ],
     )
     if result.converged is False and result.privacy.once:
@@ -201,6 +189,20 @@ def print_result(
         print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))
     print(result.privacy.words)
     print_files(folder)
+
+
+def spent_rows(result: Any, epsilon: float | None, delta: float | None) -> list[tuple[str, str]]:
+    """What a run spent, as rows of a table."""
+    from tacit.privacy.accounting import rounded_up
+
+    if epsilon is None or delta is None:
+        return [("noise", "none")]
+    doubt = "" if result.privacy.certified else " (not certified)"
+    return [
+        (f"total epsilon{doubt}", rounded_up(epsilon, 4)),
+        ("total delta", digits(delta)),
+        ("noise from", result.noise_source),
+    ]
 
 
 def print_files(folder: Path) -> None:

@@ -1,30 +1,33 @@
-"""The command ``tacit learn``."""
+"""The commands ``tacit learn``, ``tacit learn attack`` and ``tacit learn download``."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
 import json
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.learn_print import print_fit, tested_figures
+from tacit.cli.console import print_files, print_table, progress_bar, spent_rows
 from tacit.cli.options import Add, add_run_options, make_absolute, on_device, refuse
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
-from tacit.cli.run_folder import MEAN, RunFolder, run_folder
-from tacit.cli.training_data import (
-    IMAGE_MAPS,
-    NAMED,
-    featured,
-    given_classes,
-    load,
-    one_line,
-    target_range,
-)
-from tacit.errors import InvalidInput
-from tacit.files import write_atomically
+from tacit.cli.run_folder import MEAN, RunFolder, refuse_used, run_folder
+from tacit.errors import RUNS, InvalidInput, count
+from tacit.files import save_figure, write_atomically
+from tacit.reading import read_json
 
+NAMED = ("digits", "mnist", "femnist")
+IMAGE_MAPS = ("orientations", "scattering")
+# options of a table only
+TABLE = (
+    *("target", "target_range", "agent_column", "classes", "range", "categories", "fill", "drop"),
+    *("id", "test_share"),
+)
 # the estimator in tacit.learn, and whether it predicts a number
 MODELS = {
     "logistic": ("PrivateLogisticRegression", False),
@@ -113,15 +116,14 @@ def _learn(options: argparse.Namespace) -> int:
         first = Path(options.data_set).stem
         options.out = f"{first}-and-{len(options.more)}-more-model"
     with run_folder("learn", options, "-model") as (folder, options):
-        fitted = _fit(options, folder)
+        model, data, tested = _fit(options, folder)
     draw(folder.path)
-    print_fit(options, folder.path, *fitted)
+    _print_fit(options, folder.path, model, data, tested)
     return 0
 
 
-def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any, Any, Any]:
-    """The model, written to the folder, with the data it was fitted on, those for the test, what
-    was changed to make them, and what the test says."""
+def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dict[str, Any]]:
+    """The model, written to the folder, its data, and what the test says."""
     from sklearn.pipeline import make_pipeline
 
     from tacit.learn import save_model
@@ -131,11 +133,11 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
     label = str(options.target) if options.more else Path(options.data_set).stem
     with on_device(options.device):
-        train, test, mapped = featured(options, load(options, options.data_set))
-        records = train.features, train.targets, _agents(options, train)
+        data = featured(options, load(options, options.data_set))
         files = () if options.data_set in NAMED else ("data_set", "more")
+        records = data.train.features, data.train.targets, _agents(options, data.train)
         make_absolute(options, files, folders=("data", "ledgers"))
-        model = model_of(options, train)
+        model = model_of(options, data.train)
         with one_line():
             problem, settings = prepared(model, records, options, folder, label)
         if options.crew is not None:
@@ -149,11 +151,11 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Any, Any,
         why = "records were dealt to agents by their labels: one label moves others' records."
         found = replace(found, privacy=replace(found.privacy, uncertified=why))
     adopt(model, problem, found)
-    save_model(make_pipeline(*mapped.steps, model) if mapped.steps else model, folder.path)
+    save_model(make_pipeline(*data.steps, model) if data.steps else model, folder.path)
     model.result_.save(folder.path)
-    tested = tested_figures(model, train, test)
+    tested = tested_figures(model, data)
     write_atomically(folder.path / "figures.json", json.dumps(tested, indent=1).encode())
-    return model, train, test, mapped, tested
+    return model, data, tested
 
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
@@ -163,12 +165,11 @@ def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     from tacit.learn.linear import prepare
     from tacit.transports.mpi import Part, share_of
 
-    train, _, _ = featured(options, load(options, options.data_set))
+    train = featured(options, load(options, options.data_set)).train
     mean = None if options.mean is None else np.array(options.mean)
-    model = model_of(options, train)
     records = train.features, train.targets, _agents(options, train)
     with one_line():
-        problem, _ = prepare(model, *records, mean=mean)
+        problem, _ = prepare(model_of(options, train), *records, mean=mean)
     mine = share_of(len(problem.agents), rank, ranks)
     named = list(zip(problem.names, problem.agents, strict=True))
     return Part(mine.start, named[mine.start : mine.stop])
@@ -274,3 +275,503 @@ def prepared(
     finally:
         if kept.exists() and not had:
             folder.has_paid()
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Data:
+    """Records to learn from and to test on, and how a table or images became rows.
+
+    Guarantee: none for ``changes``, exact counts of what the maps changed, by column: they are not
+    covered, for the owner's eyes.
+    """
+
+    train: Any
+    test: Any = None
+    steps: tuple[Any, ...] = ()  # public maps
+    changes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def one_line() -> Iterator[None]:
+    """What scikit-learn says of bad data, as one of our errors."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        raise InvalidInput(f"{str(error).splitlines()[0]} Nothing was fit.") from None
+
+
+def load(options: argparse.Namespace, name: str) -> Data:
+    """What DATA and its options name."""
+    from tacit.learn import load_digits, load_leaf, load_mnist
+
+    if name not in ("mnist", "femnist"):
+        refuse(options, ("data",), "for mnist and femnist only")
+    elif options.data is None:
+        raise InvalidInput(f"Expected --data, the folder with the files of {name}.")
+    if name not in NAMED:
+        return _tables(options, [name, *options.more])
+    refuse(options, TABLE, "for a table only")
+    if getattr(options, "more", []):
+        raise InvalidInput(f"Expected {name} alone, got {options.more[0]!r} beside it.")
+    if name == "femnist":
+        parts = [load_leaf(Path(options.data) / part) for part in ("train", "test")]
+    elif name == "mnist":
+        parts = [load_mnist(options.data, part) for part in ("train", "test")]
+    else:
+        parts = [load_digits(), load_digits("test")]
+    return Data(parts[0], parts[1])
+
+
+def featured(options: argparse.Namespace, data: Data) -> Data:
+    """The same after ``--features``: a public map of each record by itself."""
+    from tacit.learn import Orientations, RandomFourier, Scattering
+
+    images = options.data_set in NAMED
+    name = options.features or ("orientations" if images else "none")
+    if name == "none":
+        return data
+    if name in IMAGE_MAPS and not images:
+        raise InvalidInput(
+            f"Expected --features {name} for images only, got a table. Nothing was fit."
+        )
+    made = {"orientations": Orientations, "scattering": Scattering, "fourier": RandomFourier}[name]
+    step = made()
+
+    def mapped(part: Any) -> Any:
+        features = step.fit_transform(part.features)
+        columns = tuple(step.get_feature_names_out()) if part.columns else ()
+        return replace(part, features=features, columns=columns)
+
+    with one_line():
+        test = None if data.test is None else mapped(data.test)
+        return replace(data, train=mapped(data.train), test=test, steps=(*data.steps, step))
+
+
+def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
+    """The public range of a number to predict, if it is one."""
+    if options.target_range is None:
+        return None
+    refuse(options, ("classes",), "without --target-range")
+    try:
+        return _interval(options.target_range)
+    except ValueError:
+        raise InvalidInput(
+            f"Expected --target-range LOW:HIGH, got {options.target_range!r}."
+        ) from None
+
+
+def given_classes(options: argparse.Namespace) -> list[str] | None:
+    """The public list of a table's labels, if there is one."""
+    if options.classes is None:
+        return None
+    return [name.strip() for name in options.classes.split(",")]
+
+
+def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
+    """The records of one table, or of several, each the one of an agent, mapped and parted."""
+    import numpy as np
+    import pandas as pd
+
+    from tacit.learn import PublicColumns, PublicRange
+    from tacit.learn.data import dataset
+    from tacit.tables import load_records
+
+    for path in paths:
+        if not Path(path).is_file():
+            kinds = "a CSV or Parquet file"
+            kinds = kinds if options.more else f"{', '.join(NAMED)}, or {kinds}"
+            raise InvalidInput(f"Expected {kinds}, got {path!r}.")
+    if options.target is None:
+        raise InvalidInput("Expected --target, the column with the labels of the table.")
+    if not 0 <= options.test_share < 1:
+        raise InvalidInput(f"Expected 0 <= test-share < 1, got {options.test_share}.")
+    ranges, categories, fill = _rules(options)
+    records = load_records(
+        paths,
+        options.target,
+        options.agent_column,
+        options.drop if options.id is None else [*options.drop, options.id],
+        categories=categories,
+        gaps=fill,
+        numeric_target=target_range(options) is not None,
+        ranges=ranges,
+        classes=given_classes(options),
+    )
+    mapping = PublicColumns(ranges, categories, fill).fit(records.columns)
+    order = np.random.default_rng(0).permutation(len(records))
+    cut = max(1, round(options.test_share * len(records))) if options.test_share else 0
+    if cut == len(records):
+        raise InvalidInput(
+            f"Expected records beside those for the test, got {len(records)} in all and "
+            f"--test-share {options.test_share:g}; 0 keeps all for learning. Nothing was fit."
+        )
+    train, test = records.part(np.sort(order[cut:])), records.part(np.sort(order[:cut]))
+    groups: list[Any] = [part.groups for part in (records, train)]
+    if options.more and (gone := sorted({*groups[0]} - {*groups[1]})):
+        raise InvalidInput(
+            f"Expected records of {gone[0]!r} beside those for the test, got none; --test-share 0 "
+            "keeps all for learning. Nothing was fit."
+        )
+    names = mapping.get_feature_names_out().tolist()
+    parts = [dataset(part, mapping.transform(part.columns), names) for part in (train, test)]
+    transformer: Any = mapping
+    if not categories and not fill:  # the same map, in a model that the first version reads too
+        transformer = PublicRange(ranges).fit(pd.DataFrame(dict(records.part(order[:1]).columns)))
+    changes = mapping.changes(train.columns)
+    return Data(parts[0], parts[1] if cut else None, (transformer,), changes)
+
+
+def _interval(text: str) -> tuple[float, float]:
+    low, high = (float(x) for x in text.split(":"))
+    return low, high
+
+
+def _by_column(
+    texts: list[str],
+    expected: str,
+    read: Callable[[str, str], Any],
+    parts: Callable[[str], tuple[str, str, str]] = lambda text: text.rpartition("="),
+) -> dict[str, Any]:
+    """COLUMN=VALUE as often as it was given."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        column, equals, value = parts(text)
+        try:
+            if not equals or column in found:
+                raise ValueError
+            found[column] = read(column, value)
+        except (ValueError, csv.Error) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(
+                f"Expected {expected}, once for each column, got {text!r}."
+            ) from None
+    return found
+
+
+def _rules(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Ranges, categories and what to fill in, by column."""
+    from tacit.tables import public_list
+
+    def category(column: str, line: str) -> tuple[str, ...]:
+        """As a line of a CSV file: a category with a comma is put in quotes."""
+        (cells,) = csv.reader([line], strict=True, skipinitialspace=True)
+        return public_list(column, cells)
+
+    def value(column: str, text: str) -> Any:
+        if column in categories:
+            return text
+        if not math.isfinite(number := float(text)):
+            raise ValueError
+        return number
+
+    def parts(text: str) -> tuple[str, str, str]:  # a number has no =, the name of a column may
+        return text.partition("=") if text.partition("=")[0] in categories else text.rpartition("=")
+
+    kind = "a range COLUMN=LOW:HIGH"
+    ranges = _by_column(options.range, kind, lambda _, text: _interval(text))
+    first = "categories COLUMN=A,B,..."
+    categories = _by_column(options.categories, first, category, lambda text: text.partition("="))
+    kind = "a value to fill in COLUMN=VALUE, a number or one of the column's --categories"
+    return ranges, categories, _by_column(options.fill, kind, value, parts)
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+COEFFICIENT_COLUMNS = 20  # columns of which all coefficients are shown
+SCORES = 6  # that fit side by side
+CHANGES = {  # what public rules do to a value, by ``tables.CHANGES``
+    "clipped": "values clipped to their range",
+    "unknown": "values of no known category",
+    "filled": "missing values filled in",
+}
+
+
+def tested_figures(model: Any, data: Data) -> dict[str, Any]:
+    """Errors on the records that were kept for the test: the share of wrong classes, or the mean
+    distance of numbers; and those of an answer that ignores the columns.
+
+    Guarantee: none: they have no noise in them. They are for the owner's eyes, as is the file they
+    are written to.
+    """
+    import numpy as np
+
+    test = data.test
+    classes = model.classes_.tolist() if hasattr(model, "classes_") else None
+    error = guess = None
+    if test is not None and classes is not None:
+        names, counts = np.unique(data.train.targets, return_counts=True)
+        error = float(1 - model.score(test.features, test.targets))
+        guess = float(np.mean(test.targets != names[counts.argmax()]))
+    elif test is not None:
+        low, high = model.target_range
+        error = float(np.abs(model.predict(test.features) - test.targets).mean())
+        guess = float(np.abs(test.targets - (low + high) / 2).mean())
+    return {"test_error": error, "test_error_of_a_guess": guess, "classes": classes}
+
+
+def not_covered(model: Any, data: Data) -> dict[str, Any]:
+    """What public ranges, lists, values and the norm did to the records, counted.
+
+    Guarantee: none: these are exact counts of private records, for the owner's eyes. No file of the
+    run has them.
+    """
+    import numpy as np
+
+    train = data.train
+    centred = getattr(model, "mean_", None) is not None
+    norm = getattr(model, "feature_norm_", model.feature_norm)
+    longest = norm if centred else model.longest_row
+    with np.errstate(over="ignore"):
+        rows = train.features
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    found = {
+        "records": len(train),
+        "longest_row": float(longest),
+        "scaled_down": int(np.count_nonzero(lengths > longest * (1 + 1e-9))),
+        **data.changes,
+    }
+    if (ends := getattr(model, "target_range", None)) is not None:
+        outside = (train.targets < ends[0]) | (train.targets > ends[1])
+        found["targets_clipped"] = int(np.count_nonzero(outside))
+    return found
+
+
+def _print_fit(
+    options: argparse.Namespace, folder: Path, model: Any, data: Data, tested: dict[str, Any]
+) -> None:
+    """How the budget was spent, what was learnt, and what only the owner may know of it."""
+    result, privacy, train = model.result_, model.result_.privacy, data.train
+    hidden, chosen = not_covered(model, data), _chosen(model, data)
+    scores = read_json(folder / "model.json")["scores"] if train.columns else []
+    objective = float(result.trace["objective"][-1])
+    error, guess, classes = tested.values()
+    rounds, local_updates = result.summary["round"], result.settings.local_updates
+    stated = {k: privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")}
+    if stated["epsilon"] is None:
+        stated["delta"] = None
+    if options.json:
+        kept = {**hidden, "test_error": error, "test_error_of_a_guess": guess}
+        (stated if privacy.once else kept)["train_objective"] = objective
+        document = {
+            **{"classes": classes, **stated, "rounds": rounds, "local_updates": local_updates},
+            **{**chosen, "seed": options.seed, "agents": len(result.names)},
+            "records": len(train),
+            "not_covered": kept,
+            "folder": str(folder),
+        }
+        if scores:
+            document["columns"] = list(train.columns)
+            document["scores"] = {_name(s): {k: s[k] for k in s if k != "class"} for s in scores}
+        print(json.dumps(document))
+        return
+    errors = []
+    if error is not None:
+        which = "test error" if classes else "mean absolute test error"
+        one, other = (f"{100 * x:.2f} %" if classes else f"{x:.4g}" for x in (error, guess))
+        ignoring = "the largest class" if classes else "the middle of the range"
+        errors = [
+            (f"{which} ({len(data.test)} records; not covered)", one),
+            (f"the same if all were {ignoring} (not covered)", other),
+        ]
+    secret = "training objective (not covered: keep secret)"
+    learnt = f"{len(classes)} classes" if classes else "a number to predict"
+    print_table(
+        f"{len(result.names)} agents, {len(train)} records, {learnt}",
+        ("", ""),
+        [
+            *errors,
+            ("objective of what was released" if privacy.once else secret, f"{objective:.4g}"),
+            *((name.replace("_", " "), _shown_choice(value)) for name, value in chosen.items()),
+            ("rounds, local updates", f"{rounds}, {local_updates}"),
+            *spent_rows(result, stated["epsilon"], stated["delta"]),
+        ],
+    )
+    _print_coefficients(scores)
+    longest = f"{hidden['longest_row']:.4g}"
+    changed = [f"{hidden['scaled_down']} of {len(train)} rows scaled down to {longest}"]
+    if "targets_clipped" in hidden:
+        changed.append(f"{hidden['targets_clipped']} targets clipped to their range")
+    changed += changes_in_words(data.changes)
+    print(f"What was changed (not covered: keep secret): {'; '.join(changed)}.")
+    if doubts := look(hidden, error, guess):
+        print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")
+    print(privacy.words)
+    print_files(folder)
+
+
+def _chosen(model: Any, data: Data) -> dict[str, Any]:
+    """What the budget is spent on, given or planned: public."""
+    made = [type(step).__name__ for step in data.steps]
+    found: dict[str, Any] = {
+        "model": type(model).__name__,
+        "features": next((n for n in made if n not in ("PublicRange", "PublicColumns")), None),
+    }
+    for name in ("slope_limit_", "centring_share_", "alpha_"):
+        if hasattr(model, name) and (name != "centring_share_" or hasattr(model, "centring_share")):
+            found[name.rstrip("_")] = getattr(model, name)
+    return found
+
+
+def _shown_choice(value: Any) -> str:
+    return "none" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def changes_in_words(changes: dict[str, dict[str, int]]) -> list[str]:
+    """How many values of which column were changed, by kind."""
+    return [
+        f"{CHANGES[kind]}: {', '.join(f'{c} {n}' for c, n in by_column.items()) or 'none'}"
+        for kind, by_column in changes.items()
+    ]
+
+
+def look(hidden: dict[str, Any], error: float | None, guess: float | None) -> list[str]:
+    """What is likely a mistake: nothing was learnt, or a public rule that does not fit a column.
+
+    Guarantee: none: read off exact counts and errors, for the owner's eyes.
+    """
+    found, n = [], hidden["records"]
+    if error is not None and guess is not None and error > guess:
+        found.append("the test error is larger than that of a guess")
+    for name, many in hidden.get("clipped", {}).items():
+        if many == n:
+            found.append(f"every value of {name} is clipped (is its --range right?)")
+    for name, many in hidden.get("unknown", {}).items():
+        if 2 * many > n:
+            found.append(
+                f"{many} of {n} values of {name} are of no known category (are its --categories "
+                "written as in the table?)"
+            )
+    return found
+
+
+def _name(score: dict[str, Any]) -> str:
+    """What a score of model.json is of."""
+    return str(score.get("class", "prediction"))
+
+
+def _print_coefficients(scores: list[dict[str, Any]]) -> None:
+    """Those of model.json by column, the largest first."""
+    if len(scores) > SCORES:
+        print("coefficients by class and column: model.json")
+    if not 0 < len(scores) <= SCORES:
+        return
+    by_column = {c: [s["coefficients"][c] for s in scores] for c in scores[0]["coefficients"]}
+    order = sorted(by_column, key=lambda c: -max(map(abs, by_column[c])))
+    rows = [(c, *(f"{x:.4g}" for x in by_column[c])) for c in order[:COEFFICIENT_COLUMNS]]
+    if left := len(order) - len(rows):
+        rows.append((f"({left} more in model.json)", *("" for _ in scores)))
+    rows.append(("(intercept)", *(f"{score['intercept']:.4g}" for score in scores)))
+    print_table("coefficients, largest first", ("column", *map(_name, scores)), rows)
+
+
+# --- commands of their own ------------------------------------------------------------------------
+
+
+def add_attack(add: Add) -> None:
+    attack = add(
+        "learn attack",
+        _attack,
+        "What an eavesdropper recovers from an agent's messages, with and without privacy.",
+        "tacit learn attack digits --records 4 --total-epsilons 100 10 1",
+    )
+    attack.add_argument("attacked", choices=("digits", "mnist"), help="the data")
+    attack.add_argument("--data", help="folder with the files of mnist")
+    attack.add_argument("--records", type=int, default=4, help="of each agent; default: 4")
+    attack.add_argument("--agents", type=int, default=10, help="default: 10")
+    tried = "budgets to try; default: 100 10 1"
+    attack.add_argument("--total-epsilons", type=float, nargs="+", metavar="EPSILON", help=tried)
+    attack.add_argument("--total-epsilon", type=float, help="one budget to try")
+    attack.add_argument("--total-delta", type=float, default=1e-5, help="default: 1e-5")
+    attack.add_argument("--seeds", type=int, default=3, help="runs of each; default: 3")
+    attack.add_argument("--rounds", type=int, default=50, help="default: 50")
+    attack.add_argument(
+        "--mechanism",
+        choices=("gaussian", "laplace"),
+        default="gaussian",
+        help="default: gaussian",
+    )
+    attack.add_argument("--feature-norm", type=float, default=1.0, help="public; default: 1")
+    attack.add_argument("--bound", type=float, help="of every coefficient (a box)")
+    attack.add_argument("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
+    attack.add_argument("--out", help="folder (default: the data's name + -attack)")
+
+
+def _attack(options: argparse.Namespace) -> int:
+    from tacit.lab.record_recovery import attack
+
+    if not 1 <= options.records <= 8:
+        raise InvalidInput(f"Expected 1 to 8 records of each agent, got {options.records}.")
+    count("seeds", options.seeds, RUNS)
+    budgets = options.total_epsilons or [100.0, 10.0, 1.0]
+    if options.total_epsilon is not None:
+        refuse(options, ("total_epsilons",), "without --total-epsilon")
+        budgets = [options.total_epsilon]
+    folder = Path(options.out or f"{options.attacked}-attack")
+    refuse_used(folder)
+    data = load(options, options.attacked)
+    with on_device(options.device), progress_bar("runs") as bar:
+        task = bar.add_task("attack", total=1 + options.seeds * len(budgets))
+        found = attack(
+            data.train,
+            data.test,
+            budgets,
+            options.total_delta,
+            records=options.records,
+            agents=options.agents,
+            rounds=options.rounds,
+            seeds=options.seeds,
+            feature_norm=options.feature_norm,
+            bound=options.bound,
+            mechanism=options.mechanism,
+            progress=lambda: bar.advance(task),
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    save_figure(folder / "attack.png", found.plot(), dpi=130)
+    if options.json:
+        print(json.dumps({**found.to_dict(), "seeds": options.seeds, "folder": str(folder)}))
+        return 0
+    print_table(
+        f"{options.attacked}: {len(found.labels)} images of agents with {options.records} each",
+        ("", "error", "correlation", "labels found"),
+        found.table(),
+    )
+    for name, one in found.found.items():
+        print(f"{name}: {one.privacy.words}")
+    print("Every statement is about one run. Budgets of several runs on the same data add up.")
+    print(f"files: {folder}")
+    return 0
+
+
+def add_download(add: Add) -> None:
+    download = add(
+        "learn download",
+        _download,
+        "Get MNIST's files; an earlier attempt is continued.",
+        "tacit learn download mnist-data",
+    )
+    download.add_argument("folder", nargs="?", metavar="DIR", help="folder to put the files in")
+    download.add_argument("--data", metavar="DIR", help="the same")
+
+
+def _download(options: argparse.Namespace) -> int:
+    from tacit.learn.data import download_mnist
+
+    if (options.folder is None) == (options.data is None):
+        raise InvalidInput("Expected DIR, the folder to put MNIST in, once.")
+    with progress_bar("bytes") as bar:
+        tasks: dict[str, Any] = {}
+
+        def show(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done)
+
+        folder = download_mnist(options.folder or options.data, progress=show)
+    print(json.dumps({"folder": str(folder)}) if options.json else f"files: {folder}")
+    return 0

@@ -1,19 +1,28 @@
-"""The command ``tacit power solve``, and the options of a grid."""
+"""The commands ``tacit power``: solve, bound, check, attack."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import lines_now_and_then, print_result
+from tacit.cli.console import lines_now_and_then, print_result, print_table, progress_bar
 from tacit.cli.options import Add, add_run_options, changed, make_absolute, refuse_to_publish
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
-from tacit.cli.run_folder import RunFolder, run_folder
+from tacit.cli.run_folder import Note, RunFolder, run_folder
+from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import save_figure, write_atomically
+from tacit.reading import read_pandas, reading
 
 DELTA = 1e-5  # of all that is released, where loads are read once and none is given
+BEYOND = {  # limits that a dispatch may break, by name: what breaks them, and its columns
+    "voltages": ("voltages", ("bus", "voltage", "v_min", "v_max")),
+    "overloads": ("lines", ("line", "from_bus", "to_bus", "loading")),
+    "reactive": ("reactive power", ("generator", "bus", "q", "q_min", "q_max")),
+}
+MOST_ROWS = 10  # of each table on the screen; --json has all
 OF_SOLVE = ("noise_on", "objective", "shed_price", "nominal_spread")
 
 
@@ -58,7 +67,7 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in named if hasattr(options, name)}
 
 
-def add_power(add: Add) -> None:
+def add_solve(add: Add) -> None:
     solve = add(
         "solve",
         _solve,
@@ -269,3 +278,170 @@ def _said(about: dict[str, Any]) -> list[str]:
             beside = "" if ac is None else f"; PGLib's AC cost {ac:,.2f} $/h"
             lines.append(f"all load served, true loads: at least {least:,.2f} $/h{beside}")
     return lines
+
+
+# --- bound ----------------------------------------------------------------------------------------
+
+
+def add_bound(add: Add) -> None:
+    bound = add(
+        "bound",
+        _bound,
+        "The least generation cost over the relaxation: below that of any AC power flow.",
+        "tacit power bound case118 --json",
+    )
+    bound.add_argument("case", help="MATPOWER file (.m) or a named case such as case14")
+
+
+def _bound(options: argparse.Namespace) -> int:
+    from tacit.power import bound, load_case
+
+    grid = load_case(options.case)
+    objective = bound(grid)
+    if options.json:
+        print(json.dumps({"case": grid.name, "buses": len(grid.bus), "objective": objective}))
+    else:
+        print(f"{grid.name}: at least {objective:.6g} $/h")
+    return 0
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+
+def add_check(add: Add) -> None:
+    check = add(
+        "check",
+        _check,
+        "What would happen if a run's dispatch were used: an AC power flow at the true loads. For "
+        "their owners' eyes only.",
+        "tacit power check case118-result",
+    )
+    check.add_argument("folder", help="folder of tacit power solve")
+    check.add_argument("--case", help="the case, if it lies elsewhere than when it was solved")
+
+
+def _check(options: argparse.Namespace) -> int:
+    """1 if there is no power flow: the dispatch cannot be used."""
+    from tacit.power import load_case, plot_power_flow, power_flow
+
+    folder = Path(options.folder)
+    note = Note.read(folder) if folder.is_dir() else None
+    noted = None if note is None or note.command != "power solve" else note.options.get("case")
+    if not isinstance(noted, str):
+        raise InvalidInput(f"Expected a folder of tacit power solve, got {folder}.")
+
+    def column(table: str, name: str) -> Any:
+        path = folder / f"{table}.csv"
+        if not path.is_file():
+            raise InvalidInput(f"Expected a finished run in {folder}, found no {path.name} there.")
+        with reading(path, f"a column {name} of numbers"):
+            return read_pandas(path, index_col=table)[name].astype(float)
+
+    grid = load_case(options.case or noted)
+    flow = power_flow(grid, column("generator", "p"), column("bus", "voltage"))
+    save_figure(folder / "check.png", plot_power_flow(flow), dpi=130)
+    found = {**flow.summary(), "not_covered": list(flow.summary()), "folder": str(folder)}
+    write_atomically(folder / "check.json", json.dumps(flow.summary(), indent=1).encode())
+    draw(folder)
+    if options.json:
+        print(json.dumps(found))
+    else:
+        _print_check(found)
+    return 0 if flow.converged else 1
+
+
+def _print_check(found: dict[str, Any]) -> None:
+    title = f"{found['case']}: AC power flow of this dispatch"
+    print("computed from the true loads: keep secret")
+    rows = [(f"{name} (MW)", f"{found[f'{name}_mw']:.6g}") for name in ("load", "dispatched")]
+    if not found["converged"]:
+        print_table(title, ("", ""), [*rows, ("AC power flow", "none was found")])
+        return
+    buses = ", ".join(map(str, found["slack_buses"]))
+    beyond = {name: len(found[name]) for name in BEYOND}
+    rows += [
+        (f"more at the slack bus {buses} (MW)", f"{found['slack_mw']:+.4g}"),
+        ("losses (MW)", f"{found['losses_mw']:.4g}"),
+        (
+            "voltages (per unit)",
+            f"{found['lowest_voltage']:.4f} to {found['highest_voltage']:.4f}",
+        ),
+        ("voltages beyond limits", str(beyond["voltages"])),
+        ("highest loading of a line", f"{100 * found['highest_loading']:.4g}%"),
+        ("lines beyond limits", str(beyond["overloads"])),
+        ("generators beyond reactive limits", str(beyond["reactive"])),
+    ]
+    print_table(title, ("", ""), rows)
+    for name, (what, columns) in BEYOND.items():
+        if found[name]:
+            shown = [[f"{row[c]:.4g}" for c in columns] for row in found[name][:MOST_ROWS]]
+            print_table(f"{what} beyond limits ({beyond[name]})", columns, shown)
+    print(f"files: {found['folder']}/check.png")
+
+
+# --- attack ---------------------------------------------------------------------------------------
+
+
+def add_attack(add: Add) -> None:
+    attack = add(
+        "attack",
+        _attack,
+        "What an eavesdropper learns about the loads, with and without privacy.",
+        "tacit power attack case14",
+    )
+    add_grid(attack, required=True)
+    attack.add_argument(
+        "--total-epsilons", type=float, nargs="+", default=[100.0, 10.0, 1.0], metavar="EPSILON"
+    )
+    attack.add_argument("--total-delta", type=float, default=1e-5)
+    attack.add_argument("--rounds", type=int, default=50)
+    attack.add_argument("--seeds", type=int, default=3)
+    attack.add_argument("--out", help="folder for loads.csv and attack.png (default: case-attack)")
+
+
+def _attack(options: argparse.Namespace) -> int:
+    from tacit.admm.settings import Settings
+    from tacit.lab.load_recovery import attack
+    from tacit.planning import least_noise
+    from tacit.power import scheduled
+
+    count("seeds", options.seeds, RUNS)
+    case = build_case(options)
+    problem = case.problem
+    chosen = [("no privacy", Settings(options.rounds))]
+    for epsilon in options.total_epsilons:
+        private = Settings.for_budget(epsilon, options.total_delta, options.rounds)
+        chosen.append((f"epsilon {epsilon:g}", private))
+    chosen = [(label, scheduled(case, settings)) for label, settings in chosen]
+    releases = [
+        (f"epsilon {epsilon:g}, read once", least_noise(problem, epsilon, options.total_delta))
+        for epsilon in options.total_epsilons
+    ]
+    folder = Path(options.out or f"{Path(options.case).stem}-attack")
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = 1 + 2 * options.seeds * len(options.total_epsilons)
+    with progress_bar("runs") as bar:
+        task = bar.add_task("attack", total=runs)
+        found = attack(
+            case,
+            chosen,
+            releases=releases,
+            seeds=options.seeds,
+            progress=lambda: bar.advance(task),
+        )
+    write_atomically(folder / "loads.csv", found.loads.to_csv(index=False).encode())
+    save_figure(folder / "attack.png", found.plot(), dpi=130)
+    if options.json:
+        print(json.dumps({**found.to_dict(), "delta": options.total_delta, "folder": str(folder)}))
+        return 0
+    rows = [("guess without messages", f"{found.prior_error:.2g}", "")]
+    for label in found.labels:
+        floor = "" if label == "no privacy" else f"{found.floors[label]:.2g}"
+        rows.append((label, f"{found.errors[label]:.2g}", floor))
+    print_table(
+        f"{case.grid.name}: error of the estimated loads (RMS, per unit)",
+        ("", "eavesdropper", "least expected"),
+        rows,
+    )
+    print(f"files: {folder}")
+    return 0

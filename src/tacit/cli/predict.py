@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.learn_print import changes_in_words
+from tacit.cli.learn import changes_in_words
 from tacit.cli.options import Add
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically

@@ -24,15 +24,11 @@ from tacit.cli.console import hints, run_with_progress
 from tacit.cli.options import as_typed, as_words, caution, changed, run_arguments
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.files import sync_folder, write_atomically
-from tacit.reading import read_json, reading, typed
+from tacit.reading import read_bytes, read_json, reading, typed
 
 NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
 MEAN = "mean.npz"  # what was released before the first round
-FILES = (  # what a run writes, and would write over
-    *(RESULT, NOTE, CHECKPOINT, MEAN, "mean.json", "model.json", "arrays.npz", "trace.csv"),
-    *("plot.png", "timing.json", "figures.json", "report.html", "bus.csv", "line.csv"),
-    *("generator.csv", "grid.png", "job.toml", "release.csv", "release.npz"),
-)
+FILES = (RESULT, NOTE, CHECKPOINT, MEAN, "model.json")  # one of them is in the folder of any run
 ABOUT = {"solve": "job", "power solve": "case", "learn": "data_set"}  # what a command runs
 NOT_NOTED = ("command", "parser", "crew", "engine", "json", "resume", "out")
 BESIDE_RESUME = ("resume", "json", "engine")  # no number depends on them
@@ -68,6 +64,22 @@ class Note:
         mean = f"; {MEAN} was released" if (folder / MEAN).is_file() else ""
         return f"no checkpoint is there, and no ledgers know what was spent{mean}"
 
+    def parsed(self, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+        """The options as if they were typed: anybody may have written the note."""
+        about = ABOUT[self.command]
+        given = {name: value for name, value in self.options.items() if value is not None}
+        try:
+            if not isinstance(given.get(about), str) or not given.keys() <= vars(options).keys():
+                raise InvalidInput("no option")
+            words = as_words(given, (about, "more"))
+            if b"\0" in os.fsencode(" ".join(words)):  # which nobody can type
+                raise InvalidInput("no text")
+            found = vars(options.parser.parse_args(words))
+        except (InvalidInput, UnicodeEncodeError):
+            what = f"Expected the options of tacit {self.command} in {folder / NOTE}."
+            raise CorruptFile(what, NOT_STARTED) from None
+        return {name: value for name, value in found.items() if name not in NOT_NOTED}
+
     @classmethod
     def read(cls, folder: Path) -> Note | None:
         """The note in a folder; None if there is none."""
@@ -82,11 +94,9 @@ class Note:
             return typed(note)
 
 
-def refuse_used(folder: Path, job: Path | None = None) -> None:
-    """Refuse a folder with anything of a run in it; its job may lie there already."""
+def refuse_used(folder: Path) -> None:
+    """Refuse a folder that a run has used."""
     found = [name for name in FILES if os.path.lexists(folder / name)]
-    if job is not None and job.resolve() == (folder / "job.toml").resolve():
-        found = [name for name in found if name != "job.toml"]
     if not found:
         return
     what, note = f"the file {found[0]} of a run", Note.read(folder)
@@ -110,14 +120,13 @@ def run_folder(
     if (given is None) == (options.resume is None):
         raise InvalidInput(f"Expected either {ABOUT[command]} or --resume DIR, one of the two.")
     path = Path(options.resume or options.out or f"{Path(given).stem}{out}")
-    job = Path(given) if given is not None and command == "solve" else None
-    folder = RunFolder(command, path, options.crew, job)
+    folder = RunFolder(command, path, options.crew)
     hints.append(folder.what_to_say)
     try:
         if given is None:
             options = folder.reopen(options)
         else:
-            refuse_used(path, job)
+            refuse_used(path)
         yield folder, options
         for name in (MEAN, CHECKPOINT):  # with which data can be told again
             (path / name).unlink(missing_ok=True)
@@ -131,10 +140,8 @@ def run_folder(
 class RunFolder:
     """A run's folder, from its first file to the result."""
 
-    def __init__(
-        self, command: str, path: Path, everyone: Any = None, job: Path | None = None
-    ) -> None:
-        self.command, self.path, self.job = command, path, job
+    def __init__(self, command: str, path: Path, everyone: Any = None) -> None:
+        self.command, self.path = command, path
         self.everyone = everyone  # the agents, where they are not in this process
         self._checkpoint = path / CHECKPOINT
         self._note: Note | None = None
@@ -156,11 +163,9 @@ class RunFolder:
                     f"got {as_typed(name, value)}.",
                     NOT_STARTED,
                 )
-        note = None
         if self.path.is_dir():
             self.lock()
-            note = Note.read(self.path)
-        if note is None:
+        if (note := Note.read(self.path)) is None:
             what = f"Expected an unfinished run in {self.path}, found no {NOTE}."
             raise InvalidInput(what, NOT_STARTED)
         if note.command != self.command:
@@ -174,25 +179,9 @@ class RunFolder:
         if why:
             what = f"The run in {self.path} cannot be continued: {why}; choose another --out."
             raise InvalidInput(what, NOT_STARTED)
-        noted = self._parsed(note, options)
+        noted = note.parsed(self.path, options)
         self._note = replace(note, options=noted)
         return argparse.Namespace(**{**vars(options), **noted})
-
-    def _parsed(self, note: Note, options: argparse.Namespace) -> dict[str, Any]:
-        """The options in a note as if they were typed: anybody may have written it."""
-        about = ABOUT[note.command]
-        given = {name: value for name, value in note.options.items() if value is not None}
-        try:
-            if not isinstance(given.get(about), str) or not given.keys() <= vars(options).keys():
-                raise InvalidInput("no option")
-            words = as_words(given, (about, "more"))
-            if b"\0" in os.fsencode(" ".join(words)):  # which nobody can type
-                raise InvalidInput("no text")
-            found = vars(options.parser.parse_args(words))
-        except (InvalidInput, UnicodeEncodeError):
-            what = f"Expected the options of tacit {note.command} in {self.path / NOTE}."
-            raise CorruptFile(what, NOT_STARTED) from None
-        return {name: value for name, value in found.items() if name not in NOT_NOTED}
 
     def start(
         self,
@@ -222,7 +211,10 @@ class RunFolder:
                 what = f"Expected to make the folder {self.path}: {error.strerror}."
                 raise InvalidInput(what, NOT_STARTED) from None
             self.lock()
-            refuse_used(self.path, self.job)  # another run may have been faster
+            refuse_used(self.path)  # another run may have been faster
+            for name, content in contents.items():
+                if (self.path / name).exists() and read_bytes(self.path / name) != content:
+                    raise InvalidInput(f"{self.path} holds another {name}.", NOT_STARTED)
             noted = {k: v for k, v in vars(options).items() if k not in NOT_NOTED}
             self._note = Note(self.command, run, noted, once)
             # maybe a seed; before all others, which would say nothing without it
