@@ -14,7 +14,7 @@ from tacit.learn import (
     PrivateQuantileRegressor,
     PrivateRidge,
 )
-from tacit.objectives.mean import Mean
+from tacit.objectives.moments import Mean
 
 RELATIONS = ("add-remove", "zero-out", "replace")
 

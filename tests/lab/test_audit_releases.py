@@ -17,7 +17,7 @@ from tacit.lab.audit import (
 )
 from tacit.lab.audit.neighbouring_data import moved
 from tacit.learn import load_digits
-from tacit.objectives.second_moments import SecondMoments
+from tacit.objectives.moments import SecondMoments
 from tacit.protocol import release
 from tacit.protocol.release import Reader
 

@@ -1,25 +1,22 @@
 """Public ranges, and models as files."""
 
 import json
-import sys
-import types
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.learn import (
     PrivateLogisticRegression,
+    PrivateRidge,
     PublicColumns,
     PublicRange,
     load_model,
     save_model,
 )
-from tacit.learn import model as model_file
 
 RANGES = {"age": (20, 80), "*": (0.0, 10.0)}
 
@@ -91,7 +88,7 @@ def test_models_that_cannot_be_saved_or_read(tmp_path, rng):
     save_model(PrivateLogisticRegression(None, rounds=2).fit(X, y), tmp_path)
     assert load_model(tmp_path).privacy_.epsilon == np.inf
     text = (tmp_path / "model.json").read_text()
-    for old, new in (('"format": 1', '"format": 2'), ('"x1"', '"x7"'), ('"scores"', '"s"')):
+    for old, new in (('"format": 3', '"format": 2'), ('"x1"', '"x7"'), ('"scores"', '"s"')):
         (tmp_path / "model.json").write_text(text.replace(old, new, 1))
         with pytest.raises(CorruptFile, match="model that tacit saved"):
             load_model(tmp_path)
@@ -144,87 +141,37 @@ def test_a_model_of_text_and_gaps_predicts_the_same(tmp_path, rng):
     assert again.feature_names_in_.tolist() == ["age", "fee", "city"]
 
 
-@pytest.mark.parametrize("with_ranges", [True, False])
-def test_a_plain_model_is_written_as_the_first_version_reads_it(tmp_path, rng, with_ranges):
+def test_models_of_the_first_two_formats_are_read(tmp_path, rng):
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
-    model = PrivateLogisticRegression(4.0, rounds=2)
-    model = make_pipeline(PublicRange({0: (-1, 2), 1: (-2, 1)}), model) if with_ranges else model
-    last = model.fit(X, y)[-1] if with_ranges else model.fit(X, y)
-    last.mean_ = None
+    ranges = {"0": [-1, 2], "1": [-2, 1]}
+    maps = PublicRange({int(k): v for k, v in ranges.items()})
+    model = make_pipeline(maps, PrivateLogisticRegression(4.0, rounds=2)).fit(X, y)
+    path = save_model(model, tmp_path)
+    document = json.loads(path.read_text())
+    for key in ("estimator", "steps"):
+        del document[key]
+    document |= {"format": 2, "ranges": {f"x{k}": v for k, v in ranges.items()}}
+    path.write_text(json.dumps(document))
+    np.testing.assert_array_equal(load_model(tmp_path).predict_proba(X), model.predict_proba(X))
+    model[-1].mean_ = None
+    path.write_text(json.dumps({**document, "format": 1, "mean": None}))
+    np.testing.assert_array_equal(load_model(tmp_path).predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_saved_regressor_predicts_the_same(tmp_path, rng, intercept):
+    X = rng.uniform(-1, 1, (40, 2))
+    y = X[:, 0] - 0.5
+    model = PrivateRidge(4.0, target_range=(-2.5, 3), fit_intercept=intercept, random_state=0)
+    model = make_pipeline(PublicRange({"*": (-1, 2)}), model).fit(X, y)
     written = json.loads(save_model(model, tmp_path).read_text())
-    assert written["format"] == 1 and not {"steps", "estimator", "mean"} & set(written)
-    assert written["ranges"] == ({"x0": [-1, 2], "x1": [-2, 1]} if with_ranges else None)
-    np.testing.assert_array_equal(load_model(tmp_path).predict(X), model.predict(X))
-
-
-class Folded(TransformerMixin, BaseEstimator):
-    """Stands for a public map: |x + shift|, a column more, of parameters alone."""
-
-    def __init__(self, shifts, seed=0):
-        self.shifts, self.seed = shifts, seed
-
-    def fit(self, X, y=None):
-        self.n_features_in_ = np.shape(X)[1]
-        return self
-
-    def transform(self, X):
-        X = np.abs(np.asarray(X) + np.array([self.shifts[j] for j in range(np.shape(X)[1])]))
-        return np.hstack([X, X[:, :1] * self.seed])
-
-
-class Slope(RegressorMixin, BaseEstimator):
-    """Stands for a private regressor."""
-
-    def __init__(
-        self,
-        total_epsilon=1.0,
-        total_delta=1e-5,
-        *,
-        feature_norm=1.0,
-        target_range=(0, 1),
-        fit_intercept=True,
-    ):
-        self.total_epsilon, self.total_delta = total_epsilon, total_delta
-        self.feature_norm, self.target_range = feature_norm, target_range
-        self.fit_intercept = fit_intercept
-
-    longest_row = 1.0
-
-    def fit(self, X, y):
-        some = PrivateLogisticRegression(rounds=1).fit(X[:, :2], np.arange(len(y)) % 2)
-        self.privacy_ = some.privacy_
-        self.coef_, self.intercept_ = np.arange(1.0, 1 + X.shape[1]), 0.25
-        self.n_features_in_ = X.shape[1]
-        return self
-
-    def predict(self, X):
-        low, high = self.target_range
-        return np.clip(X @ self.coef_ + self.intercept_, low, high)
-
-
-@pytest.fixture
-def others(monkeypatch):
-    """The stand-ins, as modules of tacit.learn that are there in other versions."""
-    module = types.ModuleType("tacit.learn.others")
-    module.Folded, module.Slope = Folded, Slope
-    monkeypatch.setitem(sys.modules, "tacit.learn.others", module)
-    monkeypatch.setitem(model_file.STEPS, "Folded", "others")
-    monkeypatch.setitem(model_file.KINDS, "Slope", ("others", ("target_range",)))
-
-
-def test_public_maps_and_other_estimators_are_saved_by_kind(tmp_path, rng, others):
-    X, y = rng.normal(size=(40, 2)), rng.uniform(size=40)
-    steps = [Folded({0: 0.5, 1: np.float64(-1)}, np.int64(3)), PublicRange({"*": (0, 2)})]
-    model = make_pipeline(*steps, Slope(target_range=(-2.5, 3))).fit(X, y)
-    written = json.loads(save_model(model, tmp_path).read_text())
-    assert [step["kind"] for step in written["steps"]] == ["Folded", "PublicRange"]
-    assert written["estimator"] == "Slope" and written["target_range"] == [-2.5, 3]
-    assert "classes" not in written and written["columns"] == ["x0", "x1", "x2"]
+    assert written["estimator"] == "PrivateRidge" and written["target_range"] == [-2.5, 3]
+    assert "classes" not in written and written["columns"] == ["x0", "x1"]
     again = load_model(tmp_path)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again[-1].coef_.shape == (3,) and again[-1].intercept_ == 0.25
+    model[0].ranges = {"*": (abs, 2)}
     with pytest.raises(InvalidInput, match="numbers and text, got builtin"):
-        save_model(make_pipeline(Folded({0: abs, 1: 2}).fit(X), Slope().fit(X, y)), tmp_path / "n")
+        save_model(model, tmp_path / "n")
     assert not (tmp_path / "n").exists()
 
 
@@ -238,7 +185,7 @@ def test_a_class_of_the_same_name_is_not_saved(tmp_path, rng):
         save_model(model, tmp_path)
 
 
-def test_spoilt_models_of_the_third_format(tmp_path, rng, others):
+def test_spoilt_models(tmp_path, rng):
     table, y = clinic(rng)
     model = make_pipeline(PublicColumns(RANGES), PrivateLogisticRegression(rounds=1)).fit(table, y)
     document = json.loads(save_model(model, tmp_path).read_text())
@@ -260,7 +207,7 @@ def test_spoilt_models_of_the_third_format(tmp_path, rng, others):
             )
         ),
         *({"steps": value} for value in (None, 3, [[]])),
-        *({"estimator": value} for value in ("SVC", "Slope", None, [1])),
+        *({"estimator": value} for value in ("SVC", None, [1])),
         *({"format": value} for value in (0, 4, "3", None)),
         {"mean": {"age": 1}},
     ]

@@ -13,7 +13,7 @@ from tacit.learn import (
     PrivateLogisticRegression,
     plan,
 )
-from tacit.learn.classifiers import planned_share, planned_slope_limit
+from tacit.learn.estimators import planned_share, planned_slope_limit
 from tacit.learn.linear import prepare
 from tacit.planning import DEVIATION, SHORT_PATH, UPDATES
 from tacit.planning import plan as planned

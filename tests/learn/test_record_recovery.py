@@ -14,7 +14,7 @@ from tacit.errors import InvalidInput
 from tacit.lab.gradient_inversion import Prior, _labels, gradients, recover
 from tacit.lab.record_recovery import _room, attack, listen, small_agents
 from tacit.learn import load_digits, plan
-from tacit.learn.classifiers import PrivateLogisticRegression
+from tacit.learn.estimators import PrivateLogisticRegression
 from tacit.learn.linear import INTERCEPT_SHARE, scaled_down
 from tacit.planning import plan as planned
 from tacit.privacy.mechanisms import Gaussian

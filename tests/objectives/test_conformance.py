@@ -15,8 +15,8 @@ import pytest
 from conftest import repeat
 from small_objectives import CLASSES, FEATURES, SAMPLED, B, Y, classes, sample
 
-from tacit.objectives import Objective, linear_model, mean, per_sample
-from tacit.objectives.mean import Mean
+from tacit.objectives import Objective, linear_model, moments, per_sample
+from tacit.objectives.moments import Mean
 from tacit.sets import Box
 
 WAYS = ("add-remove", "zero-out", "replace")
@@ -83,7 +83,7 @@ PROGRAM = jax.jit(lambda f, z: (f.value(z), f.gradient(z), f.statistic(z)))
 
 def ends(name: str) -> list[int]:
     """Numbers of records around the ends of a block, whatever a block of this objective is."""
-    K = {"per-sample": per_sample.BLOCK, "mean": mean.BLOCK}.get(name, linear_model.BLOCK)
+    K = {"per-sample": per_sample.BLOCK, "mean": moments.BLOCK}.get(name, linear_model.BLOCK)
     some = [K + 1] if name != "per-sample" else [1, K - 1, K, K + 1, 2 * K - 1, 2 * K + 1]
     return repeat(some, [1, 2, K - 1, K, K + 1, 2 * K - 1, 2 * K, 2 * K + 1])
 

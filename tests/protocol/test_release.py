@@ -12,7 +12,7 @@ from conftest import repeat
 
 import tacit
 from tacit.errors import CorruptFile, Refused
-from tacit.objectives.second_moments import SecondMoments
+from tacit.objectives.moments import SecondMoments
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.payments import Payments

@@ -11,8 +11,7 @@ from scipy import stats
 
 import tacit
 from tacit.errors import CorruptFile, InvalidInput, Refused
-from tacit.objectives.mean import Mean
-from tacit.objectives.second_moments import SecondMoments
+from tacit.objectives.moments import Mean, SecondMoments
 from tacit.privacy.accounting import calibrate
 from tacit.protocol.released import Released
 from tacit.protocol.statement import PrivacyStatement

@@ -5,8 +5,7 @@ features     public maps of rows: columns, random waves, edge directions, the sc
 constraints  hard constraints on a model's coefficients
 centring     rows around a private mean: a first release, and its share of the budget
 linear       what all estimators share: agents, rows, intercept, set, plan, fit, prepare, adopt
-classifiers  PrivateLogisticRegression, PrivateLinearSVC
-regressors   PrivateHuberRegressor, PrivateRidge, PrivateQuantileRegressor
+estimators   PrivateLogisticRegression, PrivateLinearSVC, Private...Regressor, PrivateRidge
 model        a fitted model as one JSON file; which steps before it are public
 """
 
@@ -18,17 +17,16 @@ from tacit.learn.constraints import CoefficientBox as Box
 from tacit.learn.constraints import CoefficientL1Ball as Budget
 from tacit.learn.constraints import CoefficientSimplex as Simplex
 from tacit.learn.constraints import Convex, Sign
-from tacit.learn.data import (
-    Dataset,
-    load_digits,
-    load_leaf,
-    load_mnist,
-    load_table,
-    split,
-)
+from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, load_table, split
 
 if TYPE_CHECKING:
-    from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+    from tacit.learn.estimators import (
+        PrivateHuberRegressor,
+        PrivateLinearSVC,
+        PrivateLogisticRegression,
+        PrivateQuantileRegressor,
+        PrivateRidge,
+    )
     from tacit.learn.features import (
         Orientations,
         PublicColumns,
@@ -38,11 +36,6 @@ if TYPE_CHECKING:
     )
     from tacit.learn.linear import plan
     from tacit.learn.model import load_model, not_covered, save_model
-    from tacit.learn.regressors import (
-        PrivateHuberRegressor,
-        PrivateQuantileRegressor,
-        PrivateRidge,
-    )
 
 __all__ = [
     "Ball",
@@ -77,7 +70,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn is imported when it is asked for."""
     if name in __all__:
-        for module in ("linear", "classifiers", "regressors", "features", "model"):
+        for module in ("linear", "estimators", "features", "model"):
             found = getattr(import_module(f"tacit.learn.{module}"), name, None)
             if found is not None:
                 return found

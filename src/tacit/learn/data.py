@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import struct
-import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Sequence
@@ -88,8 +87,7 @@ def download_mnist(
 ) -> Path:
     """Get what is missing of MNIST's four files into ``folder``.
 
-    A file has its name only once its checksum is right; until then it ends in ``.part``, and the
-    next attempt continues from there.
+    A file has its name only once its checksum is right; until then it ends in ``.part``.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,9 +98,9 @@ def download_mnist(
         part = folder / f"{name}.gz.part"
         try:
             _fetch(f"{mirror}/{name}.gz", part, partial(progress, name))
-        except (urllib.error.URLError, OSError) as error:
+        except OSError as error:  # URLError is one
             raise CorruptFile(
-                f"Expected {name}.gz from {mirror}: {error}. What arrived is kept; try again."
+                f"Expected {name}.gz from {mirror}: {error}. Try again: what is there stays."
             ) from None
         if _checksum(part) != digest:
             part.unlink()
@@ -246,24 +244,14 @@ def _read_idx(path: Path, dimensions: int) -> Vector:
 
 
 def _fetch(url: str, part: Path, progress: Callable[[int, int], None]) -> None:
-    have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    try:
-        answer = urllib.request.urlopen(request, timeout=60)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # nothing is left to send: the checksum decides
-            return
-        raise
-    with answer:
-        if answer.status != 206:  # the server sends the whole file
-            have = 0
-        total = have + int(answer.headers.get("Content-Length") or 0)
-        with open(part, "ab" if have else "wb") as file:
-            while piece := answer.read(PIECE):
-                file.write(piece)
-                have += len(piece)
-                progress(have, total)
-    if total and have < total:
+    have = 0
+    with urllib.request.urlopen(url, timeout=60) as answer, open(part, "wb") as file:
+        total = int(answer.headers.get("Content-Length") or 0)
+        while piece := answer.read(PIECE):
+            file.write(piece)
+            have += len(piece)
+            progress(have, total)
+    if have < total:
         raise OSError(f"the connection broke off after {have} of {total} bytes")
 
 

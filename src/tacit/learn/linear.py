@@ -3,7 +3,7 @@
     X, y, agents ─▶ prepare: checked, rows centred and no longer than the norm ─▶ Problem, Settings
     Result       ─▶ adopt:   privacy_, result_, coef_, intercept_
 
-``classifiers.py`` and ``regressors.py`` add a loss, the set of its targets, and predictions.
+``estimators.py`` adds a loss, the set of its targets, and predictions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings
-from tacit.errors import EXACT, InvalidInput, choice, count, positive, shown
+from tacit.errors import EXACT, InvalidInput, choice, count, positive
 from tacit.html import box, never_raises
 from tacit.learn.centring import (
     WORDS,
@@ -35,7 +35,7 @@ from tacit.learn.centring import (
 )
 from tacit.learn.constraints import CoefficientBox, Constraint
 from tacit.learn.features import checked
-from tacit.objectives.mean import Mean
+from tacit.objectives.moments import Mean
 from tacit.objectives.objective import Descent, Objective
 from tacit.planning import Known, Plan, descent_of
 from tacit.planning import plan as planned
@@ -134,23 +134,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         if found.settings.tolerance is None:
             words.append(f"{T} rounds of {'one update' if E == 1 else f'{E} updates'}")
         return f"Spent as follows: {', '.join(words)}." if words else ""
-
-    def _planned_for(self, normaliser: float, record_bound: float) -> tuple[Any, ...]:
-        """Agents, were they all as large as the largest, records, and the budget."""
-        agents = max(1, round(normaliser / record_bound))
-        return agents, normaliser, self.total_epsilon, self.total_delta, self.mechanism
-
-    def _planned(self, name: str, default: Callable[[], float | None]) -> float | None:
-        """A parameter that may be "auto": then ``default``, or None where nothing is certified."""
-        value = getattr(self, name)
-        if value is None or isinstance(value, int | float | np.number):
-            return None if value is None else float(value)
-        if not isinstance(value, str) or value != "auto":
-            raise InvalidInput(
-                f'Expected {name} as a number, "auto" or None, got {shown(value)}. Nothing was fit.'
-            )
-        noisy = self.total_epsilon is not None and self.calibration == "certified"
-        return default() if noisy else None
 
     def _public(self) -> str:
         """What the statement takes for public, beside numbers of records."""

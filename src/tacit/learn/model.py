@@ -1,18 +1,20 @@
 """A fitted model as one JSON file: all that is needed to predict, and nothing else.
 
-    columns, ranges     names of the columns; where given, their public ranges (``PublicRange``)
-    classes, scores     per score: its class, intercept, and coefficients by column
-    feature_norm, longest_row   a longer row is scaled down to ``longest_row``
-    mean                where rows are centred (format 2): a row longer than ``feature_norm`` is
-                        scaled down to it, this is taken off, and the rest gets ``longest_row``
-    estimator           format 3: its kind, and what that kind needs besides (``KINDS``)
-    steps               format 3, in place of ``ranges``: what maps a record to the columns, in
-                        order, each by its kind (``STEPS``) and public parameters
+    estimator           its kind
+    steps               what maps a record to the columns, in order: each by its kind, its public
+                        parameters, and the number and names of the columns that it takes
+    columns, named      names of the estimator's columns; whether records have names of columns
+    classes             of a classifier, all of them
+    target_range        of a regressor: the public range of targets
+    scores              per score: its class, intercept, and coefficients by column
+    feature_norm, longest_row, mean   a row longer than ``feature_norm`` is scaled down to it, the
+                        mean is taken off, and the rest gets ``longest_row``; without a mean a
+                        longer row is scaled down to ``longest_row``
     privacy             the statement, which covers every number here
 
 For two classes there is one score, of the second; for more there is one per class; for a number
-there is one, without a class. A format is the lowest that says all: what a reader does not know
-would make other predictions, so it refuses higher ones.
+there is one, without a class. Formats 1 and 2, of logistic regressions, have ``ranges`` in place of
+steps; 1 has no mean.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,29 +33,33 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InvalidInput, count, positive
 from tacit.files import write_atomically
+from tacit.learn import estimators, features
 from tacit.learn.centring import given_mean
-from tacit.learn.features import PublicRange
 from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_json, reading
 
 FILE = "model.json"
+WHAT = "a model that tacit saved"
 MOST_COLUMNS = 10**6  # of a step: more would only fill memory
-PLAIN = "PrivateLogisticRegression"
-# Estimators: module of tacit.learn, and the parameters that a kind predicts with besides classes
-KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    PLAIN: ("classifiers", ()),
-    "PrivateLinearSVC": ("classifiers", ()),
-    "PrivateRidge": ("regressors", ("target_range",)),
-    "PrivateHuberRegressor": ("regressors", ("target_range",)),
-    "PrivateQuantileRegressor": ("regressors", ("target_range",)),
+ESTIMATORS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        estimators.PrivateLogisticRegression,
+        estimators.PrivateLinearSVC,
+        estimators.PrivateRidge,
+        estimators.PrivateHuberRegressor,
+        estimators.PrivateQuantileRegressor,
+    )
 }
-# Transformers that learn nothing: module of tacit.learn
-STEPS = {
-    "PublicRange": "features",
-    "PublicColumns": "features",
-    "Orientations": "features",
-    "Scattering": "features",
-    "RandomFourier": "features",
+STEPS: dict[str, Any] = {  # they learn nothing
+    kind.__name__: kind
+    for kind in (
+        features.PublicRange,
+        features.PublicColumns,
+        features.Orientations,
+        features.Scattering,
+        features.RandomFourier,
+    )
 }
 
 
@@ -64,8 +69,8 @@ def save_model(model: Any, folder: str | Path) -> Path:
     The privacy statement covers what is in it; a pickle of the estimator holds more.
     """
     *before, last = [m for _, m in model.steps] if isinstance(model, Pipeline) else [model]
-    kinds = {name: module for name, (module, _) in KINDS.items()}
-    if not _one_of(kinds, last) or not all(_one_of(STEPS, step) for step in before):
+    maps = {*STEPS.values()}
+    if type(last) not in ESTIMATORS.values() or not maps.issuperset(map(type, before)):
         named = not_covered(before)[:1]
         learnt = "".join(f" What {n} learnt is not covered by the statement." for n in named)
         raise InvalidInput(
@@ -85,14 +90,16 @@ def save_model(model: Any, folder: str | Path) -> Path:
 def load_model(folder: str | Path) -> Any:
     """The model in a folder's ``model.json``, ready to predict.
 
-    An estimator with all but ``result_``; with ranges or other steps, a pipeline of them and it.
+    An estimator with all but ``result_``; with steps before it, a pipeline of them and it.
     """
     path = Path(folder) / FILE
-    with reading(path, "a model that tacit saved"):
-        document = read_json(path, "a model that tacit saved")
+    with reading(path, WHAT):
+        document = read_json(path, WHAT)
         if document["format"] not in (1, 2, 3):
             raise ValueError(f"format {document['format']}")
-        steps = _steps(document)
+        if document["format"] < 3:
+            document = _as_format_3(document)
+        steps = [_made(step) for step in document["steps"]]
         model = _estimator(document)
         widths = [*(step.n_features_in_ for step in steps), model.n_features_in_]
         for step, width in zip(steps, widths[1:], strict=True):
@@ -127,7 +134,7 @@ def not_covered(steps: Iterable[Any]) -> list[str]:
 def _of(step: Any) -> list[str]:
     if step is None or (isinstance(step, str) and step in ("passthrough", "drop")):
         return []
-    if type(step) in (Normalizer, Binarizer) or _one_of(STEPS, step):
+    if type(step) in (Normalizer, Binarizer, *STEPS.values()):
         return []
     if type(step) is FunctionTransformer and _elementwise(step):
         return []
@@ -155,56 +162,36 @@ def _elementwise(step: FunctionTransformer) -> bool:
 # --- as JSON, and back ------------------------------------------------------------------------
 
 
-def _class(module: str, name: str) -> Any:
-    return getattr(import_module(f"tacit.learn.{module}"), name)
-
-
-def _one_of(modules: Mapping[str, str], what: Any) -> bool:
-    """Whether its class is the one of that name here, not another."""
-    name = type(what).__name__
-    return name in modules and _class(modules[name], name) is type(what)
-
-
 def _document(before: list[Any], last: Any) -> dict[str, Any]:
     named = getattr((before or [last])[0], "feature_names_in_", None)
-    columns = _columns(before, last, named)
-    kind, mean = type(last).__name__, getattr(last, "mean_", None)
-    more = {name: _public(getattr(last, name)) for name in KINDS[kind][1]}
-    plain = kind == PLAIN and [type(step) for step in before] in ([], [PublicRange])
-    ranges = None
-    if plain and before:
-        pairs = np.stack([before[0].low_, before[0].high_], axis=1).tolist()
-        ranges = dict(zip(columns, pairs, strict=True))
-    form = 3 if not plain else 1 if mean is None else 2  # what else a lower one would forget
-    centre = None if mean is None else dict(zip(columns, mean.tolist(), strict=True))
-    classes = getattr(last, "classes_", None)
-    scores = [
-        {
-            "intercept": float(intercept),
-            "coefficients": dict(zip(columns, row.tolist(), strict=True)),
-        }
-        for intercept, row in zip(
-            np.atleast_1d(last.intercept_), np.atleast_2d(last.coef_), strict=True
-        )
-    ]
-    if classes is not None:
-        labels = classes.tolist()[-len(scores) :]
-        scores = [{"class": c, **score} for c, score in zip(labels, scores, strict=True)]
-    return {
-        "format": form,
-        **({"estimator": kind, "steps": [_step(s) for s in before]} if form == 3 else {}),
+    columns, mean = _columns(before, last, named), getattr(last, "mean_", None)
+
+    def by_column(values: Any) -> dict[str, float]:
+        return dict(zip(columns, values.tolist(), strict=True))
+
+    document: dict[str, Any] = {
+        "format": 3,
+        "estimator": type(last).__name__,
+        "steps": [_step(step) for step in before],
         "columns": columns,
         "named": named is not None,
-        **({"ranges": ranges} if form < 3 else {}),
-        "feature_norm": float(getattr(last, "feature_norm_", last.feature_norm)),
+        "feature_norm": float(last.feature_norm_),
         "longest_row": float(last.longest_row),
         "fit_intercept": bool(last.fit_intercept),
-        **(more if form == 3 else {}),
-        **({"mean": centre} if form > 1 else {}),
-        **({} if classes is None else {"classes": classes.tolist()}),
-        "scores": scores,
-        "privacy": last.privacy_.to_dict(),
+        "mean": None if mean is None else by_column(mean),
     }
+    intercepts, rows = np.atleast_1d(last.intercept_), np.atleast_2d(last.coef_)
+    scores: list[dict[str, Any]] = [
+        {"intercept": float(intercept), "coefficients": by_column(row)}
+        for intercept, row in zip(intercepts, rows, strict=True)
+    ]
+    if isinstance(last, estimators.LinearRegressor):
+        document["target_range"] = _public(last.target_range)
+    else:
+        document["classes"] = classes = last.classes_.tolist()
+        labels = classes[-len(scores) :]
+        scores = [{"class": c, **score} for c, score in zip(labels, scores, strict=True)]
+    return {**document, "scores": scores, "privacy": last.privacy_.to_dict()}
 
 
 def _columns(before: list[Any], last: Any, named: Any) -> list[str]:
@@ -246,46 +233,58 @@ def _public(value: Any) -> Any:
     )
 
 
+def _as_format_3(document: Any) -> Any:
+    """A document of format 1 or 2."""
+    columns, ranges = document["columns"], document["ranges"]
+    steps: list[Any] = []
+    if ranges is not None:
+        keys = columns if document["named"] else [str(j) for j in range(len(columns))]
+        said = {key: ranges[column] for key, column in zip(keys, columns, strict=True)}
+        names = columns if document["named"] else None
+        step = {"kind": "PublicRange", "width": len(columns), "columns": names}
+        steps = [{**step, "parameters": {"ranges": said}}]
+    mean = document["mean"] if document["format"] == 2 else None
+    return {**document, "estimator": "PrivateLogisticRegression", "steps": steps, "mean": mean}
+
+
 def _estimator(document: Any) -> Any:
-    columns = document["columns"]
-    kind = document["estimator"] if document["format"] == 3 else PLAIN
-    module, more = KINDS[kind]
-    made = _class(module, kind)
-    given = {name: _as_given(document[name]) for name in more}
-    if classes := "classes" in made._get_param_names():
-        given["classes"] = document["classes"]
-    model = made(
+    columns, scores = document["columns"], document["scores"]
+    kind = ESTIMATORS[document["estimator"]]
+    regressor = issubclass(kind, estimators.LinearRegressor)
+    own = "target_range" if regressor else "classes"
+    given = document[own]
+    model = kind(
         feature_norm=document["feature_norm"],
         fit_intercept=document["fit_intercept"],
-        **given,
+        **{own: tuple(given) if regressor else given},
     )
-    scores = document["scores"]
     model.coef_ = np.array([[s["coefficients"][c] for c in columns] for s in scores], np.float64)
     model.intercept_ = np.array([s["intercept"] for s in scores], np.float64)
-    if classes:
-        model.classes_ = np.array(document["classes"])
-    else:  # as scikit-learn's regressors have them
+    if regressor:  # as scikit-learn's have them
         model.coef_, model.intercept_ = model.coef_[0], float(model.intercept_[0])
-    _refuse_misfits(model, scores, document)
+    else:
+        model.classes_ = np.array(given)
+    _refuse_misfits(model, scores, columns)
     model.privacy_ = PrivacyStatement.from_dict(document["privacy"])
     model.total_epsilon = document["privacy"]["epsilon"]
     model.total_delta = document["privacy"]["delta"]
     model.n_features_in_ = len(columns)
-    if document["format"] > 1 and document["mean"] is not None:
-        model.mean_ = np.array([document["mean"][c] for c in columns], np.float64)
-        given_mean(model.mean_, len(columns), model.feature_norm_)
+    model.mean_ = None
+    if document["mean"] is not None:
+        mean = np.array([document["mean"][c] for c in columns], np.float64)
+        model.mean_ = given_mean(mean, len(columns), model.feature_norm_)
     return model
 
 
-def _refuse_misfits(model: Any, scores: list[Any], document: Any) -> None:
+def _refuse_misfits(model: Any, scores: list[Any], columns: Any) -> None:
     """Numbers that are none, and classes, scores and columns that do not fit one another."""
-    columns, outputs = document["columns"], 1
+    outputs = 1
     if hasattr(model, "classes_"):
         classes, outputs = model.classes_.tolist(), model._outputs
         if not isinstance(classes, list) or len({*classes}) != len(classes) or len(classes) < 2:
             raise ValueError("classes that are no list of two or more")
     else:
-        getattr(model, "_range", None)  # of a regressor: checked where it is read
+        _ = model._range  # refuses what is no range
     if not isinstance(columns, list) or len({*columns}) != len(columns):
         raise ValueError("columns that are no list of different names")
     shapes = [v.shape for v in (np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))]
@@ -298,40 +297,19 @@ def _refuse_misfits(model: Any, scores: list[Any], document: Any) -> None:
         raise ValueError("a fit_intercept that is neither true nor false")
 
 
-def _as_given(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _steps(document: Any) -> list[Any]:
-    """The transformers, fitted: they learn nothing, so a row of zeros will do."""
-    if document["format"] < 3:
-        if document["ranges"] is None:
-            return []
-        columns = document["columns"]
-        said = {c: document["ranges"][c] for c in columns}
-        if not document["named"]:
-            said = {str(j): said[c] for j, c in enumerate(columns)}
-        names = columns if document["named"] else None
-        one: dict[str, Any] = {"kind": "PublicRange", "width": len(columns), "columns": names}
-        return [_made({**one, "parameters": {"ranges": said}})]
-    return [_made(step) for step in document["steps"]]
-
-
 def _made(step: Any) -> Any:
-    kind, names, width = step["kind"], step["columns"], step["width"]
-    made = _class(STEPS[kind], kind)
-    parameters = step["parameters"]
-    count("width", width, MOST_COLUMNS)
+    """A transformer, fitted: it learns nothing, so a row of zeros will do."""
+    names, width = step["columns"], count("width", step["width"], MOST_COLUMNS)
+    parameters, row = step["parameters"], np.zeros((1, width))
     if names is None:  # columns have positions then, which JSON has as text
         parameters = {k: _by_position(v) for k, v in parameters.items()}
     elif len(names) != width:
         raise ValueError("columns of another number")
-    row: Any = np.zeros((1, width))
-    if names is not None:
+    else:
         import pandas as pd
 
         row = pd.DataFrame(row, columns=names)
-    return made(**parameters).fit(row)
+    return STEPS[step["kind"]](**parameters).fit(row)
 
 
 def _by_position(value: Any) -> Any:

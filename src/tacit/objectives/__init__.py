@@ -6,8 +6,7 @@ losses          logistic, softmax, hinge; least squares, Huber, quantile
 slope_limits    limits on what one record can pull: two forms, their bounds, probabilities
 per_sample      any differentiable loss, each record's gradient clipped
 residual        |Az + d|^2 where d is private: power balance, inverse problems
-second_moments  least squares read once: X'X and X'y, their joint sensitivity, and the repair
-mean            the mean of rows, read once
+moments         sums and second moments, released once: the mean of rows, least squares
 public          objectives in which nothing is private any more, and their exact local steps
 rounding        bounds on rounding errors, for the proofs
 """

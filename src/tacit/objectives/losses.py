@@ -19,9 +19,9 @@ import numpy as np
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, count, positive, probability
 from tacit.objectives.linear_model import LinearModel
+from tacit.objectives.moments import SecondMoments
 from tacit.objectives.objective import RELATIONS, Descent
 from tacit.objectives.rounding import gamma
-from tacit.objectives.second_moments import SecondMoments
 from tacit.objectives.slope_limits import (
     FORMS,
     STEPS,
@@ -447,7 +447,7 @@ class Quantile(LinearModel):
 def of_regression(B: float, share: float, largest: float, curvature: float = 1.0) -> Descent:
     """For rows of length B, an agent's ``share`` of all records, and the ``largest`` target.
 
-    A ninth of it matters in a prediction: chosen on five tables (``learn/regressors.py``).
+    A ninth of it matters in a prediction: chosen on five tables (``learn/estimators.py``).
     """
     return Descent(float(curvature * B**2 * share), float(9 * B / largest), longest=2.0)
 

@@ -32,8 +32,8 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.learn import Box
-from tacit.learn.classifiers import PrivateLogisticRegression, public_classes
 from tacit.learn.data import load_table
+from tacit.learn.estimators import PrivateLogisticRegression, public_classes
 from tacit.learn.features import PublicRange
 from tacit.learn.linear import adopt, plan
 from tacit.learn.model import save_model

@@ -140,7 +140,7 @@ def moment_worlds(dtype: Any = np.float64, neighbours: str = "zero-out") -> Worl
     """Least squares on a small box: is the canary there, or which of two is it ("replace")?
 
     One long record moves X'X and X'y, as they are released together, by the whole of their bound:
-    √2·B², and by 3/√2·B² where it replaces another (``second_moments.py``).
+    √2·B², and by 3/√2·B² where it replaces another (``moments.py``).
     """
     size, bound = 5, 0.004
     row = np.full(size, 1 / math.sqrt(size))

@@ -1,28 +1,39 @@
-"""Least squares read once: Δ of (X'X, X'y) against the worst neighbours, and the public copy."""
+"""Sums and second moments, released once: Δ against the worst neighbours, and public copies."""
 
 from __future__ import annotations
 
 import math
 from itertools import product
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_objectives import B, Y, sample
+from small_objectives import B, Y, change, sample
 
 import tacit
 from tacit.errors import InvalidInput
 from tacit.objectives import LeastSquares, PublicQuadratic
-from tacit.objectives.second_moments import BLOCK, FLOOR
+from tacit.objectives.moments import BLOCK, FLOOR, Mean
 
 ROOT = math.sqrt(2)
+RELATIONS = ["add-remove", "zero-out", "replace"]
+
+
+def mean_of(x, y=None, relation="add-remove", **options):
+    return Mean(np.asarray(x), neighbours=relation, **PUBLIC | options)
 
 
 def squares(x, y, relation="add-remove", **options):
-    options = {"feature_norm": B, "target_bound": Y, "normaliser": 12.0, **options}
-    return LeastSquares(np.asarray(x), np.asarray(y), neighbours=relation, **options)
+    common = {"target_bound": Y, "neighbours": relation}
+    return LeastSquares(np.asarray(x), np.asarray(y), **PUBLIC | common | options)
+
+
+PUBLIC = {"feature_norm": B, "normaliser": 12.0}
+KINDS = {"mean": mean_of, "least-squares": squares}
 
 
 def apart(f, g, norm):
@@ -38,28 +49,98 @@ def neighbour(x, y, relation, record):
     return x, y
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "zero-out", "replace"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("relation", RELATIONS)
 @settings(deadline=None, max_examples=repeat(20, 40))
 @given(
     seed=st.integers(0, 10**6),
-    d=st.integers(1, 5),
+    d=st.sampled_from(repeat([1, 4], [1, 2, 3, 4, 5])),
     scale=st.sampled_from([1e-320, 0.1, 1.0, 30.0, 1e300]),
     dtype=st.sampled_from([np.float32, np.float64]),
     norm_1=st.sampled_from([None, 1.7, 1.0]),
 )
-def test_neighbours_never_exceed_the_bound(relation, seed, d, scale, dtype, norm_1):
+def test_neighbours_never_exceed_the_bound(kind, relation, seed, d, scale, dtype, norm_1):
     rng = np.random.default_rng(seed)
     scale = min(scale, float(np.finfo(dtype).max) / 100)
     x, y = scale * rng.normal(size=(6, d)), 3 * rng.normal(size=6)
-    record = np.append(rng.choice([-1, 1]) * x[0] + scale * rng.normal(size=d), -y[0])
-    x2, y2 = neighbour(x, y, relation, record)
+    record = np.append(rng.choice([-1, 1]) * x[0] + scale * rng.normal(size=d) / 9, -y[0])
     f, g = (
-        squares(a.astype(dtype), b.astype(dtype), relation, feature_norm_1=norm_1)
-        for a, b in ((x, y), (x2, y2))
+        KINDS[kind](a.astype(dtype), b.astype(dtype), relation, feature_norm_1=norm_1)
+        for a, b in ((x, y), neighbour(x, y, relation, record))
     )
     for norm in (1, 2):
-        assert apart(f, g, norm) <= f.reading().sensitivity(norm)
-        assert f.reading().sensitivity(norm) == g.reading().sensitivity(norm)
+        Δ = f.reading().sensitivity(norm)
+        assert apart(f, g, norm) <= Δ == g.reading().sensitivity(norm)
+        if kind == "mean":
+            assert change(f, g, np.zeros(d), norm) <= f.sensitivity(norm, tacit.Box(-1.0, 1.0, d))
+
+
+# --- the mean -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("norm", [1, 2])
+def test_the_bound_of_a_mean_is_attained(relation, norm):
+    x, y = np.stack([np.full(4, 1e30), np.ones(4)]), np.zeros(2)  # cut to length B
+    other, _ = neighbour(x, y, relation, np.append(-x[0], 0))
+    f, g = (mean_of(rows, y, relation) for rows in (x, other))
+    Δ = (2 if relation == "replace" else 1) * B * (2 if norm == 1 else 1)
+    assert apart(f, g, norm) == pytest.approx(f.reading().sensitivity(norm), rel=1e-6)
+    assert f.reading().sensitivity(norm) == pytest.approx(Δ, rel=1e-6)
+    assert f.sensitivity(norm, tacit.Box(-1, 1, 4)) == pytest.approx(Δ / 12, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_of_a_mean_of_many_is_inside_the_bound(dtype):
+    """Rows that shift by one place are added in another order; all in 64 bits."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3 * BLOCK + 5, 3)).astype(dtype)
+    f, g = (mean_of(rows, normaliser=20_000.0) for rows in (x, x[1:]))
+    exact = [np.asarray(h.features).astype(np.longdouble).sum(axis=1) for h in (f, g)]
+    errors = [np.abs(h.reading().values - e).max() for h, e in zip((f, g), exact, strict=True)]
+    room = f.reading().sensitivity(2) - B
+    assert max(errors) <= room / 2 and room < 1e-6
+    assert room >= 2 * BLOCK * 2.0**-53 * len(x) * B
+    assert max(errors) > 0 or dtype == np.float32  # whose sums are exact here
+    assert apart(f, g, 2) <= f.reading().sensitivity(2)
+
+
+def test_a_mean_is_the_quadratic_that_it_says():
+    x = np.random.default_rng(0).normal(size=(12, 3)) / 5
+    f, z = mean_of(x), jnp.asarray([0.3, -0.2, 0.9])
+    np.testing.assert_allclose(f.gradient(z), z - x.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(f.gradient(z), jax.jit(jax.grad(f.value))(z), rtol=1e-12)
+    copy = f.reading().public_copy(f.reading().values, 0.0)
+    assert float(copy.value(np.asarray(z))) == pytest.approx(float(f.value(z)))
+    np.testing.assert_allclose(copy.gradient(np.asarray(z)), f.gradient(z), rtol=1e-12)
+    assert (f.smoothness, f.strong_convexity) == (1.0, 1.0)
+
+
+def test_a_mean_is_released_as_others_are():
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(40, 3)) / 9 + 0.3 for _ in range(2)]
+    box, options = tacit.Box(-1.0, 1.0, 3), {"relation": "zero-out", "normaliser": 80.0}
+    parts = [tacit.LocalProblem(mean_of(x, **options), box) for x in rows]
+    released = tacit.release(parts, 200.0, 1e-6, seed=0)
+    assert released.privacy.epsilon <= 200
+    for release, x in zip(released.releases, rows, strict=True):
+        np.testing.assert_allclose(release.values, x.sum(axis=0), atol=1.0)
+
+
+def test_sums_of_an_unknown_device_are_not_inside_the_proof():
+    f = mean_of([[1.0]])
+    assert f.uncertified_on("tpu") and not f.uncertified_on("cpu") and not f.uncertified_on("gpu")
+
+
+def test_the_rows_decide_whether_data_are_the_same():
+    """Sums of other rows may be equal, and sums of the same rows differ in their last bits."""
+    f, g = mean_of([[0.1, 0.2], [0.3, 0.4]]), mean_of([[0.3, 0.4], [0.1, 0.2]])
+    np.testing.assert_allclose(f.reading().values, g.reading().values, rtol=1e-15)
+    (one,), (other,) = f.reading().source, g.reading().source
+    assert (one != other).any()
+
+
+# --- least squares ------------------------------------------------------------------------------
 
 
 def worst(relation, d, angle=math.pi / 3):
@@ -75,9 +156,9 @@ def worst(relation, d, angle=math.pi / 3):
     return ([first], [Y]), ([other], [-Y])
 
 
-@pytest.mark.parametrize("relation", ["add-remove", "zero-out", "replace"])
+@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("d", [1, 2, 5])
-def test_the_bound_is_attained(relation, d):
+def test_the_bound_of_least_squares_is_attained(relation, d):
     one, other = (squares(*data, relation) for data in worst(relation, d))
     Δ = one.reading().sensitivity(2)
     assert (1 - 1e-9) * Δ <= apart(one, other, 2) <= Δ
@@ -125,7 +206,7 @@ def test_replacing_a_record_comes_near_the_bound_in_L1(d, share):
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rounding_of_many_records_is_inside_the_bound(relation, dtype):
+def test_rounding_of_second_moments_of_many_is_inside_the_bound(relation, dtype):
     """More than two blocks; the other records shift by one place where one is removed."""
     rng = np.random.default_rng(3)
     n, d = 2 * BLOCK + 5, 3
@@ -205,10 +286,10 @@ def test_noise_far_below_the_data_moves_the_answer_little():
 
 
 def test_rows_that_are_padding_add_nothing():
-    f = squares([[1.0, 2.0]], [0.5], "zero-out")
-    g = f.pad(7)
-    assert np.array_equal(f.reading().values, g.reading().values)
-    assert f.reading().sensitivity(2) == g.reading().sensitivity(2)
+    for f in (squares([[1.0, 2.0]], [0.5], "zero-out"), mean_of([[1.0, 2.0]])):
+        g = f.pad(7)
+        assert np.array_equal(f.reading().values, g.reading().values)
+        assert f.reading().sensitivity(2) == g.reading().sensitivity(2)
 
 
 def test_what_is_not_quadratic_or_not_record_by_record_is_refused():
@@ -217,11 +298,11 @@ def test_what_is_not_quadratic_or_not_record_by_record_is_refused():
             sample(name, [[1.0]], [1.0]).reading()
     with pytest.raises(InvalidInput, match="Residual"):
         sample("least-squares", [[1.0]], [1.0], neighbours=("move", 0.1)).reading()
-    f = tacit.LeastSquares([[1.0]], [0.0], feature_norm=1, target_bound=1, normaliser=1)
-    with pytest.raises(InvalidInput, match="norm"):
-        f.reading().sensitivity(3)
-    with pytest.raises(InvalidInput, match="values"):
-        f.reading().public_copy(np.zeros(3), 1.0)
+    for reading in (squares([[1.0]], [0.0]).reading(), mean_of([[1.0]]).reading()):
+        with pytest.raises(InvalidInput, match="norm"):
+            reading.sensitivity(3)
+        with pytest.raises(InvalidInput, match="values"):
+            reading.public_copy(np.zeros(3), 1.0)
 
 
 @pytest.mark.parametrize("agents", [None, 1, 9])
