@@ -85,3 +85,19 @@ def test_a_long_curve_keeps_its_peaks():
     assert len(drawn) < 40_000 and f" {svg.TOP}" in drawn.replace(".0", "")
     said = re.findall("<title>round ([0-9]+)", drawn)
     assert len(said) == svg.POINTS and {said[0], said[-1]} == {"0", "19999"}
+
+
+@pytest.mark.parametrize("zone", ["</title><script>x</script>", "\"' onload='x"])
+def test_names_on_a_map_are_text(zone, folders, tmp_path):
+    folder = folders.copy("grid", tmp_path)
+    table = (folder / "bus.csv").read_text()
+    (folder / "bus.csv").write_text(table.replace("zone a", '"' + zone.replace('"', '""') + '"'))
+    contents = Contents.read(folder)
+    assert zone in contents.tables["bus"]["zone"]
+    page = page_of(folder)
+    drawn = charts_of(page)["map"]
+    assert any(f"zone: {zone}" in title.text for title in drawn.iter("title"))
+    assert not [name for element in drawn.iter() for name in element.attrib if name == "onload"]
+    bare = page_of(folders["grid"])
+    for element in ("<script", "</script", "<!--", "</title"):
+        assert page.count(element) == bare.count(element)

@@ -9,24 +9,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from tacit.privacy.accounting import gaussian_delta, gaussian_epsilon
-from tacit.report.odds import (
-    exception,
-    guess,
-    hits,
-    loss,
-    next_to_nothing,
-    percent,
-    suspicion,
-)
+from tacit.report.odds import exception, guess, hits, loss, next_to_nothing, percent, suspicion
 
 epsilons = st.floats(1e-4, 8.0)
 deltas = st.floats(1e-12, 0.05)
 shares = st.floats(1e-4, 0.999)
-
-
-def two_points(p, q):
-    """Laws on finitely many outcomes: probabilities under "it" and under "not it"."""
-    return np.asarray(p, float), np.asarray(q, float)
 
 
 def delta_at(law, epsilon):
@@ -52,7 +39,7 @@ def best_guess(law):
 def response(epsilon):
     """Randomised response: the truth with odds e^ε."""
     truth = math.exp(epsilon) / (1 + math.exp(epsilon))
-    return two_points([truth, 1 - truth], [1 - truth, truth])
+    return np.array([truth, 1 - truth]), np.array([1 - truth, truth])
 
 
 def laplace(epsilon, cells=4001):
@@ -79,15 +66,8 @@ def test_pure_budgets_are_met_and_attained(epsilon, before):
     # a control: the bound of a smaller epsilon is broken
     assert often_beyond(law, before, suspicion(before, 0.95 * epsilon, 0)) > 0.5
     assert best_guess(law) > guess(0.95 * epsilon, 0)
-
-
-@given(epsilons)
-def test_the_control_sees_laplace_noise_too(epsilon):
     assert often_beyond(laplace(epsilon), 0.5, suspicion(0.5, 0.95 * epsilon, 0)) > 0.1
-
-
-@given(epsilons)
-def test_a_test_by_randomised_response_is_the_best(epsilon):
+    # a test by randomised response is the best there is
     alarm = 1 / (1 + math.exp(epsilon))
     assert 1 - alarm == pytest.approx(hits(alarm, epsilon, 0), abs=1e-9)
     assert 1 - alarm > hits(alarm, 0.95 * epsilon, 0)
@@ -127,7 +107,8 @@ def test_the_loss_is_attained(epsilon, delta, times):
     """A law with the mass m where P/Q is e^t: (ε, δ)-private, and beyond no smaller bound."""
     mass = times * delta
     t = epsilon - math.log(1 - 1 / times)
-    law = two_points([mass, 1 - mass], [mass * math.exp(-t), 1 - mass * math.exp(-t)])
+    p, q = mass, mass * math.exp(-t)
+    law = np.array([p, 1 - p]), np.array([q, 1 - q])
     assert delta_at(law, epsilon) <= delta * (1 + 1e-6) + 1e-15
     for before in (0.01, 0.1, 0.5):
         assert often_beyond(law, before, suspicion(before, epsilon, delta)) <= exception(delta)
@@ -179,9 +160,5 @@ def test_extremes():
 def test_per_cents_are_rounded_up(share):
     shown = float(percent(share).removesuffix("\u00a0%")) / 100
     assert share <= shown + 1e-11 and shown <= share + 0.00100001
-
-
-def test_per_cents():
-    assert [
-        percent(x).replace("\u00a0", " ") for x in (0.2501, 0.25, 0.9991, 1.0, math.nan, 0.0)
-    ] == [*("25.1 %", "25 %", "100 %", "100 %", "100 %", "0 %")]
+    few = [percent(x).replace("\u00a0", " ") for x in (0.2501, 0.25, 0.9991, math.nan, 0.0)]
+    assert few == ["25.1 %", "25 %", "100 %", "100 %", "0 %"]

@@ -1,4 +1,4 @@
-"""The page as a file: what is in it whatever names hold, who may read it, what it replaces."""
+"""The report as a file: what is in it whatever folders hold, who may read it, what it replaces."""
 
 import html
 import json
@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +18,9 @@ import pytest
 import tacit
 from tacit.cli.main import main
 from tacit.cli.report import repeat
-from tacit.errors import CorruptFile
 from tacit.html import plain
 from tacit.report.contents import Contents
-from tacit.report.page import MARK, lead, render, save
+from tacit.report.page import MARK, kind_of, lead, privacy_facts, render
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HOSTILE = (
@@ -31,7 +29,7 @@ HOSTILE = (
     "\"'`${document.title}{{ 7 * 7 }}{% raw %}\u2028\u2029\x00\ufeff",
     "<!--<script>",
     "]]>&lt;b&gt;&amp;",
-    "\ud800 half a pair",
+    "\ud800 half a pair, \u202e and \" onload='x",
     "",
 )
 
@@ -106,6 +104,7 @@ def test_names_are_text(name, folders, tmp_path):
         page = render(made, repeat(made)).decode()
         for element in ("<script", "</script", "<img", "<!--", "<b>"):
             assert page.count(element) == bare.count(element), element
+        assert "\u202e" not in dict(privacy_facts(made))["Whose data"]
         assert data_of(page)["tables"]["coefficients"]["values"][0][1] == name
         [bars] = [chart for of, chart in charts_of(page).items() if of.startswith("coefficients")]
         assert f"{plain(name)}: " in [said.rpartition(": ")[0] + ": " for said in titles(bars)]
@@ -157,6 +156,46 @@ def test_a_folder_that_was_changed_is_one_line(file, text, folders, tmp_path, ca
     assert not (folder / "report.html").exists()
 
 
+@pytest.mark.parametrize("epsilon, delta", [(None, 1e-5), (-1.0, 1e-5), (1.0, 2.0), (1.0, -1e-9)])
+def test_numbers_that_are_no_budget_promise_nothing(folders, tmp_path, epsilon, delta):
+    folder = folders.copy("noisy job", tmp_path)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=epsilon, delta=delta))
+    contents = Contents.read(folder)
+    assert contents.result.privacy.certified  # as the file says
+    assert kind_of(contents) != "certified"
+    public = contents.public()
+    assert not public.result.trace and not public.result.solution.size
+
+
+def test_an_uncertified_run_has_no_gauge_and_no_settings_that_data_may_have_chosen(
+    folders, tmp_path
+):
+    folder = folders.copy("uncertified grid", tmp_path)
+
+    def choose(note):
+        note["options"].update(penalty=123.456, step_size=0.04321, total_epsilon=7.77)
+
+    rewritten(folder, "run.json", choose)
+    public = render(Contents.read(folder).public()).decode()
+    assert not [said for said in ("123.456", "0.04321", "7.77") if said in public]
+    for page in (public, page_of(folder)):
+        assert "gauge" not in charts_of(page) and "spent epsilon" not in page
+        assert "<dt>calibration</dt>" not in page
+    assert "gauge" in charts_of(page_of(folders["noisy grid"]))  # one that is certified
+
+
+@pytest.mark.parametrize("place", ["customers/acmecorp.m", "../private/acmecorp.csv", "acmecorp.m"])
+@pytest.mark.parametrize("option", ["case", "zones"])
+def test_a_path_is_not_public_but_the_name_of_a_case_is(folders, tmp_path, option, place):
+    folder = folders.copy("grid", tmp_path)
+    known = {"case": "case118"} if option == "zones" else {}
+    rewritten(folder, "run.json", lambda note: note["options"].update({**known, option: place}))
+    contents = Contents.read(folder)
+    assert contents.options[option] == place
+    public = render(contents.public()).decode()
+    assert "acmecorp" not in public and ("case118" in public) == bool(known)
+
+
 # --- folders of all kinds --------------------------------------------------------------------
 
 
@@ -171,14 +210,13 @@ def test_old_folders(name, tmp_path, command):
     assert {k: v for k, v in after.items() if not k.startswith("report")} == before
 
 
-def test_unfinished_runs_are_refused(refused):
-    said = refused("report", FIXTURES / "0.2.0" / "stopped")
-    assert "is not finished. No report was made" in said
-
-
-def test_no_folder(refused, tmp_path):
-    assert "found none at" in refused("report", tmp_path / "nowhere")
-    assert "has no result.json" in refused("report", tmp_path)
+def test_folders_that_hold_no_finished_run(refused, tmp_path):
+    for folder, why in (
+        (FIXTURES / "0.2.0" / "stopped", "is not finished. No report was made"),
+        (tmp_path / "nowhere", "found none at"),
+        (tmp_path, "has no result.json"),
+    ):
+        assert why in refused("report", folder)
 
 
 def test_the_coordinator_of_a_federation(folders, tmp_path):
@@ -235,15 +273,9 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.parametrize("kind", ["job", "grid", "model"])
-def test_a_run_leaves_a_page(kind, folders):
-    page = folders[kind] / "report.html"
-    assert page.read_bytes().startswith(MARK) and mode(page) == 0o600
-
-
 def test_who_may_read_it(folders, tmp_path, command):
     folder = folders.copy("grid", tmp_path)
-    os.umask(os.umask(0))
+    assert mode(folder / "report.html") == 0o600  # as the run left it
     command("report", folder)
     assert mode(folder / "report.html") == 0o600
     said = command("report", folder, "--public")
@@ -267,20 +299,6 @@ def test_what_is_there_is_not_replaced(folders, tmp_path, refused):
     assert "it is a folder" in refused(f"report {folder} --out .")
     assert "its folder is not there" in refused(f"report {folder} --out no/where.html")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "thesis.html"]
-
-
-def test_a_full_disk_leaves_the_old_page(folders, tmp_path, command, monkeypatch, capsys):
-    folder = folders.copy("job", tmp_path)
-    before = (folder / "report.html").read_bytes()
-
-    def full(*_):
-        raise OSError(28, "No space left on device", "report.html")
-
-    monkeypatch.setattr(os, "fsync", full)
-    assert main(["report", str(folder)]) == 1
-    assert "No space left" in capsys.readouterr().err
-    assert (folder / "report.html").read_bytes() == before
-    assert not list(folder.glob("*.tmp"))
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -308,27 +326,24 @@ def test_a_file_of_the_users_stays(folders, monkeypatch, capsys):
     assert Path("mine", "report.html").read_text() == "mine"
 
 
-def test_two_at_once(tmp_path):
-    """Each writes a whole page; the last one stays."""
-    path, made = tmp_path / "report.html", [MARK + bytes([c]) * 10**6 for c in b"ab"]
-    with ThreadPoolExecutor(2) as pool:
-        running = [pool.submit(save, path, page) for _ in range(10) for page in made]
-        while not all(future.done() for future in running):
-            assert not path.exists() or path.read_bytes() in made
-    assert [future.result() for future in running] == [path] * 20
-    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_an_interrupt_leaves_the_old_page(folders, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("step", "trouble"),
+    [("fsync", OSError(28, "No space left on device")), ("replace", KeyboardInterrupt())],
+)
+def test_a_failure_leaves_the_old_page(folders, tmp_path, monkeypatch, capsys, step, trouble):
     folder = folders.copy("job", tmp_path)
     before = (folder / "report.html").read_bytes()
 
-    def interrupted(*_):
-        raise KeyboardInterrupt
+    def fail(*_):
+        raise trouble
 
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        main(["report", str(folder)])
+    monkeypatch.setattr(os, step, fail)
+    if step == "fsync":
+        assert main(["report", str(folder)]) == 1
+        assert "No space left" in capsys.readouterr().err
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            main(["report", str(folder)])
     assert (folder / "report.html").read_bytes() == before and not list(folder.glob("*.tmp"))
 
 
@@ -362,11 +377,6 @@ def test_charts_and_tables_have_words(folders):
         assert all(b <= a + 1 for a, b in pairwise(levels))
 
 
-def test_corrupt_files_are_named(tmp_path):
-    with pytest.raises(CorruptFile, match="No report was made"):
-        Contents.read(tmp_path)
-
-
 def told(contents, epsilon, delta):
     privacy = replace(contents.result.privacy, epsilon=epsilon, delta=delta)
     return lead(replace(contents, result=replace(contents.result, privacy=privacy)))
@@ -379,9 +389,8 @@ def test_any_budget_has_words(folders):
             said, vain = told(contents, epsilon, delta), delta == 0.3 or epsilon == 1e6
             assert ("by at most a factor of" in said) != vain and len(said) < 250
             assert ("Next to nothing" in said) == vain
-
-
-def test_odds_do_not_grow_by_a_power_of_epsilon_but_for_delta(folders):
-    """That is often said; of Gaussian noise they grow by more with sixteen times delta."""
-    said = told(Contents.read(folders["job"]), 1.0, 1e-5)
+    # odds grow by more than e^ε with sixteen times delta: see ``tacit.report.odds``
+    said = told(contents, 1.0, 1e-5)
     assert "by at most a factor of 3.03, but for a chance of 0.0001" in said
+    assert "or on its absence" in said and "seed" not in said
+    assert "while the seed is secret" in lead(Contents.read(folders["noisy job"]))

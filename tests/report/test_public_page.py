@@ -8,16 +8,13 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import tacit
 from tacit.cli.report import repeat
 from tacit.privacy.ledger import Ledger
-from tacit.pytree import pytree, static
 from tacit.report.contents import Contents
 from tacit.report.page import render
 
@@ -248,55 +245,6 @@ def test_all_that_is_not_covered_at_once(kind, folders, tmp_path):
             plant(folder)
     others, same = pages(folder)
     assert others != own and same == public
-
-
-@pytree
-class Shifted(tacit.Objective):
-    """‖z − d‖²/2 + c with private d and c: messages do not depend on c, the objective does."""
-
-    data: np.ndarray
-    constant: float
-    beta: float = static(default=0.1)
-    everywhere = True
-    smoothness = 1.0
-    strong_convexity = 1.0
-    neighbours = "the data moving by at most 0.1"
-
-    @property
-    def dimension(self):
-        return self.data.shape[-1]
-
-    def value(self, z):
-        return jnp.sum((z - self.data) ** 2) / 2 + self.constant
-
-    def statistic(self, z):
-        return -jnp.asarray(self.data)
-
-    def public_gradient(self, z):
-        return z
-
-    def sensitivity(self, norm, feasible_set):
-        return self.beta * (1 if norm == 2 else 2)
-
-    def gradient_bound(self, feasible_set):
-        return np.inf
-
-
-def test_runs_that_differ_in_what_is_not_covered(tmp_path):
-    """Two runs that send the same messages; only their objectives tell them apart."""
-    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=3)
-    made = []
-    for k, constant in enumerate((0.0, 5.0)):
-        data = np.array([0.3, -0.2])
-        agents = [
-            tacit.LocalProblem(Shifted(data, constant), tacit.Box(-1.0, 1.0, size=2), name="a")
-        ]
-        result = tacit.solve(agents, settings, seed=7)
-        result = replace(result, timing={"total": float(k)}, seed=7 + k)
-        assert result.privacy.certified
-        made.append(pages(result.save(tmp_path / str(k))))
-    (own, public), (other, same) = made
-    assert public == same and own != other
 
 
 def test_it_says_what_it_left_out(folders):
