@@ -161,6 +161,6 @@ def test_demo(tmp_path, capsys, monkeypatch, drawn):
         assert list(row["by_epsilon"]) == repeat(["2.0"], ["0.5", "1.0", "2.0", "4.0"])
     assert digits["non_private"] < 0.04 and digits["without_data"] == 0.9
     assert diabetes["non_private"] == pytest.approx(0.0715, abs=1e-3)  # SciPy, by hand
-    assert "rounds" in said.err  # the progress bar
+    assert "budgets" in said.err  # the progress bar
     assert Path(document["plot"]).stat().st_size > 10_000
     assert os.path.exists(tmp_path / "demo" / "digits" / "result.json")

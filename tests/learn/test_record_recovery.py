@@ -11,8 +11,16 @@ import tacit
 from tacit.admm.settings import Asked
 from tacit.cli.main import main
 from tacit.errors import InvalidInput
-from tacit.lab.gradient_inversion import Prior, _labels, gradients, recover
-from tacit.lab.record_recovery import _room, attack, listen, small_agents
+from tacit.lab.record_recovery import (
+    Prior,
+    _labels,
+    _room,
+    attack,
+    gradients,
+    listen,
+    recover,
+    small_agents,
+)
 from tacit.learn import load_digits, plan
 from tacit.learn.estimators import PrivateLogisticRegression
 from tacit.learn.linear import INTERCEPT_SHARE, scaled_down

@@ -9,7 +9,7 @@ from conftest import repeat
 
 import tacit
 from tacit.errors import InvalidInput
-from tacit.lab.load_recovery import _least_expected, attack, estimate_demand, listen
+from tacit.lab.load_recovery import attack, estimate_demand, least_expected, listen
 from tacit.power import build, load_case, scheduled
 from tacit.privacy.mechanisms import Gaussian, Laplace
 
@@ -104,14 +104,14 @@ def test_with_much_noise_the_estimate_is_the_prior(found):
     assert np.abs(estimate - 0.1).max() < 0.02
 
 
-def test_the_least_expected_error_is_that_of_the_noise(found):
+def test_theleast_expected_error_is_that_of_the_noise(found):
     """Averages of d + ξ^t/2 over the rounds, per zone; Laplace noise tells twice as much."""
     case, _ = found
     for mechanism, factor in ((Gaussian(20.0), 1.0), (Laplace(20.0), 2.0)):
         settings = scheduled(case, tacit.Settings(10, mechanism=mechanism))
         variance = mechanism.variance(0.01 * (2 * np.sqrt(2) if mechanism.norm == 2 else 4))
         least = (1 / 0.09 + factor * 40 / variance) ** -0.5
-        assert _least_expected(case, settings, 0.3) == pytest.approx(least, rel=1e-3)
+        assert least_expected(case, settings, 0.3) == pytest.approx(least, rel=1e-3)
 
 
 def test_messages_are_those_of_the_wire(found):

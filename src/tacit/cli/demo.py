@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_table, progress_bar, run_with_progress
+from tacit.cli.console import print_table, progress_bar
 from tacit.cli.options import Add
 from tacit.errors import digits
 
@@ -31,10 +31,10 @@ def _demo(options: argparse.Namespace) -> int:
 
         def step(name: str, done: int, of: int) -> None:
             if name not in tasks:
-                tasks[name] = bar.add_task(f"{name}, other budgets", total=of)
+                tasks[name] = bar.add_task(name, total=of)
             bar.update(tasks[name], completed=done)
 
-        rows = run_demo(Path(options.out), run_with_progress, step)
+        rows = run_demo(Path(options.out), step)
     if options.json:
         print(json.dumps({"problems": rows, "plot": str(Path(options.out) / "demo.png")}))
         return 0

@@ -6,7 +6,7 @@ without the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Digits:
 
     name, measure = "digits", "share of test images in the wrong class"
     what = "logistic regression on public image features, 5 agents"
+    without_data = 0.9
 
     def __init__(self, agents: int = 5) -> None:
         data = _dataset("load_digits")
@@ -42,35 +43,17 @@ class Digits:
         self.train, self.test = (X[:cut], y[:cut]), (X[cut:], y[cut:])
         self.owner = [f"office {1 + i % agents}" for i in range(cut)]
 
-    def _model(self, epsilon: float | None, seed: int | None) -> Any:
+    def solved(self, epsilon: float | None, seed: int | None) -> tuple[Result, float]:
+        """The result, and its error."""
         from tacit.learn import PrivateLogisticRegression
 
         classes = list(range(10))
-        return PrivateLogisticRegression(epsilon, DELTA, classes=classes, random_state=seed)
-
-    def error(self, model: Any) -> float:
-        return float(1 - model.score(*self.test))
-
-    def private(self, solve: Callable[..., Result]) -> tuple[Result, float, float]:
-        """The result, its error, and how far it lies outside of its set."""
-        from tacit.learn.linear import adopt, prepare
-
-        model = self._model(EPSILON, SEED)
-        problem, settings = prepare(model, *self.train, self.owner, seed=SEED)
-        adopt(model, problem, solve(self.name, problem, settings, seed=SEED))
-        result: Result = model.result_
-        outside = problem.agents[0].feasible_set.violation(result.solution)
-        return result, self.error(model), float(outside)
-
-    def errors(self, epsilon: float) -> Iterator[float]:
-        for seed in SEEDS:
-            yield self.error(self._model(epsilon, seed).fit(*self.train, self.owner))
+        model = PrivateLogisticRegression(epsilon, DELTA, classes=classes, random_state=seed)
+        model.fit(*self.train, self.owner)
+        return model.result_, float(1 - model.score(*self.test))
 
     def non_private(self) -> float:
-        return self.error(self._model(None, None).fit(*self.train, self.owner))
-
-    def without_data(self) -> float:
-        return 0.9
+        return self.solved(None, None)[1]
 
 
 # Diabetes coefficients: body mass index and blood pressure may not lower the prediction, and the
@@ -108,23 +91,18 @@ class Diabetes:
             )
             for p in range(agents)
         )
+        self.without_data = self._error(np.zeros(self.problem.size))
 
-    def error(self, z: Vector) -> float:
+    def _error(self, z: Vector) -> float:
         X, y = self.records
         return float(np.mean((X @ z - y) ** 2))
 
-    def private(self, solve: Callable[..., Result]) -> tuple[Result, float, float]:
-        plan = Settings.for_budget(EPSILON, DELTA)
-        result = solve(self.name, self.problem, plan, seed=SEED)
-        outside = self.problem.agents[0].feasible_set.violation(result.solution)
-        return result, self.error(result.solution), float(outside)
-
-    def errors(self, epsilon: float) -> Iterator[float]:
+    def solved(self, epsilon: float, seed: int) -> tuple[Result, float]:
+        """The result, and its error."""
         from tacit.transports import solve
 
-        for seed in SEEDS:
-            plan = Settings.for_budget(epsilon, DELTA)
-            yield self.error(solve(self.problem, plan, seed=seed).solution)
+        result = solve(self.problem, Settings.for_budget(epsilon, DELTA), seed=seed)
+        return result, self._error(result.solution)
 
     def non_private(self) -> float:
         """Least squares over the same polyhedron, by a solver of SciPy."""
@@ -140,30 +118,29 @@ class Diabetes:
             bounds=list(zip(LOWER, UPPER, strict=True)),
             constraints={"type": "ineq", "fun": lambda z: SERUM_LIMIT - SERUM @ z},
         )
-        return self.error(np.asarray(found.x))
-
-    def without_data(self) -> float:
-        return self.error(np.zeros(self.problem.size))
+        return self._error(np.asarray(found.x))
 
 
 def run_demo(
-    folder: Path,
-    solve: Callable[..., Result],
-    step: Callable[[str, int, int], None] = lambda what, done, of: None,
+    folder: Path, step: Callable[[str, int, int], None] = lambda what, done, of: None
 ) -> list[dict[str, Any]]:
     """Solve both problems, save results and ``demo.png``; one row of numbers per problem.
 
-    ``step`` hears of every budget of the picture.
+    ``step`` hears of every run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
     for problem in (Digits(), Diabetes()):
-        result, error, outside = problem.private(solve)
+        runs = 1 + len(EPSILONS)
+        step(problem.name, 0, runs)
+        result, error = problem.solved(EPSILON, SEED)
         result.save(folder / problem.name)
-        curve = []
-        for k, epsilon in enumerate(EPSILONS):
-            curve.append(float(np.mean(list(problem.errors(epsilon)))))
-            step(problem.name, k + 1, len(EPSILONS))
+        step(problem.name, 1, runs)
+        curve = {}
+        for epsilon in EPSILONS:
+            errors = [problem.solved(epsilon, seed)[1] for seed in SEEDS]
+            curve[str(epsilon)] = float(np.mean(errors))
+            step(problem.name, 1 + len(curve), runs)
         rows.append(
             {
                 "problem": problem.name,
@@ -171,11 +148,11 @@ def run_demo(
                 "measure": problem.measure,
                 "private": error,
                 "non_private": problem.non_private(),
-                "without_data": problem.without_data(),
-                "violation": outside,
+                "without_data": problem.without_data,
+                "violation": result.summary["violation"],
                 "epsilon": result.privacy.epsilon,
                 "delta": result.privacy.delta,
-                "by_epsilon": dict(zip(map(str, EPSILONS), curve, strict=True)),
+                "by_epsilon": curve,
             }
         )
     _plot(folder / "demo.png", rows)

@@ -141,59 +141,40 @@ def attack(
     }
     errors: dict[str, float] = {}
     floors: dict[str, float] = {}
-    for label, chosen in settings:
-        runs = 1 if isinstance(chosen.mechanism, Noiseless) else seeds
-        squares = []
-        for seed in range(runs):
-            heard = listen(case, chosen, seed)
-            estimate = np.concatenate(
-                [
-                    estimate_demand(case, p, chosen, heard, prior_mean, prior_deviation)
-                    for p in range(len(case.agents))
-                ]
-            )
-            squares.append(float(np.sqrt(np.mean((estimate - truth) ** 2))))
-            table.setdefault(label, estimate)
-            progress()
-        errors[label] = float(np.mean(squares))
-        floors[label] = _least_expected(case, chosen, prior_deviation)
-    for label, law in releases:
-        squares = []
+    prior = prior_mean, prior_deviation
+    tried: list[tuple[str, Settings | Mechanism]] = [*settings, *releases]
+    for label, how in tried:
+        law = how.mechanism if isinstance(how, Settings) else how
+        found = []
         for seed in range(1 if isinstance(law, Noiseless) else seeds):
-            estimate = np.concatenate(
-                [
-                    estimate_released(agent, law, (seed, p), prior_mean, prior_deviation)
-                    for p, agent in enumerate(case.agents)
-                ]
-            )
-            squares.append(float(np.sqrt(np.mean((estimate - truth) ** 2))))
+            if isinstance(how, Settings):
+                heard = listen(case, how, seed)
+                zones = range(len(case.agents))
+                parts = [estimate_demand(case, p, how, heard, *prior) for p in zones]
+            else:
+                agents = enumerate(case.agents)
+                parts = [estimate_released(agent, how, (seed, p), *prior) for p, agent in agents]
+            estimate = np.concatenate(parts)
+            found.append(float(np.sqrt(np.mean((estimate - truth) ** 2))))
             table.setdefault(label, estimate)
             progress()
-        errors[label] = float(np.mean(squares))
-        floors[label] = _least_expected_of_release(case, law, prior_deviation)
+        errors[label] = float(np.mean(found))
+        floors[label] = least_expected(case, how, prior_deviation)
     prior_error = float(np.sqrt(np.mean((truth - prior_mean) ** 2)))
     return Attack(pd.DataFrame(table), prior_error, errors, floors)
 
 
-def _least_expected(case: PowerProblem, settings: Settings, prior_deviation: float) -> float:
-    """√ of the mean over the loads of 1/(prior information + 4·rounds·information of ξ)."""
-    known = INFORMATION[settings.mechanism.name]
-    total, loads = 0.0, 0
-    for agent, net in zip(case.agents, case.networks, strict=True):
-        variance = noise_deviation(agent, settings) ** 2 or 1.0
-        information = 4 * settings.rounds * known / variance
-        total += 2 * len(net.buses) / (prior_deviation**-2 + information)
-        loads += 2 * len(net.buses)
-    return float(np.sqrt(total / loads))
-
-
-def _least_expected_of_release(case: PowerProblem, law: Mechanism, prior_deviation: float) -> float:
-    """√ of the mean over the loads of 1/(prior information + information of one reading)."""
+def least_expected(case: PowerProblem, how: Settings | Mechanism, prior_deviation: float) -> float:
+    """√ of the mean over the loads of 1/(prior information + information of what is seen): one
+    release, or 4·rounds times that of ξ."""
+    law = how.mechanism if isinstance(how, Settings) else how
     total, loads = 0.0, 0
     for agent in case.agents:
         reading = agent.objective.reading()
-        variance = float(law.variance(reading.sensitivity(law.norm)))
-        information = INFORMATION[law.name] / (variance or 1.0)
+        times, variance = 1, float(law.variance(reading.sensitivity(law.norm)))
+        if isinstance(how, Settings):
+            times, variance = 4 * how.rounds, noise_deviation(agent, how) ** 2
+        information = times * INFORMATION[law.name] / (variance or 1.0)
         total += reading.size / (prior_deviation**-2 + information)
         loads += reading.size
     return float(np.sqrt(total / loads))
