@@ -6,7 +6,7 @@ from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy.gaussian_tradeoff import (
+from tacit.privacy.mechanisms import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_multiplier,

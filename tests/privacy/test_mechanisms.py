@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.errors import InvalidInput
-from tacit.privacy.gaussian_tradeoff import gaussian_delta
-from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless, mechanism_from, per_update
+from tacit.privacy.mechanisms import (
+    Gaussian,
+    Laplace,
+    Noiseless,
+    gaussian_delta,
+    mechanism_from,
+    per_update,
+)
 
 NOISY = [Gaussian(1.7), Laplace(0.6)]
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}

@@ -211,7 +211,7 @@ def test_a_ledger_turned_back_in_use_is_noticed(ledger, tmp_path):
     other = Ledger(ledger.path)
     other.charge("r", 1, 1)
     ledger._seen, ledger._head = kept[0] + 1, bytes(32)  # what this process had seen
-    with pytest.raises(CorruptFile, match="while it was in use"):
+    with pytest.raises(CorruptFile, match="while in use"):
         ledger.store(payment, 1, "q", b"r", b"s")
 
 

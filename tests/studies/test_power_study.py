@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import EXHAUSTIVE
 from pypower.case14 import case14
 from test_study import refused, same, told
 
@@ -74,22 +73,17 @@ def test_a_zone_is_that_of_the_full_case(tmp_path, objective, more, options):
 
 @cache
 def known():
-    """The zones' problem, and what a coordinator is told of it: widths of sets take a second."""
+    """What a coordinator is told of the zones' problem: widths of sets take a second."""
     study = Study.load(GRID)
     problem = tacit.Problem([study.problem_of(p.agent, p) for p in parties()], study.penalties)
-    return problem, told(problem, study)
+    return told(problem, study)
 
 
 @pytest.mark.parametrize("text", [STUDY, EVERY_ROUND], ids=["once", "every round"])
 def test_a_study_is_the_run_of_one_process(tmp_path, text):
-    study, (problem, about) = written(tmp_path / "s", text), known()
-    plan = study.plan(about)
+    study = written(tmp_path / "s", text)
+    plan = study.plan(known())
     case = build(with_loads(), 3)
-    if EXHAUSTIVE:  # test_a_grid_in_three_zones makes such runs too
-        found, one = (tacit.solve(of, plan, seed=3) for of in (problem, case))
-        np.testing.assert_array_equal(found.solution, one.solution)
-        for mine, theirs in zip(found.local, one.local, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
     every = ["--noise-every-round", "--rounds", "6", "--local-updates", "2"] * (text != STUDY)
     budget = ["--total-epsilon", "1", "--total-delta", "1e-5"]
     assert plan == _plan(parse(["power", "solve", "case14", *budget, *every]), case)
@@ -203,32 +197,21 @@ def test_no_file_of_a_party_is_taken_for_a_case(tmp_path, monkeypatch):
     ("old", "new", "words"),
     [
         ("beta = 0.01", 'beta = "1% of largest"', "nominal"),
-        ("beta = 0.01", 'beta = "0.01"', "beta"),
-        ("beta = 0.01", "beta = 0", "beta"),
         ("beta = 0.01", "beta = true", "beta"),
-        ("beta = 0.01", "gamma = 0.01", "gamma"),
-        ('zones = "zones.csv"', "zones = 1.5", "zones"),
         ('zones = "zones.csv"', "zones = 1", "zones"),
         ('zones = "zones.csv"', 'zones = "../zones.csv"', "travels"),
         ('zones = "zones.csv"', 'zones = "gone.csv"', "gone.csv"),
-        ('objective = "shed"', 'objective = "profit"', "'profit'"),
-        ('objective = "shed"', "shed_price = 5.0", "shed_price"),
         ('objective = "shed"', "nominal_spread = 5.0", "nominal_spread"),
         ('objective = "shed"', 'nominal = "case9"', "case9"),
         ('objective = "shed"', 'noise_on = "gradient"', "noise_on"),
-        ('case = "case14"', "case = 14", "case"),
         ('case = "case14"', "", "case"),
-        ("total_epsilon = 1.0", "total_epsilon = -1.0", "total_epsilon"),
-        ("total_epsilon = 1.0\n", "", "total_epsilon"),
         ("total_delta = 1e-5\n", "", "total_delta"),
         ("total_delta = 1e-5", "delta = 1e-5", "delta"),
-        ("total_delta = 1e-5", 'total_delta = 1e-5\nmechanism = "cubic"', "'cubic'"),
         (
             "total_delta = 1e-5",
             "total_delta = 1e-5\n[algorithm]\nlocal_updates = 2",
             "local_updates",
         ),
-        ("total_delta = 1e-5", "total_delta = 1e-5\n[algorithm]\ntolerance = 9.0", "tolerance"),
         (
             "total_delta = 1e-5",
             "total_delta = 1e-5\n[algorithm]\nnoise_every_round = true\ntolerance = 1e-3",

@@ -123,15 +123,6 @@ def test_columns_are_found_by_name(kit):
     assert same(north(kit), before)
 
 
-def test_own_point_is_written_for_its_owner_only(kit, tmp_path):
-    study, problem = Study.load(kit), north(kit)
-    point = np.arange(5.0) / 10
-    assert study.write_own(tmp_path / "out", problem, point) == ["solution.npz"]
-    assert (tmp_path / "out" / "solution.npz").stat().st_mode & 0o777 == 0o600
-    with np.load(tmp_path / "out" / "solution.npz") as found:
-        np.testing.assert_array_equal(found["solution"], point)
-
-
 def test_the_examples_stand_in_the_reference_word_for_word():
     page = (EXAMPLES.parent / "docs" / "studies.md").read_text()
     for path in (HOSPITALS / "study.toml", HOSPITALS / "north.toml"):
@@ -232,18 +223,11 @@ def test_a_party_s_own_file_is_not_public(tmp_path, kit):
     [
         ("[privacy]", "[secrecy]", "[privacy]"),
         ("deadline = 600", "dead = 600", "dead"),
-        ("deadline = 600", "deadline = 0.5", "deadline=0.5"),
-        ("deadline = 600", "evaluate_every = 0", "evaluate_every=0"),
         ("deadline = 600", "seed = 3", "seed"),
         ('kind = "least-squares"', 'kind = "cubic"', "'cubic'"),
-        ("feature_norm = 1.0", "colour = 1.0", "colour"),
-        ("feature_norm = 1.0", "feature_norm = -1.0", "feature_norm=-1.0"),
         ("feature_norm = 1.0", "feature_norm = 1.0\ntargets = [1.0]", "no data"),
-        ("offset = [0.0, 1.0]", "offset = [0.0]", "offset"),
         ("offset = [0.0, 1.0]", "offset = [0.0, -9.0]", "empty"),
-        ('"intercept"]', '"intercept", "age"]', "dimension 6"),
         ('"intercept"]', '"hdl"]', "different names"),
-        ("total_epsilon = 1.0", "total_epsilon = 0.0", "total_epsilon=0.0"),
         ("total_delta = 1e-5\n", "", "total_delta"),
         (
             'mechanism = "gaussian"\ntotal_epsilon = 1.0\ntotal_delta = 1e-5',
@@ -254,14 +238,10 @@ def test_a_party_s_own_file_is_not_public(tmp_path, kit):
         ("total_delta = 1e-5", 'total_delta = 1e-5\nperturbation = "output"', "perturbation"),
         ('name = "West hospital"', 'name = "West hospital"\ndata = "w.csv"', "got data"),
         ('name = "West hospital"', 'name = "South hospital"', "twice"),
-        ('name = "West hospital"', "name = 3", "name"),
         ('name = "West hospital"', 'name = "West hospital"\ncoupling = ["a"]', "coupling"),
         ('name = "West hospital"', 'name = "W"\nobjective = { normaliser = 99 }', "normaliser"),
         ("[privacy]", "[rehearsal]\nseed = -1\n[privacy]", "seed"),
         ("[privacy]", '[power]\ncase = "case14"\n[privacy]', "[objective] and [power]"),
-        ("[privacy]", "[algorithm]\nturns = 3\n[privacy]", "turns"),
-        ("deadline = 600", "deadline = ", "TOML"),
-        ("deadline = 600", "name = 2020-01-01", "twice|overwrite|name"),
         ("deadline = 600", f"deadline = {'9' * 5000}", "ordinary size"),
         ("deadline = 600", f"columnss = {'[' * 3000}{']' * 3000}", "ordinary size"),
     ],

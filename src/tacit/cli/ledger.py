@@ -91,7 +91,7 @@ def _backup(options: argparse.Namespace) -> int:
 
 
 def _print(ledger: Ledger, as_json: bool) -> None:
-    from tacit.privacy import balance
+    from tacit.privacy.ledger import OF_RUNS, amounts, rows_of
 
     budget, spent, runs = ledger.budget, ledger.spent, ledger.runs()
     if as_json:
@@ -111,14 +111,12 @@ def _print(ledger: Ledger, as_json: bool) -> None:
         }
         print(json.dumps(document))
         return
-    print_table(
-        f"{ledger.path} (delta {digits(budget.delta)})", ("", "epsilon"), balance.amounts(ledger)
-    )
+    print_table(f"{ledger.path} (delta {digits(budget.delta)})", ("", "epsilon"), amounts(ledger))
     if len(limits := ledger.budgets) > 1:
         print(f"limits: {', '.join(_since(limit, limits) for limit in limits)}")
     if runs:
         print(f"for {runs[0]['neighbours']}")
-        print_table("runs, each by itself", balance.OF_RUNS, balance.runs(runs))
+        print_table("runs, each by itself", OF_RUNS, rows_of(runs))
     print(f"all entries are sound; the last has the hash {ledger.head[:16]}...")
 
 

@@ -25,8 +25,7 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput, array, probability
 from tacit.privacy.accounting import calibrate
-from tacit.privacy.gaussian_tradeoff import gaussian_epsilon
-from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless, gaussian_epsilon
 from tacit.transports.releasing import read
 
 # relative: the noise of the mean is larger by it, and what is left for a run with secure noise is

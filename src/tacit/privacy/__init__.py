@@ -1,13 +1,11 @@
 """Noise, what it costs, and who pays.
 
-mechanisms         Gaussian, Laplace, no noise: the law of the noise and its accounting event
-normals            float32 normals with full tails, for seeded noise
-secure_noise       exact discrete noise from the operating system's bits, with its proof
-gaussian_tradeoff  epsilon and delta of Gaussian noise in closed form, rounded up
-accounting         what many updates cost together; noise for a total budget
-ledger             an agent's durable account in one SQLite file: budget, runs, charges, answers
-balance            what a ledger says, as rows: for the command line and notebooks
-payments           which process may use a charge
+mechanisms    Gaussian, Laplace, no noise: its distribution, accounting event and exact cost
+normals       float32 normals with full tails, for seeded noise
+secure_noise  exact discrete noise from the operating system's bits, with its proof
+accounting    what many updates cost together; noise for a total budget
+ledger        an agent's durable account in one SQLite file: budget, runs, charges, answers
+payments      which process may use a charge
 """
 
 from tacit.privacy.accounting import Guarantee, basic, calibrate, compose, exact, paper

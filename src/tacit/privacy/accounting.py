@@ -30,8 +30,14 @@ from tacit.errors import (
     positive,
     probability,
 )
-from tacit.privacy.gaussian_tradeoff import gaussian_delta, gaussian_epsilon
-from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
+from tacit.privacy.mechanisms import (
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Noiseless,
+    gaussian_delta,
+    gaussian_epsilon,
+)
 
 __all__ = [
     "Guarantee",

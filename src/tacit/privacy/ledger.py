@@ -33,7 +33,7 @@ import shlex
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -41,6 +41,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
+from tacit import html
 from tacit.errors import (
     EPSILONS,
     NOT_DONE,
@@ -48,17 +49,18 @@ from tacit.errors import (
     InvalidInput,
     LedgerFailure,
     Refused,
+    TacitError,
     digits,
     positive,
     probability,
 )
 from tacit.files import mount_points, open_private, sync_file, sync_folder
-from tacit.html import never_raises
 from tacit.privacy.accounting import (
     Guarantee,
     delta_of,
     epsilon_of,
     gaussian_epsilon,
+    rounded_down,
     rounded_up,
 )
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, mechanism_from
@@ -260,11 +262,6 @@ class Payment(NamedTuple):
         return self.run == run and self.first <= round <= self.last
 
 
-def fresh_owner() -> str:
-    """A name that no other payment or claim has."""
-    return secrets.token_hex(8)
-
-
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
@@ -280,9 +277,11 @@ def schema(text: str = SCHEMA) -> tuple[Any, ...]:
         return tuple(db.execute(READ_SCHEMA))
 
 
-HOW_TO_RESTORE = (
-    "Do not start afresh: restore a backup, and lower its budget by what was spent since."
-)
+def unsound(words: str) -> CorruptFile:
+    return CorruptFile(
+        f"{words} Nothing was released. Do not start afresh: restore a backup, and lower its "
+        "budget by what was spent since."
+    )
 
 
 class Ledger:
@@ -329,9 +328,9 @@ class Ledger:
             if self._versions() == [APPLICATION_ID, 1]:
                 upgrade(self._db, self._catch_up)
             if self._versions() != [APPLICATION_ID, SCHEMA_VERSION]:
-                raise CorruptFile(
+                raise unsound(
                     f"Expected a ledger of schema {SCHEMA_VERSION} in {path}, found another or a "
-                    f"damaged file. Nothing was released. {HOW_TO_RESTORE}"
+                    "damaged file."
                 )
             self._refuse_other_schema()
             if self._value("PRAGMA integrity_check") != "ok":
@@ -443,8 +442,7 @@ class Ledger:
     def holds(self, head: str) -> bool:
         """Whether an entry with this hash (or its beginning) is in the past of the ledger."""
         query = "SELECT COUNT(*) FROM entries WHERE substr(lower(hex(chain)), 1, ?) = ?"
-        with self._reading():
-            found = self._db.execute(query, (len(head), head.lower())).fetchone()[0]
+        [[found]] = self._rows(query, len(head), head.lower())
         return len(head) >= 8 and found > 0
 
     def terms(self, run: str) -> Terms | None:
@@ -454,8 +452,7 @@ class Ledger:
     def charged(self, run: str) -> list[tuple[int, int]]:
         """The blocks of rounds that were paid for."""
         query = "SELECT first, last FROM entries WHERE kind = 'charge' AND run = ? ORDER BY serial"
-        with self._reading():
-            return [tuple(row) for row in self._db.execute(query, (run,))]
+        return self._rows(query, run)
 
     def answer(self, run: str, round: int | None = None) -> Answer | None:
         """The stored answer to a round; by default to the last."""
@@ -464,15 +461,14 @@ class Ledger:
             "SELECT first, digest, reply, state FROM entries WHERE kind = 'answer' AND run = ? "
             f"{which} ORDER BY first DESC LIMIT 1"
         )
-        with self._reading():
-            row = self._db.execute(query, (run,) if round is None else (run, round)).fetchone()
-        return Answer(*row) if row else None
+        rows = self._rows(query, *((run,) if round is None else (run, round)))
+        return Answer(*rows[0]) if rows else None
 
     def failures(self, run: str, round: int) -> int:
         """How often the computation of a round has failed."""
         query = "SELECT COUNT(*) FROM entries WHERE kind = 'failed' AND run = ? AND first = ?"
-        with self._reading():
-            return int(self._db.execute(query, (run, round)).fetchone()[0])
+        [[failed]] = self._rows(query, run, round)
+        return int(failed)
 
     def runs(self) -> list[dict[str, Any]]:
         """A summary of every run, in the order they began."""
@@ -483,8 +479,7 @@ class Ledger:
         )
         rows = []
         for run, terms in self._terms.items():
-            with self._reading():
-                began, last, rounds, answers = self._db.execute(query, (run,)).fetchone()
+            [[began, last, rounds, answers]] = self._rows(query, run)
             alone = Spend().plus(terms, rounds * terms.local_updates)
             rows.append(
                 {
@@ -545,7 +540,7 @@ class Ledger:
                     f"{first} to {last}; nothing was charged."
                 )
             self._refuse_beyond_budget(run, terms, last - first + 1)
-            payment = Payment(run, first, last, self._seen + 1, fresh_owner())
+            payment = Payment(run, first, last, self._seen + 1, secrets.token_hex(8))
             self._add("charge", run, first, last, owner=payment.owner, payment=payment.serial)
         return payment
 
@@ -556,9 +551,8 @@ class Ledger:
             "run = ? AND first = ? AND last = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE "
             f"payment = c.serial AND first = ? AND {USES_PAYMENT}) ORDER BY serial LIMIT 1"
         )
-        with self._reading():
-            row = self._db.execute(query, (run, round, round, round)).fetchone()
-        return int(row[0]) if row else None
+        rows = self._rows(query, run, round, round, round)
+        return int(rows[0][0]) if rows else None
 
     def take_over(self, run: str, round: int) -> Payment | None:
         """The payment of a round, left open by whoever made it, for the caller alone from now on.
@@ -570,7 +564,7 @@ class Ledger:
         with self._writing():
             if (serial := self.open_payment(run, round)) is None:
                 return None
-            payment = Payment(run, round, round, serial, fresh_owner())
+            payment = Payment(run, round, round, serial, secrets.token_hex(8))
             self._add("claim", run, round, round, owner=payment.owner, payment=serial)
         return payment
 
@@ -588,12 +582,8 @@ class Ledger:
         Refused, and nothing kept, if the payment is no longer the caller's to use.
         Not ``durable``: it survives the end of this process, not a failure of power.
         """
-        with self._writing(durable):
-            if self.answer(payment.run, round) is not None:
-                return False
-            used = self._use(payment, round)
-            self._add("answer", *used, request, reply=reply, state=state, **_paid_by(payment))
-        return True
+        kept = {"digest": request, "reply": reply, "state": state}
+        return self._use("answer", payment, round, durable, **kept)
 
     def fail(self, payment: Payment, round: int) -> bool:
         """Note that a computation failed, before that shows: its payment is used up.
@@ -601,19 +591,13 @@ class Ledger:
         False, and nothing noted, if the round has an answer: that one is to be shown. Refused, and
         nothing noted, if the payment is no longer the caller's to use: nothing may be shown.
         """
-        with self._writing():
-            if self.answer(payment.run, round) is not None:
-                return False
-            self._add("failed", *self._use(payment, round), **_paid_by(payment))
-        return True
+        return self._use("failed", payment, round)
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r}, budget {self._budget}, {self._seen} entries)"
 
-    @never_raises
+    @html.never_raises
     def _repr_html_(self) -> str:
-        from tacit.privacy.balance import ledger_html
-
         return ledger_html(self)
 
     # --- inside ---------------------------------------------------------------------------
@@ -622,8 +606,20 @@ class Ledger:
     def _budget(self) -> Guarantee:
         return Guarantee(*self._limits[-1][1:])
 
-    def _use(self, payment: Payment, round: int) -> tuple[str, int, int]:
-        """Run and round, if something may be shown for them out of a payment; within a transaction.
+    def _use(
+        self, kind: str, payment: Payment, round: int, durable: bool = True, **shown: Any
+    ) -> bool:
+        """Note what is shown for a round, out of a payment; False if the round has an answer."""
+        with self._writing(durable):
+            if self.answer(payment.run, round) is not None:
+                return False
+            self._refuse_to_use(payment, round)
+            about = {"owner": payment.owner, "payment": payment.serial, **shown}
+            self._add(kind, payment.run, round, round, **about)
+        return True
+
+    def _refuse_to_use(self, payment: Payment, round: int) -> None:
+        """Unless something may be shown for the round out of the payment; within a transaction.
 
         Refused alike for answers and failures, so that a refusal tells nothing of either.
         """
@@ -653,7 +649,6 @@ class Ledger:
                 f"{terms.agent!r}, and its seed would repeat the noise. Nothing of this round was "
                 "released here."
             )
-        return run, round, round
 
     def _refuse_beyond_budget(self, run: str, terms: Terms, rounds: int) -> None:
         """Refuse if so many more rounds would not fit the budget."""
@@ -686,12 +681,10 @@ class Ledger:
                 "pay for. Nothing was charged."
             )
         paid = sum(last - first + 1 for first, last in self.charged(run))
-        more, which = (
-            f"{rounds} more rounds of run {run!r}",
-            f"; {paid} rounds of this run are paid",
-        )
+        more = f"{rounds} more rounds of run {run!r}"
+        which = f"; {paid} rounds of this run are paid"
         if terms.released_as(run):
-            more, which = "one more reading of its data", ""
+            more, which = "one more release of its data", ""
         raise Refused(
             f"Agent {terms.agent!r}: {more} would bring its total to epsilon "
             f"{rounded_up(after.epsilon(budget.delta), 6)} at delta {digits(budget.delta)}, beyond "
@@ -727,10 +720,7 @@ class Ledger:
     def _refuse_other_file(self) -> None:
         """Another file at the path, or none: then nothing written here would be found again."""
         if (found := self._only_name()) is None or found != self._file:
-            raise CorruptFile(
-                f"The ledger {self.path} was replaced, moved or removed while it was in use. "
-                f"Nothing was released. {HOW_TO_RESTORE}"
-            )
+            raise unsound(f"The ledger {self.path} was replaced, moved or removed while in use.")
 
     def _only_name(self) -> tuple[int, int] | None:
         """Device and number of the file at the path, if that is its only name: under a second one
@@ -763,22 +753,25 @@ class Ledger:
             self._schema = version
         known = "SELECT COUNT(*) FROM entries WHERE serial = ? AND chain = ?"
         if self._seen and not self._db.execute(known, (self._seen, self._head)).fetchone()[0]:
-            raise CorruptFile(
-                f"Entry {self._seen} of the ledger {self.path} was changed or removed while it was "
-                f"in use. Nothing was released. {HOW_TO_RESTORE}"
+            raise unsound(
+                f"Entry {self._seen} of the ledger {self.path} was changed or removed while in use."
             )
         query = f"SELECT {COLUMNS} FROM entries WHERE serial > ? ORDER BY serial"
         for row in map(Entry._make, self._db.execute(query, (self._seen,))):
             if row.serial != self._seen + 1 or row.sealed(self._head) != row:
-                raise CorruptFile(
+                raise unsound(
                     f"Entry {row.serial} of the ledger {self.path} was changed, or one before it "
-                    f"removed. Nothing was released. {HOW_TO_RESTORE}"
+                    "removed."
                 )
             self._seen, self._head = row.serial, row.chain
             self._apply(row)
 
     def _value(self, query: str) -> Any:
         return self._db.execute(query).fetchone()[0]
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with self._reading():
+            return self._db.execute(query, values).fetchall()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -803,10 +796,7 @@ class Ledger:
             except (CorruptFile, LedgerFailure):
                 raise
             except Exception as error:  # also a number that no ledger has
-                raise CorruptFile(
-                    f"Expected a sound ledger in {self.path}: {error}. Nothing was released. "
-                    f"{HOW_TO_RESTORE}"
-                ) from None
+                raise unsound(f"Expected a sound ledger in {self.path}: {error}.") from None
 
     @contextmanager
     def _writing(self, durable: bool = True) -> Iterator[None]:
@@ -867,8 +857,65 @@ def _budget(total_epsilon: float, total_delta: float) -> Guarantee:
     return Guarantee(positive("total_epsilon", total_epsilon, EPSILONS), delta)
 
 
-def _paid_by(payment: Payment) -> dict[str, Any]:
-    return {"owner": payment.owner, "payment": payment.serial}
+# --- what it says, as rows: for ``tacit ledger show`` and for notebooks --------------------------
+
+MOST_RUNS = 20  # that a notebook lists
+OF_RUNS = ("run", "began", "noise", "paid for", "answered", "epsilon")  # header of ``rows_of``
+
+
+def amounts(ledger: Ledger) -> list[tuple[str, str]]:
+    """What may be spent, is spent and is left, over all runs: epsilon, at the budget's delta."""
+    budget, spent = ledger.budget, ledger.spent
+    words, left = "largest further Gaussian run that fits", ledger.left
+    if left is None:
+        words, left = "left: budget less spent", max(0.0, budget.epsilon - spent.epsilon)
+    return [
+        ("budget", digits(budget.epsilon)),
+        ("spent, all runs together", rounded_up(spent.epsilon, 4)),
+        (words, rounded_down(left, 4)),
+    ]
+
+
+def rows_of(found: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """A row for each of ``Ledger.runs``."""
+    return [
+        (
+            r["run"],
+            r["began"][:10],
+            f"{r['mechanism']['kind']}, {r['noise']}",
+            *_paid(r),
+            rounded_up(r["epsilon"], 4),
+        )
+        for r in found
+    ]
+
+
+def _paid(run: dict[str, Any]) -> tuple[str, str]:
+    """What was paid for in a run, and what was answered: rounds, or a release."""
+    charges, answers = run["rounds_charged"], run["rounds_answered"]
+    if not run["read_once"]:
+        return f"{charges} of {run['rounds_agreed']} rounds", str(answers)
+    paid = {0: "no release", 1: "one release"}.get(charges, f"{charges} releases")
+    return paid, "kept" if answers else "nothing kept"
+
+
+def ledger_html(ledger: Ledger) -> str:
+    title = f"Ledger {html.plain(ledger.path.name)}"
+    try:
+        rows, few = amounts(ledger), len(ledger.run_names) <= MOST_RUNS
+        listed = ledger.runs() if few else []
+        more = [("delta", digits(ledger.budget.delta))]
+        more.append(("entries", f"{ledger.entries}, all sound; runs: {len(ledger.run_names)}"))
+    except TacitError as error:  # it says so in place of numbers of before
+        return html.card(title, html.box(f"Cannot be read: {error}", loud=True))
+    over = ledger.spent.epsilon > ledger.budget.epsilon
+    return html.card(
+        title,
+        html.box("More is spent than the budget allows.", loud=True) if over else "",
+        html.table([*rows, *more, *(("hides", r["neighbours"]) for r in listed[:1])]),
+        html.table(rows_of(listed), OF_RUNS) if listed else "",
+        html.small("The file is as private as the data: do not publish it."),
+    )
 
 
 # --- ledgers of 0.1.0 -----------------------------------------------------------------------------
