@@ -24,6 +24,7 @@ from tacit.protocol.release import Release
 from tacit.protocol.released import SavedReleases, save_releases
 from tacit.protocol.statement import PrivacyStatement
 from tacit.report.contents import Contents
+from tacit.report.subject import Subject
 from tacit.studies.job import load_job
 from tacit.studies.party_file import PartyFile
 from tacit.studies.progress import State
@@ -97,6 +98,12 @@ def kit(folder):
     return folder / "kit.json", lambda path: Kit.load(path.parent)
 
 
+def statement(folder):
+    (folder / "own").mkdir()
+    (folder / "own" / "statement.json").write_text(json.dumps({**STATEMENT.to_dict(), "run": "r"}))
+    return folder / "own" / "statement.json", lambda path: Subject.read(path.parent.parent)
+
+
 def job(folder):
     (folder / "job.toml").write_text(JOB)
     (folder / "north.csv").write_text("a,y,b\n" + "0.1,0.2,0.3\n" * 30)
@@ -135,7 +142,7 @@ def parquet(folder):
 
 
 KINDS = [result, arrays, trace, page, note, model, checkpoint, releases, state, kit, job, study]
-KINDS += [party, grid, data, table, parquet]
+KINDS += [party, grid, data, table, parquet, statement]
 
 
 def outcome(load, path):
@@ -174,7 +181,7 @@ def test_cut_and_changed(tmp_path, kind):
 
 VALUES = [None, True, -1, 0, 1e308, float("nan"), float("inf"), 10**400, "x", "", "\0", "\ud800"]
 VALUES += [[], {}, [[]], {"a": 1}, [1, "a"], "9" * 5000]
-JSON_KINDS = [result, page, note, model, kit]
+JSON_KINDS = [result, page, note, model, kit, statement]
 HEADERS = {checkpoint: "header", releases: "about", state: "header"}
 
 

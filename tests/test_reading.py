@@ -76,6 +76,7 @@ HOSTILE = {
     "no file": lambda p: p,
     "no ZIP": lambda p: p.write_bytes(b"PK\3\4" + bytes(90)) and p,
     "single array": lambda p: p.write_bytes(npy()) and p,
+    "two of one name": lambda p: npz(p, ("a.npy", npy()), ("a", npy())),
     "a folder": lambda p: p.mkdir() or p,
     "a device": lambda p: Path("/dev/zero"),
 }
@@ -85,13 +86,6 @@ HOSTILE = {
 def test_hostile_arrays(tmp_path, kind):
     with pytest.raises(CorruptFile):
         read_npz(HOSTILE[kind](tmp_path / "a.npz"))
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_two_arrays_of_one_name(tmp_path):
-    for names in (("a.npy", "a.npy"), ("a.npy", "a")):
-        with pytest.raises(CorruptFile):
-            read_npz(npz(tmp_path / "a.npz", *((name, npy()) for name in names)))
 
 
 def test_sound_arrays_are_read_as_they_are(tmp_path, rng):
@@ -144,6 +138,7 @@ def test_bombs_take_little_memory(tmp_path):
         "deep.toml": lambda p: p.write_text("a = " + "[" * 10**5),
         "digits.toml": lambda p: p.write_text("a = " + "9" * 10**6),
         "hexadecimal.toml": lambda p: p.write_text("a = 0x" + "f" * 10**6),
+        "negative.toml": lambda p: p.write_text("a = [{b = -9223372036854775809}]"),
         "large.toml": lambda p: p.write_text("#" * 2**23),
         "line.csv": lambda p: p.touch() or os.truncate(p, 2**40),
         "deep.json": lambda p: p.write_text('{"a":' * 10**6),
@@ -178,14 +173,6 @@ def test_ordinary_toml_is_read(tmp_path):
     (tmp_path / "a.toml").write_text(text)
     found = read_toml(tmp_path / "a.toml")
     assert found["a"]["b"]["c.d"] == {"e": 1.5} and len(found["v"]) == 5000
-
-
-@pytest.mark.parametrize("number", ["9" * 400, "-9223372036854775809", "0x" + "f" * 20])
-def test_an_integer_of_toml_has_64_bits(tmp_path, number):
-    """A larger one was no floating-point number: an OverflowError wherever one was expected."""
-    (tmp_path / "a.toml").write_text(f"a = [{{b = {number}}}]")
-    with pytest.raises(CorruptFile):
-        read_toml(tmp_path / "a.toml")
 
 
 @pytest.mark.parametrize("read", [read_npz, read_json, read_toml, read_text, read_rows])

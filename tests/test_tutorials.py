@@ -43,10 +43,6 @@ def shared():
         yield client
 
 
-def test_there_are_three():
-    assert [path.stem for path in NOTEBOOKS] == ["grid", "hospitals", "own_loss"]
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_tutorial_shows_what_it_computes(path, tmp_path, shared):
     stored = nbformat.read(path, as_version=4)
