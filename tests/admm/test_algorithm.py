@@ -109,7 +109,7 @@ EVERY = [((feasible,) * 3, "objective", GAUSSIAN) for feasible in CLOSED_SETS] +
     for mechanism in (GAUSSIAN, LAPLACE)
 ]
 # every kind of projection, both laws of noise, before and after the step; every set under vmap is
-# in test_closed_form_projections
+# in test_projections
 SOME = [
     (("box", "simplex"), "objective", LAPLACE),
     (("ball",) * 2, "projected-output", GAUSSIAN),

@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-import old_projections
 import pytest
 from conftest import repeat
 from test_audit import DELTA, small_worlds, zone
@@ -33,6 +33,7 @@ from tacit.protocol.messages import Broadcast
 from tacit.pytree import pytree, store
 from tacit.sets import closed_form
 from tacit.sets.closed_form import L1Ball
+from tacit.sets.projections import onto_simplex
 
 # Most faults planted below show in every trial: the distribution-free bound is then 2.44 for 100
 # trials in each world, beside claims of 1 and 2.
@@ -99,12 +100,17 @@ def test_the_canaries_reach_the_sensitivity():
 # --- a projection that can be pushed out -------------------------------------------------------
 
 
+def pushed_out(v, c, total):
+    """As it once was: of a point 1e50 away the projection lay a million times too far out."""
+    return onto_simplex(v, c, total) * jnp.where(jnp.max(v) > 1e50, 1e6, 1.0)
+
+
 def pushed_worlds():
     @pytree
     class Pushed(L1Ball):
         def project(self, point, weight=None):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(closed_form, "onto_simplex", old_projections.onto_simplex)
+                patch.setattr(closed_form, "onto_simplex", pushed_out)
                 return super().project(point, weight)
 
     worlds, ball = ball_worlds(), Pushed.__new__(Pushed)  # agents of a class share compiled rounds

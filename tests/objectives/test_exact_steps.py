@@ -7,11 +7,11 @@ import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from closed_form_sets import SETS as WITH_FORMULA
-from cone_sets import SETS as CONES
 from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sets_to_try import CLOSED as WITH_FORMULA
+from sets_to_try import CONES
 from small_objectives import FEATURES, KINKED, SAMPLED, records, residual, sample
 
 from tacit.errors import InvalidInput

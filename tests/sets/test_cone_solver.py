@@ -1,38 +1,154 @@
-"""The solver behind a set: history, threads, failed solves and the Newton steps after them."""
+"""Sets on which a solver projects: images and slacks, CVXPY, and what happens when it fails."""
 
+import math
 import pickle
+import sys
 import threading
 
+import cvxpy as cp
 import numpy as np
 import pytest
-from cone_sets import SETS, A, B, image_set
+from conftest import repeat
+from sets_to_try import CONES, A, B, image_set
 
-from tacit.errors import SolverFailure
-from tacit.sets import Ball, Cone, ConeSet, Polyhedron, cone_program
+from tacit.admm.problem import LocalProblem
+from tacit.errors import InvalidInput, SolverFailure
+from tacit.objectives.residual import Residual
+from tacit.sets import Ball, Cone, ConeSet, Conic, Polyhedron, cone_program, from_cvxpy
+
+# --- images, slacks and rare cones: the sets of power grids ------------------------------------
+
+
+@pytest.mark.parametrize("rare", [(), (0,), (1,)])
+def test_projection_onto_an_image_is_that_of_cvxpy(rng, rare):
+    """With weights on the slack, and without; rare cones change no answer."""
+    W, image, slack = image_set(rng, rare)
+    assert W.dimension == 7 and W.slack_size == 2
+    for _ in range(repeat(8, 20)):
+        v, c = 3 * rng.normal(size=9), rng.uniform(0.1, 10, 9)
+        for size in (9, 7):
+            x = cp.Variable(3)
+            lifted = np.vstack([image, slack @ image])[:size] @ x
+            apart = cp.sum(cp.multiply(c[:size], cp.square(lifted - v[:size])))
+            within = [x <= 1, x >= -1, cp.norm(x) <= 1.2]
+            cp.Problem(cp.Minimize(apart), within).solve(cp.CLARABEL)
+            z = W.project(v[:size], c[:size])
+            assert z == pytest.approx(image @ x.value, abs=1e-4)
+            assert W.violation(z) <= 1e-7
+
+
+def test_violation_of_an_image_sees_both_the_cones_and_the_image(rng):
+    W, image, _ = image_set(rng)
+    inside = image @ np.array([0.1, 0.2, 0.3])
+    assert W.violation(inside) < 1e-15
+    bent = inside.copy()
+    bent[5] += 0.25
+    assert W.violation(bent) == pytest.approx(0.25)
+    assert W.violation(image @ np.array([1.1, 0, 0])) == pytest.approx(0.1)
+
+
+def test_linearised_projection_is_its_derivative(rng):
+    W, image, slack = image_set(rng)
+    lifted = np.vstack([image, slack @ image])
+    checked = 0
+    for _ in range(30):
+        v, c = 2 * rng.normal(size=9), rng.uniform(0.5, 2, 9)
+        x, H = W.linearised(v, c)
+        step = 1e-3 * rng.normal(size=9)
+        ends = [W.project(v + s * step, c)[:3] for s in (1, -1)]
+        measured = (ends[0] - ends[1]) / 2
+        predicted = np.linalg.solve(H, lifted.T @ (c * step))
+        kink = np.abs(W.project(v + step, c)[:3] + W.project(v - step, c)[:3] - 2 * x).max()
+        if kink < 1e-6:  # away from faces, where there is no derivative
+            checked += 1
+            assert predicted == pytest.approx(measured, abs=0.05 * np.abs(measured).max())
+    assert checked >= 10
+
+
+def test_bad_images(rng):
+    rows, offset = np.vstack([np.eye(2), -np.eye(2)]), np.ones(4)
+    with pytest.raises(InvalidInput, match="every column to be an entry"):
+        Conic(rows, offset, [("nonneg", 4)], image=[[1.0, 0.0], [1.0, 1.0]])
+    with pytest.raises(InvalidInput, match=r"slack of shape \(any, 3\)"):
+        Conic(rows, offset, [("nonneg", 4)], image=np.vstack([np.eye(2), [1, 1]]), slack=np.eye(2))
+    with pytest.raises(InvalidInput, match="as rare"):
+        Conic(rows, offset, [("nonneg", 4)], rare=[0])
+
+
+def test_the_slack_must_be_the_objective_s(rng):
+    W, _, slack = image_set(rng)
+    LocalProblem(Residual(slack, np.ones(2), 0.1, slack=True), W)
+    with pytest.raises(InvalidInput, match="got another matrix"):
+        LocalProblem(Residual(5 * slack, np.ones(2), 0.1, slack=True), W)
+
+
+# --- CVXPY constraints -------------------------------------------------------------------------
+
+
+def test_violation_leaves_the_users_variable_alone():
+    z = cp.Variable(2)
+    z.value = [7.0, 8.0]
+    W = from_cvxpy(z, [z >= 0, cp.sum(z) <= 1])
+    assert W.violation([2.0, 0.0]) == pytest.approx(1.0)
+    assert list(z.value) == [7.0, 8.0]
+
+
+def test_cvxpy_domains_count_in_the_violation():
+    z = cp.Variable(2)
+    W = from_cvxpy(z, [cp.quad_over_lin(z[0], z[1]) <= 1, z[1] <= 1])
+    assert W.violation([0.5, 0.5]) == pytest.approx(0.0, abs=1e-12)
+    assert W.violation([0.0, -0.5]) >= 0.5
+    assert W.project([0.0, -0.5])[1] >= -1e-7
+
+
+def test_projections_stay_within_the_radius_that_sensitivities_use():
+    z = cp.Variable(2)
+    W = from_cvxpy(z, [cp.sum_squares(z) <= 1e-10])
+    reach = W.radius(math.inf), W.radius(2)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        p = W.project(10 ** rng.uniform(-6, 1) * rng.normal(size=2))
+        assert np.abs(p).max() <= reach[0] and np.linalg.norm(p) <= reach[1]
+
+
+def test_one_constraint_needs_no_list_and_other_things_are_refused():
+    z = cp.Variable(2)
+    assert from_cvxpy(z, cp.norm(z) <= 1).dimension == 2
+    with pytest.raises(InvalidInput, match="CVXPY constraints"):
+        from_cvxpy(z, [True, cp.norm(z) <= 1])
+
+
+def test_missing_cvxpy_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'tacit\[cvxpy\]'"):
+        from_cvxpy(None, [])
+
+
+# --- history, threads, failed solves and the Newton steps after them ---------------------------
 
 
 def test_answers_do_not_depend_on_history_or_pickling():
     rng = np.random.default_rng(5)
     v, c = 3 * rng.normal(size=(3, 3)), rng.uniform(0.5, 2, (3, 3))
     for name in ("polyhedron", "cones", "cvxpy-auxiliaries"):
-        feasible_set = SETS[name][0]
-        first = [feasible_set.project(*pair) for pair in zip(v, c, strict=True)]
-        again = [feasible_set.project(*pair) for pair in zip(v[::-1], c[::-1], strict=True)][::-1]
-        copy = pickle.loads(pickle.dumps(feasible_set))
+        W = CONES[name][0]
+        first = [W.project(*pair) for pair in zip(v, c, strict=True)]
+        again = [W.project(*pair) for pair in zip(v[::-1], c[::-1], strict=True)][::-1]
+        copy = pickle.loads(pickle.dumps(W))
         copied = [copy.project(*pair) for pair in zip(v[::-1], c[::-1], strict=True)][::-1]
         assert np.array_equal(first, again) and np.array_equal(first, copied)
-        assert copy.violation(v[0]) == feasible_set.violation(v[0])
+        assert copy.violation(v[0]) == W.violation(v[0])
 
 
 def test_threads_may_share_a_set():
-    feasible_set = SETS["polyhedron"][0]
+    W = CONES["polyhedron"][0]
     v = 3 * np.random.default_rng(6).normal(size=(40, 3))
-    alone = [feasible_set.project(p) for p in v]
+    alone = [W.project(p) for p in v]
     found = {}
 
     def work(start):
         for i in range(start, 40, 4):
-            found[i] = feasible_set.project(v[i])
+            found[i] = W.project(v[i])
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for thread in threads:
@@ -42,7 +158,7 @@ def test_threads_may_share_a_set():
     assert all(np.array_equal(found[i], alone[i]) for i in range(40))
 
 
-def failing(feasible_set, monkeypatch, statuses, polished=0):
+def failing(W, monkeypatch, statuses, polished=0):
     """Make the solver of a set report the given statuses, one per solve."""
     setups, set_up = [], cone_program.Program._set_up
 
@@ -69,7 +185,7 @@ def failing(feasible_set, monkeypatch, statuses, polished=0):
         setups.append(settings)
         return Reporting(set_up(program, data, settings))
 
-    feasible_set._nearest._solver = None
+    W._nearest._solver = None
     monkeypatch.setattr(cone_program.Program, "_set_up", reporting_set_up)
     monkeypatch.setattr(cone_program, "POLISHED_SIZE", polished)
     return setups
@@ -77,25 +193,25 @@ def failing(feasible_set, monkeypatch, statuses, polished=0):
 
 @pytest.mark.parametrize("first", ["MaxIterations", "AlmostSolved", "PrimalInfeasible"])
 def test_a_failed_solve_is_tried_once_more(first, monkeypatch):
-    feasible_set = Polyhedron(A, B, lower=-1, upper=1)
-    expected = feasible_set.project([3.0, 3.0, 3.0])
-    setups = failing(feasible_set, monkeypatch, [first, "Solved"])
-    np.testing.assert_allclose(feasible_set.project([3.0, 3.0, 3.0]), expected, atol=1e-6)
+    W = Polyhedron(A, B, lower=-1, upper=1)
+    expected = W.project([3.0, 3.0, 3.0])
+    setups = failing(W, monkeypatch, [first, "Solved"])
+    np.testing.assert_allclose(W.project([3.0, 3.0, 3.0]), expected, atol=1e-6)
     assert setups == [{}, cone_program.RETRIES[-1]]
 
 
 @pytest.mark.parametrize("last", ["NumericalError", "AlmostSolved", "PrimalInfeasible"])
 def test_a_solver_that_fails_twice_is_an_error(last, monkeypatch):
-    feasible_set = Polyhedron(A, B, lower=-1, upper=1)
-    failing(feasible_set, monkeypatch, ["InsufficientProgress", last])
+    W = Polyhedron(A, B, lower=-1, upper=1)
+    failing(W, monkeypatch, ["InsufficientProgress", last])
     with pytest.raises(SolverFailure, match=last):
-        feasible_set.project([3.0, 3.0, 3.0])
+        W.project([3.0, 3.0, 3.0])
 
 
 def test_an_almost_solved_answer_is_taken_when_it_is_feasible(monkeypatch):
-    feasible_set = Polyhedron(A, B, lower=-1, upper=1)
-    setups = failing(feasible_set, monkeypatch, ["near"])
-    assert feasible_set.violation(feasible_set.project([3.0, 3.0, 3.0])) <= 1e-7
+    W = Polyhedron(A, B, lower=-1, upper=1)
+    setups = failing(W, monkeypatch, ["near"])
+    assert W.violation(W.project([3.0, 3.0, 3.0])) <= 1e-7
     assert setups == [{}]
 
 
@@ -113,10 +229,10 @@ def test_a_fast_program_tries_more_than_once(monkeypatch, rng):
 
 
 def test_newton_steps_rescue_a_solver_that_got_stuck(monkeypatch):
-    feasible_set = Polyhedron(A, B, lower=-1, upper=1)
-    expected = feasible_set.project([3.0, 3.0, 3.0])
-    setups = failing(feasible_set, monkeypatch, ["stuck"], polished=150)
-    np.testing.assert_allclose(feasible_set.project([3.0, 3.0, 3.0]), expected, atol=1e-9)
+    W = Polyhedron(A, B, lower=-1, upper=1)
+    expected = W.project([3.0, 3.0, 3.0])
+    setups = failing(W, monkeypatch, ["stuck"], polished=150)
+    np.testing.assert_allclose(W.project([3.0, 3.0, 3.0]), expected, atol=1e-9)
     assert setups == [{}]
 
 

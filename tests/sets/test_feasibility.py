@@ -68,16 +68,3 @@ def test_output_noise_leaves_the_set_and_projection_brings_it_back(feasible):
     assert outside["output"] > 1e-2
     assert outside["objective"] < 1e-6
     assert outside["projected-output"] < 1e-6
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_product_is_as_loose_as_its_loosest_part(dtype, rng):
-    """What rounding leaves of the largest part is allowed: its projections are within it."""
-    large = tacit.Hyperplane(rng.normal(size=6), 2e7, -1e9, 1e9)
-    for parts in ([tacit.Box(-1e-3, 1e-3, 2), large], [large, tacit.Ball(0.0, 1e-3, 2)]):
-        W = tacit.Product(parts)
-        assert W.tolerance(dtype) == max(part.tolerance(dtype) for part in parts)
-        assert W.magnitude == max(part.magnitude for part in parts)
-        assert tacit.Product([W, parts[0]]).tolerance(dtype) >= W.tolerance(dtype)
-        z = W.project((1e6 * rng.normal(size=8)).astype(dtype))
-        assert 0 <= W.violation(z) <= W.tolerance(dtype)
