@@ -14,7 +14,6 @@ import tacit
 from tacit import html
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.ledger import Terms
-from tacit.protocol.statement import PrivacyStatement
 
 HOSTILE = '<img src=x onerror="alert(1)">&\u202e\x00\ud800'
 VOID = {"img", "br", "hr", "input", "meta", "link"}
@@ -101,27 +100,22 @@ def test_what_is_not_certified_is_loud(result):
         assert value.endswith("do not publish)") or name == "in the data of", name
 
 
-@pytest.mark.parametrize("epsilon", [math.nan, -1.0, 1e300, 1e-4])
-@pytest.mark.parametrize("delta", [math.nan, 0.0, 2.0])
-def test_numbers_that_are_none_promise_nothing(epsilon, delta, result):
-    odd = dataclasses.replace(result.privacy, epsilon=epsilon, delta=delta)
-    sound = epsilon >= 0 and delta == 0
-    assert ("NOT CERTIFIED" in shown(odd).words) == (not sound)
-    shown(dataclasses.replace(result, privacy=odd))
-
-
 def test_odd_empty_and_broken_results(result):
     def other(**changes):
         return dataclasses.replace(result, **changes)
 
-    assert "no rounds" in shown(other(trace={name: np.zeros(0) for name in result.trace})).words
     nothing = other(trace={}, names=(), solution=np.zeros(0), local=(), converged=False)
-    assert "NOT reached" in shown(nothing).words
+    assert "no rounds" in shown(nothing).words and "NOT reached" in shown(nothing).words
     values = np.array([math.nan, math.inf, 1e308, -1e308, 1.0, 0.0])
     shown(other(trace={**result.trace, "residual": values}))
     long = other(trace={name: np.geomspace(1, 1e9, 200_000) for name in result.trace})
     assert shown(long).svgs == 1 and len(long._repr_html_()) < 10_000
     assert other(privacy=None)._repr_html_() is None  # and the notebook falls back to text
+    for epsilon, delta in ((math.nan, 0.0), (-1.0, 0.0), (1.0, math.nan), (1.0, 2.0)):
+        odd = dataclasses.replace(result.privacy, epsilon=epsilon, delta=delta)
+        assert "NOT CERTIFIED" in shown(other(privacy=odd)).words
+    edge = dataclasses.replace(result.privacy, epsilon=1.00049, delta=1.00000049e-5)
+    assert "ε ≤ 1.01, δ ≤ 1.00001e-05" in shown(edge).words  # rounded up
 
 
 def test_names_are_hostile(result):
@@ -158,15 +152,9 @@ def test_a_ledger_shows_what_is_spent(tmp_path):
         assert "do not publish" in page.words
         ledger.set_budget(0.001, 1e-5)
         assert "More is spent than the budget allows" in shown(ledger).words
-
-
-def test_a_ledger_that_went_away_says_so(tmp_path):
-    ledger = tacit.Ledger.create(tmp_path / "a.db", 4.0, 1e-5)
-    ledger._db.execute("DELETE FROM entries")
-    page = shown(ledger)
-    assert "Cannot be read" in page.words and "ε" not in page.words
-    ledger.close()
-    assert ledger._repr_html_() is None or "Cannot be read" in ledger._repr_html_()
+        ledger._db.execute("DELETE FROM entries")
+        page = shown(ledger)
+        assert "Cannot be read" in page.words and "ε" not in page.words
 
 
 # --- grids and estimators ---------------------------------------------------------------------
@@ -213,9 +201,3 @@ def test_plain_text_is_seen_and_short(text, most):
     found.encode()
     assert len(found) <= most + 40 and "\n" not in found and "\u202e" not in found
     assert html.plain(found, 500) == found
-
-
-def test_the_edge_of_certainty():
-    """A control: a statement whose numbers would be printed too small is caught."""
-    p = PrivacyStatement(1.00049, 1.00000049e-5, "gaussian", 1, (("c", ("a",)),), False)
-    assert "ε ≤ 1.01, δ ≤ 1.00001e-05" in shown(p).words
