@@ -19,7 +19,6 @@ from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_m
 from tacit.learn.centring import around, private_mean, scaled_down, shared, shrunk
 from tacit.learn.linear import adopt, owners, prepare
 from tacit.privacy.accounting import calibrate, epsilon_of
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.secure_noise import SecureNoise, largest_distance
 from tacit.protocol.statement import PrivacyStatement, with_reading
@@ -308,23 +307,6 @@ def test_without_noise_the_mean_is_exact_and_nothing_is_private(blobs):
     assert math.isinf(fitted.privacy_.epsilon) and not fitted.privacy_.certified
 
 
-@pytest.mark.exhaustive  # test_budget_is_kept_and_buys_accuracy would fail without
-def test_centring_pays(blobs):
-    """All rows have a large part in common here, and the noise is in proportion to their length."""
-    X, y, agents = blobs
-    X, y, agents = np.tile(X, (5, 1)), np.tile(y, 5), np.tile(agents, 5)
-    planned = {"rounds": None, "local_updates": None}
-    scores = {
-        share: np.mean([
-            model(total_epsilon=0.2, centring_share=share, random_state=s, **planned)
-            .fit(X, y, agents).score(X, y)
-            for s in range(2)
-        ])
-        for share in (None, 0.05)
-    }  # fmt: skip
-    assert scores[0.05] > scores[None] + 0.03
-
-
 # --- files, and what is refused -------------------------------------------------------------------
 
 
@@ -344,36 +326,3 @@ def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
     path.write_text(json.dumps(document))
     with pytest.raises(tacit.errors.CorruptFile):
         load_model(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"centring_share": 0.0}, "0 < centring_share < 1"),
-        ({"centring_share": 1.0}, "0 < centring_share < 1"),
-        ({"calibration": "paper"}, "certified noise for a private mean"),
-        ({"mechanism": "cauchy"}, "mechanism name"),
-        ({"constraint": "box"}, "a constraint such as"),
-        ({"slope_limit": "some"}, "slope_limit as a number"),
-        ({"slope_limit": 1e-9}, "slope_limit >= 1e-06"),
-        ({"rounds": 10**6, "local_updates": 10**6}, "rounds times local_updates"),
-    ],
-)
-def test_what_is_refused_costs_nothing(blobs, tmp_path, options, words):
-    X, y, _ = blobs
-    with tacit.Ledger.create(tmp_path / "agent 1.db", 2.0, 1e-5) as ledger:
-        with pytest.raises(InvalidInput, match=words):
-            model(ledgers=tmp_path, **options).fit(X, y)
-        assert not ledger.runs()
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [{"slope_limit": 0.0}, {"slope_limit": "x"}, {"slope_limit": 1e-9}, {"rounds": 10**8}],
-)
-def test_what_is_refused_is_refused_before_the_mean_is_paid_for(tmp_path, refused):
-    ledger = Ledger.create(tmp_path / "agent 1.db", 100.0, 1e-3)
-    model = PrivateLogisticRegression(ledgers=tmp_path, **{"rounds": 2, **refused})
-    with pytest.raises(InvalidInput):
-        model.fit(np.eye(4), [0, 1, 0, 1])
-    assert ledger.runs() == []

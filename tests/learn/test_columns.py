@@ -3,9 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import repeat
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -78,25 +75,6 @@ def test_categories_are_those_of_scikit_learn(rng):
         categories=[["c", "a", "b"]], handle_unknown="ignore", sparse_output=False
     )
     np.testing.assert_array_equal(ours, theirs.fit_transform(cells[:, None]))
-
-
-CELLS = st.one_of(
-    st.sampled_from(["1", "1.0", "True", "NA", "nan", "", " 2", "٣", "x"]),
-    *(st.integers(-3, 3), st.integers(), st.booleans(), st.none(), st.just(pd.NA)),
-    *(st.floats(-(2.0**52), 2.0**52), st.sampled_from([np.nan, np.inf, -np.inf])),
-)
-
-
-@settings(max_examples=repeat(30, 60), deadline=None)
-@given(st.lists(CELLS, min_size=1, max_size=6), st.integers(0, 5))
-def test_a_record_is_mapped_by_itself(cells, kept):
-    """Whatever others say: so neighbours stay neighbours."""
-    rules = PublicColumns({}, {"x": ["1", "2", "True", "NA"]}, {"x": "2"})
-    table = pd.DataFrame({"x": np.array(cells, object)}, dtype=object)
-    mapped = rules.fit(table).transform(table)
-    row = table.iloc[[kept % len(cells)]]
-    np.testing.assert_array_equal(rules.transform(row)[0], mapped[kept % len(cells)])
-    assert set(mapped.sum(axis=1)) <= {0.0, 1.0}
 
 
 @pytest.mark.parametrize("fill", [{}, {"c": "EU"}], ids=["no fill", "fill"])

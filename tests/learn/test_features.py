@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_digits as sklearn_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tacit.errors import InvalidInput
 from tacit.learn import Orientations, RandomFourier, Scattering, load_digits
@@ -32,40 +31,6 @@ IDS = ["orientations", "oblong", "strips", "scattering", "fourier"]
 
 def images(number, *sides, seed=0):
     return np.random.default_rng(seed).uniform(size=(number, *sides))
-
-
-class AnyLength:
-    """Takes the first 16 numbers of a row, again and again if there are fewer, as an image.
-
-    The checks give rows of 1 to 20 numbers, where the map itself would ask for a square.
-    """
-
-    def _columns(self, given):
-        return super()._columns(16)
-
-    def _rows(self, X, columns):
-        return super()._rows(X[:, np.arange(16) % X.shape[1]], columns)
-
-
-class AnyOrientations(AnyLength, Orientations):
-    pass
-
-
-class AnyScattering(AnyLength, Scattering):
-    pass
-
-
-CHECKS = [  # all but one, which needs a setting of SciPy's
-    (estimator, check)
-    for kind in (AnyOrientations(2, 2), AnyScattering(1, 2), RandomFourier(8))
-    for estimator, check in estimator_checks_generator(kind)
-    if "array_api" not in str(check)
-]
-
-
-@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[str(k) for k in range(len(CHECKS))])
-def test_scikit_learn_conventions(estimator, check):
-    assert check(estimator) is None
 
 
 def slow_orientations(image, angles, cells, widths):
@@ -261,31 +226,6 @@ def test_fourier_features_approximate_the_gaussian_kernel():
     assert np.abs(z @ z.T - kernel).max() < 5 / math.sqrt(4000)  # five deviations
     wrong = np.exp(-apart / (2 * (1.5 * width) ** 2))
     assert np.abs(z @ z.T - wrong).max() > 5 / math.sqrt(4000)
-
-
-@pytest.mark.parametrize(("made", "given"), MAPS, ids=IDS)
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_each_row_by_itself(made, given, kind):
-    """Neither the other rows nor their order count, to the last bit; nor what fit has seen."""
-    x = images(30, given).astype(kind)
-    found = made.fit(x).transform(x)
-    assert found.dtype == kind
-    order = np.random.default_rng(1).permutation(30)
-    assert np.array_equal(made.transform(x[order]), found[order])
-    other = x.copy()
-    other[4] = images(1, given, seed=2)
-    changed = clone(made).fit(other[:7] * 9).transform(other)
-    assert np.array_equal(np.delete(changed, 4, 0), np.delete(found, 4, 0))
-    assert not np.array_equal(changed[4], found[4])
-    assert np.array_equal(clone(made).transform(x[3:4]), found[3:4]), "one row, and no fit"
-
-
-@pytest.mark.parametrize(("made", "given"), MAPS, ids=IDS)
-def test_parts_are_put_together(made, given):
-    """More rows than are computed at a time."""
-    x = np.tile(images(5, given).astype(np.float32), (700, 1))
-    found = made.transform(x)
-    assert len(found) == 3500 and np.array_equal(found, np.tile(found[:5], (700, 1)))
 
 
 @pytest.mark.parametrize(("made", "given"), MAPS, ids=IDS)

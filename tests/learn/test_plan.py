@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from conftest import repeat
-from sklearn.datasets import load_breast_cancer
 
 import tacit
 from tacit.admm.settings import Asked
@@ -14,7 +13,6 @@ from tacit.learn import (
     plan,
 )
 from tacit.learn.estimators import planned_share, planned_slope_limit
-from tacit.learn.linear import prepare
 from tacit.planning import DEVIATION, SHORT_PATH, UPDATES
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate
@@ -183,50 +181,3 @@ def test_the_plan_does_not_depend_on_units():
     a, b = (plan(problem_of(4000, 4, B=B), 10, 2.0, 1e-5) for B in (1.0, 10.0))
     assert (a.rounds, a.mechanism) == (b.rounds, b.mechanism)
     assert first_step(b) == pytest.approx(first_step(a) / 100, rel=0.05)
-
-
-def test_the_plan_reads_nothing_private():
-    """Other records with the same public numbers: the same settings."""
-    one = problem_of(400, 4)
-    other = tacit.Problem(
-        tacit.LocalProblem(
-            tacit.SoftmaxRegression(
-                np.zeros((100, 20)),
-                np.zeros(100, int),
-                10,
-                feature_norm=1.0,
-                normaliser=400,
-                record_bound=100,
-            ),
-            agent.feasible_set,
-        )
-        for agent in one.agents
-    )
-    assert plan(one, 10, 1.0, 1e-5) == plan(other, 10, 1.0, 1e-5)
-    assert plan(one, 10, 1.0, 1e-5, rounds=7, local_updates=2).updates == 14
-
-
-@pytest.mark.exhaustive  # another table: test_better_than_ignoring_the_data
-def test_the_plan_on_data_it_was_not_tuned_on():
-    """Breast cancer, three hospitals, total (2, 1e-5): far better than a guess."""
-    X, y = load_breast_cancer(return_X_y=True)
-    X = (X - X.mean(axis=0)) / X.std(axis=0)  # in earnest: by public numbers
-    errors = []
-    for seed in range(3):
-        model = PrivateLogisticRegression(2.0, 1e-5, random_state=seed)
-        model.fit(X[::2], y[::2], agents=np.arange(len(X[::2])) % 3)
-        errors.append(1 - model.score(X[1::2], y[1::2]))
-    assert np.mean(errors) < 0.08  # the larger class is 63 %; without privacy 0.03
-
-
-def test_the_plan_reads_public_numbers_only():
-    """Other records and labels, of the same sizes: the same settings to the last bit."""
-    rng = np.random.default_rng(1)
-    chosen = []
-    for scale, share in ((1.0, 0.5), (1e-3, 0.05), (1e3, 0.95)):
-        x = scale * rng.normal(size=(60, 3))
-        y = (np.arange(60) < share * 60).astype(int)
-        model = PrivateLogisticRegression(2.0, 1e-5, classes=[0, 1])
-        _, settings = prepare(model, x, y, np.arange(60) % 3)
-        chosen.append(settings.to_dict())
-    assert chosen[0] == chosen[1] == chosen[2]

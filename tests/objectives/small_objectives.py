@@ -39,7 +39,7 @@ def sample(name: str, X: Any, y: Any, **options: Any) -> Objective:
     X, y = np.asarray(X), np.asarray(y)
     options = {"normaliser": N, **options}
     if name == "per-sample":
-        return PerSample(pinball, (X, y), clip=0.7, size=X.shape[1], **options)
+        return PerSample(pinball, (X, y), **{"clip": 0.7, "size": X.shape[1], **options})
     options = {"feature_norm": B, **options}
     match name:
         case "least-squares":

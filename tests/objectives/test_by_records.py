@@ -67,27 +67,6 @@ def test_any_number_of_records_is_cut_into_blocks(number, elsewhere):
     np.testing.assert_allclose(f.statistic(z), turned.statistic(z), atol=1e-15)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", repeat(["least-squares", "softmax"], list(LOSSES)))
-def test_one_record_changes_its_own_slope_and_block_only(name, dtype, elsewhere, monkeypatch):
-    """The assumption of ``rounding.py``; and neighbours differ by no more than is certified."""
-    x, y = records(dtype)
-    other = x.copy()
-    other[BLOCK + 7] = 0
-    f, g = (model(name, rows, y, "zero-out").for_device() for rows in (x, other))
-    size, z = f.features.shape[1], point(f, dtype)
-    slopes = [np.asarray(jax.jit(lambda f: f.slopes(f.scores(z)))(h)) for h in (f, g)]
-    unchanged = np.arange(slopes[0].shape[-1]) != BLOCK + 7
-    np.testing.assert_array_equal(slopes[0][..., unchanged], slopes[1][..., unchanged])
-    sums = []
-    monkeypatch.setattr(jax.lax, "optimization_barrier", lambda x: sums.append(x) or x)
-    moved = f.statistic(z) - g.statistic(z)
-    changed = [b for b in range(len(f.features)) if not np.array_equal(sums[0][b], sums[1][b])]
-    assert changed == [(BLOCK + 7) // size]
-    W = tacit.Ball(0.0, float(np.linalg.norm(z)) * 1.001, f.dimension)
-    assert 0 < np.linalg.norm(moved) <= f.sensitivity(2, W)
-
-
 def test_sixteen_bits_stay_as_they_are(elsewhere):
     f = model("softmax", *records(np.float32), "zero-out").in_bfloat16()
     assert f.for_device() is f

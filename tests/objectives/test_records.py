@@ -28,7 +28,6 @@ from small_objectives import (
 from tacit.errors import InvalidInput
 from tacit.objectives import (
     Hinge,
-    Huber,
     LeastSquares,
     LogisticRegression,
     Objective,
@@ -55,17 +54,13 @@ def test_rows_are_scaled_to_their_bounds_and_short_ones_kept() -> None:
     cut = Quantile(X, np.zeros(4), **options)  # where scores must be exact: multiples of 2⁻²⁵
     np.testing.assert_allclose(cut.features, expected.T, atol=2.0**-25)
     assert (np.asarray(cut.features) * 2.0**25 % 1 == 0).all()
-    g = LeastSquares(X, [9.0, -9, 1, 0], target_bound=Y, feature_norm=9.0, normaliser=4)
-    np.testing.assert_allclose(g.targets, [Y, -Y, 1, 0], rtol=1e-15)
 
 
 def test_targets_are_clipped_to_their_bound():
-    X, y = np.eye(3), np.array([9.0, -9.0, 0.25])
-    for kind, options in ((LeastSquares, {}), (Huber, {"threshold": 50.0})):
-        f = kind(X, y, feature_norm=1.0, target_bound=2.0, normaliser=3, **options)
-        targets = np.asarray(f.targets)
-        assert np.abs(targets).max() <= 2.0
-        np.testing.assert_allclose(targets, [2.0, -2.0, 0.25])
+    for name in ("least-squares", "huber"):
+        f = sample(name, np.eye(3), [9.0, -9.0, 0.25])
+        assert np.abs(f.targets).max() <= Y
+        np.testing.assert_allclose(f.targets, [Y, -Y, 0.25], rtol=1e-15)
 
 
 def test_rounding_does_not_break_the_bounds_in_float32() -> None:
@@ -198,6 +193,25 @@ NAN[2, 1] = math.nan
         (lambda: Residual(np.eye(2), np.zeros(2), [1.0, -1.0]), "beta >= 0"),
         (lambda: Residual(np.eye(2), np.zeros(2), [0.0, 0.0]), "the largest beta > 0"),
         (lambda: Residual(np.eye(2), np.zeros(2), [1.0]), "beta of shape"),
+        *(
+            ((lambda name=name, limit=limit: sample(name, X0, y0, slope_limit=limit)), message)
+            for name, limit, message in (
+                ("least-squares", 0.1, r"LeastSquares: .* Huber\(threshold"),
+                ("huber", 0.1, "Huber: its threshold"),
+                ("hinge", 0.1, "Hinge: its slopes are steps"),
+                ("quantile", 0.1, "Quantile: its slopes are steps"),
+                ("softmax", 0.0, "slope_limit > 0"),
+                ("softmax", math.nan, "slope_limit > 0"),
+                ("logistic", 1e-9, "slope_limit >= 1e-06"),
+            )
+        ),
+        (lambda: sample("softmax", X0, y0, limit_form="both"), "limit_form to be one of"),
+        (lambda: sample("hinge", [[1j, 2.0]], [1.0]), "to hold numbers"),
+        (lambda: sample("hinge", [["1", "2"]], [1.0]), "to hold numbers"),
+        (
+            lambda: sample("huber", np.float32(X0), y0, neighbours=("move", 0.1)),
+            "float64 features where one target moves",
+        ),
     ],
 )
 def test_bad_input_is_refused(build: Callable[[], Any], message: str) -> None:
@@ -206,19 +220,11 @@ def test_bad_input_is_refused(build: Callable[[], Any], message: str) -> None:
     assert "released" not in str(caught.value)  # an objective releases nothing
 
 
-def test_a_moved_target_is_refused_in_float32():
-    with pytest.raises(InvalidInput, match="float64 features where one target moves"):
-        LeastSquares(
-            np.ones((1, 1), np.float32),
-            [1.0],
-            neighbours=("move", 0.1),
-            feature_norm=1.0,
-            target_bound=1.0,
-            normaliser=1.0,
-        )
-
-
-@pytest.mark.parametrize("features", [[[1j, 2.0]], [["1", "2"]]])
-def test_features_that_are_not_real_numbers_are_refused(features):
-    with pytest.raises(InvalidInput, match="to hold numbers"):
-        LeastSquares(features, [1.0], feature_norm=1.0, target_bound=1.0, normaliser=1.0)
+def test_64_bits_are_needed_where_an_objective_is_made():
+    jax.config.update("jax_enable_x64", False)
+    try:
+        for build in (lambda: sample("logistic", X0, y0), residual):
+            with pytest.raises(InvalidInput, match="jax_enable_x64"):
+                build()
+    finally:
+        jax.config.update("jax_enable_x64", True)

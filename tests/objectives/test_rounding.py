@@ -10,6 +10,7 @@ from rounded_models import FEATURES, LOSSES, RECORDS, model, records
 
 import tacit
 from tacit.errors import InvalidInput
+from tacit.objectives import linear_model
 from tacit.objectives.linear_model import BLOCK, ELEMENTARY
 from tacit.objectives.rounding import DOUBLE, UNIT, cut_point, cut_rows, gamma
 
@@ -26,19 +27,36 @@ def block_sum(f, z, start):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", LOSSES)
-def test_other_records_are_the_same_bit_for_bit_where_they_stay_in_place(name, dtype):
-    """The assumption of ``rounding.py``, and that only the block of a changed record changes."""
+def test_one_record_changes_its_own_slope_and_block_only(name, dtype, monkeypatch):
+    """The assumption of ``rounding.py``, in both layouts: bit for bit where records stay in place.
+
+    And neighbours differ by no more than is certified.
+    """
     x, y = records(dtype)
     other = x.copy()
     other[BLOCK + 7] = 0
     f, g = (model(name, rows, y, "zero-out") for rows in (x, other))
     z = np.random.default_rng(1).normal(size=f.dimension).astype(dtype)
-    slopes = [np.asarray(SLOPES(h, z)) for h in (f, g)]
-    unchanged = np.arange(RECORDS) != BLOCK + 7
-    np.testing.assert_array_equal(slopes[0][..., unchanged], slopes[1][..., unchanged])
+    same_slopes(f, g, z)
     for k in (0, 1):
         sums = [np.asarray(block_sum(h, z, k * BLOCK)) for h in (f, g)]
         assert np.array_equal(*sums) == (k == 0)
+    monkeypatch.setattr(linear_model, "on_cpu", lambda: False)
+    f, g = f.for_device(), g.for_device()
+    same_slopes(f, g, z)
+    sums = []
+    monkeypatch.setattr(jax.lax, "optimization_barrier", lambda x: sums.append(x) or x)
+    moved = f.statistic(z) - g.statistic(z)
+    changed = [b for b in range(len(f.features)) if not np.array_equal(sums[0][b], sums[1][b])]
+    assert changed == [(BLOCK + 7) // f.features.shape[1]]
+    W = tacit.Ball(0.0, float(np.linalg.norm(z)) * 1.001, f.dimension)
+    assert 0 < np.linalg.norm(moved) <= f.sensitivity(2, W)
+
+
+def same_slopes(f, g, z):
+    slopes = [np.asarray(SLOPES(h, z)) for h in (f, g)]
+    unchanged = np.arange(slopes[0].shape[-1]) != BLOCK + 7
+    np.testing.assert_array_equal(slopes[0][..., unchanged], slopes[1][..., unchanged])
 
 
 @pytest.mark.parametrize("name", ["hinge", "quantile"])
@@ -155,16 +173,10 @@ def test_sensitivities_have_room_for_the_rounding_of_a_block(dtype):
 )
 def test_bounds_that_overflow_are_refused(dtype, norm, bound):
     """A sum that overflows with a record and not without it shows the record."""
-    f = tacit.LeastSquares(
-        np.ones((3, 2), dtype), np.ones(3), target_bound=1.0, feature_norm=norm, normaliser=60.0
-    )
-    g = tacit.LeastSquares(
-        np.ones((3, 2), dtype),
-        np.ones(3),
-        target_bound=1.0,
-        feature_norm=norm,
-        normaliser=60.0,
-        neighbours="zero-out",
+    public = {"target_bound": 1.0, "feature_norm": norm, "normaliser": 60.0}
+    f, g = (
+        tacit.LeastSquares(np.ones((3, 2), dtype), np.ones(3), neighbours=relation, **public)
+        for relation in ("add-remove", "zero-out")
     )
     W = tacit.Box(-bound, bound, 2)
     assert np.isfinite(f.sensitivity(2, W))  # computed in float64

@@ -16,19 +16,17 @@ import pytest
 from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_objectives import CLASSES, FEATURES, B, N, change, records, sample, unit
+from small_objectives import FEATURES, B, N, change, records, sample, unit
 
 from tacit import Gaussian, LocalProblem, Problem, Settings
 from tacit.admm.theory import constants
 from tacit.errors import InvalidInput
 from tacit.objectives import LogisticRegression, SoftmaxRegression
 from tacit.objectives.slope_limits import FORMS
-from tacit.protocol.data_digest import Digest
 from tacit.sets import Box
 
 SLOPES = jax.jit(lambda f, s: f.slopes(s))
 LOSSES = jax.jit(lambda f, s: f.losses(s))
-VALUE = jax.jit(lambda f, z: f.value(z))
 BOTH = jax.jit(lambda f, z: (f.value(z), f.gradient(z)))
 HESSIAN = jax.jit(lambda f, z: jax.hessian(f.value)(z))
 FORMATS = [np.float32, np.float64]
@@ -172,23 +170,6 @@ def test_convex_slopes_are_monotone_and_all_are_lipschitz(
             assert (values[0] - values[1] - (second * (a - b)).sum(axis=0) >= -1e-10).all()
 
 
-@pytest.mark.parametrize("c", [0.05, 0.4, 1.1])
-def test_convex_values_are_integrals_of_the_slopes(c: float) -> None:
-    """By central differences, on both sides of the place where the straight line begins."""
-    X, y = records(3)
-    h = 1e-6
-    for name in ("logistic", "softmax"):
-        f = sample(
-            name, X, y, slope_limit=c / (math.sqrt(2) if name == "logistic" else 1), ridge=0.1
-        )
-        z = np.random.default_rng(1).normal(size=f.dimension)
-        differences = [
-            (float(VALUE(f, z + h * e)) - float(VALUE(f, z - h * e))) / (2 * h)
-            for e in np.eye(f.dimension)
-        ]
-        np.testing.assert_allclose(differences, BOTH(f, z)[1], atol=1e-8)
-
-
 def test_only_the_convex_form_is_a_gradient() -> None:
     """A gradient has a symmetric derivative; the other form says that it is none."""
     scores = jnp.asarray([[0.3], [1.0], [-0.4]])
@@ -229,54 +210,3 @@ def test_curvature_is_tight_for_two_classes() -> None:
         assert steepest == pytest.approx(g.smoothness, rel=1e-6)
         two = np.stack([z / 2, -z / 2], axis=1).ravel()
         assert np.linalg.eigvalsh(HESSIAN(f, two))[-1] == pytest.approx(f.smoothness, rel=1e-6)
-
-
-def test_two_classes_are_a_logistic_regression_with_a_smaller_limit() -> None:
-    X, y = records(0)
-    z = np.random.default_rng(0).normal(size=FEATURES) * 2
-    common: Any = {"feature_norm": B, "normaliser": N}
-    f = LogisticRegression(X, y > 0, slope_limit=0.2 / math.sqrt(2), **common)
-    Z = np.stack([-z / 2, z / 2], axis=1).ravel()
-    value, gradient = BOTH(f, z)
-    for form in FORMS:
-        g = SoftmaxRegression(X, y > 0, 2, slope_limit=0.2, limit_form=form, **common)
-        other, both = BOTH(g, Z)
-        np.testing.assert_allclose(other, value, rtol=1e-12)
-        both = np.asarray(both).reshape(FEATURES, 2)
-        np.testing.assert_allclose(both[:, 1], gradient, rtol=1e-10)
-        np.testing.assert_allclose(both[:, 0], -both[:, 1], rtol=1e-10)
-
-
-def test_a_limit_is_data_of_a_compiled_program() -> None:
-    """Two limits, one program, two results; digests tell them apart, and know those without."""
-    X, y = records(0)
-    statistic = jax.jit(lambda f, z: f.statistic(z))
-    z = jnp.ones(FEATURES * CLASSES)
-    limited = [sample("softmax", X, y, slope_limit=c) for c in (0.1, 0.2)]
-    first, second = (np.asarray(statistic(f, z)) for f in limited)
-    assert statistic._cache_size() == 1 and np.abs(first - second).max() > 1e-3
-
-    def digest(**options: Any) -> bytes:
-        return Digest(bytes(8)).of(sample("softmax", X, y, **options))
-
-    found = [{}, {"slope_limit": 0.1}, {"slope_limit": 0.2}, {"limit_form": "norm"}]
-    assert len({digest(**o) for o in found}) == len(found)
-    assert digest() == digest(slope_limit=None, limit_form="convex")
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("least-squares", {"slope_limit": 0.1}, r"LeastSquares: .* Huber\(threshold"),
-        ("huber", {"slope_limit": 0.1}, "Huber: its threshold"),
-        ("hinge", {"slope_limit": 0.1}, "Hinge: its slopes are steps"),
-        ("quantile", {"slope_limit": 0.1}, "Quantile: its slopes are steps"),
-        ("softmax", {"slope_limit": 0.0}, "slope_limit > 0"),
-        ("softmax", {"slope_limit": math.nan}, "slope_limit > 0"),
-        ("logistic", {"slope_limit": 1e-9}, "slope_limit >= 1e-06"),
-        ("softmax", {"slope_limit": 0.1, "limit_form": "both"}, "limit_form to be one of"),
-    ],
-)
-def test_bad_limits_are_refused(name: str, options: Any, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        sample(name, *records(0), **options)
