@@ -13,6 +13,11 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.fuel.f3.comm_config import CommConfigurator
 from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
+from nvflare.private.admin_defs import Message
+from nvflare.private.defs import RequestHeader
+from nvflare.private.fed.client.admin_commands import AdminCommands
+from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from small_study import NAMES, run, write_study
 
 from tacit.privacy.ledger import Ledger
@@ -211,100 +216,73 @@ def archive(files):
     return content.getvalue()
 
 
-def test_no_other_job(tmp_path):
+@pytest.fixture
+def processors():
+    """NVFLARE's own requests to a site, as they were before once more afterwards."""
+    known = ClientRequestProcessors.request_processors
+    before, commands = list(known), list(AdminCommands.commands)
+    yield known
+    for one in before:
+        one.__dict__.pop("process", None)
+    known[:], AdminCommands.commands[:] = before, commands
+
+
+def test_no_other_job(processors, tmp_path):
     """Of a job that is not ours nothing is written: its code could be imported by another job's
     process, which is starting while this one is looked at."""
-    from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
-    from nvflare.private.admin_defs import Message
-    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
-
     app = write_job(tmp_path, ["north"]) / "party"
     for name in SIGNED:
         (app / name).write_text("{}")
         (app / "config" / name).write_text("{}")
     sent = zip_directory_to_bytes(str(app), "")  # as the engine does
     ours = "config/config_fed_client.json", config_bytes("party")
-    other = json.dumps(CONFIGS["party"]).replace("Party", "Other")
-    hostile = [
-        archive([(ours[0], other)]),
-        archive([ours, ("custom/sitecustomize.py", "")]),
-        archive([ours, ("custom/", "")]),
-        archive([ours, ("config/config_fed_client.conf", "")]),
-        archive([ours, ("config/more/__nvfl_sig.json", "")]),
-        archive([ours, ("../x", "")]),
-        archive([ours, ("/x", "")]),
-        archive([ours, (SIGNED[0], b"0" * 2**20)]),
-        archive([(SIGNED[0], "")]),
-        sent[:-9],
-        b"",
-        None,
-    ]
+    other = ours[0], json.dumps(CONFIGS["party"]).replace("Party", "Other")
+    names = "custom/sitecustomize.py", "custom/", "config/config_fed_client.conf"
+    names += "config/more/__nvfl_sig.json", "../x", "/x"
+    hostile = [archive([ours, (name, "")]) for name in names]
+    hostile += [archive([other]), archive([(SIGNED[0], "")]), sent[:-9], b"", None]
+    hostile += [archive([ours, (SIGNED[0], b"0" * 2**20)])]
     with pytest.warns(UserWarning, match="Duplicate"):
-        hostile.append(archive([(ours[0], other), ours]))
-    before = list(ClientRequestProcessors.request_processors)
-    (brings,) = [one for one in before if type(one).__name__ == "DeployProcessor"]
+        hostile.append(archive([other, ours]))
+    (brings,) = [one for one in processors if type(one).__name__ == "DeployProcessor"]
     written = []
-    try:
-        brings.process = lambda request, context: written.append(request.body)
-        guard_site()
-        for body in [sent, *hostile]:
-            answer = brings.process(Message("deploy", body), None)
-            assert answer is None or REFUSED in answer.body
-        assert written == [sent]
-    finally:
-        for one in before:
-            one.__dict__.pop("process", None)
-        ClientRequestProcessors.request_processors[:] = before
+    brings.process = lambda request, context: written.append(request.body)
+    guard_site()
+    for body in [sent, *hostile]:
+        answer = brings.process(Message("deploy", body), None)
+        assert answer is None or REFUSED in answer.body
+    assert written == [sent]
 
 
-def test_commands_that_a_site_does_not_have():
+def test_commands_that_a_site_does_not_have(processors):
     """Shell commands, logs, system information: gone, whatever the server says of the user."""
-    from nvflare.private.fed.client.admin_commands import AdminCommands
-    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
-
-    before = list(ClientRequestProcessors.request_processors), list(AdminCommands.commands)
-    try:
-        assert "ShellCommandProcessor" in {type(p).__name__ for p in before[0]}
-        guard_site()
+    assert "ShellCommandProcessor" in {type(p).__name__ for p in processors}
+    guard_site()
+    guard_job()
+    left = {type(p).__name__ for p in processors}
+    assert left == SITE and "ShellCommandProcessor" not in left
+    assert {type(p).__name__ for p in AdminCommands.commands} == JOB
+    AdminCommands.commands.clear()
+    with pytest.raises(RuntimeError, match=r"NVFLARE 2\.9"):
         guard_job()
-        left = {type(p).__name__ for p in ClientRequestProcessors.request_processors}
-        assert left == SITE and "ShellCommandProcessor" not in left
-        assert {type(p).__name__ for p in AdminCommands.commands} == JOB
-        AdminCommands.commands.clear()
-        with pytest.raises(RuntimeError, match=r"NVFLARE 2\.9"):
-            guard_job()
-    finally:
-        ClientRequestProcessors.request_processors[:] = before[0]
-        AdminCommands.commands[:] = before[1]
 
 
 @pytest.mark.parametrize("name", ["local", "startup", "own", "../own", 5, 8 * "abcd"])
-def test_a_job_with_the_name_of_a_folder(name):
+def test_a_job_with_the_name_of_a_folder(processors, name):
     """It would take the folder's place: the site's policy, or its keys."""
-    from nvflare.private.admin_defs import Message
-    from nvflare.private.defs import RequestHeader
-    from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
-
-    before = list(ClientRequestProcessors.request_processors)
     job_bytes = archive([("config/config_fed_client.json", config_bytes("party"))])
-    seen = []
-    try:
-        for one in before:
-            one.process = lambda request, context: seen.append(request.get_header("job_id"))
-        guard_site()
-        known = str(uuid.uuid4())
-        for one in ClientRequestProcessors.request_processors:
-            for job in (name, known, None):
-                request = Message("any", job_bytes)
-                if job is not None:
-                    request.set_header(RequestHeader.JOB_ID, job)
-                answer = one.process(request, None)
-                assert (answer is not None) == (job == name)
-        assert seen == [known, None] * len(SITE)
-    finally:
-        for one in before:
-            del one.process
-        ClientRequestProcessors.request_processors[:] = before
+    seen, known = [], str(uuid.uuid4())
+    for one in processors:
+        one.process = lambda request, context: seen.append(request.get_header("job_id"))
+    guard_site()
+    for one in processors:
+        for job in (name, known, None):
+            request = Message("any", job_bytes)
+            if job is not None:
+                request.set_header(RequestHeader.JOB_ID, job)
+            answer = one.process(request, None)
+            assert (answer is not None) == (job == name)
+    assert seen == [known, None] * len(SITE)
 
 
 def answering(name, heard=None):
