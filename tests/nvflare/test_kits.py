@@ -117,8 +117,6 @@ def test_names_of_sites():
     assert site_names(["x y", "X-Y"], "party-2") == ("site-1", "site-2")
 
 
-
-
 def test_the_example_is_a_party_file(made, tmp_path):
     study, _, folders = made
     path = folders[1] / "party.example.toml"

@@ -25,6 +25,9 @@ SOON = datetime.timedelta(days=30)
 PEM = 2**20  # most bytes of a certificate or a key
 
 
+Step = Callable[[Kit, Any], tuple[bool | None, str]]
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that was looked at. ``sound`` None: nothing is wrong, but read it."""
@@ -36,37 +39,35 @@ class Finding:
 
 def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> list[Finding]:
     """All that can be known from here, and whether it is in order."""
-    steps: list[tuple[str, Callable[[], tuple[bool | None, str]]]] = [
-        ("certificates", lambda: certificates(kit)),
-        ("coordinator's key", lambda: coordinator_key(kit, party)),
-        ("private files", lambda: private_files(kit)),
-        ("versions", lambda: versions(kit)),
-        ("study", lambda: study(kit)),
-    ]
+    steps: dict[str, Step] = {
+        "certificates": certificates,
+        "coordinator's key": coordinator_key,
+        "private files": private_files,
+        "versions": versions,
+        "study": study,
+    }
+    file = None
     if party is not None:
-        own = _finding("party file", lambda: (True, f"{PartyFile.load(party).path}."))
-        if own.sound is False:  # all else would say the same in other words
-            return [own]
-        steps += [
-            ("data", lambda: data(kit, party)),
-            ("limits", lambda: limits(kit, party)),
-            ("ledger", lambda: ledger(kit, party)),
-        ]
-    found = [_finding(what, step) for what, step in steps]
+        try:
+            file = PartyFile.load(party)
+        except TacitError as error:  # all else would say the same in other words
+            return [Finding("party file", False, str(error))]
+        steps |= {"data": data, "limits": limits, "ledger": ledger}
+    found = [_finding(what, step, kit, file) for what, step in steps.items()]
     if connect and found[0].sound is not False:  # certificates: TLS would read any file, or ask
-        found.append(_finding("server", lambda: server(kit)))
+        found.append(_finding("server", server, kit, file))
     return found
 
 
-def _finding(what: str, step: Callable[[], tuple[bool | None, str]]) -> Finding:
+def _finding(what: str, step: Step, kit: Kit, file: PartyFile | None) -> Finding:
     try:
         with reading(what, "what a kit of ours has", own=False):  # whatever is wrong with a file
-            return Finding(what, *step())
+            return Finding(what, *step(kit, file))
     except TacitError as error:
         return Finding(what, False, str(error))
 
 
-def certificates(kit: Kit) -> tuple[bool | None, str]:
+def certificates(kit: Kit, _: Any) -> tuple[bool | None, str]:
     """Signed by the kit's authority, for the kit's key and name, and valid now. Their use is seen
     in the handshake with the server."""
     from cryptography import x509
@@ -108,7 +109,7 @@ def _certified(kit: Kit) -> dict[str, str]:
     return ours if kit.role == "coordinator" else {"client": kit.site}
 
 
-def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, str]:
+def coordinator_key(kit: Kit, file: PartyFile | None) -> tuple[bool | None, str]:
     from tacit.transports.nvflare.signing import Signer, fingerprint
 
     mark = fingerprint(kit.public_key)
@@ -116,14 +117,14 @@ def coordinator_key(kit: Kit, party: str | Path | None) -> tuple[bool | None, st
         if not Signer(kit.private_key, kit.digest).matches(kit.public_key):
             return False, "coordinator.key is not the key of coordinator.pem."
         return True, f"fingerprint {mark}: parties compare it with theirs."
-    pinned = PartyFile.load(party).coordinator if party is not None else None
+    pinned = file.coordinator if file is not None else None
     if pinned is not None and pinned != mark:
         return False, f"the party's file expects {pinned}, the kit holds {mark}."
     asked = "as the party's own file says" if pinned else "compare it with the coordinator's"
     return True, f"fingerprint {mark}, {asked}."
 
 
-def private_files(kit: Kit) -> tuple[bool | None, str]:
+def private_files(kit: Kit, _: Any) -> tuple[bool | None, str]:
     """Keys are for their owner only."""
     for path in kit.folder.rglob("*.key"):
         if path.stat().st_mode & 0o077:
@@ -131,7 +132,7 @@ def private_files(kit: Kit) -> tuple[bool | None, str]:
     return True, "keys are readable by their owner only."
 
 
-def versions(kit: Kit) -> tuple[bool | None, str]:
+def versions(kit: Kit, _: Any) -> tuple[bool | None, str]:
     here = metadata.version("tacit")
     engine = metadata.version("nvflare")
     words = f"tacit {here} and NVFLARE {engine} here; the kit was made by tacit {kit.tacit}"
@@ -142,22 +143,18 @@ def versions(kit: Kit) -> tuple[bool | None, str]:
     return True, f"{words}."
 
 
-def study(kit: Kit) -> tuple[bool | None, str]:
+def study(kit: Kit, _: Any) -> tuple[bool | None, str]:
     found = Study.load(kit.study_file)
     if found.digest != kit.digest:
-        return (
-            False,
-            f"study.toml has the digest {found.digest[:16]}, not that of the kit, "
-            f"{kit.digest[:16]}.",
-        )
+        mine, theirs = found.digest[:16], kit.digest[:16]
+        return False, f"study.toml has the digest {mine}, not that of the kit, {theirs}."
     if (found.name, found.agents) != (kit.study, kit.agents):
         return False, "kit.json has another name or other parties than study.toml."
-    kind = "" if found.rehearsal is None else ". A REHEARSAL: everybody can subtract its noise"
     asked = ", ".join(f"{k} {digits(v)}" for k, v in _asked(kit).items()) or "see study.toml"
-    words = (
-        f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties, asks for {asked}"
-    )
-    return (None if kind else True), f"{words}{kind}."
+    words = f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties"
+    if found.rehearsal is None:
+        return True, f"{words}, asks for {asked}."
+    return None, f"{words}, asks for {asked}. A REHEARSAL: everybody can subtract its noise."
 
 
 def _asked(kit: Kit) -> dict[str, float]:
@@ -167,8 +164,7 @@ def _asked(kit: Kit) -> dict[str, float]:
     return {name: float(privacy[name]) for name in names if name in privacy}
 
 
-def data(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
-    file = PartyFile.load(party)
+def data(kit: Kit, file: Any) -> tuple[bool | None, str]:
     if kit.agent is not None and file.agent != kit.agent:
         return False, f"this is the kit of {kit.agent!r}; the party's file names {file.agent!r}."
     study = Study.load(kit.study_file)
@@ -176,8 +172,8 @@ def data(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     return True, f"fit the study; what is hidden: {hidden}."
 
 
-def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
-    own, asked = PartyFile.load(party).limits, _asked(kit)
+def limits(kit: Kit, file: Any) -> tuple[bool | None, str]:
+    own, asked = file.limits, _asked(kit)
     words = f"agrees to total epsilon {digits(own.total_epsilon)} at delta {own.total_delta!r}"
     if own.rounds is not None:
         words += f" in up to {own.rounds} rounds"
@@ -190,14 +186,14 @@ def limits(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     return True, f"{words}."
 
 
-def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
-    path = PartyFile.load(party).ledger
+def ledger(kit: Kit, file: Any) -> tuple[bool | None, str]:
+    path = file.ledger
     if not path.exists():
         raise InvalidInput(
             f"there is none at {path}: tacit ledger budget {path} --total-epsilon ... "
             "--total-delta ..."
         )
-    found, asked = Ledger(path), _asked(kit).get("total_epsilon")
+    found, asked = Ledger(path), _asked(kit).get("total_epsilon", 0.0)
     for run in found.runs():
         terms = found.terms(run["run"])
         if terms is not None and terms.agent != kit.agent:
@@ -207,23 +203,14 @@ def ledger(kit: Kit, party: str | Path) -> tuple[bool | None, str]:
     words += f"{rounded_up(found.spent.epsilon, 4)}"
     if left is not None:
         words += f", room for a run of epsilon {rounded_down(left, 4)}"
-    if (
-        asked is not None
-        and left is not None
-        and left < asked * (1 - 1e-5)  # which is rounded down
-        and not _begun(found, kit)
-    ):
+    # what is charged for a run of this study counts as spent, and a release is given again for free
+    begun = any(run["run"].startswith(kit.study) or run["read_once"] for run in found.runs())
+    if left is not None and left < asked * (1 - 1e-5) and not begun:  # left is rounded down
         return False, f"{words}; the study asks for {digits(asked)}."
     return True, f"{words}."
 
 
-def _begun(found: Any, kit: Kit) -> bool:
-    """Whether a run of this study may be in the ledger, whose charges count as spent: one of its
-    name, or a reading, which is given again at no cost."""
-    return any(run["run"].startswith(kit.study) or run["read_once"] for run in found.runs())
-
-
-def server(kit: Kit) -> tuple[bool | None, str]:
+def server(kit: Kit, _: Any) -> tuple[bool | None, str]:
     from tacit.transports.nvflare.server import handshake
 
     try:

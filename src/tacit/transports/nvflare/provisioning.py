@@ -61,7 +61,8 @@ EXAMPLE = """\
 # Stays with this party: fill it in, and guard it. Paths are relative to this file.
 agent = {agent}
 data = "data.csv"            # {data}
-{extra}ledger = "ledger.db"         # make it: tacit ledger budget ledger.db --total-epsilon ...
+{extra}
+ledger = "ledger.db"         # make it: tacit ledger budget ledger.db --total-epsilon ...
 {rehearsal}
 [limits]                     # of this study, whatever its coordinator asks for
 total_epsilon = {epsilon}
@@ -80,11 +81,10 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
     out = Path(out)
     sites = site_names(study.agents, host)
     names = [COORDINATOR, *(f"kit-{site}" for site in sites)]
-    used = [out / name for name in names if os.path.lexists(out / name)]
-    if used:
+    if used := [name for name in names if os.path.lexists(out / name)]:
         raise InvalidInput(
-            f"Expected a folder without kits as --out, got {out} with {used[0].name}: keys in use "
-            "are not written over. Nothing was written."
+            f"Expected a folder without kits as --out, got {out} with {used[0]}: keys in use are "
+            "not written over. Nothing was written."
         )
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".init-") as scratch:
@@ -97,19 +97,23 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
             "agents": study.agents,
             "tacit": metadata.version("tacit"),
         }
-        ours = Kit(ready / COORDINATOR, "coordinator", agent=None, **about)  # type: ignore[arg-type]
-        _fill(ours, study)
+        whose = zip(names, (None, *study.agents), strict=True)
+        ours, *parties = (
+            Kit(ready / name, "party" if agent else "coordinator", agent=agent, **about)  # type: ignore[arg-type]
+            for name, agent in whose
+        )
+        for kit in (ours, *parties):
+            kit.folder.mkdir()
+            (kit.folder / "kit.json").write_text(kit.to_json())
+            study.copy_to(kit.study_file.parent)
         write_keys(ours.private_key, ours.public_key)
-        parties = []
-        for agent, site in zip(study.agents, sites, strict=True):
-            kit = Kit(ready / f"kit-{site}", "party", agent=agent, **about)  # type: ignore[arg-type]
-            _fill(kit, study)
+        for kit in parties:
             shutil.copyfile(ours.public_key, kit.public_key)
-            parties.append(kit)
-            (kit.folder / "party.example.toml").write_text(example(study, agent))
+            (kit.folder / "party.example.toml").write_text(example(study, str(kit.agent)))
         write_certificates(ours, parties)
+        for path in ready.rglob("*"):  # for the owner's eyes only
+            path.chmod(0o700 if path.is_dir() else 0o600)
         for name in names:
-            _keep_private(ready / name)
             (ready / name).rename(out / name)
         sync_folder(out)
     return [out / name for name in names]
@@ -117,46 +121,19 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
 
 def example(study: Study, agent: str) -> str:
     """A party's own file, to fill in."""
-    content = read_toml(study.folder / "study.toml")
-    privacy = content["privacy"]
-    kind = next(key for key in ("power", "learn", "objective") if key in content)
-    data, extra = {
-        "power": ("a table with columns bus, p and q", 'unit = "MW"\n'),
-        "learn": (
-            "CSV or Parquet, one line per record",
-            'target = "label"             # its column\n',
-        ),
-        "objective": (
-            "CSV, Parquet or NPZ",
-            'target = "y"                 # its column; optional\n',
-        ),
-    }[kind]
-    rehearsal = (
-        "" if study.rehearsal is None else "rehearsal = true             # no secrets here!\n"
-    )
-    name = (
-        '"' + "".join(rf"\u{ord(c):04x}" if c in '"\\' or ord(c) < 32 else c for c in agent) + '"'
-    )
+    privacy = read_toml(study.folder / "study.toml")["privacy"]
+    data, extra = "CSV or Parquet, one line per record", 'target = "y"                 # its column'
+    if study.kind.TAKES == "unit":
+        data, extra = "a table with columns bus, p and q", 'unit = "MW"'
+    real = study.rehearsal is None
     return EXAMPLE.format(
-        agent=name,
+        agent=json.dumps(agent, ensure_ascii=False),
         data=data,
         extra=extra,
-        rehearsal=rehearsal,
+        rehearsal="" if real else "rehearsal = true             # no secrets here!\n",
         epsilon=float(privacy.get("total_epsilon", 1.0)),
         delta=float(privacy.get("total_delta", 1e-5)),
     )
-
-
-def _fill(kit: Kit, study: Study) -> None:
-    kit.folder.mkdir(parents=True)
-    (kit.folder / "kit.json").write_text(kit.to_json())
-    study.copy_to(kit.study_file.parent)
-
-
-def _keep_private(folder: Path) -> None:
-    """For the owner's eyes only: all of it, as a workspace will hold more than keys."""
-    for path in [folder, *folder.rglob("*")]:
-        path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 # --- the engine's folders ---------------------------------------------------------------------

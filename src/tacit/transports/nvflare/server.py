@@ -148,14 +148,15 @@ class EngineServer:
                 raise EngineFailure(
                     f"The engine's server has ended: see {self.kit.engine / 'log.txt'}."
                 )
+            late = time.monotonic() > end
             try:
                 if reachable(self.kit):
                     self._session = new_secure_session(ADMIN, admin, timeout=10.0)
                     continue
             except Exception:
-                if time.monotonic() > end:
+                if late:
                     raise
-            if time.monotonic() > end:
+            if late:
                 raise EngineFailure(f"Expected a server at {self.kit.server}, found none.")
             time.sleep(0.2)
         return self._session
@@ -240,7 +241,7 @@ class NotNow(Refused):
 
 
 class Watch(Protocol):
-    """What a run tells whoever watches it; ``tell`` takes a line, ``show`` a status."""
+    """What a run tells: lines, and its status."""
 
     def tell(self, words: str) -> None: ...
     def show(self, status: dict[str, Any]) -> None: ...
@@ -251,12 +252,16 @@ def run(kit: Kit, patience: float, watch: Watch, server: EngineServer) -> None:
 
     patience   seconds that a missing party is waited for
     """
-    since = time.monotonic()  # of the last progress
-    last = -1
+    since, last = time.monotonic(), -1  # of the last progress
     while not (kit.run / "result.json").exists():
         server.start()
-        wait_for_all(kit, since + patience, watch, server)
-        job = submitted(server, since + patience)
+        try:
+            wait_for_all(kit, since + patience, watch, server)
+            job = server.submit()
+        except EngineFailure:
+            if server.alive() or time.monotonic() > since + patience:
+                raise
+            continue
         log.info("A job was submitted.", extra={"job": job})
         outcome = attend(kit, job, watch, server)
         state = outcome["state"]
@@ -276,15 +281,9 @@ def run(kit: Kit, patience: float, watch: Watch, server: EngineServer) -> None:
 
 def wait_for_all(kit: Kit, end: float, watch: Watch, server: EngineServer) -> None:
     """Until every party is connected; says who is and who is not whenever that changes."""
-    told: list[str] | None = None
+    told: list[str] = []
     while True:
-        try:
-            there = server.parties()
-        except EngineFailure:
-            if server.alive() or time.monotonic() > end:
-                raise
-            server.start()
-            continue
+        there = server.parties()
         missing = [name for name in kit.agents if name not in there]
         if not missing:
             return
@@ -297,16 +296,6 @@ def wait_for_all(kit: Kit, end: float, watch: Watch, server: EngineServer) -> No
                 f"The study is paused: {', '.join(missing)} did not come. Nothing is lost."
             )
         time.sleep(LOOK)
-
-
-def submitted(server: EngineServer, end: float) -> str:
-    while True:
-        try:
-            return server.submit()
-        except EngineFailure:
-            if time.monotonic() > end:
-                raise
-            server.start()
 
 
 def attend(kit: Kit, job: str, watch: Watch, server: EngineServer) -> dict[str, Any]:
@@ -368,12 +357,9 @@ def state_of(kit: Kit) -> dict[str, Any]:
     status, server = status_of(kit), EngineServer(kit)
     there = None
     if server.alive():
-        try:
+        with suppress(EngineFailure):
             there = server.parties()
-        except EngineFailure:
-            pass
-        finally:
-            server.close()
+        server.close()
     finished = (kit.run / "result.json").exists()
     running = server.alive() and status.get("stage") not in (None, "finished", "paused")
     return {
