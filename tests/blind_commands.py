@@ -154,6 +154,7 @@ PROMPT = {
     "learn": (table, f"{LEARN} {CHURN} {FEW}", "predict out new.csv", "show out"),
     "learn, planned": (table, f"{LEARN} {CHURN} --test-share 0"),
     "learn, svm": (table, f"{LEARN} {CHURN} {FEW} --model svm --mechanism laplace"),
+    "learn, three classes": (table, f"{LEARN} {CHURN.replace('no,yes', 'maybe,no,yes')} {FEW}"),
     "learn, fourier": (table, f"{LEARN} {CHURN} {FEW} --features fourier --centring-share none"),
     "learn, agents": (table, f"{DEALT} {CHURN} {FEW}"),
     "learn, huber": (table, f"{LEARN} {PRICE} {FEW}", "predict out new.csv --json"),

@@ -7,13 +7,7 @@ from conftest import repeat, squared_loss
 
 import tacit
 from tacit.admm.settings import Asked
-from tacit.learn import (
-    PrivateHuberRegressor,
-    PrivateLinearSVC,
-    PrivateLogisticRegression,
-    PrivateQuantileRegressor,
-    PrivateRidge,
-)
+from tacit.learn import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from tacit.objectives.moments import Mean
 
 RELATIONS = ("add-remove", "zero-out", "replace")
@@ -193,21 +187,16 @@ for name, noise in {
     IN_PYTHON[f"not certified: {name}"] = bare(tacit.Settings(3, **noise))
 
 
-# --- estimators ----------------------------------------------------------------------------------
+# --- estimators (the commands have more of them) -------------------------------------------------
 
 
-def fitted(model, path="seeded"):
+def fitted(kind, **options):
     def outcome(folder, world):
         parts = [rows_of(world, agent) for agent in range(2)]
         X, y = (np.concatenate(p) for p in zip(*parts, strict=True))
-        if "classes" in model[1]:
+        if "classes" in options:
             y = np.where(y > 0, "yes", "no")
-        how = {"random_state": 4}
-        if path == "ledgers":
-            names = ("a", "b")
-            how = {"ledgers": ledgers_in(folder / "ledgers", names)}
-        kind, options = model
-        found = kind(15.0, 1e-5, **{"rounds": 4, **options, **how})
+        found = kind(15.0, 1e-5, rounds=4, random_state=4, **options)
         found.fit(X, y, np.repeat(["a", "b"], 12))
         public = {k: v for k, v in vars(found).items() if k.endswith("_") and k != "result_"}
         public["predicted"] = found.predict(rows_of(0, 9)[0])
@@ -216,17 +205,10 @@ def fitted(model, path="seeded"):
     return outcome
 
 
-LABELS, RANGE = {"classes": ["no", "yes"]}, {"target_range": (-1, 1)}
-MODELS = {
-    "centred": (PrivateLogisticRegression, LABELS),
-    "three classes": (PrivateLogisticRegression, {"classes": ["maybe", "no", "yes"]}),
-    "replace": (PrivateLogisticRegression, {**LABELS, "neighbours": "replace"}),
-    "laplace": (PrivateLinearSVC, {**LABELS, "mechanism": "laplace"}),
-    "bare": (PrivateLinearSVC, {**LABELS, "centring_share": None, "fit_intercept": False}),
-    "huber": (PrivateHuberRegressor, RANGE),
-    "quantile": (PrivateQuantileRegressor, {**RANGE, "level": 0.8}),
-    "ridge": (PrivateRidge, {**RANGE, "rounds": None}),
-    "ridge in rounds": (PrivateRidge, RANGE),
+LABELS = {"classes": ["no", "yes"]}
+BARE = {"centring_share": None, "fit_intercept": False}
+IN_PYTHON |= {
+    "fit: replace": fitted(PrivateLogisticRegression, **LABELS, neighbours="replace"),
+    "fit: bare": fitted(PrivateLinearSVC, **LABELS, **BARE),
+    "fit: ridge": fitted(PrivateRidge, target_range=(-1, 1)),
 }
-IN_PYTHON |= {f"fit: {name}": fitted(model) for name, model in MODELS.items()}
-IN_PYTHON["fit: ledgers"] = fitted(MODELS["centred"], "ledgers")

@@ -15,14 +15,13 @@ can be imported with shows nothing).
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import queue
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
-import threading
 import time
 import tomllib
 from collections import Counter
@@ -30,7 +29,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).with_suffix(".toml")
@@ -38,9 +36,25 @@ COPIED = ("src", "tests", "docs", "examples", "pyproject.toml", "README.md", "mk
 PACKAGE = Path("src/tacit")
 ENOUGH = 0.95
 LIMIT, BASELINE = 240, 1800  # seconds for the tests of one bug, and for all without a bug
-SLOW = ("jax.numpy", "clarabel", "scipy.stats", "matplotlib.figure", "sklearn.utils", "pandas")
 FAILED, NO_ERROR = 1, 0  # exit statuses of pytest
-ALONE = threading.Lock()  # nobody prints while a process is forked
+RUN = """
+import sys
+source = sys.path[0] = sys.argv.pop(1)
+import pytest
+status = pytest.main(sys.argv[1:])
+home = getattr(sys.modules.get("tacit"), "__file__", None)
+if status < 2 and not str(home).startswith(source):
+    print("not the copy was imported, but", home)
+    status = 3
+sys.exit(status)
+"""
+KEPT = {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "jax")}
+ALWAYS = {
+    "MPLBACKEND": "Agg",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+}
 
 
 @dataclass(frozen=True)
@@ -93,22 +107,23 @@ class Copy:
 
     def run(self, tests: Sequence[str], limit: float, *options: str) -> tuple[int | None, str]:
         """The exit status of pytest, None if it took too long, and what it printed."""
-        arguments = ["-q", "-p", "no:cacheprovider", "--tb=short", "--rootdir", str(self.folder)]
-        arguments += [*options, *(f"tests/{test}" for test in tests)]
-        output = self.folder / "printed.txt"
-        with ALONE:
-            child = os.fork()
-        if not child:
-            os.setsid()  # with all that the tests start
-            _in_child(self.folder, output, arguments)
-        end = time.monotonic() + limit
-        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-            if time.monotonic() > end:
-                os.killpg(child, 9)
-                os.waitpid(child, 0)
-                return None, output.read_text()
-            time.sleep(0.05)
-        return os.waitstatus_to_exitcode(ended[1]), output.read_text()
+        command = [sys.executable, "-c", RUN, str(self.folder / "src"), "-q", "--tb=short"]
+        command += ["-p", "no:cacheprovider", "--rootdir", str(self.folder), *options]
+        child = subprocess.Popen(
+            [*command, *(f"tests/{test}" for test in tests)],
+            cwd=self.folder,
+            env={**KEPT, **os.environ, **ALWAYS, "PYTHONPATH": str(self.folder / "src")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            printed, _ = child.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, 9)  # with all that the tests started
+            return None, child.communicate()[0]
+        return child.returncode, printed
 
     def try_out(self, mutant: Mutant) -> tuple[str, str]:
         """Plant the bug, run its tests, and take it out again."""
@@ -125,44 +140,6 @@ class Copy:
         if status == NO_ERROR:
             return "survived", ", ".join(mutant.tests)
         return "invalid", f"no test ran: {printed.strip().splitlines()[-1:]}"
-
-
-def _in_child(folder: Path, output: Path, arguments: list[str]) -> NoReturn:
-    """Run pytest in a process of its own, in the copy, and end."""
-    status: int = 3  # pytest's for what should not happen
-    try:
-        with open(output, "wb") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        os.chdir(folder)
-        sys.path[0] = str(folder / "src")
-        os.environ["PYTHONPATH"] = str(folder / "src")  # of processes that tests start
-        import pytest
-
-        status = int(pytest.main(arguments))
-        home = getattr(sys.modules.get("tacit"), "__file__", None)
-        if status in (NO_ERROR, FAILED) and not Path(home or "/").is_relative_to(folder):
-            print(f"It is not the copy that was imported, but {home}.")
-            status = 3
-        sys.stdout.flush()
-    finally:
-        os._exit(status)
-
-
-def _preload() -> None:
-    """Import what all tests need, but not Tacit: children need not do it again."""
-    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
-    os.environ |= {
-        "MPLBACKEND": "Agg",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "JAX_COMPILATION_CACHE_DIR": folder,
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
-    }
-    sys.dont_write_bytecode = True
-    for name in SLOW:
-        importlib.import_module(name)
-    assert "tacit" not in sys.modules
 
 
 def run(mutants: Sequence[Mutant], jobs: int, baseline: bool) -> Counter[str]:
@@ -186,8 +163,7 @@ def run(mutants: Sequence[Mutant], jobs: int, baseline: bool) -> Counter[str]:
             finally:
                 copies.put(copy)
             took = f"{time.monotonic() - start:6.1f} s"
-            with ALONE:
-                print(f"{outcome:9}{took}  {mutant.room}.{mutant.name}: {why}", flush=True)
+            print(f"{outcome:9}{took}  {mutant.room}.{mutant.name}: {why}", flush=True)
             return outcome
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -214,7 +190,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in mutants:
             print(f"{mutant.room}.{mutant.name} ({mutant.file}): {' '.join(mutant.tests)}")
         return 0
-    _preload()
     found = run(mutants, options.jobs, not options.no_baseline)
     share = found["caught"] / len(mutants)
     print(f"{dict(found)}: {100 * share:.1f} % caught")
