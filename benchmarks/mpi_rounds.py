@@ -12,6 +12,7 @@ import sys
 import time
 
 import numpy as np
+from tacit.transports.rounds import OneByOne, Paying
 
 import tacit
 from tacit.admm.algorithm import Holders, agent_round, dual_step, server_step
@@ -22,7 +23,6 @@ from tacit.protocol.messages import Broadcast
 from tacit.protocol.server import Member, Server
 from tacit.pytree import pytree, static
 from tacit.transports import mpi
-from tacit.transports.rounds import OneByOne, Paying
 
 ROOT = root_key(1)
 

@@ -11,7 +11,7 @@ from grids import EVERYTHING
 from small_study import Here, party, write_grid, write_study
 
 from tacit.cli.run_folder import RunFolder
-from tacit.studies.coordinator import Coordinator
+from tacit.studies.conduct import conduct
 from tacit.studies.study import Study
 
 
@@ -222,7 +222,7 @@ def study(write, **options):
                 rows = [others(line.split(","), rng, header) for line in lines]
                 path.write_text("\n".join([header, *map(",".join, rows)]) + "\n")
         line = Here([party(study, folder, name) for name in study.agents])
-        Coordinator(study, folder / "out", line).run()
+        conduct(study, folder / "out", line)
         (folder / "out" / "status.json").unlink()  # ``run --out`` gives the folder without it
         own = [json.loads(p.read_text()) for p in sorted(folder.glob("own-*/statement.json"))]
         return {"sent": [*line.answers], "own": plain(own), **covered(folder / "out")}

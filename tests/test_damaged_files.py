@@ -19,7 +19,8 @@ from tacit.errors import CorruptFile, TacitError
 from tacit.learn import load_model
 from tacit.power import load_case
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.checkpoint import STATE, Checkpoint
+from tacit.protocol.coordinator import PER_AGENT
+from tacit.protocol.journal import Journal
 from tacit.protocol.release import Release
 from tacit.protocol.released import SavedReleases, save_releases
 from tacit.protocol.statement import PrivacyStatement
@@ -27,7 +28,6 @@ from tacit.report.contents import Contents
 from tacit.report.subject import Subject
 from tacit.studies.job import load_job
 from tacit.studies.party_file import PartyFile
-from tacit.studies.progress import State
 from tacit.studies.study import Study
 from tacit.tables import read_arrays, read_table
 from tacit.transports.nvflare.kit import Kit
@@ -72,11 +72,10 @@ def model(folder):
 
 
 def checkpoint(folder):
-    state = {name: [np.zeros(3), np.ones(2)] for name in STATE}
-    settings = tacit.Settings(4).to_dict()
-    made = Checkpoint(2, settings, "r", 1, np.zeros(2, np.uint32), "d", state, np.zeros((2, 5)))
-    made.save(folder / "c.npz")
-    return folder / "c.npz", Checkpoint.load
+    arrays = {name: [np.zeros(3), np.ones(2)] for name in PER_AGENT}
+    agreed, key = {"settings": tacit.Settings(4).to_dict()}, np.zeros(2, np.uint32)
+    Journal(folder / "c.npz", "r", agreed, key, "d").after(2, arrays, np.zeros((2, 5)))
+    return folder / "c.npz", Journal.load
 
 
 def releases(folder):
@@ -84,12 +83,6 @@ def releases(folder):
     held = [Release(np.arange(5.0), b"\1" * 32)]
     save_releases(path, ["a"], held, Gaussian(2.0), STATEMENT, None)
     return path, SavedReleases.load
-
-
-def state(folder):
-    arrays = {name: np.zeros(3) for name in ("z", "λ", "total", "trace")}
-    State(folder, "r", {"study": "d"}).after(3, arrays)
-    return folder / "state.npz", lambda path: State.load(path.parent)
 
 
 def kit(folder):
@@ -141,7 +134,7 @@ def parquet(folder):
     return folder / "t.parquet", lambda path: read_table(path).numbers(["a"])
 
 
-KINDS = [result, arrays, trace, page, note, model, checkpoint, releases, state, kit, job, study]
+KINDS = [result, arrays, trace, page, note, model, checkpoint, releases, kit, job, study]
 KINDS += [party, grid, data, table, parquet, statement]
 
 
@@ -182,7 +175,7 @@ def test_cut_and_changed(tmp_path, kind):
 VALUES = [None, True, -1, 0, 1e308, float("nan"), float("inf"), 10**400, "x", "", "\0", "\ud800"]
 VALUES += [[], {}, [[]], {"a": 1}, [1, "a"], "9" * 5000]
 JSON_KINDS = [result, page, note, model, kit, statement]
-HEADERS = {checkpoint: "header", releases: "about", state: "header"}
+HEADERS = {checkpoint: "header", releases: "about"}
 
 
 def places(value, found=()):
@@ -230,7 +223,7 @@ def test_values_of_other_types(tmp_path, kind):
     assert refused > 5
 
 
-@pytest.mark.parametrize("kind", [checkpoint, releases, state, arrays, data])
+@pytest.mark.parametrize("kind", [checkpoint, releases, arrays, data])
 def test_arrays_of_other_kinds(tmp_path, kind):
     path, load = kind(tmp_path)
     with np.load(path) as held:

@@ -188,8 +188,7 @@ def test_paths_that_are_no_file(tmp_path, read, name):
 PARSERS = {
     "json.loads": {
         "reading",
-        "protocol.checkpoint",  # through JSON and back
-        "studies.progress",
+        "protocol.journal",  # through JSON and back
         "protocol.messages",  # settings in a message
         "privacy.ledger",  # rows, whose hashes were checked
         "lab.reproduce.__init__",

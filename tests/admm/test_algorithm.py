@@ -24,10 +24,11 @@ from tacit.admm.algorithm import (
 )
 from tacit.admm.local_side import certified_sensitivity
 from tacit.protocol.agent import Agent
+from tacit.protocol.facts import members_of
 from tacit.protocol.keys import agent_key, root_key
-from tacit.protocol.messages import Broadcast, Reply
-from tacit.transports.rounds import OneByOne
-from tacit.transports.seats import Here, Seat
+from tacit.protocol.messages import Broadcast, Own, Proposal, Reply, Snapshot
+from tacit.protocol.server import Server
+from tacit.transports import local as transport
 from tacit.transports.stacking import buckets_of
 
 NO_NOISE = (0.0, tacit.Noiseless())
@@ -186,11 +187,21 @@ def test_duals_of_server_and_agents_are_the_same_numbers():
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
     settings = settings.complete(problem)
-    worker = OneByOne(Here.of(problem), settings, root_key(0), "run")
-    worker.advance(1, 7)
-    mine = np.concatenate([dual for _, _, dual, _ in worker.everyone.each(Seat.state)])
-    assert np.abs(worker.server.λ).max() > 1e-3
-    np.testing.assert_allclose(worker.server.λ, mine, atol=1e-14)
+    server, mine = duals_after(problem, settings, 7, transport.Local.of(problem))
+    assert np.abs(server).max() > 1e-3
+    np.testing.assert_allclose(server, mine, atol=1e-14)
+
+
+def duals_after(problem, settings, rounds, transport):
+    """The server's copies of the duals, and the agents' own."""
+    own = Own("seeded", root_key(0), True, len(problem.agents))
+    names, about = problem.names, (problem.size, settings, settings.delta)
+    transport.ask(dict.fromkeys(names, Proposal("", "run", *about, own=own)))
+    server = Server(members_of(problem), settings, "run", problem.dtype)
+    for _ in range(rounds):
+        assert server.step(transport) == {}
+    states = transport.ask(dict.fromkeys(names, Snapshot("run")))
+    return server.λ, np.concatenate([states[name].arrays[2] for name in names])
 
 
 def test_a_reply_carries_the_coupled_coordinates_and_nothing_else(rng):
@@ -358,18 +369,17 @@ def test_duals_differ_when_a_reply_is_tampered_with():
     """Control for mirrored duals: a changed reply shows as disagreement of the two copies."""
     problem = problem_of("logistic", "ball")
     settings = tacit.Settings(3, 2, tacit.Gaussian(1.0), penalty=0.4).complete(problem)
-    worker = OneByOne(Here.of(problem), settings, root_key(0), "run")
-    honest = worker.everyone.exchange
 
-    def tampered(broadcast, deadline):
-        replies = honest(broadcast, deadline)
-        name, first = next(iter(replies.items()))
-        return {**replies, name: Reply(first.run, first.round, first.primal + 0.1)}
+    class Tampered(transport.Local):
+        def ask(self, requests, deadline=None):
+            answers = super().ask(requests)
+            name, first = next(iter(answers.items()))
+            if not isinstance(first, Reply):
+                return answers
+            return {**answers, name: Reply(first.run, first.round, first.primal + 0.1)}
 
-    worker.everyone.exchange = tampered
-    worker.advance(1, 2)
-    mine = np.concatenate([dual for _, _, dual, _ in worker.everyone.each(Seat.state)])
-    assert np.abs(worker.server.λ - mine).max() > 0.01
+    server, mine = duals_after(problem, settings, 2, Tampered.of(problem))
+    assert np.abs(server - mine).max() > 0.01
 
 
 def test_a_coordinate_counts_its_own_holders():

@@ -9,7 +9,7 @@ import pytest
 from tacit.cli.main import main as run_learn
 from tacit.learn import Dataset, data, load_digits, load_model
 from tacit.learn import split as make_split
-from tacit.protocol.checkpoint import Checkpoint
+from tacit.protocol.journal import Journal
 from tacit.protocol.released import SavedReleases
 
 
@@ -130,7 +130,7 @@ def test_a_mean_is_released_once(tmp_path, rng, monkeypatch, command, refused):
 
     def killed(when):
         """A process that dies as its checkpoint is written for the ``when``-th time."""
-        before, times = Checkpoint.save, iter(range(9))
+        before, times = Journal.save, iter(range(9))
 
         def save(self, *words, **options):
             if next(times) == when:
@@ -138,7 +138,7 @@ def test_a_mean_is_released_once(tmp_path, rng, monkeypatch, command, refused):
             return before(self, *words, **options)
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Checkpoint, "save", save)
+            patch.setattr(Journal, "save", save)
             run_learn([*base.split(), "--out", "r"])
 
     killed(2)

@@ -16,7 +16,7 @@ from ranks import mpiexec
 from tacit.cli.learn import look
 from tacit.cli.main import main
 from tacit.learn import load_model
-from tacit.protocol.checkpoint import Checkpoint
+from tacit.protocol.journal import Journal
 
 RULES = (
     *("--range", "age=20:80", "--range", "fee=0:10", "--id", "id"),
@@ -105,15 +105,15 @@ def test_a_model_that_is_worse_than_a_guess_is_pointed_at():
 def test_a_run_on_several_files_is_continued(parties, tmp_path, command, refused, monkeypatch):
     words = ("learn", *parties, "--target", "churn", *RULES, *FAST, "--evaluate-every", 1)
     whole = json.loads(command(*words, "--out", "whole", "--json"))
-    save, calls = Checkpoint.save, []
+    save, calls = Journal.save, []
 
-    def full(self, path):
-        calls.append(path)
+    def full(self):
+        calls.append(self)
         if len(calls) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        save(self, path)
+        save(self)
 
-    monkeypatch.setattr(Checkpoint, "save", full)
+    monkeypatch.setattr(Journal, "save", full)
     assert "--resume r" in refused("", *words, "--out", "r")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

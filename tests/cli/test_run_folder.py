@@ -17,7 +17,7 @@ from grids import EVERYTHING
 
 import tacit
 from tacit.cli.run_folder import RunFolder
-from tacit.protocol.checkpoint import Checkpoint
+from tacit.protocol.journal import Journal
 
 ROUNDS = 6
 # what to run and its agents
@@ -89,16 +89,16 @@ def stopped(monkeypatch, refused):
     """A run into r whose disk is full when it keeps its state for the fourth time."""
 
     def run(kind, *options):
-        calls, save = [], Checkpoint.save
+        calls, save = [], Journal.save
 
-        def full(self, path):
-            calls.append(path)
+        def full(self):
+            calls.append(self)
             if len(calls) == 4:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            save(self, path)
+            save(self)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Checkpoint, "save", full)
+            patch.setattr(Journal, "save", full)
             return refused(typed(kind, *options, "--evaluate-every 1 --out r"))
 
     return run
@@ -106,13 +106,13 @@ def stopped(monkeypatch, refused):
 
 def keep_checkpoints(monkeypatch):
     """Copies of all checkpoints, to put one back as if the run had been killed after it."""
-    save, kept = Checkpoint.save, []
+    save, kept = Journal.save, []
 
-    def also(self, path):
-        save(self, path)
-        kept.append(path.read_bytes())
+    def also(self):
+        save(self)
+        kept.append(self.path.read_bytes())
 
-    monkeypatch.setattr(Checkpoint, "save", also)
+    monkeypatch.setattr(Journal, "save", also)
     return kept
 
 
@@ -125,7 +125,7 @@ def test_a_run_that_failed_is_continued_bit_for_bit(kind, folder, stopped, comma
     said = stopped(kind, "--seed 5")
     assert said.endswith(f" tacit {kind} --resume r\n"), said
     assert not (folder / "r" / "result.json").exists()
-    assert Checkpoint.load(folder / "r" / "checkpoint.npz").round == 2
+    assert Journal.load(folder / "r" / "checkpoint.npz").round == 2
     assert f"tacit {kind} --resume r" in refused(typed(kind, "--seed 5 --out r"))
     os.chdir("/")  # what the run was told does not depend on where it is continued
     command(*kind.split(), "--resume", folder / "r")

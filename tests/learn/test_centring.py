@@ -22,7 +22,7 @@ from tacit.privacy.accounting import calibrate, epsilon_of
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.secure_noise import SecureNoise, largest_distance
 from tacit.protocol.statement import PrivacyStatement, with_reading
-from tacit.transports.releasing import read
+from tacit.transports.solving import read
 
 SMALL = {"rounds": 4, "local_updates": 2, "centring_share": 0.05}
 

@@ -16,7 +16,7 @@ from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, scheduled
 from tacit.power.network import demand
 from tacit.privacy.mechanisms import Gaussian, Laplace
-from tacit.transports import seats
+from tacit.transports import local
 
 CASE14 = PGLIB / "pglib_opf_case14_ieee.m"
 CASE118 = PGLIB / "pglib_opf_case118_ieee.m"
@@ -183,7 +183,7 @@ def test_output_noise_covers_the_output_s_sensitivity(case14):
 
 
 def test_same_seed_same_bits_whatever_the_workers(case14, monkeypatch):
-    monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.0)
+    monkeypatch.setattr(local, "WORTH_A_THREAD", 0.0)
     settings = scheduled(case14, tacit.Settings.for_budget(1.0, 1e-5, 15, 2))
     results = [
         tacit.solve(case14, settings, seed=3, workers=w) for w in repeat((1, 8), (1, 2, 3, 8))

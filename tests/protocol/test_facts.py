@@ -157,17 +157,18 @@ def test_other_facts_are_none(field, value):
         answer_from(msgpack.packb(content | {field: value}))
 
 
+DOUBT = "the rounding of a tpu is not inside the proof."
+
+
 def test_a_device_is_in_doubt_for_rounds_only(monkeypatch):
-    """Rounding on a GPU is outside the proof of bfloat16 or sums there; a release is computed by
+    """Rounding on an unknown device is outside of the proof; a release is computed by
     the processor, and described as one process describes it."""
-    from tacit.objectives import linear_model
     from tacit.protocol import facts, statement
 
     for module in (facts, statement):
-        monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(linear_model, "rounding_unknown", lambda device: f"a {device} rounds.")
+        monkeypatch.setattr(module.jax, "default_backend", lambda: "tpu")
     whole = problem_of("least-squares", "box")
     law, settings = Gaussian(5.0), tacit.Settings(2, 1, Gaussian(5.0), 1e-5)
     for problem in (whole, told(whole)):
         assert release_statement(problem, law, 1e-5, False, True).certified
-        assert privacy_statement(problem, settings, False).uncertified == "a gpu rounds."
+        assert privacy_statement(problem, settings, False).uncertified == DOUBT

@@ -245,25 +245,6 @@ def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, m
     assert paid <= result.privacy.epsilon <= paid * (1 + 1e-6)
 
 
-def test_blocks_that_were_paid_again_are_in_the_statement(tmp_path):
-    """Whoever restarts within a block pays for the rest of it again, round by round."""
-    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
-    options = {"ledgers": {"a": ledger}, "run": "june", "block": 3}
-    options["checkpoint"] = tmp_path / "c.npz"
-
-    def stop(progress):
-        if progress.round == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tacit.solve([part()], PAYING, callback=stop, **options)
-    result = tacit.solve([part()], PAYING, **options)
-    paid = sum(last - first + 1 for first, last in ledger.charged("june"))
-    assert result.privacy.updates == paid == 5  # rounds 1 to 3, then 3 and 4
-    paid = ledger.spent.epsilon  # secure noise: with the distance of every update that was paid
-    assert paid <= result.privacy.epsilon <= paid * (1 + 1e-6)
-
-
 def test_numpy_numbers_in_settings_become_plain(tmp_path):
     settings = tacit.Settings.for_budget(1.0, np.float32(1e-5), np.int64(3), np.int32(2))
     assert type(settings.rounds) is int and type(settings.local_updates) is int

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import problem_of
-from engine_of_agents import Responding
+from transport_of_agents import Responding
 
 import tacit
 from tacit.errors import InvalidInput
 from tacit.protocol import server as module
 from tacit.protocol.keys import agent_key, jax_key, root_key
-from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.messages import Agreed, Broadcast, Own, Proposal, Refusal, Reply
 from tacit.protocol.server import Member, Server
-from tacit.transports.seats import Here, Seat
+from tacit.transports.local import Local
 
 SETTINGS = tacit.Settings(5, penalty=2.0, step_size=0.1)
 MEMBERS = [
@@ -24,13 +24,14 @@ MEMBERS = [
 
 
 class Scripted:
-    """An engine that answers what it was told to."""
+    """A transport that answers what it was told to."""
 
     def __init__(self, **answers):
         self.answers, self.asked = answers, []
 
-    def exchange(self, broadcast, deadline=None):
-        self.asked.append((broadcast, deadline))
+    def ask(self, requests, deadline=None):
+        assert list(requests) == ["a", "b"][: len(requests)]
+        self.asked.append((next(iter(requests.values())), deadline))
         return self.answers
 
 
@@ -168,15 +169,16 @@ def test_a_server_and_agents_give_the_result_of_solve(feasible, through_bytes):
 
 def test_a_refusing_agent_is_a_refusal_to_the_server_and_none_computes():
     problem = problem_of("logistic", "ball")
-    everyone = Here.of(problem)
+    local = Local.of(problem)
     settings = tacit.Settings(3, 1, tacit.Gaussian(1.0)).complete(problem)
-    root = root_key(3)
-    everyone.each(Seat.begin, settings, root, "run", problem.size, problem.dtype, "seeded", 1)
+    own = Own("seeded", root_key(3), True, len(problem.agents))
+    proposal = Proposal("", "run", problem.size, settings, 1e-6, own=own)
+    answers = local.ask(dict.fromkeys(problem.names, proposal))
+    assert {type(answer) for answer in answers.values()} == {Agreed}
     server = Server(members_of(problem), settings, "another run", problem.dtype)
-    refusals = server.step(everyone)
+    refusals = server.step(local)
     assert set(refusals) == set(problem.names)
     assert {r.reason for r in refusals.values()} == {"refused"}
-    assert all("not in the one asked for" in r.words for r in refusals.values())
 
 
 def test_an_agent_s_digests_survive_a_server_of_another_number_format():

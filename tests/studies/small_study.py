@@ -6,7 +6,7 @@ import numpy as np
 
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.participant import answer_bytes
-from tacit.studies.coordinator import Coordinator
+from tacit.studies.conduct import conduct
 from tacit.studies.party import party as join
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
@@ -108,7 +108,7 @@ class Here:
 
 def run(study, folder, out="out", meddle=lambda name, request: request):
     line = Here([party(study, folder, name) for name in study.agents], meddle)
-    return Coordinator(study, folder / out, line).run(), line
+    return conduct(study, folder / out, line), line
 
 
 def write_grid(folder, every_round, objective="shed"):

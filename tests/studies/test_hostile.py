@@ -12,6 +12,7 @@ from tacit.admm.problem import Problem
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.privacy.accounting import calibrate, exact
 from tacit.privacy.mechanisms import Gaussian
+from tacit.protocol.coordinator import Paused
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
@@ -25,10 +26,10 @@ from tacit.protocol.messages import (
     answer_from,
 )
 from tacit.protocol.participant import answer_bytes
-from tacit.studies.coordinator import Coordinator, Paused
+from tacit.studies.conduct import conduct
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
-from tacit.transports.releasing import read
+from tacit.transports.solving import read
 
 
 def proposal(study, settings, run="r", reading=None):
@@ -114,8 +115,8 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
     line.meddle = lambda name, request: setattr(line, "asked", name) or request
     for _ in range(2):
         with pytest.raises(Paused, match="round 3 of 6: Party 'south' failed"):
-            Coordinator(study, tmp_path / "out", line).run()
-    found = Coordinator(study, tmp_path / "out", line).run()
+            conduct(study, tmp_path / "out", line)
+    found = conduct(study, tmp_path / "out", line)
     charged = {n: len(p.ledger.charged(p.run.name)) for n, p in line.parties.items()}
     assert charged == {"north": 6, "south": 8, "west": 6}
     assert found.privacy.updates == 8 * E
@@ -200,7 +201,7 @@ def test_a_party_that_lies_is_named(tmp_path, change, words):
     study = write_study(tmp_path)
     line = lying(change)([party(study, tmp_path, name) for name in study.agents])
     with pytest.raises((Paused, InvalidInput), match=words):
-        Coordinator(study, tmp_path / "out", line).run()
+        conduct(study, tmp_path / "out", line)
 
 
 def test_the_matrix_of_a_residual_is_in_the_study(tmp_path):

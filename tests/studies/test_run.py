@@ -14,6 +14,7 @@ from tacit.admm.problem import Problem
 from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
+from tacit.protocol.coordinator import Paused
 from tacit.protocol.facts import facts_of
 from tacit.protocol.messages import (
     Agreed,
@@ -33,8 +34,8 @@ from tacit.protocol.messages import (
 from tacit.protocol.participant import WORDS
 from tacit.protocol.participant import answer_bytes as told
 from tacit.protocol.result import Result
-from tacit.studies import coordinator
-from tacit.studies.coordinator import Coordinator, Paused
+from tacit.studies import conduct as module
+from tacit.studies.conduct import conduct
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
 
@@ -114,7 +115,7 @@ def test_the_mean_of_a_study_is_weighted_as_in_one_process(tmp_path):
 def test_a_coordinator_goes_on_from_its_own_state(calm, tmp_path, monkeypatch):
     """It asks for no round that it has, and its end is that of no pause."""
     *_, expected, _ = calm("logistic")
-    monkeypatch.setattr(coordinator, "KEPT", -1.0)  # seconds between states: every round
+    monkeypatch.setattr(module, "KEPT", -1.0)  # seconds between states: every round
     study = write_study(tmp_path)
     asked = []
 
@@ -174,10 +175,10 @@ def test_a_pause_loses_nothing(calm, tmp_path, kind):
 def test_the_result_of_another_study_is_refused(calm, tmp_path):
     folder, study, expected, _ = calm("logistic")
     line = Here([])  # nobody is asked
-    assert Coordinator(study, folder / "out", line).run().names == expected.names == NAMES
+    assert conduct(study, folder / "out", line).names == expected.names == NAMES
     other = write_study(tmp_path, names=("north", "east"))
     with pytest.raises(InvalidInput, match="Expected the result of study 'clinics'"):
-        Coordinator(other, folder / "out", line).run()
+        conduct(other, folder / "out", line)
 
 
 def test_the_state_of_another_study_is_refused(tmp_path):
@@ -189,7 +190,7 @@ def test_the_state_of_another_study_is_refused(tmp_path):
 
     with pytest.raises(Paused, match="round 1"):
         run(study, tmp_path, "begun", gone)
-    with pytest.raises(tacit.errors.InvalidInput, match="the study changed"):
+    with pytest.raises(tacit.errors.InvalidInput, match="the study"):
         run(other, tmp_path, "begun")
 
 
@@ -308,7 +309,7 @@ def test_a_party_that_speaks_for_another_is_found_out(tmp_path):
             return found | {"north": found["south"]}
 
     with pytest.raises(tacit.errors.InvalidInput, match="facts of party 'north'"):
-        Coordinator(study, tmp_path / "out", Crossed(parties)).run()
+        conduct(study, tmp_path / "out", Crossed(parties))
 
 
 def test_nonsense_from_a_party_pauses(tmp_path):
@@ -320,7 +321,7 @@ def test_nonsense_from_a_party_pauses(tmp_path):
             return super().ask(requests, deadline, heard) | {"west": b"\x00garbage"}
 
     with pytest.raises(Paused, match="'west' sent something that is no answer"):
-        Coordinator(study, tmp_path / "out", Noisy(parties)).run()
+        conduct(study, tmp_path / "out", Noisy(parties))
 
 
 def test_study_is_loaded_as_written(tmp_path):

@@ -17,8 +17,8 @@ from tacit.learn import load_digits, split
 from tacit.power import build
 from tacit.power.network import demand
 from tacit.power.public_model import public_model, starting_penalties
+from tacit.protocol.agent import Agent
 from tacit.transports import mpi
-from tacit.transports.seats import Seat
 
 ONCE = tacit.Settings.for_budget(1.0, 1e-5)
 EVERY_ROUND = tacit.Settings.for_budget(1.0, 1e-5, rounds=4, local_updates=2)
@@ -147,7 +147,7 @@ def main(folder):
     assert kind == "InvalidInput" and "workers=0" in words, words
     for error in (ZeroDivisionError, Panic):
         if last:
-            Seat.respond = partial(failing, error)
+            Agent.respond = partial(failing, error)
         kind, words = failure(mine)
         assert kind == "EngineFailure" and error.__name__ in words, words
 

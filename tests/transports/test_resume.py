@@ -11,8 +11,10 @@ from conftest import problem_of, repeat
 from test_solving import SETTINGS, same
 
 import tacit
-from tacit.transports.seats import Everyone, Here
-from tacit.transports.solving import run_all
+from tacit.protocol.coordinator import Coordinator
+from tacit.protocol.journal import Journal
+from tacit.transports import batched
+from tacit.transports.local import Local
 
 
 class Interrupted(Exception):
@@ -215,9 +217,6 @@ def test_another_coupling_does_not_resume(tmp_path):
 
 def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
     """A state of round 3 under round 0 would use the noise of rounds 1 to 3 again."""
-    from tacit.protocol.checkpoint import Checkpoint
-    from tacit.transports import rounds as engine
-
     problem, path = problem_of("logistic", "box"), tmp_path / "c.npz"
     settings = tacit.Settings(6, 1, tacit.Gaussian(1.0))
 
@@ -227,32 +226,21 @@ def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         tacit.solve(problem, settings, seed=1, checkpoint=path, callback=stop)
-    restore, save, rounds = engine.Batched.restore, Checkpoint.save, []
+    restore, save, rounds = batched.Batched.restore, Journal.save, []
 
     def restored(self, *state):
         restore(self, *state)
         path.unlink()
 
-    monkeypatch.setattr(engine.Batched, "restore", restored)
-    monkeypatch.setattr(Checkpoint, "save", lambda c, p: (rounds.append(c.round), save(c, p)))
+    monkeypatch.setattr(batched.Batched, "restore", restored)
+    monkeypatch.setattr(Journal, "save", lambda c: (rounds.append(c.round), save(c)))
     tacit.solve(problem, settings, seed=1, checkpoint=path)
     assert rounds == [4, 5, 6]
 
 
-class Elsewhere(Everyone):
+def elsewhere(problem, settings, **how):
     """Agents of this process that look as if they were on other ranks."""
-
-    has_ledgers = False
-
-    def __init__(self, problem):
-        self.problem, self.here = problem, Here.of(problem)
-        self.clock = self.here.clock
-
-    def each(self, method, *common, own=None):
-        return self.here.each(method, *common, own=own)
-
-    def open_ledgers(self):
-        return False
+    return Coordinator(Local.of(problem), settings, known=problem, **how).conduct()
 
 
 def test_a_run_goes_on_as_it_was_begun(tmp_path):
@@ -272,9 +260,9 @@ def test_a_run_goes_on_as_it_was_begun(tmp_path):
     content = path.read_bytes()
     for resumed in (
         tacit.solve(problem, checkpoint=path, **arguments),
-        path.write_bytes(content) and run_all(Elsewhere(problem), checkpoint=path, **arguments),
+        path.write_bytes(content) and elsewhere(problem, checkpoint=path, **arguments),
     ):
         assert resumed.solution.tobytes() == undisturbed.solution.tobytes()
     begin()  # as one program
     with pytest.raises(tacit.InvalidInput, match="one process"):
-        run_all(Elsewhere(problem), checkpoint=path, **arguments)
+        elsewhere(problem, checkpoint=path, **arguments)

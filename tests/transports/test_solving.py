@@ -13,9 +13,9 @@ from conftest import problem_of, repeat
 import tacit
 from tacit.admm.schedules import NonsmoothStep, StronglyConvexStep
 from tacit.protocol.agent import Agent
-from tacit.transports import seats
+from tacit.protocol.messages import Broadcast
+from tacit.transports import local
 from tacit.transports.batched import _compiled
-from tacit.transports.seats import Here, Seat
 
 SETTINGS = tacit.Settings(12, 2, tacit.Gaussian(3.0), penalty=tacit.ConstantPenalty(0.3))
 
@@ -48,26 +48,25 @@ def test_only_answers_that_take_long_are_worth_a_thread(worth, apart, monkeypatc
         return respond(*given)
 
     monkeypatch.setattr(Agent, "respond", watched)
-    monkeypatch.setattr(seats, "WORTH_A_THREAD", worth)
+    monkeypatch.setattr(local, "WORTH_A_THREAD", worth)
     same(tacit.solve(problem, SETTINGS, seed=4, workers=2), expected)
     assert (threads == {threading.get_ident()}) is not apart
 
 
 def test_a_quick_round_does_not_end_threads(monkeypatch):
     """Such as one that a ledger answers when a run is continued."""
-    monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.2)
-    here = Here([(name, problem_of("residual", "box").agents[0]) for name in "ab"], 2)
+    monkeypatch.setattr(local, "WORTH_A_THREAD", 0.2)
+    here = local.Local([(name, problem_of("residual", "box").agents[0]) for name in "ab"], 2)
     apart, seconds = [], [0.25, 0.0, 0.0, 0.25, 0.25]
     for now in seconds:
         threads = set()
 
-        def answer(seat, now=now, threads=threads):
+        def answer(self, request, now=now, threads=threads):
             threads.add(threading.get_ident())
             time.sleep(now)
 
-        monkeypatch.setattr(Seat, "respond", answer)
-        monkeypatch.setattr(seats, "TOGETHER", (answer,))
-        here.each(answer)
+        monkeypatch.setattr(local.Participant, "handle", answer)
+        here.ask(dict.fromkeys("ab", Broadcast("run", 1, np.zeros(1))))
         apart.append(threading.get_ident() not in threads)
     assert apart == [True, True, False, False, True]
 

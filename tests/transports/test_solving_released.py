@@ -6,9 +6,9 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from conftest import repeat
-from engine_of_agents import Responding
 from scipy.optimize import minimize
 from test_releasing import ledgers, zones
+from transport_of_agents import Responding
 
 import tacit
 from tacit.admm.fixed_point import Instructions
@@ -18,8 +18,8 @@ from tacit.protocol.exact_server import ExactServer
 from tacit.protocol.facts import members_of
 from tacit.protocol.messages import Broadcast
 from tacit.protocol.public_agent import PublicAgent
-from tacit.transports import seats
-from tacit.transports.releasing import without_noise
+from tacit.transports import local
+from tacit.transports.solving import without_noise
 
 EXACT = tacit.Settings(rounds=300, tolerance=1e-8)
 
@@ -237,9 +237,9 @@ def test_an_agent_answers_each_round_once():
             "a number as penalty",
         ),
         (tacit.Settings(5), {"seed": 1}, "no seed for a released"),
-        (tacit.Settings(5), {"ledgers": "x"}, "no ledgers for a released"),
+        (tacit.Settings(5), {"ledgers": "x"}, "ledgers"),
         (tacit.Settings(5), {"noise": "secure"}, "no noise for a released"),
-        (tacit.Settings(5), {"block": 2}, "batch and block"),
+        (tacit.Settings(5), {"batch": True}, "batch"),
         (tacit.Settings.for_budget(1.0, 1e-5), {}, "it is spent already"),
     ],
 )
@@ -298,7 +298,7 @@ def test_the_checkpoint_is_the_release(tmp_path, monkeypatch):
 
 
 def test_workers_do_not_change_a_bit(monkeypatch):
-    monkeypatch.setattr(seats, "WORTH_A_THREAD", 0.0)
+    monkeypatch.setattr(local, "WORTH_A_THREAD", 0.0)
     one, two = (tacit.solve(coupled()[0], EXACT, workers=w).solution for w in (1, 2))
     np.testing.assert_array_equal(one, two)
 
@@ -312,7 +312,7 @@ def test_a_checkpoint_is_of_one_source_of_noise(tmp_path):
     for other in ({}, {"seed": 2}, {"noise": "secure"}, {"ledgers": known}):
         with pytest.raises(InvalidInput, match="Expected the seed"):
             tacit.solve(zones(), budget, checkpoint=path, **other)
-    with pytest.raises(InvalidInput, match="the ledgers know nothing of it"):
+    with pytest.raises(InvalidInput, match="knows nothing of it"):
         tacit.solve(zones(), budget, checkpoint=path, ledgers=known, **seeded)
     assert path.read_bytes() == whole
     assert all(ledger.spent.epsilon == 0 for ledger in known.values())

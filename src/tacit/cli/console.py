@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -112,12 +113,12 @@ def run_with_progress(
     The bar is there from the first evaluated round, so that a start that is refused is one line; on
     a terminal at once, as that round may take long.
     """
-    from tacit.transports.seats import Everyone
-    from tacit.transports.solving import run_all, solve
+    from tacit.transports.solving import solve
 
-    run: Any = solve
-    if isinstance(problem, Everyone):  # who have their workers and ledgers
-        run, options = run_all, {k: options[k] for k in options if k not in ("workers", "ledgers")}
+    run: Any = partial(solve, problem)
+    if hasattr(problem, "conduct"):  # ranks, which have their workers and ledgers
+        run = problem.conduct
+        options = {k: options[k] for k in options if k not in ("workers", "ledgers")}
     bar = progress_bar("rounds")
     task = bar.add_task(label, total=settings.rounds)
     where = f"{label}: before the first round"
@@ -136,7 +137,7 @@ def run_with_progress(
         bar.start()
     try:
         with lines_now_and_then(lambda: where):
-            result = run(problem, settings, callback=show, **options)
+            result = run(settings, callback=show, **options)
         bar.update(task, total=result.summary["round"])
         return result
     finally:

@@ -26,7 +26,7 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput, array, probability
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless, gaussian_epsilon
-from tacit.transports.releasing import read
+from tacit.transports.solving import read
 
 # relative: the noise of the mean is larger by it, and what is left for a run with secure noise is
 # smaller, which pays for that noise's distance (``secure_noise.py``)

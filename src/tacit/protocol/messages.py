@@ -365,10 +365,12 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class State:
-    """charged  rounds of the run that the agent's ledger paid for, those that failed too
+    """paid     whether the agent has a ledger
+    charged  rounds of the run that it paid for, those that failed too
     arrays   of noise in every round: point, average and dual; of exact steps: the point
     release  of a run that releases once; read now, if it was not yet"""
 
+    paid: bool = False
     charged: int = 0
     digest: bytes = b""
     arrays: tuple[Vector, ...] = ()

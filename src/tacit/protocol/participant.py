@@ -294,11 +294,11 @@ class Participant:
     def _state(self, request: Snapshot) -> State:
         if request.key is not None:
             return State(digest=agent_digest(self.problem, self.name, request.key))
-        run, charged = self.run, 0
+        run, paid, charged = self.run, self.ledger is not None, 0
         if self.ledger is not None:
             charged = sum(last - first + 1 for first, last in self.ledger.charged(request.run))
         if run is None or run.name != request.run:
-            return State(charged)
+            return State(paid, charged)
         arrays: tuple[Any, ...] = ()
         if isinstance(run.rounds, Agent):
             arrays = run.rounds.point, run.rounds.average, run.rounds.dual
@@ -306,7 +306,7 @@ class Participant:
             arrays = (run.rounds.point,)
         elif run.reader is not None:
             self._released(run)
-        return State(charged, b"", tuple(map(np.asarray, arrays)), run.release)
+        return State(paid, charged, b"", tuple(map(np.asarray, arrays)), run.release)
 
     def _restore(self, request: Restore) -> Agreed:
         run, release = self._agreed(request.run), request.release

@@ -19,6 +19,7 @@ import io
 import json
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
@@ -37,7 +38,7 @@ from tacit.html import never_raises
 from tacit.privacy.accounting import rounded_up
 from tacit.protocol.disclosure import TRACE as TRACE_LEVELS
 from tacit.protocol.disclosure import not_covered
-from tacit.protocol.statement import PrivacyStatement, privacy_statement
+from tacit.protocol.statement import PrivacyStatement
 from tacit.reading import read_json, read_npz, read_rows, reading, typed
 
 if TYPE_CHECKING:
@@ -282,27 +283,30 @@ class Result:
 def result_of(
     problem: Problem,
     settings: Settings,
-    state: dict[str, list[Vector]],
-    trace: Any,
+    state: Mapping[str, Sequence[Vector]],
+    trace: dict[str, Vector],
+    privacy: PrivacyStatement,
     seed: int | None,
-    secure: bool = False,
-    updates: int | None = None,
 ) -> Result:
-    """The result of a run that ended in ``state`` (``checkpoint.STATE``).
+    """The result of noise in every round that ended in ``state``: of every agent, the ``average``
+    and the weighted ``total`` of averages, on all its coordinates or on those in common."""
+    couplings = [np.asarray(agent.coupling) for agent in problem.agents]
+    holders = Holders.of(couplings, problem.size, np.float64)
 
-    updates  noisy updates that were paid for, if not those of the settings
-    """
-    holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, np.float64)
-    ergodic = np.concatenate(state["total"]).astype(np.float64)
-    ergodic = ergodic / settings.averaging_weights(1, settings.rounds).sum()
-    columns = np.array(trace, dtype=np.float64).T
+    def mean(parts: Sequence[Vector], weight: float) -> Vector:
+        whole = [np.zeros(len(coupling)) for coupling in couplings]
+        for values, coupling, part in zip(whole, couplings, parts, strict=True):
+            values[... if len(part) == len(coupling) else coupling >= 0] = part
+        found: Vector = average_over_holders(np.concatenate(whole) / weight, holders)
+        return found
+
     return Result(
-        solution=average_over_holders(np.concatenate(state["average"]).astype(np.float64), holders),
-        ergodic=average_over_holders(ergodic, holders),
+        solution=mean(state["average"], 1.0),
+        ergodic=mean(state["total"], settings.averaging_weights(1, settings.rounds).sum()),
         local=tuple(state["average"]),
-        trace=dict(zip(TRACE, columns, strict=True)),
+        trace=trace,
         settings=settings,
-        privacy=privacy_statement(problem, settings, seed is not None, secure, updates),
+        privacy=privacy,
         names=problem.names,
         seed=seed,
         versions=versions(),

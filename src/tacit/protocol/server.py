@@ -1,8 +1,8 @@
 """The server of Algorithm 1. It knows names, couplings, settings and replies, and nothing else.
 
-    Server.step(engine):   w  →  Engine.exchange  →  one reply, or a refusal, from every agent
+    Server.step(transport):   w  →  Transport.ask  →  one reply, or a refusal, from every agent
 
-An engine carries messages and knows nothing of what they mean: agents in this process, on the
+A transport carries messages and knows nothing of what they mean: agents in this process, on the
 ranks of a cluster, or with other organisations.
 """
 
@@ -24,15 +24,15 @@ from tacit.protocol.messages import Broadcast, Refusal, Reply
 FORMATS = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e100}
 
 
-class Engine(Protocol):
-    """Carries one broadcast to every agent and brings back what each has to say.
+class Transport(Protocol):
+    """Carries requests to agents, by name, and brings back what each has to say.
 
-    deadline  seconds after which an agent that has said nothing is missing; None: wait
+    deadline  seconds after which an agent that has said nothing is left out; None: wait
     """
 
-    def exchange(
-        self, broadcast: Broadcast, deadline: float | None = None
-    ) -> Mapping[str, Reply | Refusal]: ...
+    def ask(
+        self, requests: Mapping[str, Any], deadline: float | None = None
+    ) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class Server:
         self.λ = np.zeros_like(self.z)
         self._answered: dict[str, Reply] = {}  # those of the last round
 
-    def step(self, engine: Engine, deadline: float | None = None) -> dict[str, Refusal]:
+    def step(self, transport: Transport, deadline: float | None = None) -> dict[str, Refusal]:
         """One round. Returns who did not reply, and why; if anyone, the round is not done.
 
         The same request may then be made again: agents repeat what they have answered.
         """
         broadcast = self._question()
-        answers = engine.exchange(broadcast, deadline)
+        answers = transport.ask(dict.fromkeys([m.name for m in self.members], broadcast), deadline)
         replies, refusals = self._sorted(answers, broadcast.round)
         if not refusals:
             refusals = self._take(broadcast, replies)

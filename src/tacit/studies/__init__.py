@@ -7,8 +7,7 @@ classifier      the kind [learn]: a classifier of tables
 study           what all parties know of a study: load, digest, files, plan, what is written
 party_file      a party's own file: its data, its ledger, its limits
 party           the only process that sees a party's data: bytes in, bytes out
-coordinator     a study from invitation to result, over a line
-progress        where a study is: the state to go on from, and a status
+conduct         a study from invitation to result, over a line, and its status
 """
 
 from importlib import import_module

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit._types import Array
+from tacit._types import Array, Vector
 from tacit.admm.algorithm import (
     Holders,
     Rule,
@@ -31,6 +31,10 @@ from tacit.admm.algorithm import (
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput, SolverFailure
+from tacit.protocol.journal import Arrays
+from tacit.protocol.keys import jax_key
+from tacit.protocol.messages import Refusal
+from tacit.protocol.result import Progress
 from tacit.sets.feasible_set import FeasibleSet
 from tacit.transports.stacking import (
     DIFFERENT,
@@ -138,7 +142,7 @@ class BatchedAgents:
                     "not finite, or outside of the set. Nothing of these rounds was released."
                 )
 
-    def restored(self, state: dict[str, list[Array]]) -> State:
+    def restored(self, state: Arrays) -> State:
         """A saved state; refused if a point is outside of where gradients are taken."""
         found = State(**{name: self.stack(state[name]) for name in State._fields})
         for points in (found.point, found.average):
@@ -177,6 +181,42 @@ class BatchedAgents:
         return tuple(
             jnp.asarray(np.stack([values[i] for i in group]), self.dtype) for group in self.members
         )
+
+
+class Batched:
+    """All agents as one program, as a side of the coordinator (``protocol/coordinator.py``)."""
+
+    converged = False
+
+    def __init__(self, problem: Problem, settings: Settings, key: Vector, run: str) -> None:
+        self.settings, self.round = settings, 0
+        self.program = BatchedAgents(problem, settings, jax_key(key), run)
+        self.now = self.program.start()
+        self.w: Vector = np.zeros(0)
+        self.last = 0.0, 0.0  # ‖w − z‖ and Σ|ξ| of the last round
+
+    def advance(self, last: int) -> dict[str, Refusal]:
+        first, self.round = self.round + 1, last
+        weights = self.settings.averaging_weights(first, last)
+        self.now, w, residual, noise = self.program.advance(self.now, first, last, weights)
+        self.w, self.last = np.asarray(w), (float(residual), float(noise))
+        return {}
+
+    def evaluate(self) -> list[float]:
+        residual, noise = self.last
+        objective, violation = self.program.evaluate(self.now)
+        return [float(objective), residual, noise, float(violation)]
+
+    def state(self) -> dict[str, list[Vector]]:
+        return {name: self.program.unstack(getattr(self.now, name)) for name in State._fields}
+
+    def restore(self, arrays: Arrays, rounds_done: int) -> None:
+        self.now, self.round = self.program.restored(arrays), rounds_done
+
+    def progress(self, row: dict[str, float]) -> Progress:
+        state = self.state()
+        parts = state["average"], state["point"], state["dual"]
+        return Progress(self.round, self.w, *parts, row)
 
 
 @jax.jit

@@ -4,8 +4,8 @@
     agents = [make(i) for i in mpi.share(1000)]        this rank's own, and no others' data
     result = mpi.solve(agents, settings, seed=1)       on every rank; rank 0 has the result
 
-Rank 0 asks, all ranks answer for their own seats (``seats.py``), and answers are put together in
-the order of agents, so that no number depends on how many ranks there are. Between ranks travel
+Rank 0 asks, all ranks answer for their own participants, and answers are put together in the order
+of agents, so that no number depends on how many ranks there are. Between ranks travel
 buffers of bytes (``parcels.py``): a broadcast once to all, and from each rank its agents' answers
 in one piece. An error on a rank is an answer, which rank 0 raises as if it had been its own. Ranks
 that vanish are MPI's to notice: it ends all others.
@@ -24,16 +24,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Asked, Settings
-from tacit.errors import EngineFailure, InvalidInput, count
+from tacit.errors import EngineFailure, count
 from tacit.planning import Plan
-from tacit.protocol.facts import described
+from tacit.protocol.coordinator import Coordinator
+from tacit.protocol.messages import Answer, Broadcast, Failure, Request
 from tacit.protocol.result import Result
-from tacit.transports.clock import Clock
+from tacit.transports.local import Clock, Ledgers, Local
 from tacit.transports.parcels import pack, unpack
-from tacit.transports.seats import Everyone, Here, Ledgers, Seat
-from tacit.transports.solving import run_all
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -139,21 +138,23 @@ def solve(
         if isinstance(end, BaseException):
             raise end
         return None
-    with Ranks(comm, {"given": part}) as everyone:
-        everyone.build("given")
-        return run_all(everyone, settings, **others)
+    with Ranks(comm, {"given": part}) as ranks:
+        ranks.build("given")
+        return ranks.conduct(settings, **others)
 
 
-class Ranks(Everyone):
-    """All agents, on rank 0. ``builders`` make a rank's own part of a problem, by name.
+class Ranks:
+    """The transport of a cluster, on rank 0. ``builders`` make a rank's own part, by name.
 
     Leaving it ends the other ranks' ``serve``, with the error if there is one, or with ``status``.
     """
 
+    own = True
+
     def __init__(self, comm: Comm, builders: Mapping[str, Builder]) -> None:
         self.comm, self.clock, self.status = comm, Clock(comm.size), 0
+        self.names: tuple[str, ...] = ()
         self._own = _Rank(comm, builders)
-        self._penalties: tuple[Vector, Vector] | None = None
         self._counts = [0] * comm.size
 
     def __enter__(self) -> Ranks:
@@ -169,38 +170,36 @@ class Ranks(Everyone):
     def build(self, name: str, about: Any = None) -> list[Any]:
         """Let every rank make its part; what each has to tell about it."""
         found = self._ask("build", name, about)
-        self._counts = [many for many, _ in found]
-        self.problem = self._described(sizes=False)
+        self._counts = [len(names) for names, _ in found]
+        self.names = tuple(name for names, _ in found for name in names)
+        self.problem = self._coordinator(None).introduced(sizes=False)
         self.clock = Clock(self.comm.size)
         return [told for _, told in found]
 
-    def _described(self, sizes: bool) -> Problem:
+    def conduct(self, asked: Asked | Settings | Plan, **how: Any) -> Result:
+        """One run over all ranks; ``how`` as in ``tacit.solve``."""
+        return self._coordinator(asked, known=self.problem, **how).conduct()
+
+    def _coordinator(self, asked: Any, **how: Any) -> Coordinator:
         assert self._own.part is not None
-        return described(self.each(Seat.facts, sizes), self._own.part.penalties)
+        return Coordinator(self, asked, penalties=self._own.part.penalties, **how)
 
-    def sized(self) -> Problem:
-        self.problem = self._described(sizes=True)
-        return self.problem
-
-    @property
-    def has_ledgers(self) -> bool:
-        return self._own.here.has_ledgers
-
-    def open_ledgers(self) -> bool:
-        opened = self._ask("open_ledgers")
-        if len({*opened}) > 1:
-            raise InvalidInput("Expected ledgers on all ranks or on none. Nothing was released.")
-        return bool(opened[0])
-
-    def each(
-        self, method: Callable[..., T], *common: Any, own: Sequence[tuple[Any, ...]] | None = None
-    ) -> list[T]:
-        shares = None
-        if own is not None:
+    def ask(
+        self, requests: Mapping[str, Request], deadline: float | None = None
+    ) -> dict[str, Answer]:
+        """Everyone's answer. A request that is the same for all travels once."""
+        every = list(requests.values())
+        if all(request is every[0] for request in every):
+            parts = self._ask("ask", every[0])
+        else:
             bounds = np.cumsum([0, *self._counts]).tolist()
-            shares = [list(own[a:b]) for a, b in itertools.pairwise(bounds)]
-        parts = self._ask("each", method.__name__, common, own is not None, shares=shares)
-        return [answer for part in parts for answer in part]
+            shares = [every[a:b] for a, b in itertools.pairwise(bounds)]
+            parts = self._ask("ask", None, shares=shares)
+        for rank, part in enumerate(parts):
+            for answer in part.values():
+                if isinstance(answer, Failure):
+                    raise _of_rank(rank, answer.error)
+        return {name: answer for part in parts for name, answer in part.items()}
 
     def _ask(self, what: str, *about: Any, shares: list[Any] | None = None) -> list[Any]:
         """One question to all ranks; their answers by rank, or the first error raised."""
@@ -212,14 +211,19 @@ class Ranks(Everyone):
         found = [self._own.answer(what, about, None if shares is None else shares[0])]
         for rank in range(1, self.comm.size):
             found.append(unpack(_receive(self.comm, rank, ANSWER)))
-        if what == "each" and about[0] == Seat.respond.__name__:
+        if what == "ask" and isinstance(about[0], Broadcast):
             self.clock.round(time.perf_counter() - begun, [spent for spent, *_ in found])
         for rank, (_, failed, answer) in enumerate(found):
             if failed:
-                if type(answer) is EngineFailure:
-                    raise EngineFailure(f"Rank {rank} failed: {answer}")
-                raise answer
+                raise _of_rank(rank, answer)
         return [answer for *_, answer in found]
+
+
+def _of_rank(rank: int, error: BaseException) -> BaseException:
+    """An error of a rank, as it is raised on rank 0."""
+    if type(error) is EngineFailure:
+        return EngineFailure(f"Rank {rank} failed: {error}")
+    return error
 
 
 def serve(comm: Comm, builders: Mapping[str, Builder]) -> BaseException | int:
@@ -230,7 +234,7 @@ def serve(comm: Comm, builders: Mapping[str, Builder]) -> BaseException | int:
         if what == "end":
             end: BaseException | int = about[0]
             return end
-        shared = what == "each" and about[2]
+        shared = what == "ask" and about[0] is None
         mine = unpack(_receive(comm, 0, SHARE)) if shared else None
         answer = own.answer(what, about, mine)
         try:
@@ -246,7 +250,7 @@ class _Rank:
     def __init__(self, comm: Comm, builders: Mapping[str, Builder]) -> None:
         self.comm, self._builders = comm, builders
         self.part: Part | None = None
-        self.here: Here
+        self.local: Local
 
     def answer(self, what: str, about: Sequence[Any], own: Any) -> tuple[float, bool, Any]:
         """Seconds, whether it failed, and the answer or the error. No exception leaves."""
@@ -257,17 +261,16 @@ class _Rank:
             found, failed = error, True
         return time.perf_counter() - begun, failed, found
 
-    def _build(self, name: str, about: Any, own: None) -> tuple[int, Any]:
+    def _build(self, name: str, about: Any, own: None) -> tuple[tuple[str, ...], Any]:
         part = self._builders[name](about, self.comm.rank, self.comm.size)
         self.part = part
-        self.here = Here(part.agents, part.workers, part.ledgers, part.first)
-        return len(part.agents), part.about
+        self.local = Local(part.agents, part.workers, part.ledgers, part.first)
+        return self.local.names, part.about
 
-    def _open_ledgers(self, own: None) -> bool:
-        return self.here.open_ledgers()
-
-    def _each(self, method: str, common: Sequence[Any], _: bool, own: Any) -> list[Any]:
-        return self.here.each(getattr(Seat, method), *common, own=own)
+    def _ask(self, request: Request | None, own: Any) -> dict[str, Answer]:
+        names = self.local.names
+        shares = own if request is None else [request] * len(names)
+        return self.local.ask(dict(zip(names, shares, strict=True)))
 
 
 # --- bytes ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ and needs no such care as a message between strangers (``wire.py``).
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import msgpack
 import numpy as np
@@ -17,7 +17,7 @@ from tacit import errors
 from tacit.admm.settings import Settings
 from tacit.errors import EngineFailure, InvalidInput, TacitError
 from tacit.privacy.mechanisms import Mechanism, mechanism_from
-from tacit.protocol.messages import Broadcast, Facts, Refusal, Reply, answer_from
+from tacit.protocol import messages
 from tacit.protocol.release import Release
 
 KIND = "?"  # the key under which a table says what it stands for
@@ -43,26 +43,20 @@ def _plain(value: Any) -> Any:
         return {KIND: "array", "dtype": value.dtype.str, "shape": value.shape, "numbers": numbers}
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, Facts):
-        return {KIND: "facts", "bytes": value.to_bytes()}
     if isinstance(value, Settings):
         return {KIND: "settings", "said": _said(value)}
     if isinstance(value, Mechanism):
         return {KIND: "mechanism", "said": value.to_dict()}
     if isinstance(value, BaseException):
         return {KIND: "error", "told": _told(value)}
-    for name, kind in PARTS.items():
-        if type(value) is kind:
-            return {KIND: name, **{f.name: getattr(value, f.name) for f in fields(kind)}}
+    kind = type(value)
+    if PARTS.get(kind.__name__) is kind:
+        return {KIND: kind.__name__, **{f.name: getattr(value, f.name) for f in fields(value)}}
     raise TypeError(f"expected a value that ranks exchange, got {type(value).__name__}")
 
 
-PARTS: dict[str, Any] = {
-    "broadcast": Broadcast,
-    "reply": Reply,
-    "refusal": Refusal,
-    "release": Release,
-}
+_MESSAGES = (*get_args(messages.Request), *get_args(messages.Answer), messages.Own, Release)
+PARTS: dict[str, Any] = {kind.__name__: kind for kind in _MESSAGES}
 
 
 def _value(table: dict[str, Any]) -> Any:
@@ -71,8 +65,6 @@ def _value(table: dict[str, Any]) -> Any:
         return table
     if kind == "array":
         return np.frombuffer(table["numbers"], table["dtype"]).reshape(table["shape"])
-    if kind == "facts":
-        return answer_from(table["bytes"])
     if kind == "settings":
         return Settings.from_dict(_lists(table["said"]))
     if kind == "mechanism":

@@ -1,39 +1,24 @@
-"""``solve``: server and agents in one process; ``run_all``: the same, wherever agents are.
-
-    solve = Server + in-process engine + what only a process that holds all data can add: the
-    objective and the size of the noise, columns of the trace that no statement covers
-
-A run with noise in every round ends after the agreed number of rounds and for no other reason:
-stopping when some number computed from private data looks good would itself release that number.
-Runs on data that were read once, and runs without noise, may end at a tolerance
-(``solving_released.py``).
-"""
+"""``solve`` and ``release``: a coordinator, and all agents in this process."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import numpy as np
-
-from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, count
-from tacit.planning import Plan, plan
-from tacit.protocol.checkpoint import Checkpoint
-from tacit.protocol.data_digest import joined_digest
-from tacit.protocol.keys import generator, root_key
+from tacit.objectives import public
+from tacit.planning import Plan, least_noise
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.protocol.coordinator import Coordinator, not_private
 from tacit.protocol.released import Released
-from tacit.protocol.result import TRACE, Progress, Result, result_of
+from tacit.protocol.result import Progress, Result
 from tacit.sets.powers import require_64_bits
-from tacit.transports.releasing import Source
-from tacit.transports.rounds import Batched, OneByOne, Paying
-from tacit.transports.seats import Everyone, Here, Ledgers, Seat
-from tacit.transports.solving_released import solve_released
+from tacit.transports.batched import Batched
+from tacit.transports.local import Ledgers, Local
 
 
 def solve(
@@ -49,13 +34,12 @@ def solve(
     workers: int | None = None,
     noise: str | None = None,
     ledgers: Ledgers = None,
-    block: int = 1,
     start: Result | None = None,
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
 
     A released problem, one without noise whose settings have a tolerance, and one whose data a
-    budget is best spent on reading once, are solved by exact steps (``solving_released.py``).
+    budget is best spent on reading once, are solved by exact steps.
 
     seed            Threefry noise from this seed (research); None takes a key of 64 bits, all
                     that Threefry's have, from the operating system. Do not give a seed again under
@@ -73,7 +57,6 @@ def solve(
                     such a run cannot be continued.
     ledgers         the agents' ledgers by name, or a folder with NAME.db for every agent: each
                     agent pays there before it answers, and refuses beyond its budget
-    block           rounds to pay for at a time (see ``Agent``)
     start           exact steps only: begin at another answer from the same release. That of other
                     data, or of the same at another time, would cost more than the statement says
 
@@ -84,9 +67,10 @@ def solve(
     released = problem if isinstance(problem, Released) else None
     problem = released.problem if released is not None else Problem.of(problem)
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
-    return run_all(
-        Here.of(problem, workers, ledgers),
+    return Coordinator(
+        Local.of(problem, workers, ledgers),
         settings,
+        known=problem,
         seed=seed,
         run=run,
         evaluate_every=evaluate_every,
@@ -94,145 +78,76 @@ def solve(
         checkpoint=checkpoint,
         batch=batch,
         noise=noise,
-        block=block,
         start=start,
         released=released,
-    )
+        batched=Batched,
+    ).conduct()
 
 
-def run_all(
-    everyone: Everyone,
-    settings: Settings | Asked | Plan,
+def release(
+    problem: Problem | Iterable[LocalProblem],
+    total_epsilon: float,
+    total_delta: float = 0.0,
     *,
+    mechanism: str | None = None,
     seed: int | None = None,
-    run: str | None = None,
-    evaluate_every: int = 1,
-    callback: Callable[[Progress], None] | None = None,
-    checkpoint: str | Path | None = None,
-    batch: bool | None = None,
+    run: str = "run",
     noise: str | None = None,
-    block: int = 1,
-    start: Result | None = None,
-    released: Released | None = None,
-) -> Result:
-    """``solve`` with all agents, wherever they are. ``released``: what they hold is public."""
-    require_64_bits()
-    count("evaluate_every", evaluate_every)
-    problem = everyone.problem
-    if released is not None and isinstance(settings, Asked):
-        raise InvalidInput(
-            "Expected Settings for a released problem, got a budget: it is spent already."
-        )
-    chosen = plan(problem, settings)
-    settings, reason = chosen.settings, chosen.reason
-    reading = None if chosen.release is None else (chosen.release, chosen.delta)
-    if released is not None or reading is not None or settings.tolerance is not None:
-        if batch is not None or block != 1:
-            raise InvalidInput(
-                "Expected batch and block left out for exact steps, which have neither, got "
-                f"batch={batch!r} and block={block!r}. Nothing was computed."
-            )
-        source = Source(everyone, seed, run, noise, checkpoint)
-        copies = source.copies(released, reading, settings)
-        if reading is not None and all(release.kept for release in copies.releases):
-            reason += " All agents had released these data before: nothing was charged."
-        return solve_released(
-            everyone,
-            copies,
-            settings,
-            evaluate_every=evaluate_every,
-            callback=callback,
-            start=start,
-            plan=reason,
-        )
-    if start is not None:
-        raise InvalidInput("Expected no start where every round adds noise. Nothing was computed.")
-    if settings.penalty is None or settings.step_size is None:
-        settings = settings.complete(everyone.sized())
-    paying = Paying.of(everyone, noise, seed, block, checkpoint)
-    if batch and (paying.alone or not isinstance(everyone, Here)):
-        raise InvalidInput(
-            "Expected batch=False with ledgers, secure noise or agents elsewhere, got batch=True."
-        )
-    now, batch = _begin(everyone, settings, seed, run, paying, batch, checkpoint)
-    agents: Batched | OneByOne = (
-        Batched(problem, settings, now.key, now.run)
-        if batch
-        else OneByOne(everyone, settings, now.key, now.run, paying)
-    )
-    if now.state:
-        agents.restore(now.state, now.round)
-    path = Path(checkpoint) if checkpoint is not None else None
-    if path is not None and not now.state:
-        now.at(0, agents.state(), []).save(path)  # the key is there before anything is released
-    done, trace = now.round, now.trace.tolist()
-    while done < settings.rounds:
-        first, done = done + 1, min(done + evaluate_every, settings.rounds)
-        w = agents.advance(first, done)
-        trace.append([done, *agents.evaluate()])
-        state = agents.state() if callback is not None or path is not None else {}
-        if callback is not None:
-            row = dict(zip(TRACE, trace[-1], strict=True))
-            callback(Progress(done, w, state["average"], state["point"], state["dual"], row))
-        if path is not None:
-            now.at(done, state, trace).save(path)
-    charged = paying.updates(everyone, now.run, settings)
-    secure = paying.noise == "secure"
-    result = result_of(problem, settings, agents.state(), trace, seed, secure, charged)
-    timing = {} if batch else everyone.clock.read()
-    return dataclasses.replace(result, plan=reason, timing=timing)
+    ledgers: Ledgers = None,
+) -> Released:
+    """Let every agent read its data once, with noise; what is computed from it costs no more.
 
+    total_epsilon, total_delta   the budget of each agent's reading; δ = 0 with Laplace noise only
+    mechanism   "gaussian" or "laplace"; by default the one that adds less noise, chosen from public
+                numbers (``planning.least_noise``)
+    seed        Threefry noise from this seed (research); None: from a key of the operating system
+    run         a name; seeded noise differs between runs of one seed
+    noise       "seeded", or "secure": exact discrete noise from the operating system, number by
+                number, the default with ledgers
+    ledgers     the agents' ledgers by name, or a folder with NAME.db for every agent. Each agent
+                pays there once; asked again for the same data and budget, it gives what it has
+                given, at no cost. Data that have changed need, and get, a charge of their own.
 
-def _begin(
-    everyone: Everyone,
-    settings: Settings,
-    seed: int | None,
-    run: str | None,
-    paying: Paying,
-    batch: bool | None,
-    path: str | Path | None,
-) -> tuple[Checkpoint, bool]:
-    """Where a run begins, or the checkpoint that it continues from; whether it is one program.
-
-    One program rounds differently than agents one by one do: a run goes on as it was begun.
+    Guarantee: see ``release.py``. ``Released.privacy`` covers all that is computed from it.
     """
-    closed = all(a.feasible_set.closed_form for a in everyone.problem.agents)
-    usual = not paying.alone and closed
-    as_begun = usual and isinstance(everyone, Here) if batch is None else batch
-    # all that decides which noise a round gets: it must not get other noise when it is asked again
-    agreed = {
-        **settings.to_dict(),
-        "noise": paying.noise,
-        "ledgers": paying.ledgers,
-        "block": paying.block,
-        "generator": generator(),
-    }
+    if isinstance(problem, Released):
+        raise InvalidInput("Expected a problem of private data, got one that is released already.")
+    problem = Problem.of(problem)
+    noise_law = (
+        least_noise(problem, total_epsilon, total_delta)
+        if mechanism is None
+        else calibrate(mechanism, total_epsilon, total_delta, 1)
+    )
+    return read(problem, noise_law, total_delta, seed, run, noise, ledgers)
 
-    def digest_under(key: Vector) -> str:
-        agents = everyone.each(Seat.digest, key)
-        return joined_digest(agents, key, settings.penalty, settings.step_size)
 
-    if path is not None and not Path(path).resolve().parent.is_dir():
-        raise InvalidInput(f"Expected an existing folder for the checkpoint {path}.")
-    if path is not None and Path(path).exists():
-        saved = Checkpoint.load(path)
-        run = saved.run if run is None else run
-        noted = "batch" in saved.settings  # not before there were ranks
-        begun = saved.settings["batch"] is True if noted else usual
-        as_begun = begun if batch is None else batch
-        if begun and not isinstance(everyone, Here):
-            raise InvalidInput(
-                "Expected a run whose agents compute one by one to go on with on other ranks, got "
-                "one that was begun as one program, which rounds differently. Nothing was resumed: "
-                "continue it in one process."
-            )
-        if noted:
-            agreed["batch"] = as_begun
-        saved.check(agreed, run, seed, everyone.problem, lambda: digest_under(saved.key))
-        return saved, as_begun
-    key = root_key(seed)
-    if run is None:
-        run = f"run-{secrets.token_hex(6)}" if paying.ledgers else "run"
-    digest = digest_under(key) if path is not None else ""
-    agreed["batch"] = as_begun
-    return Checkpoint(0, agreed, run, seed, key, digest, {}, np.zeros((0, len(TRACE)))), as_begun
+def read(
+    problem: Problem,
+    mechanism: Mechanism,
+    delta: float,
+    seed: int | None = None,
+    run: str = "run",
+    noise: str | None = None,
+    ledgers: Ledgers = None,
+    checkpoint: str | Path | None = None,
+    then: tuple[Mechanism, int] | None = None,
+) -> Released:
+    """``release`` with a given mechanism, kept in or taken from a ``checkpoint``, and only where
+    ledgers would pay for what comes ``then`` too: a mechanism, and how often."""
+    require_64_bits()
+    local = Local.of(problem, ledgers=ledgers)
+    plan = Plan(Settings(1, tolerance=1.0), mechanism, delta)
+    found = Coordinator(
+        local, plan, known=problem, seed=seed, run=run, noise=noise, checkpoint=checkpoint
+    ).releases(problem, plan, then)
+    return Released.of(problem, tuple(found.releases), mechanism, found.privacy, seed)
+
+
+def without_noise(problem: Problem) -> Released:
+    """The problem itself as if it were public, for exact steps: such a run is not private."""
+    copies = [
+        agent.with_objective(public.without_noise(agent.objective), name)
+        for name, agent in zip(problem.names, problem.agents, strict=True)
+    ]
+    statement = not_private(problem)
+    return Released(Problem(copies, problem.penalties), (), Noiseless(), statement, None)

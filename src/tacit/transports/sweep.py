@@ -14,10 +14,10 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, count
-from tacit.protocol.checkpoint import STATE
 from tacit.protocol.keys import jax_key, root_key
-from tacit.protocol.result import Result, result_of
-from tacit.transports.batched import BatchedAgents
+from tacit.protocol.result import TRACE, Result, result_of
+from tacit.protocol.statement import privacy_statement
+from tacit.transports.batched import BatchedAgents, State
 
 
 def solve_many(
@@ -71,16 +71,13 @@ def solve_many(
         traces.append(np.stack(columns, axis=1).astype(np.float64))
         if callback is not None:
             callback(done, program.solutions(now), traces[-1])
-    return [
-        result_of(
-            problem,
-            s,
-            {
-                name: program.unstack([np.asarray(part[i]) for part in getattr(now, name)])
-                for name in STATE
-            },
-            [trace[i] for trace in traces],
-            seed,
-        )
-        for i, (s, seed) in enumerate(zip(filled, seeds, strict=True))
-    ]
+    results = []
+    for i, (s, seed) in enumerate(zip(filled, seeds, strict=True)):
+        state = {
+            name: program.unstack([np.asarray(part[i]) for part in getattr(now, name)])
+            for name in State._fields
+        }
+        trace = dict(zip(TRACE, np.array([rows[i] for rows in traces]).T, strict=True))
+        privacy = privacy_statement(problem, s, seed is not None, False)
+        results.append(result_of(problem, s, state, trace, privacy, seed))
+    return results

@@ -26,8 +26,7 @@ from tacit.power.model import PowerProblem, build
 from tacit.privacy import accounting
 from tacit.privacy.mechanisms import Gaussian, Mechanism, Noiseless, mechanism_from, per_update
 from tacit.protocol.result import TRACE, Progress
-from tacit.transports.releasing import read
-from tacit.transports.solving import solve
+from tacit.transports.solving import read, solve
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -58,7 +58,7 @@ class Stopped(Refused):
 
 
 class EngineLine:
-    """``Coordinator``'s line over the engine of a running job."""
+    """A study's line over the engine of a running job."""
 
     def __init__(self, engine: Any, kit: Kit, stopped: Callable[[], bool]) -> None:
         self._engine, self._kit, self._stopped = engine, kit, stopped
@@ -150,21 +150,22 @@ class StudyController(Controller):  # type: ignore[misc]
         job = fl_ctx.get_job_id()
         line = EngineLine(fl_ctx.get_engine(), kit, lambda: bool(abort_signal.triggered))
         try:
-            outcome = conduct(kit, line)
+            outcome = run_study(kit, line)
         finally:
             line.close()
         log.info("This job has ended: %s.", outcome["state"], extra={"job": job})
         write_atomically(kit.folder / OUTCOME, json.dumps({"job": job, **outcome}).encode())
 
 
-def conduct(kit: Kit, line: Any) -> dict[str, Any]:
+def run_study(kit: Kit, line: Any) -> dict[str, Any]:
     """Run the study; what came of it: finished, paused, lost (a site), stopped or failed."""
-    from tacit.studies.coordinator import Coordinator, Paused
+    from tacit.protocol.coordinator import Paused
+    from tacit.studies.conduct import conduct
     from tacit.studies.study import Study
 
     try:
         study = Study.load(kit.study_file)
-        Coordinator(study, kit.run, line, report).run()
+        conduct(study, kit.run, line, report)
         return {"state": "finished"}
     except Paused as error:
         return {"state": "paused", "words": str(error), "parties": error.parties}

@@ -9,7 +9,7 @@ from test_agent_arguments import SETTINGS, part
 
 import tacit
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.protocol.checkpoint import Checkpoint
+from tacit.protocol.journal import Journal
 
 
 def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
@@ -23,7 +23,7 @@ def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
     ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
     with pytest.raises(KeyboardInterrupt):
         tacit.solve([part()], SETTINGS, checkpoint=file, ledgers={"a": ledger}, callback=stop)
-    with pytest.raises(InvalidInput, match="its source of noise"):
+    with pytest.raises(InvalidInput, match="changed"):
         tacit.solve([part()], SETTINGS, checkpoint=file)
     other = tmp_path / "d.npz"
     with pytest.raises(KeyboardInterrupt):
@@ -31,7 +31,7 @@ def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
     flag = jax.config.jax_threefry_partitionable
     jax.config.update("jax_threefry_partitionable", not flag)
     try:
-        with pytest.raises(InvalidInput, match="its source of noise"):
+        with pytest.raises(InvalidInput, match="changed"):
             tacit.solve([part()], SETTINGS, checkpoint=other, seed=1)
     finally:
         jax.config.update("jax_threefry_partitionable", flag)
@@ -46,11 +46,11 @@ def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
 
     with pytest.raises(KeyboardInterrupt):
         tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, callback=stop)
-    saved = Checkpoint.load(file)
+    saved = Journal.load(file)
     broken = {"outside": {"average": [np.full(3, 2.0)]}, "round": {}, "later": {}}
     rounds = {"round": -3, "later": SETTINGS.rounds + 1}
-    state = saved.state | broken.get(change, {change: [np.full(3, np.nan)]})
-    replace(saved, state=state, round=rounds.get(change, saved.round)).save(file)
+    arrays = saved.arrays | broken.get(change, {change: [np.full(3, np.nan)]})
+    replace(saved, arrays=arrays, round=rounds.get(change, saved.round)).save()
     for batch in (True, False):
         with pytest.raises((CorruptFile, InvalidInput), match="Nothing was"):
             tacit.solve([part()], SETTINGS, checkpoint=file, seed=1, batch=batch)

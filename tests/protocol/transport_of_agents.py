@@ -1,4 +1,4 @@
-"""An engine for agents of one's own: any object with ``exchange`` is one."""
+"""A transport for agents of one's own: any object with ``ask`` is one."""
 
 from tacit.protocol.messages import from_bytes
 
@@ -9,10 +9,10 @@ class Responding:
     def __init__(self, agents, through_bytes=False):
         self.agents, self.through_bytes = agents, through_bytes
 
-    def exchange(self, broadcast, deadline=None):
+    def ask(self, requests, deadline=None):
         if self.through_bytes:
-            broadcast = from_bytes(broadcast.to_bytes())
-        found = {agent.name: agent.respond(broadcast) for agent in self.agents}
+            requests = {name: from_bytes(asked.to_bytes()) for name, asked in requests.items()}
+        found = {agent.name: agent.respond(requests[agent.name]) for agent in self.agents}
         if self.through_bytes:
             found = {name: from_bytes(reply.to_bytes()) for name, reply in found.items()}
         return found
