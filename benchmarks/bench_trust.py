@@ -4,7 +4,6 @@ Peer of the ledger: one table, WAL, full synchronisation, one INSERT per transac
 bytes, and nothing else: no budget, no hash, no check. Both in this process, in turns, on one disk.
 """
 
-import os
 import sqlite3
 import time
 
@@ -77,21 +76,6 @@ def test_the_thousandth_charge_beside_the_tenth(tmp_path):
             f"{late * 1e6:.0f} us: {late / early:.2f}x"
         )
         assert late / early <= 1.25
-
-
-def test_blocks(tmp_path):
-    """5,000 rounds paid for in blocks, each answer stored without synchronisation."""
-    reply, state = os.urandom(31_400), os.urandom(62_800)
-    for block in (1, 10, 100):
-        ledger = Ledger.create(tmp_path / f"{block}.db", 8.0, 1e-5)
-        ledger.begin("run", terms(Gaussian(1e4), 5000))
-        start = time.perf_counter()
-        for t in range(1, 501):
-            if (t - 1) % block == 0:
-                payment = ledger.charge("run", t, t + block - 1)
-            ledger.store(payment, t, "r" * 64, reply, state, durable=block == 1)
-        per_round = (time.perf_counter() - start) / 500
-        print(f"\nblocks of {block}: {per_round * 1e6:.0f} us a round (94 kB stored)")
 
 
 def test_secure_noise():

@@ -12,14 +12,14 @@ import sys
 import time
 
 import numpy as np
-from tacit.transports.rounds import OneByOne, Paying
 
 import tacit
 from tacit.admm.algorithm import Holders, agent_round, dual_step, server_step
 from tacit.admm.local_side import local_side, start_point
 from tacit.protocol.agent import compiled_round
+from tacit.protocol.facts import members_of
 from tacit.protocol.keys import agent_key, jax_key, root_key
-from tacit.protocol.messages import Broadcast
+from tacit.protocol.messages import Broadcast, Own, Proposal
 from tacit.protocol.server import Member, Server
 from tacit.pytree import pytree, static
 from tacit.transports import mpi
@@ -117,7 +117,8 @@ class Bare:
         self.comm, self.own, self.z = comm, own, np.zeros((P, n))
         self.counts = [n * len(mpi.share_of(P, rank, comm.size)) for rank in range(comm.size)]
 
-    def exchange(self, broadcast, deadline=None):
+    def ask(self, requests, deadline=None):
+        broadcast = next(iter(requests.values()))
         w = np.array(broadcast.consensus)
         self.round(w, broadcast.round)
         replies = (tacit.Reply("run", broadcast.round, z) for z in self.z)
@@ -164,11 +165,14 @@ def engine(comm, P, n, T, told=lambda: None):
         return [], {}
     with mpi.Ranks(comm, {"part": part}) as everyone:
         everyone.build("part")
-        run = OneByOne(everyone, of_rounds(T), ROOT, "run", Paying("seeded", False, 1))
+        own = Own("seeded", ROOT, True, P)
+        proposal = Proposal("", "run", n, of_rounds(T), 1e-6, own=own)
+        everyone.ask(dict.fromkeys(everyone.names, proposal))
+        server = Server(members_of(everyone.problem), of_rounds(T), "run", reminds=False)
         times = []
-        for t in range(1, T + 1):
+        for _ in range(T):
             begun = time.perf_counter()
-            run.advance(t, t)
+            assert not server.step(everyone)
             times.append(time.perf_counter() - begun)
             told()
         return times, everyone.clock.read()
@@ -243,7 +247,6 @@ def grid(comm, zones, T):
     """Seconds of a round, and of all: on the clock, and on the cores."""
     from tacit.cli.main import parse
     from tacit.cli.power import part
-    from tacit.transports.solving import run_all
 
     words = f"power solve case10000_goc --zones {zones} --no-noise --engine mpi --workers 1"
     options, meter = parse(words.split()), Meter()
@@ -255,8 +258,7 @@ def grid(comm, zones, T):
         return None
     with mpi.Ranks(comm, builders) as everyone:
         everyone.build("part")
-        result = run_all(
-            everyone,
+        result = everyone.conduct(
             tacit.Settings(T, tolerance=1e-12),
             callback=lambda _: times.append((time.perf_counter(), meter.now())),
         )

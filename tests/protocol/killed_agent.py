@@ -32,10 +32,10 @@ def settings():
     return Settings.for_budget(3.0, 1e-5, ROUNDS, 2, penalty=2.0, step_size=0.2)
 
 
-def serve(requests, replies, path, block, fixed):
+def serve(requests, replies, path, fixed):
     """The agent's process: one line in, one line out, until it is killed."""
     ledger = Ledger(path)
-    agent = Agent(problem(), "grid", settings(), None, "run", SIZE, ledger=ledger, block=block)
+    agent = Agent(problem(), "grid", settings(), None, "run", SIZE, ledger=ledger)
     compute, chance = agent._round, random.Random(os.getpid())
 
     def slow(*arguments, **others):
@@ -56,8 +56,8 @@ def serve(requests, replies, path, block, fixed):
 
 
 class Process:
-    def __init__(self, path, block, fixed):
-        self.pid, down, up = fork(serve, path, block, fixed)
+    def __init__(self, path, fixed):
+        self.pid, down, up = fork(serve, path, fixed)
         self.requests, self.replies = os.fdopen(down, "wb", 0), os.fdopen(up, "rb")
 
     def ask(self, broadcast):
@@ -72,17 +72,17 @@ class Process:
         self.replies.close()
 
 
-def run(folder, kills, seed, block=1, fixed=True):
+def run(folder, kills, seed, fixed=True):
     """Rounds 1..T, with so many kills; returns the replies and what the ledger said meanwhile."""
     rng = random.Random(seed)
     path = Path(folder) / f"killed-{seed}.db"
-    Ledger.create(path, 3.0 if block == 1 else 1000.0, 1e-5).close()
+    Ledger.create(path, 3.0, 1e-5).close()
     answers = {}  # every reply that reached the server, by round
     short, twice, between, refusals, lives, done = 0, 0, 0, [], 0, 0
     w, last = np.zeros(SIZE), {}
     onwards = min(0.5, ROUNDS / max(kills, 1))  # how often an answered round is not asked again
     # kills fall at any moment of a life's first answer: how long that takes, the first life tells
-    process, fresh, wait = Process(path, block, fixed), True, None
+    process, fresh, wait = Process(path, fixed), True, None
     while done < ROUNDS:
         broadcast = Broadcast("run", done + 1, w, last)
         start = time.perf_counter()
@@ -115,7 +115,7 @@ def run(folder, kills, seed, block=1, fixed=True):
             last = {"grid": Reply("run", round, np.array(primal)).digest}
         if killing:
             process.close()
-            process, fresh = Process(path, block, fixed), True
+            process, fresh = Process(path, fixed), True
     process.kill()
     process.close()
     book = Ledger(path)
@@ -137,6 +137,5 @@ if __name__ == "__main__":
         "calm": run(folder, 0, 0),
         "killed": run(folder, kills, 1),
         "fresh": run(folder, kills, 2, fixed=False),
-        "blocks": run(folder, kills // 5, 3, block=7, fixed=False),
     }
     print(json.dumps(outcome))

@@ -12,7 +12,7 @@ from clinic import ROUNDS, SIZE, ask, make, problem, settings
 from conftest import repeat
 
 import tacit
-from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure
+from tacit.errors import LedgerFailure, Refused, SolverFailure
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.ledger import Ledger
 
@@ -148,36 +148,6 @@ def test_two_processes_of_one_agent_give_one_answer(ledger):
         ask(first, 2, w=np.zeros(SIZE))
 
 
-def test_blocks_pay_ahead_and_a_restart_pays_again(ledger):
-    agent = make(ledger, block=4)
-    first = [ask(agent, t).primal for t in (1, 2)]
-    assert ledger.charged("june") == [(1, 4)]
-    again = make(Ledger(ledger.path), block=4)
-    np.testing.assert_array_equal(ask(again, 2).primal, first[1])
-    ask(again, 3)
-    assert ledger.charged("june") == [(1, 4), (3, 6)]
-    ask(again, 4)
-    assert len(ledger.charged("june")) == 2
-
-
-def test_an_unfinished_block_counts_as_spent(ledger):
-    """Paid for and not answered, as far as the ledger knows: a power failure may have taken it."""
-    agent = make(ledger, block=3)
-    for t in (1, 2, 3):
-        ask(agent, t)
-    ledger.charge("june", 4, 6)  # the agent of before stopped here
-    again = make(Ledger(ledger.path), block=3)
-    ask(again, 4)
-    assert ledger.charged("june") == [(1, 3), (4, 6), (4, 6)]
-
-
-def test_blocks_need_secure_noise(ledger):
-    with pytest.raises(InvalidInput, match="paid for again needs other noise"):
-        make(ledger, noise="seeded", block=2)
-    with pytest.raises(InvalidInput, match="block >= 1"):
-        make(ledger, block=0)
-
-
 @pytest.mark.parametrize("noise", ["secure", "seeded"])
 def test_the_ledger_shows_the_whole_cost_of_a_run(tmp_path, noise):
     ledger = Ledger.create(tmp_path / "a.db", 1.5, 1e-5)
@@ -194,20 +164,12 @@ def test_the_ledger_shows_the_whole_cost_of_a_run(tmp_path, noise):
 
 
 def test_what_is_durable(ledger):
-    """Charges are synchronised with the disk, answers too unless they come in blocks."""
+    """Charges and answers are synchronised with the disk."""
     said = []
     ledger._db.set_trace_callback(said.append)
     ask(make(ledger), 1)
     modes = [s.split("= ")[1] for s in said if "PRAGMA synchronous" in s]
     assert modes == ["FULL"] * 3  # run, charge, answer
-    other = Ledger.create(ledger.path.with_name("b.db"), 3.0, 1e-5)
-    said.clear()
-    other._db.set_trace_callback(said.append)
-    agent = make(other, block=4)
-    for t in (1, 2):
-        ask(agent, t)
-    modes = [s.split("= ")[1] for s in said if "PRAGMA synchronous" in s]
-    assert modes == ["FULL", "FULL", "NORMAL", "NORMAL"]  # run, charge; two answers
 
 
 def test_two_threads_get_one_answer():
@@ -278,10 +240,10 @@ def test_an_agent_killed_at_random_moments(tmp_path):
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     calm = outcome["calm"]
-    for name in ("killed", "fresh", "blocks"):
+    for name in ("killed", "fresh"):
         killed = outcome[name]
         assert killed["refusals"] == []
-        assert killed["lives"] == (KILLS // 5 if name == "blocks" else KILLS)
+        assert killed["lives"] == KILLS
         assert len(killed["replies"]) == KILLED_ROUNDS
         assert killed["short"] == 0  # the ledger never knew less than was answered
         assert killed["twice"] == 0  # no round was answered twice with different noise
@@ -290,5 +252,4 @@ def test_an_agent_killed_at_random_moments(tmp_path):
     assert outcome["fresh"]["replies"] != calm["replies"]
     # kills did fall between payment and answer; how many depends on what else the machine does
     assert outcome["killed"]["between"] + outcome["fresh"]["between"] >= repeat(2, 6)
-    assert outcome["blocks"]["rounds_paid"] > KILLED_ROUNDS
     assert np.abs(calm["replies"]).max() <= 1 + 1e-6

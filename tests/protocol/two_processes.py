@@ -35,10 +35,10 @@ LONGEST = 0.02  # seconds that a computation may take on top of its own time
 CHOSEN = Settings.for_budget(1.0, 1e-5, ROUNDS, 2, penalty=2.0, step_size=0.2)
 
 
-def serve(requests, replies, path, seed, block, local):
+def serve(requests, replies, path, seed, local):
     """The agent's process: a line in, a line out for all that is shown, until it is killed."""
     rng = random.Random(seed)
-    agent = Agent(local, "grid", CHOSEN, None, "run", SIZE, ledger=Ledger(path), block=block)
+    agent = Agent(local, "grid", CHOSEN, None, "run", SIZE, ledger=Ledger(path))
     compute = agent._round
 
     def slow_and_failing(*arguments, **others):
@@ -64,8 +64,8 @@ def serve(requests, replies, path, seed, block, local):
 class Process:
     """A forked agent. ``shown`` are the lines that left it, also after its death."""
 
-    def __init__(self, path, seed, block, local):
-        self.pid, self.down, self.up = fork(serve, path, seed, block, local)
+    def __init__(self, path, seed, local):
+        self.pid, self.down, self.up = fork(serve, path, seed, local)
         self.partial, self.waiting = b"", 0
 
     def ask(self, t, w, last):
@@ -113,7 +113,7 @@ class Shown:
         return len(self.replies.get(t, ())) + self.failures[t]
 
 
-def one_run(path, seed, block=1):
+def one_run(path, seed):
     """A server that asks both processes at once, not always the same; a killer; an observer."""
     rng = random.Random(seed)
     Ledger.create(path, 1e3, 1e-5).close()
@@ -121,7 +121,7 @@ def one_run(path, seed, block=1):
     births = iter(range(10**6))
 
     def start():
-        return Process(path, rng.random() + next(births), block, local)
+        return Process(path, rng.random() + next(births), local)
 
     processes, shown, kills = [start(), start()], Shown(), 0
     t, w, last, before = 1, np.zeros(SIZE), {}, None
@@ -194,8 +194,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for i in range(options.runs):
             seed = options.seed + i
-            # every fourth run pays in blocks, where nothing may be taken over
-            found = one_run(Path(folder) / f"{seed}.db", seed, block=3 if i % 4 == 3 else 1)
+            found = one_run(Path(folder) / f"{seed}.db", seed)
             bad += found["unpaid"] > 0 or found["answered_twice"] > 0
             total.update(found)
     print(json.dumps({"runs": options.runs, "bad_runs": bad, **total}))

@@ -1,7 +1,7 @@
 """A durable privacy ledger: what one agent may spend, has spent, and has answered.
 
 One SQLite file per agent, in WAL mode with full synchronisation: an entry is on the disk before
-``charge`` or a durable ``store`` returns. Entries are only ever added, and each holds a hash over
+``charge`` or ``store`` returns. Entries are only ever added, and each holds a hash over
 itself and the one before, so that a changed, removed or reordered entry shows, unless it was the
 last.
 
@@ -575,15 +575,13 @@ class Ledger:
         request: str,
         reply: bytes,
         state: bytes,
-        durable: bool = True,
     ) -> bool:
         """Keep an answer before it is released; False if the round has one already.
 
         Refused, and nothing kept, if the payment is no longer the caller's to use.
-        Not ``durable``: it survives the end of this process, not a failure of power.
         """
         kept = {"digest": request, "reply": reply, "state": state}
-        return self._use("answer", payment, round, durable, **kept)
+        return self._use("answer", payment, round, **kept)
 
     def fail(self, payment: Payment, round: int) -> bool:
         """Note that a computation failed, before that shows: its payment is used up.
@@ -606,11 +604,9 @@ class Ledger:
     def _budget(self) -> Guarantee:
         return Guarantee(*self._limits[-1][1:])
 
-    def _use(
-        self, kind: str, payment: Payment, round: int, durable: bool = True, **shown: Any
-    ) -> bool:
+    def _use(self, kind: str, payment: Payment, round: int, **shown: Any) -> bool:
         """Note what is shown for a round, out of a payment; False if the round has an answer."""
-        with self._writing(durable):
+        with self._writing():
             if self.answer(payment.run, round) is not None:
                 return False
             self._refuse_to_use(payment, round)
@@ -799,12 +795,12 @@ class Ledger:
                 raise unsound(f"Expected a sound ledger in {self.path}: {error}.") from None
 
     @contextmanager
-    def _writing(self, durable: bool = True) -> Iterator[None]:
+    def _writing(self) -> Iterator[None]:
         """One transaction, alone with the file: what others added is read first."""
         with self._alone():
             kept = {name: copy.copy(getattr(self, name)) for name in self.STATE}
             try:
-                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._db.execute("PRAGMA synchronous = FULL")
                 self._db.execute("BEGIN IMMEDIATE")
                 self._refuse_other_file()
                 self._catch_up()

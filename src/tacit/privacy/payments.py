@@ -18,11 +18,8 @@ holds it besides. So entries, and what is shown, map one to one into the charges
 has no entry for. A ``claim`` gives a payment to a new owner in a transaction that finds it unused.
 From that entry on ``_use`` refuses the old owner. It then shows a refusal, the same whether its
 computation succeeded or failed, and pays anew when it is asked again.
-4. *After a failure of power.* With blocks of one round, charges, claims, answers and failures are
-on the disk before anything is shown, so an unused payment in the file was not used. In larger
-blocks answers may be lost after they were sent: there nothing is taken over, and each process pays
-for itself. A payment whose answers were lost is used by nobody again: its owner is gone, or finds
-that the ledger does not end where it did.
+4. *After a failure of power.* Charges, claims, answers and failures are on the disk before anything
+is shown, so an unused payment in the file was not used.
 5. *Seeded noise* of a round is the same in every process. ``_use`` refuses a second failure and an
 answer after a failure; ``store`` and ``fail`` give way to an answer.
 
@@ -40,15 +37,12 @@ from tacit.privacy.ledger import Ledger, Payment
 
 
 class Payments:
-    """What one process holds of the payments of its agent's run.
+    """What one process holds of the payments of its agent's run, each for one round."""
 
-    block  rounds that it pays for at a time
-    """
-
-    def __init__(self, ledger: Ledger, run: str, rounds: int, block: int) -> None:
-        self._ledger, self._run, self._rounds, self._block = ledger, run, rounds, block
+    def __init__(self, ledger: Ledger, run: str) -> None:
+        self._ledger, self._run = ledger, run
         self._held: Payment | None = None
-        self._may_inherit = block == 1
+        self._may_inherit = True
 
     def pay(self, t: int) -> bool:
         """See to it that round t is paid for, durably; False if it has an answer already."""
@@ -64,7 +58,7 @@ class Payments:
                 "Nothing was computed."
             )
         left = ledger.take_over(run, t) if self._may_inherit else None
-        self._held = left or ledger.charge(run, t, min(t + self._block - 1, self._rounds))
+        self._held = left or ledger.charge(run, t, t)
         self._may_inherit = False
         return True
 
@@ -72,8 +66,7 @@ class Payments:
         """Keep the answer to round t; False if there is one already, which counts."""
         try:
             assert self._held is not None
-            durable = self._block == 1
-            return self._ledger.store(self._held, t, request, reply, state, durable)
+            return self._ledger.store(self._held, t, request, reply, state)
         except Refused:
             self._held = None
             raise

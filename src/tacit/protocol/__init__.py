@@ -23,6 +23,7 @@ data_digest     whether a continued run has the same problem
 from tacit.protocol.agent import Agent
 from tacit.protocol.coordinator import Coordinator, Transport
 from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.participant import Participant
 from tacit.protocol.released import Released
 from tacit.protocol.result import Progress, Result
 from tacit.protocol.server import Member, Server
@@ -32,6 +33,7 @@ __all__ = [
     "Broadcast",
     "Coordinator",
     "Member",
+    "Participant",
     "Progress",
     "Refusal",
     "Released",

@@ -72,10 +72,6 @@ class Agent:
             from the operating system
     key     of seeded noise (``agent_key``); None for secure noise
     size    number of global coordinates, the length of the consensus
-    block   rounds paid for at a time. With 1, an answer is durable before it is released, and
-            nothing is lost in a crash. With more, there is one synchronisation with the disk in so
-            many rounds; whoever restarts within a block pays for the rest of it again. A process
-            that starts while another is at a round takes its payment over; the other is refused.
     """
 
     def __init__(
@@ -89,16 +85,10 @@ class Agent:
         *,
         ledger: Ledger | None = None,
         noise: str | None = None,
-        block: int = 1,
     ) -> None:
         self.problem, self.name, self.settings, self.run = problem, name, settings, run
-        self.ledger, self._block = ledger, count("block", block)
+        self.ledger = ledger
         self.noise_source = noise_source(noise, paid=ledger is not None)
-        if self.noise_source == "seeded" and self._block > 1:
-            raise InvalidInput(
-                f"Expected secure noise for blocks, got noise='seeded' and block={block}: a round "
-                "that is paid for again needs other noise. Nothing was released."
-            )
         self._check_arguments(key, size)
         self._lock = threading.Lock()
         self._size = size
@@ -283,7 +273,7 @@ class Agent:
         if reason := why_uncertified([problem], settings):
             raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
         secure = self._secure
-        public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), self._block]
+        public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), 1]
         terms = Terms(
             self.name,
             secure.mechanism if secure else settings.mechanism,
@@ -295,7 +285,7 @@ class Agent:
             hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
         )
         ledger.begin(self.run, terms)
-        self._payments = Payments(ledger, self.run, settings.rounds, self._block)
+        self._payments = Payments(ledger, self.run)
         self._resume()
 
     def _resume(self) -> None:

@@ -60,7 +60,7 @@ SETTINGS = {"penalty": COVERED, "step_size": COVERED}  # which data may have cho
 OPTIONS = {  # of a command; covered if not named here
     **dict.fromkeys(("case", "zones", "objective", "job"), PUBLIC),
     **dict.fromkeys(("data_set", "more", "target"), PUBLIC),
-    **dict.fromkeys(("seed", "out", "workers", "device", "block"), PRIVATE),
+    **dict.fromkeys(("seed", "out", "workers", "device"), PRIVATE),
 }
 
 FILES: dict[str, Level | Parts] = {

@@ -176,7 +176,7 @@ class Reader:
         """Pay, measure, keep; what another process kept meanwhile counts instead."""
         assert self.ledger is not None
         self.ledger.begin(run, plan.terms)
-        payments = Payments(self.ledger, run, 1, 1)
+        payments = Payments(self.ledger, run)
         if payments.pay(1):
             try:
                 release = self._measured(plan, run)

@@ -83,7 +83,7 @@ class Result:
     plan         what was chosen for a budget, and why; empty where the settings said it
     duals        of exact steps: every agent's λ on its coupled coordinates, to start again from
     release      of exact steps on a release: a mark of it and of this answer (``release.mark``)
-    timing       where the time went (``transports/clock.py``): seconds, no two runs have the same.
+    timing       where the time went (``transports/local.py``): seconds, no two runs have the same.
                  Not covered: how long a computation takes may depend on the data
     """
 

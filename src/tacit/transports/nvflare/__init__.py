@@ -1,7 +1,7 @@
 """NVFLARE carries a study between organisations: kits, keys, policies and processes.
 
 Another transport between organisations is a folder beside this one: it has ``Line`` of
-``studies/coordinator.py`` at the coordinator (here in ``controller``), and gives each party's bytes
+``studies/conduct.py`` at the coordinator (here in ``controller``), and gives each party's bytes
 to ``answer_bytes`` of ``protocol/participant.py`` (here in ``site``). One for agents of a single
 owner is a file beside this folder.
 
