@@ -35,7 +35,7 @@ from tacit.protocol.participant import WORDS
 from tacit.protocol.result import Result
 from tacit.transports.nvflare import controller as lines
 from tacit.transports.nvflare import server as servers
-from tacit.transports.nvflare.controller import PING, EngineLine, Lost, Stopped, conduct
+from tacit.transports.nvflare.controller import PING, EngineLine, Lost, Stopped, run_study
 from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, Kit
 from tacit.transports.nvflare.provisioning import (
     CONFIGS,
@@ -88,7 +88,7 @@ def test_all_that_the_engine_gets(tmp_path, monkeypatch, caplog):
         handlers = {site: engine.handler for site, (_, engine, _) in joined.items()}
         post = Post(handlers, alive=True)
         line = EngineLine(post, ours, lambda: False)
-        assert conduct(ours, line) == {"state": "finished"}
+        assert run_study(ours, line) == {"state": "finished"}
         line.close()
         kinds = set()
         for _, reply in post.replies:
@@ -353,7 +353,7 @@ def test_what_came_of_a_job(kits, monkeypatch):
         (full, "failed", "No space left on device: state.npz"),
         (RuntimeError("a secret"), "failed", "RuntimeError"),
     ):
-        outcome = conduct(ours, Line(error))
+        outcome = run_study(ours, Line(error))
         assert outcome["state"] == state and words in outcome["words"]
         assert "a secret" not in outcome["words"]
     assert request_from(Invitation(ours.digest).to_bytes()).study == ours.digest
