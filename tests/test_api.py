@@ -81,6 +81,8 @@ def incompatible(before, now):
     there = {p.removeprefix("* ") for p in now}
     for parameter in before:
         keyword = parameter.startswith("* ")
+        if parameter.removeprefix("* ").split("=")[0] in GONE:
+            continue
         if keyword and parameter[2:] not in there:
             return parameter
         if not keyword and parameter not in ((found := next(after, "")), found.split("=")[0]):
