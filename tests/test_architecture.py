@@ -14,7 +14,6 @@ ROOMS = [
     ["_types", "errors", "pytree", "files"],
     ["reading"],
     ["tables", "html"],
-    ["svg"],
     ["sets"],
     ["objectives"],
     ["privacy"],

@@ -57,37 +57,52 @@ def named(columns: Sequence[str]) -> str:
 
 
 class Table:
-    """Records with named columns of numbers, labels or categories.
+    """Records with named columns of numbers, labels or categories; here of a CSV file.
 
-    In the columns of ``gaps`` ("*": all of numbers) values may be missing: NaN, or as they are.
-    ``advice`` says what to do about text and missing values in a column {0}.
+    It is read without pandas. Columns that were asked for as text stay as they are written; where
+    numbers are asked for, true and false are 1 and 0. In the columns of ``gaps`` ("*": all of
+    numbers) values may be missing: NaN, or as they are. ``advice`` says what to do about text and
+    missing values in a column {0}.
     """
 
-    path: Path
-    columns: tuple[str, ...]
+    def __init__(self, path: Path, columns: Sequence[str], text: Sequence[str] = ()) -> None:
+        self.path, self.columns = path, tuple(columns)
+        self.lines = array("q")  # of each record in the file
+        self._text: dict[str, list[str]] = {name: [] for name in text if name in columns}
+        self._numbers: dict[str, list[Vector]] = {n: [] for n in columns if n not in text}
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self.lines)
+
+    def add(self, rows: list[list[str]], lines: list[int]) -> None:
+        self.lines.extend(lines)
+        for name, cells in zip(self.columns, zip(*rows, strict=True), strict=True):
+            if name in self._text:
+                self._text[name].extend(cells)
+            elif (parts := self._numbers[name]) and np.isinf(parts[-1]).any():
+                parts.append(np.full(len(cells), np.inf))  # nobody can ask for its numbers
+            else:
+                parts.append(_numbers(cells))
 
     def where(self, record: int) -> str:
         """The line or number of a record, counted from 0."""
-        raise NotImplementedError
+        return f"line {self.lines[record]}"
+
+    def cells(self, column: str) -> Sequence[Any]:
+        """The column as it is."""
+        return self._text[column]
 
     def written(self, column: str) -> list[str]:
         """The column as text."""
-        raise NotImplementedError
+        return self._text[column]
 
     def _floats(self, column: str) -> Vector:
         """Finite numbers; NaN for what is missing, and infinity for what is no finite number."""
-        raise NotImplementedError
-
-    def _cells(self, column: str) -> Sequence[Any]:
-        """The column as it is."""
-        raise NotImplementedError
+        return np.concatenate(self._numbers[column])
 
     def _typed(self, column: str) -> list[Any]:
         """The column's numbers, truth values and text."""
-        raise NotImplementedError
+        return [_typed(cell) for cell in self.cells(column)]
 
     def numbers(
         self, columns: Sequence[str], gaps: Collection[str] = (), advice: str = ""
@@ -121,11 +136,11 @@ class Table:
     ) -> Vector:
         if column not in gaps:
             self._refuse_gaps(column, known, advice)
-        return np.fromiter(self._cells(column), object, len(self))
+        return np.fromiter(self.cells(column), object, len(self))
 
     def _refuse_gaps(self, column: str, known: Iterable[str] = (), advice: str = "") -> None:
         missing = MISSING - set(map(str, known))  # a category may be called NA
-        cells = self._cells(column)
+        cells = self.cells(column)
         if (row := next((i for i, c in enumerate(cells) if str(c).strip() in missing), -1)) >= 0:
             raise CorruptFile(
                 f"Expected no missing values in {self.path}, found one in {self.where(row)}, "
@@ -148,50 +163,12 @@ def read_table(path: str | Path, text: Sequence[str] = (), *, strip: bool = Fals
     return table
 
 
-class _Csv(Table):
-    """A CSV file with a header, without pandas. The columns of ``text`` stay as they are written;
-    where numbers are asked for, true and false are 1 and 0."""
-
-    def __init__(self, path: Path, columns: tuple[str, ...], text: Sequence[str]) -> None:
-        self.path, self.columns = path, columns
-        self.lines = array("q")  # of each record in the file
-        self._text: dict[str, list[str]] = {name: [] for name in text if name in columns}
-        self._numbers: dict[str, list[Vector]] = {n: [] for n in columns if n not in text}
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def where(self, record: int) -> str:
-        return f"line {self.lines[record]}"
-
-    def written(self, column: str) -> list[str]:
-        return self._text[column]
-
-    _cells = written
-
-    def _typed(self, column: str) -> list[Any]:
-        return [_typed(cell) for cell in self._text[column]]
-
-    def _floats(self, column: str) -> Vector:
-        return np.concatenate(self._numbers[column])
-
-    def add(self, rows: list[list[str]], lines: list[int]) -> None:
-        self.lines.extend(lines)
-        for name, cells in zip(self.columns, zip(*rows, strict=True), strict=True):
-            if name in self._text:
-                self._text[name].extend(cells)
-            elif (parts := self._numbers[name]) and np.isinf(parts[-1]).any():
-                parts.append(np.full(len(cells), np.inf))  # nobody can ask for its numbers
-            else:
-                parts.append(_numbers(cells))
-
-
-def _read_csv(path: Path, text: Sequence[str], strip: bool) -> _Csv:
+def _read_csv(path: Path, text: Sequence[str], strip: bool) -> Table:
     with reading(path, "a CSV table", own=False), opened(path) as binary:
         reader = csv.reader(lines_of(binary), strict=True)
         # a column without a name gets the one that pandas gives it
         header = [name or f"Unnamed: {j}" for j, name in enumerate(next(reader, []))]
-        table = _Csv(path, tuple(name.strip() if strip else name for name in header), text)
+        table = Table(path, [name.strip() if strip else name for name in header], text)
         records = ((row, reader.line_num) for row in reader if row)
         while chunk := list(islice(records, CHUNK)):
             for row, line in chunk:
@@ -247,6 +224,8 @@ def _typed(cell: str) -> Any:
 
 
 class _Parquet(Table):
+    """A Parquet file, whose columns have types of their own."""
+
     def __init__(self, path: Path) -> None:
         try:
             import pandas as pd
@@ -256,9 +235,8 @@ class _Parquet(Table):
             check_parquet(path)
             # integers stay integers where one is missing: pandas' own would all become floats
             self.frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
-        self.path = path
         self.frame.columns = self.frame.columns.map(str)
-        self.columns = tuple(self.frame.columns)
+        super().__init__(path, self.frame.columns)
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -267,9 +245,9 @@ class _Parquet(Table):
         return f"record {record + 1}"  # a file without lines
 
     def written(self, column: str) -> list[str]:
-        return [str(value) for value in self.frame[column].tolist()]
+        return [str(cell) for cell in self.cells(column)]
 
-    def _cells(self, column: str) -> Sequence[Any]:
+    def cells(self, column: str) -> Sequence[Any]:
         return list(self.frame[column].astype(object))
 
     def _typed(self, column: str) -> list[Any]:

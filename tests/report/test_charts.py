@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_page import charts_of, page_of, titles
 
-from tacit import svg
+from tacit import html
+from tacit.report import figures
 from tacit.report.contents import Contents
 from tacit.report.page import render
 
@@ -25,8 +26,6 @@ def test_every_point_and_bar_says_its_number(folders):
 
 def test_the_map_of_a_grid(folders, tmp_path, monkeypatch):
     """Each bus and line with its numbers; of a large grid all of one look are one path."""
-    from tacit.report import grid_map
-
     contents = Contents.read(folders["grid"])
     bus, line = contents.tables["bus"], contents.tables["line"]
     drawn = charts_of(page_of(folders["grid"]))["map"]
@@ -37,7 +36,7 @@ def test_the_map_of_a_grid(folders, tmp_path, monkeypatch):
     assert len(drawn.findall(".//*[@class='cut']/*")) == (line["cut"] == "True").sum()
     public = charts_of(render(contents.public()).decode())["map"]
     assert not [t for t in titles(public) if "shed" in t or "demand" in t]
-    monkeypatch.setattr(grid_map, "MOST_MARKS", 1)
+    monkeypatch.setattr(figures, "MOST_MARKS", 1)
     large = charts_of(page_of(folders["grid"]))["map"]
     assert not titles(large)
     shape = lambda found: sorted(found.get("d").replace("M", " M").split(" M"))  # noqa: E731
@@ -50,16 +49,16 @@ def test_any_numbers_have_axes_and_stay_in_their_frame(values):
     finite = [v for v in values if math.isfinite(v)]
     if not finite:
         return
-    scale = svg.Scale.of(values)
+    scale = html.Scale.of(values)
     ticks = scale.ticks()
     assert len(ticks) <= 12 and all(scale.low <= t <= scale.high for t in ticks)
-    assert len(set(svg.labels(ticks))) == len(ticks)
-    drawn = svg.curve(list(range(len(values))), values, "x", "x", "x")
+    assert len(set(html.labels(ticks))) == len(ticks)
+    drawn = html.curve(list(range(len(values))), values, "x", "x", "x")
     [path] = re.findall('class="line" d="([^"]*)"', drawn)
     for x, y in re.findall("[ML]([^ ]*) ([^ML]*)", path):
-        assert 0 <= float(x) <= svg.WIDTH and 0 <= float(y) <= svg.HEIGHT
+        assert 0 <= float(x) <= html.WIDTH and 0 <= float(y) <= html.HEIGHT
     assert drawn.count("<title>") == len(finite)
-    shown = svg.bars(finite, finite, "x", "x")
+    shown = html.bars(finite, finite, "x", "x")
     assert shown.count("<title>") == len(finite) and "nan" not in shown
 
 
@@ -73,18 +72,18 @@ def test_any_numbers_have_axes_and_stay_in_their_frame(values):
     ],
 )
 def test_ticks_are_round(low, high, ticks):
-    scale = svg.Scale.of([low, high])
+    scale = html.Scale.of([low, high])
     assert scale.log == (low > 0 and high > 20 * low)
-    assert svg.labels(scale.ticks())[: len(ticks)] == ticks
+    assert html.labels(scale.ticks())[: len(ticks)] == ticks
 
 
 def test_a_long_curve_keeps_its_peaks():
     values = np.sin(np.arange(20_000) / 50)
     values[12_345] = 9.0
-    drawn = svg.curve(range(20_000), values.tolist(), "x", "x", "x")
-    assert len(drawn) < 40_000 and f" {svg.TOP}" in drawn.replace(".0", "")
+    drawn = html.curve(range(20_000), values.tolist(), "x", "x", "x")
+    assert len(drawn) < 40_000 and f" {html.TOP}" in drawn.replace(".0", "")
     said = re.findall("<title>round ([0-9]+)", drawn)
-    assert len(said) == svg.POINTS and {said[0], said[-1]} == {"0", "19999"}
+    assert len(said) == html.POINTS and {said[0], said[-1]} == {"0", "19999"}
 
 
 @pytest.mark.parametrize("zone", ["</title><script>x</script>", "\"' onload='x"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit import html, svg
+from tacit import html
 from tacit.privacy.accounting import rounded_up
 from tacit.protocol.statement import PrivacyStatement, not_promised, promised
 
@@ -51,7 +51,7 @@ def result_html(r: Result) -> str:
     more = " …" if np.size(r.solution) > SHOWN_NUMBERS else ""
     rows.append((f"solution, {np.size(r.solution)} numbers", told(numbers + more)))
     below = "consensus residual over the rounds"
-    curve = svg.sparkline(r.trace.get("residual", ()), below)
+    curve = html.sparkline(r.trace.get("residual", ()), below)
     return html.card(
         f"Result: {len(r.names)} agents, {done}",
         _first_line(r.privacy),

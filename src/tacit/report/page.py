@@ -26,7 +26,6 @@ from tacit.protocol.statement import not_promised
 from tacit.reading import reading
 from tacit.report import figures
 from tacit.report.contents import Contents
-from tacit.report.grid_map import grid_map
 from tacit.report.odds import exception, loss
 
 FILE, PUBLIC_FILE = "report.html", "report-public.html"
@@ -124,7 +123,7 @@ def _values(contents: Contents) -> dict[str, Any]:
             for name in ("coefficients", "solution")
             if name in tables
         },
-        "map": grid_map(contents, tables),
+        "map": figures.grid_map(contents, tables),
         "outcome": _outcome(contents),
         "check": _check(contents.check),
         "settings": _settings(contents),
