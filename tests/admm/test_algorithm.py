@@ -93,33 +93,33 @@ def constraints_of(kind, x):
     }[kind]
 
 
-def test_server_step_averages_over_the_holders():
-    """Line 5 with three agents, one private coordinate and different holders."""
+def test_server_step_averages_over_the_holders_of_a_coordinate():
+    """Line 5: with a private coordinate and different holders; held by three, two and one."""
     couplings = [np.array([0, 1, -1]), np.array([1, 2]), np.array([2, 0])]
     z = np.array([1.0, 2.0, 99.0, 4.0, 6.0, 8.0, 3.0])
     λ = np.array([2.0, 0.0, 0.0, 4.0, 0.0, 2.0, 0.0])
     w = server_step(z, λ, 2.0, Holders.of(couplings, 3, np.float64))
     np.testing.assert_allclose(w, [(1 - 1 + 3) / 2, (2 + 4 - 2) / 2, (6 + 8 - 1) / 2])
+    couplings = [np.array([0, 1, 2]), np.array([1, -1, 0]), np.array([0])]
+    z = np.array([3.0, 4.0, 5.0, 6.0, 99.0, 9.0, 12.0])
+    w = server_step(z, 0 * z, 1.0, Holders.of(couplings, 3, np.float64))
+    np.testing.assert_allclose(w, [(3 + 9 + 12) / 3, (4 + 6) / 2, 5.0])
 
 
 GAUSSIAN, LAPLACE = tacit.Gaussian(3.0), tacit.Laplace(3.0)
-EVERY = [((feasible,) * 3, "objective", GAUSSIAN) for feasible in CLOSED_SETS] + [
-    ((feasible,) * 3, perturbation, mechanism)
-    for feasible in ("box", "ball")
-    for perturbation in ("objective", "output", "projected-output")
-    for mechanism in (GAUSSIAN, LAPLACE)
-]
 # every kind of projection, both laws of noise, before and after the step; every set under vmap is
 # in test_projections
 SOME = [
     (("box", "simplex"), "objective", LAPLACE),
     (("ball",) * 2, "projected-output", GAUSSIAN),
 ]
+MORE = [((feasible,) * 3, "objective", GAUSSIAN) for feasible in CLOSED_SETS]
+MORE += [(("ball",) * 3, place, LAPLACE) for place in ("objective", "output")]
 
 
 @pytest.mark.parametrize(
     ("feasible", "perturbation", "mechanism"),
-    repeat(SOME, [*SOME, *(case for case in EVERY if case not in SOME)]),
+    repeat(SOME, SOME + MORE),
     ids=lambda x: "-".join(x) if isinstance(x, tuple) else None,
 )
 def test_batch_and_agents_agree(feasible, perturbation, mechanism, rng):
@@ -144,22 +144,6 @@ def test_batch_and_agents_agree(feasible, perturbation, mechanism, rng):
     assert a.trace["noise"].min() > 0
     if perturbation != "output":
         assert a.trace["violation"].max() < 1e-6
-
-
-@pytest.mark.exhaustive  # test_stacked_agents_of_different_size_agree_with_one_by_one is alike
-def test_ragged_agents_agree_with_one_by_one(rng):
-    """Buckets change nothing: agents with few and many records, none of which may share one."""
-    agents = [
-        tacit.LocalProblem(
-            objective_of("logistic", rng, records=records, normaliser=240), set_of("box", 4)
-        )
-        for records in (3, 60, 58, 30, 31, 4)
-    ]
-    settings = tacit.Settings(5, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.1))
-    a = tacit.solve(agents, settings, seed=1)
-    b = tacit.solve(agents, settings, seed=1, batch=False)
-    np.testing.assert_allclose(a.solution, b.solution, atol=1e-12)
-    np.testing.assert_allclose(a.trace["objective"], b.trace["objective"], rtol=1e-12)
 
 
 def test_general_consensus_agrees_and_keeps_private_coordinates(rng):
@@ -211,37 +195,6 @@ def test_a_reply_carries_the_coupled_coordinates_and_nothing_else(rng):
     reply = agent.respond(Broadcast("run", 1, np.zeros(2)))
     assert set(vars(reply)) == {"run", "round", "primal", "settled"} and not reply.settled
     np.testing.assert_array_equal(reply.primal, np.asarray(agent.average)[[0, 2]])
-
-
-@pytest.mark.parametrize(
-    ("run", "round_", "consensus"),
-    [
-        ("other", 1, np.zeros(4)),
-        ("run", 2, np.zeros(4)),
-        ("run", 0, np.zeros(4)),
-        ("run", 1, np.zeros(3)),
-        ("run", 1, np.array([0, 0, np.nan, 0])),
-        ("run", 1, np.array([0, 0, np.inf, 0])),
-    ],
-)
-def test_agents_refuse_what_they_did_not_agree_to(run, round_, consensus, rng):
-    part = tacit.LocalProblem(objective_of("huber", rng), set_of("box", 4))
-    settings = tacit.Settings(2, 1, tacit.Laplace(1.0)).complete(tacit.Problem([part]))
-    agent = Agent(part, "a", settings, agent_key(jax.random.key(0), "run", 0), "run", 4)
-    before = np.asarray(agent.point)
-    with pytest.raises(tacit.Refused, match=r"Nothing was computed|is in run"):
-        agent.respond(Broadcast(run, round_, consensus))
-    np.testing.assert_array_equal(agent.point, before)
-    assert agent.rounds_done == 0
-
-
-def test_agents_refuse_more_rounds_than_agreed(rng):
-    part = tacit.LocalProblem(objective_of("huber", rng), set_of("box", 4))
-    settings = tacit.Settings(1, 1, tacit.Laplace(1.0)).complete(tacit.Problem([part]))
-    agent = Agent(part, "a", settings, agent_key(jax.random.key(0), "run", 0), "run", 4)
-    agent.respond(Broadcast("run", 1, np.zeros(4)))
-    with pytest.raises(tacit.Refused, match="expects no more"):
-        agent.respond(Broadcast("run", 2, np.zeros(4)))
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -328,41 +281,32 @@ def test_released_points_carry_noise_of_the_certified_scale(perturbation, law, r
     assert noisy.trace["noise"][-1] == pytest.approx(np.abs(ξ).sum(), rel=1e-6)
 
 
-NAMES = {
-    "ObjL": ("objective", tacit.Laplace(60.0)),
-    "ObjG": ("objective", tacit.Gaussian(60.0)),
-    "OutL": ("output", tacit.Laplace(60.0)),
-    "OutG": ("output", tacit.Gaussian(60.0)),
-}
-
-
-FORMS = [(name, coupling) for name in NAMES for coupling in ("global", "general")]
-FEW_FORMS = [("ObjL", "global"), ("ObjG", "general"), ("OutL", "global"), ("OutG", "general")]
-
-
-@pytest.mark.parametrize(("name", "coupling"), repeat(FEW_FORMS, FORMS))
-def test_all_four_algorithms_run_in_both_forms_of_consensus(name, coupling, rng):
-    """With a projection formula, batched; and in a run with an agent whose set needs a solver.
-
-    One of them batched; all of them in ``make test-all``.
-    """
-    perturbation, mechanism = NAMES[name]
+@pytest.mark.parametrize(
+    ("perturbation", "mechanism", "coupling", "kinds"),
+    [
+        ("objective", tacit.Laplace(60.0), "global", ("box", "polyhedron")),
+        ("objective", tacit.Gaussian(60.0), "general", ("polyhedron", "polyhedron")),
+        ("output", tacit.Laplace(60.0), "global", ("polyhedron", "polyhedron")),
+        ("output", tacit.Gaussian(60.0), "general", ("box", "polyhedron")),
+        ("output", tacit.Gaussian(60.0), "general", ("box", "box")),  # batched
+    ],
+)
+def test_all_four_algorithms_run_in_both_forms_of_consensus(
+    perturbation, mechanism, coupling, kinds, rng
+):
+    """With a projection formula, and with agents whose set needs a solver."""
     couplings = [[0, 1, 2, -1], [2, -1, 1, 0]] if coupling == "general" else [None, None]
-    kinds = [("box", "polyhedron"), ("polyhedron", "polyhedron")]
-    if repeat((name, coupling) == ("OutG", "general"), True):
-        kinds.append(("box", "box"))
-    for sets in kinds:
-        agents = [
-            tacit.LocalProblem(objective_of("logistic", rng), set_of(kind, 4), c)
-            for kind, c in zip(sets, couplings, strict=True)
-        ]
-        settings = tacit.Settings(5, 2, mechanism, 1e-5, perturbation, penalty=0.2, step_size=1.0)
-        result = tacit.solve(agents, settings, seed=0)
-        assert np.isfinite(result.solution).all()
-        # output noise does not cover the rounding of a step, nor the error of a solver
-        assert result.privacy.certified == (perturbation == "objective")
-        assert result.solution.shape == ((3,) if coupling == "general" else (4,))
-        assert (result.trace["violation"].max() < 1e-6) == (perturbation == "objective")
+    agents = [
+        tacit.LocalProblem(objective_of("logistic", rng), set_of(kind, 4), c)
+        for kind, c in zip(kinds, couplings, strict=True)
+    ]
+    settings = tacit.Settings(5, 2, mechanism, 1e-5, perturbation, penalty=0.2, step_size=1.0)
+    result = tacit.solve(agents, settings, seed=0)
+    assert np.isfinite(result.solution).all()
+    # output noise does not cover the rounding of a step, nor the error of a solver
+    assert result.privacy.certified == (perturbation == "objective")
+    assert result.solution.shape == ((3,) if coupling == "general" else (4,))
+    assert (result.trace["violation"].max() < 1e-6) == (perturbation == "objective")
 
 
 def test_duals_differ_when_a_reply_is_tampered_with():
@@ -380,14 +324,6 @@ def test_duals_differ_when_a_reply_is_tampered_with():
 
     server, mine = duals_after(problem, settings, 2, Tampered.of(problem))
     assert np.abs(server - mine).max() > 0.01
-
-
-def test_a_coordinate_counts_its_own_holders():
-    """Held by three, two and one agent, in that order."""
-    couplings = [np.array([0, 1, 2]), np.array([1, -1, 0]), np.array([0])]
-    z = np.array([3.0, 4.0, 5.0, 6.0, 99.0, 9.0, 12.0])
-    w = server_step(z, 0 * z, 1.0, Holders.of(couplings, 3, np.float64))
-    np.testing.assert_allclose(w, [(3 + 9 + 12) / 3, (4 + 6) / 2, 5.0])
 
 
 def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):

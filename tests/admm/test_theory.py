@@ -107,35 +107,15 @@ def test_bounds_fall_in_T_and_E_and_grow_with_noise(theorem):
 
 def test_bounds_are_the_papers_formulas():
     """The three right-hand sides with the paper's κ = 1/ε, s = 1 and n·P·U_3/ε² written out."""
-    n, P, T, E, ε, U1, U2, U3, ρ1, ρT, γ, L, α = (
-        4,
-        3,
-        50,
-        2,
-        0.5,
-        1.3,
-        2.0,
-        0.7,
-        0.4,
-        0.9,
-        1.1,
-        2,
-        0.6,
-    )
+    n, P, T, E, ε, γ, L, α = 4, 3, 50, 2, 0.5, 1.1, 2, 0.6
+    U1, U2, U3, ρ1, ρT = 1.3, 2.0, 0.7, 0.4, 0.9
     k = Constants(P * U1**2, n * P * U3 / ε**2, U2, ρ1, ρT, T, E)
-    smooth = (n * P * U3 + U2**2 / (2 * E)) / (ε * math.sqrt(T)) + (
-        U2**2 * (ρT + L / E) + γ**2 / ρ1
-    ) / (2 * T)
-    nonsmooth = (n * P * U3 / ε**2 + P * U1**2 + U2**2 / (2 * E)) / math.sqrt(T) + (
-        U2**2 * ρT + γ**2 / ρ1 + 2 * γ * U2
-    ) / (2 * T)
-    strong = (
-        2 * U2 * γ
-        + U2**2 * ρT
-        + 4 * γ**2 / ρ1
-        + α * U2**2 / (2 * E)
-        + 2 * P * (U1**2 + n * U3 / ε**2) / α
-    ) / (T + 1)
+    smooth = (n * P * U3 + U2**2 / (2 * E)) / (ε * math.sqrt(T))
+    smooth += (U2**2 * (ρT + L / E) + γ**2 / ρ1) / (2 * T)
+    nonsmooth = (n * P * U3 / ε**2 + P * U1**2 + U2**2 / (2 * E)) / math.sqrt(T)
+    nonsmooth += (U2**2 * ρT + γ**2 / ρ1 + 2 * γ * U2) / (2 * T)
+    strong = 2 * U2 * γ + U2**2 * ρT + 4 * γ**2 / ρ1 + α * U2**2 / (2 * E)
+    strong = (strong + 2 * P * (U1**2 + n * U3 / ε**2) / α) / (T + 1)
     assert bound(k, tacit.SmoothStep(L, 1 / ε), γ) == pytest.approx(smooth)
     assert bound(k, tacit.NonsmoothStep(), γ) == pytest.approx(nonsmooth)
     assert bound(k, tacit.StronglyConvexStep(α), γ) == pytest.approx(strong)
@@ -148,15 +128,10 @@ def test_constants_of_a_problem():
     Δ = problem.agents[0].objective.sensitivity(2, problem.agents[0].feasible_set)
     assert k.diameter == pytest.approx(math.sqrt(3) * 1.2)
     assert constants(problem, settings, as_printed=True).diameter == pytest.approx(1.2)
-    assert k.noise_energy == pytest.approx(3 * 4 * (3.0 * Δ) ** 2)
-
-
-def test_the_printed_diameter_is_too_small():
-    """The paper's U_2 is for one agent; the stacked points of three agents lie further apart."""
-    W = set_of("ball", 4)
+    # the paper's U_2 is for one agent; the stacked points of three agents lie further apart
     u, v = np.tile([0.6, 0, 0, 0], 3), np.tile([-0.6, 0, 0, 0], 3)
-    assert np.linalg.norm(u - v) > W.diameter
-    assert np.linalg.norm(u - v) <= math.sqrt(3) * W.diameter + 1e-12
+    assert 1.2 < np.linalg.norm(u - v) <= k.diameter * (1 + 1e-12)
+    assert k.noise_energy == pytest.approx(3 * 4 * (3.0 * Δ) ** 2)
 
 
 @pytest.mark.parametrize("theorem", ["smooth", "nonsmooth", "strongly-convex"])
@@ -228,16 +203,8 @@ def test_constants_refuse_what_breaks_an_assumption(objective, changes, words):
 def test_residual_noise_reaches_the_gradient_through_the_matrix(rng):
     f = objective_of("residual", rng)
     problem = tacit.Problem([tacit.LocalProblem(f, set_of("box", 4))])
-    k = constants(
-        problem,
-        tacit.Settings(
-            10,
-            1,
-            tacit.Laplace(5.0),
-            step_size=tacit.NonsmoothStep(),
-            penalty=tacit.ConstantPenalty(1),
-        ),
-    )
+    schedules = {"step_size": tacit.NonsmoothStep(), "penalty": 1.0}
+    k = constants(problem, tacit.Settings(10, 1, tacit.Laplace(5.0), **schedules))
     energy = 2 * (5.0 * 2 * 0.01) ** 2 * float((np.asarray(f.matrix) ** 2).sum())
     assert k.noise_energy == pytest.approx(energy, rel=1e-4)  # Δ has room for rounding
 

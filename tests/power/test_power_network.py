@@ -1,12 +1,15 @@
 """The relaxation of Appendix D, against AC power flow, published bounds and CVXPY."""
 
+import importlib
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from conftest import repeat
-from grids import EVERYTHING, published
+from grids import case_file, constraints, published
 
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import Grid, bound, load_case, network
@@ -23,9 +26,7 @@ ALL = [row for row in SMALL + CUT + LARGE if row[1] <= repeat(300, 3000)]
 
 @pytest.fixture
 def everything(tmp_path):
-    path = tmp_path / "everything.m"
-    path.write_text(EVERYTHING)
-    return load_case(path)
+    return load_case(case_file(tmp_path))
 
 
 def ac_point(net, V):
@@ -44,8 +45,6 @@ def voltages(grid, seed):
 @pytest.mark.parametrize("name", ["case9", "case14", "case30", "case57", "case118", "case300"])
 def test_balance_is_that_of_the_bus_admittance_matrix(name):
     """S = V (Y_bus V)*: taps, shifts, charging and shunts, by pypower's own matrix."""
-    import importlib
-
     from pypower.ext2int import ext2int
     from pypower.makeYbus import makeYbus
 
@@ -88,11 +87,7 @@ def test_ac_power_flow_lies_on_the_boundary_of_the_cones(everything):
     assert len(net.pairs) == 3 and len(net.lines) == 4  # parallel lines share c and s
 
 
-@pytest.mark.parametrize(
-    ("name", "buses", "ac", "gap"),
-    ALL,
-    ids=lambda v: str(v)[:24],
-)
+@pytest.mark.parametrize(("name", "buses", "ac", "gap"), ALL, ids=lambda v: str(v)[:24])
 def test_bound_is_the_published_one(name, buses, ac, gap):
     """SOC bound = AC·(1 − gap), within the table's rounding: AC to 5 digits, gaps to 0.01.
 
@@ -147,7 +142,7 @@ def test_cuts_imply_the_bounds_on_c_and_s_alone():
     for angles in ((-0.5, 0.3), (0.1, 0.6), (-0.7, -0.2)):
         net = network(two_buses({"v_min": [0.9, 0.95], "v_max": [1.1, 1.05]}, (1, 2), angles))
         x = cp.Variable(4)
-        within = _cvxpy(net, x)
+        within = constraints(net, x)
         ends = np.array([np.exp(1j * a) for a in (*angles, np.clip(0.0, *angles))])
         for coordinate, part in ((2, ends.real), (3, ends.imag)):
             corners = np.outer(part, (0.9 * 0.95, 1.1 * 1.05))
@@ -163,43 +158,23 @@ def test_piecewise_linear_costs(everything):
     p = x[n - 6 : n - 3]
     piecewise = cp.maximum(500 * p[1], 1000 * p[1] - 200)
     cost = 50 * cp.square(p[0]) + 500 * p[0] + 1 + piecewise + 1500 * p[2] + 7
-    reference = cp.Problem(cp.Minimize(cost), _cvxpy(whole, x, everything))
+    served = whole.balance @ (whole.image @ x) == -demand(everything, whole.buses)
+    reference = cp.Problem(cp.Minimize(cost), [*constraints(whole, x), served])
     assert bound(everything) == pytest.approx(reference.solve(cp.CLARABEL), rel=1e-6)
 
 
-def _cvxpy(net, x, grid=None):
-    matrix, offset, cones = net.constraints
-    matrix, constraints, row = sp.csr_matrix(matrix), [], 0
-    for kind, m in cones:
-        s = offset[row : row + m] - matrix[row : row + m] @ x
-        row += m
-        constraints.append(
-            cp.SOC(s[0], s[1:]) if kind == "soc" else (s == 0 if kind == "zero" else s >= 0)
-        )
-    if grid is not None:
-        constraints.append(net.balance @ (net.image @ x) == -demand(grid, net.buses))
-    return constraints
-
-
 def test_too_much_demand_and_costs_that_are_not_convex(everything):
-    heavy = everything.bus.assign(p_demand=100.0)
+    heavy = replace(everything, bus=everything.bus.assign(p_demand=100.0))
     with pytest.raises(SolverFailure, match=r"everything: .* too much demand"):
-        bound(type(everything)(everything.name, 50.0, heavy, everything.line, everything.generator))
+        bound(heavy)
     costs = everything.generator["cost"].tolist()
     costs[1] = ((0.0, 0.0), (0.4, 600.0), (0.8, 700.0))
-    bent = everything.generator.assign(cost=costs)
     with pytest.raises(InvalidInput, match="convex cost of generator 2"):
-        bound(type(everything)(everything.name, 50.0, everything.bus, everything.line, bent))
+        bound(replace(everything, generator=everything.generator.assign(cost=costs)))
 
 
 def test_the_set_does_not_know_the_demand(everything):
-    other = type(everything)(
-        "other",
-        50.0,
-        everything.bus.assign(p_demand=7.0, q_demand=-3.0),
-        everything.line,
-        everything.generator,
-    )
+    other = replace(everything, bus=everything.bus.assign(p_demand=7.0, q_demand=-3.0))
     a, b = network(everything, [10, 25]), network(other, [10, 25])
     assert (a.constraints[0] != b.constraints[0]).nnz == 0
     assert np.array_equal(a.constraints[1], b.constraints[1])
@@ -209,7 +184,7 @@ def test_the_set_does_not_know_the_demand(everything):
 def test_limits_that_nothing_can_reach_are_left_out(everything):
     """Line 1 can carry at most 2·|y| or so; its limit of 1.6 stays, one of 1000 goes."""
     wide = everything.line.assign(limit=1000.0)
-    loose = type(everything)("wide", 50.0, everything.bus, wide, everything.generator)
+    loose = replace(everything, line=wide)
     assert ("soc", 3) not in network(loose).constraints[2]
     assert network(everything).constraints[2].count(("soc", 3)) == 6
     # and no AC or relaxed flow exceeds what the rule says it can reach
@@ -218,7 +193,7 @@ def test_limits_that_nothing_can_reach_are_left_out(everything):
     flows = net.image @ x
     for k, line in enumerate(net.lines):
         y = 1 / abs(complex(wide.loc[line, "r"], wide.loc[line, "x"]))
-        biggest = cp.Problem(cp.Maximize(flows[k]), _cvxpy(net, x)).solve(cp.CLARABEL)
+        biggest = cp.Problem(cp.Maximize(flows[k]), constraints(net, x)).solve(cp.CLARABEL)
         assert biggest <= 1.1**2 * (2 * y / 0.98**2 + 0.04)
 
 
@@ -239,7 +214,7 @@ def test_thermal_limits_hold_at_both_ends(everything):
         limit = everything.line.loc[line, "limit"]
         for end in (0, 2):  # p_from, q_from, p_to, q_to
             power = flows[end * lines + k]
-            most = cp.Problem(cp.Maximize(power), _cvxpy(net, x)).solve(cp.CLARABEL)
+            most = cp.Problem(cp.Maximize(power), constraints(net, x)).solve(cp.CLARABEL)
             assert most <= limit * (1 + 1e-6)
             if np.isfinite(limit):
                 assert most >= 0.99 * limit
