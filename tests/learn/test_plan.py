@@ -124,32 +124,31 @@ def test_a_slope_limit_shortens_the_step_no_less_than_the_noise(classes):
 
 def test_a_wider_limit_for_two_classes_where_data_are_plenty():
     """From public numbers: few records 0.3, many no limit; more than two classes 0.1."""
-    few = planned_slope_limit(2, 30, 3, 500, 1.0, 1e-5)
-    more = planned_slope_limit(2, 10, 3, 6000, 1.0, 1e-5)
-    assert few == 0.3 and 0.3 < more < 1.0
-    assert planned_slope_limit(2, 10, 3, 10**6, 1.0, 1e-5) is None
-    assert planned_slope_limit(10, 30, 3, 10**6, 1.0, 1e-5) == 0.1
+    cases = [(2, 30, 3, 500), (2, 10, 3, 6000), (2, 10, 3, 10**6), (10, 30, 3, 10**6)]
+    few, more, none, many = (planned_slope_limit(*case, 1.0, 1e-5) for case in cases)
+    assert few == 0.3 and 0.3 < more < 1.0 and none is None and many == 0.1
 
 
-def test_a_mean_takes_no_more_of_the_budget_than_it_needs():
-    """Its noise is a tenth of a row's length, for a share from 0.02 to 0.1."""
-    assert planned_share(392, 10, 60_000, 1.0, 1e-5) == 0.02
-    assert planned_share(64, 10, 1347, 1.0, 1e-5) == 0.1
-    share = planned_share(64, 10, 5000, 1.0, 1e-5)
+@pytest.mark.parametrize(
+    ("law", "delta", "little", "much", "between"),
+    [
+        ("gaussian", 1e-5, (392, 10, 60_000), (64, 10, 1347), (64, 10, 5000)),
+        ("laplace", 0.0, (16, 4, 100_000), (64, 10, 6000), (16, 4, 10_000)),
+    ],
+)
+def test_a_mean_takes_no_more_of_the_budget_than_it_needs(law, delta, little, much, between):
+    """Its noise is a tenth of a row's length, for a share from 0.02 to 0.1; Laplace noise is paid
+    for in the L1 norm, and in proportion to 1/share."""
+    assert planned_share(*little, 1.0, delta, law) == 0.02
+    assert planned_share(*much, 1.0, delta, law) == 0.1
+    share = planned_share(*between, 1.0, delta, law)
+    columns, agents, records = between
     assert 0.02 < share < 0.1
-    one = calibrate("gaussian", 1.0, 1e-5, 1)
-    noise = math.sqrt(one.variance(1.0) / share * 64 * 10) / 5000
-    assert noise == pytest.approx(0.1)
-
-
-def test_a_mean_with_laplace_noise_is_planned_by_its_own_noise():
-    """Paid for in the L1 norm, and in proportion to 1/share: a tenth of a row's length again."""
-    assert planned_share(64, 10, 6_000, 1.0, 0.0, "laplace") == 0.1
-    columns, agents, records, epsilon = 16, 4, 10_000, 1.0
-    share = planned_share(columns, agents, records, epsilon, 0.0, "laplace")
-    assert 0.02 < share < 0.1
-    deviation = math.sqrt(2 * columns) / (share * epsilon)  # of a sum's entry: √2·Δ_1/ε
-    assert deviation * math.sqrt(columns * agents) / records == pytest.approx(0.1)
+    if law == "laplace":
+        variance = 2 * columns / share**2  # of a sum's entry: √2·Δ_1/ε
+    else:
+        variance = calibrate(law, 1.0, delta, 1).variance(1.0) / share
+    assert math.sqrt(variance * columns * agents) / records == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("loss", repeat([{"threshold": 0.5}], [{}, {"threshold": 0.5}]))

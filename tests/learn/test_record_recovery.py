@@ -13,7 +13,6 @@ from tacit.cli.main import main
 from tacit.errors import InvalidInput
 from tacit.lab.record_recovery import (
     Prior,
-    _labels,
     _room,
     attack,
     gradients,
@@ -81,14 +80,6 @@ def test_every_budget_has_its_statement(found):
         assert privacy.updates == 30 and "one record" in privacy.words
 
 
-@pytest.mark.exhaustive  # four: test_without_noise_every_image_and_label_is_found
-def test_one_record_and_many(digits):
-    for records in (1, 8):
-        found = attack(*digits, [], records=records, agents=3, rounds=30)
-        assert found.found["no privacy"].error < 1e-3
-        assert found.found["no privacy"].label_accuracy == 1
-
-
 def test_the_gradient_is_read_off_the_messages(digits):
     """What is solved for is f'(z) where nothing was added, and f'(z) + ξ where it was."""
     problem, _, _ = small_agents(digits[0], 2, 3, 1.0, None)
@@ -153,15 +144,6 @@ def test_with_much_noise_the_estimate_is_the_prior(digits, prior):
     )
     images, _ = recover(heard, 2, prior)
     assert np.abs(images - prior.means.mean(axis=0)).max() < 0.01
-
-
-def test_labels_are_chosen_for_the_most_hits():
-    sure = np.eye(4)[[2, 0, 2]]
-    assert _labels(sure).tolist() == [2, 0, 2]
-    even = np.full((3, 4), 0.25) + np.array([0.003, 0, -0.003, 0])
-    assert len(set(_labels(even).tolist())) == 3  # three different classes, not one three times
-    mixed = np.array([[0.9, 0.1, 0, 0], [0.9, 0.1, 0, 0]])
-    assert _labels(mixed).tolist() == [0, 0]
 
 
 def test_the_attacked_run_is_that_of_the_classifier(digits):

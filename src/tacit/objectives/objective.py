@@ -263,6 +263,7 @@ class Records(Objective):
     neighbours: Any = static(default="add-remove")
     record_bound: float | None = None
     present: Array = field(init=False, repr=False)  # False on rows that are padding
+    axis: ClassVar[int] = -1  # that of records, of every array
 
     @property
     def sample_count(self) -> int:
@@ -284,14 +285,14 @@ class Records(Objective):
         have = self.present.shape[-1]
         if rows < have:
             raise InvalidInput(f"Expected rows >= {have} to pad to, got rows={rows}.")
-        return self if rows == have else self._longer(rows - have)
-
-    def _longer(self, extra: int) -> Self:
-        """With ``extra`` rows of zeros; the last axis of every array is that of records."""
+        if rows == have:
+            return self
 
         def widen(leaf: Any) -> Any:
-            width = [(0, 0)] * (np.ndim(leaf) - 1) + [(0, extra)]
-            return jnp.pad(leaf, width) if np.ndim(leaf) else leaf
+            width = [(0, 0)] * np.ndim(leaf)
+            if width:
+                width[self.axis] = 0, rows - have
+            return jnp.pad(leaf, width) if width else leaf
 
         longer: Self = jax.tree.map(widen, self)
         return longer

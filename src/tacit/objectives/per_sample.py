@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +54,7 @@ class PerSample(Records):
     smoothness: float | None = None
     everywhere: ClassVar[bool] = True
     clipped: ClassVar[bool] = True
+    axis: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         require_64_bits()
@@ -158,12 +158,3 @@ class PerSample(Records):
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
         """clip·M/N for M records (an L1 norm of at most clip is an L2 norm of at most clip)."""
         return self.clip * self.most_records / self.normaliser
-
-    def _longer(self, extra: int) -> Self:
-        def lengthen(leaf: Any) -> Any:
-            return jnp.pad(leaf, [(0, extra)] + [(0, 0)] * (np.ndim(leaf) - 1))
-
-        longer = copy.copy(self)
-        data, present = jax.tree.map(lengthen, (self.data, self.present))
-        store(longer, data=data, present=present)
-        return longer
