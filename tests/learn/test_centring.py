@@ -191,7 +191,7 @@ def test_what_a_checkpoint_keeps_of_a_mean_is_of_these_data(blobs, tmp_path, eps
     moved = X.copy()
     moved[0] = 0
     for rows, other in ((moved, {}), (X, {"total_epsilon": 1.0}), (X, {"mechanism": "laplace"})):
-        with pytest.raises(InvalidInput, match=r"released in|release in"):
+        with pytest.raises(InvalidInput, match="release"):
             prepare(model(**{"total_epsilon": epsilon} | other), rows, y, agents, checkpoint=kept)
     prepare(model(total_epsilon=2.0), moved, y, agents, checkpoint=tmp_path / "own.npz")
 

@@ -111,7 +111,7 @@ class LinearModel(Rows):
 
     curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
     outputs: ClassVar[int] = 1  # scores of a record
-    no_limit: ClassVar[str] = "its slopes take no notice of one."  # why; "" where they do
+    limited: ClassVar[bool] = False  # whether slopes take notice of a limit
 
     @abstractmethod
     def losses(self, scores: Array) -> Array:
@@ -128,9 +128,10 @@ class LinearModel(Rows):
     def __post_init__(self) -> None:
         limit = slope_limits.checked_limit(self.slope_limit)
         store(self, ridge=non_negative("ridge", self.ridge), slope_limit=limit)
-        if self.slope_limit is not None and self.no_limit:
+        if self.slope_limit is not None and not self.limited:
             raise InvalidInput(
-                f"Expected no slope_limit for {type(self).__name__}: {self.no_limit}"
+                f"Expected no slope_limit for {type(self).__name__}: logistic and softmax "
+                "regression have one; squared residuals with one are Huber(threshold=...)."
             )
         super().__post_init__()
 

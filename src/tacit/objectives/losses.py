@@ -24,7 +24,6 @@ from tacit.objectives.objective import RELATIONS, Descent
 from tacit.objectives.rounding import gamma
 from tacit.objectives.slope_limits import (
     FORMS,
-    STEPS,
     largest_softmax_slope,
     limited_sigmoid,
     limited_softplus,
@@ -75,7 +74,7 @@ class LogisticRegression(_TwoClasses):
     """
 
     curvature: ClassVar[float | None] = 0.25
-    no_limit: ClassVar[str] = ""
+    limited: ClassVar[bool] = True
 
     def losses(self, scores: Array) -> Array:
         u = -self.labels * scores
@@ -111,8 +110,6 @@ class Hinge(_TwoClasses):
 
     Guarantee: |slope| ≤ 1; attained, and so is 2 under *replace* (at z = 0, with x₂ = −x₁).
     """
-
-    no_limit: ClassVar[str] = STEPS
 
     def losses(self, scores: Array) -> Array:
         return jnp.maximum(0, 1 - self.labels * scores)
@@ -169,7 +166,7 @@ class SoftmaxRegression(LinearModel):
 
     # v'(diag p − pp')v is the variance of v under p: at most (max v − min v)²/4 ≤ 2‖v‖²/4.
     curvature: ClassVar[float | None] = 0.5
-    no_limit: ClassVar[str] = ""
+    limited: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         choice("limit_form", self.limit_form, FORMS)
@@ -308,7 +305,6 @@ class LeastSquares(LinearModel):
     moved_by: float | None = field(init=False)
 
     curvature: ClassVar[float | None] = 1.0
-    no_limit: ClassVar[str] = "squared residuals with a limited slope are Huber(threshold=...)."
 
     def __post_init__(self) -> None:
         store(self, target_bound=positive("target_bound", self.target_bound))
@@ -397,8 +393,6 @@ class Huber(LeastSquares):
     _: KW_ONLY
     threshold: float
 
-    no_limit: ClassVar[str] = "its threshold is the limit of its slope."
-
     def __post_init__(self) -> None:
         store(self, threshold=positive("threshold", self.threshold))
         super().__post_init__()
@@ -425,8 +419,6 @@ class Quantile(LinearModel):
     targets: Array = field(repr=False)
     _: KW_ONLY
     level: float
-
-    no_limit: ClassVar[str] = STEPS
 
     def __post_init__(self) -> None:
         store(self, level=probability("level", self.level))

@@ -48,7 +48,6 @@ from tacit.errors import InvalidInput, positive
 
 FORMS = ("convex", "norm")
 SMALLEST = 1e-6  # a smaller limit would make a straight line of the loss, and rounding counts
-STEPS = "its slopes are steps of one height, and a limit would be another unit of the loss."
 UNITS = 64  # by which a limited slope may err more than others, for |ln w| ≤ 15
 
 
