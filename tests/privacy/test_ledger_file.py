@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import sqlite3
+from unittest.mock import Mock
 
 import pytest
 from charging import CHARGES, charge_many, wait_for
@@ -106,13 +107,17 @@ def test_a_ledger_of_another_schema_is_refused(ledger, change):
         Ledger(ledger.path)
 
 
-@pytest.mark.parametrize("how", ["replaced", "removed"])
+@pytest.mark.parametrize("how", ["replaced", "removed", "moved behind a link"])
 def test_a_ledger_that_is_replaced_while_in_use_is_noticed(ledger, tmp_path, how):
     ledger.begin("r", terms())
     ledger.backup(tmp_path / "copy.db")
     payment = ledger.charge("r", 1, 1)
-    for rest in ("", "-wal", "-shm"):
-        (tmp_path / f"agent.db{rest}").unlink(missing_ok=True)
+    if how == "moved behind a link":  # what is paid is in a ``-wal`` that nobody else looks at
+        ledger.path.rename(tmp_path / "moved.db")
+        ledger.path.symlink_to(tmp_path / "moved.db")
+    else:
+        for rest in ("", "-wal", "-shm"):
+            (tmp_path / f"agent.db{rest}").unlink(missing_ok=True)
     if how == "replaced":
         os.replace(tmp_path / "copy.db", ledger.path)
     for act in (
@@ -122,16 +127,6 @@ def test_a_ledger_that_is_replaced_while_in_use_is_noticed(ledger, tmp_path, how
     ):
         with pytest.raises(CorruptFile, match="replaced, moved or removed"):
             act()
-
-
-def test_a_ledger_that_is_moved_behind_a_link_while_in_use_is_noticed(ledger, tmp_path):
-    """What is paid from then on is in a ``-wal`` that nobody else looks at."""
-    ledger.begin("r", terms())
-    (tmp_path / "moved").mkdir()
-    ledger.path.rename(tmp_path / "moved" / "a.db")
-    ledger.path.symlink_to(tmp_path / "moved" / "a.db")
-    with pytest.raises(CorruptFile, match="moved"):
-        ledger.charge("r", 1, 1)
 
 
 def test_a_remembered_hash_shows_removed_entries(ledger, tmp_path, capsys):
@@ -183,23 +178,14 @@ def test_only_text_and_whole_numbers_get_into_a_ledger(ledger):
 
 def test_memory_follows_the_disk_when_a_commit_fails(ledger):
     ledger.begin("r", terms())
-    before = ledger.head, ledger.spent
+    before, real = (ledger.head, ledger.spent), ledger._db
 
-    class Failing:
-        def __init__(self, db):
-            self._db = db
+    def execute(statement, *arguments):
+        if statement == "COMMIT":
+            raise sqlite3.OperationalError("disk I/O error")
+        return real.execute(statement, *arguments)
 
-        def execute(self, statement, *arguments):
-            if statement == "COMMIT":
-                raise sqlite3.OperationalError("disk I/O error")
-            return self._db.execute(statement, *arguments)
-
-        @property
-        def in_transaction(self):
-            return self._db.in_transaction
-
-    real = ledger._db
-    ledger._db = Failing(real)
+    ledger._db = Mock(wraps=real, execute=execute)
     with pytest.raises(LedgerFailure, match="disk I/O"):
         ledger.charge("r", 1, 5)
     ledger._db = real

@@ -34,6 +34,10 @@ def kinds(ledger):
     return [kind for (kind,) in ledger._db.execute("SELECT kind FROM entries ORDER BY serial")]
 
 
+def fail(*arguments, **others):
+    raise SolverFailure("no.")
+
+
 def in_the_middle(agent, monkeypatch, act, fails):
     """Let ``act`` happen while the agent computes; then it may fail."""
     compute = agent._round
@@ -41,11 +45,20 @@ def in_the_middle(agent, monkeypatch, act, fails):
     def acting(*arguments, **others):
         result = compute(*arguments, **others)
         act()
-        if fails:
-            raise SolverFailure("no.")
-        return result
+        return fail() if fails else result
 
     monkeypatch.setattr(agent, "_round", acting)
+
+
+def failing(agent, monkeypatch, **about):
+    """What happens where round 1 fails at this agent."""
+    monkeypatch.setattr(agent, "_round", fail)
+
+    def asked():
+        with pytest.raises(SolverFailure):
+            ask(agent, 1, **about)
+
+    return asked
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -55,13 +68,7 @@ def test_who_was_taken_over_shows_nothing(ledger, monkeypatch, fails):
     What the first says is the same whether its computation failed or not.
     """
     first, second = make(ledger), make(Ledger(ledger.path))
-    monkeypatch.setattr(second, "_round", lambda *a, **k: (_ for _ in ()).throw(SolverFailure()))
-
-    def second_fails():
-        with pytest.raises(SolverFailure):
-            ask(second, 1)
-
-    in_the_middle(first, monkeypatch, second_fails, fails)
+    in_the_middle(first, monkeypatch, failing(second, monkeypatch), fails)
     with pytest.raises(Refused, match="taken the payment over or used it") as refusal:
         ask(first, 1)
     assert refusal.value.__context__ is None and refusal.value.__cause__ is None
@@ -86,29 +93,20 @@ def test_seeded_noise_is_shown_once(ledger, monkeypatch, fails):
     """Both paid; the noise is the same, so that two payments are not two computations."""
     first, second = (make(Ledger(ledger.path), noise="seeded") for _ in range(2))
     second._payments._may_inherit = False
-    monkeypatch.setattr(second, "_round", lambda *a, **k: (_ for _ in ()).throw(SolverFailure()))
-
-    def second_fails():
-        with pytest.raises(SolverFailure):
-            ask(second, 1, w=np.ones(SIZE))
-
-    in_the_middle(first, monkeypatch, second_fails, fails)
+    in_the_middle(first, monkeypatch, failing(second, monkeypatch, w=np.ones(SIZE)), fails)
     with pytest.raises(Refused, match="seed would repeat the noise"):
         ask(first, 1)
     assert kinds(ledger) == ["budget", "run", "charge", "charge", "failed"]
 
 
-def test_a_crash_costs_no_second_charge_and_a_second_one_neither(ledger):
-    class Killed(SystemExit):  # the process ends: nothing more is done
-        pass
-
+def test_a_crash_costs_no_second_charge_and_a_second_one_neither(ledger, monkeypatch):
     def die(*arguments, **others):
-        raise Killed
+        raise SystemExit  # the process ends: nothing more is done
 
     for _ in range(3):
         agent = make(Ledger(ledger.path))
-        agent._round = die
-        with pytest.raises(Killed):
+        monkeypatch.setattr(agent, "_round", die)
+        with pytest.raises(SystemExit):
             ask(agent, 1)
     ask(make(Ledger(ledger.path)), 1)
     assert kinds(ledger) == ["budget", "run", "charge", "claim", "claim", "claim", "answer"]
@@ -132,18 +130,12 @@ def test_a_payment_is_used_once_and_only_for_its_rounds(ledger):
     ledger.begin("r", terms())
     payment = ledger.charge("r", 1, 2)
     assert ledger.fail(payment, 1)
-    for use in (
-        lambda: ledger.fail(payment, 1),
-        lambda: ledger.store(payment, 1, "q", b"r", b"s"),
-        lambda: ledger.fail(payment, 3),
-        lambda: ledger.fail(payment._replace(owner="other"), 2),
-        lambda: ledger.fail(payment._replace(owner=""), 2),
-        lambda: ledger.fail(payment._replace(serial=1), 2),
-        lambda: ledger.fail(payment._replace(serial=99), 2),
-        lambda: ledger.fail(payment._replace(run="s"), 2),
-    ):
-        with pytest.raises(Refused, match="Nothing of this round was released"):
-            use()
+    others = ({"owner": "other"}, {"owner": ""}, {"serial": 1}, {"serial": 99}, {"run": "s"})
+    wrong = [(payment, 1), (payment, 3), *((payment._replace(**other), 2) for other in others)]
+    for used, t in wrong:
+        for use in (lambda: ledger.fail(used, t), lambda: ledger.store(used, t, "q", b"r", b"s")):  # noqa: B023
+            with pytest.raises(Refused, match="Nothing of this round was released"):
+                use()
     assert ledger.store(payment, 2, "q", b"r", b"s")
     assert kinds(ledger)[2:] == ["charge", "failed", "answer"]
 
