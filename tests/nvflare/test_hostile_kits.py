@@ -350,17 +350,6 @@ def test_no_file_of_a_kit_ends_a_check(kits, harm, capsys):
     assert "WRONG" in out and error == ""
 
 
-def test_a_kit_of_many_folders_in_one_another(kits, capsys):
-    _, north, _, _ = kits
-    for depth in (600, 1200):  # each is more than makedirs itself could make at once
-        os.makedirs(north / "/".join("a" * depth))
-    try:
-        assert main(["federation", "status", str(north)]) == 1
-    finally:
-        subprocess.run(["rm", "-r", str(north / "a")], check=True)
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
 def test_a_statement_that_came_with_a_kit_is_on_no_sheet(kits, tmp_path, capsys):
     """Nothing was paid for it: the sheet said "Certified ... with ε = 0.001"."""
     _, north, _, party = kits

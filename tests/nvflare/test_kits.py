@@ -1,9 +1,6 @@
 """Kits: who may read them, what is in them and what is not; and what a check finds."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from small_study import write_study
@@ -215,25 +212,3 @@ def test_kits_of_the_other_role(made, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["party"] == "north"
     assert main(["federation", "status", str(folders[0])]) == 0
     assert "not begun" in capsys.readouterr().out
-
-
-def test_without_the_extra(made):
-    """One line that names it; and neither tacit nor its help need it."""
-    program = (
-        "import sys\n"
-        "class Gone:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] in ('nvflare', 'cryptography'):\n"
-        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
-        "sys.meta_path.insert(0, Gone())\n"
-        "import tacit\n"
-        "from tacit.cli.main import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    words = ["federation", "init", "study.toml", "--server", "localhost:1", "--out", "no"]
-    about = {"capture_output": True, "text": True, "cwd": made[1], "env": os.environ}
-    done = subprocess.run([sys.executable, "-c", program, *words], **about)
-    assert done.returncode == 2 and "pip install 'tacit[federation]'" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    helped = subprocess.run([sys.executable, "-c", program, "federation", "--help"], **about)
-    assert helped.returncode == 0 and "join" in helped.stdout

@@ -142,23 +142,6 @@ def test_a_remembered_hash_shows_removed_entries(ledger, tmp_path, capsys):
     assert "old copy" in capsys.readouterr().err
 
 
-def test_a_ledger_made_meanwhile_is_not_replaced(tmp_path, monkeypatch):
-    path = tmp_path / "a.db"
-    connect = sqlite3.connect
-
-    def slow(file, *arguments, **others):
-        if str(file).endswith(".new") and not path.exists():
-            monkeypatch.setattr(sqlite3, "connect", connect)
-            filled(path)
-        return connect(file, *arguments, **others)
-
-    monkeypatch.setattr(sqlite3, "connect", slow)
-    with pytest.raises(LedgerFailure, match="Expected to write"):
-        Ledger.create(path, 9.0, 1e-5)
-    assert Ledger(path).spent.epsilon > 0
-    assert sorted(p.suffix for p in tmp_path.iterdir() if p.suffix == ".new") == []
-
-
 def test_no_ledger_is_made_beside_what_is_left_of_another(tmp_path):
     for rest in ("-wal", "-shm"):
         (tmp_path / f"a.db{rest}").write_bytes(b"old")

@@ -16,7 +16,6 @@ STUDY = """
 name = "clinics"
 deadline = 5
 columns = ["age", "dose", "weight"]
-{more}
 [objective]
 kind = "{kind}"
 feature_norm = 1.0
@@ -30,8 +29,11 @@ radius = 2.0
 [privacy]
 total_epsilon = 2.0
 total_delta = 1e-5
+[algorithm]
+{rounds}
 {algorithm}
 {agents}
+{more}
 """
 PARTY = """
 agent = "{name}"
@@ -52,15 +54,11 @@ def write_study(folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES, alg
     text = STUDY.format(
         kind=kind,
         bounds="target_bound = 1.0" if once else "",
-        more="" if rehearsal is None else f"[rehearsal]\nseed = {rehearsal}",
-        algorithm=f"[algorithm]\n{'' if once else f'rounds = {rounds}'}\n{algorithm}",
+        rounds="" if once else f"rounds = {rounds}",
+        algorithm=algorithm,
         agents="\n".join(f'[[agents]]\nname = "{name}"' for name in names),
+        more="" if rehearsal is None else f"[rehearsal]\nseed = {rehearsal}",
     )
-    # keys before the first table
-    head, tail = text.split("[rehearsal]") if rehearsal is not None else (text, "")
-    if rehearsal is not None:
-        seed, rest = tail.split("[objective]")
-        text = f"{head}[objective]{rest}\n[rehearsal]{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(text)
     rng = np.random.default_rng(5)
