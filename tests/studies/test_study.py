@@ -15,7 +15,7 @@ from tacit.errors import TacitError
 from tacit.protocol.data_digest import Digest
 from tacit.protocol.facts import described, facts_of
 from tacit.protocol.messages import answer_from
-from tacit.studies import PartyFile, Study
+from tacit.studies import Limits, PartyFile, Study
 from tacit.studies.job import load_job
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -330,3 +330,129 @@ def test_no_private_number_is_in_an_error(kit, cell):
     lines.append(",".join(["7193"] * 4 + [cell, "7193"]))
     (kit / "north.csv").write_text("\n".join([*lines, "7193,0,0,0,0,0"]))
     assert "7193" not in refused(lambda: north(kit))
+
+
+# --- a party's own file --------------------------------------------------------------------------
+
+WHOLE = PARTY.replace("[limits]", 'rehearsal = true\ncoordinator = "k"\n[limits]')
+WHOLE += 'rounds = 7\nhides = "replacing one record"\n'
+
+
+def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "party.toml").write_text(WHOLE)
+    monkeypatch.chdir(tmp_path)
+    party = PartyFile.load("here/party.toml")
+    assert party.data == (tmp_path / "here" / "north.csv").resolve()
+    assert party.ledger == (tmp_path / "here" / "north.db").resolve()
+    assert party.agent == "North hospital" and party.target == "progression"
+    assert party.rehearsal and party.coordinator == "k" and party.unit is None
+    assert party.limits == Limits(1.0, 1e-5, 7, "replacing one record")
+
+
+def test_nothing_is_allowed_that_is_not_said(tmp_path):
+    (tmp_path / "party.toml").write_text(PARTY)
+    party = PartyFile.load(tmp_path / "party.toml")
+    assert not party.rehearsal and party.limits == Limits(1.0, 1e-5)
+    (tmp_path / "party.toml").write_text(PARTY.replace("total_delta = 1e-5", "total_delta = 0"))
+    assert PartyFile.load(tmp_path / "party.toml").limits.total_delta == 0.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('agent = "North hospital"', "", "agent"),
+        ('data = "north.csv"', "data = 3", "data as text in"),
+        ('ledger = "north.db"', "", "ledger"),
+        ('target = "progression"', 'unit = "kW"', "'kW'"),
+        ('target = "progression"', "rehearsal = 1", "true or false"),
+        ("total_epsilon = 1.0", "total_epsilon = inf", "total_epsilon=inf"),
+        ("total_delta = 1e-5", "total_delta = false", "total_delta"),
+        ("total_delta = 1e-5", 'total_delta = 1e-5\nhides = ""', "hides"),
+        ("total_delta = 1e-5", "total_delta = 1e-5\ntotal = 3", "total"),
+        ("[limits]\ntotal_epsilon = 1.0\ntotal_delta = 1e-5", "", "[limits]"),
+    ],
+)
+def test_what_a_party_file_may_not_say(tmp_path, old, new, words):
+    assert PARTY.count(old) == 1
+    (tmp_path / "party.toml").write_text(PARTY.replace(old, new))
+    assert words in refused(lambda: PartyFile.load(tmp_path / "party.toml"))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    assert "party.toml" in refused(lambda: PartyFile.load(tmp_path / "party.toml"))
+    (tmp_path / "party.toml").write_bytes(b"\xff")
+    assert "party.toml" in refused(lambda: PartyFile.load(tmp_path / "party.toml"))
+
+
+OWN_LINES = [k for k, line in enumerate(WHOLE.splitlines()) if " = " in line]
+
+
+@settings(max_examples=repeat(30, 60))
+@given(st.sampled_from(OWN_LINES), VALUES)
+def test_a_hostile_party_file_is_refused_in_one_manner(tmp_path_factory, line, value):
+    lines = WHOLE.splitlines()
+    lines[line] = f"{lines[line].split(' = ')[0]} = {toml(value)}"
+    path = tmp_path_factory.mktemp("hostile") / "party.toml"
+    path.write_text("\n".join(lines))
+    try:
+        limits = PartyFile.load(path).limits
+        assert 0 < limits.total_epsilon < 1e7 and 0 <= limits.total_delta < 1
+    except TacitError as error:
+        assert str(error).startswith("Expected") and str(error).endswith("Nothing was sent.")
+
+
+# --- [limits] hides: one relation between neighbouring data, and no other ------------------------
+
+MOVES = """
+[objective]
+kind = "residual"
+matrix = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+beta = BETA
+[set]
+kind = "box"
+lower = -5.0
+upper = 5.0
+size = 2
+[privacy]
+total_epsilon = 1.0
+total_delta = 1e-5
+[[agents]]
+name = "North hospital"
+"""
+
+
+def moving(folder, beta, hides=None):
+    """What a party is asked to hide by a study in which its data move by ``beta``."""
+    (folder / "study.toml").write_text(MOVES.replace("BETA", beta))
+    np.savez(folder / "d.npz", data=np.zeros(3))
+    text = PARTY.replace("north.csv", "d.npz")
+    (folder / "party.toml").write_text(text + (f'hides = "{hides}"\n' if hides else ""))
+    party = PartyFile.load(folder / "party.toml")
+    return Study.load(folder).problem_of("North hospital", party).objective
+
+
+@pytest.mark.parametrize(
+    ("agreed", "asked"),
+    [
+        ("5", "5e-05"),  # words that only begin alike
+        ("0.12345651", "0.1234565"),  # alike in six digits
+        ("[0.1, 0.2, 0.3]", "[1e-9, 1e-9, 0.3]"),  # alike in words: "its own bound, 0.3 or less"
+        ("0.1\ngroups = [0, 0, 1]", "0.1\ngroups = [0, 1, 2]"),  # "the data of one group"
+        ("0.1\nmoved = 2", "0.1"),
+    ],
+)
+def test_a_party_agrees_to_one_relation_and_no_other(tmp_path, agreed, asked):
+    """Words alone do not tell whose data move together, nor each by how much."""
+    hides = moving(tmp_path, agreed).agreed
+    assert moving(tmp_path, agreed, hides).agreed == hides
+    said = refused(lambda: moving(tmp_path, asked, hides))
+    assert hides in said and moving(tmp_path, asked).agreed in said
+
+
+def test_words_that_do_not_tell_all_are_not_enough(tmp_path):
+    f = moving(tmp_path, "[0.1, 0.2, 0.3]")
+    assert f.agreed == f.relation and f.relation.startswith(f.neighbours)
+    assert f.agreed in refused(lambda: moving(tmp_path, "[0.1, 0.2, 0.3]", f.neighbours))
+    plain = moving(tmp_path, "0.1")
+    assert plain.agreed == plain.neighbours == "one datum moving by at most 0.1"
