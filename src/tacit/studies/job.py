@@ -38,21 +38,6 @@ from tacit.studies.description import (
 from tacit.tables import read_arrays, refuse_one_file
 
 
-def _residual(
-    matrix: Any,
-    data: Any,
-    beta: Any,
-    moved: int = 1,
-    groups: Any = None,
-    noise_on: str = "residual",
-    data_bound: float | None = None,
-) -> residual.Residual:
-    """A job describes its neighbours by numbers only, never in words of its own."""
-    return residual.Residual(
-        matrix, data, beta, moved, groups=groups, noise_on=noise_on, data_bound=data_bound
-    )
-
-
 OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "least-squares": losses.LeastSquares,
     "softmax": losses.SoftmaxRegression,
@@ -60,9 +45,11 @@ OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "huber": losses.Huber,
     "hinge": losses.Hinge,
     "quantile": losses.Quantile,
-    "residual": _residual,
+    "residual": residual.Residual,
 }
 PRIVATE = {"features", "targets", "labels", "matrix", "data"}  # what a data file may hold
+# A job describes neighbours by numbers only, never in words of its own; the rest is of grids
+NOT_SAID = {"change", "unit", "doubt", "slack"}
 SETS: dict[str, Callable[..., sets.FeasibleSet]] = {
     "box": sets.Box,
     "non-negative": sets.NonNegative,
@@ -299,7 +286,8 @@ def arguments_of(
                 raise InvalidInput(
                     f"Expected numbers in rows of equal length for {name} in [{section}]."
                 ) from None
-    accepted = inspect.signature(kinds[kind]).parameters
+    parameters = inspect.signature(kinds[kind]).parameters
+    accepted = {k: p for k, p in parameters.items() if k not in NOT_SAID}
     arguments = {k: v for k, v in supplied.items() if k in accepted} | arguments
     required = {k for k, p in accepted.items() if p.default is inspect.Parameter.empty}
     refuse_unknown(arguments, set(accepted), f"[{section}] of kind {kind!r}")
