@@ -37,7 +37,6 @@ from tacit.studies.description import (
 )
 from tacit.tables import read_arrays, refuse_one_file
 
-
 OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "least-squares": losses.LeastSquares,
     "softmax": losses.SoftmaxRegression,
