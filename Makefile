@@ -37,7 +37,7 @@ test: $(READY) $(QUICKLY) lint browser
 
 # A browser for the tests of the report, where one can be had; else pytest says what did not run
 browser:
-	@for name in chromium chromium-browser google-chrome google-chrome-stable firefox; do \
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
 	  command -v $$name >/dev/null && exit 0; done; \
 	test "$$(id -u)" = 0 && command -v apt-get >/dev/null || exit 0; \
 	export DEBIAN_FRONTEND=noninteractive; \

@@ -6,8 +6,6 @@ from importlib import resources
 
 def complaints(driver):
     """What a page complained about, or asked a host for, since it was last asked."""
-    if driver.name == "firefox":  # has no logs
-        return []
     said = [entry["message"] for entry in driver.get_log("browser")]
     sent = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     asked = [

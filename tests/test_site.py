@@ -137,8 +137,7 @@ def visible_links(driver):
 def test_in_a_browser(site, browser):
     """From a folder: search finds, tabs and sidebars lead everywhere, nothing is asked for."""
     driver, start = browser, (site / "index.html").as_uri()
-    if driver.name != "firefox":  # other tests share it
-        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})  # other tests share it
     complaints(driver)  # theirs
     driver.set_window_size(1280, 900)
     driver.get(start)

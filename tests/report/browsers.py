@@ -24,25 +24,6 @@ def folders(tmp_path_factory):
 @cache
 def started():
     """A browser without a window, or None."""
-    return _chromium() or _firefox()
-
-
-def pytest_runtest_setup(item):
-    """Where there is no browser, all tests that need one are one line: skipped here, not there."""
-    if "browser" in item.fixturenames and started() is None:
-        pytest.skip(
-            "no Chromium, Chrome or Firefox that can be driven: tests/report/test_browser.py did "
-            "not run, so the report was not looked at"
-        )
-
-
-@pytest.fixture(scope="session")
-def browser():
-    yield started()
-    started().quit()
-
-
-def _chromium():
     from selenium import webdriver
     from selenium.common.exceptions import WebDriverException
 
@@ -62,17 +43,16 @@ def _chromium():
         return None
 
 
-def _firefox():
-    from selenium import webdriver
-    from selenium.common.exceptions import WebDriverException
+def pytest_runtest_setup(item):
+    """Where there is no browser, all tests that need one are one line: skipped here, not there."""
+    if "browser" in item.fixturenames and started() is None:
+        pytest.skip(
+            "no Chromium or Chrome that can be driven: tests/report/test_browser.py did not run, "
+            "so the report was not looked at"
+        )
 
-    if shutil.which("firefox") is None:
-        return None
-    options = webdriver.FirefoxOptions()
-    options.add_argument("-headless")
-    options.set_preference("ui.prefersReducedMotion", 1)
-    service = webdriver.FirefoxService(executable_path=shutil.which("geckodriver"))
-    try:
-        return webdriver.Firefox(options=options, service=service)
-    except WebDriverException:
-        return None
+
+@pytest.fixture(scope="session")
+def browser():
+    yield started()
+    started().quit()

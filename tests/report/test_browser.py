@@ -39,18 +39,6 @@ CHARTS = {"job": 7, "grid": 6, "model": 6}  # in each page
 SHEETS = ("ordinary sheet", "full sheet", "sheet of nothing")
 
 
-def is_chromium(browser):
-    return browser.capabilities["browserName"].startswith("chrom")
-
-
-def sized(browser, width, height, phone=False):
-    if is_chromium(browser):
-        how = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", how)
-    else:
-        browser.set_window_size(width, height)
-
-
 @pytest.fixture(scope="module")
 def pages(folders, tmp_path_factory):
     """Files, by kind of run; and one of an agent whose name is not kind."""
@@ -90,7 +78,8 @@ def sheets(pages):
 @pytest.fixture
 def opened(browser, pages, sheets):
     def get(kind, width=1200, height=900, phone=False):
-        sized(browser, width, height, phone)
+        how = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", how)
         complaints(browser)  # of pages before
         browser.get((pages / f"{kind}.html").as_uri())
         if kind not in SHEETS:
@@ -209,6 +198,11 @@ def test_ledgers_sort(opened):
     assert names() == ["south", "north"]
 
 
+def wanted(browser, scheme):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
 def test_light_and_dark(opened):
     browser = opened("model")
     colour = "return getComputedStyle(document.body).backgroundColor"
@@ -219,12 +213,10 @@ def test_light_and_dark(opened):
     assert dark != light and button.get_attribute("aria-pressed") == "true"
     button.send_keys(Keys.ENTER)
     assert browser.execute_script(colour) == light
-    if is_chromium(browser):  # and as the system wants it
-        for scheme, wanted in (("dark", dark), ("light", light)):
-            features = [{"name": "prefers-color-scheme", "value": scheme}]
-            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-            browser.execute_script("delete document.documentElement.dataset.theme")
-            assert browser.execute_script(colour) == wanted
+    for scheme, expected in (("dark", dark), ("light", light)):  # and as the system wants it
+        wanted(browser, scheme)
+        browser.execute_script("delete document.documentElement.dataset.theme")
+        assert browser.execute_script(colour) == expected
 
 
 @pytest.mark.parametrize("kind", CHARTS)
@@ -234,16 +226,13 @@ def test_a_phone_scrolls_one_way(kind, opened):
         browser.execute_script("arguments[0].parentElement.open = true", fold)
     wide = "const e = document.documentElement; return [e.scrollWidth, e.clientWidth]"
     scrolled, shown = browser.execute_script(wide)
-    assert scrolled <= shown and (shown == 360 or not is_chromium(browser))
+    assert scrolled <= shown == 360
 
 
 def test_paper(opened):
     browser = opened("grid")
-    if is_chromium(browser):
-        how = {"preferCSSPageSize": True, "printBackground": True}
-        made = browser.execute_cdp_cmd("Page.printToPDF", how)["data"]
-    else:
-        made = browser.print_page()
+    how = {"preferCSSPageSize": True, "printBackground": True}
+    made = browser.execute_cdp_cmd("Page.printToPDF", how)["data"]
     content = base64.b64decode(made)
     pages = len(re.findall(rb"/Type\s*/Page\b", content))
     assert content.startswith(b"%PDF") and 2 <= pages <= 6
@@ -253,8 +242,7 @@ def test_paper(opened):
 
 @pytest.mark.parametrize("kind", CHARTS)
 def test_charts_need_no_script(kind, opened):
-    if not is_chromium(browser := opened(kind)):
-        pytest.skip("scripts can be switched off in Chromium only")
+    browser = opened(kind)
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.refresh()
@@ -293,12 +281,10 @@ def test_accessible(kind, opened):
         browser.execute_script("arguments[0].parentElement.open = true", fold)
     for theme in repeat(few, ("light", "dark")):
         browser.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
-        if kind in SHEETS and is_chromium(browser):  # which have no button
-            media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        if kind in SHEETS:  # which have no button
+            wanted(browser, theme)
         assert violations(browser, None) == {}, theme
-    if is_chromium(browser):
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     if kind == "model":  # the control: a picture without words is found
         browser.execute_script("document.querySelector('main').append(new Image())")
         assert list(violations(browser, None)) == ["image-alt"]

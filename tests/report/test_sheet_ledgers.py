@@ -158,7 +158,8 @@ def test_a_run_is_in_the_ledger_that_it_noted(place):
 def test_a_ledger_elsewhere_may_hold_another_release(place, tmp_path):
     """A release has no name in a result: another of the same cost would look the same."""
     ledger = place / "ledgers" / f"{NORTH}.db"
-    copy = shutil.copy(ledger, tmp_path / f"{NORTH}.db")
+    with tacit.Ledger(ledger) as paid_from:
+        paid_from.backup(copy := tmp_path / f"{NORTH}.db")
     cases = [(place / "A", copy)]
     for i, (run, options) in enumerate((("A", None), ("C", {}), ("A", {"ledgers": "/\0"}))):
         folder = shutil.copytree(place / run, tmp_path / str(i))

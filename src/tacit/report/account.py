@@ -38,23 +38,17 @@ NOTHING = Paid(0.0, 0.0)
 
 @dataclass(frozen=True)
 class Account:
-    """A ledger as it is now; all of its entries were checked.
-
-    agent    who has paid from it, and alone may; None: nobody has
-    left     epsilon of the largest further Gaussian run that fits; None where not a formula
-    runs     ``Ledger.runs``: a summary of every run, in the order they began
-    limits   ``Ledger.budgets``: every budget that there was, the last in force
-    """
+    """A ledger as it is now; all of its entries were checked."""
 
     name: str
-    agent: str | None
+    agent: str | None  # who has paid from it, and alone may; None: nobody has
     budget: Guarantee
     spent: Guarantee
-    left: float | None
+    left: float | None  # epsilon of the largest further Gaussian run that fits, by a formula
     entries: int
-    runs: tuple[dict[str, Any], ...]
+    runs: tuple[dict[str, Any], ...]  # ``Ledger.runs``: a summary of each, as they began
     head: str
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[Limit, ...] = ()  # ``Ledger.budgets``: the last is in force
 
     @classmethod
     def read(cls, path: str | Path, agent: str | None = None) -> Account:

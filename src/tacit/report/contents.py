@@ -57,34 +57,22 @@ NOTHING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a folder. Whatever a folder does not have is empty or None.
-
-    result      what ``Result.load`` reads
-    command     "solve", "power solve" or "learn"; empty if no command made the folder
-    options     of that command, by their names; ``run`` is the name that ledgers know the run by
-    tables      by the name of the file: "bus", "line", "generator", "cut_lines" (of a federation),
-                "release" (the loads as they were released); columns of numbers, or of text
-    model       model.json, as it is there
-    releases    release.npz: what each agent released
-    accounts    of the ledgers that the run was paid from, if they are still there, by agent
-    figures     figures.json: what the command told besides, computed from private data
-    check       check.json: the AC power flow of a dispatch, at the true loads
-    left_out    of ``public()``: the kinds of things that are not there, in words
-    """
+    """What is in a folder. Whatever a folder does not have is empty or None."""
 
     folder: Path
     result: Result
-    command: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    run: str = ""
-    tables: Mapping[str, Table] = field(default_factory=dict)
-    model: Mapping[str, Any] | None = None
-    releases: Mapping[str, Vector] = field(default_factory=dict)
+    command: str = ""  # "solve", "power solve" or "learn"; empty if no command made the folder
+    options: Mapping[str, Any] = field(default_factory=dict)  # of that command
+    run: str = ""  # what ledgers call the run
+    tables: Mapping[str, Table] = field(default_factory=dict)  # by the name of their file
+    model: Mapping[str, Any] | None = None  # model.json
+    releases: Mapping[str, Vector] = field(default_factory=dict)  # what each agent released
+    # of the ledgers that the run was paid from, if they are still there, by agent
     accounts: Mapping[str, Account | str] = field(default_factory=dict)
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    check: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)  # from private data: figures.json
+    check: Mapping[str, Any] = field(default_factory=dict)  # AC power flow at the true loads
     is_public: bool = False
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # of ``public()``: kinds of things that are not there
 
     @classmethod
     def read(cls, folder: str | Path, then: str = "No report was made.") -> Contents:

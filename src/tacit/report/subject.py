@@ -29,45 +29,27 @@ FEASIBLE = ("objective", "projected-output")  # where the noise is, so that poin
 
 @dataclass(frozen=True)
 class Subject:
-    """An agent, a run and a ledger. Nothing of it is uncovered: no trace, no seed, no seconds.
+    """An agent, a run and a ledger. Nothing of it is uncovered: no trace, no seed, no seconds."""
 
-    agents     whose data; all of the run where none was chosen
-    others     how many other agents took part; None: not known here
-    statement  about these agents only
-    run        its name in ledgers; empty: not known
-    about      what it is of, in words: case, job or data, and the folder
-    grid       whether the data are the loads of a grid
-    when       in words
-    rounds     messages of each agent; None: not known here
-    numbers    in each message, at most (``exactly``: just so many)
-    feasible   whether messages are points of a public set
-    apart      whether agents were processes of different owners
-    files      names in the folder
-    trace      names of the columns of its trace
-    missing    why there is no account
-    own        whether the run paid from that very ledger (False: from none; None: not known)
-    limits     of a party: what it agrees to in one run
-    """
-
-    agents: tuple[str, ...]
-    others: int | None
-    statement: PrivacyStatement
-    when: str
-    run: str = ""
-    rounds: int | None = None
-    numbers: int | None = None
-    exactly: bool = False
-    feasible: bool = True
-    apart: bool = False
-    files: tuple[str, ...] = ()
-    trace: tuple[str, ...] = ()
+    agents: tuple[str, ...]  # whose data; all of the run where none was chosen
+    others: int | None  # how many other agents took part; None: not known here
+    statement: PrivacyStatement  # about these agents only
+    when: str  # in words
+    run: str = ""  # its name in ledgers; empty: not known
+    rounds: int | None = None  # messages of each agent; None: not known here
+    numbers: int | None = None  # in each message, at most
+    exactly: bool = False  # just so many
+    feasible: bool = True  # messages are points of a public set
+    apart: bool = False  # agents were processes of different owners
+    files: tuple[str, ...] = ()  # names in the folder
+    trace: tuple[str, ...] = ()  # names of the columns of its trace
     account: Account | None = None
-    missing: str = ""
-    own: bool | None = None
-    limits: Limits | None = None
+    missing: str = ""  # why there is no account
+    own: bool | None = None  # it paid from that very ledger (False: from none; None: not known)
+    limits: Limits | None = None  # of a party: what it agrees to in one run
     version: str = ""
-    about: str = ""
-    grid: bool = False
+    about: str = ""  # what it is of, in words: case, job or data, and the folder
+    grid: bool = False  # the data are the loads of a grid
 
     @cached_property
     def paid(self) -> Paid | None:
