@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.admm import acceleration, fixed_point
-from tacit.admm.acceleration import Residuals, Watch
-from tacit.admm.fixed_point import Instructions, Iterate
+from tacit.admm import fixed_point
+from tacit.admm.fixed_point import Instructions, Iterate, Residuals, Watch
 from tacit.errors import InvalidInput
 from tacit.planning import penalties_of
 
@@ -101,13 +100,13 @@ def wild(now, g):
 
 def test_a_bad_mixing_does_not_make_it_diverge(monkeypatch):
     problem = random_quadratics(2)
-    monkeypatch.setattr(acceleration, "mixing", wild)
+    monkeypatch.setattr(fixed_point, "mixing", wild)
     _, agents, trace = exact_run(problem, 300, 1e-6)
     assert trace[-1].within(1e-6)
     best = central(problem, lambda z: [z >= -1, z <= 1])
     assert value_of(problem, agents) == pytest.approx(best, rel=1e-3, abs=1e-4)
     for name in ("LONGEST_STEP", "ALLOWANCE", "SETBACK"):  # control: without the safeguards
-        monkeypatch.setattr(acceleration, name, np.inf)
+        monkeypatch.setattr(fixed_point, name, np.inf)
     _, _, trace = exact_run(problem, repeat(60, 200), 1e-6)
     assert not trace[-1].within(1e-2)
 
@@ -124,7 +123,7 @@ def test_penalties_far_off_are_brought_into_balance():
     server, _, _ = sides(problem, penalty=1e6)
     found = Residuals(0.0, 1.0, 0.0, 1.0, (1.0, 1.0), (np.zeros(1), np.zeros(1)))
     assert not server.converged(found, 1e-6)  # nothing is known of the way ahead
-    near = dataclasses.replace(server, watch=Watch(ahead=(0.0,) * acceleration.IN_A_ROW))
+    near = dataclasses.replace(server, watch=Watch(ahead=(0.0,) * fixed_point.IN_A_ROW))
     assert near.converged(found, 1e-6)
     off = Watch(balance=(np.array([-3.0, 0.5]),))
     assert not off.balanced and off.factors() == (0.1, 1.0)
@@ -181,7 +180,7 @@ def test_residuals_in_their_own_metrics():
 def test_an_accelerated_step_is_not_far_from_the_plain_one(times, taken):
     """At most LONGEST_STEP ‖g‖, where nothing else forbids it."""
     ones, g = np.ones(3), np.array([1.0, 0.0, 0.0])
-    length = times * acceleration.LONGEST_STEP
+    length = times * fixed_point.LONGEST_STEP
     # g fell from 2 to 1 while s + g moved by ``length``: the secant says to go as far again
     now = Iterate(ones, ones, np.zeros(3, int), 3, (ones + g + length * g, 2 * g))
     told, watch = Watch(first=2.0, best=2.0).choose(now, ones + g, ones)

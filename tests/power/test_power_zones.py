@@ -6,7 +6,7 @@ from grids import case_file
 
 from tacit.errors import InvalidInput
 from tacit.power import build, load_case, partition
-from tacit.power.zones import lines_between
+from tacit.power.public_model import lines_between
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 import numpy as np
 
 import tacit
-from tacit.admm.acceleration import MEMORY, ServerRounds
 from tacit.admm.algorithm import Holders, average_over_holders
-from tacit.admm.fixed_point import LocalRounds
+from tacit.admm.fixed_point import MEMORY, LocalRounds, ServerRounds
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.objectives import PublicQuadratic
 from tacit.objectives.public import without_noise

@@ -4,8 +4,7 @@ problem         agents, what each holds, and which coordinates they share
 settings        rounds, schedules, mechanism: all that is public in a run, and what is asked of it
 schedules       penalties and step sizes
 algorithm       Algorithm 1 of the paper, once, in its letters
-fixed_point     the same with exact local steps, as one map that server and agents follow
-acceleration    what a server chooses there: mixing, penalties, when to stop
+fixed_point     the same with exact local steps: one map that server and agents follow, accelerated
 local_side      what an agent computes with: sensitivity, limits of its points, start
 theory          the bounds of Section 5 as numbers
 """

@@ -18,7 +18,7 @@ coordinate with one holder (w⁺ = 2z − s, s⁺ = z), so that fixed points sta
 optimum if g = 0 and private coordinates rest (``LocalRounds.settled``).
 
 s → s + g is firmly non-expansive in the metric ρ (Douglas and Rachford; Eckstein and Bertsekas,
-1992). Instead of s⁺ the server may choose a combination with earlier ones (``acceleration.py``). It
+1992). Instead of s⁺ the server may choose a combination with earlier ones (``Watch.choose``). It
 says so in a few public numbers, and every agent *follows* on its own coordinates: no agent needs
 another one's s. Server and agent run the same code, coordinate by coordinate, in float64, without
 sums over coordinates: the same bits on both sides.
@@ -27,7 +27,8 @@ sums over coordinates: the same bits on both sides.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,6 +44,17 @@ ABSOLUTE = 1e-3  # of the tolerance: the part that does not depend on the size o
 AHEAD = 100.0  # tolerances: a run goes on while it seems to have further to go than that
 ROUNDING = 2.0**-48  # of the size of s: a smaller change says nothing
 FLAT = 1e-5  # the least tolerance of private coordinates: as exact as a cone program's answer
+MEMORY = 10  # rounds that count
+RIDGE = 1e-6  # of the least squares for θ, relative
+LONGEST_STEP = 1e3  # K: how far an accelerated step may be from the plain one, in units of ‖g‖
+ALLOWANCE, DECAY = 10.0, 1.1  # the n-th accelerated step needs ‖g‖ ≤ 10‖g¹‖/n^1.1
+SETBACK = 2.0  # one that leads to more than twice the smallest ‖g‖ so far is undone
+WINDOW = 5  # rounds whose residuals decide about penalties
+BALANCED = 10.0  # primal and dual residuals that differ by less are in balance
+LARGEST_CHANGE, MOST_CHANGES = 10.0, 10  # of a penalty at once; of penalties in a run
+NEGLIGIBLE = 0.01  # of ‖g‖: a smaller part of a group is no reason to change its penalty
+SOLVED = 1e-8  # of the size of s: a g that may be the error of a solver
+IN_A_ROW = 3  # rounds that must seem to be near the end
 
 
 @dataclass(frozen=True)
@@ -208,7 +220,7 @@ class LocalRounds:
         """Whether the private coordinates seem to be at rest; no residual of a server sees them.
 
         Where f is flat in them each round takes a small part of their way. How much is left is
-        estimated from the last two moves (``acceleration.way_ahead``): no proof.
+        estimated from the last two moves (``way_ahead``): no proof.
         """
         own = np.delete(self.z, self.held)
         if not own.size:
@@ -225,7 +237,247 @@ class LocalRounds:
         return bool(left <= AHEAD * max(tolerance, FLAT) * size)
 
 
-def next_consensus(s: Vector, z: Vector, holders: Holders) -> Vector:
-    """w⁺: for each global coordinate the mean of 2z − s over the agents that hold it."""
-    w: Vector = average_over_holders(2 * z - s, holders)
-    return w
+# --- what a server chooses: mixing, penalties, when to stop --------------------------------------
+#
+# All of it is a function of the agents' z, of the s that follow from them, and of public numbers:
+# it is post-processing of the one release. With noise in every round none of it is done.
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How far z is from an optimum, over all copies (Boyd et al., 2011, Section 3.3).
+
+    ``primal`` is ‖z − z̄‖ and ``size`` ‖z̄‖. ``dual`` is the norm, in the metric 1/ρ, of the mean of
+    λ⁺ = ρ(s − z) over the holders; it is ρ times a change of w, hence beside ``dual_size``, ‖z̄‖ in
+    the metric ρ. (‖λ⁺‖ is no measure for it: λ⁺ vanishes where all loads can be served.) ``parts``
+    are primal (metric ρ) and dual residual by group: the squares of all add up to ‖g‖².
+    """
+
+    primal: float
+    size: float
+    dual: float
+    dual_size: float
+    least: tuple[float, float]  # √n and its like in the metric ρ
+    parts: tuple[Vector, Vector]
+
+    @property
+    def relative(self) -> tuple[float, float]:
+        """Primal and dual residual, relative to the size of the solution."""
+        size = self.size + ABSOLUTE * self.least[0]
+        return self.primal / size, self.dual / self.dual_scale
+
+    @property
+    def dual_scale(self) -> float:
+        """What the dual residual is relative to."""
+        return self.dual_size + ABSOLUTE * self.least[1]
+
+    def within(self, tolerance: float) -> bool:
+        """‖z − z̄‖ ≤ tolerance·(‖z̄‖ + √n/1000), and the same of the duals in their metric."""
+        return max(self.relative) <= tolerance
+
+
+def residuals(now: Iterate, z: Vector, holders: Holders, index: Vector) -> Residuals:
+    """The residuals at z, all copies one after another; ``index`` names their coordinates."""
+    mean = average_over_holders(z, holders)[index]
+    drift = average_over_holders(now.s - z, holders)[index]
+    apart, ρ, groups = z - mean, now.penalty, int(now.group.max(initial=0)) + 1
+    parts = [np.sqrt(np.bincount(now.group, ρ * x * x, groups)) for x in (apart, drift)]
+    return Residuals(
+        primal=float(np.linalg.norm(apart)),
+        size=float(np.linalg.norm(mean)),
+        dual=float(np.linalg.norm(parts[1])),
+        dual_size=_norm(mean, ρ),
+        least=(math.sqrt(len(z)), math.sqrt(float(ρ.sum()))),
+        parts=(parts[0], parts[1]),
+    )
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What the server remembers besides the iterate.
+
+    first        ‖g‖ at the start, and after a change of penalties
+    best         the smallest so far
+    accelerated  how many accelerated steps were taken
+    mixed        whether the last one was
+    balance      log of primal over dual residual of every group, in the last rounds
+    rounds       rounds since the last change of penalties
+    changes      how often penalties were changed
+    ahead        how far s seemed to be from its fixed point in the last rounds (``way_ahead``)
+    """
+
+    first: float = math.inf
+    best: float = math.inf
+    accelerated: int = 0
+    mixed: bool = False
+    balance: tuple[Vector, ...] = ()
+    rounds: int = 0
+    changes: int = 0
+    ahead: tuple[float, ...] = (math.inf,) * IN_A_ROW
+
+    def seen(self, found: Residuals) -> Watch:
+        """With the balance of this round's residuals; a setback says nothing about penalties."""
+        primal, dual = found.parts
+        length = math.hypot(np.linalg.norm(primal), np.linalg.norm(dual))
+        hidden = ROUNDING * (found.dual_size + ABSOLUTE * found.least[1]) + 1e-300
+        least = NEGLIGIBLE * length + hidden
+        ratio = np.log((primal + least) / (dual + least))
+        setback = length > SETBACK * self.best + hidden
+        known = self.balance if setback else (ratio, *self.balance)
+        return dataclasses.replace(self, balance=known[:WINDOW], rounds=self.rounds + 1)
+
+    @property
+    def ratio(self) -> Vector:
+        """Primal over dual residual of every group, geometric mean over the last rounds."""
+        found: Vector = np.exp(np.mean(self.balance, axis=0)) if self.balance else np.ones(1)
+        return found
+
+    @property
+    def balanced(self) -> bool:
+        return bool((abs(np.log(self.ratio)) <= math.log(BALANCED)).all())
+
+    def factors(self) -> tuple[float, ...]:
+        """By what to multiply penalties, to bring residuals into balance.
+
+        A large primal residual asks for a larger penalty (Boyd et al., 2011, Section 3.4.1), here
+        for each group of coordinates. The ratio feels much less than a penalty's whole error,
+        hence its square. Changes get rarer, and end: convergence is that of constant penalties.
+        """
+        ratio = self.ratio
+        off = (ratio > BALANCED) | (ratio < 1 / BALANCED)
+        factor = np.where(off, (ratio**2).clip(1 / LARGEST_CHANGE, LARGEST_CHANGE), 1.0)
+        return tuple(factor.tolist())
+
+    def choose(self, now: Iterate, w: Vector, z: Vector) -> tuple[Instructions, Watch]:
+        """Change penalties, if they need it; else Anderson acceleration of type II, safeguarded.
+
+        θ minimises ‖g − Σ_k θ_k (change of g, k rounds ago)‖ in the metric ρ, with a small ridge.
+        The accelerated step is taken only where ‖g‖ ≤ 10‖g¹‖/n^1.1 for the n-th one, and it differs
+        from the plain one by at most K‖g‖; else s⁺ = s + g. If it leads to a ‖g‖ above twice the
+        smallest so far, by more than rounding, it is undone: the plain step is taken from where it
+        began.
+
+        So it converges whatever θ is. The plain map T is firmly non-expansive, ‖Ts − s*‖² ≤
+        ‖s − s*‖² − ‖g‖² for every fixed point s*, and all accelerated steps together differ from it
+        by at most K Σ‖g‖ ≤ 10K‖g¹‖ Σ 1/n^1.1 < ∞. Hence ‖s − s*‖ converges and Σ‖g‖² < ∞, so that
+        s converges to a fixed point (quasi-Fejér monotone: Combettes, 2001; acceleration with such
+        a safeguard: Zhang, O'Donoghue and Boyd, 2020). What was undone leaves no trace. Private
+        coordinates take plain steps always, and are part of s in this argument.
+        """
+        due = len(self.balance) == WINDOW and self.rounds >= WINDOW + 2 * self.changes
+        if due and not self.balanced and self.changes < MOST_CHANGES:
+            return Instructions(factors=self.factors()), Watch(changes=self.changes + 1)
+        g = w - z
+        length = _norm(g, now.penalty)
+        first = length if math.isinf(self.first) else self.first
+        watch = dataclasses.replace(self, first=first, best=min(self.best, length))
+        hidden = ROUNDING * _norm(now.s, now.penalty)  # rounding is no setback
+        if self.mixed and length > SETBACK * self.best + hidden:
+            kept = self.accelerated - 1
+            return Instructions(undo=True), dataclasses.replace(
+                watch, accelerated=kept, mixed=False, ahead=Watch.ahead
+            )
+        now = now.remembering(w, z)
+        n = self.accelerated + 1
+        θ = mixing(now, g) if now.changes else np.zeros(0)
+        difference = sum(x * step for x, step in zip(θ, now.steps, strict=True))
+        ahead = (way_ahead(now, g, θ), *self.ahead[:-1])
+        watch = dataclasses.replace(watch, mixed=False, ahead=ahead)
+        if not now.changes or length > ALLOWANCE * first / n**DECAY:
+            return Instructions(), watch
+        if not _norm(difference, now.penalty) <= LONGEST_STEP * length:
+            return Instructions(), watch
+        taken = dataclasses.replace(watch, accelerated=n, mixed=True)
+        return Instructions(tuple(θ.tolist())), taken
+
+
+def mixing(now: Iterate, g: Vector) -> Vector:
+    """θ, by least squares; ``now`` remembers the change that led to g."""
+    root = np.sqrt(now.penalty)
+    changes = np.stack([root * change for change in now.changes], axis=1)
+    ridge = RIDGE * np.linalg.norm(changes) * np.eye(changes.shape[1])
+    right = np.append(root * g, np.zeros(changes.shape[1]))
+    θ: Vector = np.linalg.lstsq(np.vstack([changes, ridge]), right, rcond=None)[0]
+    return θ
+
+
+def way_ahead(now: Iterate, g: Vector, θ: Vector) -> float:
+    """How far s seems to be from its fixed point, in the metric ρ: the largest of three estimates.
+
+    The accelerated step, which is as long if g is linear; the secant along the last change; and
+    ‖g‖/(1 − r), if ‖g‖ goes on falling by a factor r in every round. ‖g‖ itself says little: where
+    a penalty is far above the curvature of f, each round takes a small part of the way. Infinite
+    where nothing is known. No proof: it takes three rounds in a row to end a run, as a coordinate
+    that hardly moves shows only when the others are at rest.
+    """
+    ρ = now.penalty
+    length, size = _norm(g, ρ), _norm(now.s, ρ)
+    if not now.changes or now.last is None:
+        return math.inf if now.memory else length
+    step, change = now.steps[0], now.changes[0]
+    square, before = float(np.sum(ρ * change * change)), _norm(now.last[1], ρ)
+    if math.sqrt(square) <= ROUNDING * size:
+        return length if length <= 10 * ROUNDING * size else math.inf
+    found = [_norm(g - sum(x * y for x, y in zip(θ, now.steps, strict=True)), ρ)]
+    found.append(_norm(g - float(np.sum(ρ * change * g)) / square * step, ρ))
+    if length > SOLVED * size:
+        found.append(length / (1 - length / before) if length < before else math.inf)
+    return max(found)
+
+
+def _norm(x: Vector, penalty: Vector) -> float:
+    return float(np.sqrt(np.sum(penalty * x * x)))
+
+
+@dataclass(frozen=True)
+class ServerRounds:
+    """The server's side: s on all copies, the consensus w, and what to tell the agents with it."""
+
+    holders: Holders
+    index: Vector  # the global coordinate of every copy, agent after agent
+    iterate: Iterate
+    w: Vector
+    instructions: Instructions = field(default_factory=Instructions)
+    watch: Watch = field(default_factory=Watch)
+
+    @classmethod
+    def start(
+        cls,
+        coordinates: list[Vector],
+        w: Vector,
+        penalty: Vector,
+        group: Vector | None = None,
+        memory: int = MEMORY,
+        dual: Vector | float = 0.0,
+    ) -> ServerRounds:
+        """``coordinates``: the global ones of each agent; w, penalty and group: global vectors;
+        dual: of all copies, agent after agent."""
+        index = np.concatenate(coordinates)
+        group = np.zeros(len(w), np.int64) if group is None else group
+        w = np.array(w, np.float64)
+        ρ = np.asarray(penalty)[index]
+        iterate = Iterate.start(w[index], ρ, group[index], memory, dual)
+        return cls(Holders.of(coordinates, len(w), np.float64), index, iterate, w)
+
+    def receive(self, z: Vector) -> tuple[ServerRounds, Residuals]:
+        """The next round, given all agents' z on their coupled coordinates; and how good z is."""
+        found = residuals(self.iterate, z, self.holders, self.index)
+        w = average_over_holders(2 * z - self.iterate.s, self.holders)
+        copies = w[self.index]
+        instructions, watch = self.watch.seen(found).choose(self.iterate, copies, z)
+        following = self.iterate.follow(copies, z, instructions)
+        return dataclasses.replace(
+            self, iterate=following, w=w, instructions=instructions, watch=watch
+        ), found
+
+    def converged(self, found: Residuals, tolerance: float) -> bool:
+        """Both residuals are within tolerance, at penalties that need no change, near the end.
+
+        Without the other two, a penalty that is far too large would end a run: then all copies
+        agree at once, and w hardly moves.
+        """
+        steady = self.watch.balanced or self.watch.changes >= MOST_CHANGES
+        steady = steady or max(found.relative) <= ROUNDING
+        steady = steady and not self.instructions.factors
+        near = max(self.watch.ahead) <= AHEAD * tolerance * found.dual_scale
+        return found.within(tolerance) and steady and near

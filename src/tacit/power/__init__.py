@@ -1,11 +1,9 @@
 """Privacy-preserving distributed control of power flow (Section 6.1).
 
 case            grids from MATPOWER files, named cases and pandapower networks, in per unit
-zones           a partition of the buses, each part with an operator of its own
 network         the second-order cone relaxation of AC power flow (Appendix D)
-cost            generation cost as an objective, with a price of shed load
-central         the whole grid in one solver: a bound, and a baseline for zones
-public_model    all of a grid in zones but its loads, and one zone's problem from its own
+cost            generation cost as an objective, with a price of shed load; its least, in one solver
+public_model    zones, all that is public of a grid in them, one zone's problem from its loads
 model           a grid in zones as a problem for ``tacit.solve``
 ac_flow         what would happen if a dispatch were used: an AC power flow at true loads
 plots           the grid as a picture
@@ -13,11 +11,11 @@ plots           the grid as a picture
 
 from tacit.power.ac_flow import PowerFlow, power_flow
 from tacit.power.case import Grid, load_case
-from tacit.power.central import bound
+from tacit.power.cost import bound
 from tacit.power.model import PowerProblem, build, scheduled
 from tacit.power.network import Network, network
 from tacit.power.plots import plot_grid, plot_power_flow
-from tacit.power.zones import partition
+from tacit.power.public_model import partition
 
 __all__ = [
     "Grid",

@@ -24,10 +24,9 @@ from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, choice, shown
 from tacit.planning import TOLERANCE, Known, Plan, noise_energy, plan
 from tacit.power.case import Grid
-from tacit.power.central import solve_centrally
+from tacit.power.cost import solve_centrally
 from tacit.power.network import FLOWS, Network, demand
-from tacit.power.public_model import Beta, public_model, starting_penalties
-from tacit.power.zones import Zones
+from tacit.power.public_model import Beta, Zones, public_model, starting_penalties
 from tacit.privacy.mechanisms import Mechanism
 
 if TYPE_CHECKING:

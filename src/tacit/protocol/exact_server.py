@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.acceleration import Residuals, ServerRounds
 from tacit.admm.algorithm import average_over_holders
+from tacit.admm.fixed_point import Residuals, ServerRounds
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.protocol.messages import Broadcast, Refusal, Reply

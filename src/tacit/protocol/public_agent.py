@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.acceleration import MEMORY
-from tacit.admm.fixed_point import Instructions, LocalRounds
+from tacit.admm.fixed_point import MEMORY, Instructions, LocalRounds
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput, Refused, SolverFailure
