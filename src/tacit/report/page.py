@@ -42,27 +42,39 @@ Facts = list[tuple[str, str]]
 
 def render(contents: Contents, repeat: str = "") -> bytes:
     """The page of a folder. ``repeat`` is the command that makes such a result again."""
-    template, parts = _assets()
+    script = asset("page.js")
     with reading(contents.folder, "files that tacit wrote", "No report was made."):
-        made = template.render(**_values(contents), **parts, repeat=repeat)
+        made = template("page.html").render(
+            **_values(contents),
+            script=script,
+            style=asset("page.css"),
+            script_digest=digest(script),
+            repeat=repeat,
+        )
     # half of a pair of UTF-16, which a name may hold, has no other form
     page: bytes = made.encode("utf-8", "xmlcharrefreplace")
     return page
 
 
+def asset(name: str) -> str:
+    return (resources.files("tacit.report") / "assets" / name).read_text("utf-8")
+
+
 @cache
-def _assets() -> tuple[Any, dict[str, str]]:
-    """The template, and what is the same on every page."""
+def template(name: str) -> Any:
+    """One of this package's, which escapes what is put in."""
     import jinja2
 
-    place = resources.files("tacit.report") / "assets"
-    script, style = ((place / name).read_text("utf-8") for name in ("page.js", "page.css"))
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"up": rounded_up, "down": rounded_down, "plain": html.plain}
-    template = environment.from_string((place / "page.html").read_text("utf-8"))
-    return template, {"script": script, "style": style, "policy": _policy(script)}
+    return environment.from_string(asset(name))
+
+
+def digest(text: str) -> str:
+    """Of a script or style, for the policy (CSP) of a page: only this one is allowed."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def save(path: Path, page: bytes, public: bool = False) -> Path:
@@ -110,11 +122,10 @@ def _values(contents: Contents) -> dict[str, Any]:
         "kind": kind,
         "seal": SEALS[kind],
         "numbers": numbers,
-        "public": contents.is_public,
-        "left_out": contents.left_out,
+        "contents": contents,
+        "result": result,
         "facts": privacy_facts(contents),
         "statement": "" if contents.is_public and kind != "certified" else privacy.words,
-        "accounts": contents.accounts,
         "gauge": figures.budget(contents),
         "tables": tables,
         "curves": figures.curves(contents),
@@ -128,14 +139,9 @@ def _values(contents: Contents) -> dict[str, Any]:
         "check": _check(contents.check),
         "settings": _settings(contents),
         "free": privacy.once and bool(contents.options.get("ledgers")),
-        "plan": result.plan,
-        "versions": list(result.versions.items()),
         "timing": [(k, v) for k, v in seconds if k != "rounds"],
-        "seed": result.seed,
         "made_by": metadata.version("tacit"),
         "data": _in_script({"tables": tables}),
-        "model": contents.model,
-        "folder": "" if contents.is_public else str(contents.folder),
     }
 
 
@@ -145,15 +151,6 @@ def _in_script(data: Any) -> str:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def _policy(script: str) -> str:
-    """Nothing from anywhere; only this script. Legends have the colours of what they name."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "img-src data:; connect-src 'none'; base-uri 'none'; form-action 'none'"
-    )
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -218,7 +215,14 @@ def privacy_facts(contents: Contents) -> Facts:
         facts.append(("Against whom", everyone))
     facts.append(("Over how much", _messages(contents)))
     if kind != "noiseless":
-        facts.append(("The noise", f"{privacy.mechanism}, {_noise_from(contents)}"))
+        source = "discrete and exact, from the operating system"
+        if privacy.seeded:
+            source = (
+                "from a seed: it hides nothing from those who know that, or if it is used again"
+            )
+        elif not privacy.secure:
+            source = "from a key of 64 bits that the operating system gave"
+        facts.append(("The noise", f"{privacy.mechanism}, {source}"))
     if kind != "certified":
         return [*facts, ("Covered", "nothing")]
     assumed = privacy.assumed.removeprefix("Taken for public: ")
@@ -250,18 +254,6 @@ def _messages(contents: Contents) -> str:
     if math.isinf(privacy.epsilon):
         return f"all messages{rounds}, without noise"
     return f"{privacy.updates} updates with {privacy.mechanism} noise by each agent{rounds}{before}"
-
-
-def _noise_from(contents: Contents) -> str:
-    privacy = contents.result.privacy
-    if privacy.secure:
-        return "discrete and exact, from the operating system"
-    if privacy.seeded:
-        return (
-            "from a seed: nothing is hidden from those who know the seed, or if it is ever used "
-            "again"
-        )
-    return "from a key of 64 bits that the operating system gave"
 
 
 def _settings(contents: Contents) -> Facts:

@@ -16,8 +16,6 @@ written from right to left: names in them are as they should be in the HTML.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
 import math
 import re
@@ -26,7 +24,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +37,7 @@ from tacit.protocol.disclosure import FILES, level, may_have
 from tacit.protocol.statement import PUBLIC, not_promised, promised
 from tacit.report.account import Account
 from tacit.report.odds import exception, guess, hits, next_to_nothing, percent, suspicion
-from tacit.report.page import refuse_other_files
+from tacit.report.page import asset, digest, refuse_other_files, template
 from tacit.report.subject import Subject
 
 BEFORE = (0.01, 0.1, 0.5)  # suspicions
@@ -474,16 +472,10 @@ def _up(value: float, digits: int = 3) -> str:
 
 def html_page(sheet: Sheet) -> str:
     """The whole file."""
-    import jinja2
-
-    here = resources.files("tacit.report")
     size = f"{PRINTED * _fitted(sheet)[0]:.2f}pt"
-    style = (here / "sheet.css").read_text(encoding="utf-8")
+    style = asset("sheet.css")
     style += f"@media print {{ body {{ font-size: {size}; line-height: 1.32; }} }}\n"
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    made = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = made.from_string((here / "sheet.html.j2").read_text(encoding="utf-8"))
-    return template.render(sheet=sheet, style=style, digest=digest)
+    return str(template("sheet.html").render(sheet=sheet, style=style, digest=digest(style)))
 
 
 def pdf_page(sheet: Sheet) -> bytes:
