@@ -256,7 +256,8 @@ def test_ledgers_are_only_read(folders, tmp_path):
     assert (old / "north.db").read_bytes() == before
     (old / "north.db").write_bytes(b"no database")
     assert "cannot be read" in Contents.read(folder).accounts["north"]
-    shutil.copyfile(folders.place / "ledgers" / "north.db", old / "south.db")
+    with tacit.Ledger(folders.place / "ledgers" / "north.db") as paid:
+        paid.backup(old / "south.db")
     assert "another agent" in Contents.read(folder).accounts["south"]
     rewritten(folder, "result.json", lambda d: d.update(agents=["../north", "south"]))
     assert list(Contents.read(folder).accounts) == ["south"]
