@@ -69,6 +69,7 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
         return mapped.astype(X.dtype, copy=False)
 
 
+@dataclass(eq=False, repr=False)
 class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Maps every column of a table to numbers by public rules, each record by itself.
 
@@ -93,15 +94,9 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     your claim. Categories that floating point does not tell apart (2^53 and more) are refused.
     """
 
-    def __init__(
-        self,
-        ranges: Mapping[Any, tuple[float, float]] | None = None,
-        categories: Mapping[Any, Any] | None = None,
-        fill: Mapping[Any, Any] | None = None,
-    ) -> None:
-        self.ranges = ranges
-        self.categories = categories
-        self.fill = fill
+    ranges: Mapping[Any, tuple[float, float]] | None = None
+    categories: Mapping[Any, Any] | None = None
+    fill: Mapping[Any, Any] | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check that there is a rule for every column. Nothing is learnt."""
@@ -341,13 +336,11 @@ class RandomFourier(FeatureMap):
         if columns % 2:
             raise InvalidInput(f"Expected an even number of columns, got columns={columns}.")
         positive("width", self.width, (1e-6, 1e6))
-        seed = self.seed
-        if (
-            isinstance(seed, bool)
-            or not isinstance(seed, Integral)
-            or not 0 <= int(seed) < LARGEST_SEED
-        ):
-            raise InvalidInput(f"Expected a whole number 0 <= seed < 2^128, got {shown(seed)}.")
+        whole = isinstance(self.seed, Integral) and not isinstance(self.seed, bool)
+        if not whole or not 0 <= int(self.seed) < LARGEST_SEED:
+            raise InvalidInput(
+                f"Expected a whole number 0 <= seed < 2^128, got {shown(self.seed)}."
+            )
         return columns
 
     def _rows(self, X: Vector, columns: int) -> Vector:
@@ -502,7 +495,8 @@ class Scattering(FeatureMap):
         J = count("scales", self.scales, MOST_SCALES)
         L = count("angles", self.angles, MOST_ANGLES)
         height, width = (padded(side, J) >> J for side in image_shape(self.shape, given))
-        return channels(J, L) * height * width
+        channels = 1 + J * L + J * (J - 1) // 2 * L**2
+        return channels * height * width
 
     def _rows(self, X: Vector, columns: int) -> Vector:
         J, L = int(self.scales), int(self.angles)
@@ -529,10 +523,6 @@ def mirrored(side: int, length: int) -> Vector:
     """Which pixel of a side stands where after padding."""
     before = (length - side) // 2
     return np.pad(np.arange(side), (before, length - side - before), mode="reflect")
-
-
-def channels(J: int, L: int) -> int:
-    return 1 + J * L + J * (J - 1) // 2 * L**2
 
 
 def groups(number: int) -> int:
