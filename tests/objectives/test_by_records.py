@@ -79,21 +79,34 @@ def test_sixteen_bits_stay_as_they_are(elsewhere):
 @pytest.mark.parametrize("relation", ["zero-out", "add-remove"])
 def test_runs_have_the_same_results(batch, relation, elsewhere, monkeypatch):
     """Agents of different sizes in one stack, and agents one by one; several runs at once."""
-    x, y = records(np.float64)
-    parts = [slice(0, 520), slice(520, 1040), slice(1040, 1300)]
-    agents = [
-        tacit.LocalProblem(model("softmax", x[p, :7], y[p], relation), tacit.Box(-1.0, 1.0, 28))
-        for p in parts
-    ]
+    parts = agents(relation, (520, 519, 260))
     settings = tacit.Settings(3, 2, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
 
     def solution():
         stacking._stacked.clear_cache()  # it was compiled for another device
-        return tacit.solve(agents, settings, seed=1, batch=batch).solution
+        return tacit.solve(parts, settings, seed=1, batch=batch).solution
 
     found = solution()
     monkeypatch.setattr(linear_model, "on_cpu", lambda: True)
     np.testing.assert_allclose(found, solution(), rtol=1e-12, atol=1e-14)
+
+
+def agents(relation, sizes, **public):
+    x, y = records(np.float64)
+    models = [model("softmax", x[:n, :7], y[:n], relation, **public) for n in sizes]
+    return [tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, f.dimension)) for f in models]
+
+
+@pytest.mark.parametrize("sizes", [(1000, 800), (1001, 800), (801, 800)])
+def test_who_is_stacked_does_not_depend_on_private_numbers_of_records(sizes):
+    """A program that depends on them changes the rounding of other agents' messages."""
+    assert stacking.buckets_of(agents("add-remove", sizes)) == [[0], [1]]
+    assert stacking.buckets_of(agents("zero-out", (801, 800))) == [[0, 1]]  # these are public
+    data = np.zeros((sizes[0], 2)), np.zeros((sizes[1], 2))
+    common = {"clip": 1.0, "size": 2, "normaliser": 6000.0}
+    f, g = (tacit.PerSample(lambda z, x: (z @ x) ** 2, d, **common) for d in data)
+    box = tacit.Box(-1.0, 1.0, 2)
+    assert stacking.buckets_of([tacit.LocalProblem(h, box) for h in (f, g)]) == [[0], [1]]
 
 
 @pytest.mark.parametrize(
@@ -101,19 +114,13 @@ def test_runs_have_the_same_results(batch, relation, elsewhere, monkeypatch):
 )
 def test_public_bounds_decide_who_is_stacked_where_records_shift(bound, stacks, elsewhere):
     """And how long the stack is: a program must not tell how many records an agent has."""
-    x, y = records(np.float64)
     lengths = set()
-    for first, second in ((520, 780), (1040, 3)):
-        agents = []
-        for rows in (slice(0, first), slice(0, second)):
-            f = model(
-                "softmax", x[rows, :7], y[rows], "add-remove", normaliser=2600.0, record_bound=bound
-            )
-            agents.append(tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 28)))
-        assert stacking.buckets_of(agents) == stacks
+    for sizes in ((520, 780), (1040, 3)):
+        parts = agents("add-remove", sizes, normaliser=2600.0, record_bound=bound)
+        assert stacking.buckets_of(parts) == stacks
         if stacks == [[0, 1]]:
             settings = tacit.Settings(3, 2, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
-            named = list(enumerate(agents))
+            named = list(enumerate(parts))
             bucket = stacking.stack(named, settings, jax.random.key(0), "run", np.dtype(np.float64))
             lengths.add(bucket.local.f.features.shape)
     assert len(lengths) <= 1

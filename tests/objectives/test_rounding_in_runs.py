@@ -1,7 +1,6 @@
 """Runs that no proof about rounding covers say so, and points outside of a set end a run."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import repeat
@@ -15,7 +14,6 @@ from tacit.protocol.agent import Agent
 from tacit.protocol.messages import Broadcast
 from tacit.protocol.statement import privacy_statement
 from tacit.pytree import register
-from tacit.transports.stacking import buckets_of
 
 
 @pytest.mark.parametrize("noise", repeat(["secure"], ["seeded", "secure"]))  # no matter which
@@ -32,29 +30,26 @@ def test_sixteen_bits_are_not_certified(noise, tmp_path):
 
 
 def test_one_agent_of_sixteen_bits_is_enough():
-    """A statement is about every agent: certified only if all are."""
-    x, y = records(np.float32)
-    exact = model("logistic", x[:40], y[:40], "zero-out")
-    box = tacit.Box(-1.0, 1.0, FEATURES)
-    parts = [tacit.LocalProblem(f, box) for f in (exact, exact.in_bfloat16())]
-    settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
-    for order in (parts, parts[::-1]):
-        assert not privacy_statement(tacit.Problem(order), settings, seeded=False).certified
-    assert privacy_statement(tacit.Problem(parts[:1]), settings, seeded=False).certified
+    """A statement is about every agent: certified only if all are, or with their reason."""
 
-
-def test_a_reason_that_an_objective_states_is_the_statement_s():
     class Rough(tacit.LogisticRegression):
         doubt = "its bound is a guess."
 
-    x, y = records(np.float64)
+    x, y = records(np.float32)
+    exact = model("logistic", x[:40], y[:40], "zero-out")
     rough = Rough(x[:40], y[:40], feature_norm=2.0, normaliser=6000.0)
     guessed = tacit.Residual(np.eye(FEATURES), np.zeros(FEATURES), 0.1, doubt="beta is a guess.")
-    settings = tacit.Settings.for_budget(1.0, 1e-5, 2)
+    box, settings = tacit.Box(-1.0, 1.0, FEATURES), tacit.Settings.for_budget(1.0, 1e-5, 2)
+
+    def stated(*objectives):
+        parts = [tacit.LocalProblem(f, box) for f in objectives]
+        return privacy_statement(tacit.Problem(parts), settings, seeded=False)
+
+    assert stated(exact).certified
+    sixteen = exact.in_bfloat16()
+    assert not stated(exact, sixteen).certified and not stated(sixteen, exact).certified
     for f, reason in ((rough, "its bound is a guess."), (guessed, "beta is a guess.")):
-        part = tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, FEATURES))
-        statement = privacy_statement(tacit.Problem([part]), settings, seeded=False)
-        assert statement.uncertified == f.uncertified == reason and not statement.certified
+        assert stated(f).uncertified == f.uncertified == reason and not stated(f).certified
 
 
 def test_numbers_of_32_bits_only_are_noticed():
@@ -138,34 +133,6 @@ def test_the_average_of_many_points_stays_in_the_set(dtype):
     settings = tacit.Settings(1, 10_000, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
     result = tacit.solve([tacit.LocalProblem(f, W)], settings, seed=0)
     assert result.trace["violation"][-1] <= W.tolerance(dtype) < 1e-6
-
-
-def test_who_is_stacked_does_not_depend_on_private_numbers_of_records():
-    """A program that depends on them changes the rounding of other agents' messages."""
-
-    def loss(z, record):
-        return jnp.sum(jnp.maximum(record[0] * z - record[1], 0))
-
-    def agents(relation, *sizes):
-        rng = np.random.default_rng(0)
-        models = [
-            model("logistic", rng.normal(size=(n, 3)), np.ones(n), relation) for n in sizes
-        ] + [
-            tacit.PerSample(
-                loss,
-                rng.normal(size=(n, 2)),
-                clip=1.0,
-                size=3,
-                normaliser=6000.0,
-                neighbours=relation,
-            )
-            for n in sizes
-        ]
-        return [tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 3)) for f in models]
-
-    for sizes in ((1000, 800), (1001, 800), (801, 800)):
-        assert buckets_of(agents("add-remove", *sizes)) == [[0], [1], [2], [3]]
-    assert buckets_of(agents("zero-out", 801, 800)) == [[0, 1], [2, 3]]  # these are public
 
 
 def test_the_scale_of_float32_noise_is_never_less_than_certified():
