@@ -1,10 +1,10 @@
 """Reading data, and sharing them out to agents."""
 
 import gzip
-import http.server
+import hashlib
+import io
 import json
 import struct
-import threading
 
 import numpy as np
 import pandas as pd
@@ -194,62 +194,47 @@ def test_digits():
     )
 
 
-class Mirror(http.server.BaseHTTPRequestHandler):
-    """Serves ``files``; breaks off after ``limit`` bytes."""
-
-    files, limit = {}, None
-
-    def do_GET(self):
-        content = self.files[self.path.rsplit("/", 1)[1]]
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content[: self.limit])
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
-def mirror(monkeypatch, rng):
-    import hashlib
-
+def mirror(monkeypatch, tmp_path_factory, rng):
+    """A folder with MNIST's file names, and its URL."""
+    folder = tmp_path_factory.mktemp("mirror")
     contents = {name: rng.bytes(50_000) for name in reading.FILES}
-    Mirror.files = {f"{n}.gz": gzip.compress(c) for n, c in contents.items()}
-    Mirror.limit = None
-    digests = {n: hashlib.sha256(c).hexdigest() for n, c in contents.items()}
+    for name, content in contents.items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     monkeypatch.setattr(reading, "FILES", digests)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    return folder, folder.as_uri()
 
 
-def test_a_download_that_broke_off_is_done_again(mirror, tmp_path):
-    Mirror.limit = 20_000
-    with pytest.raises(CorruptFile, match="20000 of"):
-        reading.download_mnist(tmp_path, mirror)
+def test_a_download_that_broke_off_is_done_again(mirror, tmp_path, monkeypatch):
+    def broken(url, timeout):
+        answer = io.BytesIO(bytes(20_000))
+        answer.headers = {"Content-Length": "40000"}
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr("urllib.request.urlopen", broken)
+        with pytest.raises(CorruptFile, match="20000 of 40000"):
+            reading.download_mnist(tmp_path, mirror[1])
     assert [p.name for p in tmp_path.iterdir()] == ["train-images-idx3-ubyte.gz.part"]
-    Mirror.limit = None
     seen = []
-    reading.download_mnist(tmp_path, mirror, lambda *what: seen.append(what))
+    reading.download_mnist(tmp_path, mirror[1], lambda *what: seen.append(what))
     assert seen[0][0] == "train-images-idx3-ubyte"
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == sorted(f"{n}.gz" for n in reading.FILES)
-    Mirror.files = {}  # all is there: nothing is asked for again
-    reading.download_mnist(tmp_path, mirror)
+    reading.download_mnist(tmp_path, "file:///nowhere")  # all is there: nothing is asked for again
 
 
 def test_wrong_content_is_removed(mirror, tmp_path):
-    Mirror.files["train-labels-idx1-ubyte.gz"] = gzip.compress(b"something else")
+    served, url = mirror
+    labels = served / "train-labels-idx1-ubyte.gz"
+    labels.write_bytes(gzip.compress(b"something else"))
     with pytest.raises(CorruptFile, match="train-labels-idx1-ubyte with SHA-256"):
-        reading.download_mnist(tmp_path, mirror)
+        reading.download_mnist(tmp_path, url)
     assert [p.name for p in tmp_path.iterdir()] == ["train-images-idx3-ubyte.gz"]
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"spoilt")  # is fetched again
-    Mirror.files["train-labels-idx1-ubyte.gz"] = Mirror.files["t10k-labels-idx1-ubyte.gz"]
     with pytest.raises(CorruptFile, match="train-labels"):
-        reading.download_mnist(tmp_path, mirror)
+        reading.download_mnist(tmp_path, url)
     assert (tmp_path / "train-images-idx3-ubyte.gz").stat().st_size > 40_000
 
 
