@@ -19,8 +19,8 @@ from tacit.lab.audit import (
     upper_bound,
 )
 from tacit.lab.audit.bounds import Bounds, Rates, largest_bound, plot, rounded_down
-from tacit.privacy.accounting import Guarantee, exact, gaussian_epsilon
-from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
+from tacit.privacy.accounting import Guarantee, exact
+from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless, gaussian_epsilon
 
 DELTA = 1e-5
 

@@ -20,10 +20,9 @@ from tacit.privacy.accounting import (
     delta_of,
     epsilon_of,
     exact,
-    gaussian_epsilon,
     paper,
 )
-from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
+from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless, gaussian_epsilon
 
 # --- Gaussian -----------------------------------------------------------------------------
 

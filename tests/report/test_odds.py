@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from tacit.privacy.accounting import gaussian_delta, gaussian_epsilon
+from tacit.privacy.mechanisms import gaussian_delta, gaussian_epsilon
 from tacit.report.odds import exception, guess, hits, loss, next_to_nothing, percent, suspicion
 
 epsilons = st.floats(1e-4, 8.0)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 from tacit.errors import (
@@ -38,20 +38,6 @@ from tacit.privacy.mechanisms import (
     gaussian_delta,
     gaussian_epsilon,
 )
-
-__all__ = [
-    "Guarantee",
-    "basic",
-    "calibrate",
-    "compose",
-    "delta_of",
-    "epsilon_of",
-    "exact",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "paper",
-    "rounded_up",
-]
 
 Parts = Sequence[tuple[Mechanism, int]]
 
@@ -216,10 +202,8 @@ def calibrate(
     and at least 99.9 % of it.
     """
     choice("mechanism name", name, ("gaussian", "laplace"))
-    total_epsilon, updates = (
-        positive("total_epsilon", total_epsilon, EPSILONS),
-        count("updates", updates),
-    )
+    total_epsilon = positive("total_epsilon", total_epsilon, EPSILONS)
+    updates = count("updates", updates)
     if name == "laplace" and total_delta != 0:
         total_delta = probability("total_delta", total_delta)
         return Laplace(_laplace_multiplier(total_epsilon, total_delta, updates))
@@ -291,20 +275,14 @@ class _Total:
             cell = min(cell, self.mu / CELLS)
             widest = max(widest, self.mu * (self.mu / 2 + 9))
         cell = max(cell, widest / LARGEST_GRID)
+        grid = {"value_discretization_interval": cell}
         parts = [
-            pld.from_laplace_mechanism(
-                1 / epsilon, value_discretization_interval=cell
-            ).self_compose(n)
+            pld.from_laplace_mechanism(1 / epsilon, **grid).self_compose(n)
             for epsilon, n in self.laplace
         ]
         if self.mu:
-            parts.append(
-                pld.from_gaussian_mechanism(1 / self.mu, value_discretization_interval=cell)
-            )
-        total = parts[0]
-        for part in parts[1:]:
-            total = total.compose(part)
-        return total
+            parts.append(pld.from_gaussian_mechanism(1 / self.mu, **grid))
+        return reduce(lambda one, other: one.compose(other), parts)
 
     def renyi(self) -> Any:
         """The Renyi accountant, a looser bound that is sound for every delta."""

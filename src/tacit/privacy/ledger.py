@@ -55,15 +55,8 @@ from tacit.errors import (
     probability,
 )
 from tacit.files import mount_points, open_private, sync_file, sync_folder
-from tacit.privacy.accounting import (
-    Guarantee,
-    delta_of,
-    epsilon_of,
-    gaussian_epsilon,
-    rounded_down,
-    rounded_up,
-)
-from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, mechanism_from
+from tacit.privacy.accounting import Guarantee, delta_of, epsilon_of, rounded_down, rounded_up
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, gaussian_epsilon, mechanism_from
 from tacit.reading import typed
 
 RESTS = ("", "-wal", "-shm")  # what SQLite adds to a file's name

@@ -23,15 +23,15 @@ from tacit._types import Vector
 from tacit.admm.settings import Settings
 from tacit.errors import TRIALS, InvalidInput, count, digits, positive, probability
 from tacit.lab.audit.neighbouring_data import Worlds
-from tacit.privacy.accounting import (
-    MOST_GRID_UPDATES,
-    Guarantee,
-    exact,
+from tacit.privacy.accounting import MOST_GRID_UPDATES, Guarantee, exact, paper, rounded_up
+from tacit.privacy.mechanisms import (
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Noiseless,
     gaussian_epsilon,
-    paper,
-    rounded_up,
+    per_update,
 )
-from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless, per_update
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
