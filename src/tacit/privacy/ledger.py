@@ -552,8 +552,6 @@ class Ledger:
 
         Durable. Whoever held it can no longer show anything for it. None if nothing is open.
         """
-        if self.open_payment(run, round) is None:
-            return None
         with self._writing():
             if (serial := self.open_payment(run, round)) is None:
                 return None
@@ -793,7 +791,6 @@ class Ledger:
         with self._alone():
             kept = {name: copy.copy(getattr(self, name)) for name in self.STATE}
             try:
-                self._db.execute("PRAGMA synchronous = FULL")
                 self._db.execute("BEGIN IMMEDIATE")
                 self._refuse_other_file()
                 self._catch_up()
