@@ -176,8 +176,7 @@ class Kit:
 
     def expect(self, role: str) -> Kit:
         if self.role != role:
-            whose = {"party": "a party's kit", "coordinator": "the coordinator's kit"}
-            raise InvalidInput(f"Expected {whose[role]}, got {whose[self.role]}: {self.folder}.")
+            raise InvalidInput(f"Expected the kit of a {role}, got a {self.role}'s: {self.folder}.")
         return self
 
 

@@ -79,7 +79,9 @@ def _take_part(kit: Kit) -> int:
         signal.signal(number, _leave)
     os.umask(0o077)
     ours = os.dup(1)
-    _to_file(kit.engine / "output.txt")  # what the engine prints
+    with open_private(kit.engine / "output.txt") as file:  # what the engine prints
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
     threading.Thread(target=_tell, args=(kit.log, ours), daemon=True).start()
     from nvflare.fuel.f3.mpm import MainProcessMonitor
     from nvflare.private.fed.app.client import client_train
@@ -99,12 +101,6 @@ def _take_part(kit: Kit) -> int:
 def _leave(number: int, frame: Any) -> None:
     """At once: what was paid for is in the ledger. The job's process sees it, and ends too."""
     os._exit(0 if number == signal.SIGTERM else 128 + number)
-
-
-def _to_file(path: Path) -> None:
-    with open_private(path) as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
 
 
 def _tell(log: Path, to: int) -> None:
@@ -212,9 +208,8 @@ class PartyExecutor(Executor):  # type: ignore[misc]
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.START_RUN:
-            kit = Kit.load(Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT)).parent).expect(
-                "party"
-            )
+            workspace = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_ROOT))
+            kit = Kit.load(workspace.parent).expect("party")
             log_to(kit.log)
             guard_cell(fl_ctx.get_engine().get_cell())
             assert kit.agent is not None
@@ -271,7 +266,6 @@ class PartyExecutor(Executor):  # type: ignore[misc]
 
 def load(kit: Kit) -> Any:
     """The party of this kit, with the file that it named itself when it joined."""
-    from tacit.errors import TacitError
     from tacit.studies.party import party
     from tacit.studies.party_file import PartyFile
     from tacit.studies.study import Study
