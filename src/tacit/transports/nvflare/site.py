@@ -80,8 +80,8 @@ def _take_part(kit: Kit) -> int:
     os.umask(0o077)
     ours = os.dup(1)
     with open_private(kit.engine / "output.txt") as file:  # what the engine prints
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
+        for output in (1, 2):
+            os.dup2(file.fileno(), output)
     threading.Thread(target=_tell, args=(kit.log, ours), daemon=True).start()
     from nvflare.fuel.f3.mpm import MainProcessMonitor
     from nvflare.private.fed.app.client import client_train
