@@ -281,34 +281,6 @@ def test_released_points_carry_noise_of_the_certified_scale(perturbation, law, r
     assert noisy.trace["noise"][-1] == pytest.approx(np.abs(ξ).sum(), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("perturbation", "mechanism", "coupling", "kinds"),
-    [
-        ("objective", tacit.Laplace(60.0), "global", ("box", "polyhedron")),
-        ("objective", tacit.Gaussian(60.0), "general", ("polyhedron", "polyhedron")),
-        ("output", tacit.Laplace(60.0), "global", ("polyhedron", "polyhedron")),
-        ("output", tacit.Gaussian(60.0), "general", ("box", "polyhedron")),
-        ("output", tacit.Gaussian(60.0), "general", ("box", "box")),  # batched
-    ],
-)
-def test_all_four_algorithms_run_in_both_forms_of_consensus(
-    perturbation, mechanism, coupling, kinds, rng
-):
-    """With a projection formula, and with agents whose set needs a solver."""
-    couplings = [[0, 1, 2, -1], [2, -1, 1, 0]] if coupling == "general" else [None, None]
-    agents = [
-        tacit.LocalProblem(objective_of("logistic", rng), set_of(kind, 4), c)
-        for kind, c in zip(kinds, couplings, strict=True)
-    ]
-    settings = tacit.Settings(5, 2, mechanism, 1e-5, perturbation, penalty=0.2, step_size=1.0)
-    result = tacit.solve(agents, settings, seed=0)
-    assert np.isfinite(result.solution).all()
-    # output noise does not cover the rounding of a step, nor the error of a solver
-    assert result.privacy.certified == (perturbation == "objective")
-    assert result.solution.shape == ((3,) if coupling == "general" else (4,))
-    assert (result.trace["violation"].max() < 1e-6) == (perturbation == "objective")
-
-
 def test_duals_differ_when_a_reply_is_tampered_with():
     """Control for mirrored duals: a changed reply shows as disagreement of the two copies."""
     problem = problem_of("logistic", "ball")

@@ -25,23 +25,35 @@ def public(case):
     return [reading.public_copy(reading.values, 0.0) for reading in readings]
 
 
-@pytest.mark.parametrize("name", ["case5_pjm", "case14_ieee", "case57_ieee"])
-def test_without_noise_zones_find_the_least_cost_of_the_relaxation(name):
-    """Rows of a table; larger cases are in benchmarks/power_cost.py."""
-    case = build(name, 3, objective="cost")
-    z = solve(case.problem, Settings(1000, tolerance=1e-5)).local
-    least = bound(case.grid)
-    assert case.cost(z) == pytest.approx(least, rel=1e-4)
-    worth = case.agents[0].objective.tariff.worth
-    value = sum(float(a.objective.value(x)) for a, x in zip(case.agents, z, strict=True))
-    assert worth * value == pytest.approx(least, rel=1e-4)  # all demand is met: the price is paid
-
-
 def curved(name):
     """The grid with quadratic costs that decide who generates: PGLib's are mostly linear."""
     grid = load_case(name)
     costs = [(900.0 + 400.0 * k, 100.0 + 50.0 * k, 7.0) for k in range(len(grid.generator))]
     return dataclasses.replace(grid, generator=grid.generator.assign(cost=costs))
+
+
+@pytest.mark.parametrize(
+    ("grid", "tolerance"),
+    [
+        ("case5_pjm", 1e-5),
+        ("case14_ieee", 1e-5),
+        ("case57_ieee", 1e-5),
+        (curved("case14_ieee"), 1e-5),
+        ("case200_activ", 3e-4),  # local problems of its scale failed once
+    ],
+    ids=str,
+)
+def test_without_noise_zones_find_the_least_cost_of_the_relaxation(grid, tolerance):
+    """Rows of a table; larger cases are in benchmarks/power_cost.py."""
+    case = build(grid, 3, objective="cost")
+    result = solve(case.problem, Settings(1000, tolerance=tolerance))
+    least, z = bound(case.grid), result.local
+    assert result.converged
+    assert case.cost(z) == pytest.approx(least, rel=max(1e-4, tolerance))
+    if tolerance <= 1e-5:  # all demand is met: the price is paid
+        worth = case.agents[0].objective.tariff.worth
+        value = sum(float(a.objective.value(x)) for a, x in zip(case.agents, z, strict=True))
+        assert worth * value == pytest.approx(least, rel=1e-4)
 
 
 def test_published_cost_of_a_grid_with_quadratic_costs():
@@ -52,19 +64,6 @@ def test_published_cost_of_a_grid_with_quadratic_costs():
     local = solve(case.problem, Settings(300, tolerance=1e-5)).local
     assert case.cost(local) == pytest.approx(published, rel=2e-4)
     assert case.cost(case.central()) == pytest.approx(published, rel=2e-4)
-
-
-@pytest.mark.parametrize(
-    ("grid", "tolerance"),
-    [("case200_activ", 3e-4), (curved("case14_ieee"), 1e-5)],
-    ids=["200 buses", "curved"],
-)
-def test_local_problems_of_any_scale_are_solved(grid, tolerance):
-    """On case200_activ a local problem failed in round 12, as on most grids above 200 buses."""
-    case = build(grid, 3, objective="cost")
-    result = solve(case.problem, Settings(1000, tolerance=tolerance))
-    assert result.converged
-    assert case.cost(result.local) == pytest.approx(bound(case.grid), rel=3e-4)
 
 
 @pytest.mark.parametrize("grid", ["case14_ieee", curved("case14_ieee")], ids=["linear", "curved"])

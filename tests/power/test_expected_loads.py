@@ -61,15 +61,6 @@ def test_a_stated_spread_gives_the_posterior_mean():
     assert np.array_equal(few, read[:2])
 
 
-def test_posterior_means_have_the_error_that_the_theory_says():
-    rng = np.random.default_rng(2)
-    expected, spread = rng.uniform(0.2, 3.0, 200), 0.2
-    distance = spread * expected * rng.normal(size=200)
-    τ2 = (spread * expected) ** 2
-    wanted = np.mean(τ2 * σ**2 / (τ2 + σ**2))
-    assert errors(expected, distance, spread, 200)[1] == pytest.approx(wanted, rel=0.1)
-
-
 @pytest.mark.parametrize("objective", ["shed", "cost"])
 def test_released_loads_are_drawn_towards_the_nominal_ones(objective):
     nominal = load_case("case14_ieee")

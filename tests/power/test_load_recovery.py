@@ -112,14 +112,3 @@ def test_theleast_expected_error_is_that_of_the_noise(found):
         variance = mechanism.variance(0.01 * (2 * np.sqrt(2) if mechanism.norm == 2 else 4))
         least = (1 / 0.09 + factor * 40 / variance) ** -0.5
         assert least_expected(case, settings, 0.3) == pytest.approx(least, rel=1e-3)
-
-
-def test_messages_are_those_of_the_wire(found):
-    """Replies hold the coupled coordinates only: 6 numbers per cut line of the zone."""
-    case, _ = found
-    settings = scheduled(case, tacit.Settings(2))
-    heard = listen(case, settings, 0)
-    assert len(heard.consensus) == len(heard.replies) == 2
-    for agent, reply in zip(case.agents, heard.replies[0], strict=True):
-        assert reply.shape == ((np.asarray(agent.coupling) >= 0).sum(),)
-    assert heard.consensus[0].shape == (case.problem.size,)

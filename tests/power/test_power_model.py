@@ -274,15 +274,6 @@ def test_a_failed_solve_names_agent_and_round_and_releases_nothing(monkeypatch):
     assert len(rounds) < 20
 
 
-def test_hundreds_of_solves_on_case118_without_failure():
-    """Noise of a total epsilon of 1; every answer feasible, none unsolved."""
-    case, rounds = build(CASE118), repeat(67, 334)  # of three zones
-    settings = scheduled(case, tacit.Settings.for_budget(1.0, 1e-5, rounds))
-    result = tacit.solve(case, settings, seed=0, evaluate_every=1)
-    assert len(result.trace["round"]) == rounds
-    assert result.trace["violation"].max() <= 1e-6
-
-
 def test_schedules_follow_the_noise_and_keep_what_is_given(case14):
     quiet = scheduled(case14, tacit.Settings.for_budget(10.0, 1e-5, 10))
     loud = scheduled(case14, tacit.Settings.for_budget(0.1, 1e-5, 10))

@@ -1,7 +1,6 @@
 """Every set: its projection is the nearest feasible point, its violation is CVXPY's."""
 
 import math
-from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,6 @@ from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy import optimize
 from sets_to_try import CLOSED, CONES, CURVED, L1, SETS, projection, violation
 
 from tacit.sets import (
@@ -304,22 +302,3 @@ def test_badly_scaled_rows_do_not_let_points_escape():
         W = Polyhedron(scale * np.array([[1.0], [-1.0]]), scale * np.ones(2))
         assert abs(W.project([1.9])[0] - 1.0) < 1e-8
         assert abs(W.project([-901.0])[0] + 1.0) < 1e-8
-
-
-def test_softplus_penalty_tends_to_the_projection():
-    """Section 4.1: argmin G(z) + Σ_m ln(1 + exp(ℓ h_m(z))) tends to the constrained minimiser."""
-    v, c = np.array([2.0, 1.0]), np.array([1.0, 3.0])
-    A, b = np.array([[1.0, 1.0], [-1.0, 0.5], [0.0, -1.0]]), np.array([1.0, 1.0, 1.0])
-    target = Polyhedron(A, b).project(v, c)
-
-    def penalised(z, sharpness):
-        h = sharpness * (A @ z - b)
-        value = np.sum(c * (z - v) ** 2) / 2 + np.logaddexp(0, h).sum()
-        return value, c * (z - v) + sharpness / (1 + np.exp(-np.clip(h, -700, 700))) @ A
-
-    z, distances = np.zeros(2), []
-    for sharpness in (1.0, 10.0, 100.0, 1e3, 1e4):
-        z = optimize.minimize(penalised, z, args=(sharpness,), jac=True, method="BFGS").x
-        distances.append(np.linalg.norm(z - target))
-    assert all(later < earlier for earlier, later in pairwise(distances))
-    assert distances[-1] < 3e-3
