@@ -106,7 +106,7 @@ def covered(folder):
     contents, subject = Contents.read(folder), Subject.read(folder)
     public, (names, kept) = contents.public(), (words for _, [words] in handed_on(subject))
     page = TIME.sub("", render(public, again(public)).decode())
-    found = {"public": plain(public), "page": page}
+    found = {"public": flat(public), "page": page}
     if contents.result.privacy.certified:  # else nothing is covered, nor made from what is
         html = contents.result._repr_html_().split("<tr>")
         found["repr"] = repr(contents.result), [row for row in html if not SECRET.search(row)]
@@ -159,31 +159,23 @@ def spoken(text):
     return found
 
 
-def plain(value):
-    """Values as they can be compared: arrays as bytes."""
+def flat(value, where=""):
+    """{place: text} of all that a value holds; arrays as bytes."""
     if isinstance(value, np.ndarray):
-        return [str(value.dtype), value.shape, value.tobytes()]
+        return {where: f"{value.dtype}{value.shape}{value.tobytes()}"}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(name): plain(one) for name, one in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
-    return repr(value)
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if not isinstance(value, dict | list | tuple):
+        return {where: repr(value)}
+    parts = value if isinstance(value, dict) else {**dict(enumerate(value)), "length": len(value)}
+    return {k: v for name, one in parts.items() for k, v in flat(one, f"{where}/{name}").items()}
 
 
-def differences(one, other, where=""):
-    """Where two such values differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return [
-            place
-            for name in {**one, **other}
-            for place in differences(one.get(name), other.get(name), f"{where}/{name}")
-        ]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [place for i, (a, b) in pairs for place in differences(a, b, f"{where}/{i}")]
-    return [] if type(one) is type(other) and one == other else [where]
+def differences(one, other):
+    """{place: both} where two values differ."""
+    one, other = flat(one), flat(other)
+    both = {place: (one.get(place), other.get(place)) for place in {**one, **other}}
+    return {place: (a, b) for place, (a, b) in both.items() if a != b}
 
 
 def fresh(folder):

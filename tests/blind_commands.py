@@ -6,7 +6,7 @@ import shlex
 
 import numpy as np
 import pytest
-from blind import command, covered, declared, ledgers_in, plain, rows_of, spoken, told_by
+from blind import command, covered, declared, ledgers_in, rows_of, spoken, told_by
 from grids import EVERYTHING
 from small_study import Here, party, write_grid, write_study
 
@@ -94,7 +94,7 @@ def at_the_prompt(files, *lines, agents=(), interrupted=False):
             for line in lines[interrupted:]:
                 said, errors = command(*shlex.split(line))
                 if "--json" in line:
-                    found[f"{line}: document"] = plain(declared(json.loads(said)))
+                    found[f"{line}: document"] = declared(json.loads(said))
                     said = ""
                 found[line] = spoken(f"{said}\n{errors}")
             found |= {"ledgers": told_by(folder / "ledgers")} if agents else {}
@@ -225,7 +225,7 @@ def study(write, **options):
         conduct(study, folder / "out", line)
         (folder / "out" / "status.json").unlink()  # ``run --out`` gives the folder without it
         own = [json.loads(p.read_text()) for p in sorted(folder.glob("own-*/statement.json"))]
-        return {"sent": [*line.answers], "own": plain(own), **covered(folder / "out")}
+        return {"sent": [*line.answers], "own": own, **covered(folder / "out")}
 
     return outcome
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from blind import covered, ledgers_in, plain, rows_of, told_by
+from blind import covered, flat, ledgers_in, rows_of, told_by
 from conftest import repeat, squared_loss
 
 import tacit
@@ -110,7 +110,7 @@ def rounds(kind, relation, law, path):
             how |= {"seed": 3, "batch": path == "batched"}
 
         def callback(now):
-            seen.append(plain([now.round, now.consensus, now.averages, now.points, now.duals]))
+            seen.append(flat([now.round, now.consensus, now.averages, now.points, now.duals]))
             if path == "resumed" and len(seen) == 1:
                 raise KeyboardInterrupt
 
@@ -139,7 +139,7 @@ def once(kind, relation, law, path):
             how["ledgers"] = ledgers_in(folder / "ledgers", problem.names)
         budget = (8.0, 0.0 if law == "laplace" else 1e-5)
         released = tacit.release(problem, *budget, mechanism=law, **how)
-        values = plain([release.values for release in released.releases])
+        values = [release.values for release in released.releases]
         steps = tacit.Settings(30, tolerance=1e-4)
         result = tacit.solve(released, steps)
         found = {"values": values, "repr": repr(released), **covered(result.save(folder / "out"))}
@@ -150,7 +150,7 @@ def once(kind, relation, law, path):
             how["checkpoint"] = folder / "checkpoint"
             for name in ("begun", "continued"):
                 again = tacit.solve(problem, budgeted, **how)
-                found[name] = plain(covered(again.save(folder / name)))
+                found[name] = covered(again.save(folder / name))
         return found
 
     return outcome
@@ -200,7 +200,7 @@ def fitted(kind, **options):
         found.fit(X, y, np.repeat(["a", "b"], 12))
         public = {k: v for k, v in vars(found).items() if k.endswith("_") and k != "result_"}
         public["predicted"] = found.predict(rows_of(0, 9)[0])
-        return {**plain(public), **covered(found.result_.save(folder / "out"))}
+        return {**public, **covered(found.result_.save(folder / "out"))}
 
     return outcome
 

@@ -17,7 +17,7 @@ from blind_in_python import IN_PYTHON, problem_of, rounds
 from conftest import repeat
 
 import tacit
-from tacit.transports import solving
+from tacit.protocol import result as results
 
 CASES = {**IN_PYTHON, **AT_THE_PROMPT, **STUDIES}
 
@@ -28,15 +28,9 @@ def differing(outcome, folder, blind):
         with draws(blind):
             both.append(outcome(fresh(folder / "world"), world))
     found = differences(*both)
-    for place in found:  # what pytest shows of a failure
-        print(place, [str(pick(one, place))[:300] for one in both])
-    return found
-
-
-def pick(value, place):
-    for name in place.split("/")[1:]:
-        value = value[int(name)] if isinstance(value, list) else value.get(name, {})
-    return value
+    for place, pair in found.items():  # what pytest shows of a failure
+        print(place, [str(one)[:300] for one in pair])
+    return [*found]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -62,12 +56,12 @@ def rows_beyond(problem):
 
 
 def count_in_the_result(patch):
-    real = solving.result_of
+    real = results.result_of
 
     def told(problem, *about):
         return replace(real(problem, *about), versions={"long": str(rows_beyond(problem))})
 
-    patch.setattr(solving, "result_of", told)
+    patch.setattr(results, "result_of", told)
 
 
 def step_from_the_data(patch):
