@@ -25,6 +25,7 @@ from tacit.protocol.release import Release
 from tacit.protocol.released import SavedReleases, save_releases
 from tacit.protocol.statement import PrivacyStatement
 from tacit.report.contents import Contents
+from tacit.report.page import render
 from tacit.report.subject import Subject
 from tacit.studies.job import load_job
 from tacit.studies.party_file import PartyFile
@@ -56,9 +57,20 @@ def shown(found):
     return repr(found), found.summary, found.privacy.words, found.noise_source
 
 
-def page(folder):
+def page(folder, name="run.json"):
+    """Of a report, which reads whatever lies in a folder."""
     shutil.copytree(OLD / "power", folder / "r")
-    return folder / "r" / "run.json", lambda path: Contents.read(path.parent)
+    figures = {"answer": {"served": {"p": {"share": 1, "short_mw": 0, "buses": 0}}, "cost": 3}}
+    (folder / "r" / "figures.json").write_text(json.dumps(figures))
+    return folder / "r" / name, lambda path: render(Contents.read(path.parent))
+
+
+def figures(folder):
+    return page(folder, "figures.json")
+
+
+def buses(folder):
+    return page(folder, "bus.csv")
 
 
 def note(folder):
@@ -135,7 +147,7 @@ def parquet(folder):
 
 
 KINDS = [result, arrays, trace, page, note, model, checkpoint, releases, kit, job, study]
-KINDS += [party, grid, data, table, parquet, statement]
+KINDS += [party, grid, data, table, parquet, statement, figures, buses]
 
 
 def outcome(load, path):
@@ -174,7 +186,7 @@ def test_cut_and_changed(tmp_path, kind):
 
 VALUES = [None, True, -1, 0, 1e308, float("nan"), float("inf"), 10**400, "x", "", "\0", "\ud800"]
 VALUES += [[], {}, [[]], {"a": 1}, [1, "a"], "9" * 5000]
-JSON_KINDS = [result, page, note, model, kit, statement]
+JSON_KINDS = [result, page, note, model, kit, statement, figures]
 HEADERS = {checkpoint: "header", releases: "about"}
 
 

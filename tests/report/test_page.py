@@ -127,34 +127,6 @@ def test_numbers_that_are_none(folders, tmp_path):
     assert tables["solution"]["values"][1] == ["NaN", "inf"]
 
 
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("result.json", "{"),
-        ("result.json", "[]"),
-        ("model.json", '{"columns": 3}'),
-        ("model.json", "null"),
-        ("figures.json", "[1"),
-        ("figures.json", '{"answer": {"served": {"p": {}}}}'),
-        ("check.json", '{"converged": true}'),
-        ("run.json", '{"command": 3, "options": [], "run": null}'),
-        ("run.json", "{}"),
-        ("bus.csv", "bus,zone\n1"),
-        ("line.csv", "line,from_bus\nx,y\n"),
-        ("release.npz", "no array"),
-        ("job.toml", "= ="),
-    ],
-)
-def test_a_folder_that_was_changed_is_one_line(file, text, folders, tmp_path, capsys):
-    folder = folders.copy("job" if file == "job.toml" else "grid", tmp_path)
-    (folder / "report.html").unlink()
-    (folder / file).write_text(text)
-    assert main(["report", str(folder)]) in (1, 2)
-    said = capsys.readouterr().err
-    assert said.startswith("tacit: Expected") and said.count("\n") == 1
-    assert not (folder / "report.html").exists()
-
-
 @pytest.mark.parametrize("epsilon, delta", [(None, 1e-5), (-1.0, 1e-5), (1.0, 2.0), (1.0, -1e-9)])
 def test_numbers_that_are_no_budget_promise_nothing(folders, tmp_path, epsilon, delta):
     folder = folders.copy("noisy job", tmp_path)

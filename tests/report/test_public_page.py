@@ -248,13 +248,8 @@ def test_all_that_is_not_covered_at_once(kind, folders, tmp_path):
 
 
 def test_it_says_what_it_left_out(folders):
-    contents = Contents.read(folders["noisy grid"])
-    assert not contents.left_out
-    _, public = pages(folders["noisy grid"])
-    said = public.decode()
-    assert "Public edition." in said
-    for words in contents.public().left_out:
-        assert words in said
-    for words in ("seed", "objective in the trace", "demand and shed load"):
-        assert words in said
-    assert b"<h3>Seed" not in public and b"For the owners of the data only" not in public
+    public = Contents.read(folders["noisy grid"]).public()
+    page = render(public).decode()
+    assert "Public edition." in page and all(words in page for words in public.left_out)
+    assert {"times", "the objective in the trace"} < {*public.left_out}
+    assert "<h3>Seed" not in page and "For the owners of the data only" not in page
