@@ -47,8 +47,17 @@ def stops(monkeypatch):
     return stop
 
 
-def mean_in(path):
-    return list(json.loads((path / "model.json").read_text())["mean"].values())
+@pytest.fixture
+def books(folder):
+    """Makes ledgers of both agents: the second may have a budget of its own. Their runs so far."""
+
+    def make(budget=2.0):
+        (folder / "books").mkdir()
+        for name, own in zip("ab", (max(2.0, budget), budget), strict=True):
+            tacit.Ledger.create(folder / "books" / f"{name}.db", own, 1e-5).close()
+        return lambda name="a": tacit.Ledger(folder / "books" / f"{name}.db").runs()
+
+    return make
 
 
 def test_a_killed_fit_continues_with_its_mean(folder, command, refused, stops):
@@ -57,128 +66,79 @@ def test_a_killed_fit_continues_with_its_mean(folder, command, refused, stops):
     said = refused(f"{FIT} --total-epsilon 2 --out r")
     assert "tacit learn --resume r" in said
     kept = folder / "r" / "mean.npz"
-    sums = [release.values for release in SavedReleases.load(kept).releases]
+    released = sum(release.values for release in SavedReleases.load(kept).releases)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     stops(False)
     command("learn", "--resume", "r")
-    mean = mean_in(folder / "r")
-    np.testing.assert_allclose(mean / np.linalg.norm(mean), sum(sums) / np.linalg.norm(sum(sums)))
+    mean = list(json.loads((folder / "r" / "model.json").read_text())["mean"].values())
+    np.testing.assert_allclose(mean / np.linalg.norm(mean), released / np.linalg.norm(released))
     assert not kept.exists()  # it has what the data can be known by
     privacy = tacit.Result.load(folder / "r").privacy
     assert privacy.certified and privacy.epsilon <= 2.0
     assert "one noisy sum of its rows" in privacy.words and "was given" not in privacy.words
 
 
-def test_the_same_bits_as_an_undisturbed_fit(folder, command, refused, stops):
-    command(*f"{FIT} --total-epsilon 2 --seed 5 --out a".split())
-    stops(True)
-    refused(f"{FIT} --total-epsilon 2 --seed 5 --out b")
-    stops(False)
-    command("learn", "--resume", "b")
-    one, two = (tacit.Result.load(folder / name) for name in "ab")
-    np.testing.assert_array_equal(one.solution, two.solution)
-    assert one.privacy == two.privacy and mean_in(folder / "a") == mean_in(folder / "b")
-    command(*f"{FIT} --total-epsilon 2 --seed 6 --out c".split())
-    assert mean_in(folder / "c") != mean_in(folder / "a")
-
-
-def test_ledgers_pay_for_the_mean_too(folder, command, refused, stops):
+def test_ledgers_pay_for_the_mean_too(folder, books, command, refused, stops):
     """As much as the total, and no more after a stop."""
-    (folder / "books").mkdir()
-    for name in "ab":
-        tacit.Ledger.create(folder / "books" / f"{name}.db", 2.0, 1e-5).close()
+    runs = books()
     stops(True)
     refused(f"{FIT} --total-epsilon 2 --ledgers books --out r")
     stops(False)
     command("learn", "--resume", "r")
-    with tacit.Ledger(folder / "books" / "a.db") as ledger:
-        first, second = ledger.runs()
-        assert first["run"].startswith("release-")
-        assert (first["rounds_charged"], second["rounds_charged"]) == (1, 6)
-        assert 1.99 <= ledger.spent.epsilon <= 2.0
+    first, second = runs()
+    assert first["run"].startswith("release-")
+    assert (first["rounds_charged"], second["rounds_charged"]) == (1, 6)
+    assert 1.99 <= tacit.Ledger(folder / "books" / "a.db").spent.epsilon <= 2.0
     assert tacit.Result.load(folder / "r").privacy.secure
 
 
 @pytest.mark.parametrize("budget", [0.5, 1.95])
-def test_a_ledger_that_cannot_pay_for_all_pays_for_nothing(folder, refused, budget):
+def test_a_ledger_that_cannot_pay_for_all_pays_for_nothing(folder, books, refused, budget):
     """Not even for the mean, which it could pay."""
-    (folder / "books").mkdir()
-    for name, own in zip("ab", (9.0, budget), strict=True):
-        tacit.Ledger.create(folder / "books" / f"{name}.db", own, 1e-5).close()
+    runs = books(budget)
     said = refused(f"{FIT} --total-epsilon 2 --ledgers books --out r")
     assert "Agent 'b'" in said and "Nothing was charged" in said
-    assert not (folder / "r").exists()
-    for name in "ab":
-        with tacit.Ledger(folder / "books" / f"{name}.db") as ledger:
-            assert ledger.runs() == []
-
-
-def of_another_fit(folder, refused, stops):
-    """The mean.npz of a fit of its own, on records of which one is another."""
-    whole = (folder / "t.csv").read_text()
-    rows = whole.splitlines()
-    (folder / "t.csv").write_text("\n".join([rows[0], "0,0,0,yes,a", *rows[2:]]))
-    stops(True)
-    refused(f"{FIT} --total-epsilon 2 --out other")
-    stops(False)
-    (folder / "t.csv").write_text(whole)
-    return (folder / "other" / "mean.npz").read_bytes()
+    assert not (folder / "r").exists() and runs("a") == runs("b") == []
 
 
 @pytest.mark.parametrize("what", ["other data", "other budget", "other law", "a seed", "no noise"])
-def test_a_mean_of_something_else_ends_in_no_answer(folder, refused, stops, what):
+def test_a_mean_of_something_else_ends_in_no_answer(folder, books, refused, stops, what):
     """Whatever was in the file ended in the answer, under the statement of the run's own mean."""
-    (folder / "books").mkdir()
-    for name in "ab":
-        tacit.Ledger.create(folder / "books" / f"{name}.db", 2.0, 1e-5).close()
+    runs = books()
     stops(True)
     refused(f"{FIT} --total-epsilon 2 --ledgers books --out r")
     (folder / "r" / "checkpoint.npz").unlink()  # ledgers know where the run is
     kept = folder / "r" / "mean.npz"
-    if what == "other data":
-        kept.write_bytes(of_another_fit(folder, refused, stops))
-    elif what == "no noise":
+    if what == "no noise":
         with np.load(kept) as arrays:
             found = dict(arrays)
         for i in range(2):  # under the very seals
             found[f"values_{i}"] = found[f"values_{i}"] - 0.01
         np.savez(kept, **found)
     else:
-        stops(True)
-        words = {"other budget": "", "other law": "--mechanism laplace", "a seed": "--seed 3"}[what]
+        whole = (folder / "t.csv").read_text()
+        rows = whole.splitlines()
+        if what == "other data":
+            (folder / "t.csv").write_text("\n".join([rows[0], "0,0,0,yes,a", *rows[2:]]))
+        words = {"other law": "--mechanism laplace", "a seed": "--seed 3"}.get(what, "")
         total = 9 if what == "other budget" else 2
         refused(f"{FIT} --total-epsilon {total} {words} --out other")
+        (folder / "t.csv").write_text(whole)
         kept.write_bytes((folder / "other" / "mean.npz").read_bytes())
     stops(False)
     said = refused("learn --resume r")
     assert "of the release in" in said or "was released in" in said
-    assert not (folder / "r" / "model.json").exists()
-    with tacit.Ledger(folder / "books" / "a.db") as ledger:
-        assert len(ledger.runs()) == 2
+    assert not (folder / "r" / "model.json").exists() and len(runs()) == 2
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "--slope-limit x",
-        "--slope-limit 0",
-        "--slope-limit 1e-9",
-        "--centring-share x",
-        "--centring-share 2",
-        "--centring-share 0",
-        "--model ridge",
-        "--model svm --slope-limit 1",
-        "--level 0.3",
-        "--features orientations",
+def test_a_refused_start_leaves_nothing_and_spends_nothing(folder, books, refused):
+    runs = books()
+    for wrong in (
+        *("--slope-limit x", "--slope-limit 0", "--slope-limit 1e-9", "--centring-share x"),
+        *("--centring-share 2", "--centring-share 0", "--model ridge", "--level 0.3"),
+        *("--model svm --slope-limit 1", "--features orientations"),
         "--target-range 0:1 --centring-share 0.1",
-    ],
-)
-def test_a_refused_start_leaves_nothing_and_spends_nothing(folder, refused, wrong):
-    (folder / "books").mkdir()
-    for name in "ab":
-        tacit.Ledger.create(folder / "books" / f"{name}.db", 2.0, 1e-5).close()
-    said = refused(f"{FIT} {wrong} --total-epsilon 2 --ledgers books --out r")
-    assert "Expected" in said and len(said.strip().splitlines()) == 1
-    assert not (folder / "r").exists()
-    with tacit.Ledger(folder / "books" / "a.db") as ledger:
-        assert ledger.runs() == []
+    ):
+        said = refused(f"{FIT} {wrong} --total-epsilon 2 --ledgers books --out r")
+        assert "Expected" in said and len(said.strip().splitlines()) == 1
+        assert not (folder / "r").exists() and runs() == []

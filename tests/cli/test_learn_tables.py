@@ -4,7 +4,6 @@ is for the owner's eyes."""
 import csv
 import errno
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from ranks import mpiexec
 from tacit.cli.learn import look
 from tacit.cli.main import main
 from tacit.learn import load_model
-from tacit.protocol.journal import Journal
 
 RULES = (
     *("--range", "age=20:80", "--range", "fee=0:10", "--id", "id"),
@@ -94,33 +92,9 @@ def test_rules_that_do_not_fit_are_pointed_at(tmp_path, monkeypatch, command):
     assert "sex" not in line and " x " not in line
     said = command(*words, "sex=f,w", *FAST, "--out", "again")
     assert "10 of 10 values of sex are of no known category" in said
-
-
-def test_a_model_that_is_worse_than_a_guess_is_pointed_at():
     hidden = {"records": 4, "clipped": {}, "unknown": {"c": 2}}
     assert look(hidden, 0.5, 0.5) == look(hidden, None, None) == []
     assert look(hidden, 0.6, 0.5) == ["the test error is larger than that of a guess"]
-
-
-def test_a_run_on_several_files_is_continued(parties, tmp_path, command, refused, monkeypatch):
-    words = ("learn", *parties, "--target", "churn", *RULES, *FAST, "--evaluate-every", 1)
-    whole = json.loads(command(*words, "--out", "whole", "--json"))
-    save, calls = Journal.save, []
-
-    def full(self):
-        calls.append(self)
-        if len(calls) == 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        save(self)
-
-    monkeypatch.setattr(Journal, "save", full)
-    assert "--resume r" in refused("", *words, "--out", "r")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    again = json.loads(command("learn", "--resume", "../r", "--json"))
-    assert again == {**whole, "folder": "../r"}
-    note = json.loads((tmp_path / "r" / "run.json").read_text())
-    assert note["options"]["more"] == [str(tmp_path / name) for name in parties[1:]]
 
 
 def test_parties_on_two_ranks(parties, tmp_path, command):
@@ -230,7 +204,7 @@ def test_predictions_say_what_was_changed(made, capsys):
 def test_a_model_with_ranges_only_says_so_too(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write("t.csv", ["a", "y"], [(k / 30, k % 2) for k in range(30)])
-    learn = ("learn", "t.csv", "--target", "y", "--agents", 2, "--range", "*=0:1", *FAST)
+    learn = ("learn", "t.csv", "--target", "y", "--agents", 2, "--range", "a=0:1", *FAST)
     assert main([*map(str, learn)]) == 0
     write("new.csv", ["a"], [(2,), (0.5,)])
     capsys.readouterr()
@@ -238,10 +212,14 @@ def test_a_model_with_ranges_only_says_so_too(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == (
         "tacit: 1 of 2 records changed: values clipped to their range: a 1.\n"
     )
+    written = json.loads((tmp_path / "t-model" / "model.json").read_text())
+    assert written["format"] == 2 and len(written["mean"]) == 1
+    assert type(load_model("t-model")[0]).__name__ == "PublicRange"
 
 
 def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     write("more.csv", ["age", "fee", "city", "churn", "id", "x"], [[30, 1, "Bern", "no", 1, 2]] * 3)
+    write("bare.csv", ["churn"], [["no"], ["yes"]])
     write("less.csv", ["age", "city", "churn", "id"], [[30, "Bern", "no", 1]] * 3)
     write("one.csv", ["age", "fee", "city", "churn", "id"], [[30, 1, "Bern", "no", 1]])
     (tmp_path / "empty.csv").write_text("")
@@ -249,12 +227,15 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     (tmp_path / "sub" / "north.csv").write_text("x\n1\n")
     base = ("--target", "churn", *RULES, *FAST, "--out", "r")
     files = ("north.csv", "south.csv")
+    bare = ("--target", "churn", *FAST, "--out", "r")
     for names, more, words in (
         ((*files, "more.csv"), base, "more.csv too, and no others, got 'x'"),
         ((*files, "less.csv"), base, "in less.csv too, got no 'fee'"),
         ((*files, "empty.csv"), base, "in empty.csv, got no records"),
         ((*files, "one.csv"), (*base, "--test-share", 0.9), "--test-share 0 keeps all"),
         ((*files, "sub/north.csv"), base, "got 'north' more than once"),
+        (("bare.csv",), bare, "columns to learn from"),
+        (("one.csv",), (*bare, *RULES), "beside those for the test"),
         ((*files, "absent.csv"), base, "got 'absent.csv'"),
         ((*files, "digits"), base, "got 'digits'"),
         (("digits", "south.csv"), FAST, "digits alone, got 'south.csv'"),
@@ -329,15 +310,6 @@ def test_a_large_epsilon_draws_a_caution(parties, command, capsys):
         assert capsys.readouterr().err.count("Caution: a total epsilon of") == many
 
 
-def test_a_table_of_numbers_gives_a_model_with_ranges(tmp_path, monkeypatch, command):
-    monkeypatch.chdir(tmp_path)
-    write("t.csv", ["a", "y"], [(k / 30, k % 2) for k in range(30)])
-    command("learn", "t.csv", "--target", "y", "--agents", 2, "--range", "a=0:1", *FAST)
-    written = json.loads((tmp_path / "t-model" / "model.json").read_text())
-    assert len(written["mean"]) == 1
-    assert type(load_model("t-model")[0]).__name__ == "PublicRange"
-
-
 def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     write("t.csv", ["a", "y"], [(k / 300, 3 + k / 300) for k in range(300)])
@@ -346,37 +318,3 @@ def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command
     assert said["classes"] is None and np.isfinite(said["not_covered"]["test_error"])
     found = json.loads(command("predict", "t-model", "t.csv", "--json"))
     assert found["classes"] is None and len(found["predictions"]) == 300
-
-
-@pytest.mark.parametrize(
-    ("content", "words", "said"),
-    [
-        ("y\n1\n0\n", [], "columns to learn from"),
-        ("x,y\n1,0\n", [], "beside those for the test"),
-        ("x,y\n1,0\n1,1\n", ["--range", "*=0:2"], "once for each column"),
-    ],
-)
-def test_careless_tables_get_one_line(tmp_path, monkeypatch, capsys, content, words, said):
-    monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text(content)
-    given = ["--target", "y", "--range", "*=0:1", *words, "--total-epsilon", "1", "--agents", "1"]
-    assert main(["learn", "t.csv", *given]) == 2
-    assert said in capsys.readouterr().err and os.listdir() == ["t.csv"]
-
-
-def test_a_run_whose_mean_is_gone_releases_no_other(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text("x,y\n" + "".join(f"{i / 20},{i % 2}\n" for i in range(20)))
-    given = ["--target", "y", "--range", "*=0:1", "--total-epsilon", "1", "--agents", "2"]
-    with monkeypatch.context() as at_the_end:
-        at_the_end.setattr("tacit.Result.save", _stop)
-        with pytest.raises(KeyboardInterrupt):
-            main(["learn", "t.csv", *given, "--rounds", "2", "--out", "r"])
-    Path("r/mean.npz").unlink()
-    assert main(["learn", "--resume", "r"]) == 2
-    assert "would be a second release" in capsys.readouterr().err
-    assert not Path("r/mean.npz").exists()
-
-
-def _stop(*_):
-    raise KeyboardInterrupt

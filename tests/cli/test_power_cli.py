@@ -1,10 +1,7 @@
 """``tacit power`` and ``tacit reproduce`` from end to end."""
 
 import json
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +10,11 @@ from conftest import EXHAUSTIVE, repeat
 from grids import EVERYTHING
 from test_reproduce import threads
 
+import tacit
+from tacit.errors import SolverFailure
+
 TACIT = Path(sys.executable).with_name("tacit")
+BUDGET = "--total-epsilon 1 --total-delta 1e-5"
 WORKERS = repeat((1, 2), (1, 2, 5))
 
 
@@ -52,14 +53,11 @@ def test_workers_do_not_change_a_bit(tmp_path, command):
         assert all(np.array_equal(arrays[0][name], other[name]) for other in arrays[1:])
 
 
-@pytest.mark.parametrize(
-    ("given", "delta"), [("", 1e-5), ("--total-delta 0", 0), ("--mechanism laplace", 0)]
-)
-def test_delta_of_one_reading_has_a_default(tmp_path, command, given, delta):
-    words = f"power solve case14 --total-epsilon 1 --rounds 2 --seed 1 --json {given}"
-    said = json.loads(command(*words.split(), "--out", tmp_path / "r"))
-    assert said["privacy"]["mechanism"] == "laplace"
-    assert said["privacy"]["delta"] == delta
+def test_delta_of_one_reading_has_a_default(run):
+    for given, delta in (("", 1e-5), ("--total-delta 0", 0), ("--mechanism laplace", 0)):
+        words = "power solve case14 --total-epsilon 1 --rounds 2 --seed 1 --json --out"
+        privacy = json.loads(run(f"{words} r{delta}{given[2:5]} {given}"))["privacy"]
+        assert privacy["mechanism"] == "laplace" and privacy["delta"] == delta
 
 
 def test_own_grid_with_zones_from_a_file_and_laplace_noise(tmp_path, run):
@@ -126,51 +124,6 @@ def test_reproduce(tmp_path, run, monkeypatch):
     assert (tmp_path / "reproduce-case14" / "figure.pdf").exists()
 
 
-# SIGINT as a terminal's child has it, also where the tests run in the background
-HEARING = (
-    sys.executable,
-    "-c",
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "os.execv(sys.argv[1], sys.argv[1:])",
-)
-
-
-@pytest.mark.exhaustive  # test_an_interrupted_run_continues_from_its_release
-def test_an_interrupted_run_continues(tmp_path, command, refused):
-    rounds = repeat(100, 1000)
-    words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --seed 1"
-    words += f" --noise-every-round --rounds {rounds}"
-    process = subprocess.Popen(
-        [*HEARING, TACIT, *words.split(), "--out", "r"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    file, seen, deadline = tmp_path / "r" / "checkpoint.npz", set(), time.time() + 120
-    while time.time() < deadline and len(seen) < 3:
-        if file.exists():
-            seen.add(file.stat().st_mtime_ns)
-        time.sleep(0.01)
-    for _ in range(30):
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(timeout=2)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    errors = process.communicate(timeout=30)[1]
-    assert process.returncode == 130 and "tacit power solve --resume r" in errors
-    assert "tacit power solve --resume" in refused("solve --resume r")
-    assert "An interrupted run is in r" in refused(f"{words} --out r")
-    # the options are those of the run: resuming needs no others
-    note = json.loads((tmp_path / "r" / "run.json").read_text())["options"]
-    assert note["rounds"] == rounds and note["total_epsilon"] == 1.0
-    command(*["power", "solve", "--resume"], tmp_path / "r")
-    command(*words.split(), "--out", tmp_path / "w")
-    a, b = (np.load(tmp_path / name / "arrays.npz") for name in "rw")
-    assert all(np.array_equal(a[name], b[name]) for name in a.files)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -197,6 +150,14 @@ def test_an_interrupted_run_continues(tmp_path, command, refused):
         ("solve case14 --no-noise --zones -1", "Expected as zones a number"),
         ("solve case14 --no-noise --rounds 2.5", "invalid int value: '2.5'"),
         ("solve --resume nowhere --rounds 3", "--resume without other options"),
+        (f"solve case14 {BUDGET} --local-updates 5", "local_updates beside noise_every_round"),
+        (f"solve case14 {BUDGET} --noise-on gradient", "noise_on beside noise_every_round"),
+        (f"solve case14 {BUDGET} --noise-every-round --tolerance 1e-3", "tolerance where"),
+        (f"solve case14 {BUDGET} --noise-every-round --objective cost", "objective where"),
+        ("solve case14 --no-noise --publish", "publish"),
+        ("solve case14 --epsilon 1 --delta 1e-5 --tolerance 1e-3", "tolerance where"),
+        (f"solve case14 {BUDGET} --tolerance 0", "tolerance"),
+        (f"solve case14 {BUDGET} --tolerance nan", "tolerance"),
     ],
 )
 def test_bad_input_gets_one_line_and_leaves_nothing(tmp_path, refused, options, words):
@@ -221,3 +182,80 @@ def test_nominal_loads_make_a_percentage_public():
     assert not any(a.objective.uncertified for a in certain.agents)
     unproven = build_case(Namespace(**options, nominal=None))
     assert all("private loads" in a.objective.uncertified for a in unproven.agents)
+
+
+# --- loads that are read once: interrupted, paid, and refused ------------------------------------
+
+
+def test_stops_at_a_tolerance_and_says_so(tmp_path, run):
+    command = f"power solve case14 {BUDGET} --seed 5 --tolerance 1e-3 --json --out r"
+    document = json.loads(run(command))
+    assert document["converged"] and document["summary"]["round"] <= 60
+    assert document["privacy"]["once"] and document["privacy"]["certified"]
+    assert document["summary"]["not_covered"] == []
+    assert "p_demand" in document["tables"]["bus"] and "tables.bus" in document["not_covered"]
+    assert not (tmp_path / "r" / "checkpoint.npz").exists()
+    said = run("show r")
+    assert "one reading of its data" in said and "read once" in said
+    few = run(f"power solve case14 {BUDGET} --rounds 2 --out f")
+    assert "NOT reached" in few and "Laplace noise adds least" in few
+
+
+def test_zones_pay_once(tmp_path, command, refused):
+    ledgers = tmp_path / "ledgers"
+    ledgers.mkdir()
+    books = [tacit.Ledger.create(ledgers / f"zone {i}.db", 1.0, 1e-5) for i in (1, 2, 3)]
+    words = f"power solve case14 {BUDGET} --tolerance 1e-3".split()
+    for name in ("a", "b"):
+        command(*words, "--ledgers", ledgers, "--out", tmp_path / name)
+    a, b = (np.load(tmp_path / name / "arrays.npz") for name in "ab")
+    assert all(np.array_equal(a[name], b[name]) for name in a.files)
+    for book in books:
+        assert sum(r["rounds_charged"] for r in book.runs()) == 1
+        assert 0.99 < book.spent.epsilon <= 1.0
+    more = ["power", "solve", "case14", "--total-epsilon", "0.5", "--total-delta", "1e-5"]
+    assert "beyond the budget" in refused(" ".join([*more, "--ledgers", str(ledgers), "--out c"]))
+    assert not (tmp_path / "c").exists()
+
+
+def test_what_is_not_certified_is_not_published(tmp_path, refused):
+    words = f"power solve case14 {BUDGET} --publish --out r --beta"
+    assert "certified beside --publish" in refused(words, "1% of bus")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_failure_after_the_payment_leaves_the_release(tmp_path, refused, monkeypatch):
+    """It is paid for: its folder is not that of a start that was refused."""
+    (tmp_path / "ledgers").mkdir()
+    for i in (1, 2, 3):
+        tacit.Ledger.create(tmp_path / "ledgers" / f"zone {i}.db", 1.0, 1e-5)
+
+    def fails(*_):
+        raise SolverFailure("planted")
+
+    monkeypatch.setattr("tacit.protocol.public_agent.PublicAgent.respond", fails)
+    said = refused(f"power solve case14 {BUDGET} --ledgers ledgers --out r")
+    assert "Continue with: tacit power solve --resume r" in said
+    assert (tmp_path / "r" / "checkpoint.npz").exists()
+
+
+def test_released_numbers_of_a_job_are_published(tmp_path, command, refused):
+    example = Path(__file__).parents[2] / "examples" / "hospitals.toml"
+    command("solve", example, "--publish", "--out", tmp_path / "p")
+    path = tmp_path / "p" / "release.npz"
+    assert path.stat().st_mode & 0o777 == 0o644
+    with np.load(path) as released:
+        assert set(released.files) == {f"{n} hospital" for n in ("North", "South", "West")}
+        assert released["North hospital"].shape == (20,)  # X'X of 5 columns, and X'y
+    wine = example.with_name("wine.toml")
+    assert "reads its data once beside --publish" in refused(f"solve {wine} --publish --out w")
+    assert not (tmp_path / "w").exists()
+
+
+def test_least_cost_beside_one_solver(tmp_path, command):
+    words = f"power solve case14_ieee {BUDGET} --seed 1 --objective cost --central --json"
+    found = json.loads(command(*words.split(), "--out", tmp_path / "c"))
+    zones, one = found["answer"], found["central"]
+    assert zones["cost"] == pytest.approx(one["cost"], rel=1e-3)
+    assert one["published"] == 2178.1 and one["bound"] == pytest.approx(2175.7, abs=0.1)
+    assert found["shed_price"] > 0 and "answer" in found["not_covered"]

@@ -2,10 +2,7 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -53,17 +50,6 @@ def test_solve_and_show(job, tmp_path, command):
     assert json.loads(command("show", out, "--json")) == document
 
 
-@pytest.mark.exhaustive  # test_solve_and_show has one of this kind, in one process
-def test_solve_and_show_in_processes_of_their_own(job, tmp_path):
-    out = tmp_path / "result"
-    done = subprocess.run(
-        [TACIT, "solve", job, "--out", out, "--json"], capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout)["solution"] == tacit.Result.load(out).solution.tolist()
-    again = subprocess.run([TACIT, "show", out], capture_output=True, text=True, check=True).stdout
-    assert "(2, 1e-05)-DP" in again
-
-
 def test_the_job_is_the_library_call(job, tmp_path, command):
     """The same problem written in Python gives the same numbers."""
     loaded = load_job(job)
@@ -89,57 +75,10 @@ def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
     assert (noted["seed"], noted["evaluate_every"], noted["workers"]) == (3, 2, None)
 
 
-# test_ledger_cli.py has one of this kind, transports/test_resume.py and test_run_folder.py the bits
-@pytest.mark.exhaustive
-def test_resume_after_a_kill_gives_the_same_result(job, tmp_path, command, refused):
-    slow = job.read_text().replace("rounds = 20", "rounds = 1500")
-    job.write_text(slow.replace("= 2\n[obj", "= 1\n[obj"))
-    out, whole = tmp_path / "killed", tmp_path / "whole"
-    process = subprocess.Popen([TACIT, "solve", job, "--out", out], stderr=subprocess.DEVNULL)
-    deadline = time.time() + 120
-    while not (out / "checkpoint.npz").exists() and time.time() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert (out / "checkpoint.npz").exists() and not (out / "result.json").exists()
-    assert "tacit solve --resume" in refused("solve job.toml --out killed")
-    command("solve", "--resume", out)
-    command("solve", job, "--out", whole)
-    a, b = tacit.Result.load(out), tacit.Result.load(whole)
-    np.testing.assert_array_equal(a.solution, b.solution)
-    for name in a.trace:
-        np.testing.assert_array_equal(a.trace[name], b.trace[name])
-
-
 def test_solve_needs_a_job_or_a_folder(refused):
     assert "--resume DIR" in refused("solve")
     assert "run.json" in refused("solve --resume .")
     assert "result.json" in refused("show none")
-
-
-@pytest.mark.exhaustive  # test_an_interrupted_run_continues_from_its_release
-def test_an_interrupted_command_says_how_to_continue(job, tmp_path):
-    job.write_text(job.read_text().replace("rounds = 20", "rounds = 1000000"))
-    out = tmp_path / "r"
-    process = subprocess.Popen(
-        [*HEARING, TACIT, "solve", job, "--out", out], stderr=subprocess.PIPE, text=True
-    )
-    file, seen, deadline = out / "checkpoint.npz", set(), time.time() + 120
-    while time.time() < deadline and len(seen) < 3:  # well inside the loop
-        if file.exists():
-            seen.add(file.stat().st_mtime_ns)
-        time.sleep(0.01)
-    for _ in range(30):  # a library may swallow one interrupt
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(timeout=2)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    process.kill()  # where interrupts are ignored, as in some background jobs
-    errors = process.communicate(timeout=30)[1]
-    assert process.returncode == 130 and f"continue with: tacit solve --resume {out}" in errors
 
 
 def test_demo(tmp_path, capsys, monkeypatch, drawn):
