@@ -3,12 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from tacit.errors import InvalidInput
-from tacit.learn import PrivateLogisticRegression, PublicColumns, PublicRange
+from tacit.learn import PublicColumns, PublicRange
 from tacit.tables import load_records
 
 RULES = {
@@ -153,13 +151,3 @@ def test_two_columns_of_one_name_are_refused():
         PublicColumns({"a=b": (0, 1)}, {"a": ["b"]}).fit(pd.DataFrame({"a=b": [0], "a": ["b"]}))
     with pytest.raises(InvalidInput, match="got one twice"):
         PublicColumns({"*": (0, 1)}).fit(pd.DataFrame([[0, 1]], columns=["a", "a"]))
-
-
-def test_in_a_pipeline(rng):
-    table = pd.DataFrame({"x": rng.uniform(0, 1, 200), "c": rng.choice(["u", "v"], 200)})
-    y = np.where(table["c"] == "u", "yes", "no")
-    model = make_pipeline(
-        PublicColumns({"x": (0, 1)}, {"c": ["u", "v"]}),
-        PrivateLogisticRegression(8.0, random_state=0),
-    )
-    assert clone(model).fit(table, y).score(table[["c", "x"]], y) > 0.95

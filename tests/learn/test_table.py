@@ -153,14 +153,6 @@ def test_one_table_or_an_agent_column(tmp_path):
             load_records(paths, "y", drop=["who"], **rules)
 
 
-def test_a_category_may_be_called_as_what_is_missing(tmp_path):
-    path = table_of(tmp_path / "t.csv", "c,y", "NA,0", "EU,1", "NA,1")
-    found = load_records([path], "y", categories={"c": ["EU", "NA"]})
-    assert found.columns["c"].tolist() == ["NA", "EU", "NA"]
-    with pytest.raises(CorruptFile, match=r"one in line 2, column 'c'. tacit learn takes text"):
-        load_records([path], "y", categories={"c": ["EU"]})
-
-
 @pytest.mark.parametrize("chunk", [1, 4096])
 def test_numbers_with_gaps(tmp_path, monkeypatch, chunk):
     monkeypatch.setattr(tacit.tables, "CHUNK", chunk)

@@ -31,6 +31,7 @@ from tacit.objectives import (
     LeastSquares,
     LogisticRegression,
     Objective,
+    PublicQuadratic,
     Quantile,
     Residual,
     SoftmaxRegression,
@@ -202,6 +203,8 @@ NAN[2, 1] = math.nan
             for c in (0.0, math.nan, 1e-9)
         ),
         (lambda: sample("softmax", X0, y0, limit_form="both"), "limit_form to be one of"),
+        (lambda: PublicQuadratic(np.ones((3, 2)), np.ones(2)), r"data of shape \(3\)"),
+        (lambda: PublicQuadratic(np.ones((1, 1)), [math.nan]), "finite"),
         (lambda: sample("hinge", [[1j, 2.0]], [1.0]), "to hold numbers"),
         (lambda: sample("hinge", [["1", "2"]], [1.0]), "to hold numbers"),
         (

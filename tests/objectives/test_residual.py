@@ -209,10 +209,3 @@ def test_a_public_copy_is_the_objective_of_its_data(sparse):
     assert g.sensitivity(1, W) == g.sensitivity(2, W) == 0
     assert np.linalg.norm(g.gradient(np.ones(4) / 2)) <= g.gradient_bound(W)
     assert LocalProblem(PublicQuadratic(A, noisy), W).dimension == 4
-
-
-def test_public_numbers_are_checked():
-    with pytest.raises(InvalidInput, match=r"data of shape \(3\)"):
-        PublicQuadratic(np.ones((3, 2)), np.ones(2))
-    with pytest.raises(InvalidInput, match="finite"):
-        PublicQuadratic(np.ones((2, 2)), np.array([1.0, np.nan]))
