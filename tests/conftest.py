@@ -83,37 +83,25 @@ def regression_data(rng, records, dimension):
 def objective_of(kind, rng, records=12, dimension=4, agents=3, ridge=0.0, normaliser=None):
     """A random objective of ``kind`` with all public bounds equal to one."""
     X, y = regression_data(rng, records, dimension)
-    normaliser = agents * records if normaliser is None else normaliser
-    common = {
-        "feature_norm": 1.0,
-        "normaliser": normaliser,
-        "record_bound": records,
-        "ridge": ridge,
-    }
-    if kind == "least-squares":
-        return tacit.LeastSquares(X, y, target_bound=1.0, **common)
-    if kind == "logistic":
-        return tacit.LogisticRegression(X, (y > 0).astype(int), **common)
-    if kind == "softmax":
-        return tacit.SoftmaxRegression(X, rng.integers(0, 3, records), 3, **common)
-    if kind == "huber":
-        return tacit.Huber(X, y, target_bound=1.0, threshold=0.3, **common)
-    if kind == "hinge":
-        return tacit.Hinge(X, np.where(y > 0, 1, -1), **common)
-    if kind == "quantile":
-        return tacit.Quantile(X, y, level=0.3, **common)
-    if kind == "residual":
-        return tacit.Residual(X, -y, beta=0.01)
-    if kind == "per-sample":
-        return tacit.PerSample(
-            squared_loss,
-            (X, y),
-            clip=1e6,
-            size=dimension,
-            normaliser=normaliser,
-            smoothness=1.0 / agents,
-        )
-    raise AssertionError(kind)
+    of_all = agents * records if normaliser is None else normaliser
+    common = {"feature_norm": 1.0, "normaliser": of_all, "record_bound": records, "ridge": ridge}
+    smooth = {"normaliser": of_all, "smoothness": 1.0 / agents}
+    return {
+        "least-squares": lambda: tacit.LeastSquares(X, y, target_bound=1.0, **common),
+        "logistic": lambda: tacit.LogisticRegression(X, (y > 0).astype(int), **common),
+        "softmax": lambda: tacit.SoftmaxRegression(X, rng.integers(0, 3, records), 3, **common),
+        "huber": lambda: tacit.Huber(X, y, target_bound=1.0, threshold=0.3, **common),
+        "hinge": lambda: tacit.Hinge(X, np.where(y > 0, 1, -1), **common),
+        "quantile": lambda: tacit.Quantile(X, y, level=0.3, **common),
+        "residual": lambda: tacit.Residual(X, -y, beta=0.01),
+        "per-sample": lambda: tacit.PerSample(
+            squared_loss, (X, y), clip=1e6, size=dimension, **smooth
+        ),
+    }[kind]()
+
+
+OBJECTIVES = "least-squares", "logistic", "softmax", "huber", "hinge", "quantile", "residual"
+OBJECTIVES += ("per-sample",)
 
 
 def squared_loss(z, sample):
@@ -121,64 +109,42 @@ def squared_loss(z, sample):
     return 0.5 * (x @ z - y) ** 2
 
 
-OBJECTIVES = (
-    "least-squares",
-    "logistic",
-    "softmax",
-    "huber",
-    "hinge",
-    "quantile",
-    "residual",
-    "per-sample",
-)
-
-
 def set_of(kind, n):
     """A small compact set of ``kind`` in dimension n."""
-    ones = np.ones(n)
-    if kind == "box":
-        return tacit.Box(-0.4, 0.5, size=n)
-    if kind == "non-negative":
-        return tacit.NonNegative(n, upper=0.7)
-    if kind == "ball":
-        return tacit.Ball(0.0, 0.6, size=n)
-    if kind == "l1-ball":
-        return tacit.L1Ball(0.8, size=n)
-    if kind == "simplex":
-        return tacit.Simplex(n)
-    if kind == "half-space":
-        return tacit.HalfSpace(ones, 0.3, -0.5, 0.5)
-    if kind == "hyperplane":
-        return tacit.Hyperplane(ones, 0.2, -0.5, 0.5)
-    if kind == "product":
-        return tacit.Product([tacit.Box(-0.3, 0.3, size=1), tacit.Ball(0.0, 0.5, size=n - 1)])
-    if kind == "polyhedron":
-        return tacit.Polyhedron(
-            np.vstack([ones, np.arange(n) - 1.0]), np.array([0.4, 0.5]), lower=-0.5, upper=0.5
-        )
-    if kind == "cone":
-        return tacit.ConeSet(
-            [tacit.Cone(np.eye(n), np.zeros(n), np.zeros(n), 0.6)], lower=-0.5, upper=0.5
-        )
-    if kind == "cvxpy":
-        import cvxpy as cp
-
-        z = cp.Variable(n)
-        return tacit.from_cvxpy(z, [cp.norm(z, 1) <= 0.9, cp.norm(z, 2) <= 0.7, z >= -0.4])
-    raise AssertionError(kind)
+    return {**CLOSED_SETS, **SOLVER_SETS}[kind](n)
 
 
-CLOSED_SETS = (
-    "box",
-    "non-negative",
-    "ball",
-    "l1-ball",
-    "simplex",
-    "half-space",
-    "hyperplane",
-    "product",
-)
-SOLVER_SETS = ("polyhedron", "cone", "cvxpy")
+def polyhedron(n):
+    matrix = np.vstack([np.ones(n), np.arange(n) - 1.0])
+    return tacit.Polyhedron(matrix, np.array([0.4, 0.5]), lower=-0.5, upper=0.5)
+
+
+def cone(n):
+    return tacit.ConeSet(
+        [tacit.Cone(np.eye(n), np.zeros(n), np.zeros(n), 0.6)], lower=-0.5, upper=0.5
+    )
+
+
+def of_cvxpy(n):
+    import cvxpy as cp
+
+    z = cp.Variable(n)
+    return tacit.from_cvxpy(z, [cp.norm(z, 1) <= 0.9, cp.norm(z, 2) <= 0.7, z >= -0.4])
+
+
+CLOSED_SETS = {
+    "box": lambda n: tacit.Box(-0.4, 0.5, size=n),
+    "non-negative": lambda n: tacit.NonNegative(n, upper=0.7),
+    "ball": lambda n: tacit.Ball(0.0, 0.6, size=n),
+    "l1-ball": lambda n: tacit.L1Ball(0.8, size=n),
+    "simplex": lambda n: tacit.Simplex(n),
+    "half-space": lambda n: tacit.HalfSpace(np.ones(n), 0.3, -0.5, 0.5),
+    "hyperplane": lambda n: tacit.Hyperplane(np.ones(n), 0.2, -0.5, 0.5),
+    "product": lambda n: tacit.Product(
+        [tacit.Box(-0.3, 0.3, size=1), tacit.Ball(0.0, 0.5, size=n - 1)]
+    ),
+}
+SOLVER_SETS = {"polyhedron": polyhedron, "cone": cone, "cvxpy": of_cvxpy}
 
 
 def problem_of(objective, feasible, seed=0, agents=2, **options):
