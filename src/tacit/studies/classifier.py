@@ -40,7 +40,8 @@ from tacit.learn.model import save_model
 from tacit.planning import Plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
-from tacit.studies.description import (
+from tacit.studies.party_file import PartyFile
+from tacit.studies.study import (
     Kind,
     agents_of,
     names_of,
@@ -48,7 +49,6 @@ from tacit.studies.description import (
     refuse_unknown,
     spending,
 )
-from tacit.studies.party_file import PartyFile
 
 SECTION = {
     *("features", "target", "classes", "normaliser", "record_bound", "neighbours"),

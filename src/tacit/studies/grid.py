@@ -40,8 +40,8 @@ from tacit.power.network import FLOWS
 from tacit.power.public_model import PublicModel, is_share, public_model, starting_penalties
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
-from tacit.studies.description import Kind, public_name, read_public, refuse_unknown, spending
 from tacit.studies.party_file import PartyFile
+from tacit.studies.study import Kind, public_name, read_public, refuse_unknown, spending
 from tacit.tables import read_table
 
 SECTION = {

@@ -26,7 +26,7 @@ from tacit.objectives import objective as objectives
 from tacit.planning import MOST_ROUNDS, NOISELESS_TOLERANCE, Plan, plan
 from tacit.privacy import mechanisms
 from tacit.reading import read_toml
-from tacit.studies.description import (
+from tacit.studies.study import (
     Kind,
     agents_of,
     names_of,

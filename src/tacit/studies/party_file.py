@@ -25,7 +25,7 @@ from typing import Any
 
 from tacit.errors import EPSILONS, InvalidInput, count, positive, probability, shown
 from tacit.reading import read_toml
-from tacit.studies.description import nothing_sent, refuse_unknown
+from tacit.studies.study import nothing_sent, refuse_unknown
 
 KEYS = {"agent", "data", "target", "unit", "ledger", "rehearsal", "coordinator", "limits"}
 UNITS = ("MW", "per unit")
