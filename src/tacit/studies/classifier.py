@@ -1,21 +1,7 @@
 """Studies of a classifier: columns, ranges and classes are public, each party brings its records.
 
-    [learn]
-    features = ["age", "fee"]      # columns, in the order of the model
-    target = "churn"               # column of the labels; a party's own file may name another
-    classes = ["no", "yes"]        # all labels that there may be
-    normaliser = 1000              # number of all parties' records, or another for all of them
-    record_bound = 400             # no party has more
-    neighbours = "zero-out"        # or "replace"
-    feature_norm = 1.0             # longer rows are scaled down to it
-    bound = 5.0                    # optional: of every coefficient
-    [learn.ranges]                 # as ``tacit learn --range``: mapped to [−1, 1] and clipped
-    age = [18, 90]
-    "*" = [0, 10]                  # of all others
-
-[privacy] has mechanism, total_epsilon and total_delta, [algorithm] may have rounds, local_updates,
-penalty and step_size; what is left out is planned as ``tacit learn`` does. A party's table (CSV or
-Parquet) has these columns, in any order; others are not read.
+``docs/studies.md`` lists the keys of [learn]. What [algorithm] leaves out is planned as ``tacit
+learn`` does. A party's table (CSV or Parquet) has these columns, in any order; others are not read.
 """
 
 from __future__ import annotations

@@ -1,19 +1,10 @@
 """Studies of a grid in zones: the case is public, each party brings the loads of its own zone.
 
-    [power]
-    case = "case14"          # a named public case, or a .m file that travels with the study
-    zones = 3                # a number, "area", or a .csv file that travels: columns bus, zone
-    beta = 0.01              # per unit; a percentage needs ``nominal``
-    objective = "shed"       # or "cost", and then maybe shed_price ($/MWh)
-    nominal = "case14"       # optional: public loads; then maybe nominal_spread
-    noise_on = "residual"    # of noise in every round
-
-[privacy] and [algorithm] have the keys of a job file and the meaning they have for ``tacit power
-solve``: loads are read once, and ``rounds`` is the most that follow, unless [algorithm] says
-``noise_every_round = true`` or [privacy] the ``epsilon`` of one update.
-
-The party's table is a CSV file with the columns bus, p and q, one line for each bus of its zone, in
-the ``unit`` that the party's file says. No load of the case itself is read.
+``docs/studies.md`` lists the keys of [power]; [privacy] and [algorithm] have those of a job file
+and the meaning they have for ``tacit power solve``: loads are read once, and ``rounds`` is the most
+that follow, unless [algorithm] says ``noise_every_round = true`` or [privacy] the ``epsilon`` of
+one update. The party's table is a CSV file with the columns bus, p and q, one line for each bus of
+its zone, in the ``unit`` that the party's file says. No load of the case itself is read.
 """
 
 from __future__ import annotations

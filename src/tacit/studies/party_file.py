@@ -1,20 +1,7 @@
 """A party's own file: which agent it is, where its data and its ledger are, and what it allows.
 
-    agent = "North hospital"       # its name in the study
-    data = "north.csv"             # paths are relative to this file
-    target = "progression"         # column of a CSV or Parquet table, where the study needs one
-    unit = "MW"                    # of loads: "MW" (and MVAr, as in case files) or "per unit"
-    ledger = "north.db"            # every release is paid for here before it is made
-    rehearsal = false              # true: agree to noise that everybody can subtract
-    coordinator = "..."            # optional: fingerprint of the coordinator's key, to pin it
-
-    [limits]                       # of one run; all runs together: the ledger's budget
-    total_epsilon = 1.0
-    total_delta = 1e-5
-    rounds = 1000                  # optional
-    hides = "adding or removing one record"     # optional: the change that must be hidden
-
-It stays with the party. Nothing in it travels, but the agent's name.
+``docs/studies.md`` lists its keys. It stays with the party: nothing in it travels, but the agent's
+name.
 """
 
 from __future__ import annotations

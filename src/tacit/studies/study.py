@@ -1,19 +1,9 @@
 """Studies: what all parties know, in a public file and the public files that it names.
 
-    name = "winter"          # optional
-    deadline = 600           # seconds that a round may take; optional
-    evaluate_every = 1       # rounds between rows of the trace, and checkpoints; optional
-
-    [objective] [set] [privacy] [algorithm] [[agents]]     as in a job file, without data, or
-    [power] [privacy] [algorithm]                          a grid in zones, without loads, or
-    [learn] [privacy] [algorithm] [[agents]]               a classifier, without records
-
-    [rehearsal]              # optional: noise that everybody can subtract, for data that are no
-    seed = 1                 # secret; each party must allow it in its own file
-
-What is computed is one of three kinds (``job.py``, ``grid.py``, ``classifier.py``). Each is a
-``Kind``, which reads its section, makes an agent's problem of the agent's own data, plans, and
-writes what is left of a result. No data are named in a study: a party's own file
+``docs/studies.md`` lists its keys. What is computed is one of three kinds, told apart by their
+section: [objective] with [set] (``job.py``), [power] (``grid.py``), [learn] (``classifier.py``).
+Each is a ``Kind``, which reads its section, makes an agent's problem of the agent's own data, plans,
+and writes what is left of a result. No data are named in a study: a party's own file
 (``party_file.py``) says where they are. Whoever holds a study knows by its ``digest`` whether
 others hold the same.
 """
