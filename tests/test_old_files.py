@@ -21,7 +21,7 @@ from tacit.cli.main import main
 from tacit.learn import load_model
 from tacit.privacy.accounting import exact
 from tacit.privacy.ledger import SCHEMA_1, Entry, Terms, upgrade
-from tacit.protocol import checkpoint
+from tacit.protocol import journal
 from tacit.studies.job import load_job
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -119,7 +119,7 @@ def test_a_kept_release_is_not_charged_again_and_a_stopped_run_goes_on(old, caps
 def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
     path, problem, settings = tmp_path / "c.npz", problem_of("logistic", "box"), tacit.Settings(3)
     with monkeypatch.context() as before:
-        before.setattr(checkpoint, "FORMAT", -1)
+        before.setattr(journal, "FORMAT", -1)
         tacit.solve(problem, settings, seed=1, checkpoint=path)
     kept = path.read_bytes()
     with pytest.raises(tacit.InvalidInput, match="version"):
