@@ -18,46 +18,23 @@ from tacit.pytree import register
 from tacit.sets import Box, HalfSpace, Hyperplane, L1Ball, Product, Simplex
 
 SINGLE, DOUBLE = np.float32, np.float64
-# objective, set, format, relation, and whether its bound is called attained there
+# every objective, set, format and relation; and whether the bound is called attained there
 HUNTS = [
-    ("least-squares", "box", DOUBLE, "add-remove", True),
     ("least-squares", "ball", DOUBLE, "replace", True),
-    ("least-squares", "l1-ball", SINGLE, "replace", False),
-    ("least-squares", "simplex", SINGLE, "zero-out", False),
     ("huber", "half-space", SINGLE, "add-remove", False),
-    ("quantile", "ball", SINGLE, "add-remove", True),
-    ("quantile", "box", DOUBLE, "replace", True),
     ("logistic", "ball", SINGLE, "zero-out", True),
-    ("logistic", "l1-ball", DOUBLE, "add-remove", False),
-    ("logistic", "product", SINGLE, "add-remove", False),
     ("hinge", "box", SINGLE, "zero-out", True),
-    ("hinge", "hyperplane", DOUBLE, "add-remove", False),
     ("softmax", "box", SINGLE, "zero-out", True),
-    ("softmax", "simplex", DOUBLE, "add-remove", False),
     ("limited-softmax", "box", SINGLE, "zero-out", True),
     ("clipped-softmax", "ball", SINGLE, "replace", True),
-    ("clipped-softmax", "l1-ball", DOUBLE, "add-remove", True),
-    ("move", "ball", DOUBLE, "zero-out", True),
     ("per-sample", "l1-ball", SINGLE, "add-remove", True),
-    ("per-sample", "box", SINGLE, "replace", False),
-    ("residual", "simplex", DOUBLE, "zero-out", True),
     ("quantile", "simplex", DOUBLE, "replace", True),
     ("move", "product", DOUBLE, "zero-out", True),
     ("residual", "hyperplane", DOUBLE, "zero-out", True),
 ]
-# every objective, set, format and relation, and a bound that is attained wherever there is one
-SOME = [HUNTS[k] for k in (1, 4, 7, 10, 12, 14, 15, 18, 21, 22, 23)]
 
 
-def test_enough_hunts():
-    for place in range(4):
-        assert {h[place] for h in SOME} == {h[place] for h in HUNTS}
-    assert {h[0] for h in SOME if h[4]} == {h[0] for h in HUNTS if h[4]}
-
-
-@pytest.mark.parametrize(
-    ("objective", "kind", "dtype", "relation", "attained"), repeat(SOME, HUNTS)
-)
+@pytest.mark.parametrize(("objective", "kind", "dtype", "relation", "attained"), HUNTS)
 def test_no_point_breaks_the_bound(objective, kind, dtype, relation, attained):
     found = search(objective, kind, dtype, relation)
     assert found.sound, found

@@ -38,8 +38,6 @@ from tacit.sets.projections import onto_simplex
 # Most faults planted below show in every trial: the distribution-free bound is then 2.44 for 100
 # trials in each world, beside claims of 1 and 2.
 TRIALS = repeat(100, 300)
-
-
 ROUNDS = repeat(2, 4)
 
 
@@ -53,38 +51,13 @@ def run(worlds, plans=(), trials=TRIALS, rounds=ROUNDS, epsilon=4.0, begin=payin
 
 # --- correct code -----------------------------------------------------------------------------
 
-WORLDS = {"l1-ball": ball_worlds, "simplex": simplex_worlds}
-EVERY = [(name, dtype) for name in WORLDS for dtype in ("float64", "float32")]
 
-
-@pytest.mark.exhaustive  # test_the_command_through_agents: the first set in float32
-@pytest.mark.parametrize(("name", "dtype"), EVERY)
-def test_agents_on_small_sets_are_consistent_and_seen(name, dtype):
-    worlds = WORLDS[name](np.dtype(dtype))
-    assert worlds.without.dtype == dtype
-    found = run(worlds, trials=200, epsilon=10.0)
+@pytest.mark.parametrize(("worlds", "rounds"), [(small_worlds, ROUNDS), (zone, 1)])
+def test_agents_are_consistent_and_seen(worlds, rounds):
+    found = run(worlds(), trials=repeat(100, 200), rounds=rounds, epsilon=10.0)
     assert not found.violated and found.refutable and found.through == "agents"
-    assert 9.9 < found.claim.epsilon <= 10.0  # what the ledgers say
-    assert found.white.curve > 1.0  # without a seed: room for chance
-
-
-@pytest.mark.exhaustive  # test_no_point_breaks_the_bound drives agents, too
-@pytest.mark.parametrize(("name", "dtype"), EVERY)
-def test_agents_that_are_driven_far_away_are_consistent(name, dtype):
-    worlds = WORLDS[name](np.dtype(dtype))
-    found = run(worlds, [hostile(worlds, settings(2.0))], trials=TRIALS, epsilon=2.0)
-    assert not found.violated and found.refutable
-
-
-def test_agents_on_a_box_are_consistent_and_seen():
-    found = run(small_worlds(), trials=repeat(100, 200), epsilon=10.0)
-    assert not found.violated and found.refutable and found.white.curve > 1.0
-    assert 0.99 * 10.0 < found.claim.epsilon <= 10.0
-
-
-def test_an_agent_with_a_zone_is_consistent_and_seen():
-    found = run(zone(), trials=repeat(100, 200), rounds=1, epsilon=10.0)
-    assert not found.violated and found.refutable and max(found.epsilons) > 0.5
+    assert 0.99 * 10.0 < found.claim.epsilon <= 10.0  # what the ledgers say
+    assert max(found.epsilons) > 0.5  # without a seed: room for chance
 
 
 def test_the_canaries_reach_the_sensitivity():
@@ -139,14 +112,6 @@ def test_with_the_check_it_fails_paid_for_and_nothing_is_released(tmp_path):
             assert ledger.charged("june") == [(1, 1)] * attempt
             assert ledger.failures("june", 1) == attempt
         assert ledger.answer("june") is None and party.rounds_done == 0
-
-
-@pytest.mark.exhaustive  # test_with_the_check_it_fails_paid_for_and_nothing_is_released
-def test_what_fails_in_both_worlds_says_nothing():
-    worlds = pushed_worlds()
-    plan = hostile(worlds, worlds.scheduled(settings(2.0, 4)))
-    found = run(worlds, [plan], trials=100, rounds=4, epsilon=2.0)
-    assert not found.violated and found.refutable and max(found.epsilons) == 0
 
 
 # --- a restarted seed ---------------------------------------------------------------------------
