@@ -1,7 +1,7 @@
 """Planted bugs, one at a time: do the tests see them?
 
     python tests/mutants.py                 all of them; 1 if fewer than 95 % are caught
-    python tests/mutants.py --room ledger   those of one room
+    python tests/mutants.py --package ledger   those of one package
     python tests/mutants.py --only NAME     one of them
     python tests/mutants.py --list          names, files and tests; nothing is run
 
@@ -62,7 +62,7 @@ class Mutant:
     """A planted bug."""
 
     name: str
-    room: str
+    package: str
     file: str
     old: str
     new: str
@@ -79,13 +79,13 @@ class Mutant:
 def read(path: Path = LIST) -> list[Mutant]:
     """The list, checked: names differ, and every bug can be planted in the tree as it is."""
     mutants, wrong = [], []
-    for room, entries in tomllib.loads(path.read_text()).items():
+    for package, entries in tomllib.loads(path.read_text()).items():
         for name, entry in entries.items():
-            mutants.append(Mutant(name, room, **{**entry, "tests": tuple(entry["tests"])}))
+            mutants.append(Mutant(name, package, **{**entry, "tests": tuple(entry["tests"])}))
             try:
                 mutants[-1].broken((ROOT / PACKAGE / mutants[-1].file).read_text())
             except (OSError, ValueError) as error:
-                wrong.append(f"{room}.{name}: {error}")
+                wrong.append(f"{package}.{name}: {error}")
     twice = [name for name, n in Counter(m.name for m in mutants).items() if n > 1]
     if wrong or twice:
         raise SystemExit("\n".join([f"{path.name} does not fit the tree:", *wrong, *twice]))
@@ -163,7 +163,7 @@ def run(mutants: Sequence[Mutant], jobs: int, baseline: bool) -> Counter[str]:
             finally:
                 copies.put(copy)
             took = f"{time.monotonic() - start:6.1f} s"
-            print(f"{outcome:9}{took}  {mutant.room}.{mutant.name}: {why}", flush=True)
+            print(f"{outcome:9}{took}  {mutant.package}.{mutant.name}: {why}", flush=True)
             return outcome
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -173,7 +173,7 @@ def run(mutants: Sequence[Mutant], jobs: int, baseline: bool) -> Counter[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Plant bugs one at a time; do the tests fail?")
     parser.add_argument("--only", action="append", metavar="NAME", help="this bug alone")
-    parser.add_argument("--room", action="append", metavar="NAME", help="bugs of this room alone")
+    parser.add_argument("--package", action="append", metavar="NAME", help="bugs of it alone")
     parser.add_argument("--list", action="store_true", help="run nothing")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="bugs at the same time")
     parser.add_argument(
@@ -181,14 +181,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     mutants = read()
-    for wanted, known in ((options.only, "name"), (options.room, "room")):
+    for wanted, known in ((options.only, "name"), (options.package, "package")):
         names = {getattr(m, known) for m in mutants}
         if unknown := set(wanted or ()) - names:
             parser.error(f"no {known} {sorted(unknown)}; there are {', '.join(sorted(names))}")
         mutants = [m for m in mutants if not wanted or getattr(m, known) in wanted]
     if options.list:
         for mutant in mutants:
-            print(f"{mutant.room}.{mutant.name} ({mutant.file}): {' '.join(mutant.tests)}")
+            print(f"{mutant.package}.{mutant.name} ({mutant.file}): {' '.join(mutant.tests)}")
         return 0
     found = run(mutants, options.jobs, not options.no_baseline)
     share = found["caught"] / len(mutants)

@@ -1,4 +1,4 @@
-"""Rooms, and what may import what: mathematics never protocol, protocol never presentation."""
+"""Packages, and what may import what: mathematics never protocol, protocol never presentation."""
 
 import ast
 import importlib
@@ -9,8 +9,8 @@ import pytest
 import tacit
 
 SOURCE = Path(tacit.__file__).parent
-# A room may import itself and the rooms above it in this list.
-ROOMS = [
+# A package may import itself and the packages above it in this list.
+PACKAGES = [
     ["_types", "errors", "pytree", "files"],
     ["reading"],
     ["tables", "html"],
@@ -29,7 +29,7 @@ ROOMS = [
     ["cli"],
     ["__main__"],
 ]
-RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
+RANK = {package: rank for rank, packages in enumerate(PACKAGES) for package in packages}
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
@@ -37,7 +37,7 @@ def name_of(path):
     return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
 
 
-def room_of(name):
+def package_of(name):
     """``transports.nvflare`` knows studies, and the other transports do not."""
     first, *rest = name.split(".")
     return rest[0] if first == "transports" and rest[:1] == ["nvflare"] else first
@@ -60,27 +60,27 @@ def imported(tree):
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_go_up_the_list(path):
-    own = room_of(name_of(path))
-    assert own in RANK, f"give {own} a place in ROOMS"
+    own = package_of(name_of(path))
+    assert own in RANK, f"give {own} a place in PACKAGES"
     for module in imported(ast.parse(path.read_text())):
         top, _, rest = module.partition(".")
         if top == "tacit":
-            other = room_of(rest)
+            other = package_of(rest)
             assert other == own or RANK[other] < RANK[own], f"{own} imports {other}"
 
 
-@pytest.mark.parametrize("room", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
-def test_a_room_says_what_is_in_it(room):
-    """One line for each file, in the room's docstring."""
-    said = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text())) or ""
+@pytest.mark.parametrize("package", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
+def test_a_package_says_what_is_in_it(package):
+    """One line for each file, in the package's docstring."""
+    said = ast.get_docstring(ast.parse((SOURCE / package / "__init__.py").read_text())) or ""
     first = {line.split()[0] for line in said.splitlines() if line.strip()}
-    missing = {path.stem for path in (SOURCE / room).glob("[a-z]*.py")} - first
-    assert not missing, f"{room}/__init__.py says nothing about {sorted(missing)}"
+    missing = {path.stem for path in (SOURCE / package).glob("[a-z]*.py")} - first
+    assert not missing, f"{package}/__init__.py says nothing about {sorted(missing)}"
 
 
-@pytest.mark.parametrize("room", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
-def test_exports_of_a_room(room):
-    module = importlib.import_module(f"tacit.{room}")
+@pytest.mark.parametrize("package", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
+def test_exports_of_a_package(package):
+    module = importlib.import_module(f"tacit.{package}")
     for name in getattr(module, "__all__", []):
         assert getattr(module, name) is not None
 

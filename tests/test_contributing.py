@@ -72,9 +72,9 @@ def test_the_objective_of_the_guide_is_certified_and_its_calculus_right(examples
         examples["Anchor"](np.array([np.nan, 0.0]), 0.1)
 
 
-def test_every_room_has_its_sentence_and_every_make_target(examples):
-    rooms = {path.name for path in (ROOT / "src/tacit").iterdir() if any(path.glob("*.py"))}
-    assert first_column(section("The rooms")) == rooms | {"planning.py"}
+def test_every_package_has_its_sentence_and_every_make_target(examples):
+    packages = {path.name for path in (ROOT / "src/tacit").iterdir() if any(path.glob("*.py"))}
+    assert first_column(section("The packages")) == packages | {"planning.py"}
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert first_column(section("Set up")) >= {f"make {target}" for target in phony[1].split()}
     there = tomllib.loads((ROOT / "src/tacit/lab/reproduce/case14.toml").read_text())

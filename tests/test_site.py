@@ -53,11 +53,11 @@ def site(tmp_path_factory):
 def places():
     """{object: the paths under which it is public}"""
     found = {}
-    for room, names in PUBLIC.items():
+    for package, names in PUBLIC.items():
         for name in names:
-            value = getattr(import_module(room), name)
-            canonical = f"{getattr(value, '__module__', room)}.{name}"
-            found.setdefault(id(value), (value, {canonical}))[1].add(f"{room}.{name}")
+            value = getattr(import_module(package), name)
+            canonical = f"{getattr(value, '__module__', package)}.{name}"
+            found.setdefault(id(value), (value, {canonical}))[1].add(f"{package}.{name}")
     return list(found.values())
 
 

@@ -84,7 +84,7 @@ os.environ["JAX_ENABLE_X64"] = "1"  # read when JAX is imported
 if "jax" in sys.modules:
     sys.modules["jax"].config.update("jax_enable_x64", True)
 
-NAMES = {  # by room
+NAMES = {  # by package
     "admm": "ConstantPenalty ConstantStep DynamicPenalty "
     "LocalProblem NonsmoothStep Problem Settings SmoothStep StronglyConvexStep",
     "errors": "CorruptFile EngineFailure InvalidInput InvalidSet LedgerFailure Refused "
@@ -104,11 +104,11 @@ def __getattr__(name: str) -> Any:
     """Names are imported when they are first used."""
     from importlib import import_module, util
 
-    for room, names in NAMES.items():
+    for package, names in NAMES.items():
         if name in names.split():
-            if room == "privacy":  # users may compile programs over mechanisms
+            if package == "privacy":  # users may compile programs over mechanisms
                 import_module("tacit.privacy.mechanisms").register_with_jax()
-            value = globals()[name] = getattr(import_module(f"tacit.{room}"), name)
+            value = globals()[name] = getattr(import_module(f"tacit.{package}"), name)
             return value
     if not name.startswith("_") and util.find_spec(f"tacit.{name}") is not None:
         return import_module(f"tacit.{name}")

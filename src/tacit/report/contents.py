@@ -105,7 +105,7 @@ class Contents:
 
         Guarantee: what is left is a function of public things (names, settings, the network) and
         of what the statement covers: of a certified run its points, residuals, violations, models
-        and releases (post-processing); the whole trace, seconds aside, where data were read once.
+        and releases (post-processing); if data were released once, the whole trace but seconds.
         Of a run that is not certified nothing is covered: only public things are left, without
         settings that may have been chosen by data. A seed, paths, and what ledgers say of other
         runs are no part of it.

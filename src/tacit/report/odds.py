@@ -1,8 +1,8 @@
 """What (ε, δ) means for someone who guesses: exact bounds, without formulas on the page.
 
-Let P and Q be the laws of all that an agent shows, on two neighbouring states x and x' of its data,
-and (ε, δ) such that P(S) ≤ e^ε Q(S) + δ and Q(S) ≤ e^ε P(S) + δ for every event S. Someone knows
-all of the data but which of the two it is ("it": a record is there, a load is this and not that),
+Let P and Q be the distributions of all that an agent shows, for two neighbouring states x and x' of
+its data, and (ε, δ) such that P(S) ≤ e^ε Q(S) + δ and Q(S) ≤ e^ε P(S) + δ for every event S.
+Someone knows all of the data but which of the two it is ("it": a record is there, a load is this),
 holds "it" for true with probability π before, and then sees everything.
 
 *Suspicion after* (``suspicion``). By Bayes the odds after seeing y are (π/(1−π))·P(y)/Q(y). Let B
@@ -12,8 +12,8 @@ true, with probability at least 1 − η the odds grow at most by e^t.* For δ =
 "Except with probability δ the odds grow at most by e^ε" would be wrong: of Gaussian noise P(B) at
 t = ε is larger than δ, for ε = 1 and δ = 10⁻⁵ sixteen times. We take η = 10 δ, which costs
 0.106 in t. (Kasiviswanathan and Smith 2014, "On the semantics of differential privacy", have the
-argument, with other constants. A law that puts the mass η where P/Q = e^t shows that no smaller t
-holds for all mechanisms.) The same holds for "it" being one of many values against many others, all
+argument, with other constants. Putting the mass η where P/Q = e^t shows that no smaller t holds
+for all mechanisms.) The same holds for "it" being one of many values against many others, all
 neighbours of each other: (ε, δ) passes to mixtures.
 
 *A test* (``hits``). Whoever says "it" on S is right, where it is so, with probability P(S) (a hit),

@@ -383,9 +383,9 @@ def _loads(subject: Subject) -> str:
     if len(moves) == 1 and moves[0] is not None:
         move = f"{moves[0][1]} per unit"
         try:
-            β, law = float(moves[0][1]), calibrate(p.mechanism, subject.epsilon, p.delta, 1)
-            Δ = 2 * β if law.norm == 1 else math.sqrt(2) * β
-            σ = math.sqrt(float(law.variance(Δ)))
+            β, noisy = float(moves[0][1]), calibrate(p.mechanism, subject.epsilon, p.delta, 1)
+            Δ = 2 * β if noisy.norm == 1 else math.sqrt(2) * β
+            σ = math.sqrt(float(noisy.variance(Δ)))
             noise = f", about ±{rounded_down(σ, 2)} per unit (its standard deviation)"
         except (InvalidInput, ValueError, OverflowError):  # of a file that was changed
             pass
