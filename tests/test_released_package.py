@@ -1,11 +1,10 @@
 """What is released: the sdist makes the wheel, and the wheel runs without what is not asked for.
 
-The wheel is installed beside this environment, for processes that find no package but those that
-its metadata ask for, down to the last requirement.
+The wheel is installed beside this environment, for processes that find no package that only other
+extras ask for.
 """
 
 import argparse
-import functools
 import importlib.metadata
 import os
 import re
@@ -14,7 +13,6 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -185,39 +183,25 @@ def test_a_missing_package_is_named_with_its_extra(package, monkeypatch, capsys)
     assert COMES_WITH.get(package, package) in asked
 
 
-def needed_with(extra):
-    """Names of the distributions that Tacit needs with an extra, and what those need."""
-    names, done, asked = set(), set(), [(Requirement(f"tacit[{extra}]" if extra else "tacit"), "")]
-    while asked:
-        requirement, parent_extra = asked.pop()
-        if requirement.marker and not requirement.marker.evaluate({"extra": parent_extra}):
-            continue
-        name = canonicalize_name(requirement.name)
-        names.add(name)
-        for extra in {"", *requirement.extras} - {e for n, e in done if n == name}:
-            done.add((name, extra))
-            further = importlib.metadata.requires(name) or []
-            if name == "tacit":  # as this tree has it
-                further = ASKED.get(extra, PROJECT["dependencies"])
-            asked += [(Requirement(text), extra) for text in further]
-    return names
-
-
-@functools.cache
-def owners():
-    """The distributions that install a top-level name."""
-    found = defaultdict(set)
-    for distribution in importlib.metadata.distributions():
-        name = canonicalize_name(distribution.name)
-        for file in distribution.files or ():
-            found[file.parts[0].partition(".")[0]].add(name)
-    return found
+def named_by(extras):
+    """Distributions that these extras ask for, and those extras that they include."""
+    asked = [Requirement(text) for extra in extras for text in ASKED[extra]]
+    included = {extra for one in asked for extra in one.extras if one.name == "tacit"}
+    names = {canonicalize_name(one.name) for one in asked} - {"tacit"}
+    return names | named_by(included) if included else names
 
 
 def absent_with(extra):
-    """Top-level names of what is installed here and not needed with this extra."""
-    needed = needed_with(extra)
-    return sorted({part for part, names in owners().items() if part and not names & needed})
+    """Top-level names of what only other extras ask for, or development does."""
+    core = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
+    needed, asked = set(), [*core, *named_by([extra] if extra else [])]
+    while asked:
+        needed.add(name := asked.pop())
+        further = map(Requirement, importlib.metadata.requires(name) or ())
+        here = (r for r in further if not r.marker or r.marker.evaluate({"extra": ""}))
+        asked += {canonicalize_name(one.name) for one in here} - needed
+    installed, others = importlib.metadata.packages_distributions(), named_by(ASKED) - needed
+    return sorted(n for n, found in installed.items() if {*map(canonicalize_name, found)} & others)
 
 
 def test_extras_and_licences_are_listed():
