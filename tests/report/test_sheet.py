@@ -265,29 +265,31 @@ def test_the_text_of_the_fullest_page_can_be_read(result, tmp_path):
 # --- words ------------------------------------------------------------------------------------
 
 
+SEED, KEY = "as long as the seed of the noise is secret", "those who cannot try 2^64 keys"
+CHANGED, ROW = "whether the data changed between two runs", "Whether any one record (one row of"
+ASSUMED = {"assumed": "Taken for public: the numbers of records."}
+RELATED = [({"relation": words}, [ROW, f"exactly: {words}."], []) for words in RELATIONS.values()]
+
+
 @pytest.mark.parametrize(
-    ("changes", "seed", "key"),
+    ("changes", "there", "not_there"),
     [
-        ({"seeded": True}, True, False),
-        ({"seeded": False}, False, True),
-        ({"seeded": False, "secure": True}, False, False),
+        ({"seeded": True}, [SEED, "the seed,"], [KEY]),
+        ({"seeded": False}, [KEY], [SEED, "the seed"]),
+        ({"seeded": False, "secure": True}, [], [SEED, KEY, "the seed"]),
+        (ASSUMED, ["who takes part. The numbers of records."], [CHANGED]),
+        ({"once": True}, [CHANGED, "ε counts once for each, and δ grows by more"], []),
+        *RELATED,
     ],
     ids=str,
 )
-def test_where_the_noise_is_from(result, tmp_path, changes, seed, key):
-    _, sections, page = about(said(result, **changes).save(tmp_path / "r"))
-    assert ("as long as the seed of the noise is secret" in page.verdict) == seed
-    assert ("those who cannot try 2^64 keys" in " ".join(words_of(page))) == key
-    assert ("the seed" in sections["Must be kept"]) == seed
-
-
-@pytest.mark.parametrize("once", [True, False])
-def test_what_is_assumed_and_not_covered(result, tmp_path, once):
-    assumed = "Taken for public: the numbers of records."
-    sections = about(said(result, assumed=assumed, once=once).save(tmp_path / "r"))[1]
-    assert sections["Taken for public"].endswith("who takes part. The numbers of records.")
-    assert ("whether the data changed between two runs" in sections["Not covered"]) == once
-    assert "ε counts once for each, and δ grows by more" in sections["What is hidden"]
+def test_what_a_statement_says(result, tmp_path, changes, there, not_there):
+    if relation := changes.get("relation"):
+        changes = {"neighbours": ((relation, result.names),)}
+    text = " ".join(words_of(about(said(result, **changes).save(tmp_path / "r"))[2]))
+    assert [words for words in there if words not in text] == []
+    assert [words for words in not_there if words in text] == []
+    assert ("or another in its place" in text) == (relation == RELATIONS["replace"])
 
 
 @pytest.mark.parametrize(
@@ -337,15 +339,6 @@ def test_a_run_without_a_name_is_called_after_what_it_is_of(tmp_path, result):
     assert about(folder)[0]["Which run"] == "hospitals-12ab"
     (folder / "run.json").unlink()
     assert about(folder)[0]["Which run"] == "folder winter"
-
-
-@pytest.mark.parametrize("relation", RELATIONS.values())
-def test_a_record_is_a_row(tmp_path, result, relation):
-    hidden = said(result, neighbours=((relation, result.names),))
-    words = about(hidden.save(tmp_path / "r"))[1]["What is hidden"]
-    assert words.startswith("Whether any one record (one row of the table, such as a patient's)")
-    assert f"exactly: {relation}." in words and "A person with several records" in words
-    assert ("or another in its place" in words) == (relation == RELATIONS["replace"])
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
