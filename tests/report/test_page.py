@@ -138,35 +138,6 @@ def test_numbers_that_are_no_budget_promise_nothing(folders, tmp_path, epsilon, 
     assert not public.result.trace and not public.result.solution.size
 
 
-def test_an_uncertified_run_has_no_gauge_and_no_settings_that_data_may_have_chosen(
-    folders, tmp_path
-):
-    folder = folders.copy("uncertified grid", tmp_path)
-
-    def choose(note):
-        note["options"].update(penalty=123.456, step_size=0.04321, total_epsilon=7.77)
-
-    rewritten(folder, "run.json", choose)
-    public = render(Contents.read(folder).public()).decode()
-    assert not [said for said in ("123.456", "0.04321", "7.77") if said in public]
-    for page in (public, page_of(folder)):
-        assert "gauge" not in charts_of(page) and "spent epsilon" not in page
-        assert "<dt>calibration</dt>" not in page
-    assert "gauge" in charts_of(page_of(folders["noisy grid"]))  # one that is certified
-
-
-@pytest.mark.parametrize("place", ["customers/acmecorp.m", "../private/acmecorp.csv", "acmecorp.m"])
-@pytest.mark.parametrize("option", ["case", "zones"])
-def test_a_path_is_not_public_but_the_name_of_a_case_is(folders, tmp_path, option, place):
-    folder = folders.copy("grid", tmp_path)
-    known = {"case": "case118"} if option == "zones" else {}
-    rewritten(folder, "run.json", lambda note: note["options"].update({**known, option: place}))
-    contents = Contents.read(folder)
-    assert contents.options[option] == place
-    public = render(contents.public()).decode()
-    assert "acmecorp" not in public and ("case118" in public) == bool(known)
-
-
 # --- folders of all kinds --------------------------------------------------------------------
 
 
@@ -208,7 +179,9 @@ def test_kinds_of_statements(folders):
         for page in (Contents.read(folders[name]), Contents.read(folders[name]).public()):
             said = render(page).decode()
             assert f"<strong>{seal}</strong>" in said and "<strong>Certified</strong>" not in said
-    assert "<strong>Certified</strong>" in page_of(folders["grid"])
+            assert "gauge" not in charts_of(said) and "<dt>calibration</dt>" not in said
+    said = page_of(folders["noisy grid"])
+    assert "<strong>Certified</strong>" in said and "gauge" in charts_of(said)
 
 
 def test_ledgers_are_only_read(folders, tmp_path):

@@ -137,6 +137,8 @@ GRID = {
     "AC check": entry("check.json", "losses_mw", start=CHECK),
     "a bus in the AC check": entry("check.json", "voltages", value=[{"bus": WHOLE}], start=CHECK),
     "case's place": entry("run.json", "options", "case", value=f"/home/{WORD}/g.m"),
+    "a place nearby": entry("run.json", "options", "case", value=f"customers/{WORD}.m"),
+    "zones' file": entry("run.json", "options", "zones", value=f"{WORD}.csv"),
     "zones' place": entry("run.json", "options", "zones", value=f"/home/{WORD}/z.csv"),
 }
 MODEL = {
@@ -161,6 +163,7 @@ UNCERTIFIED = {
     "step size": entry("result.json", "settings", "step_size", value=SCHEDULE),
     "penalty": entry("result.json", "settings", "penalty", value=SCHEDULE),
     "plan": entry("result.json", "plan", value=WORD),
+    "penalty that was asked for": entry("run.json", "options", "penalty", value=WHOLE),
 }
 OPEN_MODEL = {
     "coefficient": entry("model.json", "scores", 0, "intercept"),
@@ -212,6 +215,7 @@ COVERED = {
         "release": lambda folder: np.savez(folder / "release.npz", north=np.full(3, NUMBER)),
     },
     "grid": {
+        "case": entry("run.json", "options", "case", value=WORD),
         "voltage": column("voltage", "bus.csv"),
         "loading": column("loading", "line.csv"),
         "generation": column("p", "generator.csv"),
