@@ -19,6 +19,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.errors import LENGTHS, InvalidInput, InvalidSet, shown
 from tacit.objectives.objective import Objective
+from tacit.pytree import store
 from tacit.sets.feasible_set import FeasibleSet
 
 _compiled_value = jax.jit(lambda objective, z: objective.value(z))
@@ -136,10 +137,9 @@ class Problem:
     def __init__(
         self, agents: Iterable[LocalProblem], penalties: tuple[Vector, Vector] | None = None
     ) -> None:
-        try:
-            agents = tuple(agents)
-        except TypeError:
-            raise InvalidInput(f"Expected a list of agents, got {shown(agents)}.") from None
+        if not isinstance(agents, Iterable):
+            raise InvalidInput(f"Expected a list of agents, got {shown(agents)}.")
+        agents = tuple(agents)
         if not agents:
             raise InvalidInput("Expected at least one agent, got none.")
         for agent in agents:
@@ -149,9 +149,7 @@ class Problem:
         if len(set(names)) != len(names):
             twice = next(n for n in names if names.count(n) > 1)
             raise InvalidInput(f"Expected agents of different names, got {twice!r} twice.")
-        object.__setattr__(self, "agents", agents)
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "penalties", penalties)
+        store(self, agents=agents, names=names, penalties=penalties)
         held = np.unique(np.concatenate([np.asarray(a.coupling) for a in agents]))
         held = held[held >= 0]
         if not len(held):

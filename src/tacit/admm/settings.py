@@ -103,13 +103,7 @@ class Settings:
     @overload
     @classmethod
     def for_budget(
-        cls,
-        total_epsilon: float,
-        total_delta: float,
-        rounds: None = None,
-        local_updates: int = 1,
-        mechanism: str | None = None,
-        **others: Any,
+        cls, total_epsilon: float, total_delta: float, rounds: None = None, **others: Any
     ) -> Asked: ...
 
     @classmethod

@@ -44,7 +44,6 @@ PANDAPOWER = (
     *("load", "sgen", "storage", "gen", "ext_grid", "poly_cost", "pwl_cost"),
 )
 NO_ELEMENTS = ("measurement", "controller", "group", "bus_geodata", "line_geodata")
-SECTION = r"^[ \t]*mpc\.{}\s*="  # not \s: it would look through empty lines again and again
 
 
 @dataclass(frozen=True)
@@ -198,16 +197,19 @@ def _read(path: Path) -> dict[str, Any]:
             f"Expected plain tables in {path}, got code that changes them, which is not run, in "
             f"line {text[: code.end()].count(chr(10)) + 1}. Convert the file."
         )
+    found: dict[str, tuple[int, str]] = {}
+    line = 1
+    for part in re.split(r"^(?=[ \t]*mpc\.)", text, flags=re.MULTILINE):
+        if section := re.match(r"[ \t]*mpc\.(\w+)\s*=", part):
+            found.setdefault(section[1], (line, part))
+        line += part.count("\n")
     case: dict[str, Any] = {}
     for table in (*COLUMNS, "baseMVA", "dcline"):
-        section = re.search(SECTION.format(table), text, re.MULTILINE)
-        if section is None:
+        if table not in found:
             if table not in ("dcline", "gencost"):
                 raise CorruptFile(f"Expected a table mpc.{table} in {path}, found none.")
             continue
-        first = text[: section.start()].count("\n") + 1
-        end = re.search(r"^[ \t]*mpc\.", text[section.end() :], re.MULTILINE)
-        part = text[section.start() : section.end() + end.start() if end else len(text)]
+        first, part = found[table]
         closed = "]" in part if "[" in part else table == "baseMVA" and re.search("[;\n]", part)
         if not closed:
             raise CorruptFile(

@@ -354,30 +354,27 @@ class ConeSet(Conic):
         upper: ArrayLike | None = None,
     ) -> None:
         n = _variables([matrix, equality_matrix, *(cone.matrix for cone in cones)], [lower, upper])
-        self._less = _rows("matrix", matrix, "offset", offset, n)
-        self._equal = _rows(
-            "equality_matrix", equality_matrix, "equality_offset", equality_offset, n
-        )
-        self._lower, self._upper = bounds(
+        less = _rows("matrix", matrix, "offset", offset, n)
+        equal = _rows("equality_matrix", equality_matrix, "equality_offset", equality_offset, n)
+        low, high = bounds(
             -math.inf if lower is None else lower, math.inf if upper is None else upper, n
         )
-        self._cone_data = [_cone_data(cone, n) for cone in cones]
-        self._as_given = self._less, self._equal, self._lower, self._upper, self._cone_data
+        self._as_given = less, equal, low, high, [_cone_data(cone, n) for cone in cones]
         super().__init__(*self._standard_form(n))
 
     def _standard_form(self, n: int) -> tuple[Any, Vector, list[tuple[str, int]]]:
+        less, equal, low, high, cones = self._as_given
         unit = sp.identity(n, format="csr")
-        low, high = self._lower, self._upper
         fixed = low == high
         below, above = np.isfinite(low) & ~fixed, np.isfinite(high) & ~fixed
         parts = [
-            ("zero", *self._equal),
+            ("zero", *equal),
             ("zero", unit[fixed], low[fixed]),
-            ("nonneg", *self._less),
+            ("nonneg", *less),
             ("nonneg", unit[above], high[above]),
             ("nonneg", -unit[below], -low[below]),
         ]
-        for F, g, h, limit in self._cone_data:
+        for F, g, h, limit in cones:
             parts.append(("soc", sp.vstack([-h[None, :], -F]), np.append(limit, g)))
         parts = [part for part in parts if part[2].size]
         if not parts:
@@ -389,10 +386,9 @@ class ConeSet(Conic):
     def violation(self, point: ArrayLike) -> float:
         """Largest amount by which a constraint, as it was given, is broken."""
         z = vector_of("point", point, self.dimension)
-        broken = [np.zeros(1), self._lower - z, z - self._upper]
-        broken.append(self._less[0] @ z - self._less[1])
-        broken.append(np.abs(self._equal[0] @ z - self._equal[1]))
-        for F, g, h, limit in self._cone_data:
+        (A, b), (E, e), low, high, cones = self._as_given
+        broken = [np.zeros(1), low - z, z - high, A @ z - b, np.abs(E @ z - e)]
+        for F, g, h, limit in cones:
             broken.append(np.array([np.linalg.norm(F @ z + g) - h @ z - limit]))
         return float(np.concatenate(broken).max())
 
