@@ -7,9 +7,8 @@ console         progress bars, tables, results
 ranks           --engine mpi: agents on the ranks of a cluster
 account         tacit account
 solve           tacit solve
-show            tacit show
 sheet           tacit sheet
-report          tacit report, and the page that a run leaves
+report          tacit show, tacit report, and the page that a run leaves
 demo            tacit demo
 power           tacit power: solve, bound, check, attack
 learn           tacit learn, tacit learn attack, tacit learn download

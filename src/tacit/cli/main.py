@@ -18,7 +18,7 @@ from tacit.errors import InvalidInput, TacitError, plain
 COMMANDS = {
     "account": "account.add_account",
     "solve": "solve.add_solve",
-    "show": "show.add_show",
+    "show": "report.add_show",
     "sheet": "sheet.add_sheet",
     "report": "report.add_report",
     "demo": "demo.add_demo",

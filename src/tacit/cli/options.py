@@ -7,7 +7,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,24 +98,15 @@ def changed(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def as_typed(name: str, value: Any) -> str:
-    """An option and its value as they are typed."""
-    flag = f"--{name.replace('_', '-')}"
-    values = value if isinstance(value, list) else [value]
-    return flag if value is True else " ".join([flag, *map(str, values)])
-
-
-def as_words(options: Mapping[str, Any], positional: tuple[str, ...]) -> list[str]:
-    """Options by name as the words of a command line, for a parser; ``positional`` come last."""
-    words, last = [], []
-    for name, value in options.items():
-        for one in value if isinstance(value, list) else [value]:
-            if name in positional:
-                last.append(str(one))
-            elif one is not None and one is not False:
-                flag = f"--{name.replace('_', '-')}"
-                words.append(flag if one is True else f"{flag}={one}")
-    return [*words, "--", *last]
+def as_words(name: str, value: Any) -> list[str]:
+    """An option and its value as the words of a command line; none if it was not given."""
+    flag, words = f"--{name.replace('_', '-')}", []
+    for one in value if isinstance(value, list) else [value]:
+        if one is True:
+            words.append(flag)
+        elif one is not None and one is not False:
+            words += [f"{flag}={one}"] if str(one).startswith("-") else [flag, str(one)]
+    return words
 
 
 def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
@@ -124,8 +115,7 @@ def refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> Non
         return
     for name, value in changed(options).items():
         if name in names:
-            given = as_typed(name, value)
-            option = f"--{name.replace('_', '-')}"
+            given, option = " ".join(as_words(name, value)), f"--{name.replace('_', '-')}"
             raise InvalidInput(f"Expected {option} {why}, got {given}. Nothing was started.")
 
 

@@ -1,4 +1,4 @@
-"""The command ``tacit report``, and the page that a run leaves beside its result."""
+"""The commands ``tacit show`` and ``tacit report``, and the page that a run leaves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.cli.options import Add, as_typed
+from tacit.cli.console import print_result
+from tacit.cli.options import Add, as_words
 from tacit.errors import TacitError
+from tacit.reading import reading
 
 if TYPE_CHECKING:
     from tacit.report.contents import Contents
@@ -18,6 +20,22 @@ if TYPE_CHECKING:
 # Arguments without a flag, by command, and what stands for one that was left out
 ARGUMENTS = {"solve": ("job",), "power solve": ("case",), "learn": ("data_set", "more")}
 LEFT_OUT = {"job": "JOB", "case": "CASE", "data_set": "DATA"}
+
+
+def add_show(add: Add) -> None:
+    show = add("show", _show, "Print a result folder and draw its plot again.", "tacit show result")
+    show.add_argument("folder", help="result folder")
+
+
+def _show(options: argparse.Namespace) -> int:
+    from tacit.protocol.result import Result
+
+    folder = Path(options.folder)
+    result = Result.load(folder)
+    with reading(folder, "a result that can be drawn", own=False):
+        result.save_plot(folder)
+    print_result(result, folder, options.json)
+    return 0
 
 
 def add_report(add: Add) -> None:
@@ -84,19 +102,12 @@ def repeat(contents: Contents) -> str:
         return ""
     from tacit.cli.main import parse
 
-    bare = parse([*contents.command.split(), *(["x"] if contents.command else [])])
-    words = ["tacit", *contents.command.split()]
-    for name in ARGUMENTS[contents.command]:
-        value = contents.options.get(name)
-        words += _texts(value) if value else [LEFT_OUT[name]] if name in LEFT_OUT else []
+    words, about = contents.command.split(), ARGUMENTS[contents.command]
+    usual = vars(parse([*words, "x"]))
+    for name in about:
+        value: Any = contents.options.get(name) or LEFT_OUT.get(name, [])
+        words += value if isinstance(value, list) else [value]
     for name, value in contents.options.items():
-        known = hasattr(bare, name) and name not in (*ARGUMENTS[contents.command], "out")
-        if known and value is not None and value is not False and value != getattr(bare, name):
-            for one in value if isinstance(value, list) else [value]:
-                flag, *rest = as_typed(name, one).split(" ", 1)
-                words += [flag, *(map(shlex.quote, rest))]
-    return " ".join(words)
-
-
-def _texts(value: Any) -> list[str]:
-    return [shlex.quote(str(v)) for v in (value if isinstance(value, list) else [value])]
+        if name in usual and name not in (*about, "out") and value != usual[name]:
+            words += as_words(name, value)
+    return shlex.join(["tacit", *map(str, words)])

@@ -10,6 +10,7 @@ at no cost. A run is finished when it has a result and no checkpoint.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import secrets
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import hints, run_with_progress
-from tacit.cli.options import as_typed, as_words, caution, changed, run_arguments
+from tacit.cli.options import as_words, caution, changed, run_arguments
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.files import sync_folder, write_atomically
 from tacit.reading import read_bytes, read_json, reading, typed
@@ -66,12 +67,14 @@ class Note:
 
     def parsed(self, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         """The options as if they were typed: anybody may have written the note."""
-        about = ABOUT[self.command]
+        about = ABOUT[self.command], "more"
         given = {name: value for name, value in self.options.items() if value is not None}
         try:
-            if not isinstance(given.get(about), str) or not given.keys() <= vars(options).keys():
+            if not isinstance(given.get(about[0]), str) or not given.keys() <= vars(options).keys():
                 raise InvalidInput("no option")
-            words = as_words(given, (about, "more"))
+            others = [as_words(name, given[name]) for name in given if name not in about]
+            files = [given[about[0]], *map(str, given.get("more", ()))]
+            words = [*itertools.chain(*others), "--", *files]
             if b"\0" in os.fsencode(" ".join(words)):  # which nobody can type
                 raise InvalidInput("no text")
             found = vars(options.parser.parse_args(words))
@@ -160,7 +163,7 @@ class RunFolder:
             if name not in BESIDE_RESUME:
                 raise InvalidInput(
                     "Expected --resume without other options, as the run continues with its own; "
-                    f"got {as_typed(name, value)}.",
+                    f"got {' '.join(as_words(name, value))}.",
                     NOT_STARTED,
                 )
         if self.path.is_dir():
