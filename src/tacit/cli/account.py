@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from tacit.cli.console import print_table
@@ -41,77 +40,55 @@ def _account(options: argparse.Namespace) -> int:
         raise InvalidInput(
             "Expected either --epsilon (of one update), --total-epsilon or --noise-multiplier."
         )
+    if options.total_epsilon is not None and options.delta is not None:
+        raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
+    if options.epsilon is not None and options.total_delta is not None:
+        raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
+    delta = options.total_delta if options.delta is None else options.delta
+    if delta is None and name == "gaussian" and options.epsilon is None:
+        which = "--delta" if options.total_epsilon is None else "--total-delta"
+        raise InvalidInput(f"Expected {which} for the gaussian mechanism.")
+    title = f"{updates} {name} updates"
+    document: dict[str, Any] = {"mechanism": name, "updates": updates}
+    rows: list[tuple[str, str]] = []
     if options.noise_multiplier is not None:
         kind = {"gaussian": mechanisms.Gaussian, "laplace": mechanisms.Laplace}[name]
-        delta = options.delta if options.delta is not None else options.total_delta
-        if delta is None and name == "gaussian":
-            raise InvalidInput("Expected --delta for the gaussian mechanism.")
         total = accounting.exact(kind(options.noise_multiplier), updates, delta or 0.0)
-        return _print_account(
-            options.json,
-            f"{updates} {name} updates of noise multiplier {digits(options.noise_multiplier)}",
-            {"mechanism": name, "updates": updates, "exact": _pair(total)},
-            [("exact", _words(total))],
-        )
-    if options.total_epsilon is not None:
-        if options.delta is not None:
-            raise InvalidInput("Expected --total-delta beside --total-epsilon, got --delta.")
-        delta = options.total_delta
-        if delta is None:
-            if name == "gaussian":
-                raise InvalidInput("Expected --total-delta for the gaussian mechanism.")
-            delta = 0.0
-        mechanism = accounting.calibrate(name, options.total_epsilon, delta, updates)
-        total = accounting.exact(mechanism, updates, delta)
-        document: dict[str, Any] = {
-            "mechanism": name,
-            "updates": updates,
-            "noise_multiplier": mechanism.noise_multiplier,
-            "exact": _pair(total),
-        }
-        rows = [
-            ("noise multiplier of one update", rounded_up(mechanism.noise_multiplier, 6)),
-            ("spent in all (exact)", _words(total)),
-        ]
-        within = f"epsilon {digits(options.total_epsilon)}, delta {digits(delta)}"
-        title = f"{updates} {name} updates within {within}"
+        title += f" of noise multiplier {digits(options.noise_multiplier)}"
+    elif options.total_epsilon is not None:
+        budget = options.total_epsilon, delta or 0.0
+        mechanism = accounting.calibrate(name, *budget, updates)
+        total = accounting.exact(mechanism, updates, budget[1])
+        document["noise_multiplier"] = mechanism.noise_multiplier
+        multiplier = rounded_up(mechanism.noise_multiplier, 6)
+        rows.append(("noise multiplier of one update", multiplier))
+        title += f" within epsilon {digits(budget[0])}, delta {digits(budget[1])}"
     else:
-        if options.total_delta is not None:
-            raise InvalidInput("Expected --delta beside --epsilon, got --total-delta.")
-        mechanism = mechanisms.per_update(name, options.epsilon, options.delta, "paper")
-        delta = options.delta if options.delta is not None else 0.0
-        basic = accounting.basic(options.epsilon, delta if name == "gaussian" else 0.0, updates)
-        exact = accounting.exact(mechanism, updates, delta)
-        paper = None
-        if name == "gaussian":
-            paper = accounting.paper(options.epsilon, options.delta, updates)
-        document = {
-            "mechanism": name,
-            "updates": updates,
-            "noise_multiplier": mechanism.noise_multiplier,
-            "basic": _pair(basic),
-            "paper": _pair(paper) if paper else None,
-            "exact": _pair(exact),
-        }
-        formula = "classical" if name == "gaussian" else "1/epsilon"
-        document["formula"] = formula
-        multiplier = f"noise multiplier ({formula} formula)"
-        rows = [(multiplier, rounded_up(mechanism.noise_multiplier, 6))]
+        mechanism = mechanisms.per_update(name, options.epsilon, delta, "paper")
+        total = accounting.exact(mechanism, updates, delta or 0.0)
+        gaussian = name == "gaussian"
+        basic = accounting.basic(options.epsilon, delta if gaussian else 0.0, updates)
+        formula = "classical" if gaussian else "1/epsilon"
+        document |= {"noise_multiplier": mechanism.noise_multiplier, "formula": formula}
+        document |= {"basic": _pair(basic), "paper": None}
+        multiplier = rounded_up(mechanism.noise_multiplier, 6)
+        rows.append((f"noise multiplier ({formula} formula)", multiplier))
         rows.append(("basic composition", _words(basic)))
         if name == "gaussian" and options.epsilon > 1:
             # the classical formula holds for epsilon <= 1 only (Section 4.2)
             document["basic_valid"] = False
             rows[1] = ("basic composition (not valid: epsilon > 1)", _words(basic))
-        if paper:
+        if gaussian:
+            paper = accounting.paper(options.epsilon, delta, updates)
+            document["paper"] = _pair(paper)
             rows.append(("paper's theorem (understates)", _words(paper)))
-        rows.append(("exact", _words(exact)))
-        title = f"{updates} {name} updates, each epsilon {digits(options.epsilon)}"
-        title += f", delta {digits(options.delta)}" if name == "gaussian" else ""
-    return _print_account(options.json, title, document, rows)
-
-
-def _print_account(as_json: bool, title: str, document: Any, rows: Sequence[Any]) -> int:
-    if as_json:
+        title += f", each epsilon {digits(options.epsilon)}"
+        title += f", delta {digits(delta)}" if gaussian else ""
+    document["exact"] = _pair(total)
+    rows.append(
+        ("exact" if options.total_epsilon is None else "spent in all (exact)", _words(total))
+    )
+    if options.json:
         print(json.dumps(document))
     else:
         print_table(title, ("", ""), rows)

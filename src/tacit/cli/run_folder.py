@@ -73,7 +73,8 @@ class Note:
             if not isinstance(given.get(about[0]), str) or not given.keys() <= vars(options).keys():
                 raise InvalidInput("no option")
             others = [as_words(name, given[name]) for name in given if name not in about]
-            files = [given[about[0]], *map(str, given.get("more", ()))]
+            more = given.get("more", [])
+            files = [given[about[0]], *map(str, more if isinstance(more, list) else [more])]
             words = [*itertools.chain(*others), "--", *files]
             if b"\0" in os.fsencode(" ".join(words)):  # which nobody can type
                 raise InvalidInput("no text")
