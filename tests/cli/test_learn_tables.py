@@ -2,7 +2,6 @@
 is for the owner's eyes."""
 
 import csv
-import errno
 import json
 import sys
 from pathlib import Path
@@ -119,13 +118,16 @@ def test_predictions_of_other_tables(parties, tmp_path, command, refused):
     assert first["id"] == "٣,4" and first["prediction"] == said["predictions"][0]
     write("few.csv", ["city", "id"], [["Rom", "1"]])
     write("text.csv", ["city", "age", "fee"], [["Rom", 3, "x"]])
+    write("gap.csv", ["city", "age", "fee"], [["Rom", 3, ""]])
     for wrong, words in (
-        ("predict m few.csv", "got no "),
-        ("predict m text.csv", "in line 2 of text.csv, column 'fee'"),
-        ("predict m new.csv --id name", "a column 'name' in new.csv"),
-        ("predict m new.csv --id age", "does not learn from, got 'age'"),
+        ("few.csv", "(2 of 3 are not there)"),
+        ("text.csv", "in line 2 of text.csv, column 'fee'"),
+        ("gap.csv", "line 2 of gap.csv, column 'fee'"),
+        ("new.csv --id name", "a column 'name' in new.csv"),
+        ("new.csv --id age", "does not learn from, got 'age'"),
     ):
-        assert words in refused(wrong)
+        said = refused(f"predict m {wrong}")
+        assert words in said and "--fill" not in said and said.endswith("Nothing was predicted.\n")
 
 
 @pytest.fixture
@@ -169,19 +171,6 @@ def test_predictions_replace_predictions_only(made, tmp_path, command, refused):
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_predictions_are_whole_or_not_there(made, command, refused, monkeypatch):
-    write("new.csv", ["age", "sex", "ward"], [(30, "f", 1)])
-    command("predict", "m", "new.csv", "--out", "p.csv")
-    before = Path("p.csv").read_bytes()
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("tacit.files.os.fsync", full)
-    assert "No space" in refused("predict m new.csv --out p.csv")
-    assert Path("p.csv").read_bytes() == before and not list(Path().glob("*.tmp"))
-
-
 def test_predictions_say_what_was_changed(made, capsys):
     def notice(*rows):
         write("new.csv", ["age", "sex", "ward"], rows)
@@ -213,7 +202,7 @@ def test_a_model_with_ranges_only_says_so_too(tmp_path, monkeypatch, capsys):
         "tacit: 1 of 2 records changed: values clipped to their range: a 1.\n"
     )
     written = json.loads((tmp_path / "t-model" / "model.json").read_text())
-    assert written["format"] == 2 and len(written["mean"]) == 1
+    assert len(written["mean"]) == 1
     assert type(load_model("t-model")[0]).__name__ == "PublicRange"
 
 
@@ -289,16 +278,6 @@ def test_all_columns_that_need_a_rule_are_named_at_once(tmp_path, refused, name)
     where = "line 3" if name == "t.csv" else "record 2"
     assert where in said and "column 'age'. The same in 'bp'." in said
     assert " row " not in said
-
-
-def test_a_prediction_is_not_advised_to_learn(made, refused):
-    write("gap.csv", ["age", "sex", "ward"], [(30, "", 1)])
-    write("text.csv", ["age", "sex", "ward"], [("x", "f", 1)])
-    write("few.csv", ["sex"], ["f"])
-    for name, words in (("gap", "line 2, column 'sex'"), ("text", "line 2 of text.csv, column")):
-        said = refused(f"predict m {name}.csv")
-        assert words in said and "--" not in said and said.endswith("Nothing was predicted.\n")
-    assert "got no 'age', 'ward' (2 of 3 are not there)" in refused("predict m few.csv")
 
 
 def test_a_large_epsilon_draws_a_caution(parties, command, capsys):

@@ -73,6 +73,24 @@ def test_bad_experiments(kind, name, wrong):
         kind.Experiment.named(name, **wrong)
 
 
+def test_the_settings_are_the_paper_s():
+    for name in ("case14", "case118"):
+        e = power.Experiment.named(name)
+        assert (e.penalty, e.rounds, e.local_updates, e.delta) == (100.0, 100, [1, 5], 1e-2)
+        assert e.epsilons == [0.05, 0.1, 0.5, 1.0] and e.seeds >= 10 and e.zones == 3
+        run = next(r for r in e.units() if r.algorithm == "ObjL")
+        assert e.settings(run).step_size(4) == 0.5 and e.settings(run).calibration == "paper"
+        assert len(e.units()) == 10 * 5 * 4 * 2 + 2
+    for name, bound in (("mnist", 0.1), ("femnist", 1.0), ("hyper", 0.1)):
+        e = learning.Experiment.named(name)
+        assert (e.bound, e.rounds, e.delta) == (bound, 5000, 1e-6)
+    settings = learning.Experiment.named("mnist").settings("ObjG", "adaptive", 0.5, 10)
+    assert settings.penalty(1) == 2 + 5 / 0.5 and settings.step_size(4) == 0.5
+    assert settings.calibration == "paper" and settings.local_updates == 10
+    assert e.settings("OutG", "adaptive/100", 0.05, 1).penalty(1) == pytest.approx(1.02)
+    assert e.settings("OutG", "10", 0.05, 1).penalty(99) == 10
+
+
 # --- power --------------------------------------------------------------------------------------
 
 GRID = {"rounds": repeat(2, 12), "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}
@@ -96,17 +114,6 @@ def folder(tmp_path_factory):
         power.run_experiment(experiment, out, 2, progress=lambda *now: told.append(now))
     assert told[0] == (0, told[-1][1]) and told[-1][0] == told[-1][1]
     return out
-
-
-def test_the_paper_s_settings_of_grids():
-    for name in ("case14", "case118"):
-        e = power.Experiment.named(name)
-        assert (e.penalty, e.rounds, e.local_updates, e.delta) == (100.0, 100, [1, 5], 1e-2)
-        assert e.epsilons == [0.05, 0.1, 0.5, 1.0] and e.seeds >= 10 and e.zones == 3
-        run = next(r for r in e.units() if r.algorithm == "ObjL")
-        settings = e.settings(run)
-        assert settings.step_size(4) == 0.5 and settings.calibration == "paper"
-        assert len(e.units()) == 10 * 5 * 4 * 2 + 2
 
 
 def test_table_1_is_the_paper_s():
@@ -191,24 +198,8 @@ def test_totals_are_for_the_proven_sensitivity():
     twice = 2 * paper["variance ObjG"]  # both demands move
     assert ours["variance ObjG"] == pytest.approx(twice, rel=1e-3)
     assert "variance OutG" not in ours
-
-
-def test_claims_of_grids_follow_the_traces(folder):
-    """A trace in which Out is better must turn the verdict."""
-    experiment, table = power.Experiment.read(folder)
-    claim = "E = 1: Obj reaches lower objectives than Out, at every epsilon."
-    turned = table.copy()
-    obj = turned["algorithm"].str.startswith("Obj")
-    turned.loc[obj, "objective"] = 1e6 + turned.loc[obj, "seed"]
-    assert verdicts(experiment, table)[claim] != "does not hold"
-    assert verdicts(experiment, turned)[claim] == "does not hold"
-
-
-def test_certified_noise_is_on_the_residual():
     experiment = power.Experiment.named("case14", calibration="certified", **GRID)
-    run = next(r for r in experiment.units() if r.algorithm == "ObjG")
-    assert experiment.settings(run).calibration == "certified"
-    agent = experiment.build().agents[0]
+    agent = experiment.build().agents[0]  # the noise is on the residual
     assert agent.objective.statistic_size < agent.dimension
 
 
@@ -239,22 +230,6 @@ def made(mnist, tmp_path_factory):
     return experiment, folder, experiment.read(folder)[1]
 
 
-def test_the_paper_s_settings_of_images():
-    for name, u, data in (
-        ("mnist", 0.1, "mnist"),
-        ("femnist", 1.0, "femnist"),
-        ("hyper", 0.1, "mnist"),
-    ):
-        e = learning.Experiment.named(name)
-        assert (e.bound, e.data, e.rounds, e.delta) == (u, data, 5000, 1e-6)
-    settings = learning.Experiment.named("mnist").settings("ObjG", "adaptive", 0.5, 10)
-    assert settings.penalty(1) == 2 + 5 / 0.5 and settings.step_size(4) == 0.5
-    assert settings.calibration == "paper" and settings.local_updates == 10
-    hyper = learning.Experiment.named("hyper")
-    assert hyper.settings("OutG", "adaptive/100", 0.05, 1).penalty(1) == pytest.approx(1.02)
-    assert hyper.settings("OutG", "10", 0.05, 1).penalty(99) == 10
-
-
 def test_traces_figure_and_claims(made):
     experiment, folder, table = made
     assert len(table) == 3 * 2 * 2 * 2 * ROUNDS  # algorithms, E, epsilons, seeds, rounds
@@ -263,6 +238,9 @@ def test_traces_figure_and_claims(made):
     assert (obj["violation"] <= 1e-6).all()
     noise = obj[obj["round"] == ROUNDS].groupby("epsilon")["noise"].mean()
     assert noise[0.1] / noise[1.0] == pytest.approx(10, rel=0.1)
+    first = table[(table["round"] == 1) & (table["local_updates"] == 1)]
+    mean = first.groupby("algorithm")["noise"].mean()
+    assert mean["OutG"] / mean["OutG, tight"] == pytest.approx(2, rel=0.05)  # (N + 1)/N besides
     with open(folder / "claims.csv", newline="") as file:
         said = [row["verdict"] for row in csv.DictReader(file)]
     assert len(said) == 8 and set(said) <= {"holds", "does not hold", "undecided"}
@@ -272,19 +250,19 @@ def test_traces_figure_and_claims(made):
     assert len(json.loads(json.dumps(experiment.tables(table)))["errors"]) == 12
 
 
-def test_huang_s_reading_has_twice_the_noise_of_the_tight_one(made):
-    table = made[2]
-    first = table[(table["round"] == 1) & (table["local_updates"] == 1)]
-    mean = first.groupby("algorithm")["noise"].mean()
-    assert mean["OutG"] / mean["OutG, tight"] == pytest.approx(2, rel=0.05)  # (N + 1)/N besides
-
-
-def test_claims_of_images_follow_the_traces(made):
-    experiment, _, table = made
-    claim = "The objective of ObjG is lower than that of OutG."
-    turned = table.copy()
-    turned.loc[turned["algorithm"] == "ObjG", "objective"] += 1e6
-    assert verdicts(experiment, turned)[claim] == "does not hold"
+def test_claims_follow_the_traces(folder, made):
+    """A trace in which Out is better must turn the verdict."""
+    experiment, table = power.Experiment.read(folder)
+    claim = "E = 1: Obj reaches lower objectives than Out, at every epsilon."
+    assert verdicts(experiment, table)[claim] != "does not hold"
+    for one, traces, said in (
+        (experiment, table, claim),
+        (made[0], made[2], "The objective of ObjG is lower than that of OutG."),
+    ):
+        turned = traces.copy()
+        obj = turned["algorithm"].str.startswith("Obj")
+        turned.loc[obj, "objective"] = 1e6 + turned.loc[obj, "seed"]
+        assert verdicts(one, turned)[said] == "does not hold"
 
 
 def test_finished_groups_are_not_run_again(made, mnist):
@@ -295,6 +273,9 @@ def test_finished_groups_are_not_run_again(made, mnist):
 
 
 def test_penalties(mnist, tmp_path):
+    with pytest.raises(CorruptFile):  # without data nothing is made
+        learning.run_experiment(learning.Experiment.named("mnist"), tmp_path / "o", tmp_path)
+    assert not (tmp_path / "o").exists()
     fewer = repeat({"seeds": 1, "penalties": ["10", "adaptive/100"]}, {})  # a program of ``made``
     experiment = learning.Experiment.named("hyper", **{**MNIST, "local_updates": [1], **fewer})
     (row,) = learning.run_experiment(experiment, tmp_path / "h", mnist)["claims"]
@@ -317,12 +298,6 @@ def test_writers_are_agents(tmp_path):
     problem = experiment.problem(train)
     assert [a.objective.sample_count for a in problem.agents] == [7, 3, 5]
     assert problem.size == 784 * 62 and len(test) == 8
-
-
-def test_without_data_nothing_is_made(tmp_path):
-    with pytest.raises(CorruptFile):
-        learning.run_experiment(learning.Experiment.named("mnist"), tmp_path / "o", tmp_path)
-    assert not (tmp_path / "o").exists()
 
 
 def test_noise_is_the_mean_over_the_coordinates(made, mnist):

@@ -9,7 +9,7 @@ from conftest import repeat
 
 import tacit
 from tacit.errors import InvalidInput
-from tacit.lab.load_recovery import attack, estimate_demand, least_expected, listen
+from tacit.lab.load_recovery import attack, least_expected, listen
 from tacit.power import build, load_case, scheduled
 from tacit.privacy.mechanisms import Gaussian, Laplace
 
@@ -95,16 +95,7 @@ def test_what_the_attack_cannot_read(found):
         listen(on_gradient, scheduled(case, tacit.Settings(2)), 0)
 
 
-def test_with_much_noise_the_estimate_is_the_prior(found):
-    """The messages then say nothing, and repeating the filter must not make them count more."""
-    case, _ = found
-    settings = scheduled(case, tacit.Settings(5, mechanism=Gaussian(1e5)))
-    heard = listen(case, settings, 0)
-    estimate = estimate_demand(case, 1, settings, heard, 0.1, 0.3)
-    assert np.abs(estimate - 0.1).max() < 0.02
-
-
-def test_theleast_expected_error_is_that_of_the_noise(found):
+def test_the_least_expected_error_is_that_of_the_noise(found):
     """Averages of d + ξ^t/2 over the rounds, per zone; Laplace noise tells twice as much."""
     case, _ = found
     for mechanism, factor in ((Gaussian(20.0), 1.0), (Laplace(20.0), 2.0)):
