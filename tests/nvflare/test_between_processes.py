@@ -113,11 +113,12 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         until(lambda: there in processes.said("waits"), 120, waiting)
         assert processes.interrupt("waits") == 130
         assert "to go on: tacit federation run" in processes.said("waits").splitlines()[-1]
-        processes.join(west, storm / "west.toml")
 
         # a site killed and restarted, a wire cut, and the server killed
         proxy.delay = 0.2  # no round is quicker than twice this
         running = processes.start("run", *command)
+        until(lambda: reachable(ours), 120, running)  # the wire ends there, as its check finds
+        processes.join(west, storm / "west.toml")
         until(lambda: status_of(ours).get("round", 0) >= 5, 120, running)
         processes.kill("south")
         processes.join(south, storm / "south.toml")
