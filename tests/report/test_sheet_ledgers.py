@@ -48,7 +48,6 @@ def ledger_of(path, terms, rounds, delta=1e-5):
 
 
 RELEASE = Terms("agent 1", tacit.Gaussian(3.7303), 1, 1, 0.0, "secure", "adding one", "d" * 64)
-ROUNDS = Terms("agent 1", tacit.Gaussian(12.0), 50, 2, 0.0, "seeded", "adding one", "d")
 
 
 @pytest.mark.parametrize(
@@ -75,46 +74,41 @@ def test_only_a_release_of_the_same_cost_counts(result, tmp_path, changes, count
 
 
 @pytest.mark.parametrize(
-    ("terms", "at", "changes", "counted"),
+    ("ledger", "changes", "counted"),
     [
-        ({}, 1e-5, {}, True),
-        ({"noise": "secure"}, 1e-5, {"secure": True}, True),
-        ({"noise": "secure"}, 1e-5, {}, False),
-        ({}, 0.01, {}, True),  # at which the ledger itself says less
-        ({}, 0.01, {"epsilon": 1.2}, False),
+        ({"noise": 12.0}, {}, True),
+        ({"noise": 12.0, "at": 0.01}, {}, True),  # at which the ledger itself says less
+        ({"noise": 12.0, "at": 0.01}, {"epsilon": 1.2}, False),
+        ({"noise": 12.0}, {"secure": True}, False),
+        ({"charge": 0}, {}, False),
+        ({"hides": "something else"}, {}, False),
+        ({"charge": 5, "noise": 8.0, "epsilon": 9.0}, {}, False),  # fewer rounds
+        ({"noise": 60.0}, {}, False),
+        ({"noise": 60.0, "at": 0.01}, {}, False),
+        ({"run": "summer"}, {}, False),
     ],
     ids=str,
 )
-def test_a_total_is_compared_at_the_same_delta(result, tmp_path, terms, at, changes, counted):
-    """At a larger delta an epsilon is smaller: neither hides a run, nor makes one of less."""
-    path = ledger_of(tmp_path / "a.db", dataclasses.replace(ROUNDS, **terms), 6, at)
-    statement = said(result, neighbours=(("adding one", ("agent 1",)),), **changes).privacy
-    subject = Subject(("agent 1",), 0, statement, "", "winter", account=Account.read(path))
-    assert subject.counted is counted
+def test_a_total_is_that_of_the_same_noise_at_the_same_delta(
+    result, tmp_path, ledger, changes, counted
+):
+    folder = noted(said(result, **changes).save(tmp_path / "result"))
+    subject = Subject.read(folder, "agent 1", paid(tmp_path / "a.db", **ledger))
+    assert subject.counted is counted and not subject.disputed
 
 
-def test_a_ledger_that_does_not_know_the_run(folder, tmp_path):
-    """Its total leaves this run out: no odds are made of it."""
-    path = paid(tmp_path / "a.db")
-    for other in (
-        paid(tmp_path / "new.db", charge=0),
-        paid(tmp_path / "b.db", hides="something else"),
-        paid(tmp_path / "rounds.db", charge=5, noise=8.0, epsilon=9.0),  # less than was shared
-        paid(tmp_path / "noise.db", noise=60.0),
-        paid(tmp_path / "delta.db", noise=60.0, at=0.01),  # at which its epsilon says less
-    ):
-        facts, _, page = about(folder, "agent 1", other)
-        assert MISSING in facts["Ledger"] and page.odds.header[1:] == ALONE
-        assert page.verdict.startswith("Certified")
-    facts, _, page = about(noted(folder, "summer"), "agent 1", path)
+def test_a_total_that_leaves_the_run_out_is_no_odds(folder, tmp_path):
+    facts, _, page = about(folder, "agent 1", paid(tmp_path / "a.db"))
+    assert page.odds.header[1:] == ALL and page.verdict.startswith("Certified")
+    facts, _, page = about(folder, "agent 1", paid(tmp_path / "b.db", run="summer"))
     assert MISSING in facts["Ledger"] and page.odds.header[1:] == ALONE
     (folder / "run.json").unlink()
-    facts, _, page = about(folder, "agent 1", path)
+    facts, _, page = about(folder, "agent 1", tmp_path / "a.db")
     assert "not known: its name is not recorded" in facts["Ledger"]
     assert page.odds.header[1:] == ALONE
     facts, _, page = about(folder)
     assert "None was read: the run noted none" in facts["Ledger"]
-    assert "their budgets add up" in facts["Ledger"] and page.odds.header[1:] == ALONE
+    assert page.odds.header[1:] == ALONE
 
 
 def test_the_ledger_says_whose_sheet_it_is(folder, tmp_path):
