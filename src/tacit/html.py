@@ -123,25 +123,20 @@ class Scale:
         return (v / 2 - low / 2) / span if span else 0.5
 
     def ticks(self, most: int = 7, whole: bool = False) -> list[float]:
-        """Round numbers on the axis; ``whole``: no fractions."""
-        if self.log:
-            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-            every, digits = (
-                -(-(last - first) // most),
-                (1, 2, 5) if self.high < 1e3 * self.low else (1,),
-            )
-            tens = range(first, last + 1, every)
-            found = [float(f"{digit}e{ten}") for ten in tens for digit in digits]
-            return [v for v in found if self.low <= v <= self.high]
-        step = self.high / most - self.low / most
-        if not step > 1e-300:
+        """Round numbers on the axis; ``whole``: no fractions. None beyond 1e-100 and 1e100."""
+        from matplotlib.ticker import LogLocator, MaxNLocator  # a notebook draws no axis
+
+        ends = [abs(v) for v in (self.low, self.high) if v]
+        if not ends or min(ends) < 1e-100 or max(ends) > 1e100:
             return [self.low]
-        ten = math.floor(math.log10(step))
-        step = next(s for m in (1, 2, 5, 10) if (s := m * float(f"1e{ten}")) >= step * (1 - 1e-9))
-        step = max(step, 1.0) if whole else step
-        return [
-            k * step for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
-        ]
+        digits = (1, 2, 5) if self.high < 1e3 * self.low else (1,)
+        round_numbers = (
+            LogLocator(subs=digits, numticks=most + 2)
+            if self.log
+            else MaxNLocator(most, steps=[1, 2, 5, 10], integer=whole)
+        )
+        found = map(float, round_numbers.tick_values(self.low, self.high))
+        return [v for v in found if self.low <= v <= self.high]
 
 
 def labels(values: Sequence[float]) -> list[str]:
