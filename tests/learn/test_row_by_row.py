@@ -163,6 +163,16 @@ def test_a_reader_takes_each_record_by_itself(reader, tmp_path, rng):
         assert len(seen) == 1 and read > len(chosen), (reader.__name__, kept, len(seen), read)
 
 
+def test_one_null_in_a_parquet_table_changes_one_record(tmp_path):
+    """Codes of 2^53 and more: as floating-point numbers all but one of 300 would change."""
+    codes = [LARGE + 1 + 2 * (i % 2) for i in range(300)]
+    whole, found = (
+        of_parquet(tmp_path, [(code, 1.0, 1, 3) for code in table])
+        for table in (codes, [None, *codes[1:]])
+    )
+    assert whole[1:] == found[1:] and whole[0] != found[0] and found[1][0] != found[2][0]
+
+
 @pytest.mark.parametrize("second", [2.5, True, np.nan])
 def test_agents_in_a_list_have_one_type(second):
     assert owners([1, 2], 2)[0].tolist() == [1, 2]
