@@ -89,3 +89,9 @@ def test_exports():
     for name in tacit.__all__:
         assert getattr(tacit, name) is not None
     assert tacit.__all__ == sorted(tacit.__all__, key=str)
+
+
+def test_only_transports_of_one_owner_make_participants_that_tell_everything():
+    """Elsewhere a participant has rules, and refuses what only the owner of the data may ask."""
+    found = {name_of(path) for path in MODULES if "owner=True" in path.read_text()}
+    assert found == {"transports.local"}

@@ -157,3 +157,30 @@ def test_two_agents_cannot_have_one_data_file(job, way):
     job.write_text(job.read_text().replace('"north.csv"', f'"{named}"'))
     with pytest.raises(InvalidInput, match="a data file of its own for every agent"):
         load_job(job)
+
+
+@pytest.mark.parametrize("key", ["change", "unit", "doubt"])
+def test_a_job_describes_what_it_hides_by_numbers_only(tmp_path, key):
+    """Words of its own could promise more than beta does."""
+    np.savez(tmp_path / "d.npz", matrix=np.eye(2), data=np.zeros(2))
+    (tmp_path / "job.toml").write_text(
+        f'''
+        [objective]
+        kind = "residual"
+        beta = 0.1
+        {key} = "everything"
+        [set]
+        kind = "box"
+        lower = -1.0
+        upper = 1.0
+        size = 2
+        [privacy]
+        total_epsilon = 1.0
+        total_delta = 1e-5
+        [[agents]]
+        name = "a"
+        data = "d.npz"
+        '''
+    )
+    with pytest.raises(InvalidInput, match=key):
+        load_job(tmp_path / "job.toml")

@@ -37,6 +37,22 @@ from tacit.studies.study import (
 )
 from tacit.tables import read_arrays, refuse_one_file
 
+
+def _residual(
+    matrix: Any,
+    data: Any,
+    beta: Any,
+    moved: int = 1,
+    groups: Any = None,
+    noise_on: str = "residual",
+    data_bound: float | None = None,
+) -> residual.Residual:
+    """Neighbours are described by numbers only: words of a file's own could promise more."""
+    return residual.Residual(
+        matrix, data, beta, moved, groups=groups, noise_on=noise_on, data_bound=data_bound
+    )
+
+
 OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "least-squares": losses.LeastSquares,
     "softmax": losses.SoftmaxRegression,
@@ -44,7 +60,7 @@ OBJECTIVES: dict[str, Callable[..., objectives.Objective]] = {
     "huber": losses.Huber,
     "hinge": losses.Hinge,
     "quantile": losses.Quantile,
-    "residual": residual.Residual,
+    "residual": _residual,
 }
 PRIVATE = {"features", "targets", "labels", "matrix", "data"}  # what a data file may hold
 # A job describes neighbours by numbers only, never in words of its own; the rest is of grids
