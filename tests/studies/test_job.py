@@ -164,7 +164,7 @@ def test_a_job_describes_what_it_hides_by_numbers_only(tmp_path, key):
     """Words of its own could promise more than beta does."""
     np.savez(tmp_path / "d.npz", matrix=np.eye(2), data=np.zeros(2))
     (tmp_path / "job.toml").write_text(
-        f'''
+        f"""
         [objective]
         kind = "residual"
         beta = 0.1
@@ -180,7 +180,7 @@ def test_a_job_describes_what_it_hides_by_numbers_only(tmp_path, key):
         [[agents]]
         name = "a"
         data = "d.npz"
-        '''
+        """
     )
     with pytest.raises(InvalidInput, match=key):
         load_job(tmp_path / "job.toml")
