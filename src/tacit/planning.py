@@ -213,7 +213,7 @@ def _release_or_rounds(problem: Problem, asked: Asked) -> tuple[bool, str]:
     if columns > MOST_COLUMNS:
         return False, f"X'X of {columns} columns is too large to be released."
     T = PURE_COMPARED if asked.total_delta == 0 else COMPARED
-    many = calibrate(asked.law, budget[0], budget[1], T)
+    many = calibrate(asked.mechanism_of_rounds, budget[0], budget[1], T)
     once = math.hypot(*(_of_a_release(reading, agent, one) for reading, agent in moments))
     rounds = math.hypot(*(_of_rounds(agent, many) / math.sqrt(T) for _, agent in moments))
     if once > MARGIN * rounds:
@@ -285,7 +285,7 @@ def _settings(asked: Asked, rounds: int | None) -> Settings:
         return _budgeted(asked, T, others)
     assert asked.epsilon is not None
     calibration = others.get("calibration", "certified")
-    noise = per_update(asked.law, asked.epsilon, asked.delta, calibration)
+    noise = per_update(asked.mechanism_of_rounds, asked.epsilon, asked.delta, calibration)
     return Settings(T, mechanism=noise, delta=asked.delta or 0.0, **others)
 
 
@@ -293,7 +293,9 @@ def _budgeted(asked: Asked, rounds: int, others: dict[str, Any]) -> Settings:
     """The least noise for which so many rounds cost at most the budget."""
     assert asked.total_epsilon is not None
     budget = asked.total_epsilon, asked.total_delta
-    settings: Settings = Settings.for_budget(*budget, rounds, mechanism=asked.law, **others)
+    settings: Settings = Settings.for_budget(
+        *budget, rounds, mechanism=asked.mechanism_of_rounds, **others
+    )
     return settings
 
 
@@ -340,7 +342,7 @@ def _descend(problem: Problem, asked: Asked, known: Descent) -> Settings:
         free = float(L * room / (reach * σ))
         return min(free, free * (free / SHORT_PATH))  # a power of a float may raise an error
 
-    least, most = PURE_UPDATES if asked.law == "laplace" else UPDATES
+    least, most = PURE_UPDATES if asked.mechanism_of_rounds == "laplace" else UPDATES
     first = longest if longest > STABLE else FIRST_STEP * longest
     wanted = path(budget(most)) / first
     settings = budget(min(max(math.ceil(min(wanted, most)), least), most))

@@ -154,11 +154,21 @@ def test_general_consensus_agrees_and_keeps_private_coordinates(rng):
 def test_duals_of_server_and_agents_are_the_same_numbers():
     """Mirrored duals (lines 8 and 23): neither travels, both agree with noise on."""
     problem = problem_of("logistic", "ball")
-    settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=tacit.ConstantPenalty(0.4))
-    settings = settings.complete(problem)
+    settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=0.4).complete(problem)
     server, mine = duals_after(problem, settings, 7, transport.Local.of(problem))
     assert np.abs(server).max() > 1e-3
     np.testing.assert_allclose(server, mine, atol=1e-14)
+
+    class Tampered(transport.Local):  # control: a changed reply shows as disagreement
+        def ask(self, requests, deadline=None):
+            answers = super().ask(requests)
+            name, first = next(iter(answers.items()))
+            if not isinstance(first, Reply):
+                return answers
+            return {**answers, name: Reply(first.run, first.round, first.primal + 0.1)}
+
+    server, mine = duals_after(problem, settings, 2, Tampered.of(problem))
+    assert np.abs(server - mine).max() > 0.01
 
 
 def duals_after(problem, settings, rounds, transport):
@@ -264,23 +274,6 @@ def test_released_points_carry_noise_of_the_certified_scale(perturbation, law, r
     for wrong in (1.1, 1 / 1.1, 3.0):  # 3.0: the variance used as a standard deviation
         assert stats.kstest(ξ, shape(scale=3.0 * Δ * wrong).cdf).pvalue < 1e-3
     assert noisy.trace["noise"][-1] == pytest.approx(np.abs(ξ).sum(), rel=1e-6)
-
-
-def test_duals_differ_when_a_reply_is_tampered_with():
-    """Control for mirrored duals: a changed reply shows as disagreement of the two copies."""
-    problem = problem_of("logistic", "ball")
-    settings = tacit.Settings(3, 2, tacit.Gaussian(1.0), penalty=0.4).complete(problem)
-
-    class Tampered(transport.Local):
-        def ask(self, requests, deadline=None):
-            answers = super().ask(requests)
-            name, first = next(iter(answers.items()))
-            if not isinstance(first, Reply):
-                return answers
-            return {**answers, name: Reply(first.run, first.round, first.primal + 0.1)}
-
-    server, mine = duals_after(problem, settings, 2, Tampered.of(problem))
-    assert np.abs(server - mine).max() > 0.01
 
 
 def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):

@@ -252,7 +252,9 @@ class Asked:
         if unknown := sorted(set(self.others) - set(OF_EXACT_STEPS) - set(OF_ROUNDS)):
             raise InvalidInput(f"Expected fields of Settings beside a budget, got {unknown[0]!r}.")
         if self.total_epsilon is not None:
-            calibrate(self.law, self.total_epsilon, self.total_delta, 1)  # refuses bad numbers
+            calibrate(
+                self.mechanism_of_rounds, self.total_epsilon, self.total_delta, 1
+            )  # refuses bad numbers
         elif self.epsilon is not None:
             object.__setattr__(self, "way", "rounds")
         Settings(1 if self.rounds is None else self.rounds, **self.others)
@@ -263,7 +265,7 @@ class Asked:
         return self.total_epsilon is None and self.epsilon is None
 
     @property
-    def law(self) -> str:
+    def mechanism_of_rounds(self) -> str:
         """The mechanism of noise in every round."""
         pure = self.total_epsilon is not None and self.total_delta == 0
         return self.mechanism or ("laplace" if pure else "gaussian")
