@@ -25,7 +25,7 @@ from tacit.protocol.release import Reader
 @pytest.fixture(autouse=True)
 def few_simulations(monkeypatch):
     """From which the black box learns where to look: it is asked for little here."""
-    monkeypatch.setattr("tacit.lab.audit.releases.SIMULATED", repeat(100, 400))
+    monkeypatch.setattr("tacit.lab.audit.trials.SIMULATED", repeat(100, 400))
 
 
 def settings(epsilon=4.0, mechanism="gaussian", rounds=1):

@@ -2,8 +2,7 @@
 
 bounds              scores in two worlds to lower bounds on epsilon, and the verdict on a claim
 neighbouring_data   neighbouring data and canaries
-trials              many runs of rounds, or of agents with ledgers, and the attacks
-releases            one noisy release of an agent's data, kept in its ledger
+trials              many runs of rounds, of agents with ledgers, or of releases, and the attacks
 adversary           a hostile server's search for a record that changes more than was proven
 """
 
@@ -26,8 +25,14 @@ from tacit.lab.audit.neighbouring_data import (
     simplex_worlds,
     zone_worlds,
 )
-from tacit.lab.audit.releases import audit_releases
-from tacit.lab.audit.trials import audit, audit_agents, hostile, ordinary, paying
+from tacit.lab.audit.trials import (
+    audit,
+    audit_agents,
+    audit_releases,
+    hostile,
+    ordinary,
+    paying,
+)
 
 __all__ = [
     "LIMITS",

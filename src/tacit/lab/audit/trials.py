@@ -21,6 +21,14 @@ average only.
     failure         the number of updates that were answered: a failed round is an observation
 
 Any score is sound. A poor one only finds less; the last two say something of agents only.
+
+``audit_releases`` runs ``Reader``: in every trial it reads the data of one world, and another one
+does on the same ledger, as after a restart. The adversary sees every reading and scores its noise
+likewise, with *single entry* (an entry without noise) for single updates, and *restart* between
+readings: was noise used for other data? A reading that was kept says the same again and adds
+nothing to the likelihood; one with fresh noise does. In the black-box form the adversary sees the
+least point of the last public copy only, which a run without a set would end at, and looks in the
+direction that its own simulations tell it.
 """
 
 from __future__ import annotations
@@ -36,28 +44,32 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse as sp
 
-from tacit._types import Array
+from tacit._types import Array, Vector
 from tacit.admm import algorithm, local_side
 from tacit.admm.algorithm import Holders, Local, Round, Rule
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings, schedule_in
-from tacit.errors import InvalidInput, SolverFailure
+from tacit.errors import InvalidInput, SolverFailure, count
 from tacit.lab.audit.bounds import Audit, judged, prepared
 from tacit.lab.audit.neighbouring_data import Worlds, moved
-from tacit.objectives.residual import Residual
+from tacit.objectives.residual import Residual, on_host
 from tacit.privacy.accounting import Guarantee, exact
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import Noiseless
+from tacit.privacy.mechanisms import Laplace, Mechanism, Noiseless
 from tacit.privacy.secure_noise import GridNoise, secure_noise
 from tacit.protocol.agent import Agent
 from tacit.protocol.keys import agent_key, jax_key, root_key
 from tacit.protocol.messages import Broadcast
+from tacit.protocol.release import Reader
 
 Begin = Callable[[LocalProblem, Settings, str, Ledger], Agent]
 Progress = Callable[[int], None]
 WHITE = ("likelihood", "magnitude", "single update", "repetition", "restart", "failure")
+RELEASES = ("likelihood", "magnitude", "single entry", "restart")
+SIMULATED = 400  # releases in each world from which the black box learns where to look
 RUN = "audit"
 BATCH = 6_000_000  # numbers in one array of a batch of runs
 FAINT = 0.02  # directions of the noise that a solver's answer hardly shows, against the clearest
@@ -279,18 +291,12 @@ def scores(
     answered = xp.isfinite(found[0]).all(axis=1)
     first, second = (xp.where(answered[:, None], x, 0) for x in found)
 
-    def smallest(vectors: Array) -> Array:
-        sizes = (vectors * vectors).sum(axis=-1)
-        return xp.log(xp.where(sizes >= 0, sizes, xp.inf).min(initial=xp.inf) + TINY)
-
     def differences(noise: Array) -> Array:
         """Between neighbours in the order of one entry: where noise is repeated, they are two."""
         return xp.diff(noise[xp.argsort(noise[:, 0])], axis=0) if len(noise) > 1 else noise
 
-    def apart(noise: Array) -> Array:
-        each = noise.reshape(starts, -1, noise.shape[-1])
-        both = answered.reshape(starts, -1, 1)
-        return xp.log((xp.diff(each, axis=0) ** 2 * (both[1:] & both[:-1])).sum() + TINY)
+    def by_start(noise: Array) -> tuple[Array, Array]:
+        return noise.reshape(starts, -1, noise.shape[-1]), answered.reshape(starts, -1, 1)
 
     with np.errstate(invalid="ignore"):
         told = [xp.where(answered[:, None], x[:, known.telling], xp.inf) for x in (first, second)]
@@ -298,13 +304,13 @@ def scores(
         return xp.stack(
             [
                 likelihood(first, second, norm),
-                xp.log((first * first + second * second).sum() + TINY),
+                magnitude(first, second),
                 smallest(told[0]) - smallest(told[1]),
                 smallest(differences(told[0])) - smallest(differences(told[1])),
-                apart(first) - apart(second),
+                apart(*by_start(first)) - apart(*by_start(second)),
                 answered.sum(),
                 likelihood(last[0], last[1], 2),
-                xp.log((last[0] ** 2 + last[1] ** 2).sum() + TINY),
+                magnitude(last[0], last[1]),
             ]
         )
 
@@ -313,6 +319,27 @@ def likelihood(first: Array, second: Array, norm: int) -> Array:
     if norm == 1:
         return (abs(first) - abs(second)).sum()
     return ((first - second) * (first + second)).sum()
+
+
+def magnitude(first: Array, second: Array) -> Array:
+    return _log((first * first + second * second).sum())
+
+
+def smallest(vectors: Array) -> Array:
+    """The log of the smallest squared length."""
+    sizes = (vectors * vectors).sum(axis=-1)
+    xp = jnp if isinstance(sizes, jax.Array) else np
+    return _log(xp.where(sizes >= 0, sizes, xp.inf).min(initial=xp.inf))
+
+
+def apart(noise: Array, answered: Array) -> Array:
+    """Between one start and the next, where both answered."""
+    xp = jnp if isinstance(noise, jax.Array) else np
+    return _log((xp.diff(noise, axis=0) ** 2 * (answered[1:] & answered[:-1])).sum())
+
+
+def _log(size: Array) -> Array:
+    return (jnp if isinstance(size, jax.Array) else np).log(size + TINY)
 
 
 def _in_batches(score: Callable[..., Array], known: Known, updates: int) -> Callable[..., Array]:
@@ -552,3 +579,149 @@ def fresh_ledger(epsilon: float, delta: float) -> Iterator[Path]:
         path = Path(folder) / "trial.db"
         Ledger.create(path, 1.01 * epsilon, delta).close()
         yield path
+
+
+# --- releases -----------------------------------------------------------------------------------
+
+
+def audit_releases(
+    worlds: Worlds,
+    settings: Settings,
+    *,
+    ledgers: bool = True,
+    starts: int = 2,
+    later: Sequence[LocalProblem] = (),
+    trials: int = 1000,
+    confidence: float = 0.99,
+    claim: Guarantee | None = None,
+    seed: int | None = None,
+    progress: Progress = lambda done: None,
+) -> Audit:
+    """``audit`` of readings: so many trials in each world, then lower bounds on ε.
+
+    settings   of one update: its mechanism is the law of a reading, its delta that of the claim
+    ledgers    every trial pays from a fresh ledger and has secure noise; without, it has noise from
+               a key that follows from ``seed``, and reads once
+    starts     with ledgers: so often the same data are read, each time after a restart
+    later      data that the agent reads afterwards, one after another; known to the adversary
+    claim      by default the largest total that a trial's ledger shows, or that of one reading
+
+    Guarantee: as ``audit``. With ledgers the noise has no seed, so no two audits are the same.
+    """
+    settings = prepared(worlds, settings, trials, confidence, claim)
+    if settings.updates != 1:
+        raise InvalidInput(
+            f"Expected settings of one update to audit releases, got {settings.updates}: data are "
+            "read once. Nothing was run."
+        )
+    count("starts", starts)
+    if ledgers and seed is not None:
+        raise InvalidInput("Expected no seed with ledgers: their noise has none. Nothing was run.")
+    every = jax.random.split(jax_key(root_key(seed)), 2 * trials)
+    keys = jax.vmap(lambda key: agent_key(key, RUN, 0))(every).reshape(2, trials)
+    plans = [[p] * (starts if ledgers else 1) + list(later) for p in worlds.problems]
+    shown, spent = [], 0.0
+    for mine, problems in zip(keys, plans, strict=True):
+        readings = []
+        for key in mine:
+            seen, total = _read_and_spent(problems, settings, None if ledgers else key)
+            readings.append(seen)
+            spent = max(spent, total)
+            progress(1)
+        shown.append(np.array(readings))
+    if claim is None:
+        whole = exact(settings.mechanism, len(plans[0]), settings.delta)
+        claim = Guarantee(spent, settings.delta) if ledgers else whole
+    found = _of_releases(plans, settings.mechanism, shown)
+    updates = 1 + len(later)
+    through = "releases" if ledgers else "readings"
+    return judged(worlds, settings, claim, found, RELEASES, updates, confidence, seed, through)
+
+
+def _read_and_spent(
+    problems: Sequence[LocalProblem], settings: Settings, key: Array | None
+) -> tuple[Array, float]:
+    """Everything that an agent shows when it reads these data one after another, and its price."""
+    seen, spent, name = [], 0.0, problems[0].name or RUN
+    law = (name, settings.mechanism, settings.delta)
+    if key is not None:
+        return np.array([Reader(*law, "seeded", key).read(p).values for p in problems]), 0.0
+    whole = exact(settings.mechanism, len(problems), settings.delta)
+    with fresh_ledger(whole.epsilon, settings.delta) as path:
+        for problem in problems:
+            with Ledger(path) as ledger:
+                seen.append(Reader(*law, "secure", None, ledger).read(problem).values)
+                spent = ledger.spent.epsilon
+    return np.array(seen), spent
+
+
+def _of_releases(
+    plans: Sequence[Sequence[LocalProblem]], mechanism: Mechanism, shown: Sequence[Array]
+) -> tuple[Array, Array]:
+    """Scores (attacks × trials) in both worlds, in the order of RELEASES and BLACK."""
+    guesses = [np.array([p.objective.reading().values for p in mine]) for mine in plans]
+    telling = np.flatnonzero((guesses[0] != guesses[1]).any(axis=0))
+    black = _Black.of(plans, mechanism)
+    rows = [
+        [
+            np.append(_white(seen, guesses, telling, mechanism.norm), black.scores(seen[-1]))
+            for seen in world
+        ]
+        for world in shown
+    ]
+    return np.array(rows[0]).T, np.array(rows[1]).T
+
+
+def _white(seen: Array, guesses: Sequence[Array], telling: Array, norm: int) -> Vector:
+    """The scores of one trial, from all its readings."""
+    first, second = (seen - guess for guess in guesses)
+    entries = [noise[:, telling, None] for noise in (first, second)]
+    answered = np.ones((len(seen), 1), bool)
+    return np.array(
+        [
+            likelihood(first, second, norm),
+            magnitude(first, second),
+            smallest(entries[0]) - smallest(entries[1]),
+            apart(first, answered) - apart(second, answered),
+        ]
+    )
+
+
+class _Black(NamedTuple):
+    """An adversary that sees the least point of a public copy, and has simulated many."""
+
+    problem: LocalProblem  # of which it knows what is public
+    deviation: float
+    means: tuple[Vector, Vector]
+    whitening: Array  # of the points' deviations from their mean
+
+    @classmethod
+    def of(cls, plans: Sequence[Sequence[LocalProblem]], mechanism: Mechanism) -> _Black:
+        rng, clouds = np.random.default_rng(0), []
+        problem = plans[0][-1]
+        Δ = problem.objective.reading().sensitivity(mechanism.norm)
+        deviation = float(np.sqrt(mechanism.variance(Δ)))
+        for mine in plans:
+            values = mine[-1].objective.reading().values
+            draw = rng.laplace if isinstance(mechanism, Laplace) else rng.normal
+            noise = draw(0.0, mechanism.scale(Δ), (SIMULATED, values.size))
+            clouds.append(np.array([_least_point(problem, values + ξ, deviation) for ξ in noise]))
+        means = clouds[0].mean(axis=0), clouds[1].mean(axis=0)
+        inner = np.concatenate([cloud - mean for cloud, mean in zip(clouds, means, strict=True)])
+        spread, axes = np.linalg.eigh(np.cov(inner.T).reshape(inner.shape[1], -1))
+        kept = spread > 1e-9 * spread.max()
+        return cls(problem, deviation, means, axes[:, kept] / np.sqrt(spread[kept]))
+
+    def scores(self, values: Vector) -> Vector:
+        """In the order of BLACK."""
+        z = _least_point(self.problem, values, self.deviation)
+        first, second = ((z - mean) @ self.whitening for mean in self.means)
+        return np.array([likelihood(first, second, 2), magnitude(first, second)])
+
+
+def _least_point(problem: LocalProblem, values: Vector, deviation: float) -> Vector:
+    """Of the public copy ‖Az + d‖² that these values tell, on no set: the shortest such point."""
+    copy: Any = problem.objective.reading().public_copy(values, deviation)
+    A = on_host(copy.matrix)
+    least: Vector = np.linalg.lstsq(A.toarray() if sp.issparse(A) else A, -np.asarray(copy.data))[0]
+    return least
