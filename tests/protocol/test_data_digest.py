@@ -17,7 +17,7 @@ import pytest
 import scipy.sparse as sp
 
 import tacit
-from tacit.protocol.data_digest import Digest, data_digest
+from tacit.protocol.data_digest import Digest, agent_digest
 from tacit.sets.conic import Conic
 
 KEY = bytes(8)
@@ -266,7 +266,7 @@ def test_a_checkpoint_refuses_what_it_cannot_compare(tmp_path):
 
 PROGRAM = """
 import numpy as np, jax, jax.numpy as jnp, tacit
-from tacit.protocol.data_digest import data_digest
+from tacit.protocol.data_digest import agent_digest
 names = {*"abcdefghijklm"}
 weights = {"x": np.arange(3.0), "y": frozenset(["p", "q", "r"])}
 def loss(z, x):
@@ -275,7 +275,7 @@ f = tacit.PerSample(jax.jit(loss), np.ones((6, 2)), clip=1.0, size=2, normaliser
 g = tacit.Residual(np.eye(2), np.ones(2), beta=0.1)
 W = tacit.Polyhedron(np.ones((1, 2)), [0.5], lower=-1.0, upper=1.0)
 pair = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2)), tacit.LocalProblem(g, W)]
-found = data_digest(tacit.Problem(pair), np.zeros(2, np.uint32))
+found = [agent_digest(agent, "a", np.zeros(2, np.uint32)) for agent in pair]
 print(list(names), found, sep="\\n", end="")
 """
 
@@ -300,9 +300,10 @@ def test_another_process_finds_the_same_digest():
 def test_the_digest_is_keyed_and_a_run_does_not_change_it():
     problem = per_sample(scaled(1.0), tacit.Polyhedron(np.eye(2), np.ones(2), lower=-1.0))
     key = np.zeros(2, np.uint32)
-    before = data_digest(problem, key)
+    before = agent_digest(problem.agents[0], "a", key)
     tacit.solve(problem, tacit.Settings(2), seed=0)
-    assert data_digest(problem, key) == before != data_digest(problem, key + np.uint32(1))
+    after, other = (agent_digest(problem.agents[0], "a", k) for k in (key, key + np.uint32(1)))
+    assert after == before != other
 
 
 # --- Tacit's own classes and functions --------------------------------------------------------

@@ -32,7 +32,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Vector
-from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput
 from tacit.sets.conic import Conic
 
@@ -48,25 +48,17 @@ CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, str, bytes, in
 NUMBERS = (bool, int, float, complex, type(None), type(...))
 
 
-def data_digest(problem: Problem, key: Vector, *public: Any) -> str:
-    """A digest of all agents' names, objectives, sets and couplings, code included.
-
-    ``public`` values are digested too: schedules, which may be a user's own code.
+def agent_digest(agent: LocalProblem, name: str, key: Vector) -> bytes:
+    """A digest of an agent's name, objective, set and coupling, code included.
 
     Keyed with the noise key, so that it tells nothing to those who do not know that already.
     """
-    agents = zip(problem.names, problem.agents, strict=True)
-    return joined_digest([agent_digest(agent, name, key) for name, agent in agents], key, *public)
-
-
-def agent_digest(agent: LocalProblem, name: str, key: Vector) -> bytes:
-    """One agent's part of ``data_digest``: computed where its data are."""
     content = (name, agent.objective, agent.feasible_set, agent.coupling)
     return Digest(np.asarray(key).tobytes()).of(content)
 
 
 def joined_digest(agents: Iterable[bytes], key: Vector, *public: Any) -> str:
-    """``data_digest`` out of the agents' own ones."""
+    """A digest of agents' own ones and of schedules, which may be a user's own code too."""
     return Digest(np.asarray(key).tobytes()).of([*agents, public]).hex()
 
 
