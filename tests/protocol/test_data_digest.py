@@ -1,5 +1,6 @@
 """Digests tell problems apart by data, structure and code, and are the same in every process."""
 
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -65,6 +66,17 @@ class Loss:
 class Other(Loss):
     def __call__(self, z, x):
         return self.factor * (z @ x) ** 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """Whose methods Python wrote."""
+
+    factor: float
+
+    @functools.cached_property
+    def square(self):
+        return self.factor**2
 
 
 class Names(dict):
@@ -144,7 +156,7 @@ HELD = [  # in a closure
     ({1, 2}, {1, 3}),
     (Names(a=1), Names(a=2)),
 ]
-MAKERS = [nested, keyword, reading, ring, attributed, classed, Loss]
+MAKERS = [nested, keyword, reading, ring, attributed, classed, Loss, Written]
 WRAPPERS = [jax.jit, jax.vmap, jax.grad, jax.checkpoint]
 DIFFERENT += [(scaled(one), scaled(two)) for one, two in HELD]
 DIFFERENT += [(make(1.0), make(2.0)) for make in MAKERS]

@@ -45,7 +45,7 @@ WRITTEN_BY_PYTHON = re.compile(
     r"dataclass_\w*|abstractmethods|orig_bases|parameters|type_params|slots)__$|_abc_impl$"
 )
 CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
-NUMBERS = (bool, int, float, complex, type(None), type(...))
+NUMBERS = (bool, int, float, complex, type(None), type(...), type(NotImplemented))
 
 
 def agent_digest(agent: LocalProblem, name: str, key: Vector) -> bytes:
