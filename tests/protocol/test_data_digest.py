@@ -10,6 +10,7 @@ import pkgutil
 import subprocess
 import sys
 import types
+import typing
 
 import jax
 import jax.numpy as jnp
@@ -77,6 +78,10 @@ class Written:
     @functools.cached_property
     def square(self):
         return self.factor**2
+
+
+class Named(typing.NamedTuple):
+    factor: float
 
 
 class Names(dict):
@@ -156,7 +161,7 @@ HELD = [  # in a closure
     ({1, 2}, {1, 3}),
     (Names(a=1), Names(a=2)),
 ]
-MAKERS = [nested, keyword, reading, ring, attributed, classed, Loss, Written]
+MAKERS = [nested, keyword, reading, ring, attributed, classed, Loss, Written, Named]
 WRAPPERS = [jax.jit, jax.vmap, jax.grad, jax.checkpoint]
 DIFFERENT += [(scaled(one), scaled(two)) for one, two in HELD]
 DIFFERENT += [(make(1.0), make(2.0)) for make in MAKERS]

@@ -18,6 +18,7 @@ import dis
 import enum
 import functools
 import hashlib
+import inspect
 import re
 import sys
 import sysconfig
@@ -246,8 +247,8 @@ def code_parts(code: types.CodeType) -> Iterator[Any]:
 def class_parts(cls: type) -> Iterator[Any]:
     yield from (cls.__module__, cls.__qualname__, type(cls), *cls.__bases__)
     for name, value in sorted(vars(cls).items()):
-        slot = isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
-        if not slot and not WRITTEN_BY_PYTHON.match(name):
+        slot = inspect.isdatadescriptor(value) and not isinstance(value, property)
+        if not (slot and is_library(type(value).__module__)) and not WRITTEN_BY_PYTHON.match(name):
             yield from (name, value)
 
 
