@@ -1,4 +1,4 @@
-"""Every objective of records, beside plain NumPy: value, gradient, statistic, and neighbours.
+"""Every objective of records, beside plain NumPy: value, gradient, curvature, and neighbours.
 
 One test for all objectives, relations and numbers of records around the ends of blocks. The other
 side adds up one record after another in float64 and knows no block, no padding and no JAX.
@@ -10,14 +10,36 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import repeat
-from small_objectives import CLASSES, FEATURES, SAMPLED, B, Y, classes, sample
+from small_objectives import (
+    CLASSES,
+    FEATURES,
+    KINKED,
+    SAMPLED,
+    B,
+    N,
+    Y,
+    classes,
+    records,
+    residual,
+    sample,
+)
 
-from tacit.objectives import Objective, linear_model, moments, per_sample
+from tacit.objectives import (
+    Hinge,
+    LogisticRegression,
+    Objective,
+    Residual,
+    SoftmaxRegression,
+    linear_model,
+    moments,
+    per_sample,
+)
 from tacit.objectives.moments import Mean
-from tacit.sets import Box
+from tacit.sets import Ball, Box
 
 WAYS = ("add-remove", "zero-out", "replace")
 RIDGE, CLIP, SLOPE, THRESHOLD, LEVEL = 0.25, 0.7, 0.3, 0.8, 0.3
@@ -110,6 +132,12 @@ def test_sums_over_records_are_those_of_numpy(name: str, relation: str, rows: in
     np.testing.assert_allclose(statistic, terms.sum(axis=0) / rows, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(gradient, terms.sum(axis=0) / rows + public, rtol=1e-10, atol=1e-13)
     assert np.linalg.norm(gradient) <= f.gradient_bound(Box(-0.5, 0.5, f.dimension))
+    if not f.clipped:  # convex, smooth and strongly convex as claimed
+        step = POINTS[1, : f.dimension] - z
+        above = float(PROGRAM(f, z + step)[0] - value - gradient @ step)
+        assert above >= f.strong_convexity / 2 * step @ step - 1e-12
+        assert f.smoothness is not None or name in KINKED
+        assert f.smoothness is None or above <= f.smoothness / 2 * step @ step + 1e-12
     # neighbours differ by one record, wherever it stands in its block; and by all that is stated
     W, largest = Box(-0.5, 0.5, f.dimension), {1: 0.0, 2: 0.0}
     places = sorted({0, rows // 3, rows - 1}) if relation != "add-remove" else [rows - 1]
@@ -131,3 +159,51 @@ def test_sums_over_records_are_those_of_numpy(name: str, relation: str, rows: in
             largest[norm] = max(largest[norm], float(np.linalg.norm(apart, norm)))
     for norm, found in largest.items():
         assert found <= f.sensitivity(norm, W) * (1 + 1e-9)
+
+
+def test_curvature_claims_are_tight() -> None:
+    f = residual()
+    eigenvalues = np.linalg.eigvalsh(2 * np.asarray(f.matrix).T @ np.asarray(f.matrix))
+    assert f.smoothness == pytest.approx(eigenvalues[-1])
+    assert f.strong_convexity == pytest.approx(eigenvalues[0])
+    assert Residual(np.ones((2, 3)), np.zeros(2), 1.0).strong_convexity == 0
+    X = np.tile([B, 0, 0, 0], (12, 1))
+    half = {"least-squares": 1.0, "huber": 1.0, "logistic": 0.25, "softmax": 0.5}
+    for name, curvature in half.items():
+        f = sample(name, X, np.zeros(12))
+        assert f.smoothness == pytest.approx(curvature * B**2)
+    two = SoftmaxRegression(X, np.zeros(12), 2, feature_norm=B, normaliser=N)
+    hessian = jax.jit(jax.hessian(two.value))(jnp.zeros(8))
+    assert np.linalg.eigvalsh(hessian)[-1] == pytest.approx(two.smoothness)
+
+
+@pytest.mark.parametrize("W", [Box(-2.0, 1.5, FEATURES), Ball(0.0, 1.5, FEATURES)])
+def test_the_bound_of_a_ridge_is_that_of_the_longest_point(W: Any) -> None:
+    """Records count for next to nothing here: the gradient is ridge·z."""
+    f = sample("logistic", *records(0), ridge=0.4, normaliser=1e12, record_bound=8)
+    z = W.project(np.full(FEATURES, -9.0))
+    found = float(np.linalg.norm(f.gradient(z)))
+    assert [found, f.gradient_bound(W)] == pytest.approx([0.4 * W.radius(2)] * 2)
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, Hinge])
+def test_labels_zero_and_one_are_minus_and_plus_one(kind):
+    X, z = np.random.default_rng(0).normal(size=(6, 2)), np.array([0.7, -0.4])
+    bits = np.array([0, 1, 1, 0, 0, 1])
+    common = {"feature_norm": 9.0, "normaliser": 6}
+    f, g = kind(X, bits, **common), kind(X, 2 * bits - 1, **common)
+    margin = (2 * bits - 1) * (X @ z)
+    loss = np.log1p(np.exp(-margin)) if kind is LogisticRegression else 1 - margin
+    both = jax.jit(lambda f: (f.value(z), f.gradient(z)))
+    (value, gradient), (other, same) = both(f), both(g)
+    assert float(value) == float(other) == pytest.approx(np.maximum(loss, 0).mean())
+    np.testing.assert_array_equal(gradient, same)
+
+
+def test_softmax_gradient_is_two_products() -> None:
+    X, y = (a.astype(np.float32) for a in records(0))
+    f = sample("softmax", X, y)
+    z = jnp.zeros(f.dimension, jnp.float32)
+    program = str(jax.make_jaxpr(lambda f, z: f.gradient(z))(f, z))
+    assert program.count("dot_general") == 2
+    assert "scatter" not in program and "gather" not in program

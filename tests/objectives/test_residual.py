@@ -99,7 +99,12 @@ def test_a_sparse_residual_is_the_dense_one(noise_on: str) -> None:
     np.testing.assert_allclose(jax.jit(jax.grad(sparse.value))(jnp.asarray(z)), dense.gradient(z))
     for norm in (1, 2):
         assert sparse.sensitivity(norm, W) == pytest.approx(dense.sensitivity(norm, W), rel=1e-3)
-    assert sparse.lift_energy == pytest.approx(dense.lift_energy)
+    lifted = jax.vmap(dense.lift)(np.eye(dense.statistic_size))
+    assert sparse.lift_energy == pytest.approx(dense.lift_energy) == np.sum(lifted**2)
+    bounded = Residual(A, d, 0.1, data_bound=np.linalg.norm(d) + 1e-9)
+    assert dense.gradient_bound(W) == np.inf
+    inside = z / np.linalg.norm(z)
+    assert np.linalg.norm(dense.gradient(inside)) <= bounded.gradient_bound(W)
     assert sparse.smoothness >= dense.smoothness  # a bound from row and column sums
 
 
