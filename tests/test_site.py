@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urldefrag
 
 import pytest
-from complaints import complaints, violations
+from browsers import complaints, violations
 from selenium.webdriver.support.ui import WebDriverWait
 from test_api import MODULES, RECORDED
 

@@ -10,7 +10,7 @@ import unicodedata
 import numpy as np
 import pypdf
 import pytest
-from complaints import complaints, violations
+from browsers import complaints, violations
 from conftest import repeat
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
