@@ -21,8 +21,7 @@ from tacit.power import load_case
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.coordinator import PER_AGENT
 from tacit.protocol.journal import Journal
-from tacit.protocol.release import Release
-from tacit.protocol.released import SavedReleases, save_releases
+from tacit.protocol.release import Release, SavedReleases, save_releases
 from tacit.protocol.statement import PrivacyStatement
 from tacit.report.contents import Contents
 from tacit.report.page import render

@@ -30,7 +30,7 @@ from tacit.protocol.keys import agent_key, root_key
 from tacit.protocol.messages import Broadcast, Own, Proposal, Reply, Snapshot
 from tacit.protocol.server import Server
 from tacit.transports import local as transport
-from tacit.transports.stacking import buckets_of
+from tacit.transports.batched import buckets_of
 
 NO_NOISE = (0.0, tacit.Noiseless())
 NO_LIMITS = Limits(np.inf, np.inf, np.inf)

@@ -9,7 +9,7 @@ import pytest
 import tacit
 from tacit.cli import run_folder
 from tacit.errors import SolverFailure
-from tacit.protocol.released import SavedReleases
+from tacit.protocol.release import SavedReleases
 
 FIT = "learn t.csv --target y --agent-column who --range *=0:1 --rounds 6 --evaluate-every 2"
 

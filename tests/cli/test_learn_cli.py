@@ -10,7 +10,7 @@ from tacit.cli.main import main as run_learn
 from tacit.learn import Dataset, data, load_digits, load_model
 from tacit.learn import split as make_split
 from tacit.protocol.journal import Journal
-from tacit.protocol.released import SavedReleases
+from tacit.protocol.release import SavedReleases
 
 
 def test_command_on_digits(tmp_path, monkeypatch, command, refused):

@@ -10,7 +10,7 @@ from rounded_models import LOSSES, model, records
 import tacit
 from tacit.objectives import linear_model
 from tacit.objectives.linear_model import BLOCK
-from tacit.transports import stacking
+from tacit.transports import batched
 
 CASES = [(name, {}) for name in LOSSES] + [
     ("logistic", {"slope_limit": 0.1}),
@@ -83,7 +83,7 @@ def test_runs_have_the_same_results(batch, relation, elsewhere, monkeypatch):
     settings = tacit.Settings(3, 2, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
 
     def solution():
-        stacking._stacked.clear_cache()  # it was compiled for another device
+        batched._stacked.clear_cache()  # it was compiled for another device
         return tacit.solve(parts, settings, seed=1, batch=batch).solution
 
     found = solution()
@@ -100,13 +100,13 @@ def agents(relation, sizes, **public):
 @pytest.mark.parametrize("sizes", [(1000, 800), (1001, 800), (801, 800)])
 def test_who_is_stacked_does_not_depend_on_private_numbers_of_records(sizes):
     """A program that depends on them changes the rounding of other agents' messages."""
-    assert stacking.buckets_of(agents("add-remove", sizes)) == [[0], [1]]
-    assert stacking.buckets_of(agents("zero-out", (801, 800))) == [[0, 1]]  # these are public
+    assert batched.buckets_of(agents("add-remove", sizes)) == [[0], [1]]
+    assert batched.buckets_of(agents("zero-out", (801, 800))) == [[0, 1]]  # these are public
     data = np.zeros((sizes[0], 2)), np.zeros((sizes[1], 2))
     common = {"clip": 1.0, "size": 2, "normaliser": 6000.0}
     f, g = (tacit.PerSample(lambda z, x: (z @ x) ** 2, d, **common) for d in data)
     box = tacit.Box(-1.0, 1.0, 2)
-    assert stacking.buckets_of([tacit.LocalProblem(h, box) for h in (f, g)]) == [[0], [1]]
+    assert batched.buckets_of([tacit.LocalProblem(h, box) for h in (f, g)]) == [[0], [1]]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_public_bounds_decide_who_is_stacked_where_records_shift(bound, stacks, 
     lengths = set()
     for sizes in ((520, 780), (1040, 3)):
         parts = agents("add-remove", sizes, normaliser=2600.0, record_bound=bound)
-        assert stacking.buckets_of(parts) == stacks
+        assert batched.buckets_of(parts) == stacks
         if stacks == [[0, 1]]:
             settings = tacit.Settings(3, 2, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
             named = list(enumerate(parts))
-            bucket = stacking.stack(named, settings, jax.random.key(0), "run", np.dtype(np.float64))
+            bucket = batched.stack(named, settings, jax.random.key(0), "run", np.dtype(np.float64))
             lengths.add(bucket.local.f.features.shape)
     assert len(lengths) <= 1

@@ -12,8 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 import tacit
 from tacit.errors import CorruptFile
-from tacit.protocol.messages import REASONS, Broadcast, Refusal, Reply, from_bytes
-from tacit.protocol.wire import FORMAT
+from tacit.protocol.messages import FORMAT, REASONS, Broadcast, Refusal, Reply, from_bytes
 
 texts = st.text(max_size=20)
 rounds = st.integers(-(2**63), 2**63 - 1)

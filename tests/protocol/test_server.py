@@ -200,4 +200,7 @@ def test_a_server_imports_nothing_private():
     tree = ast.parse(Path(module.__file__).read_text())
     imported = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
     ours = {m for m in imported if m.startswith("tacit.")} - {"tacit._types", "tacit.errors"}
-    assert ours == {"tacit.protocol.messages", "tacit.admm.settings", "tacit.admm.algorithm"}
+    assert ours == {
+        "tacit.protocol.messages",
+        *(f"tacit.admm.{name}" for name in ("settings", "algorithm", "fixed_point")),
+    }

@@ -13,7 +13,7 @@ import tacit
 from tacit.errors import CorruptFile, InvalidInput, Refused
 from tacit.objectives.moments import Mean, SecondMoments
 from tacit.privacy.accounting import calibrate
-from tacit.protocol.released import Released
+from tacit.protocol.release import Released
 from tacit.protocol.statement import PrivacyStatement
 
 RNG = np.random.default_rng(0)

@@ -14,10 +14,10 @@ import tacit
 from tacit.admm.fixed_point import Instructions
 from tacit.errors import InvalidInput, Refused
 from tacit.planning import penalties_of
-from tacit.protocol.exact_server import ExactServer
+from tacit.protocol.agent import PublicAgent
 from tacit.protocol.facts import members_of
 from tacit.protocol.messages import Broadcast
-from tacit.protocol.public_agent import PublicAgent
+from tacit.protocol.server import ExactServer
 from tacit.transports import local
 from tacit.transports.solving import without_noise
 

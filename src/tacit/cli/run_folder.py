@@ -254,13 +254,13 @@ class RunFolder:
 
     def release(self, problem: Any) -> Any:
         """What the agents released in this run."""
-        from tacit.protocol.released import Released
+        from tacit.protocol.release import Released
 
         return Released.load(self._checkpoint, problem)
 
     def releases(self) -> Any:
         """The same without the problem: this run has just read or checked them."""
-        from tacit.protocol.released import SavedReleases
+        from tacit.protocol.release import SavedReleases
 
         return SavedReleases.load(self._checkpoint).releases
 

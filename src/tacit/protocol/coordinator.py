@@ -32,7 +32,6 @@ from tacit.planning import plan as planned
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.protocol import result as results
 from tacit.protocol.data_digest import joined_digest
-from tacit.protocol.exact_server import ExactServer
 from tacit.protocol.facts import NotKnown, described, members_of
 from tacit.protocol.journal import Arrays, Journal
 from tacit.protocol.keys import generator, noise_source, root_key
@@ -56,10 +55,16 @@ from tacit.protocol.messages import (
     Start,
     State,
 )
-from tacit.protocol.release import Release, mark
-from tacit.protocol.released import Released, SavedReleases, is_without_noise, save_releases
+from tacit.protocol.release import (
+    Release,
+    Released,
+    SavedReleases,
+    is_without_noise,
+    mark,
+    save_releases,
+)
 from tacit.protocol.result import Progress, Result
-from tacit.protocol.server import Server
+from tacit.protocol.server import ExactServer, Server
 from tacit.protocol.statement import PrivacyStatement, privacy_statement, release_statement
 from tacit.sets.powers import require_64_bits
 

@@ -22,7 +22,7 @@ from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, SolverFailure
 from tacit.objectives.public import PublicObjective, without_noise
 from tacit.privacy.ledger import Ledger, Terms
-from tacit.protocol.agent import Agent
+from tacit.protocol.agent import Agent, PublicAgent
 from tacit.protocol.data_digest import agent_digest
 from tacit.protocol.facts import facts_of
 from tacit.protocol.keys import agent_key, jax_key
@@ -49,9 +49,7 @@ from tacit.protocol.messages import (
     State,
     request_from,
 )
-from tacit.protocol.public_agent import PublicAgent
-from tacit.protocol.release import Reader, Release
-from tacit.protocol.released import public_part
+from tacit.protocol.release import Reader, Release, public_part
 
 log = logging.getLogger("tacit.party")
 # All that a party ever says in words. Numbers, names of files and reasons are in its own log.

@@ -5,7 +5,6 @@ mpi             participants on the ranks of a cluster
 parcels         what travels between the ranks, as bytes
 solving         ``solve`` and ``release``: a coordinator, and all agents in this process
 batched         all agents as one compiled program, for sets with a formula
-stacking        agents of the same structure as one stack of arrays
 sweep           many configurations as one program: ``solve_many``
 nvflare         NVFLARE carries a study between organisations (a folder, below studies)
 """

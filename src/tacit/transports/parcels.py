@@ -2,7 +2,7 @@
 
 MessagePack, with arrays as their number format, shape and bytes. Nothing is executed when a parcel
 is opened. Ranks belong to one owner and run one program, so that a parcel may hold private values,
-and needs no such care as a message between strangers (``wire.py``).
+and needs no such care as a message between strangers (``protocol/messages.py``).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tacit.planning import Plan, least_noise
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.protocol.coordinator import Coordinator, not_private
-from tacit.protocol.released import Released
+from tacit.protocol.release import Released
 from tacit.protocol.result import Progress, Result
 from tacit.sets.powers import require_64_bits
 from tacit.transports.batched import Batched
