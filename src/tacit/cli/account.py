@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from tacit.cli.console import print_table
+from tacit.cli.console import tell
 from tacit.cli.options import Add, whole
 from tacit.errors import InvalidInput, digits
 
@@ -88,11 +87,7 @@ def _account(options: argparse.Namespace) -> int:
     rows.append(
         ("exact" if options.total_epsilon is None else "spent in all (exact)", _words(total))
     )
-    if options.json:
-        print(json.dumps(document))
-    else:
-        print_table(title, ("", ""), rows)
-    return 0
+    return tell(options.json, document, (title, ("", ""), rows))
 
 
 def _pair(total: Any) -> dict[str, float]:

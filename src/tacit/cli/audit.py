@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_table, progress_bar
+from tacit.cli.console import print_table, progress_bar, tell
 from tacit.cli.options import Add
 from tacit.errors import InvalidInput, digits
 
@@ -259,19 +259,15 @@ def _server(options: argparse.Namespace) -> int:
             found.append(search(*hunt, seed=options.seed or 0))
             bar.advance(task)
     broken = [f for f in found if not f.sound]
-    if options.json:
-        print(json.dumps({"found": [asdict(f) for f in found], "violated": bool(broken)}))
-        return int(bool(broken))
-    print_table(
-        f"A hostile server: {sum(f.points for f in found)} points of {len(found)} agents",
-        ("objective", "largest change / sensitivity", "largest violation / tolerance"),
-        [
-            (name, f"{max(f.ratio for f in mine):.4f}", f"{max(f.violation for f in mine):.3f}")
-            for name in dict.fromkeys(f.objective for f in found)
-            for mine in [[f for f in found if f.objective == name]]
-        ],
-    )
-    for f in broken:
-        print(f"VIOLATED: {f.objective}, {f.set}, {f.dtype}, {f.relation}: {f.ratio:.4g}")
-    print(LIMITS)
+    rows = [
+        (name, f"{max(f.ratio for f in mine):.4f}", f"{max(f.violation for f in mine):.3f}")
+        for name in dict.fromkeys(f.objective for f in found)
+        for mine in [[f for f in found if f.objective == name]]
+    ]
+    title = f"A hostile server: {sum(f.points for f in found)} points of {len(found)} agents"
+    header = ("objective", "largest change / sensitivity", "largest violation / tolerance")
+    wrong = [f"{f.objective}, {f.set}, {f.dtype}, {f.relation}: {f.ratio:.4g}" for f in broken]
+    document = {"found": [asdict(f) for f in found], "violated": bool(broken)}
+    violated = (f"VIOLATED: {words}" for words in wrong)
+    tell(options.json, document, (title, header, rows), *violated, LIMITS)
     return int(bool(broken))

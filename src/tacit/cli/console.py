@@ -213,6 +213,19 @@ def print_files(folder: Path) -> None:
         print(f"report: {page}")
 
 
+def tell(as_json: bool, document: Any, *parts: str | tuple[str, Sequence[str], Any]) -> int:
+    """Print one JSON document, or lines and tables (title, header, rows); status 0."""
+    if as_json:
+        print(json.dumps(document))
+        return 0
+    for part in parts:
+        if isinstance(part, str):
+            print(part)
+        else:
+            print_table(*part)
+    return 0
+
+
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text  # as it is: a name may look like rich's own marks

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_table, progress_bar
+from tacit.cli.console import progress_bar, tell
 from tacit.cli.options import Add
 from tacit.errors import digits
 
@@ -35,10 +34,8 @@ def _demo(options: argparse.Namespace) -> int:
             bar.update(tasks[name], completed=done)
 
         rows = run_demo(Path(options.out), step)
-    if options.json:
-        print(json.dumps({"problems": rows, "plot": str(Path(options.out) / "demo.png")}))
-        return 0
-    print_table(
+    plot = str(Path(options.out) / "demo.png")
+    table = (
         "Private answers beside the same model without privacy, and beside no data",
         ("problem", "private", "non-private", "without data", "violation", "epsilon", "delta"),
         [
@@ -54,7 +51,6 @@ def _demo(options: argparse.Namespace) -> int:
             for r in rows
         ],
     )
-    for r in rows:
-        print(f"{r['problem']}: {r['measure']}; {r['what']}")
-    print(f"plot: {Path(options.out) / 'demo.png'}")
-    return 0
+    measures = (f"{r['problem']}: {r['measure']}; {r['what']}" for r in rows)
+    document = {"problems": rows, "plot": plot}
+    return tell(options.json, document, table, *measures, f"plot: {plot}")

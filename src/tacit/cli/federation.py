@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import hints, print_result, print_table, progress_bar
+from tacit.cli.console import hints, print_result, progress_bar, tell
 from tacit.cli.options import Add
 from tacit.cli.report import draw
 from tacit.errors import InvalidInput, plain, positive
@@ -72,16 +71,15 @@ def _init(options: argparse.Namespace) -> int:
 
     ours, *others = init(options.study, options.server, options.out)
     mark = fingerprint(ours / "coordinator.pem")
-    if options.json:
-        kits = {"coordinator": str(ours), "parties": [str(path) for path in others]}
-        print(json.dumps({**kits, "fingerprint": mark}))
-        return 0
-    print(f"{ours}: stays here, and holds the coordinator's private key.")
-    for path in others:
-        print(f"{path}: to this party, over a channel that nobody else reads.")
-    print(f"coordinator's key: {mark}")
-    print(f"next: tacit federation run {shlex.quote(str(ours))}")
-    return 0
+    parties = [str(path) for path in others]
+    return tell(
+        options.json,
+        {"coordinator": str(ours), "parties": parties, "fingerprint": mark},
+        f"{ours}: stays here, and holds the coordinator's private key.",
+        *(f"{path}: to this party, over a channel that nobody else reads." for path in parties),
+        f"coordinator's key: {mark}",
+        f"next: tacit federation run {shlex.quote(str(ours))}",
+    )
 
 
 def _join(options: argparse.Namespace) -> int:
@@ -90,12 +88,7 @@ def _join(options: argparse.Namespace) -> int:
 
     kit = Kit.load(options.kit).expect("party")
     hints.append(lambda: "nothing was sent")
-    findings = _findings(kit, options.party, connect=True)
-    if options.json:
-        print(json.dumps({"kit": str(kit.folder), "findings": findings}), flush=True)
-    else:
-        _print_findings(findings)
-    if any(found["sound"] is False for found in findings):
+    if not _sound(kit, options):
         print("tacit: not joined; nothing was sent.", file=sys.stderr)
         return 2
     os.environ[PARTY_FILE] = str(Path(options.party).resolve())
@@ -192,12 +185,8 @@ def _status(options: argparse.Namespace) -> int:
     from tacit.transports.nvflare.server import state_of
 
     state = state_of(Kit.load(options.kit))
-    if options.json:
-        print(json.dumps(state))
-        return 0
     rows = [(name, _said(value)) for name, value in state.items() if value not in (None, [], {})]
-    print_table(f"study {state['study']}", ("", ""), rows[1:])
-    return 0
+    return tell(options.json, state, (f"study {state['study']}", ("", ""), rows[1:]))
 
 
 def _said(value: Any) -> str:
@@ -212,25 +201,20 @@ def _check(options: argparse.Namespace) -> int:
     kit = Kit.load(options.kit)
     if options.party is not None:
         kit.expect("party")
-    findings = _findings(kit, options.party)
-    if options.json:
-        print(json.dumps({"kit": str(kit.folder), "findings": findings}))
-    else:
-        _print_findings(findings)
-    return 1 if any(found["sound"] is False for found in findings) else 0
+    return 0 if _sound(kit, options) else 1
 
 
-def _findings(kit: Any, party: str | None, connect: bool = True) -> list[dict[str, Any]]:
+def _sound(kit: Any, options: argparse.Namespace) -> bool:
+    """Tell what a check of the kit found, and of the party's own file, if it was given."""
     from tacit.transports.nvflare.checking import check
 
-    return [vars(found) for found in check(kit, party, connect)]
-
-
-def _print_findings(findings: list[dict[str, Any]]) -> None:
+    findings = [vars(found) for found in check(kit, options.party, connect=True)]
     mark = {True: "ok", None: "note", False: "WRONG"}
-    for found in findings:
-        print(plain(f"{mark[found['sound']]:6}{found['what']}: {found['words']}", ""))
+    lines = (f"{mark[found['sound']]:6}{found['what']}: {found['words']}" for found in findings)
+    document = {"kit": str(kit.folder), "findings": findings}
+    tell(options.json, document, *(plain(line, "") for line in lines))
     sys.stdout.flush()
+    return not any(found["sound"] is False for found in findings)
 
 
 def _copy_private(run: Path, out: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_files, print_table, progress_bar, spent_rows
+from tacit.cli.console import print_files, print_table, progress_bar, spent_rows, tell
 from tacit.cli.options import Add, add_run_options, make_absolute, on_device, refuse
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
@@ -733,19 +733,15 @@ def _attack(options: argparse.Namespace) -> int:
         )
     folder.mkdir(parents=True, exist_ok=True)
     save_figure(folder / "attack.png", found.plot(), dpi=130)
-    if options.json:
-        print(json.dumps({**found.to_dict(), "seeds": options.seeds, "folder": str(folder)}))
-        return 0
-    print_table(
-        f"{options.attacked}: {len(found.labels)} images of agents with {options.records} each",
-        ("", "error", "correlation", "labels found"),
-        found.table(),
+    title = f"{options.attacked}: {len(found.labels)} images of agents with {options.records} each"
+    return tell(
+        options.json,
+        {**found.to_dict(), "seeds": options.seeds, "folder": str(folder)},
+        (title, ("", "error", "correlation", "labels found"), found.table()),
+        *(f"{name}: {one.privacy.words}" for name, one in found.found.items()),
+        "Every statement is about one run. Budgets of several runs on the same data add up.",
+        f"files: {folder}",
     )
-    for name, one in found.found.items():
-        print(f"{name}: {one.privacy.words}")
-    print("Every statement is about one run. Budgets of several runs on the same data add up.")
-    print(f"files: {folder}")
-    return 0
 
 
 def add_download(add: Add) -> None:
@@ -773,5 +769,4 @@ def _download(options: argparse.Namespace) -> int:
             bar.update(tasks[name], completed=done)
 
         folder = download_mnist(options.folder or options.data, progress=show)
-    print(json.dumps({"folder": str(folder)}) if options.json else f"files: {folder}")
-    return 0
+    return tell(options.json, {"folder": str(folder)}, f"files: {folder}")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tacit.cli.console import print_table
+from tacit.cli.console import tell
 from tacit.cli.options import Add
 from tacit.errors import CorruptFile, digits
 
@@ -57,8 +56,7 @@ def _show(options: argparse.Namespace) -> int:
             f"Expected an entry with the hash {options.expect} in {options.ledger}, found none: "
             "it is an old copy, or entries were removed."
         )
-    _print(ledger, options.json)
-    return 0
+    return _tell(ledger, options.json)
 
 
 def _budget(options: argparse.Namespace) -> int:
@@ -74,8 +72,7 @@ def _budget(options: argparse.Namespace) -> int:
     else:
         Path(options.ledger).parent.mkdir(parents=True, exist_ok=True)
         ledger = Ledger.create(options.ledger, *wanted)
-    _print(ledger, options.json)
-    return 0
+    return _tell(ledger, options.json)
 
 
 def _backup(options: argparse.Namespace) -> int:
@@ -83,41 +80,37 @@ def _backup(options: argparse.Namespace) -> int:
 
     Ledger(options.ledger).backup(options.copy)
     copy = Ledger(options.copy)
-    if options.json:
-        print(json.dumps({"copy": options.copy, "head": copy.head}))
-    else:
-        print(f"{options.copy}: entries up to {copy.head[:16]}...")
-    return 0
+    words = f"{options.copy}: entries up to {copy.head[:16]}..."
+    return tell(options.json, {"copy": options.copy, "head": copy.head}, words)
 
 
-def _print(ledger: Ledger, as_json: bool) -> None:
+def _tell(ledger: Ledger, as_json: bool) -> int:
     from tacit.privacy.ledger import OF_RUNS, amounts, rows_of
 
-    budget, spent, runs = ledger.budget, ledger.spent, ledger.runs()
-    if as_json:
-        document = {
-            "ledger": str(ledger.path),
-            "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
-            "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
-            "left": ledger.left,
-            "budget_less_spent": max(0.0, budget.epsilon - spent.epsilon),
-            "limits": [
-                {"since": limit.when, "epsilon": limit.epsilon, "delta": limit.delta}
-                for limit in ledger.budgets
-            ],
-            "hides": runs[0]["neighbours"] if runs else None,
-            "runs": runs,
-            "head": ledger.head,
-        }
-        print(json.dumps(document))
-        return
-    print_table(f"{ledger.path} (delta {digits(budget.delta)})", ("", "epsilon"), amounts(ledger))
-    if len(limits := ledger.budgets) > 1:
-        print(f"limits: {', '.join(_since(limit, limits) for limit in limits)}")
+    budget, spent, runs, limits = ledger.budget, ledger.spent, ledger.runs(), ledger.budgets
+    document = {
+        "ledger": str(ledger.path),
+        "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
+        "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+        "left": ledger.left,
+        "budget_less_spent": max(0.0, budget.epsilon - spent.epsilon),
+        "limits": [
+            {"since": limit.when, "epsilon": limit.epsilon, "delta": limit.delta}
+            for limit in limits
+        ],
+        "hides": runs[0]["neighbours"] if runs else None,
+        "runs": runs,
+        "head": ledger.head,
+    }
+    title = f"{ledger.path} (delta {digits(budget.delta)})"
+    parts: list[Any] = [(title, ("", "epsilon"), amounts(ledger))]
+    if len(limits) > 1:
+        parts.append(f"limits: {', '.join(_since(limit, limits) for limit in limits)}")
     if runs:
-        print(f"for {runs[0]['neighbours']}")
-        print_table("runs, each by itself", OF_RUNS, rows_of(runs))
-    print(f"all entries are sound; the last has the hash {ledger.head[:16]}...")
+        parts.append(f"for {runs[0]['neighbours']}")
+        parts.append(("runs, each by itself", OF_RUNS, rows_of(runs)))
+    parts.append(f"all entries are sound; the last has the hash {ledger.head[:16]}...")
+    return tell(as_json, document, *parts)
 
 
 def _since(limit: Limit, limits: Sequence[Limit]) -> str:

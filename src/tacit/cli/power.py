@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import lines_now_and_then, print_result, print_table, progress_bar
+from tacit.cli.console import lines_now_and_then, print_result, progress_bar, tell
 from tacit.cli.options import Add, add_run_options, changed, make_absolute, refuse_to_publish
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
@@ -298,11 +299,8 @@ def _bound(options: argparse.Namespace) -> int:
 
     grid = load_case(options.case)
     objective = bound(grid)
-    if options.json:
-        print(json.dumps({"case": grid.name, "buses": len(grid.bus), "objective": objective}))
-    else:
-        print(f"{grid.name}: at least {objective:.6g} $/h")
-    return 0
+    document = {"case": grid.name, "buses": len(grid.bus), "objective": objective}
+    return tell(options.json, document, f"{grid.name}: at least {objective:.6g} $/h")
 
 
 # --- check ----------------------------------------------------------------------------------------
@@ -343,19 +341,17 @@ def _check(options: argparse.Namespace) -> int:
     found = {**flow.summary(), "not_covered": list(flow.summary()), "folder": str(folder)}
     write_atomically(folder / "check.json", json.dumps(flow.summary(), indent=1).encode())
     draw(folder)
-    if options.json:
-        print(json.dumps(found))
-    else:
-        _print_check(found)
+    tell(options.json, found, *_of_check(found))
     return 0 if flow.converged else 1
 
 
-def _print_check(found: dict[str, Any]) -> None:
+def _of_check(found: dict[str, Any]) -> Iterator[Any]:
+    """What is told of it."""
+    yield "computed from the true loads: keep secret"
     title = f"{found['case']}: AC power flow of this dispatch"
-    print("computed from the true loads: keep secret")
     rows = [(f"{name} (MW)", f"{found[f'{name}_mw']:.6g}") for name in ("load", "dispatched")]
     if not found["converged"]:
-        print_table(title, ("", ""), [*rows, ("AC power flow", "none was found")])
+        yield title, ("", ""), [*rows, ("AC power flow", "none was found")]
         return
     buses = ", ".join(map(str, found["slack_buses"]))
     beyond = {name: len(found[name]) for name in BEYOND}
@@ -371,12 +367,12 @@ def _print_check(found: dict[str, Any]) -> None:
         ("lines beyond limits", str(beyond["overloads"])),
         ("generators beyond reactive limits", str(beyond["reactive"])),
     ]
-    print_table(title, ("", ""), rows)
+    yield title, ("", ""), rows
     for name, (what, columns) in BEYOND.items():
         if found[name]:
             shown = [[f"{row[c]:.4g}" for c in columns] for row in found[name][:MOST_ROWS]]
-            print_table(f"{what} beyond limits ({beyond[name]})", columns, shown)
-    print(f"files: {found['folder']}/check.png")
+            yield f"{what} beyond limits ({beyond[name]})", columns, shown
+    yield f"files: {found['folder']}/check.png"
 
 
 # --- attack ---------------------------------------------------------------------------------------
@@ -431,17 +427,11 @@ def _attack(options: argparse.Namespace) -> int:
         )
     write_atomically(folder / "loads.csv", found.loads.to_csv(index=False).encode())
     save_figure(folder / "attack.png", found.plot(), dpi=130)
-    if options.json:
-        print(json.dumps({**found.to_dict(), "delta": options.total_delta, "folder": str(folder)}))
-        return 0
     rows = [("guess without messages", f"{found.prior_error:.2g}", "")]
     for label in found.labels:
         floor = "" if label == "no privacy" else f"{found.floors[label]:.2g}"
         rows.append((label, f"{found.errors[label]:.2g}", floor))
-    print_table(
-        f"{case.grid.name}: error of the estimated loads (RMS, per unit)",
-        ("", "eavesdropper", "least expected"),
-        rows,
-    )
-    print(f"files: {folder}")
-    return 0
+    title = f"{case.grid.name}: error of the estimated loads (RMS, per unit)"
+    document = {**found.to_dict(), "delta": options.total_delta, "folder": str(folder)}
+    table = title, ("", "eavesdropper", "least expected"), rows
+    return tell(options.json, document, table, f"files: {folder}")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.cli.console import print_result
+from tacit.cli.console import print_result, tell
 from tacit.cli.options import Add, as_words
 from tacit.errors import TacitError
 from tacit.reading import reading
@@ -67,17 +66,15 @@ def _report(options: argparse.Namespace) -> int:
     path = Path(options.out) if options.out is not None else Path(options.folder) / name
     page = render(contents, repeat(contents))
     save(path, page, options.public)
-    if options.json:
-        found = {"report": str(path), "public": options.public, "bytes": len(page)}
-        found |= {"certified": contents.result.privacy.certified}
-        print(json.dumps({**found, "left_out": list(contents.left_out)}))
-        return 0
-    print(f"report: {path} ({max(0.1, len(page) / 1e6):.1f} MB, one file)")
+    document = {
+        **{"report": str(path), "public": options.public, "bytes": len(page)},
+        **{"certified": contents.result.privacy.certified, "left_out": list(contents.left_out)},
+    }
+    whose = "for the owners of the data only; for others: tacit report --public"
     if options.public:
-        print("left out, as not covered: " + "; ".join(contents.left_out))
-    else:
-        print("for the owners of the data only; for others: tacit report --public")
-    return 0
+        whose = "left out, as not covered: " + "; ".join(contents.left_out)
+    size = f"{max(0.1, len(page) / 1e6):.1f} MB, one file"
+    return tell(options.json, document, f"report: {path} ({size})", whose)
 
 
 def draw(folder: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from tacit.cli.console import hints, print_table, progress_bar
+from tacit.cli.console import hints, progress_bar, tell
 from tacit.cli.options import Add, on_device
 from tacit.errors import InvalidInput
 
@@ -66,24 +66,22 @@ def _reproduce(options: argparse.Namespace) -> int:
             source,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    if options.json:
-        print(json.dumps({**tables, "folder": str(folder)}))
-        return 0
     claims = [(claim["claim"], claim["verdict"]) for claim in tables["claims"]]
-    print_table(experiment.title, ("claim", "verdict"), claims)
     if power:
         variances = [dict(list(row.items())[:5]) for row in tables["table1"]]
-        rows = [[f"{value:.4g}" for value in row.values()] for row in variances]
-        print_table("Table 1: variances", list(variances[0]), rows)
+        values = [[f"{value:.4g}" for value in row.values()] for row in variances]
+        table: Any = "Table 1: variances", list(variances[0]), values
     else:
-        errors = [
-            (
-                f"{e['algorithm']}, E = {e['local_updates']}, penalty {e['penalty']}, "
-                f"epsilon {e['epsilon']:g}",
-                f"{e['test_error_percent']:.2f} %",
-            )
-            for e in tables["errors"]
-        ]
-        print_table("test errors after the last round", ("", ""), errors)
-    print(f"figure, numbers and claims: {folder}")
-    return 0
+        errors = []
+        for e in tables["errors"]:
+            run = f"{e['algorithm']}, E = {e['local_updates']}, penalty {e['penalty']}"
+            share = f"{e['test_error_percent']:.2f} %"
+            errors.append((f"{run}, epsilon {e['epsilon']:g}", share))
+        table = "test errors after the last round", ("", ""), errors
+    return tell(
+        options.json,
+        {**tables, "folder": str(folder)},
+        (experiment.title, ("claim", "verdict"), claims),
+        table,
+        f"figure, numbers and claims: {folder}",
+    )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 from pathlib import Path
 
-from tacit.cli.console import hints
+from tacit.cli.console import hints, tell
 from tacit.cli.options import Add
 from tacit.errors import InvalidInput
 
@@ -75,9 +74,5 @@ def _sheet(options: argparse.Namespace) -> int:
     for path, content in zip(paths, contents, strict=True):
         write_atomically(path, content)
         written.append(str(path))
-    if options.json:
-        print(json.dumps({"files": written, "sheet": page.to_dict()}))
-        return 0
-    print(page.verdict)
-    print(f"files: {', '.join(written)}")
-    return 0
+    document = {"files": written, "sheet": page.to_dict()}
+    return tell(options.json, document, page.verdict, f"files: {', '.join(written)}")
