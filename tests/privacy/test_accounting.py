@@ -136,11 +136,6 @@ def test_count_is_repetition():
         )
 
 
-def test_gaussians_add_in_squares():
-    total = compose([(Gaussian(3.0), 5), (Gaussian(2.0), 7)], 1e-5).epsilon
-    assert total == pytest.approx(gaussian_epsilon(math.sqrt(5 / 9 + 7 / 4), 1e-5))
-
-
 GOOGLE = [  # parts, delta, and the cell of the accountant's grid
     ([(Laplace(10.0), 500)], 1e-2, 2e-4),
     ([(Laplace(0.5), 300)], 1e-6, 4e-3),

@@ -111,14 +111,6 @@ def test_a_useless_traced_sensitivity_gives_no_usable_release(mechanism, bad):
     assert np.isnan(noise).all()
 
 
-def test_noiseless():
-    noise = Noiseless().sample(jax.random.key(0), (3, 2), 1.0, jnp.float32)
-    assert noise.dtype == jnp.float32
-    assert noise.shape == (3, 2)
-    assert not noise.any()
-    assert Noiseless().variance(2.0) == 0 == Noiseless().scale(2.0)
-
-
 @given(st.floats(1e-3, 1), st.floats(1e-12, 0.999))
 @settings(max_examples=repeat(30, 60))
 def test_classical_holds_up_to_epsilon_one(epsilon, delta):
@@ -145,18 +137,6 @@ def test_per_update():
 def test_plain_data_round_trip(mechanism):
     assert mechanism_from(mechanism.to_dict()) == mechanism
     assert hash(mechanism_from(mechanism.to_dict())) == hash(mechanism)
-
-
-def test_events():
-    import dp_accounting as dp
-
-    assert Gaussian(2.0).event(7) == dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 7)
-    assert Laplace(2.0).event(7) == dp.SelfComposedDpEvent(dp.LaplaceDpEvent(2.0), 7)
-    assert Noiseless().event(7) == dp.NonPrivateDpEvent()
-    for mechanism in (*NOISY, Noiseless()):
-        for bad in (0, -1, 1.5, True):
-            with pytest.raises(InvalidInput, match="updates"):
-                mechanism.event(bad)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "much", None])

@@ -93,30 +93,28 @@ def test_own_tables_are_those_of_the_whole_grid(tmp_path):
     study, case = Study.load(GRID), build(with_loads(), 3)
     result = tacit.solve(case, tacit.Settings(300, tolerance=1e-6))
     whole, cut = case.tables(result.local), set(case.cut_lines)
+    columns = {
+        "bus": ["voltage", "p_demand", "q_demand", "p_shed", "q_shed"],
+        "line": ["loading"],
+        "generator": ["p", "q"],
+    }
     for party, z in zip(parties(), result.local, strict=True):
-        problem = study.problem_of(party.agent, party)
-        names = study.write_own(tmp_path, problem, z)
+        names = study.write_own(tmp_path, study.problem_of(party.agent, party), z)
         assert names == ["bus.csv", "line.csv", "generator.csv"]
-        bus, line, generator = (exactly(tmp_path / name) for name in names)
-        assert list(bus.index) == study.kind.model.zones[party.agent]
-        columns = ["voltage", "p_demand", "q_demand", "p_shed", "q_shed"]
-        np.testing.assert_array_equal(bus[columns], whole["bus"].loc[bus.index, columns])
-        np.testing.assert_array_equal(
-            generator[["p", "q"]], whole["generator"].loc[generator.index, ["p", "q"]]
-        )
-        assert set(line.index[line["cut"]]) == set(line.index) & cut
-        inner = line.index[~line["cut"]]
-        np.testing.assert_array_equal(
-            line.loc[inner, "loading"], whole["line"].loc[inner, "loading"]
-        )
+        own = {name: exactly(tmp_path / f"{name}.csv") for name in columns}
+        assert list(own["bus"].index) == study.kind.model.zones[party.agent]
+        ends = own["line"]["cut"]
+        assert set(ends.index[ends]) == set(ends.index) & cut
+        own["line"] = own["line"][~ends]
+        for name, those in columns.items():
+            expected = whole[name].loc[own[name].index, those]
+            np.testing.assert_array_equal(own[name][those], expected)
         assert (tmp_path / "bus.csv").stat().st_mode & 0o777 == 0o600
     assert study.write_outcome(tmp_path, result) == ["cut_lines.csv"]
     agreed = pd.read_csv(tmp_path / "cut_lines.csv", index_col=0)
     assert set(agreed.index) == cut
-    for column in ("p_from", "q_to"):
-        np.testing.assert_allclose(
-            agreed[column], whole["line"].loc[agreed.index, column], atol=1e-4
-        )
+    flows = ["p_from", "q_to"]
+    np.testing.assert_allclose(agreed[flows], whole["line"].loc[agreed.index, flows], atol=1e-4)
 
 
 def test_units(tmp_path):
