@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import EPSILONS, InvalidInput, count, positive, probability, shown
+from tacit.errors import EPSILONS, InvalidInput, choice, count, positive, probability, shown
 from tacit.reading import read_toml
 from tacit.studies.study import nothing_sent, refuse_unknown
 
-KEYS = {"agent", "data", "target", "unit", "ledger", "rehearsal", "coordinator", "limits"}
+TEXTS = ("agent", "data", "ledger", "target", "unit", "coordinator")
+KEYS = {*TEXTS, "rehearsal", "limits"}
 UNITS = ("MW", "per unit")
 
 
@@ -60,45 +61,27 @@ class PartyFile:
 
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
-        path = Path(path)
+        path = Path(path).resolve()
         with nothing_sent(f"the party file {path}"):
             found = read_toml(path, "a party file")
             refuse_unknown(found, KEYS, f"the party file {path}")
-            text = {key: _text(found, key, path) for key in ("agent", "data", "ledger")}
-            others = {
-                key: _text(found, key, path)
-                for key in ("target", "unit", "coordinator")
-                if key in found
-            }
-            if others.get("unit", "MW") not in UNITS:
-                raise InvalidInput(
-                    f"Expected unit = 'MW' (of loads in MW and MVAr) or 'per unit' in {path}, got "
-                    f"{shown(others['unit'])}."
-                )
-            rehearsal = found.get("rehearsal", False)
+            wanted = {"agent", "data", "ledger"} | {*TEXTS} & found.keys()
+            text: dict[str, Any] = {key: _text(found, key, path) for key in TEXTS if key in wanted}
+            choice("unit", text.get("unit"), (None, *UNITS))
+            rehearsal, limits = found.get("rehearsal", False), found.get("limits")
             if not isinstance(rehearsal, bool):
                 raise InvalidInput(
                     f"Expected rehearsal = true or false in {path}, got {shown(rehearsal)}."
                 )
-            folder = path.resolve().parent
-            return cls(
-                path.resolve(),
-                text["agent"],
-                folder / text["data"],
-                folder / text["ledger"],
-                _limits(found.get("limits"), path),
-                rehearsal=rehearsal,
-                **others,
-            )
-
-
-def _limits(found: Any, path: Path) -> Limits:
-    if not isinstance(found, dict):
-        raise InvalidInput(f"Expected a section [limits] in {path}, found none.")
-    refuse_unknown(found, {"total_epsilon", "total_delta", "rounds", "hides"}, "[limits]")
-    if missing := [key for key in ("total_epsilon", "total_delta") if key not in found]:
-        raise InvalidInput(f"Expected {missing[0]} in [limits] of {path}; not given.")
-    return Limits(**found)
+            if not isinstance(limits, dict):
+                raise InvalidInput(f"Expected a section [limits] in {path}, found none.")
+            refuse_unknown(limits, {"total_epsilon", "total_delta", "rounds", "hides"}, "[limits]")
+            for key in ("total_epsilon", "total_delta"):
+                if key not in limits:
+                    raise InvalidInput(f"Expected {key} in [limits] of {path}; not given.")
+            data, ledger = (path.parent / text.pop(key) for key in ("data", "ledger"))
+            own = Limits(**limits)
+            return cls(path, data=data, ledger=ledger, limits=own, rehearsal=rehearsal, **text)
 
 
 def _text(found: dict[str, Any], key: str, path: Path) -> str:
