@@ -243,8 +243,9 @@ def local_update(z: Array, e: Array, now: Round, local: Local, rule: Rule) -> tu
 def admitted(z: Array, local: Local) -> Array:
     """z if it is within the limits; else an error on the host, and NaN in compiled code.
 
-    This does not rest on ``project``. z is a function of noisy results, so that a failure is one
-    too. NaN spreads to all later points and to the average, which is then not released.
+    We do not trust ``project`` here. Since z depends on noisy results only, failing is
+    post-processing too. NaN spreads to all later points and to the average, which is then not
+    released.
     """
     W, limits = local.W, local.limits
     assert W is not None

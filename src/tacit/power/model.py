@@ -119,11 +119,10 @@ class PowerProblem:
         bus["zone"] = [zone_of[b] for b in bus.index]
         bus["voltage"] = [math.sqrt(max(mean["u"][b], 0.0)) for b in bus.index]
         bus[["p_demand", "q_demand"]] = self.grid.bus[["p_demand", "q_demand"]]
-        shed = {
-            b: (p, q)
-            for net, z in zip(self.networks, local, strict=True)
-            for b, p, q in zip(net.buses, *np.split(self._shortage(net, z), 2), strict=True)
-        }
+        shed: dict[int, tuple[float, float]] = {}
+        for net, z in zip(self.networks, local, strict=True):  # the balance of eqs. (7), (8)
+            short = net.balance @ np.asarray(z, np.float64) + demand(self.grid, net.buses)
+            shed |= dict(zip(net.buses, zip(*np.split(short, 2), strict=True), strict=True))
         bus[["p_shed", "q_shed"]] = [shed[b] for b in bus.index]
         line = self.grid.line[["from_bus", "to_bus", "limit"]].copy()
         line.insert(2, "cut", line.index.isin(self.cut_lines))
@@ -146,7 +145,7 @@ class PowerProblem:
         return float(sum(_cost(costs[g], p) for g, p in made.items()))
 
     def central(self, objectives: Sequence[Any] | None = None) -> tuple[Vector, ...]:
-        """Every zone's z at the optimum of the whole grid, solved in one place .
+        """Every zone's z at the optimum of the whole grid, solved in one place.
 
         ``objectives`` are the zones' released ones; without them it is the optimum at the true
         loads, which is not private.
@@ -154,11 +153,6 @@ class PowerProblem:
         if objectives is None:
             return solve_centrally(self, [demand(self.grid, net.buses) for net in self.networks])
         return solve_centrally(self, [np.asarray(objective.data) for objective in objectives])
-
-    def _shortage(self, net: Network, z: Vector) -> Vector:
-        """Demand that is not served: the balance of eqs. (7), (8)."""
-        short: Vector = net.balance @ np.asarray(z, np.float64) + demand(self.grid, net.buses)
-        return short
 
 
 def build(
