@@ -417,8 +417,9 @@ class Coordinator:
                         "for; got one."
                     )
             if released.releases:  # of these, should the problem be no released one
-                law = released.mechanism, released.privacy.delta
-                self._restored(problem, plan, released.releases, *law, "seeded", check=False)
+                before = released.mechanism, released.privacy.delta
+                plan = replace(plan, release=before[0], delta=before[1])
+                self._restored(problem, plan, released.releases, "seeded", check=False)
             else:
                 self._all(self._proposal(problem, plan, "run", "seeded"), Agreed)
             about = released.mechanism, released.privacy, released.seed
@@ -449,7 +450,7 @@ class Coordinator:
         """What the checkpoint keeps, or a new release, which it keeps before anything is computed
         from it; ``then``: what ledgers must be able to pay for after a new one."""
         assert plan.release is not None
-        path, law, delta = self.checkpoint, plan.release, plan.delta
+        path, about = self.checkpoint, (plan.release, plan.delta)
         if path is not None and Path(path).exists():
             return self._continued(problem, plan, Path(path))
         run, (_, noise) = self.run or "run", self._noise()
@@ -457,12 +458,13 @@ class Coordinator:
         if then is not None:
             self._all(propose(then=then), Agreed)
         self._all(propose(), Agreed)  # all can be read and paid for, or none is
-        privacy = release_statement(problem, law, delta, self.seed is not None, noise == "secure")
+        seeded, secure = self.seed is not None, noise == "secure"
+        privacy = release_statement(problem, *about, seeded, secure)
         releases = [state.release for state in self._all(Snapshot(run), State)]
         found = tuple(release for release in releases if release is not None)
         if path is not None:
-            save_releases(path, problem.names, found, law, privacy, self.seed)
-        return Source(found, law, privacy, self.seed)
+            save_releases(path, problem.names, found, plan.release, privacy, self.seed)
+        return Source(found, plan.release, privacy, self.seed)
 
     def _continued(self, problem: Problem, plan: Plan, path: Path) -> Source:
         """The release in the checkpoint: of this budget, noise and data, and known to ledgers."""
@@ -481,9 +483,8 @@ class Coordinator:
                 f"Expected the seed and the source of noise of the release in {path}; they differ. "
                 "A new release needs a checkpoint of its own. Nothing was released."
             )
-        law = plan.release, plan.delta
         try:
-            self._restored(problem, plan, saved.releases, *law, noise, check=True)
+            self._restored(problem, plan, saved.releases, noise, check=True)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from None
         return Source(saved.releases, saved.mechanism, privacy, saved.seed)
@@ -493,13 +494,11 @@ class Coordinator:
         problem: Problem,
         plan: Plan,
         releases: Sequence[Release],
-        law: Mechanism,
-        delta: float,
         noise: str,
         check: bool,
     ) -> None:
         """Participants that go on from what they released before."""
-        plan, run = replace(plan, release=law, delta=delta), self.run or "run"
+        run = self.run or "run"
         key = root_key(self.seed) if check else None
         self._all(self._proposal(problem, plan, run, noise, key, resumed=True), Agreed)
         known = [Restore(run, release=release, check=check) for release in releases]

@@ -371,8 +371,8 @@ class Proposal:
         if self.own is not None or self.exact != (self.release is not None):
             raise TypeError("what only an owner proposes does not travel")
         said = json.dumps(self.settings.to_dict())
-        law = "" if self.release is None else json.dumps(self.release.to_dict())
-        about = self.study, self.run, self.size, said, float(self.delta), law
+        mechanism = "" if self.release is None else json.dumps(self.release.to_dict())
+        about = self.study, self.run, self.size, said, float(self.delta), mechanism
         return ProposalInWords(*about).to_bytes()
 
 
@@ -392,13 +392,13 @@ class ProposalInWords(Message):
     def understood(self) -> Proposal:
         try:
             settings = Settings.from_dict(json.loads(self.settings))
-            law = mechanism_from(json.loads(self.reading)) if self.reading else None
+            mechanism = mechanism_from(json.loads(self.reading)) if self.reading else None
         except TacitError:
             raise
         except Exception:  # whatever a text does when it is read
             raise InvalidInput("Expected settings as JSON, got something else.") from None
-        about = self.study, self.run, self.size, settings, self.delta, law
-        return Proposal(*about, exact=law is not None)
+        about = self.study, self.run, self.size, settings, self.delta, mechanism
+        return Proposal(*about, exact=mechanism is not None)
 
 
 @dataclass(frozen=True)

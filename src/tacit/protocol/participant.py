@@ -196,8 +196,8 @@ class Participant:
             )
             self.run = Run(*about, rounds=agent)
         elif proposal.release is not None:
-            law, delta = proposal.release, proposal.delta
-            reader = Reader(self.name, law, delta, own.noise, key, self.ledger, own.from_seed)
+            mechanism, delta = proposal.release, proposal.delta
+            reader = Reader(self.name, mechanism, delta, own.noise, key, self.ledger, own.from_seed)
             if own.then is not None:
                 reader.afford(self.problem, own.then)
                 return Agreed(proposal.run)
@@ -233,8 +233,8 @@ class Participant:
         elif run.reader is None:
             run.copy = self.problem.with_objective(without_noise(objective), self.name)
         else:
-            law, P = run.reader.mechanism, run.own.agents
-            run.copy = public_part(self.problem, self.name, self._released(run), law, P)
+            mechanism, P = run.reader.mechanism, run.own.agents
+            run.copy = public_part(self.problem, self.name, self._released(run), mechanism, P)
         return Copied(run.name, float(run.copy.objective.mean_curvature))  # type: ignore[attr-defined]
 
     def _released(self, run: Run) -> Release:

@@ -64,10 +64,10 @@ class PartyRules:
         if RELEASES.match(printable("a run's name", proposal.run, LONGEST_NAME)):
             # names are kept in the ledger for good, where those of releases are others (``Terms``)
             raise InvalidInput("Expected a run's name, got that of a release. Nothing was charged.")
-        settings, law = proposal.settings, proposal.release
-        if isinstance(law or settings.mechanism, Noiseless):
+        settings, mechanism = proposal.settings, proposal.release
+        if isinstance(mechanism or settings.mechanism, Noiseless):
             raise Disagrees("noise", "Expected noise in a run, got none.")
-        if law is not None and not isinstance(settings.mechanism, Noiseless):
+        if mechanism is not None and not isinstance(settings.mechanism, Noiseless):
             raise InvalidInput("Expected rounds without noise after one release.")
         most = self.file.limits.rounds
         if most is not None and settings.rounds > most:
@@ -100,14 +100,14 @@ class PartyRules:
     def statement(self, participant: Participant, run: Run) -> PrivacyStatement:
         """What this party's own messages cost, by its own numbers."""
         f, reader = participant.problem.objective, run.reader
-        law = reader.mechanism if reader else run.settings.mechanism
+        mechanism = reader.mechanism if reader else run.settings.mechanism
         delta = reader.delta if reader else run.settings.delta
         rounds = [last - first + 1 for first, last in self.ledger.charged(run.name)]
         updates = max(run.settings.rounds, sum(rounds)) * run.settings.local_updates
         updates = 1 if reader else updates
-        total, seeded = exact(law, updates, delta), self.study.rehearsal is not None
+        total, seeded = exact(mechanism, updates, delta), self.study.rehearsal is not None
         hidden = ((f.neighbours, (participant.name,)),)
-        numbers = total.epsilon, total.delta, law.name, updates, hidden, seeded
+        numbers = total.epsilon, total.delta, mechanism.name, updates, hidden, seeded
         uncertified = REHEARSAL if seeded else f.uncertified
         assumed = self.study.kind.assumed(delta)
         return PrivacyStatement(*numbers, uncertified, not seeded, assumed, reader is not None)
