@@ -111,7 +111,7 @@ def folder(tmp_path_factory):
             patch.setattr(Figure, "savefig", DRAW)
         else:
             patch.setattr(power, "ProcessPoolExecutor", threads)
-        power.run_experiment(experiment, out, 2, progress=lambda *now: told.append(now))
+        experiment.make(out, 2, progress=lambda *now: told.append(now))
     assert told[0] == (0, told[-1][1]) and told[-1][0] == told[-1][1]
     return out
 
@@ -173,7 +173,7 @@ def test_an_interrupted_experiment_goes_on_and_comes_out_the_same(folder, tmp_pa
     left = repeat(3, 50)
     (tmp_path / "traces.csv").write_text("".join(lines[:-left]) + lines[-left][:9])  # half a line
     told = []
-    power.run_experiment(experiment, tmp_path, 1, progress=lambda *now: told.append(now))
+    experiment.make(tmp_path, 1, progress=lambda *now: told.append(now))
     assert 0 < told[0][0] < told[0][1]
     order = ["algorithm", "epsilon", "local_updates", "seed", "round"]
     again = power.Experiment.read(tmp_path)[1]
@@ -183,7 +183,7 @@ def test_an_interrupted_experiment_goes_on_and_comes_out_the_same(folder, tmp_pa
 
 def test_another_experiment_does_not_overwrite(folder):
     with pytest.raises(InvalidInput, match="holds another experiment"):
-        power.run_experiment(power.Experiment.named("case14", **{**GRID, "seeds": 3}), folder)
+        power.Experiment.named("case14", **{**GRID, "seeds": 3}).make(folder)
     for kind in (power, learning):
         with pytest.raises(CorruptFile, match="traces of an experiment"):
             kind.Experiment.read(folder / "absent")
@@ -225,7 +225,7 @@ def made(mnist, tmp_path_factory):
     experiment = learning.Experiment.named("mnist", **MNIST)
     folder, seen = tmp_path_factory.mktemp("out") / "m", []
     with repeat(nullcontext, drawing)():
-        learning.run_experiment(experiment, folder, mnist, progress=lambda *what: seen.append(what))
+        experiment.make(folder, mnist, progress=lambda *what: seen.append(what))
     assert seen[0] == (0, ALL) and seen[-1] == (ALL, ALL)
     return experiment, folder, experiment.read(folder)[1]
 
@@ -268,17 +268,17 @@ def test_claims_follow_the_traces(folder, made):
 def test_finished_groups_are_not_run_again(made, mnist):
     experiment, folder, _ = made
     seen, before = [], (folder / "traces.csv").read_bytes()
-    learning.run_experiment(experiment, folder, mnist, progress=lambda *what: seen.append(what))
+    experiment.make(folder, mnist, progress=lambda *what: seen.append(what))
     assert seen == [(ALL, ALL)] and (folder / "traces.csv").read_bytes() == before
 
 
 def test_penalties(mnist, tmp_path):
     with pytest.raises(CorruptFile):  # without data nothing is made
-        learning.run_experiment(learning.Experiment.named("mnist"), tmp_path / "o", tmp_path)
+        learning.Experiment.named("mnist").make(tmp_path / "o", tmp_path)
     assert not (tmp_path / "o").exists()
     fewer = repeat({"seeds": 1, "penalties": ["10", "adaptive/100"]}, {})  # a program of ``made``
     experiment = learning.Experiment.named("hyper", **{**MNIST, "local_updates": [1], **fewer})
-    (row,) = learning.run_experiment(experiment, tmp_path / "h", mnist)["claims"]
+    (row,) = experiment.make(tmp_path / "h", mnist)["claims"]
     table = experiment.read(tmp_path / "h")[1]
     assert set(table["penalty"]) == set(experiment.penalties)
     assert row["verdict"] in ("holds", "does not hold")

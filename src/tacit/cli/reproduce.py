@@ -60,11 +60,10 @@ def _reproduce(options: argparse.Namespace) -> int:
     with on_device(options.device), progress_bar("updates") as bar:
         task = bar.add_task(options.figure, total=None)
         hints.append(lambda: "the same command continues where this one stopped")
-        tables = application.run_experiment(
-            experiment,
+        tables = experiment.make(
             folder,
             source,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            lambda done, total: bar.update(task, completed=done, total=total),
         )
     claims = [(claim["claim"], claim["verdict"]) for claim in tables["claims"]]
     if power:

@@ -96,11 +96,58 @@ class Experiment(ABC):
         """The number of rows of every unit."""
 
     @abstractmethod
+    def prepare(self, source: Any) -> tuple[Runs, dict[str, Any]]:
+        """What runs units, given the data or the number of workers; and what to note of it.
+
+        A wrong experiment is refused here, before anything is written.
+        """
+
+    @abstractmethod
     def draw(self, traces: pd.DataFrame) -> Figure: ...
 
     @abstractmethod
     def tables(self, traces: pd.DataFrame) -> dict[str, Rows]:
         """By the names of their files; one is "claims": the paper's, with verdicts and numbers."""
+
+    def make(
+        self,
+        folder: Path,
+        source: Any = None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> dict[str, Rows]:
+        """Make all runs and write the folder; its tables. Units that are there are not made again.
+
+        ``progress`` is told local updates done and in all.
+        """
+        runs, about = self.prepare(source)
+        folder.mkdir(parents=True, exist_ok=True)
+        note, traces = folder / "experiment.json", folder / "traces.csv"
+        described = json.loads(json.dumps(asdict(self)))
+        if not note.exists():
+            document = {"experiment": described, "versions": versions(), **about}
+            write_atomically(note, json.dumps(document, indent=2).encode())
+        elif _described(folder) != described:
+            raise InvalidInput(
+                f"{folder} holds another experiment; choose another --out. Nothing was run."
+            )
+        done, units = _finished(traces, self), self.units()
+        left = [unit for unit in units if unit not in done]
+        total, made = (self.rounds * sum(u.local_updates for u in some) for some in (units, done))
+        progress(made, total)
+        with closing(runs(left, lambda updates: progress(made + updates, total))) as finished:
+            for unit, rows in finished:
+                with open(traces, "a", newline="") as file:
+                    csv.writer(file, lineterminator="\n").writerows(rows)
+                made += self.rounds * unit.local_updates
+                progress(made, total)
+        _, table = self.read(folder)
+        tables = self.tables(table)
+        figure = self.draw(table)
+        save_figure(folder / "figure.png", figure, dpi=130)
+        save_figure(folder / "figure.pdf", figure)
+        for name, rows in tables.items():
+            _write_rows(folder / f"{name}.csv", [list(rows[0]), *(row.values() for row in rows)])
+        return tables
 
     def verdicts(self, traces: pd.DataFrame, claims: Sequence[Any]) -> Rows:
         """``verdict`` of each claim: its text, a quantity, and pairs of curves, of which the first
@@ -158,53 +205,6 @@ class Experiment(ABC):
         return figure
 
 
-def make(
-    experiment: Experiment,
-    folder: Path,
-    runs: Runs,
-    progress: Callable[[int, int], None],
-    **about: Any,
-) -> dict[str, Rows]:
-    """Make all runs and write the folder; its tables. Units that are there are not made again.
-
-    ``progress`` is told local updates done and in all.
-    """
-    traces = reserve(folder, experiment, **about)
-    done, units = _finished(traces, experiment), experiment.units()
-    left = [unit for unit in units if unit not in done]
-    total = experiment.rounds * sum(unit.local_updates for unit in units)
-    made = total - experiment.rounds * sum(unit.local_updates for unit in left)
-    progress(made, total)
-    with closing(runs(left, lambda updates: progress(made + updates, total))) as finished:
-        for unit, rows in finished:
-            with open(traces, "a", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(rows)
-            made += experiment.rounds * unit.local_updates
-            progress(made, total)
-    _, table = experiment.read(folder)
-    tables = experiment.tables(table)
-    write_report(folder, experiment.draw(table), **tables)
-    return tables
-
-
-def reserve(folder: Path, experiment: Experiment, **about: Any) -> Path:
-    """Note in the folder what is run there, or refuse it if that is another experiment.
-
-    Returns the path of the traces.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    note = folder / "experiment.json"
-    described = json.loads(json.dumps(asdict(experiment)))
-    if not note.exists():
-        document = {"experiment": described, "versions": versions(), **about}
-        write_atomically(note, json.dumps(document, indent=2).encode())
-    elif _described(folder) != described:
-        raise InvalidInput(
-            f"{folder} holds another experiment; choose another --out. Nothing was run."
-        )
-    return folder / "traces.csv"
-
-
 def _described(folder: Path) -> Any:
     with reading(folder, WHAT):
         return read_json(folder / "experiment.json", WHAT)["experiment"]
@@ -214,30 +214,23 @@ def _finished(traces: Path, experiment: Experiment) -> set[Any]:
     """Units that are in the file as a whole. What follows, such as half a line, is cut off."""
     rows = read_rows(traces)[1:] if traces.exists() else []
     size, width = experiment.unit_rows, len(experiment.columns)
-    whole, done = [experiment.columns], set()
+    whole: list[Iterable[str]] = [experiment.columns]
+    done = set()
     for start in range(0, len(rows), size):
         block = rows[start : start + size]
         if len(block) < size or any(len(row) != width for row in block):
             break
         with reading(traces, WHAT):
             done.add(experiment.unit(block[0]))
-        whole += map(tuple, block)
-    table = io.StringIO(newline="")
-    csv.writer(table, lineterminator="\n").writerows(whole)
-    write_atomically(traces, table.getvalue().encode())
+        whole += block
+    _write_rows(traces, whole, "\n")
     return done
 
 
-def write_report(folder: Path, figure: Any, **tables: Rows) -> None:
-    """The figure as PNG and PDF, and tables as CSV files of their names."""
-    save_figure(folder / "figure.png", figure, dpi=130)
-    save_figure(folder / "figure.pdf", figure)
-    for name, rows in tables.items():
-        table = io.StringIO(newline="")
-        writer = csv.DictWriter(table, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-        write_atomically(folder / f"{name}.csv", table.getvalue().encode())
+def _write_rows(path: Path, rows: Iterable[Iterable[Any]], end: str = "\r\n") -> None:
+    table = io.StringIO(newline="")
+    csv.writer(table, lineterminator=end).writerows(rows)
+    write_atomically(path, table.getvalue().encode())
 
 
 def verdict(values: dict[Any, Any], pairs: list[Any], some: bool = False) -> dict[str, str]:

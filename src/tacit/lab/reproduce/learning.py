@@ -5,9 +5,8 @@ All runs of one algorithm with the same number of local updates are one batched 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +20,7 @@ from tacit.admm.schedules import ConstantPenalty, DynamicPenalty, NonsmoothStep,
 from tacit.admm.settings import Settings
 from tacit.errors import choice
 from tacit.lab import reproduce
-from tacit.lab.reproduce import Curve, Rows
+from tacit.lab.reproduce import Curve, Rows, Runs
 from tacit.learn.data import Dataset, load_leaf, load_mnist, split
 from tacit.objectives.losses import SoftmaxRegression
 from tacit.privacy.mechanisms import Gaussian
@@ -140,6 +139,16 @@ class Experiment(reproduce.Experiment):
             NonsmoothStep(1.0),
         )
 
+    def prepare(self, source: str | Path) -> tuple[Runs, dict[str, Any]]:
+        train, test = self.load(source)
+
+        def runs(left: list[Group], told: Callable[[int], None]) -> Any:
+            problem, test_errors = self.problem(train), _test_errors(test)
+            for group in left:
+                yield group, _run(self, problem, test_errors, group, told)
+
+        return runs, {"device": jax.devices()[0].device_kind}
+
     def draw(self, traces: pd.DataFrame) -> Figure:
         """Noise, objective and test error; with several penalties (Figure 7) the test error alone,
         one curve per penalty."""
@@ -247,32 +256,6 @@ def _hyper_claim(traces: pd.DataFrame) -> dict[str, str]:
         "numbers": f"largest spread over penalties {100 * over_penalties:.1f} points, over "
         f"epsilons {100 * over_epsilons:.1f} points: {numbers}",
     }
-
-
-def run_experiment(
-    experiment: Experiment,
-    folder: Path,
-    data: str | Path,
-    *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Rows]:
-    """``reproduce.make`` with the data of this folder."""
-    train, test = experiment.load(data)
-    runs = partial(_runs, experiment, train, test)
-    device = jax.devices()[0].device_kind
-    return reproduce.make(experiment, folder, runs, progress, device=device)
-
-
-def _runs(
-    experiment: Experiment,
-    train: Dataset,
-    test: Dataset,
-    left: list[Group],
-    told: Callable[[int], None],
-) -> Generator[tuple[Group, Iterable[Any]]]:
-    problem, test_errors = experiment.problem(train), _test_errors(test)
-    for group in left:
-        yield group, _run(experiment, problem, test_errors, group, told)
 
 
 def _run(

@@ -11,7 +11,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from tacit.admm.schedules import NonsmoothStep
 from tacit.admm.settings import Settings
 from tacit.errors import choice, count
 from tacit.lab import reproduce
-from tacit.lab.reproduce import Curve, Rows
+from tacit.lab.reproduce import Curve, Rows, Runs
 from tacit.power.model import PowerProblem, build
 from tacit.privacy import accounting
 from tacit.privacy.mechanisms import Gaussian, Mechanism, Noiseless, mechanism_from, per_update
@@ -130,6 +129,12 @@ class Experiment(reproduce.Experiment):
             self.penalty,
             NonsmoothStep(1.0),
         )
+
+    def prepare(self, source: int | None) -> tuple[Runs, dict[str, Any]]:
+        """``source`` runs at a time, or one for each core. Numbers do not depend on it."""
+        self.build()
+        workers = count("workers", (os.cpu_count() or 1) if source is None else source)
+        return partial(_runs, self, workers), {"cores": os.cpu_count()}
 
     def draw(self, traces: pd.DataFrame) -> Figure:
         """Rows: noise, objective for each E, residual of ObjG."""
@@ -284,20 +289,6 @@ class Experiment(reproduce.Experiment):
                 for e, (paper, exact) in pairs.items()
             ),
         }
-
-
-def run_experiment(
-    experiment: Experiment,
-    folder: Path,
-    workers: int | None = None,
-    *,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Rows]:
-    """``reproduce.make``, ``workers`` runs at a time. Numbers do not depend on ``workers``."""
-    experiment.build()  # a wrong case is refused here, before anything is written
-    workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
-    runs = partial(_runs, experiment, workers)
-    return reproduce.make(experiment, folder, runs, progress, cores=os.cpu_count())
 
 
 def _runs(
