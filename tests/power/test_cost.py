@@ -14,7 +14,6 @@ from tacit.errors import InvalidInput
 from tacit.power import bound, build, load_case
 from tacit.power.cost import largest_marginal_cost, published_cost
 from tacit.power.model import served, served_in_words
-from tacit.power.network import network
 from tacit.privacy.mechanisms import Gaussian
 from tacit.transports.solving import solve
 
@@ -174,21 +173,6 @@ def test_central_solution_is_below_that_of_zones_at_released_loads(objective):
         for local in (solve(zones, Settings(300, tolerance=1e-5)).local, central)
     ]
     assert values[0] == pytest.approx(values[1], rel=1e-3) and values[1] > 0.1
-
-
-def test_zones_and_the_whole_agree_on_what_a_quantity_is():
-    case = build("case14_ieee", 3)
-    z, whole = case.central(), network(case.grid)
-    tables = case.tables(z)
-    at = {
-        name: value
-        for net, x in zip(case.networks, z, strict=True)
-        for name, value in zip(net.names, x, strict=True)
-    }
-    assert set(at) == set(whole.names)
-    assert tables["generator"]["p"].to_dict() == pytest.approx(
-        {key: value for (quantity, key), value in at.items() if quantity == "p"}
-    )
 
 
 def test_the_cost_of_a_dispatch_by_hand(tmp_path):
