@@ -17,7 +17,7 @@ import tacit
 from tacit.errors import InvalidInput, Refused
 from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_model, save_model
 from tacit.learn.centring import around, private_mean, scaled_down, shared, shrunk
-from tacit.learn.linear import adopt, owners, prepare
+from tacit.learn.estimators import adopt, owners, prepare
 from tacit.privacy.accounting import calibrate, epsilon_of
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.secure_noise import SecureNoise, largest_distance

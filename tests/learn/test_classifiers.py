@@ -22,7 +22,7 @@ from tacit.learn import (
     split,
 )
 from tacit.learn.centring import scaled_down
-from tacit.learn.linear import INTERCEPT_SHARE
+from tacit.learn.estimators import INTERCEPT_SHARE
 
 PROJECT = jax.jit(jax.vmap(lambda W, z: W.project(z), (None, 0)))
 GENEROUS = {"total_epsilon": 500.0, "feature_norm": 5.0, "random_state": 0}

@@ -25,7 +25,7 @@ from tacit.learn import (
     Sign,
     Simplex,
 )
-from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE, prepare
+from tacit.learn.estimators import DEFAULT_BOX, INTERCEPT_SHARE, prepare
 from tacit.privacy.accounting import epsilon_of
 from tacit.protocol.statement import PrivacyStatement
 

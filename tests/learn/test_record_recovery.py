@@ -21,8 +21,7 @@ from tacit.lab.record_recovery import (
     small_agents,
 )
 from tacit.learn import load_digits, plan
-from tacit.learn.estimators import PrivateLogisticRegression
-from tacit.learn.linear import INTERCEPT_SHARE, scaled_down
+from tacit.learn.estimators import INTERCEPT_SHARE, PrivateLogisticRegression, scaled_down
 from tacit.planning import plan as planned
 from tacit.privacy.mechanisms import Gaussian
 

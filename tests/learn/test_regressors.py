@@ -16,7 +16,7 @@ from tacit.learn import (
     PublicRange,
     Simplex,
 )
-from tacit.learn.linear import INTERCEPT_SHARE, prepare, scaled_down
+from tacit.learn.estimators import INTERCEPT_SHARE, prepare, scaled_down
 
 RANGE = {"target_range": (0.0, 10.0)}
 

@@ -22,7 +22,7 @@ from tacit.learn import (
     Scattering,
 )
 from tacit.learn.centring import around, scaled_down
-from tacit.learn.linear import owners
+from tacit.learn.estimators import owners
 from tacit.tables import load_records, read_arrays
 
 LARGE = 2**53  # LARGE + 1 is no floating-point number

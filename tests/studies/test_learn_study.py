@@ -12,7 +12,7 @@ from test_study import PARTY, refused, same, told
 import tacit
 from tacit.cli.main import main
 from tacit.learn import Box, PrivateLogisticRegression, PublicRange, load_model, load_table
-from tacit.learn.linear import adopt, prepare
+from tacit.learn.estimators import adopt, prepare
 from tacit.objectives.objective import RELATIONS
 from tacit.studies import PartyFile, Study
 

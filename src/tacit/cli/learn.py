@@ -127,7 +127,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
     from sklearn.pipeline import make_pipeline
 
     from tacit.learn import save_model
-    from tacit.learn.linear import adopt
+    from tacit.learn.estimators import adopt
 
     if (options.total_epsilon is None) == (not options.no_noise):
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
@@ -162,7 +162,7 @@ def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     """A rank's own agents. The data are one set: every rank reads it, and keeps its agents'."""
     import numpy as np
 
-    from tacit.learn.linear import prepare
+    from tacit.learn.estimators import prepare
     from tacit.transports.mpi import Part, share_of
 
     train = featured(options, load(options, options.data_set)).train
@@ -257,7 +257,7 @@ def prepared(
 ) -> tuple[Any, Any]:
     """What the fit solves. A mean is released in a folder that was made, and kept there: a run that
     is continued goes on with what was released, of the same data."""
-    from tacit.learn.linear import prepare
+    from tacit.learn.estimators import prepare
 
     kept = folder.path / MEAN
     if getattr(model, "centring_share", None) is None:

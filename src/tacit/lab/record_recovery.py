@@ -41,7 +41,7 @@ from tacit.errors import InvalidInput, count, positive
 from tacit.learn import Box
 from tacit.learn.centring import scaled_down
 from tacit.learn.data import Dataset
-from tacit.learn.linear import DEFAULT_BOX, INTERCEPT_SHARE
+from tacit.learn.estimators import DEFAULT_BOX, INTERCEPT_SHARE
 from tacit.objectives.losses import SoftmaxRegression
 from tacit.planning import plan
 from tacit.protocol.statement import PrivacyStatement

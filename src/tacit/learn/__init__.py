@@ -4,8 +4,7 @@ data         labelled data from tables, idx and LEAF files, and how agents share
 features     public maps of rows: columns, random waves, edge directions, the scattering transform
 constraints  hard constraints on a model's coefficients
 centring     rows around a private mean: a first release, and its share of the budget
-linear       what all estimators share: agents, rows, intercept, set, plan, fit, prepare, adopt
-estimators   PrivateLogisticRegression, PrivateLinearSVC, Private...Regressor, PrivateRidge
+estimators   what all estimators share, and each: a loss, its targets, its predictions
 model        a fitted model as one JSON file; which steps before it are public
 """
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         PrivateLogisticRegression,
         PrivateQuantileRegressor,
         PrivateRidge,
+        plan,
     )
     from tacit.learn.features import (
         Orientations,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         RandomFourier,
         Scattering,
     )
-    from tacit.learn.linear import plan
     from tacit.learn.model import load_model, not_covered, save_model
 
 __all__ = [
@@ -70,7 +69,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn is imported when it is asked for."""
     if name in __all__:
-        for module in ("linear", "estimators", "features", "model"):
+        for module in ("estimators", "features", "model"):
             found = getattr(import_module(f"tacit.learn.{module}"), name, None)
             if found is not None:
                 return found

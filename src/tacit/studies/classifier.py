@@ -19,9 +19,8 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.learn import Box
 from tacit.learn.data import load_table
-from tacit.learn.estimators import PrivateLogisticRegression, public_classes
+from tacit.learn.estimators import PrivateLogisticRegression, adopt, plan, public_classes
 from tacit.learn.features import PublicRange
-from tacit.learn.linear import adopt, plan
 from tacit.learn.model import save_model
 from tacit.planning import Plan
 from tacit.protocol.result import Result
