@@ -85,11 +85,12 @@ def test_a_failing_disk_releases_nothing(ledger, monkeypatch, failing):
     assert len(ledger.charged("june")) == 2  # the payment that was made is used
 
 
-@pytest.mark.parametrize("failure", ["nan", "solver", "other"])
+@pytest.mark.parametrize("failure", ["nan", "solver", "refused", "other"])
 def test_a_failed_computation_releases_nothing_and_is_paid_for_again(ledger, monkeypatch, failure):
-    """That it failed shows, and depends on the data: it is counted as a release."""
+    """That it failed shows, and depends on the data: it is counted as a release. A refusal, of
+    which a coordinator takes it that nothing was paid, is none here."""
     agent = make(ledger)
-    kinds = {"solver": SolverFailure("no"), "other": ZeroDivisionError()}
+    kinds = {"solver": SolverFailure("no"), "other": ZeroDivisionError(), "refused": Refused("no")}
 
     def compute(*arguments, **others):
         if failure != "nan":

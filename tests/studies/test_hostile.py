@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from small_study import Here, party, write_party, write_study
+from small_study import Here, party, run, write_party, write_study
 
 import tacit
 from tacit.admm.problem import Problem
@@ -13,6 +13,7 @@ from tacit.errors import CorruptFile, InvalidInput
 from tacit.privacy.accounting import calibrate, exact
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.coordinator import Paused
+from tacit.protocol.journal import Journal
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
@@ -25,7 +26,7 @@ from tacit.protocol.messages import (
     Reply,
     answer_from,
 )
-from tacit.protocol.participant import answer_bytes
+from tacit.protocol.participant import Participant, answer_bytes
 from tacit.studies.conduct import conduct
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
@@ -125,6 +126,27 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
     for name, rounds in charged.items():  # and each party's own
         said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
         assert said["updates"] == rounds * E
+
+
+def test_a_state_in_which_rounds_failed_less_than_never(tmp_path):
+    """Whatever is written there, a statement counts all rounds that were agreed on."""
+    study = write_study(tmp_path, rehearsal=None)
+    with pytest.raises(Paused):
+        run(
+            study,
+            tmp_path,
+            meddle=lambda name, request: b"" if b"broadcast" in request else request,
+        )
+    saved = Journal.load(tmp_path / "out" / "state.npz")
+    dataclasses.replace(saved, failed={"south": -5}).save()
+    assert run(study, tmp_path)[0].privacy.updates == 6
+
+
+def test_a_party_without_a_ledger_is_none(tmp_path):
+    """It would answer any number of runs, and nobody would count them."""
+    north = party(write_study(tmp_path), tmp_path, "north")
+    with pytest.raises(TypeError, match="rules and a ledger"):
+        Participant(north.problem, "north", rules=north.rules)
 
 
 def test_an_outcome_that_is_not_of_the_last_round(tmp_path):

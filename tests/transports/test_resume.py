@@ -57,6 +57,26 @@ def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
         same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
 
 
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_callback_that_writes_to_its_arrays_changes_no_checkpoint(batch, tmp_path):
+    """Else noise that was used would meet other numbers when the run is continued."""
+    problem, seed = problem_of("logistic", "box"), np.int64(3)  # of NumPy, as sweeps have them
+    about = {"settings": SETTINGS, "seed": seed, "batch": batch}
+
+    def overwrite(progress):
+        for values in (*progress.averages, *progress.points, *progress.duals):
+            if values.flags.writeable:
+                values[:] = 0.0
+        stop_at(5)(progress)
+
+    path = tmp_path / "state.npz"
+    with pytest.raises(Interrupted):
+        tacit.solve(problem, callback=overwrite, checkpoint=path, **about)
+    resumed = tacit.solve(problem, checkpoint=path, **about)
+    same(resumed, tacit.solve(problem, **about))
+    assert tacit.Result.load(resumed.save(tmp_path / "found")).seed == 3
+
+
 KILLS = repeat(1, 4)
 SLOW_RUN = """
 import numpy as np

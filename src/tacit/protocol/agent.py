@@ -25,7 +25,7 @@ from tacit.admm.fixed_point import MEMORY, Instructions, LocalRounds
 from tacit.admm.local_side import local_side, start_point
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings, schedule_in
-from tacit.errors import InvalidInput, Refused, SolverFailure, count
+from tacit.errors import InvalidInput, Refused, SolverFailure, TacitError, count
 from tacit.objectives.public import PublicObjective
 from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.payments import Payments
@@ -154,8 +154,8 @@ class Agent:
             self._failed = self.ledger is None
             if self._payments is not None and not self._payments.fail(t):
                 return self._late(t, w)
-            if not isinstance(failure, SolverFailure):
-                raise
+            if not isinstance(failure, TacitError):
+                raise  # of one of ours a coordinator would take it that nothing was paid
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
             ) from failure

@@ -171,6 +171,10 @@ class Coordinator:
     journal: Journal | None = field(init=False, default=None)
     waited: float = field(init=False, default=0.0)  # seconds for answers
 
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, np.integer):  # NumPy's are not plain data
+            self.seed = int(self.seed)
+
     def conduct(self) -> Result:
         """Run it, and say what it left behind.
 
@@ -275,7 +279,7 @@ class Coordinator:
                 written = time.monotonic()
         state = side.state()
         charged = self._charged(now.run) if paid else 0
-        updates = max(settings.rounds + max(now.failed.values(), default=0), charged)
+        updates = max(settings.rounds + max([0, *now.failed.values()]), charged)
         seeded, secure = self.seed is not None, noise == "secure"
         updates *= settings.local_updates
         privacy = privacy_statement(problem, settings, seeded, secure, updates)
@@ -732,7 +736,8 @@ class ByMessage:
         if isinstance(server, ExactServer):
             points = self.points()
             return Progress(self.round, server.w, points, points, server.parts(server.λ), row)
-        state = {name: list(parts) for name, parts in self.state().items()}
+        # copies: a callback that writes to them changes no journal
+        state = {name: list(map(np.array, parts)) for name, parts in self.state().items()}
         averages, points, duals = state["average"], state["point"], state["dual"]
         return Progress(self.round, server.w, averages, points, duals, row)
 

@@ -131,8 +131,8 @@ class Participant:
         owner: bool = False,
         rules: Rules | None = None,
     ) -> None:
-        if owner == (rules is not None):
-            raise TypeError("expected either the owner of the data, or rules")
+        if owner == (rules is not None) or not (owner or ledger):
+            raise TypeError("expected either the owner of the data, or rules and a ledger")
         self.problem, self.name, self.index = problem, name, index
         self.ledger, self.owner, self.rules = ledger, owner, rules
         self.run: Run | None = None

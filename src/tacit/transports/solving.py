@@ -140,7 +140,7 @@ def read(
     found = Coordinator(
         local, plan, known=problem, seed=seed, run=run, noise=noise, checkpoint=checkpoint
     ).releases(problem, plan, then)
-    return Released.of(problem, tuple(found.releases), mechanism, found.privacy, seed)
+    return Released.of(problem, tuple(found.releases), mechanism, found.privacy, found.seed)
 
 
 def without_noise(problem: Problem) -> Released:
