@@ -20,7 +20,7 @@ import numpy as np
 from tacit import sets
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings
-from tacit.errors import InvalidInput, count
+from tacit.errors import InvalidInput, choice, count
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.planning import MOST_ROUNDS, NOISELESS_TOLERANCE, Plan, plan
@@ -149,7 +149,7 @@ class JobKind(Kind):
         for name, entry in self.entries.items():
             objective = merged("objective", self.sections, entry)
             kind, _ = arguments_of("objective", OBJECTIVES, objective, dict.fromkeys(PRIVATE))
-            _kind("set", SETS, merged("set", self.sections, entry))
+            choice("[set] kind", merged("set", self.sections, entry).get("kind"), tuple(SETS))
             if kind == "residual" and "matrix" not in objective:
                 raise InvalidInput(
                     "Expected the matrix of a residual in the study: it is public, and facts about "
@@ -274,14 +274,6 @@ def merged(section: str, job: dict[str, Any], entry: dict[str, Any]) -> dict[str
     return {**job[section], **own}
 
 
-def _kind(section: str, kinds: dict[str, Any], description: dict[str, Any]) -> str:
-    kind = description.get("kind")
-    if not isinstance(kind, str) or kind not in kinds:
-        options = ", ".join(sorted(kinds))
-        raise InvalidInput(f"Expected [{section}] kind to be one of {options}; got {kind!r}.")
-    return kind
-
-
 def arguments_of(
     section: str, kinds: dict[str, Any], description: dict[str, Any], supplied: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
@@ -289,7 +281,7 @@ def arguments_of(
 
     ``supplied``: what the data give.
     """
-    kind = _kind(section, kinds, description)
+    kind = choice(f"[{section}] kind", description.get("kind"), tuple(sorted(kinds)))
     arguments = {name: value for name, value in description.items() if name != "kind"}
     for name, value in arguments.items():
         if name == "neighbours" and isinstance(value, list):  # "move" and by how much
