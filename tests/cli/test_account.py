@@ -15,32 +15,28 @@ def account(command):
     return lambda *arguments: json.loads(command("account", *arguments, "--json"))
 
 
-def test_account_of_the_papers_largest_run(account):
-    totals = account("--mechanism", "gaussian", "--epsilon", 1, "--delta", 1e-6, "--updates", 50000)
+def test_accounts_of_one_update(account, command):
+    largest = "--epsilon", 1, "--delta", 1e-6, "--updates", 50000
+    totals, text = account(*largest, "--mechanism", "gaussian"), command("account", *largest)
     assert totals["paper"]["epsilon"] == pytest.approx(221.8, abs=0.1)
     assert totals["exact"]["epsilon"] == pytest.approx(1090.0, abs=0.1)
     assert totals["basic"] == {"epsilon": 50000.0, "delta": pytest.approx(0.05)}
     assert totals["exact"]["delta"] == 1e-6
-
-
-def test_account_where_the_paper_overstates(account):
-    totals = account("--epsilon", 0.1, "--delta", 1e-2, "--updates", 500)
+    assert "understates" in text and "1090.0" in text and "221.8" in text
+    totals = account("--epsilon", 0.1, "--delta", 1e-2, "--updates", 500)  # the paper overstates
     assert totals["exact"]["epsilon"] == pytest.approx(1.493, abs=0.002)
-
-
-@pytest.mark.parametrize(("epsilon", "valid"), [(1, True), (1.01, False), (5, False)])
-def test_the_classical_formula_holds_up_to_epsilon_one(account, epsilon, valid):
-    totals = account("--epsilon", epsilon, "--delta", 1e-5, "--updates", 1)
-    assert totals.get("basic_valid", True) is valid
-    more = "--mechanism", "laplace", "--updates", 1
-    assert "basic_valid" not in account("--epsilon", epsilon, *more)
-
-
-def test_account_laplace(account):
-    totals = account("--mechanism", "laplace", "--epsilon", 0.1, "--updates", 500)
+    laplace = "--mechanism", "laplace", "--epsilon", 0.1, "--updates", 500
+    totals = account(*laplace)
     assert totals["exact"]["epsilon"] == pytest.approx(50) and totals["paper"] is None
-    smaller = account("--mechanism", "laplace", "--epsilon", 0.1, "--delta", 1e-6, "--updates", 500)
-    assert 12 < smaller["exact"]["epsilon"] < 13
+    assert 12 < account(*laplace, "--delta", 1e-6)["exact"]["epsilon"] < 13
+
+
+def test_the_classical_formula_holds_up_to_epsilon_one(account):
+    for epsilon, valid in ((1, True), (1.01, False), (5, False)):
+        totals = account("--epsilon", epsilon, "--delta", 1e-5, "--updates", 1)
+        assert totals.get("basic_valid", True) is valid
+        laplace = "--mechanism", "laplace", "--updates", 1
+        assert "basic_valid" not in account("--epsilon", epsilon, *laplace)
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
@@ -53,26 +49,17 @@ def test_account_for_a_total_budget(mechanism, account):
     assert 0.999 <= spent <= 1.0
 
 
-def test_account_table_labels_the_papers_theorem(command):
-    text = command("account", "--epsilon", 1, "--delta", 1e-6, "--updates", 50000)
-    assert "understates" in text and "1090.0" in text and "221.8" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--epsilon", "-1", "--delta", "1e-6"], "epsilon=-1.0"),
-        (["--epsilon", "nan", "--delta", "1e-6"], "epsilon=nan"),
-        (["--epsilon", "1", "--delta", "2"], "delta=2.0"),
-        (["--epsilon", "1"], "delta"),
-        ([], "either --epsilon"),
-        (["--epsilon", "1", "--delta", "1e-5", "--total-epsilon", "1"], "either --epsilon"),
-        (["--total-epsilon", "1"], "--total-delta"),
-        (["--total-epsilon", "1", "--delta", "0.1"], "got --delta"),
-    ],
-)
-def test_account_names_what_is_wrong(arguments, words, refused):
-    assert words in refused(" ".join(["account --updates 10", *arguments]))
+def test_account_names_what_is_wrong(refused):
+    for given, words in (
+        ("--epsilon -1 --delta 1e-6", "epsilon=-1.0"),
+        ("--epsilon 1", "delta"),
+        ("", "either --epsilon"),
+        ("--epsilon 1 --delta 1e-5 --total-epsilon 1", "either --epsilon"),
+        ("--total-epsilon 1", "--total-delta"),
+        ("--total-epsilon 1 --delta 0.1", "got --delta"),
+        ("--epsilon 1 --total-delta 0.1", "got --total-delta"),
+    ):
+        assert words in refused(f"account --updates 10 {given}")
 
 
 def test_price_of_a_noise_multiplier_and_version(account, command):

@@ -9,8 +9,6 @@ import tacit
 from tacit.cli import console
 from tacit.cli.main import main, parse
 from tacit.cli.run_folder import run_folder
-from tacit.privacy.ledger import Terms
-from tacit.privacy.mechanisms import Gaussian
 
 
 @pytest.mark.parametrize(
@@ -61,20 +59,6 @@ def test_an_interrupt_before_a_run_says_that_nothing_was_started(tmp_path):
     options = parse(["solve", "job.toml", "--out", str(tmp_path / "r")])
     with run_folder("solve", options, "-result"):
         assert "nothing" in console.hints[-1]()
-
-
-def test_names_of_runs_are_not_cut(tmp_path, command, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "70")
-    name = "hospitals-of-the-north-0123456789ab"
-    with tacit.Ledger.create(tmp_path / "a.db", 4.0, 1e-5) as ledger:
-        ledger.begin(name, Terms("a", Gaussian(40.0), 50, 2, 1e-9, "secure", "one record", "x"))
-        ledger.charge(name, 1, 5)
-    cells = [
-        line.split("│")[1].strip()
-        for line in command("ledger", "show", tmp_path / "a.db").splitlines()
-        if line.count("│") > 4
-    ]
-    assert name in "".join(cells)
 
 
 # --- while a command runs ---------------------------------------------------------------------

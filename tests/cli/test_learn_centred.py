@@ -1,15 +1,11 @@
 """``tacit learn`` with a private mean: released once, kept, paid for, and the same after a stop."""
 
-import json
-import stat
-
 import numpy as np
 import pytest
 
 import tacit
 from tacit.cli import run_folder
 from tacit.errors import SolverFailure
-from tacit.protocol.release import SavedReleases
 
 FIT = "learn t.csv --target y --agent-column who --range *=0:1 --rounds 6 --evaluate-every 2"
 
@@ -58,24 +54,6 @@ def books(folder):
         return lambda name="a": tacit.Ledger(folder / "books" / f"{name}.db").runs()
 
     return make
-
-
-def test_a_killed_fit_continues_with_its_mean(folder, command, refused, stops):
-    """Without a seed a second mean would be another one."""
-    stops(True)
-    said = refused(f"{FIT} --total-epsilon 2 --out r")
-    assert "tacit learn --resume r" in said
-    kept = folder / "r" / "mean.npz"
-    released = sum(release.values for release in SavedReleases.load(kept).releases)
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    stops(False)
-    command("learn", "--resume", "r")
-    mean = list(json.loads((folder / "r" / "model.json").read_text())["mean"].values())
-    np.testing.assert_allclose(mean / np.linalg.norm(mean), released / np.linalg.norm(released))
-    assert not kept.exists()  # it has what the data can be known by
-    privacy = tacit.Result.load(folder / "r").privacy
-    assert privacy.certified and privacy.epsilon <= 2.0
-    assert "one noisy sum of its rows" in privacy.words and "was given" not in privacy.words
 
 
 def test_ledgers_pay_for_the_mean_too(folder, books, command, refused, stops):

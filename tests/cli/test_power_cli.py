@@ -16,7 +16,6 @@ from tacit.reading import read_npz
 
 TACIT = Path(sys.executable).with_name("tacit")
 BUDGET = "--total-epsilon 1 --total-delta 1e-5"
-WORKERS = repeat((1, 2), (1, 2, 5))
 
 
 @pytest.fixture
@@ -43,15 +42,6 @@ def test_solve_writes_result_tables_and_picture(tmp_path, run, refused):
         assert (tmp_path / "r" / private).stat().st_mode & 0o077 == 0
     assert "budget is spent" in refused("power solve case14 --no-noise --out r")
     assert "total epsilon" in run("show r")
-
-
-def test_workers_do_not_change_a_bit(tmp_path, command):
-    words = "power solve case14 --total-epsilon 1 --total-delta 1e-5 --rounds 8 --seed 1"
-    for workers in WORKERS:
-        command(*words.split(), "--out", tmp_path / f"w{workers}", "--workers", workers)
-    arrays = [np.load(tmp_path / f"w{w}" / "arrays.npz") for w in WORKERS]
-    for name in arrays[0].files:
-        assert all(np.array_equal(arrays[0][name], other[name]) for other in arrays[1:])
 
 
 def test_delta_of_one_reading_has_a_default(run):
@@ -133,23 +123,15 @@ def test_reproduce(tmp_path, run, monkeypatch):
         ("solve case14 --epsilon 1", "delta for gaussian"),
         ("solve case14 --epsilon 1 --total-delta 1e-5", "delta beside epsilon"),
         ("solve case14 --total-epsilon 1 --delta 1e-5", "total_delta beside"),
-        ("solve case14 --total-epsilon -1 --total-delta 1e-5", "total_epsilon > 0"),
-        ("solve case14 --total-epsilon 1 --total-delta 2", "Expected 0 < delta < 1, got delta=2"),
         ("solve case15 --no-noise", "got 'case15'"),
         ("solve absent.m --no-noise", "absent.m"),
         ("solve case14 --no-noise --zones absent.csv", "absent.csv"),
         ("solve case14 --no-noise --zones 40", "between 2 and 14 zones"),
-        ("solve case14 --no-noise --rounds 0", "rounds"),
-        ("solve case14 --no-noise --workers 0", "workers"),
         ("solve case14 --no-noise --beta much", "got 'much'"),
         ("solve", "--resume DIR"),
         ("solve --resume nowhere", "no run.json"),
         ("bound absent.m", "absent.m"),
-        ("attack case14 --total-epsilons 0", "total_epsilon > 0"),
-        ("attack case14 --seeds 0", "seeds >= 1"),
-        ("solve case14 --no-noise --seed -1", "got seed=-1"),
         ("solve case14 --no-noise --zones -1", "Expected as zones a number"),
-        ("solve case14 --no-noise --rounds 2.5", "invalid int value: '2.5'"),
         ("solve --resume nowhere --rounds 3", "--resume without other options"),
         (f"solve case14 {BUDGET} --local-updates 5", "local_updates beside noise_every_round"),
         (f"solve case14 {BUDGET} --noise-on gradient", "noise_on beside noise_every_round"),
@@ -157,8 +139,6 @@ def test_reproduce(tmp_path, run, monkeypatch):
         (f"solve case14 {BUDGET} --noise-every-round --objective cost", "objective where"),
         ("solve case14 --no-noise --publish", "publish"),
         ("solve case14 --epsilon 1 --delta 1e-5 --tolerance 1e-3", "tolerance where"),
-        (f"solve case14 {BUDGET} --tolerance 0", "tolerance"),
-        (f"solve case14 {BUDGET} --tolerance nan", "tolerance"),
     ],
 )
 def test_bad_input_gets_one_line_and_leaves_nothing(tmp_path, refused, options, words):

@@ -105,18 +105,6 @@ def stopped(monkeypatch, refused):
     return run
 
 
-def keep_checkpoints(monkeypatch):
-    """Copies of all checkpoints, to put one back as if the run had been killed after it."""
-    save, kept = Journal.save, []
-
-    def also(self):
-        save(self)
-        kept.append(self.path.read_bytes())
-
-    monkeypatch.setattr(Journal, "save", also)
-    return kept
-
-
 # --- a run that failed ------------------------------------------------------------------------
 
 
@@ -167,21 +155,6 @@ def test_without_its_checkpoint_a_run_is_not_made_again(kind, seed, folder, stop
         said = refused(words)
         assert "choose another --out" in said.lower() and "tacit " not in said[7:]
     assert names_in(folder / "r") == before
-
-
-@one("learn")
-def test_a_run_with_ledgers_keeps_its_name_without_a_checkpoint(kind, folder, command):
-    """Killed between its note and its first checkpoint."""
-    command(*words_of(kind, "--ledgers", "ledgers", "--out", "whole"))
-    cost = spent(folder, kind)
-    (folder / "r").mkdir()
-    note = json.loads((folder / "whole" / "run.json").read_text())
-    (folder / "r" / "run.json").write_text(json.dumps({**note, "run": "of its own"}))
-    command(*kind.split(), "--resume", "r")
-    for ledger, before in zip(ledgers(folder, kind), cost, strict=True):
-        runs = [run["run"] for run in ledger.runs() if not run["run"].startswith("release-")]
-        assert runs == [note["run"], "of its own"] and ledger.spent.epsilon > before
-    assert (folder / "r" / "job.toml").exists() == (kind == "solve")
 
 
 @one("power solve")
@@ -346,22 +319,6 @@ def test_what_was_paid_for_is_written_before_anything_is_drawn(
     command(*kind.split(), "--resume", "r")
     assert (folder / "r" / "arrays.npz").read_bytes() == arrays
     assert spent(folder, kind) == before
-
-
-@every
-def test_the_last_steps_of_a_run_are_taken_again(kind, folder, command, refused, monkeypatch):
-    """As if it had been killed between its result and the end."""
-    with monkeypatch.context() as patch:
-        kept = keep_checkpoints(patch)
-        before = command(*words_of(kind, "--ledgers", "ledgers", "--out", "r", "--json"))
-    cost, files = spent(folder, kind), contents(folder / "r")
-    (folder / "r" / "checkpoint.npz").write_bytes(kept[-1])
-    (folder / "r" / "plot.png").unlink()
-    (folder / "r" / "bus.csv").unlink(missing_ok=True)
-    assert command(*kind.split(), "--resume", "r", "--json") == before
-    assert contents(folder / "r") == files and spent(folder, kind) == cost
-    assert not (folder / "r" / "checkpoint.npz").exists()
-    assert "tacit show r" in refused(f"{kind} --resume r")
 
 
 # --- a note that was changed ------------------------------------------------------------------
