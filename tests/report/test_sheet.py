@@ -322,7 +322,7 @@ def test_messages_have_the_numbers_that_are_shared(result, tmp_path):
     bare = dataclasses.replace(few, duals=())
     for name, saved, agent, words in (
         ("both", few, None, "of at most 4 numbers each"),
-        ("one", few, "a", "of 2 numbers each"),
+        ("one", few, "a", "of at most 2 numbers each"),
         ("bare", bare, None, "of at most 5 numbers each"),
     ):
         shared = about(saved.save(tmp_path / name), agent)[1]["What was shared, and with whom"]

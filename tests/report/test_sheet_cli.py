@@ -125,9 +125,8 @@ def test_folders_that_hold_no_finished_run(tmp_path, result, capsys):
     assert "Expected one of the agents agent 1" in refused(capsys, folder, "--agent", "nobody")
     saved = json.loads((folder / "result.json").read_text())
     damaged = {**saved, "privacy": {**saved["privacy"], "neighbours": []}}
-    for document in (damaged, {**saved, "versions": None}):
-        (folder / "result.json").write_text(json.dumps(document))
-        assert "No sheet was written" in refused(capsys, folder)
+    (folder / "result.json").write_text(json.dumps(damaged))
+    assert "No sheet was written" in refused(capsys, folder)
 
 
 @pytest.mark.parametrize("kind", ["result", "power", "model", "paid"])
@@ -231,7 +230,7 @@ def test_a_party_makes_its_own_sheet(kind, tmp_path, capsys):
         if kind == "logistic":
             assert found["When"].endswith("(by the ledger)")
             assert runs[0]["rounds_answered"] == 6
-            assert "6 messages of 3 numbers each" in shared
+            assert "6 messages of at most 3 numbers each" in shared
         else:
             assert "released once" in shared
     assert "TLS" in shared

@@ -102,7 +102,6 @@ def sheet(subject: Subject, now: datetime | None = None) -> Sheet:
     sound, who = promised(subject.statement), plain(subject.agents[0], 80)
     if len(subject.agents) > 1:
         who = f"each of {len(subject.agents)} agents ({several(subject.agents, 4, 30)})"
-    version = f"; the run was computed by version {plain(subject.version, 20)}"
     return Sheet(
         f"Privacy sheet: {who}",
         sound and not subject.disputed,
@@ -110,8 +109,8 @@ def sheet(subject: Subject, now: datetime | None = None) -> Sheet:
         tuple(_facts(subject, who)),
         _odds(subject) if sound and math.isfinite(subject.epsilon) else None,
         tuple(Section(title, tuple(lines)) for title, lines in _sections(subject)),
-        f"Made {now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC by Tacit {metadata.version('tacit')}"
-        f"{version if subject.version else ''}. Numbers that bound a risk are rounded up.",
+        f"Made {now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC by Tacit {metadata.version('tacit')}. "
+        "Numbers that bound a risk are rounded up.",
     )
 
 
@@ -313,7 +312,7 @@ def _sections(subject: Subject) -> Iterator[tuple[str, Sequence[str]]]:
 def _shared(subject: Subject) -> Iterator[str]:
     p, n = subject.statement, subject.numbers
     sound = promised(p) and not subject.disputed
-    sizes = "" if n is None else f" of {'' if subject.exactly else 'at most '}{n} numbers each"
+    sizes = "" if n is None else f" of at most {n} numbers each"
     count = "Messages" if subject.rounds is None else f"{subject.rounds} messages"
     noise = f"{_capital(plain(p.mechanism, 30))} noise"
     if math.isinf(p.epsilon):

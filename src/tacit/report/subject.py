@@ -38,7 +38,6 @@ class Subject:
     run: str = ""  # its name in ledgers; empty: not known
     rounds: int | None = None  # messages of each agent; None: not known here
     numbers: int | None = None  # in each message, at most
-    exactly: bool = False  # just so many
     feasible: bool = True  # messages are points of a public set
     apart: bool = False  # agents were processes of different owners
     files: tuple[str, ...] = ()  # names in the folder
@@ -47,7 +46,6 @@ class Subject:
     missing: str = ""  # why there is no account
     own: bool | None = None  # it paid from that very ledger (False: from none; None: not known)
     limits: Limits | None = None  # of a party: what it agrees to in one run
-    version: str = ""
     about: str = ""  # what it is of, in words: case, job or data, and the folder
     grid: bool = False  # the data are the loads of a grid
 
@@ -134,26 +132,25 @@ def _kept(folder: Path) -> Path | None:
 
 
 def _of_kit(path: Path) -> Subject:
+    shared = None  # how many coordinates of the party's point are, if that is written
+    with suppress(CorruptFile), reading(solution := path.with_name("solution.npz"), "a solution"):
+        shared = int((read_npz(solution)["coupling"] >= 0).sum())
     with reading(path, "the statement of a run", NOT_WRITTEN):
         data = read_json(path, "the statement of a run")
         statement, run = PrivacyStatement.from_dict(data), str(data["run"])
         names = tuple(name for _, names in statement.neighbours for name in names)
         _check(statement, names)
-    shared = None  # how many coordinates of the party's point are, if that is written
-    with suppress(CorruptFile), reading(solution := path.with_name("solution.npz"), "a solution"):
-        shared = int((read_npz(solution)["coupling"] >= 0).sum())
-    return Subject(
-        names,
-        None,
-        statement,
-        _dated(path),
-        run,
-        numbers=shared,
-        exactly=True,
-        apart=True,
-        own=True,  # a party answers from its own ledger only
-        files=_listed(path.parent),
-    )
+        return Subject(
+            names,
+            None,
+            statement,
+            _dated(path),
+            run,
+            numbers=shared,
+            apart=True,
+            own=True,  # a party answers from its own ledger only
+            files=_listed(path.parent),
+        )
 
 
 def _of_result(folder: Path, agent: str | None) -> tuple[Subject, str]:
@@ -163,7 +160,6 @@ def _of_result(folder: Path, agent: str | None) -> tuple[Subject, str]:
     with reading(folder, "a result", NOT_WRITTEN):
         _check(result.privacy, result.names)
     with reading(folder, "a result", NOT_WRITTEN, own=False):
-        numbers, exactly = _numbers(result, agent)
         subject = Subject(
             result.names,
             0,
@@ -171,14 +167,12 @@ def _of_result(folder: Path, agent: str | None) -> tuple[Subject, str]:
             _dated(folder / "result.json"),
             contents.run,
             _rounds(result),
-            numbers,
-            exactly,
+            _numbers(result, agent),
             result.settings.perturbation in FEASIBLE,
             "server_seconds" in result.trace,
             _listed(folder),
             tuple(result.trace),
             own=False if options.get("ledgers", "") is None else None,
-            version=str(result.versions.get("tacit", "")),
             about=_named(contents),
             grid=contents.command == "power solve" or "bus" in contents.tables,
         )
@@ -219,15 +213,13 @@ def _with_ledger(subject: Subject, folder: Path, ledger: str | Path | None, note
     return replace(subject, when=f"{when} (by the ledger)")
 
 
-def _numbers(result: Result, agent: str | None) -> tuple[int, bool]:
-    """How many numbers a message has at most, and whether just so many: those of coupled
-    coordinates, which duals are of; without duals no more than a point has, nor than are shared.
-    """
+def _numbers(result: Result, agent: str | None) -> int:
+    """How many numbers a message has at most: those of coupled coordinates, which duals are of;
+    without duals no more than a point has, nor than are shared."""
     shared = int(result.solution.size)
-    every = [int(λ.size) for λ in result.duals] or [min(int(z.size), shared) for z in result.local]
-    named = zip(result.names, every, strict=True)
-    sizes = {size for name, size in named if agent in (None, name)}
-    return max(sizes, default=0), bool(result.duals) and len(sizes) == 1
+    sizes = [int(λ.size) for λ in result.duals] or [min(int(z.size), shared) for z in result.local]
+    named = zip(result.names, sizes, strict=True)
+    return max((size for name, size in named if agent in (None, name)), default=0)
 
 
 def _rounds(result: Result) -> int | None:
@@ -260,15 +252,9 @@ def _about(subject: Subject, agent: str) -> Subject:
 
 
 def _dated(path: Path) -> str:
-    try:
-        time = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    except (OSError, OverflowError, ValueError):
-        return "not known"
+    time = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     return f"{time:%Y-%m-%d %H:%M} UTC (by the date of {path.name})"
 
 
 def _listed(folder: Path) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(path.name for path in folder.iterdir()))
-    except OSError:
-        return ()
+    return tuple(sorted(path.name for path in folder.iterdir()))
