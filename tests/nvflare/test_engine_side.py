@@ -317,6 +317,7 @@ def test_a_line_sends_again_and_finds_out_who_is_gone(kits, monkeypatch):
     with pytest.raises(Lost, match="'west'") as lost:
         line.ask(requests, 5.0, heard.append)
     assert lost.value.parties == ("west",)
+    assert lost.value.answers == {name: name.encode() for name in ("north", "south")}
     with pytest.raises(Lost):  # and also where the deadline comes first
         line.ask(requests, 0.15, heard.append)
 

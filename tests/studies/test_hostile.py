@@ -9,10 +9,10 @@ from small_study import Here, party, run, write_party, write_study
 
 import tacit
 from tacit.admm.problem import Problem
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile, InvalidInput, Refused
 from tacit.privacy.accounting import calibrate, exact
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.coordinator import Paused
+from tacit.protocol.coordinator import Ended, Paused
 from tacit.protocol.journal import Journal
 from tacit.protocol.messages import (
     Agreed,
@@ -98,12 +98,23 @@ def test_rounds_that_fail_are_paid_within_the_limits(tmp_path, restarted):
     assert exact(mechanism, paid, 1e-5).epsilon <= 2.0 < exact(mechanism, paid + 1, 1e-5).epsilon
 
 
-@pytest.mark.parametrize("E", [1, 3])
-def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
-    """Each of them with all its local updates."""
+class Leaving(Here):
+    """A line that comes to its end in the first round that a party says to have failed in."""
+
+    def ask(self, requests, deadline, heard):
+        end = Ended("The site of 'west' is gone.")
+        end.answers = super().ask(requests, deadline, heard)
+        if any(b"failed" in answer for answer in end.answers.values()):
+            raise end
+        return end.answers
+
+
+@pytest.mark.parametrize(("E", "Line"), [(1, Here), (3, Here), (1, Leaving)])
+def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E, Line):
+    """Each of them with all its local updates, and whatever else ends the round."""
     study = write_study(tmp_path, rehearsal=None, algorithm=f"local_updates = {E}")
     write_party(tmp_path, "south", rehearsal=False, epsilon=3.0)
-    line = Here([party(study, tmp_path, name) for name in study.agents])
+    line = Line([party(study, tmp_path, name) for name in study.agents])
     agent_round, fails = tacit.protocol.agent.agent_round, [3, 3]
 
     def broken(t, *about):
@@ -115,7 +126,7 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E):
     monkeypatch.setattr(tacit.protocol.agent, "agent_round", broken)
     line.meddle = lambda name, request: setattr(line, "asked", name) or request
     for _ in range(2):
-        with pytest.raises(Paused, match="round 3 of 6: Party 'south' failed"):
+        with pytest.raises(Refused, match=r"round 3 of 6: Party 'south' failed|'west' is gone"):
             conduct(study, tmp_path / "out", line)
     found = conduct(study, tmp_path / "out", line)
     charged = {n: len(p.ledger.charged(p.run.name)) for n, p in line.parties.items()}

@@ -100,6 +100,12 @@ class Paused(Refused):
         )
 
 
+class Ended(Refused):
+    """A transport is at its end, whatever was asked. ``answers`` are those that came before."""
+
+    answers: Mapping[str, Any] = {}
+
+
 class Side(Protocol):
     """Who computes rounds: ``ByMessage``, or all agents as one program (``batched.py``)."""
 
@@ -605,7 +611,11 @@ class Coordinator:
     ) -> Mapping[str, Answer]:
         """Everyone's answer; an owner's error is raised as it is."""
         begun = time.perf_counter()
-        answers = self.transport.ask(requests, self.deadline if deadline is None else deadline)
+        try:
+            answers = self.transport.ask(requests, self.deadline if deadline is None else deadline)
+        except Ended as end:
+            self._count_failures(end.answers)
+            raise
         self.waited += time.perf_counter() - begun
         for name in requests:
             if isinstance(answer := answers.get(name), Failure):
@@ -639,11 +649,16 @@ class Coordinator:
         if self.transport.own:
             raise next(iter(refusals.values())).error()
         said = {name: refusal.words for name, refusal in refusals.items()}
+        self._count_failures(refusals)
+        self.show("paused", waiting=tuple(said), why=said)
+        raise Paused(said, round, rounds)
+
+    def _count_failures(self, answers: Mapping[str, Answer]) -> None:
+        """On the disk, before anyone is asked again."""
+        refusals = {name: a for name, a in answers.items() if isinstance(a, Refusal)}
         failed = [name for name, refusal in refusals.items() if refusal.reason == "failed"]
         if failed and self.journal is not None:
             self.journal = self.journal.with_failures(failed)
-        self.show("paused", waiting=tuple(said), why=said)
-        raise Paused(said, round, rounds)
 
 
 class ByMessage:

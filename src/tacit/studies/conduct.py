@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically
-from tacit.protocol.coordinator import Coordinator
+from tacit.protocol.coordinator import Coordinator, Ended
 from tacit.protocol.messages import Answer, Refusal, Request, answer_from
 from tacit.protocol.result import Result
 from tacit.studies.study import REHEARSAL, Study
@@ -27,7 +27,8 @@ MOST_CHARACTERS = 1000  # of anything that a party says in words
 
 
 class Line(Protocol):
-    """Carries bytes to parties by name and back. Whoever says nothing in time is left out.
+    """Carries bytes to parties by name and back. Whoever says nothing in time is left out; a line
+    that cannot go on raises ``Ended``, with the answers so far.
 
     ``heard`` is called with a party's name when its answer is there.
     """
@@ -108,6 +109,9 @@ class Parties:
         try:
             told = {name: encoded[id(request)] for name, request in requests.items()}
             answers = self.line.ask(told, deadline, heard)
+        except Ended as end:
+            end.answers = {name: _understood(name, d, None) for name, d in end.answers.items()}
+            raise
         finally:
             if waiting:  # whoever is waited for stands in status.json when the job ends here
                 self.status.show(self.status.content["stage"], waiting=waiting, now=True)

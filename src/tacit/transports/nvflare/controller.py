@@ -25,8 +25,9 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from tacit.errors import Refused, TacitError
+from tacit.errors import TacitError
 from tacit.files import write_atomically
+from tacit.protocol.coordinator import Ended, Paused
 from tacit.transports.nvflare.kit import BYTES, TOPIC, Kit, log_to
 from tacit.transports.nvflare.server import OUTCOME, end_with_command
 from tacit.transports.nvflare.signing import Signer
@@ -41,7 +42,7 @@ PAUSE = 0.1
 FOREVER = 1e9
 
 
-class Lost(Refused):
+class Lost(Ended):
     """A site's process is gone: this job cannot go on, another one can when the site is back."""
 
     def __init__(self, parties: tuple[str, ...]) -> None:
@@ -50,7 +51,7 @@ class Lost(Refused):
         super().__init__(f"Expected the sites of all parties, lost that of {names}.")
 
 
-class Stopped(Refused):
+class Stopped(Ended):
     """The engine was told to end this job."""
 
     def __init__(self) -> None:
@@ -74,19 +75,23 @@ class EngineLine:
         asked = {self._pool.submit(self._one, name, requests[name], end): name for name in requests}
         answers: dict[str, bytes] = {}
         since, absent = time.monotonic(), dict[str, float]()  # when a site was first found gone
-        while asked:
-            for done in wait(asked, OVERDUE, FIRST_COMPLETED).done:
-                name, answer = asked.pop(done), done.result()
-                if answer is not None:
-                    self._heard.add(name)
-                    answers[name] = answer
-                    heard(name)
-            if self._stopped():
-                raise Stopped
-            if asked and time.monotonic() - since > OVERDUE:
-                self._find_lost(list(asked.values()), absent)
-        if lost := tuple(n for n in requests if n not in answers and n in absent):
-            raise Lost(lost)
+        try:
+            while asked:
+                for done in wait(asked, OVERDUE, FIRST_COMPLETED).done:
+                    name, answer = asked.pop(done), done.result()
+                    if answer is not None:
+                        self._heard.add(name)
+                        answers[name] = answer
+                        heard(name)
+                if self._stopped():
+                    raise Stopped
+                if asked and time.monotonic() - since > OVERDUE:
+                    self._find_lost(list(asked.values()), absent)
+            if lost := tuple(n for n in requests if n not in answers and n in absent):
+                raise Lost(lost)
+        except Ended as end:
+            end.answers = answers
+            raise
         return answers
 
     def _one(self, name: str, request: bytes, end: float) -> bytes | None:
@@ -159,7 +164,6 @@ class StudyController(Controller):  # type: ignore[misc]
 
 def run_study(kit: Kit, line: Any) -> dict[str, Any]:
     """Run the study; what came of it: finished, paused, lost (a site), stopped or failed."""
-    from tacit.protocol.coordinator import Paused
     from tacit.studies.conduct import conduct
     from tacit.studies.study import Study
 
