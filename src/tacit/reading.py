@@ -40,7 +40,7 @@ def reading(path: str | Path, what: str, then: str = "", own: bool = True) -> It
 
     what   is expected in the file
     then   what was therefore not done
-    own    whether Tacit wrote it: then a value that is refused is a damage of the file too
+    own    whether Tacit wrote the file: then a value that is refused means that it is damaged
     """
     try:
         yield

@@ -181,7 +181,7 @@ def _read_csv(path: Path, text: Sequence[str], strip: bool) -> Table:
 
 
 def _numbers(cells: Sequence[str]) -> Vector:
-    """Each by itself: NaN for what is missing, infinity for whatever else is no number."""
+    """Each cell by itself: NaN if it is missing, infinity if it is no number."""
     try:
         if not _plain("".join(cells)):
             raise ValueError
@@ -202,7 +202,7 @@ def _number(cell: str) -> float:
 
 
 def _plain(cell: str) -> bool:
-    """Python's own numbers 1_000 and ٣ are none."""
+    """Refuses what only Python takes for a number: 1_000 and ٣."""
     return cell.isascii() and "_" not in cell
 
 

@@ -129,7 +129,7 @@ class Account:
 
 
 def accounts(folder: Path, agents: Sequence[str]) -> dict[str, Account | str]:
-    """Of the ledgers AGENT.db in a folder, or why there is none; empty without the folder."""
+    """Accounts of the ledgers AGENT.db in a folder; a text says why there is none."""
     found: dict[str, Account | str] = {}
     for name in agents if folder.is_dir() else ():
         path = folder / f"{name}.db"
@@ -160,7 +160,7 @@ def _same_noise(run: dict[str, Any], statement: PrivacyStatement) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Ledger]:
-    """A ledger to read. One of an old version is read as a copy, as opening it writes it anew."""
+    """Open a ledger to read; an old version as a copy, since opening it upgrades the file."""
     if not path.is_file():
         raise InvalidInput(f"Expected a ledger at {path}, found none. {NOT_WRITTEN}")
     try:

@@ -30,7 +30,7 @@ TEXT = ("zone", "cut")  # columns that are no numbers
 # Options that name a place; those that may be one, or a name that everybody knows
 PLACES = ("ledgers", "job", "data")
 MAYBE_PLACES = ("case", "zones", "nominal", "data_set", "more")
-# What a reader calls what a run has, which kind of run, and where the table of disclosure has it
+# Kinds of things in a run: their name for readers, the kind of run, and where disclosure.py has it
 THINGS = (
     ("the solutions", "", "arrays.npz"),
     ("the model", "model", "model.json"),
@@ -45,7 +45,7 @@ THINGS = (
     ("times", "", "timing.json"),
     ("the seed, if there was one", "", "result.json", "seed"),
 )
-# In place of fields that not everybody may have
+# Blanks for fields that may not be published
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("solution", "ergodic"), np.zeros(0)),
     **dict.fromkeys(("converged", "seed", "penalty", "step_size"), None),
@@ -57,7 +57,7 @@ NOTHING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a folder. Whatever a folder does not have is empty or None."""
+    """Everything that a result folder holds; what it lacks is empty or None."""
 
     folder: Path
     result: Result
@@ -76,7 +76,7 @@ class Contents:
 
     @classmethod
     def read(cls, folder: str | Path, then: str = "No report was made.") -> Contents:
-        """A finished run's folder. Nothing is written to it, nor to ledgers."""
+        """Read the folder of a finished run. Nothing is written to it, nor to ledgers."""
         folder = Path(folder)
         if not (folder / "result.json").is_file():
             raise CorruptFile(f"{_no_result(folder)} {then}")
@@ -156,7 +156,7 @@ class Contents:
         )
 
     def stem(self, name: str) -> str:
-        """What a file that an option names is called, unless the page must not say it."""
+        """The bare name of the file that an option names, if it may be shown."""
         value = self.options.get(name)
         if not isinstance(value, str) or value == name.upper():
             return ""
@@ -164,7 +164,7 @@ class Contents:
 
     @property
     def things(self) -> dict[str, bool]:
-        """What such a run has, in words, and whether everybody may have it."""
+        """Kinds of things that such a run has, in words, and whether they may be published."""
         statement = self.result.privacy
         kinds = {"", "once" if statement.once else "rounds"}
         kinds |= {"grid"} if "bus" in self.tables else set()
@@ -177,7 +177,7 @@ class Contents:
 
 
 def _public(name: str, value: Any) -> Any:
-    """An option, or its name in capitals where it is a place on the machine that ran it."""
+    """An option; its name in capitals in place of a path on the machine that ran it."""
     values = value if isinstance(value, list) else [value]
     return name.upper() if any(_is_place(name, v) for v in values) else value
 

@@ -61,7 +61,7 @@ UNITS = {
 
 
 def tables(contents: Contents) -> dict[str, Any]:
-    """By name, in the order of the page."""
+    """All tables by name, in the order of the page."""
     result, read = contents.result, contents.tables
     found: dict[str, Any] = {}
     if result.trace:
@@ -81,7 +81,7 @@ def tables(contents: Contents) -> dict[str, Any]:
 
 
 def curves(contents: Contents) -> list[dict[str, Any]]:
-    """The columns of the trace, each with whether the statement covers it."""
+    """A chart of each column of the trace, and whether the statement covers it."""
     result, found = contents.result, []
     for name, values in result.trace.items():
         if name == "round" or not np.isfinite(values).any():
@@ -106,7 +106,7 @@ def curves(contents: Contents) -> list[dict[str, Any]]:
 
 
 def bars(table: dict[str, Any], name: str) -> list[tuple[str, str]]:
-    """Of every column but the first, the largest by size: what it is called, and a picture."""
+    """A bar chart of the largest values of every column but the first, and its name."""
     labels, *columns = table["values"]
     found: list[tuple[str, str]] = []
     for column, values in zip(table["columns"][1:], columns, strict=True):
@@ -175,7 +175,7 @@ def _solution(contents: Contents) -> dict[str, Any]:
 
 
 def _coefficients(model: Any) -> dict[str, Any]:
-    """By column of the data, one column for each score; the constant comes first."""
+    """Coefficients: a row for each column of the data, a column for each score."""
     names, scores = list(model["columns"]), list(model["scores"])[:MOST_SCORES]
     if len(names) * len(scores) > MOST_CELLS:  # the largest, whichever score has them
         size = [max(abs(score["coefficients"][name]) for score in scores) for name in names]
@@ -288,7 +288,7 @@ def grid_map(contents: Contents, tables: dict[str, Any]) -> dict[str, Any] | Non
 def _lines(
     line: Table, joined: list[tuple[int, Vector, Vector]], buses: int, titles: Iterator[str] | None
 ) -> Iterator[Mark]:
-    """As wide as their flow, in the colour of their loading."""
+    """Lines, as wide as their flow, in the colour of their loading."""
     nothing = np.zeros(len(line["line"]))
     loading = np.nan_to_num(line.get("loading", nothing), posinf=9.0)
     flow = np.abs(np.nan_to_num(line.get("p_from", nothing + 0.2), posinf=0, neginf=0))
@@ -305,7 +305,7 @@ def _lines(
 def _dots(
     bus: Table, at: Vector, colours: dict[str, str], titles: Iterator[str] | None
 ) -> Iterator[Mark]:
-    """In the colour of their zone, as large as what they shed."""
+    """Buses, in the colour of their zone, as large as what they shed."""
     nothing = np.zeros(len(at))
     shed = np.hypot(*(np.nan_to_num(bus.get(n, nothing), posinf=0) for n in ("p_shed", "q_shed")))
     least = min(11.0, max(2.5, 110 / math.sqrt(len(at))))
@@ -347,7 +347,7 @@ def _path(start: Vector, end: Vector | None = None) -> str:
 
 
 def _titles(table: dict[str, Any]) -> Iterator[str]:
-    """All columns of every row."""
+    """For each row all its columns, as the title of its mark."""
     first, *others = map(html.text, table["heads"])
     for which, *values in zip(*table["values"], strict=True):
         pairs = (f"{name}: {html.number(v)}" for name, v in zip(others, values, strict=True))

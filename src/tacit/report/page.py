@@ -62,7 +62,7 @@ def asset(name: str) -> str:
 
 @cache
 def template(name: str) -> Any:
-    """One of this package's, which escapes what is put in."""
+    """A template of this package; what is put in is escaped."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -73,7 +73,7 @@ def template(name: str) -> Any:
 
 
 def digest(text: str) -> str:
-    """Of a script or style, for the policy (CSP) of a page: only this one is allowed."""
+    """The hash of a script or style, for the policy (CSP) of a page: only it is allowed."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -157,7 +157,7 @@ def _in_script(data: Any) -> str:
 
 
 def kind_of(contents: Contents) -> str:
-    """Of its statement: one of ``SEALS``."""
+    """The kind of its privacy statement: one of ``SEALS``."""
     if math.isinf(contents.result.privacy.epsilon):
         return "noiseless"
     return "uncertified" if not_promised(contents.result.privacy) else "certified"

@@ -148,7 +148,7 @@ def _verdict(subject: Subject) -> str:
 
 
 def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
-    """Headings and what stands beside them."""
+    """The facts at the top: whose data, which run, its budget, its ledger."""
     p, most = subject.statement, subject.limits
     others = f", with {subject.others} other agents" if subject.others else ""
     yield "Whose data", who + (", with one other agent" if subject.others == 1 else others)
@@ -470,7 +470,7 @@ def _up(value: float, digits: int = 3) -> str:
 
 
 def html_page(sheet: Sheet) -> str:
-    """The whole file."""
+    """The HTML file."""
     size = f"{PRINTED * _fitted(sheet)[0]:.2f}pt"
     style = asset("sheet.css")
     style += f"@media print {{ body {{ font-size: {size}; line-height: 1.32; }} }}\n"
@@ -478,7 +478,7 @@ def html_page(sheet: Sheet) -> str:
 
 
 def pdf_page(sheet: Sheet) -> bytes:
-    """The whole file: text that can be selected, with title, subject and language."""
+    """The PDF file: text that can be selected, with title, subject and language."""
     from reportlab.lib.pagesizes import A4
     from reportlab.pdfgen.canvas import Canvas
 
@@ -514,7 +514,7 @@ def refuse_all_but_sheets(path: Path) -> None:
 
 
 def _fitted(sheet: Sheet) -> tuple[float, list[tuple[Any, float, float]]]:
-    """How much smaller than usual all must be for one page, and its parts with their heights."""
+    """The scale at which all fits one page, and the parts with their heights."""
     from reportlab.lib.pagesizes import A4
 
     _register()
@@ -546,7 +546,7 @@ def _register() -> None:
 
 
 def _parts(sheet: Sheet, width: float) -> Iterator[tuple[Any, float]]:
-    """What stands on the page from top to bottom, with the space below each."""
+    """The parts of the page from top to bottom, with the space below each."""
     yield _text(sheet.title, BOLD, 15.0), 8.0
     colour = KEPT if sheet.promised else NONE
     verdict = _text(sheet.verdict, BOLD, 9.6, INK if sheet.promised else NONE)
@@ -610,7 +610,7 @@ def _text(
 
 
 def _drawn(words: str) -> str:
-    """With a box for every character that the fonts do not have."""
+    """Text with a box for every character that the fonts do not have."""
     from reportlab.pdfbase import pdfmetrics
 
     _register()

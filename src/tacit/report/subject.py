@@ -154,7 +154,7 @@ def _of_kit(path: Path) -> Subject:
 
 
 def _of_result(folder: Path, agent: str | None) -> tuple[Subject, str]:
-    """And the folder of ledgers that a command noted, if it did."""
+    """The subject of a result folder, and the folder of ledgers that its command noted, if any."""
     contents = Contents.read(folder, NOT_WRITTEN)
     result, options = contents.result, contents.options
     with reading(folder, "a result", NOT_WRITTEN):
@@ -188,7 +188,7 @@ def _named(contents: Contents) -> str:
 
 
 def _with_ledger(subject: Subject, folder: Path, ledger: str | Path | None, noted: str) -> Subject:
-    """With the account of a ledger, or else of the one that the run noted, and what that knows."""
+    """Add the account of a ledger, by default the one that the run noted, and what that knows."""
     name, *others = subject.agents
     if ledger is None:
         if not noted:
@@ -234,13 +234,13 @@ def _rounds(result: Result) -> int | None:
 
 
 def _check(statement: PrivacyStatement, names: tuple[Any, ...]) -> None:
-    """Raise what a file that was changed deserves."""
+    """Refuse a statement that leaves out an agent: the file was changed."""
     if not names or set(names) - {name for _, agents in statement.neighbours for name in agents}:
         raise InvalidInput("its statement leaves out an agent")
 
 
 def _about(subject: Subject, agent: str) -> Subject:
-    """The same about one agent."""
+    """The same subject about one agent only."""
     if agent not in subject.agents:
         raise InvalidInput(
             f"Expected one of the agents {several(subject.agents)}, got {agent!r}. {NOT_WRITTEN}"
