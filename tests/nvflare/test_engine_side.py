@@ -350,7 +350,7 @@ def test_what_came_of_a_job(kits, monkeypatch):
     for error, state, words in (
         (None, "paused", "gave no answer"),
         (Lost(("west",)), "lost", "'west'"),
-        (Stopped(), "stopped", "stopped"),
+        (Stopped("The job was stopped."), "stopped", "stopped"),
         (full, "failed", "No space left on device: state.npz"),
         (RuntimeError("a secret"), "failed", "RuntimeError"),
     ):

@@ -54,9 +54,6 @@ class Lost(Ended):
 class Stopped(Ended):
     """The engine was told to end this job."""
 
-    def __init__(self) -> None:
-        super().__init__("The job was stopped. Nothing is lost.")
-
 
 class EngineLine:
     """A study's line over the engine of a running job."""
@@ -84,7 +81,7 @@ class EngineLine:
                         answers[name] = answer
                         heard(name)
                 if self._stopped():
-                    raise Stopped
+                    raise Stopped("The job was stopped. Nothing is lost.")
                 if asked and time.monotonic() - since > OVERDUE:
                     self._find_lost(list(asked.values()), absent)
             if lost := tuple(n for n in requests if n not in answers and n in absent):
@@ -171,14 +168,9 @@ def run_study(kit: Kit, line: Any) -> dict[str, Any]:
         study = Study.load(kit.study_file)
         conduct(study, kit.run, line, report)
         return {"state": "finished"}
-    except Paused as error:
-        return {"state": "paused", "words": str(error), "parties": error.parties}
-    except Lost as error:
-        return {"state": "lost", "words": str(error), "parties": list(error.parties)}
-    except Stopped as error:
-        return {"state": "stopped", "words": str(error)}
     except TacitError as error:
-        return {"state": "failed", "words": str(error)}
+        states = {Paused: "paused", Lost: "lost", Stopped: "stopped"}
+        return {"state": states.get(type(error), "failed"), "words": str(error)}
     except OSError as error:  # such as a full disk
         return {"state": "failed", "words": f"{error.strerror}: {error.filename}"}
     except Exception as error:
