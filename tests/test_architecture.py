@@ -11,7 +11,8 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 # A package may import itself and the packages above it in this list.
 PACKAGES = [
-    ["_types", "errors", "pytree", "files"],
+    ["_types", "errors"],
+    ["pytree", "files"],
     ["reading"],
     ["tables", "html"],
     ["sets"],

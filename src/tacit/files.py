@@ -7,8 +7,12 @@ import io
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from tacit.errors import InvalidInput
 
 
 def open_private(path: str | Path) -> BinaryIO:
@@ -42,6 +46,27 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         # such as a full disk, which names no file
         raise OSError(error.errno, f"{error.strerror}; not written", str(path)) from None
     sync_folder(path.parent)
+
+
+@contextmanager
+def locked(path: str | Path, refusal: str) -> Iterator[None]:
+    """Hold a file or folder for this process alone; the operating system lets go if it dies."""
+    if os.name == "nt":  # where no folder can be opened
+        yield
+        return
+    import fcntl
+
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(opened), os.stat(path)):
+                raise BlockingIOError  # removed by who held it, and made again
+        except BlockingIOError:
+            raise InvalidInput(refusal, "Nothing was started.") from None
+        yield
+    finally:
+        os.close(opened)
 
 
 def save_figure(path: str | Path, figure: Any, **options: Any) -> None:

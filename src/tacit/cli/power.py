@@ -183,6 +183,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     from tacit.power import bound, plot_grid
     from tacit.power.cost import published_cost
     from tacit.protocol.disclosure import DOCUMENTS
+    from tacit.protocol.release import Released
 
     if options.crew is None:
         with lines_now_and_then(lambda: f"{options.case}: making the zones' problems"):
@@ -216,7 +217,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     if options.objective == "cost":
         about["shed_price"] = case.shed_price
     if options.central or options.publish:
-        released = None if options.no_noise else folder.release(case.problem)
+        released = None if options.no_noise else Released.load(folder.checkpoint, case.problem)
         if options.central:
             copies = released and [a.objective for a in released.problem.agents]
             about["central"] = _measures(case, case.central(copies))

@@ -16,7 +16,7 @@ import os
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from tacit.cli.console import hints, run_with_progress
 from tacit.cli.options import as_words, caution, changed, run_arguments
 from tacit.errors import CorruptFile, InvalidInput, TacitError
-from tacit.files import sync_folder, write_atomically
+from tacit.files import locked, sync_folder, write_atomically
 from tacit.reading import read_bytes, read_json, reading, typed
 
 NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
@@ -138,7 +138,7 @@ def run_folder(
         folder.failed(error)
         raise
     finally:
-        folder.unlock()
+        folder.held.close()
 
 
 class RunFolder:
@@ -147,16 +147,16 @@ class RunFolder:
     def __init__(self, command: str, path: Path, everyone: Any = None) -> None:
         self.command, self.path = command, path
         self.everyone = everyone  # the agents, where they are not in this process
-        self._checkpoint = path / CHECKPOINT
+        self.checkpoint = path / CHECKPOINT
         self._note: Note | None = None
-        self._lock: int | None = None
+        self.held = ExitStack()
         self._made: list[Path] = []  # by this process, to remove if it is refused
         self._spent = False  # whether a round was evaluated, or something else was paid for
 
     @property
     def has_begun(self) -> bool:
         """Whether rounds may have been evaluated: what comes before them is not done again."""
-        return self._checkpoint.exists()
+        return self.checkpoint.exists()
 
     def reopen(self, options: argparse.Namespace) -> argparse.Namespace:
         """The options of the unfinished run in the folder."""
@@ -247,22 +247,10 @@ class RunFolder:
             problem if self.everyone is None else self.everyone,
             settings,
             run=self._note.run,
-            checkpoint=self._checkpoint if self._note.repeats else None,
+            checkpoint=self.checkpoint if self._note.repeats else None,
             told=self.has_paid,
             **run_arguments(options),
         )
-
-    def release(self, problem: Any) -> Any:
-        """What the agents released in this run."""
-        from tacit.protocol.release import Released
-
-        return Released.load(self._checkpoint, problem)
-
-    def releases(self) -> Any:
-        """The same without the problem: this run has just read or checked them."""
-        from tacit.protocol.release import SavedReleases
-
-        return SavedReleases.load(self._checkpoint).releases
 
     def write_public(self, name: str, content: bytes) -> None:
         """A file of what the statement covers."""
@@ -290,24 +278,9 @@ class RunFolder:
             error.add_note(said[0].upper() + said[1:])
 
     def lock(self) -> None:
-        """Lock the folder until ``unlock``; the system unlocks it if the process dies."""
-        if os.name == "nt":
-            return
-        import fcntl
-
-        try:
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(self._lock), os.stat(self.path)):
-                raise BlockingIOError  # removed by a run that was refused, and made again
-        except BlockingIOError:
-            what = f"Another run is writing to {self.path}: wait or choose another --out."
-            raise InvalidInput(what, NOT_STARTED) from None
-
-    def unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Hold the folder until the command ends."""
+        what = f"Another run is writing to {self.path}: wait or choose another --out."
+        self.held.enter_context(locked(self.path, what))
 
     def _resume(self) -> str:
         where = "" if self.everyone is None else " --engine mpi"

@@ -68,6 +68,8 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     """The result, written to the folder."""
     import numpy as np
 
+    from tacit.protocol.release import SavedReleases
+
     path = Path(options.job)
     job = _job(options)
     for name in ("seed", "evaluate_every"):  # an option comes before the job's key
@@ -86,8 +88,9 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     result.save(folder.path)
     if options.publish:
         content = io.BytesIO()
-        releases = folder.releases()
+        releases = SavedReleases.load(folder.checkpoint).releases  # read or checked by this run
         named = zip(job.problem.names, releases, strict=True)
-        np.savez(content, **{name: release.values for name, release in named})
+        arrays: dict[str, Any] = {name: release.values for name, release in named}
+        np.savez(content, **arrays)
         folder.write_public("release.npz", content.getvalue())
     return result

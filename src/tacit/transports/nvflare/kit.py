@@ -8,13 +8,14 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 from tacit.errors import InvalidInput, positive, printable, shown
+from tacit.files import locked
 from tacit.reading import read_json, reading, typed
 
 FORMAT = 2
@@ -149,23 +150,10 @@ class Kit:
     def site_of(self, agent: str) -> str:
         return self.sites[self.agents.index(agent)]
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """By this process alone; the operating system lets go if it dies."""
-        import fcntl
-
-        file = os.open(self.folder / "kit.json", os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InvalidInput(
-                    f"Expected a kit that no other command uses, got {self.folder}. Nothing was "
-                    "started."
-                ) from None
-            yield
-        finally:
-            os.close(file)
+    def held(self) -> AbstractContextManager[None]:
+        """By this process alone."""
+        what = f"Expected a kit that no other command uses, got {self.folder}."
+        return locked(self.folder / "kit.json", what)
 
     def in_use(self) -> bool:
         try:
