@@ -37,6 +37,26 @@ def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
         jax.config.update("jax_threefry_partitionable", flag)
 
 
+def test_a_run_goes_on_with_its_own_ledgers(tmp_path):
+    """Others know nothing of a round that was seen, and would pay for it with other noise."""
+    one, other = (tacit.Ledger.create(tmp_path / f"{name}.db", 9.0, 1e-5) for name in "ab")
+    file, seen = tmp_path / "c.npz", []
+
+    def stop(progress):
+        seen.append(progress.averages[0])
+        raise KeyboardInterrupt
+
+    about = {"checkpoint": file, "run": "spring"}
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve([part()], SETTINGS, ledgers={"a": one}, callback=stop, **about)
+    with pytest.raises(InvalidInput, match="the ledgers, agents"):
+        tacit.solve([part()], SETTINGS, ledgers={"a": other}, callback=stop, **about)
+    one.backup(tmp_path / "copy.db")
+    with pytest.raises(KeyboardInterrupt):  # a copy knows it
+        tacit.solve([part()], SETTINGS, ledgers={"a": tmp_path / "copy.db"}, callback=stop, **about)
+    np.testing.assert_array_equal(*seen)
+
+
 @pytest.mark.parametrize("change", ["round", "later", "outside", "average", "dual", "point"])
 def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
     file = tmp_path / "c.npz"

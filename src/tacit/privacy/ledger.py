@@ -403,6 +403,12 @@ class Ledger:
         return self._head.hex()
 
     @property
+    def origin(self) -> bytes:
+        """The hash of the first entry: a backup has the same, another ledger another."""
+        [[first]] = self._rows("SELECT chain FROM entries WHERE serial = 1")
+        return bytes(first)
+
+    @property
     def left(self) -> float | None:
         """The epsilon of the largest further Gaussian run that fits; None where not a formula."""
         budget = self.budget

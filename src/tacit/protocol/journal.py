@@ -28,7 +28,7 @@ class Journal:
 
     agreed   what decides the answers and their noise: a run continues with the same only
     key      the root of the noise, where the coordinator's owner owns all data: a secret
-    digest   of the agents' data, keyed with ``key``
+    digest   of the agents' data, keyed with ``key``, and of which ledgers they have
     arrays   of the server, and for their owner of all agents, after ``round``
     failed   how often a party's round failed, and is paid for again
     """
@@ -115,8 +115,8 @@ class Journal:
             )
         if self.digest != digest():
             raise InvalidInput(
-                "Expected the agents, objectives, sets and data of the checkpoint, the code of "
-                "functions included; they differ. Nothing was resumed."
+                "Expected the ledgers, agents, objectives, sets and data of the checkpoint, the "
+                "code of functions included; they differ. Nothing was resumed."
             )
 
     def check_arrays(self, arrays: Arrays, rounds: int) -> None:

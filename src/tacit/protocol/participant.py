@@ -291,7 +291,8 @@ class Participant:
 
     def _state(self, request: Snapshot) -> State:
         if request.key is not None:
-            return State(digest=agent_digest(self.problem, self.name, request.key))
+            digest = agent_digest(self.problem, self.name, request.key)
+            return State(digest=digest + (self.ledger.origin if self.ledger else b""))
         run, paid, charged = self.run, self.ledger is not None, 0
         if self.ledger is not None:
             charged = sum(last - first + 1 for first, last in self.ledger.charged(request.run))
