@@ -195,19 +195,6 @@ def test_a_full_or_read_only_disk_refuses(ledger):
     assert Ledger(ledger.path).spent == exact(Gaussian(40.0), 4, 1e-5)
 
 
-def test_backup_while_in_use(ledger, tmp_path):
-    ledger.begin("r", terms())
-    ledger.charge("r", 1, 2)
-    ledger.backup(tmp_path / "copy.db")
-    copied = ledger.head
-    ledger.charge("r", 3, 3)
-    copy = Ledger(tmp_path / "copy.db")
-    assert copy.head == copied != ledger.head
-    assert copy.spent.epsilon < ledger.spent.epsilon
-    with pytest.raises(InvalidInput, match="there is one"):
-        ledger.backup(tmp_path / "copy.db")
-
-
 RUNS = repeat("ab", "abcd")
 
 

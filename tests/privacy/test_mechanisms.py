@@ -6,6 +6,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import pytest
 from conftest import repeat
@@ -19,6 +20,8 @@ from tacit.privacy.mechanisms import (
     Laplace,
     Noiseless,
     gaussian_delta,
+    gaussian_epsilon,
+    gaussian_multiplier,
     mechanism_from,
     per_update,
 )
@@ -64,16 +67,6 @@ def test_variance_is_the_paper_s_table():
     assert Gaussian.classical(epsilon, delta).variance(2 * beta) == pytest.approx(gaussian)
     laplace = 2 * (2 * beta / epsilon) ** 2
     assert Laplace.of_epsilon(epsilon).variance(2 * beta) == pytest.approx(laplace)
-
-
-@pytest.mark.parametrize("mechanism", [*NOISY, Noiseless()], **identify)
-def test_batch_with_own_sensitivities_equals_loop(mechanism):
-    keys = jax.random.split(jax.random.key(0), 4)
-    sensitivities = jnp.array([0.1, 1.0, 2.0, 7.0])
-    draw = lambda key, s: mechanism.sample(key, (5,), s)  # noqa: E731
-    batch = jax.jit(jax.vmap(draw))(keys, sensitivities)
-    loop = jnp.stack([draw(k, float(s)) for k, s in zip(keys, sensitivities, strict=True)])
-    np.testing.assert_allclose(batch, loop, rtol=1e-15)
 
 
 @pytest.mark.parametrize("kind", [Gaussian, Laplace])
@@ -171,3 +164,49 @@ for mechanism in (m.Gaussian(1.0), m.Laplace(1.0), m.Noiseless()):
 a.exact(m.Gaussian(1.0), 10, 1e-5)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# --- epsilon, delta and noise of a Gaussian update, beside 60 digits: never too small -------------
+
+
+def true_gaussian_delta(mu, epsilon):
+    with mpmath.workdps(60):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.1, 1.0, 5.0, 50.0, 447.0])
+@pytest.mark.parametrize("z", [-3.0, -0.5, 0.0, 0.5, 1.0, 3.0, 8.0, 20.0, 36.5])
+def test_gaussian_closed_form_is_rounded_up(mu, z):
+    epsilon = max(0.0, mu * (mu / 2 + z))
+    truth = true_gaussian_delta(mu, epsilon)
+    claim = gaussian_delta(mu, epsilon)
+    assert truth <= claim <= truth * (1 + 1e-6)
+    stated = gaussian_epsilon(mu, claim)
+    assert true_gaussian_delta(mu, stated) <= claim
+    assert stated <= epsilon * (1 + 1e-6) + 1e-8 * mu
+
+
+def test_gaussian_extremes():
+    assert gaussian_delta(1.0, 1e5) > 0  # an underflow is not a promise
+    assert gaussian_delta(1e4, 0.0) == 1.0
+    assert gaussian_epsilon(1e-9, 0.1) == 0.0
+    assert true_gaussian_delta(400.0, gaussian_epsilon(400.0, 1e-300)) <= 1e-300
+
+
+@given(st.floats(0.01, 30), st.floats(1e-12, 0.3))
+@settings(max_examples=repeat(20, 40))
+def test_monotone_in_everything(mu, delta):
+    epsilon = gaussian_epsilon(mu, delta)
+    assert gaussian_epsilon(mu * 1.1, delta) >= epsilon
+    assert gaussian_epsilon(mu, delta / 2) >= epsilon
+    assert gaussian_delta(mu, epsilon + 0.1) <= gaussian_delta(mu, epsilon)
+
+
+@given(st.floats(1e-6, 1e3), st.floats(-40, -0.01))
+@settings(max_examples=repeat(30, 60))
+def test_noise_for_a_budget_is_within_it_and_hardly_more(epsilon, log_delta):
+    delta = 10**log_delta
+    multiplier = gaussian_multiplier(epsilon, delta)
+    assert true_gaussian_delta(1 / multiplier, epsilon) <= delta
+    assert true_gaussian_delta(1 / (multiplier * (1 - 1e-7)), epsilon) > delta
