@@ -1,6 +1,7 @@
 """Studies of a classifier: each party's records meet public columns, ranges and classes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,14 @@ from test_study import PARTY, refused, same, told
 
 import tacit
 from tacit.cli.main import main
-from tacit.learn import Box, PrivateLogisticRegression, PublicRange, load_model, load_table
+from tacit.learn import (
+    Box,
+    PrivateLogisticRegression,
+    PublicColumns,
+    PublicRange,
+    load_model,
+    load_table,
+)
 from tacit.learn.estimators import adopt, prepare
 from tacit.objectives.objective import RELATIONS
 from tacit.studies import PartyFile, Study
@@ -123,6 +131,33 @@ def test_the_model_is_that_of_one_process(tables, capsys):
     mine = load_model(own)
     assert mine[-1].privacy_ == model.privacy_
     np.testing.assert_array_equal(mine.predict_proba(sample), expected.predict_proba(sample))
+
+
+def test_text_and_missing_values_are_as_in_one_process(tables):
+    """The same public rules as ``tacit learn``: categories, and what is filled in."""
+    rules = '[learn.categories]\nnote = ["text", "none"]\n[learn.fill]\nfee = 5\n[privacy]'
+    text = (tables / "study.toml").read_text().replace("[privacy]", rules)
+    text = text.replace('features = ["age", "fee", "visits"]', 'features = ["age", "fee", "note"]')
+    (tables / "study.toml").write_text(text)
+    for name in SIZES:
+        table = pd.read_csv(tables / f"{name}.csv")
+        table.loc[::3, "fee"] = np.nan
+        table.loc[::4, "note"] = "none"
+        table.to_csv(tables / f"{name}.csv", index=False)
+    study, parts = parts_of(tables)
+    columns = PublicColumns(RANGES, {"note": ["text", "none"]}, {"fee": 5})
+    whole = pd.concat([pd.read_csv(tables / f"{n}.csv").assign(owner=n) for n in SIZES])
+    rows = np.ascontiguousarray(columns.fit_transform(whole[["age", "fee", "note"]]))
+    assert rows.shape[1] == 4 and np.isfinite(rows).all()
+    options = {"constraint": Box(4.0), "classes": list(study.kind.classes)}
+    model = PrivateLogisticRegression(2.0, 1e-5, centring_share=None, **options)
+    problem, settings = prepare(model, rows, whole["churn"].to_numpy(), whole["owner"].to_numpy())
+    assert all(map(same, parts, problem.agents))
+    assert study.plan(told(tacit.Problem(parts), study)).settings == settings
+    result = tacit.solve(tacit.Problem(parts), replace(settings, rounds=2), seed=2)
+    study.write_outcome(tables / "model", result)
+    sample = whole[["age", "fee", "note"]]
+    assert len(load_model(tables / "model").predict(sample)) == 90
 
 
 def test_a_party_may_call_its_target_otherwise(tables):

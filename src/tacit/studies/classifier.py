@@ -6,6 +6,7 @@ learn`` does. A party's table (CSV or Parquet) has these columns, in any order; 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,8 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput, choice, count, positive, shown
 from tacit.learn import Box
-from tacit.learn.data import load_table
 from tacit.learn.estimators import PrivateLogisticRegression, adopt, plan, public_classes
-from tacit.learn.features import PublicRange
+from tacit.learn.features import PublicColumns, PublicRange
 from tacit.learn.model import save_model
 from tacit.planning import Plan
 from tacit.protocol.result import Result
@@ -34,12 +34,13 @@ from tacit.studies.study import (
     refuse_unknown,
     spending,
 )
+from tacit.tables import load_records
 
 SECTION = {
     *("features", "target", "classes", "normaliser", "record_bound", "neighbours"),
-    *("feature_norm", "bound", "ranges"),
+    *("feature_norm", "bound", "ranges", "categories", "fill"),
 }
-REQUIRED = ("features", "target", "classes", "normaliser", "record_bound", "ranges")
+REQUIRED = ("features", "target", "classes", "normaliser", "record_bound")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class ClassifierKind(Kind):
     classes: tuple[str, ...]
     normaliser: int
     record_bound: int
-    ranges: dict[str, tuple[float, float]]
+    mapping: PublicColumns | PublicRange  # of the columns of a table, fitted without records
     estimator: dict[str, Any]  # its public settings
     spending: dict[str, Any]  # arguments of ``tacit.learn.plan``
 
@@ -77,8 +78,8 @@ class ClassifierKind(Kind):
             estimator["constraint"] = Box(positive("bound", section["bound"]))
         public = tuple(features), target, _classes(section["classes"])
         N, most = (count(key, section[key]) for key in ("normaliser", "record_bound"))
-        ranges = _ranges(section["ranges"])
-        kind = cls(agents, (), *public, N, most, ranges, estimator, _spending(data))
+        mapping = _mapping(public[0], section)
+        kind = cls(agents, (), *public, N, most, mapping, estimator, _spending(data))
         kind.plan(kind._without_records())
         return kind
 
@@ -93,39 +94,47 @@ class ClassifierKind(Kind):
             **self.estimator,
         )
         model.classes_ = np.unique(np.asarray(self.classes))
-        model.n_features_in_ = len(self.features)
+        model.n_features_in_ = self._columns
         sizes = float(self.normaliser), float(self.record_bound)
-        model.slope_limit_ = model._limit(len(self.features) + 1, *sizes)
+        model.slope_limit_ = model._limit(self._columns + 1, *sizes)
         return model
 
-    def _mapping(self) -> PublicRange:
-        nothing = pd.DataFrame(np.zeros((1, len(self.features))), columns=list(self.features))
-        mapping: PublicRange = PublicRange(self.ranges).fit(nothing)
-        return mapping
+    @property
+    def _columns(self) -> int:
+        """Of a mapped row."""
+        return len(self.mapping.get_feature_names_out())
 
     def _part(self, agent: str, features: Vector, labels: Vector) -> LocalProblem:
-        """An agent's problem, of features as they are in its table."""
+        """An agent's problem, of mapped features."""
         model = self._model()
-        table = pd.DataFrame(features, columns=list(self.features))
-        rows = model._rows(self._mapping().transform(table))
+        rows = model._rows(features)
         return model._agent(
             agent,
             rows,
             labels,
-            model._set(len(self.features)),
+            model._set(self._columns),
             normaliser=self.normaliser,
             record_bound=float(self.record_bound),
         )
 
     def _without_records(self) -> Problem:
         """The problem with one record of zeros at every agent: all of it that is public."""
-        row, label = np.zeros((1, len(self.features))), np.zeros(1, np.int64)
+        row, label = np.zeros((1, self._columns)), np.zeros(1, np.int64)
         return Problem(self._part(agent, row, label) for agent in self.agents)
 
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
-        data = load_table(party.data, party.target or self.target, features=self.features)
-        _, labels = public_classes(self.classes, np.array(data.names)[data.labels])
-        return self._part(agent, data.features, labels)
+        known, gaps = (getattr(self.mapping, k, None) or {} for k in ("categories", "fill"))
+        records = load_records(
+            [party.data],
+            party.target or self.target,
+            features=self.features,
+            categories=known,
+            gaps=gaps,
+        )
+        _, labels = public_classes(self.classes, records.targets)
+        mapped = self.mapping.transform(pd.DataFrame(dict(records.columns)))
+        # record by record in memory, on which the rounding of lengths depends
+        return self._part(agent, np.ascontiguousarray(mapped), labels)
 
     def plan(self, problem: Problem) -> Plan:
         """From the study alone: what ``tacit.learn.plan`` looks at is all in it."""
@@ -146,7 +155,7 @@ class ClassifierKind(Kind):
         """``model.json``, for ``tacit predict``."""
         model = self._model()
         adopt(model, self.normaliser, result)
-        return [save_model(make_pipeline(self._mapping(), model), folder).name]
+        return [save_model(make_pipeline(self.mapping, model), folder).name]
 
     def write_own(
         self, folder: Path, problem: LocalProblem, point: Vector, privacy: PrivacyStatement | None
@@ -156,7 +165,7 @@ class ClassifierKind(Kind):
             model = self._model()
             model.privacy_ = replace(privacy, assumed=self.assumed(privacy.delta))
             model._keep(np.asarray(point))
-            written.append(save_model(make_pipeline(self._mapping(), model), folder).name)
+            written.append(save_model(make_pipeline(self.mapping, model), folder).name)
         return written
 
 
@@ -168,6 +177,19 @@ def _classes(value: Any) -> tuple[str, ...]:
     if len(classes) < 2 or len(set(classes)) != len(classes) or "" in classes:
         raise InvalidInput("Expected two or more different classes in [learn].")
     return classes
+
+
+def _mapping(features: Sequence[str], section: dict[str, Any]) -> PublicColumns | PublicRange:
+    """Of [learn.ranges], [learn.categories] and [learn.fill]; there is a rule for every column."""
+    more = {key: section[key] for key in ("categories", "fill") if key in section}
+    for key, value in more.items():
+        if not isinstance(value, dict) or not {*value} <= {*features, "*"}:
+            raise InvalidInput(f"Expected a table [learn.{key}] by column, got {shown(value)}.")
+    ranges = _ranges(section.get("ranges")) if "ranges" in section or not more else {}
+    nothing = pd.DataFrame({name: np.zeros(1) for name in features})
+    mapping = PublicColumns(ranges, **more) if more else PublicRange(ranges)
+    fitted: PublicColumns | PublicRange = mapping.fit(nothing)
+    return fitted
 
 
 def _ranges(value: Any) -> dict[str, tuple[float, float]]:
