@@ -1,6 +1,7 @@
 """The driver: determinism, entropy, callbacks, traces, problems that do not fit together."""
 
 import dataclasses
+import gc
 import os
 import threading
 import time
@@ -325,3 +326,16 @@ def test_agents_with_different_normalisers_are_refused(rng):
         tacit.Residual(np.eye(2), np.ones(2), beta=0.1), tacit.Box(-1, 1, size=2)
     )
     tacit.Problem([agent("a", 20), residual, agent("b", 20)])  # a residual has none
+
+
+def test_ledgers_are_closed_when_a_run_is_over(tmp_path):
+    """Without the garbage collector: what a file beside the ledger holds, its copy would lack."""
+    tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5).close()
+    agents = [dataclasses.replace(problem_of("logistic", "box", agents=1).agents[0], name="a")]
+    gc.disable()
+    try:
+        settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=2)
+        tacit.solve(agents, settings, ledgers=tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
+    finally:
+        gc.enable()

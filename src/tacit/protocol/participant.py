@@ -137,26 +137,12 @@ class Participant:
         self.ledger, self.owner, self.rules = ledger, owner, rules
         self.run: Run | None = None
         self._lock = threading.Lock()
-        answers: dict[type, Any] = {
-            Invitation: self._facts,
-            Proposal: self._agree,
-            Read: self._copy,
-            Start: self._start,
-            Broadcast: self._reply,
-            Outcome: self._finish,
-        }
-        if owner:
-            answers |= {Measure: self._measure, Snapshot: self._state, Restore: self._restore}
-        self._answers = answers
 
     def handle(self, request: Request) -> Answer:
         """The answer to a request; an error is one too."""
         try:
             with self._lock:
-                if (method := self._answers.get(type(request))) is None:
-                    raise Disagrees("invalid", f"Expected a request, got {type(request).__name__}.")
-                answer: Answer = method(request)
-                return answer
+                return self._answer(request)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a solver's panic too
@@ -167,6 +153,28 @@ class Participant:
             ):
                 return Refusal.of(error, request.run, request.round)
             return Failure(error)
+
+    def _answer(self, request: Request) -> Answer:
+        match request:
+            case Invitation():
+                return self._facts(request)
+            case Proposal():
+                return self._agree(request)
+            case Read():
+                return self._copy(request)
+            case Start():
+                return self._start(request)
+            case Broadcast():
+                return self._reply(request)
+            case Outcome():
+                return self._finish(request)
+            case Measure() if self.owner:
+                return self._measure(request)
+            case Snapshot() if self.owner:
+                return self._state(request)
+            case Restore() if self.owner:
+                return self._restore(request)
+        raise Disagrees("invalid", f"Expected a request, got {type(request).__name__}.")
 
     # --- before the rounds --------------------------------------------------------------------
 
