@@ -131,34 +131,31 @@ def seeded(restarted):
     return begin
 
 
-def started_twice(restarted):
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_restarted_seed_is_caught(restarted):
     worlds = small_worlds()
     plan = ordinary(worlds, 2)
     plans = [plan, plan + 0.01 * np.eye(1, plan.shape[1])]
-    return run(worlds, plans, TRIALS, 2, 1.0, seeded(restarted))
-
-
-def test_a_fresh_seed_is_consistent():
-    assert not started_twice(restarted=False).violated
-
-
-def test_a_restarted_seed_is_caught():
-    found = started_twice(restarted=True)
-    assert found.violated and found.white.free_rates.attack == "restart"
-    assert found.white.free > found.claim.epsilon
+    found = run(worlds, plans, TRIALS, 2, 1.0, seeded(restarted))
+    assert found.violated == restarted
+    if restarted:
+        assert found.white.free_rates.attack == "restart"
+        assert found.white.free > found.claim.epsilon
 
 
 # --- a payment taken over -------------------------------------------------------------------------
 
 
-def shown_and_charged(tmp_path):
-    """Two processes of one agent; the first fails visibly after the second has begun."""
+@pytest.mark.parametrize("fault", [False, True])
+def test_no_more_is_shown_than_was_paid_for(tmp_path, monkeypatch, fault):
+    """Two processes of one agent; the first fails visibly after the second has begun. The fault
+    itself: a failure that shows and leaves its payment to the next process."""
+    if fault:
+        monkeypatch.setattr(Payments, "fail", lambda self, t: True)
     worlds = ball_worlds()
     problem, chosen = worlds.with_canary, worlds.scheduled(settings())
-    w = ordinary(worlds, 1)[0]
-    shown, begun = 0, []
-    path = tmp_path / "a.db"
-    with Ledger.create(path, 100.0, DELTA) as ledger, Ledger(path) as other:
+    w, begun = ordinary(worlds, 1)[0], []
+    with Ledger.create(tmp_path / "a.db", 100.0, DELTA) as ledger, Ledger(ledger.path) as other:
         first = paying(problem, chosen, "june", ledger)
 
         def fail(*given, **named):
@@ -168,22 +165,8 @@ def shown_and_charged(tmp_path):
         first._round = fail
         with pytest.raises(SolverFailure):
             first.respond(Broadcast("june", 1, w))
-        shown += 1
         begun[0].respond(Broadcast("june", 1, w))
-        shown += 1
-        return shown, len(ledger.charged("june"))
-
-
-def test_no_more_is_shown_than_was_paid_for(tmp_path):
-    shown, charged = shown_and_charged(tmp_path)
-    assert shown <= charged
-
-
-def test_a_payment_taken_over_is_caught(tmp_path, monkeypatch):
-    """The fault itself: a failure that shows and leaves its payment to the next process."""
-    monkeypatch.setattr(Payments, "fail", lambda self, t: True)
-    shown, charged = shown_and_charged(tmp_path)
-    assert shown == 2 and charged == 1
+        assert len(ledger.charged("june")) == (1 if fault else 2)  # for two that are shown
 
 
 # --- arguments and the command ---------------------------------------------------------------
