@@ -13,13 +13,6 @@ import tacit
 from tacit.studies.job import load_job
 
 TACIT = Path(sys.executable).parent / "tacit"
-# SIGINT as a terminal's child has it, also where the tests run in the background
-HEARING = (
-    sys.executable,
-    "-c",
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "os.execv(sys.argv[1], sys.argv[1:])",
-)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tacit.learn.data import Dataset
 from tacit.objectives.losses import LeastSquares, SoftmaxRegression
 from tacit.objectives.residual import Residual
 from tacit.privacy.accounting import exact, paper
-from tacit.privacy.mechanisms import Gaussian, Laplace, per_update
+from tacit.privacy.mechanisms import Laplace, per_update
 from tacit.sets.closed_form import Box
 
 DELTA = 1e-5
@@ -88,33 +88,38 @@ def correct(epsilon):
     return run(Settings.for_budget(epsilon, DELTA, 3, 2), MANY)
 
 
-@pytest.mark.parametrize("epsilon", repeat([2.0], [0.5, 1.0, 2.0, 4.0]))
-def test_correct_code_is_consistent_and_the_bound_is_near(epsilon):
-    found = correct(epsilon)
+def test_correct_code_is_consistent_and_the_bound_is_near():
+    found = correct(2.0)
     assert not found.violated and found.verdict == "consistent with the claim"
-    assert 0.999 * epsilon < found.claim.epsilon <= epsilon
-    assert found.white.curve <= epsilon and found.white.free <= epsilon
-    if epsilon >= 1:
-        assert found.white.curve >= 0.6 * epsilon
-        assert found.black.curve >= 0.3 * epsilon
-    if epsilon >= 2:
-        assert found.white.free >= 0.25 * epsilon
+    assert 0.999 * 2.0 < found.claim.epsilon <= 2.0
+    assert found.white.curve <= 2.0 and found.white.free <= 2.0
+    assert found.white.curve >= 0.6 * 2.0 and found.black.curve >= 0.3 * 2.0
+    assert found.white.free >= 0.25 * 2.0
 
 
-# Laplace noise on the objective is in test_one_laplace_update_needs_no_curve
-KINDS = [("gaussian", "output"), ("laplace", "projected-output")]
-KINDS += repeat([], [("laplace", "objective"), ("gaussian", "projected-output")])
+@cache
+def zone():
+    return zone_worlds("case14")
 
 
-@pytest.mark.parametrize(("mechanism", "perturbation"), KINDS)
-def test_every_kind_of_noise_is_consistent_and_seen(mechanism, perturbation):
-    settings = Settings.for_budget(4.0, DELTA, 2, 2, mechanism, perturbation=perturbation)
-    found = run(settings, trials=repeat(3_000, 6_000))
-    assert not found.violated and found.refutable
-    # Plain output noise leaves the box, so its sensitivity is that of all points. Laplace noise
-    # hides a change of several entries, one for each class, better than one of the same norm.
-    share = 0.3 if perturbation == "output" else {"gaussian": 0.6, "laplace": 0.45}[mechanism]
-    assert found.white.curve >= share * 4.0
+# ``share`` of the claim is what the curve shows at least. Plain output noise leaves the box, so its
+# sensitivity is that of all points. Laplace noise hides a change of several entries, one for each
+# class, better than one of the same norm.
+@pytest.mark.parametrize(
+    ("worlds", "budget", "perturbation", "trials", "share"),
+    [
+        (small_worlds, (4.0, DELTA, 2, 2), "output", 3_000, 0.3),
+        (small_worlds, (4.0, DELTA, 2, 2, "laplace"), "projected-output", 3_000, 0.45),
+        (residual_worlds, (4.0, DELTA, 2, 2), "objective", 2_000, 0.6),
+        (zone, (10.0, DELTA, 1, 1), "objective", 200, 0.5),
+    ],
+)
+def test_every_kind_of_noise_is_consistent_and_seen(worlds, budget, perturbation, trials, share):
+    settings = Settings.for_budget(*budget, perturbation=perturbation)
+    found = run(settings, trials, worlds=worlds())
+    assert not found.violated and found.refutable and found.white.curve >= share * budget[0]
+    if worlds is zone:  # through its solver
+        assert found.black.curve > 0.4 * budget[0]
 
 
 def test_one_laplace_update_needs_no_curve():
@@ -122,11 +127,6 @@ def test_one_laplace_update_needs_no_curve():
     found = run(Settings(1, 1, Laplace(1.0), 0.0), MANY, worlds=moved_worlds(1.0))
     assert not found.violated and found.refutable and found.claim.delta == 0
     assert found.white.free > 0.85
-
-
-def test_noise_on_a_residual_is_seen_through_its_matrix():
-    found = run(Settings.for_budget(4.0, DELTA, 2, 2), 2_000, worlds=residual_worlds())
-    assert not found.violated and found.refutable and found.white.curve > 0.6 * 4.0
 
 
 def test_a_round_is_watched_update_by_update():
@@ -160,11 +160,6 @@ def test_the_same_seed_gives_the_same_audit():
 # --- broken code ----------------------------------------------------------------------------
 
 
-def variance_as_deviation(patch):
-    right = Gaussian.scale
-    patch.setattr(Gaussian, "scale", lambda self, Δ: right(self, Δ) ** 2)
-
-
 def noise_halved(patch):
     right = algorithm.draw
     patch.setattr(algorithm, "draw", lambda *given: right(*given) / 2)
@@ -195,7 +190,6 @@ def key_reused_across_rounds(patch):
 
 
 MUTANTS = {
-    variance_as_deviation: "likelihood",
     noise_halved: "likelihood",
     sensitivity_from_own_data: "magnitude",
     update_without_noise: "single update",
@@ -203,11 +197,7 @@ MUTANTS = {
 }
 
 
-# the square of a deviation is noise that is too small, as half of it is
-FAULTS = repeat([m for m in MUTANTS if m is not variance_as_deviation], list(MUTANTS))
-
-
-@pytest.mark.parametrize("mutant", FAULTS, ids=lambda m: m.__name__)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
 def test_broken_code_is_caught(mutant, monkeypatch):
     mutant(monkeypatch)
     found = run()
@@ -252,25 +242,6 @@ def test_paper_claim_is_what_the_paper_would_say():
     assert settings.calibration == "paper"
     settings, claim = paper_claim(3.0, DELTA, 5, 2, "laplace")
     assert settings.mechanism.noise_multiplier == pytest.approx(10 / 3) and claim.delta == 0
-
-
-# --- power zones, where a solver projects ---------------------------------------------------
-
-
-@cache
-def zone():
-    return zone_worlds("case14")
-
-
-ZONES = repeat([(10.0, 1, 1, 200)], [(4.0, 1, 1, 1_500), (10.0, 2, 2, 200)])
-
-
-@pytest.mark.parametrize(("epsilon", "rounds", "updates", "trials"), ZONES)
-def test_a_zone_is_consistent_and_seen_through_its_solver(epsilon, rounds, updates, trials):
-    found = run(Settings.for_budget(epsilon, DELTA, rounds, updates), trials, worlds=zone())
-    assert not found.violated and found.refutable and found.white.curve > 0.4 * epsilon
-    if rounds == 1:
-        assert found.white.curve > 0.5 * epsilon and found.black.curve > 0.4 * epsilon
 
 
 def test_a_zone_with_half_the_noise_is_caught(monkeypatch):

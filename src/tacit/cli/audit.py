@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import print_table, progress_bar, tell
-from tacit.cli.options import Add
+from tacit.cli.options import Add, add_noise_options
 from tacit.errors import InvalidInput, digits
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -48,17 +48,7 @@ def add_audit(add: Add) -> None:
     audit.add_argument("--total-epsilons", type=float, nargs="+", default=[1.0], metavar="EPSILON")
     audit.add_argument("--total-delta", type=float, default=1e-5)
     audit.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
-    audit.add_argument(
-        "--perturbation",
-        choices=("objective", "output", "projected-output"),
-        default="objective",
-    )
-    audit.add_argument(
-        "--calibration",
-        choices=("certified", "paper"),
-        default="certified",
-        help="paper: the paper's sensitivities, noise and composition, which are not certified",
-    )
+    add_noise_options(audit)
     audit.add_argument(
         "--agents",
         action="store_true",

@@ -69,6 +69,18 @@ def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
     )
 
 
+def add_noise_options(parser: Any) -> None:
+    """Where Algorithm 1 adds its noise, and what that is scaled by."""
+    where = ("objective", "output", "projected-output")
+    parser.add_argument("--perturbation", choices=where, default="objective")
+    parser.add_argument(
+        "--calibration",
+        choices=("certified", "paper"),
+        default="certified",
+        help="paper: the paper's sensitivities, noise and composition, which are not certified",
+    )
+
+
 def run_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """The options of a run that were given, checked, as arguments of ``tacit.solve``."""
     given = {name: getattr(options, name) for name in RUN}

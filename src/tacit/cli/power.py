@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.console import lines_now_and_then, print_result, progress_bar, tell
-from tacit.cli.options import Add, add_run_options, changed, make_absolute, refuse_to_publish
+from tacit.cli.options import (
+    Add,
+    add_noise_options,
+    add_run_options,
+    changed,
+    make_absolute,
+    refuse_to_publish,
+)
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import Note, RunFolder, run_folder
@@ -134,17 +141,7 @@ def add_solve(add: Add) -> None:
     rounds.add_argument("--local-updates", type=int, help="default: 1 with noise, 5 without")
     rounds.add_argument("--step-size", type=float, help="default: falls with the noise")
     rounds.add_argument("--noise-on", choices=("residual", "gradient"), default="residual")
-    rounds.add_argument(
-        "--perturbation",
-        choices=("objective", "output", "projected-output"),
-        default="objective",
-    )
-    rounds.add_argument(
-        "--calibration",
-        choices=("certified", "paper"),
-        default="certified",
-        help="paper: the paper's sensitivities, not certified",
-    )
+    add_noise_options(rounds)
     add_run_options(solve, "the case's name + -result")
 
 
