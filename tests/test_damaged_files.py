@@ -313,3 +313,5 @@ def test_a_folder_that_links_to_itself(tmp_path, capsys):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert main(["federation", "status", str(tmp_path / "loop")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+    with pytest.raises(tacit.InvalidInput, match="Nothing was sent"):
+        PartyFile.load(tmp_path / "loop")

@@ -93,6 +93,10 @@ def test_check_says_what_would_happen_with_a_dispatch(tmp_path, command, refused
     assert "Expected a MATPOWER file" in refused("power check r")
     again = json.loads(command("power", "check", "r", "--case", "other.m", "--json"))
     assert again == {**found, "case": "other"}
+    (tmp_path / "r" / "run.json").rename("note")  # as of a folder of 0.1.0
+    command("power", "check", "r", "--case", "other.m")
+    assert "folder of tacit power solve" in refused("power check r")
+    Path("note").rename(tmp_path / "r" / "run.json")
     assert "each generator of case14" in refused("power check r --case case14")
     assert "folder of tacit power solve" in refused("power check elsewhere")
     table = tmp_path / "r" / "generator.csv"

@@ -77,7 +77,8 @@ def kit(tmp_path, monkeypatch):
 
 def test_where_a_study_is(kit, monkeypatch):
     """Who is there and who is missing, as the server says; and the end, whatever is on the disk."""
-    monkeypatch.setattr(Scripted, "close", lambda self: None, raising=False)
+    closed = []
+    monkeypatch.setattr(Scripted, "close", lambda self: closed.append(self), raising=False)
     server = Scripted(kit, [["south"]], [])
     monkeypatch.setattr(servers, "EngineServer", lambda kit: server)
     kit.run.mkdir()
@@ -96,6 +97,10 @@ def test_where_a_study_is(kit, monkeypatch):
     found = servers.state_of(kit)
     assert (found["stage"], found["running"], found["waiting"]) == ("finished", False, [])
     assert found["result"] == str(kit.run)
+    server.there, many = [], len(closed)
+    with pytest.raises(IndexError):  # as of a command that is interrupted
+        servers.state_of(kit)
+    assert len(closed) == many + 1
 
 
 FINISHED = {"state": "finished"}

@@ -96,6 +96,8 @@ def test_costs_may_be_missing(tmp_path):
             ("mpc.gen =", "mpc.bus(:, 3) = 0;\nmpc.gen ="),
             "code that changes them",
         ),
+        (("mpc.bus = [", "mpc.bus = 2 * ["), "Expected rows in mpc.bus (line 5"),
+        (("];\nmpc.gen = ", "] * 2;\nmpc.gen = "), "Expected rows in mpc.bus (line 5"),
         (("mpc.gen =", "mpc.dcline = [\n\t10\t3;\n];\nmpc.gen ="), "AC lines only"),
     ],
 )

@@ -1,5 +1,6 @@
 """Digests tell problems apart by data, structure and code, and are the same in every process."""
 
+import codecs
 import dataclasses
 import functools
 import importlib
@@ -152,6 +153,8 @@ HELD = [  # in a closure
     (1.0, 1.5),
     (np.ones(3), np.array([1.0, 1.0, 1.0 + 1e-15])),
     (np.ones(3), np.ones(3, np.float32)),
+    (np.ones(3, [("x", "f8"), ("y", "f8")]), np.ones(3, [("y", "f8"), ("x", "f8")])),
+    (np.zeros(3, [("x", "f8")]), np.zeros(3, [("x", "i8")])),
     (jnp.ones(3), jnp.zeros(3)),
     ([1.0, (2, {"a": 3})], [1.0, (2, {"a": 4})]),
     (1, True),
@@ -199,6 +202,7 @@ def imports(z, x):
 NOTHING = [np.random.default_rng(0), Generator(np.random.PCG64(0)), LOG, sys.stdout, iter([1])]
 NOTHING += [ValueError("x"), memoryview(b"x"), types.ModuleType("user"), imports]
 NOTHING += [np.array([1, "a"], object), np.ma.array([1.0, 2.0], mask=[0, 1])]
+NOTHING += [codecs.ignore_errors]  # a function in C that belongs to no module
 
 
 @pytest.mark.parametrize("thing", NOTHING)

@@ -223,6 +223,22 @@ def test_a_budget_that_the_ledger_contradicts_is_not_certified(learned, tmp_path
     assert joined(LOUD) in read_pdf(pdf_page(page))[0]
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"mechanism": "laplace"},
+        {"secure": False},
+        {"updates": 10**6},
+        {"neighbours": [{"change": "moving one", "agents": ["Zug", "Bern"]}]},
+    ],
+    ids=str,
+)
+def test_a_budget_is_contradicted_whatever_else_was_changed(learned, tmp_path, more):
+    facts, _, page = about(forge(learned, tmp_path / "r", epsilon=0.1, **more), "Zug")
+    assert page.verdict.startswith(f"{LOUD} (1.5 against 0.1)") and not page.promised
+    assert MISSING in facts["Ledger"]
+
+
 def test_no_delta_at_which_nothing_is_bounded(learned, tmp_path):
     facts, _, page = about(forge(learned, tmp_path / "r", delta=0.0), "Zug")
     assert page.verdict.startswith(f"{LOUD} (no bound against 1.5)") and page.odds is None
@@ -233,9 +249,11 @@ def test_a_release_that_cost_more(tmp_path, result):
     """Only in the ledger that the run noted; of any other it is not known."""
     terms = dataclasses.replace(RELEASE, neighbours=RELATIONS["add-remove"])
     path = ledger_of(tmp_path / "agent 1.db", terms, 1)
-    forged = said(result, once=True, secure=True, seeded=False, epsilon=0.1)
-    folder = noted(forged.save(tmp_path / "r"), ledgers=str(tmp_path))
-    facts, _, page = about(folder, "agent 1")
+    claim = {"once": True, "seeded": False, "epsilon": 0.1}
+    for name, secure in (("l", False), ("r", True)):  # whatever noise the result claims
+        folder = said(result, **claim, secure=secure).save(tmp_path / name)
+        facts, _, page = about(noted(folder, ledgers=str(tmp_path)), "agent 1")
+        assert page.verdict.startswith(LOUD)
     assert page.verdict.startswith(f"{LOUD} (1.01 against 0.1)")
     assert MISSING not in facts["Ledger"] and page.odds.header[2:] == ALL[1:]
     with tacit.Ledger(path) as ledger:  # a release that cost less: no longer sure

@@ -748,7 +748,7 @@ def add_download(add: Add) -> None:
     download = add(
         "learn download",
         _download,
-        "Get MNIST's files; an earlier attempt is continued.",
+        "Get MNIST's files; those that are there stay.",
         "tacit learn download mnist-data",
     )
     download.add_argument("folder", nargs="?", metavar="DIR", help="folder to put the files in")

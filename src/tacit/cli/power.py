@@ -321,9 +321,9 @@ def _check(options: argparse.Namespace) -> int:
     from tacit.power import load_case, plot_power_flow, power_flow
 
     folder = Path(options.folder)
-    note = Note.read(folder) if folder.is_dir() else None
+    note = Note.read(folder) if folder.is_dir() and not options.case else None
     noted = None if note is None or note.command != "power solve" else note.options.get("case")
-    if not isinstance(noted, str):
+    if not isinstance(case := options.case or noted, str):
         raise InvalidInput(f"Expected a folder of tacit power solve, got {folder}.")
 
     def column(table: str, name: str) -> Any:
@@ -333,7 +333,7 @@ def _check(options: argparse.Namespace) -> int:
         with reading(path, f"a column {name} of numbers"):
             return read_pandas(path, index_col=table)[name].astype(float)
 
-    grid = load_case(options.case or noted)
+    grid = load_case(case)
     flow = power_flow(grid, column("generator", "p"), column("bus", "voltage"))
     save_figure(folder / "check.png", plot_power_flow(flow), dpi=130)
     found = {**flow.summary(), "not_covered": list(flow.summary()), "folder": str(folder)}

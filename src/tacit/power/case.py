@@ -227,7 +227,9 @@ def _rows(part: str) -> list[list[str]]:
     """The words of every row: rows end with a semicolon or a line, as MATLAB has it."""
     plain = re.sub(r"\.\.\.[^\n]*\n|%[^\n]*", " ", part.replace(",", " "))
     number, bracket, body = plain.partition("=")[2].partition("[")
-    body = body.partition("]")[0] if bracket else number.partition(";")[0]
+    body, _, rest = body.partition("]") if bracket else number.partition(";")
+    if bracket and (number.strip() or not re.match(r"[ \t\r]*([;\n]|$)", rest)):
+        return []  # code around a table is not run
     return [row.split() for row in re.split(r"[;\n]", body) if row.strip()]
 
 

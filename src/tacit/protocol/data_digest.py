@@ -107,7 +107,7 @@ class Digest:
         if isinstance(value, jax.core.Tracer | np.ma.MaskedArray) or value.dtype.hasobject:
             raise self._refusal()
         content = np.ascontiguousarray(value)
-        about = f"{content.dtype.name} {content.dtype.str} {np.shape(value)}"
+        about = f"{content.dtype!r} {content.dtype.str} {np.shape(value)}"  # fields have names
         return self._hash("array", [about.encode(), content.reshape(-1).view(np.uint8)])
 
     def _parts(self, value: Any) -> Iterable[Any]:
@@ -139,7 +139,7 @@ class Digest:
             return "partial", value.func, value.args, value.keywords
         if isinstance(value, types.MethodType):
             return "method", value.__self__, value.__func__
-        if isinstance(value, types.BuiltinMethodType):
+        if isinstance(value, types.BuiltinMethodType) and value.__self__ is not None:
             return "method", value.__self__, value.__name__
         if isinstance(value, staticmethod | classmethod):
             return type(value).__name__, value.__func__
@@ -214,7 +214,9 @@ def library_name(value: Any) -> str | None:
     name = getattr(value, "__qualname__", getattr(value, "__name__", None))
     own = getattr(value, "__module__", None) or getattr(value, "__objclass__", type).__module__
     for module in (own, *BY_NAME):
-        if isinstance(name, str) and is_library(module) and module in sys.modules:
+        if not (isinstance(name, str) and isinstance(module, str)):
+            continue
+        if is_library(module) and module in sys.modules:
             try:
                 if attrgetter(name)(sys.modules[module]) is value:
                     return f"{module}.{name}"

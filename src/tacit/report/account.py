@@ -27,10 +27,12 @@ class Paid(NamedTuple):
     """Epsilon that a ledger paid for one run, at the delta of its statement.
 
     answered   of the messages that were sent; the rest was paid for again
+    alike      what was paid for has the noise and hides the change that the statement says
     """
 
     epsilon: float
     answered: float
+    alike: bool = True
 
 
 NOTHING = Paid(0.0, 0.0)
@@ -96,28 +98,30 @@ class Account:
         if all cost more; a private mean for the release that costs least with the rounds.
         """
         epsilon, delta = statement.epsilon, statement.delta
-        if own is False or not 0 <= delta < 1 or self._hides_something_else(statement):
+        if own is False or not 0 <= delta < 1:
             return NOTHING
+        alike = not self._hides_something_else(statement)
         releases = [r for r in self.runs if r["read_once"] and r["rounds_charged"]]
         if statement.once:
-            like = [r for r in releases if _same_noise(r, statement)]
-            costs = [_cost([r], delta) for r in like]
-            alike = [c for c in costs if PART * epsilon <= c <= epsilon / PART]
-            more = max(costs) if own and costs and min(costs) > epsilon else 0.0
-            cost = alike[0] if alike else more
+            like = [{**r, "rounds_charged": 1} for r in releases if _same_noise(r, statement)]
+            ours = [PART * epsilon <= _cost([r], delta) <= epsilon / PART for r in like]
+            costs = [_cost([r], delta) for r in releases]
+            more = max(costs) if own and costs and min(costs) * PART > epsilon else 0.0
+            cost = more or (epsilon if alike and any(ours) else 0.0)
             return Paid(cost, cost) if own or not cost else None
         if not run:
-            return NOTHING if _cost(self.runs, delta) < PART * epsilon else None
-        found = self.run(run)
-        if found is None or not _same_noise(found, statement):
+            return NOTHING if not alike or _cost(self.runs, delta) < PART * epsilon else None
+        if (found := self.run(run)) is None:
             return NOTHING
+        alike = alike and _same_noise(found, statement)
         if found["rounds_charged"] * found["local_updates"] < statement.updates:
-            return NOTHING
+            alike = False
         means = [[r] for r in releases] if statement.before else []
         parts = [[found, *mean] for mean in means or [[]]]
         return Paid(
             min(_cost(part, delta) for part in parts),
             min(_cost(part, delta, "rounds_answered") for part in parts),
+            alike,
         )
 
     def _hides_something_else(self, statement: PrivacyStatement) -> bool:

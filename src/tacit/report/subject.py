@@ -61,7 +61,8 @@ class Subject:
         """Whether the ledger's total has this run in it; None: not known."""
         if self.paid is None:
             return None
-        return self.paid.epsilon > 0 and self.paid.epsilon >= PART * self.statement.epsilon
+        paid, said = self.paid, self.statement.epsilon
+        return paid.alike and paid.epsilon > 0 and paid.epsilon >= PART * said
 
     @property
     def overpaid(self) -> Paid | None:

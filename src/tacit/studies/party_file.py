@@ -61,8 +61,8 @@ class PartyFile:
 
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
-        path = Path(path).resolve()
         with nothing_sent(f"the party file {path}"):
+            path = Path(path).resolve()
             found = read_toml(path, "a party file")
             refuse_unknown(found, KEYS, f"the party file {path}")
             wanted = {"agent", "data", "ledger"} | {*TEXTS} & found.keys()

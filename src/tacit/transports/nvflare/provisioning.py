@@ -122,7 +122,8 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
 def example(study: Study, agent: str) -> str:
     """A party's own file, to fill in."""
     privacy = read_toml(study.folder / "study.toml")["privacy"]
-    data, extra = "CSV or Parquet, one line per record", 'target = "y"                 # its column'
+    data = "CSV or Parquet, one line per record; of an [objective] also npz"
+    extra = 'target = "y"                 # its column, if it has one'
     if study.kind.TAKES == "unit":
         data, extra = "a table with columns bus, p and q", 'unit = "MW"'
     real = study.rehearsal is None

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -357,9 +357,8 @@ def state_of(kit: Kit) -> dict[str, Any]:
     status, server = status_of(kit), EngineServer(kit)
     there = None
     if server.alive():
-        with suppress(EngineFailure):
+        with suppress(EngineFailure), closing(server):
             there = server.parties()
-        server.close()
     finished = (kit.run / "result.json").exists()
     running = server.alive() and status.get("stage") not in (None, "finished", "paused")
     return {
