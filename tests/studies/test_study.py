@@ -274,22 +274,6 @@ def toml(value):
     return json.dumps(value)
 
 
-LINES = [k for k, line in enumerate(STUDY.splitlines()) if " = " in line and line[0] != "#"]
-
-
-@settings(max_examples=repeat(30, 60))
-@given(st.sampled_from(LINES), VALUES)
-def test_a_hostile_study_is_refused_in_one_manner(tmp_path_factory, line, value):
-    lines = STUDY.splitlines()
-    lines[line] = f"{lines[line].split(' = ')[0]} = {toml(value)}"
-    folder = tmp_path_factory.mktemp("hostile")
-    (folder / "study.toml").write_text("\n".join(lines))
-    try:
-        Study.load(folder)
-    except TacitError as error:
-        assert str(error).startswith("Expected") and str(error).endswith("Nothing was sent.")
-
-
 def test_what_a_party_does_not_agree_to(kit):
     party = kit / "party.toml"
     party.write_text(PARTY + 'hides = "replacing one record"\n')
@@ -379,19 +363,25 @@ def test_what_a_party_file_may_not_say(tmp_path, old, new, words):
     assert words in refused(lambda: PartyFile.load(tmp_path / "party.toml"))
 
 
-OWN_LINES = [k for k, line in enumerate(WHOLE.splitlines()) if " = " in line]
+LINES = [
+    (text, load, k)
+    for text, load in ((STUDY, Study.load), (WHOLE, PartyFile.load))
+    for k, line in enumerate(text.splitlines())
+    if " = " in line and line[0] != "#"
+]
 
 
-@settings(max_examples=repeat(30, 60))
-@given(st.sampled_from(OWN_LINES), VALUES)
-def test_a_hostile_party_file_is_refused_in_one_manner(tmp_path_factory, line, value):
-    lines = WHOLE.splitlines()
-    lines[line] = f"{lines[line].split(' = ')[0]} = {toml(value)}"
-    path = tmp_path_factory.mktemp("hostile") / "party.toml"
+@settings(max_examples=repeat(60, 120))
+@given(st.sampled_from(LINES), VALUES)
+def test_a_hostile_file_is_refused_in_one_manner(tmp_path_factory, line, value):
+    text, load, k = line
+    lines = text.splitlines()
+    lines[k] = f"{lines[k].split(' = ')[0]} = {toml(value)}"
+    path = tmp_path_factory.mktemp("hostile") / "file.toml"
     path.write_text("\n".join(lines))
     try:
-        limits = PartyFile.load(path).limits
-        assert 0 < limits.total_epsilon < 1e7 and 0 <= limits.total_delta < 1
+        limits = getattr(load(path), "limits", None)
+        assert limits is None or (0 < limits.total_epsilon < 1e7 and 0 <= limits.total_delta < 1)
     except TacitError as error:
         assert str(error).startswith("Expected") and str(error).endswith("Nothing was sent.")
 
