@@ -72,22 +72,14 @@ def pair(a, b, log_gamma):
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0, 20.0])
-@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_one_laplace_update(epsilon, fraction):
-    truth = scalar(epsilon, fraction * epsilon)
-    stated = delta_of([(Laplace(1 / epsilon), 1)], fraction * epsilon)
-    assert truth <= stated <= truth * (1 + 1e-3)
-    assert exact(Laplace(1 / epsilon), 1, truth).epsilon == pytest.approx(
-        fraction * epsilon, rel=5e-4, abs=1e-5 * epsilon
-    )
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 3.0])
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.9])
-def test_two_laplace_updates(epsilon, fraction):
-    truth = pair(epsilon, epsilon, 2 * fraction * epsilon)
-    stated = delta_of([(Laplace(1 / epsilon), 2)], 2 * fraction * epsilon)
-    assert truth * (1 - 1e-9) <= stated <= truth * (1 + 1e-3)
+def test_one_and_two_laplace_updates(epsilon, fraction):
+    at, mechanism = fraction * epsilon, Laplace(1 / epsilon)
+    for updates, truth in ((1, scalar(epsilon, at)), (2, pair(epsilon, epsilon, 2 * at))):
+        stated = delta_of([(mechanism, updates)], updates * at)
+        assert truth * (1 - 1e-9) <= stated <= truth * (1 + 1e-3)
+    total = exact(mechanism, 1, scalar(epsilon, at)).epsilon
+    assert total == pytest.approx(at, rel=5e-4, abs=1e-5 * epsilon)
 
 
 @pytest.mark.parametrize("total", [0.3, 2.0, 9.0])
