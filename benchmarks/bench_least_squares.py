@@ -83,7 +83,7 @@ def once(problem, epsilon, rng):
 
 def schedules(problem, epsilon, rounds, local_updates):
     import tacit
-    from tacit.admm.schedules import ConstantPenalty, SmoothStep
+    from tacit.admm.settings import ConstantPenalty, SmoothStep
 
     def settings(**options):
         return tacit.Settings.for_budget(epsilon, DELTA, rounds, local_updates, **options)

@@ -13,7 +13,6 @@ SOURCE = Path(tacit.__file__).parent
 PACKAGES = [
     ["_types", "errors"],
     ["pytree", "files"],
-    ["reading"],
     ["tables", "html"],
     ["sets"],
     ["objectives"],

@@ -1,5 +1,6 @@
 """CONTRIBUTING.md, SECURITY.md, templates and workflow say what is so, and their code runs."""
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -34,8 +35,9 @@ def first_column(text):
 
 
 @pytest.fixture(scope="module")
-def examples():
+def examples(tmp_path_factory):
     """All code of the guide, run in order; ``text`` is the last TOML block."""
+    os.chdir(tmp_path_factory.mktemp("guide"))
     space, ran = {"__name__": "__main__"}, 0
     for found in BLOCK.finditer(text := GUIDE.read_text()):
         if found[1] == "toml":
@@ -44,6 +46,7 @@ def examples():
             before = "\n" * text[: found.start(2)].count("\n")  # so that a traceback names the line
             exec(compile(before + found[2], str(GUIDE), "exec"), space)
             ran += 1
+    os.chdir(ROOT)
     assert ran >= 3
     return space
 

@@ -22,7 +22,7 @@ from ranks import mpiexec
 
 import tacit
 from tacit import errors
-from tacit.admm import schedules
+from tacit.admm import settings
 from tacit.cli.main import main
 from tacit.protocol.result import TRACE
 from tacit.studies import job
@@ -157,7 +157,7 @@ def test_the_reference_is_complete():
         for kind, make in kinds.items():
             keys = set(inspect.signature(make).parameters) - job.NOT_SAID
             assert {kind, *keys} <= known, kind
-    for schedule in (*schedules.STEP_SIZES, *schedules.PENALTIES):
+    for schedule in (*settings.STEP_SIZES, *settings.PENALTIES):
         assert {schedule.kind, *inspect.signature(schedule).parameters} <= known, schedule.kind
     assert set(TRACE) <= words("results.md")
     everything = set().union(*(words(page.name) for page in PAGES[1:]))

@@ -14,7 +14,7 @@ import pytest
 
 import tacit
 from tacit.errors import CorruptFile
-from tacit.reading import read_json, read_npz, read_rows, read_text, read_toml
+from tacit.files import read_json, read_npz, read_rows, read_text, read_toml
 
 SOURCE = Path(tacit.__file__).parent
 
@@ -109,9 +109,9 @@ LIMITED = """
     import numpy as np, pyarrow.parquet, tacit.studies, tacit.tables
     from pathlib import Path
     from tacit.errors import CorruptFile
-    from tacit import reading
-    reads = {".npz": reading.read_npz, ".toml": reading.read_toml, ".json": reading.read_json,
-             ".csv": tacit.tables.read_table, ".parquet": reading.check_parquet}
+    from tacit import files
+    reads = {".npz": files.read_npz, ".toml": files.read_toml, ".json": files.read_json,
+             ".csv": tacit.tables.read_table, ".parquet": files.check_parquet}
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
     for path in map(Path, sys.argv[1:]):
@@ -187,7 +187,7 @@ def test_paths_that_are_no_file(tmp_path, read, name):
 # What parses something else than a file, or a file that no stranger has had
 PARSERS = {
     "json.loads": {
-        "reading",
+        "files",
         "protocol.journal",  # through JSON and back
         "protocol.messages",  # settings in a message
         "privacy.ledger",  # rows, whose hashes were checked
@@ -195,16 +195,16 @@ PARSERS = {
         "transports.nvflare.site",  # a log of its own
     },
     "json.load": set(),
-    "tomllib.loads": {"reading"},
+    "tomllib.loads": {"files"},
     "tomllib.load": set(),
     "np.load": set(),
     "np.loadtxt": set(),
     "np.genfromtxt": set(),
     "np.fromfile": set(),
-    "pd.read_csv": {"reading"},
+    "pd.read_csv": {"files"},
     "pd.read_parquet": {"tables"},  # after check_parquet
     "zipfile.ZipFile": {
-        "reading",
+        "files",
         "transports.nvflare.provisioning",
     },  # a job is compared, not unpacked
     "pickle.load": set(),
@@ -220,4 +220,4 @@ def test_one_reader_for_each_format():
             if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in PARSERS:
                 found[name].add(module)
     for name, modules in PARSERS.items():
-        assert found[name] <= modules, f"{name}: {found[name] - modules} has tacit.reading"
+        assert found[name] <= modules, f"{name}: {found[name] - modules} has tacit.files"

@@ -21,8 +21,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.schedules import ConstantPenalty, SmoothStep
-from tacit.admm.settings import Asked, Settings
+from tacit.admm.settings import Asked, ConstantPenalty, Settings, SmoothStep
 from tacit.errors import DERIVED, InvalidInput, positive
 from tacit.objectives.objective import Descent, Reading
 from tacit.privacy.accounting import calibrate

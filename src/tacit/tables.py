@@ -29,7 +29,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import EXACT, LENGTHS, CorruptFile, InvalidInput
-from tacit.reading import check_parquet, lines_of, opened, read_npz, reading
+from tacit.files import check_parquet, lines_of, opened, read_npz, reading
 
 CHUNK = 4096  # records at a time: text takes ten times the memory of numbers
 MOST_NAMED = 30  # columns in one error

@@ -13,7 +13,7 @@ import pytest
 from conftest import repeat
 
 import tacit
-from tacit.admm import schedules
+from tacit.admm import settings
 from tacit.cli.main import main, parser
 from tacit.errors import CorruptFile
 from tacit.privacy.accounting import calibrate, exact
@@ -278,7 +278,7 @@ def test_every_number_of_a_constructor(make, right):
                 if hasattr(thing, "sensitivity"):
                     Δ = thing.sensitivity(2, tacit.Box(-1.0, 1.0, size=thing.dimension))
                     assert 0 < Δ < np.inf, (name, value)
-                if isinstance(thing, schedules.Schedule):
+                if isinstance(thing, settings.Schedule):
                     tacit.Settings(10, penalty=thing, step_size=thing)
                     assert 0 < thing(10) < np.inf
             except tacit.TacitError:

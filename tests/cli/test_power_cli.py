@@ -12,7 +12,7 @@ from test_reproduce import threads
 
 import tacit
 from tacit.errors import SolverFailure
-from tacit.reading import read_npz
+from tacit.files import read_npz
 
 TACIT = Path(sys.executable).with_name("tacit")
 BUDGET = "--total-epsilon 1 --total-delta 1e-5"

@@ -32,8 +32,7 @@ from tacit.protocol.keys import agent_key
 from tacit.protocol.messages import Broadcast
 from tacit.pytree import pytree, store
 from tacit.sets import closed_form
-from tacit.sets.closed_form import L1Ball
-from tacit.sets.projections import onto_simplex
+from tacit.sets.closed_form import L1Ball, onto_simplex
 
 # Most faults planted below show in every trial: the distribution-free bound is then 2.44 for 100
 # trials in each world, beside claims of 1 and 2.

@@ -10,7 +10,7 @@ from grids import PGLIB, case_file, constraints
 import tacit
 from tacit.admm.algorithm import Limits, Local, Round, Rule, local_update, output_noise_shape
 from tacit.admm.local_side import start_point
-from tacit.admm.schedules import NonsmoothStep
+from tacit.admm.settings import NonsmoothStep
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, scheduled
 from tacit.power.network import demand

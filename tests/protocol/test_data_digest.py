@@ -20,7 +20,7 @@ import pytest
 import scipy.sparse as sp
 
 import tacit
-from tacit.protocol.data_digest import Digest, agent_digest
+from tacit.protocol.journal import Digest, agent_digest
 from tacit.sets.conic import Conic
 
 KEY = bytes(8)
@@ -287,7 +287,7 @@ def test_a_checkpoint_refuses_what_it_cannot_compare(tmp_path):
 
 PROGRAM = """
 import numpy as np, jax, jax.numpy as jnp, tacit
-from tacit.protocol.data_digest import agent_digest
+from tacit.protocol.journal import agent_digest
 names = {*"abcdefghijklm"}
 weights = {"x": np.arange(3.0), "y": frozenset(["p", "q", "r"])}
 def loss(z, x):

@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 import tacit
 from tacit.errors import InvalidInput
 from tacit.objectives.rounding import cut_point
-from tacit.sets.powers import FARTHEST, LEAST, exponent, magnitude, scaled
-from tacit.sets.projections import length
+from tacit.sets.closed_form import length
+from tacit.sets.feasible_set import FARTHEST, LEAST, exponent, magnitude, scaled
 
 EDGES = [LEAST, 2 * LEAST, 0.5, 1 - 2**-53, 1.0, 1.5, 2.0, 1.7e308, math.nextafter(2.0**1000, 0)]
 exponent_, magnitude_, scaled_ = (jax.jit(f) for f in (exponent, magnitude, scaled))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.errors import TacitError
-from tacit.protocol.data_digest import Digest
 from tacit.protocol.facts import described, facts_of
+from tacit.protocol.journal import Digest
 from tacit.protocol.messages import answer_from
 from tacit.studies import Limits, PartyFile, Study
 from tacit.studies.job import load_job

@@ -9,7 +9,7 @@ import pytest
 from conftest import CLOSED_SETS, OBJECTIVES, SOLVER_SETS, problem_of, repeat
 
 import tacit
-from tacit.admm.schedules import Schedule
+from tacit.admm.settings import Schedule
 
 NONSMOOTH = ("hinge", "quantile")
 SEEDS = range(repeat(1, 10))

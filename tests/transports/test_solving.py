@@ -12,7 +12,7 @@ import pytest
 from conftest import problem_of, repeat
 
 import tacit
-from tacit.admm.schedules import NonsmoothStep, StronglyConvexStep
+from tacit.admm.settings import NonsmoothStep, StronglyConvexStep
 from tacit.protocol.agent import Agent
 from tacit.protocol.messages import Broadcast
 from tacit.transports import local

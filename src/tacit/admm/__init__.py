@@ -2,7 +2,6 @@
 
 problem         agents, what each holds, and which coordinates they share
 settings        rounds, schedules, mechanism: all that is public in a run, and what is asked of it
-schedules       penalties and step sizes
 algorithm       Algorithm 1 of the paper, once, in its letters
 fixed_point     the same with exact local steps: one map that server and agents follow, accelerated
 local_side      what an agent computes with: sensitivity, limits of its points, start
@@ -10,15 +9,15 @@ theory          the bounds of Section 5 as numbers
 """
 
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.schedules import (
+from tacit.admm.settings import (
     ConstantPenalty,
     ConstantStep,
     DynamicPenalty,
     NonsmoothStep,
+    Settings,
     SmoothStep,
     StronglyConvexStep,
 )
-from tacit.admm.settings import Settings
 
 __all__ = [
     "ConstantPenalty",

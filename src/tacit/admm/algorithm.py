@@ -22,8 +22,8 @@ from tacit.errors import SolverFailure
 from tacit.objectives.objective import Objective
 from tacit.privacy.mechanisms import Mechanism, register_with_jax
 from tacit.privacy.secure_noise import GridNoise
+from tacit.sets.closed_form import length
 from tacit.sets.feasible_set import FeasibleSet
-from tacit.sets.projections import length
 
 register_with_jax()  # programs below are compiled for a mechanism of any parameters
 

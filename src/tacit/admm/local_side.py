@@ -17,7 +17,7 @@ from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.privacy.mechanisms import Noiseless
 from tacit.sets import Box
-from tacit.sets.powers import require_64_bits
+from tacit.sets.feasible_set import require_64_bits
 
 
 def start_point(problem: LocalProblem) -> Array:

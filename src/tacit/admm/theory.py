@@ -19,8 +19,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import Problem
-from tacit.admm.schedules import NonsmoothStep, Schedule, SmoothStep, StronglyConvexStep
-from tacit.admm.settings import Settings
+from tacit.admm.settings import NonsmoothStep, Schedule, Settings, SmoothStep, StronglyConvexStep
 from tacit.errors import InvalidInput, choice, positive
 
 if TYPE_CHECKING:

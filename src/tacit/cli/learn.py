@@ -18,8 +18,7 @@ from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import MEAN, RunFolder, refuse_used, run_folder
 from tacit.errors import RUNS, InvalidInput, count
-from tacit.files import save_figure, write_atomically
-from tacit.reading import read_json
+from tacit.files import read_json, save_figure, write_atomically
 
 NAMED = ("digits", "mnist", "femnist")
 IMAGE_MAPS = ("orientations", "scattering")

@@ -21,8 +21,7 @@ from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import Note, RunFolder, run_folder
 from tacit.errors import RUNS, InvalidInput, count
-from tacit.files import save_figure, write_atomically
-from tacit.reading import read_pandas, reading
+from tacit.files import read_pandas, reading, save_figure, write_atomically
 
 DELTA = 1e-5  # of all that is released, where loads are read once and none is given
 BEYOND = {  # limits that a dispatch may break, by name: what breaks them, and its columns

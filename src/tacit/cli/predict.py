@@ -16,8 +16,7 @@ from typing import Any
 from tacit.cli.learn import changes_in_words
 from tacit.cli.options import Add
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.files import write_atomically
-from tacit.reading import lines_of, opened, reading
+from tacit.files import lines_of, opened, reading, write_atomically
 
 PREDICTION, PROBABILITY = "prediction", "probability of "  # columns of what is written
 ADVICE = (  # about text and missing values: the model's rules cannot be changed

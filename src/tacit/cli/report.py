@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.cli.console import print_result, tell
 from tacit.cli.options import Add, as_words
 from tacit.errors import TacitError
-from tacit.reading import reading
+from tacit.files import reading
 
 if TYPE_CHECKING:
     from tacit.report.contents import Contents

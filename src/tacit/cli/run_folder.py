@@ -24,8 +24,7 @@ from typing import Any
 from tacit.cli.console import hints, run_with_progress
 from tacit.cli.options import as_words, caution, changed, run_arguments
 from tacit.errors import CorruptFile, InvalidInput, TacitError
-from tacit.files import locked, sync_folder, write_atomically
-from tacit.reading import read_bytes, read_json, reading, typed
+from tacit.files import locked, read_bytes, read_json, reading, sync_folder, typed, write_atomically
 
 NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
 MEAN = "mean.npz"  # what was released before the first round

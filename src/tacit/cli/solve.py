@@ -12,7 +12,7 @@ from tacit.cli.options import Add, add_run_options, make_absolute, refuse_to_pub
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import RunFolder, run_folder
-from tacit.reading import read_bytes
+from tacit.files import read_bytes
 
 
 def add_solve(add: Add) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput, choice, count, positive
-from tacit.reading import parse_json, reading
+from tacit.files import parse_json, reading
 from tacit.tables import Records, load_records
 
 LEAF = 2**30  # most bytes of a file

@@ -32,11 +32,10 @@ from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InvalidInput, count, positive
-from tacit.files import write_atomically
+from tacit.files import read_json, reading, write_atomically
 from tacit.learn import estimators, features
 from tacit.learn.centring import given_mean
 from tacit.protocol.statement import PrivacyStatement
-from tacit.reading import read_json, reading
 
 FILE = "model.json"
 WHAT = "a model that tacit saved"

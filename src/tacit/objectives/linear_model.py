@@ -23,7 +23,7 @@ from tacit.objectives import slope_limits
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
 from tacit.pytree import pytree, store
-from tacit.sets.powers import require_64_bits
+from tacit.sets.feasible_set import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet

@@ -16,7 +16,7 @@ from tacit.errors import InvalidInput, choice, count, positive
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import gamma, rounded_up
 from tacit.pytree import pytree, static, store
-from tacit.sets.powers import require_64_bits
+from tacit.sets.feasible_set import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet

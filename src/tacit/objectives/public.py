@@ -42,7 +42,7 @@ from tacit.objectives.residual import (
 from tacit.pytree import pytree, static, store
 from tacit.sets.cone_program import Program, weighted_square
 from tacit.sets.conic import Conic
-from tacit.sets.powers import require_64_bits
+from tacit.sets.feasible_set import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.sets.feasible_set import FeasibleSet

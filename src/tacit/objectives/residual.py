@@ -21,7 +21,7 @@ from tacit.errors import InvalidInput, array, choice, count, digits, non_negativ
 from tacit.objectives.objective import Objective, Reading, optional_positive
 from tacit.objectives.rounding import DOUBLE, gamma, rounded_up
 from tacit.pytree import pytree, static, store
-from tacit.sets.powers import require_64_bits
+from tacit.sets.feasible_set import require_64_bits
 
 if TYPE_CHECKING:
     from tacit.objectives.public import PublicQuadratic

@@ -43,7 +43,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Vector
-from tacit.sets.powers import exponent, scaled
+from tacit.sets.feasible_set import exponent, scaled
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 DOUBLE = UNIT["float64"]

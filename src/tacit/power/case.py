@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.reading import read_text, reading
+from tacit.files import read_text, reading
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,7 @@ import numpy as np
 from tacit import html
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.schedules import SmoothStep
-from tacit.admm.settings import Asked, Settings
+from tacit.admm.settings import Asked, Settings, SmoothStep
 from tacit.errors import InvalidInput, choice, shown
 from tacit.planning import TOLERANCE, Known, Plan, noise_energy, plan
 from tacit.power.case import Grid

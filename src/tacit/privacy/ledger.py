@@ -54,10 +54,9 @@ from tacit.errors import (
     positive,
     probability,
 )
-from tacit.files import mount_points, open_private, sync_file, sync_folder
+from tacit.files import mount_points, open_private, sync_file, sync_folder, typed
 from tacit.privacy.accounting import Guarantee, delta_of, epsilon_of, rounded_down, rounded_up
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, gaussian_epsilon, mechanism_from
-from tacit.reading import typed
 
 RESTS = ("", "-wal", "-shm")  # what SQLite adds to a file's name
 APPLICATION_ID = 0x7AC17  # in the file's header, so that no other database is taken for a ledger

@@ -12,8 +12,7 @@ statement       what a run promises, in numbers and in words
 disclosure      the table of what is public, covered, covered if released once, or private
 result          what a run leaves behind, and its files
 jupyter         a result and a statement as a notebook shows them
-journal         where a run stands, in one file
-data_digest     whether a continued run has the same problem
+journal         where a run stands, in one file, and whether what continues it is the same
 """
 
 from tacit.protocol.agent import Agent

@@ -33,7 +33,7 @@ from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.protocol.keys import noise_source
 from tacit.protocol.messages import Broadcast, Reply, digest_of
 from tacit.protocol.statement import why_uncertified
-from tacit.sets.powers import require_64_bits
+from tacit.sets.feasible_set import require_64_bits
 
 log = logging.getLogger("tacit.agent")
 _compiled = jax.jit(local_round, static_argnames="rule")

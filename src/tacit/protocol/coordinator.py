@@ -24,16 +24,14 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import Problem
-from tacit.admm.schedules import ConstantPenalty
-from tacit.admm.settings import Asked, Settings
+from tacit.admm.settings import Asked, ConstantPenalty, Settings
 from tacit.errors import InvalidInput, Refused, count, shown
 from tacit.planning import Plan, penalties_of
 from tacit.planning import plan as planned
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.protocol import result as results
-from tacit.protocol.data_digest import joined_digest
 from tacit.protocol.facts import NotKnown, described, members_of
-from tacit.protocol.journal import Arrays, Journal
+from tacit.protocol.journal import Arrays, Journal, joined_digest
 from tacit.protocol.keys import generator, noise_source, root_key
 from tacit.protocol.messages import (
     Agreed,
@@ -66,7 +64,7 @@ from tacit.protocol.release import (
 from tacit.protocol.result import Progress, Result
 from tacit.protocol.server import ExactServer, Server
 from tacit.protocol.statement import PrivacyStatement, privacy_statement, release_statement
-from tacit.sets.powers import require_64_bits
+from tacit.sets.feasible_set import require_64_bits
 
 T = TypeVar("T")
 LAST_WORD = 60.0  # seconds for the answer to the outcome

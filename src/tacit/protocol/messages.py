@@ -484,7 +484,7 @@ class Measured:
 @dataclass(frozen=True)
 class Snapshot:
     """Everything that a journal keeps. With a ``key``, only the digest of all that the agent
-    computes with, keyed with it (``data_digest.py``), and which ledger it has."""
+    computes with, keyed with it (``journal.py``), and which ledger it has."""
 
     run: str
     key: Vector | None = None

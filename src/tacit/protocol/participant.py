@@ -23,8 +23,8 @@ from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, Solv
 from tacit.objectives.public import PublicObjective, without_noise
 from tacit.privacy.ledger import Ledger, Terms
 from tacit.protocol.agent import Agent, PublicAgent
-from tacit.protocol.data_digest import agent_digest
 from tacit.protocol.facts import facts_of
+from tacit.protocol.journal import agent_digest
 from tacit.protocol.keys import agent_key, jax_key
 from tacit.protocol.messages import (
     Agreed,

@@ -38,14 +38,13 @@ from tacit._types import Array, Vector
 from tacit.admm.algorithm import noisy, sample_on_host
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import CorruptFile, InvalidInput, Refused, digits
-from tacit.files import write_atomically
+from tacit.files import parse_json, read_npz, reading, typed, write_atomically
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
 from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.protocol.statement import PrivacyStatement, release_statement
-from tacit.reading import parse_json, read_npz, reading, typed
 
 if TYPE_CHECKING:
     from tacit.objectives.objective import Reading

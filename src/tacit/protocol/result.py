@@ -33,13 +33,20 @@ from tacit.admm.algorithm import Holders, average_over_holders
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.errors import CorruptFile, InvalidInput, digits
-from tacit.files import save_figure, write_atomically
+from tacit.files import (
+    read_json,
+    read_npz,
+    read_rows,
+    reading,
+    save_figure,
+    typed,
+    write_atomically,
+)
 from tacit.html import never_raises
 from tacit.privacy.accounting import rounded_up
 from tacit.protocol.disclosure import TRACE as TRACE_LEVELS
 from tacit.protocol.disclosure import not_covered
 from tacit.protocol.statement import PrivacyStatement
-from tacit.reading import read_json, read_npz, read_rows, reading, typed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,11 +12,11 @@ import jax
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.errors import choice
+from tacit.files import typed
 from tacit.html import never_raises
 from tacit.privacy.accounting import epsilon_of, exact, rounded_up
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.privacy.secure_noise import largest_distance
-from tacit.reading import typed
 
 # Only the user knows where such a number came from.
 PUBLIC = (

@@ -16,11 +16,11 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile
+from tacit.files import read_json, read_npz, read_rows, read_toml, reading
 from tacit.html import plain
 from tacit.protocol import disclosure
 from tacit.protocol.disclosure import COVERED, PRIVATE, Level, level, may_have
 from tacit.protocol.result import Result
-from tacit.reading import read_json, read_npz, read_rows, read_toml, reading
 from tacit.report.account import Account, accounts
 
 Table = Mapping[str, Vector]  # a column of numbers, or of text, by its name

@@ -20,10 +20,9 @@ from typing import Any
 
 from tacit import html
 from tacit.errors import InvalidInput
-from tacit.files import write_atomically
+from tacit.files import reading, write_atomically
 from tacit.privacy.accounting import rounded_down, rounded_up
 from tacit.protocol.statement import not_promised
-from tacit.reading import reading
 from tacit.report import figures
 from tacit.report.contents import Contents
 from tacit.report.odds import exception, loss

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import CorruptFile, InvalidInput
+from tacit.files import read_json, read_npz, reading
 from tacit.html import plain, several
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement, promised
-from tacit.reading import read_json, read_npz, reading
 from tacit.report.account import NOT_WRITTEN, NOTHING, PART, Account, Paid
 from tacit.report.contents import Contents
 

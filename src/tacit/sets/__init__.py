@@ -1,9 +1,7 @@
 """What is public: feasible sets and the projections onto them.
 
 feasible_set    what every set can do: project, violation, diameter, radius
-closed_form     boxes, half-spaces, hyperplanes, balls, the simplex, and products of sets
-projections     the formulas of the above, for points of any size and in both number formats
-powers          scaling by powers of two, exactly
+closed_form     boxes, half-spaces, balls, the simplex, products, and their projections
 conic           sets given by cone constraints, on which a solver projects; polyhedra; from CVXPY
 cone_program    the program that Clarabel solves, set up once and updated in place
 radii           how far conic sets reach, by linear programs with certificates

@@ -21,11 +21,11 @@ from tacit import sets
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, choice, count
+from tacit.files import read_toml
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.planning import MOST_ROUNDS, NOISELESS_TOLERANCE, Plan, plan
 from tacit.privacy import mechanisms
-from tacit.reading import read_toml
 from tacit.studies.study import (
     Kind,
     agents_of,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import EPSILONS, InvalidInput, choice, count, positive, probability, shown
-from tacit.reading import read_toml
+from tacit.files import read_toml
 from tacit.studies.study import nothing_sent, refuse_unknown
 
 TEXTS = ("agent", "data", "ledger", "target", "unit", "coordinator")

@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.schedules import penalty_from, step_size_from
+from tacit.admm.settings import penalty_from, step_size_from
 from tacit.errors import (
     InvalidInput,
     TacitError,
@@ -35,11 +35,10 @@ from tacit.errors import (
     printable,
     shown,
 )
-from tacit.files import write_atomically
+from tacit.files import read_bytes, read_toml, reading, write_atomically
 from tacit.planning import Plan
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, PrivacyStatement
-from tacit.reading import read_bytes, read_toml, reading
 
 if TYPE_CHECKING:
     from tacit.studies.party_file import PartyFile

@@ -16,7 +16,7 @@ from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.protocol.coordinator import Coordinator, not_private
 from tacit.protocol.release import Released
 from tacit.protocol.result import Progress, Result
-from tacit.sets.powers import require_64_bits
+from tacit.sets.feasible_set import require_64_bits
 from tacit.transports.batched import Batched
 from tacit.transports.local import Ledgers, Local
 

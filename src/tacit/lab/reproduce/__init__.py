@@ -24,9 +24,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from tacit.errors import RUNS, UPDATES, InvalidInput, count
-from tacit.files import save_figure, write_atomically
+from tacit.files import (
+    read_json,
+    read_pandas,
+    read_rows,
+    read_toml,
+    reading,
+    save_figure,
+    write_atomically,
+)
 from tacit.protocol.result import versions
-from tacit.reading import read_json, read_pandas, read_rows, read_toml, reading
 
 if TYPE_CHECKING:
     import pandas as pd

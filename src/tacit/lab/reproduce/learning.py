@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.schedules import ConstantPenalty, DynamicPenalty, NonsmoothStep, Schedule
-from tacit.admm.settings import Settings
+from tacit.admm.settings import ConstantPenalty, DynamicPenalty, NonsmoothStep, Schedule, Settings
 from tacit.errors import choice
 from tacit.lab import reproduce
 from tacit.lab.reproduce import Curve, Rows, Runs

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit.admm.problem import LocalProblem, objective_value
-from tacit.admm.schedules import NonsmoothStep
-from tacit.admm.settings import Settings
+from tacit.admm.settings import NonsmoothStep, Settings
 from tacit.errors import choice, count
 from tacit.lab import reproduce
 from tacit.lab.reproduce import Curve, Rows, Runs

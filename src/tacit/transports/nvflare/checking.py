@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import EngineFailure, InvalidInput, TacitError, digits
+from tacit.files import read_bytes, read_toml, reading
 from tacit.privacy.accounting import rounded_down, rounded_up
 from tacit.privacy.ledger import Ledger
-from tacit.reading import read_bytes, read_toml, reading
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
 from tacit.transports.nvflare.kit import ADMIN, Kit

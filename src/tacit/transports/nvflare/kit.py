@@ -15,8 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tacit.errors import InvalidInput, positive, printable, shown
-from tacit.files import locked
-from tacit.reading import read_json, reading, typed
+from tacit.files import locked, read_json, reading, typed
 
 FORMAT = 2
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")

@@ -38,8 +38,7 @@ from nvflare.lighter.utils import (
 )
 
 from tacit.errors import InvalidInput
-from tacit.files import sync_folder, write_atomically
-from tacit.reading import read_toml
+from tacit.files import read_toml, sync_folder, write_atomically
 from tacit.transports.nvflare.kit import (
     ADMIN,
     CLASSES,

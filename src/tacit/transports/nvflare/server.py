@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tacit.errors import CorruptFile, EngineFailure, Refused
-from tacit.files import open_private
-from tacit.reading import parse_json, read_json, read_text, reading
+from tacit.files import open_private, parse_json, read_json, read_text, reading
 from tacit.transports.nvflare.kit import ADMIN, ORGANISATION, Kit
 
 log = logging.getLogger("tacit.run")

@@ -25,8 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tacit.errors import CorruptFile
-from tacit.files import open_private
-from tacit.reading import read_bytes, reading
+from tacit.files import open_private, read_bytes, reading
 
 CONTEXT = b"tacit federation request 1\0"
 LENGTH = 64
