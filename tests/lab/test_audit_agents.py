@@ -24,8 +24,7 @@ from tacit.lab.audit import (
     simplex_worlds,
 )
 from tacit.lab.audit.trials import size_of
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.payments import Payments
+from tacit.privacy.ledger import Ledger, Payments
 from tacit.protocol import agent
 from tacit.protocol.agent import Agent
 from tacit.protocol.keys import agent_key

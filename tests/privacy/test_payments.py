@@ -15,9 +15,8 @@ from conftest import repeat
 
 import tacit
 from tacit.errors import CorruptFile, LedgerFailure, Refused, SolverFailure
-from tacit.privacy.ledger import Ledger, Terms
+from tacit.privacy.ledger import Ledger, Payments, Terms
 from tacit.privacy.mechanisms import Gaussian
-from tacit.privacy.payments import Payments
 from tacit.protocol.agent import Agent
 
 
@@ -227,7 +226,7 @@ def test_terms_cover_the_sensitivity(ledger, noise):
 
 def test_two_processes_killed_and_failing(tmp_path):
     """A few runs here; ``python tests/protocol/two_processes.py --runs 100`` for more."""
-    runs = repeat(4, 12)  # every fourth pays in blocks
+    runs = repeat(4, 12)
     program = Path(__file__).parents[1] / "protocol" / "two_processes.py"
     done = subprocess.run(
         [sys.executable, str(program), "--runs", str(runs)],

@@ -14,8 +14,7 @@ import tacit
 from tacit.errors import CorruptFile, Refused
 from tacit.objectives.moments import SecondMoments
 from tacit.privacy.accounting import calibrate
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.payments import Payments
+from tacit.privacy.ledger import Ledger, Payments
 from tacit.privacy.secure_noise import secure_noise
 from tacit.protocol import release
 from tacit.protocol.release import Reader, Release

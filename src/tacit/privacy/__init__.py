@@ -5,7 +5,6 @@ normals       float32 normals with full tails, for seeded noise
 secure_noise  exact discrete noise from the operating system's bits, with its proof
 accounting    what many updates cost together; noise for a total budget
 ledger        an agent's durable account in one SQLite file: budget, runs, charges, answers
-payments      which process may use a charge
 """
 
 from tacit.privacy.accounting import Guarantee, basic, calibrate, compose, exact, paper

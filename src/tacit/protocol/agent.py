@@ -27,8 +27,7 @@ from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput, Refused, SolverFailure, TacitError, count
 from tacit.objectives.public import PublicObjective
-from tacit.privacy.ledger import Ledger, Terms
-from tacit.privacy.payments import Payments
+from tacit.privacy.ledger import Ledger, Payments, Terms
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.protocol.keys import noise_source
 from tacit.protocol.messages import Broadcast, Reply, digest_of
@@ -121,7 +120,7 @@ class Agent:
         Guarantee: a reply that leaves was paid for and kept first (with a ledger); a round is never
         answered twice with different noise; a refusal spends and reveals nothing. A computation
         that fails shows that it did: the round must be paid for again. Several processes on one
-        ledger never show more noisy computations than were paid for (proof in ``payments.py``).
+        ledger never show more noisy computations than were paid for (proof in ``ledger.py``).
         Without a ledger all of this holds for this object alone: see ``Agent``.
         """
         with self._lock, _logged():

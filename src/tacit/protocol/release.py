@@ -12,7 +12,7 @@ bound: exactly as private as one update of the mechanism. All that follows reads
 public numbers only (post-processing). With a ledger the release is paid for before it is measured,
 and kept before anything is computed from it; several processes, each killed at any moment, never
 show more readings than were paid for: a release is round 1 of a run of one round, and
-``payments.py`` has the proof. That data have changed since they were released shows: a new release
+``ledger.py`` has the proof. That data have changed since they were released shows: a new release
 is made then.
 """
 
@@ -40,9 +40,8 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import CorruptFile, InvalidInput, Refused, digits
 from tacit.files import parse_json, read_npz, reading, typed, write_atomically
 from tacit.privacy.accounting import rounded_up
-from tacit.privacy.ledger import Ledger, Terms
+from tacit.privacy.ledger import Ledger, Payments, Terms
 from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from
-from tacit.privacy.payments import Payments
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.protocol.statement import PrivacyStatement, release_statement
 
