@@ -211,7 +211,6 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     write("bare.csv", ["churn"], [["no"], ["yes"]])
     write("less.csv", ["age", "city", "churn", "id"], [[30, "Bern", "no", 1]] * 3)
     write("one.csv", ["age", "fee", "city", "churn", "id"], [[30, 1, "Bern", "no", 1]])
-    (tmp_path / "empty.csv").write_text("")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "north.csv").write_text("x\n1\n")
     base = ("--target", "churn", *RULES, *FAST, "--out", "r")
@@ -220,7 +219,6 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     for names, more, words in (
         ((*files, "more.csv"), base, "more.csv too, and no others, got 'x'"),
         ((*files, "less.csv"), base, "in less.csv too, got no 'fee'"),
-        ((*files, "empty.csv"), base, "in empty.csv, got no records"),
         ((*files, "one.csv"), (*base, "--test-share", 0.9), "--test-share 0 keeps all"),
         ((*files, "sub/north.csv"), base, "got 'north' more than once"),
         (("bare.csv",), bare, "columns to learn from"),
@@ -228,17 +226,12 @@ def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
         ((*files, "absent.csv"), base, "got 'absent.csv'"),
         ((*files, "digits"), base, "got 'digits'"),
         (("digits", "south.csv"), FAST, "digits alone, got 'south.csv'"),
-        (files, (*base, "--agent-column", "city"), "or an agent column"),
         (files, (*base, "--agents", 3), "several files without --agents"),
         (files, (*base, "--split", "iid"), "several files without --agents"),
         (files, (*base, "--test-share", 1), "0 <= test-share < 1"),
-        (files, (*base, "--test-share", -0.1), "0 <= test-share < 1"),
         (files, (*base, "--categories", "fee"), "COLUMN=A,B,..., once for each column, got 'fee'"),
-        (files, (*base, "--categories", "fee="), "none of them empty"),
         (files, (*base, "--categories", "city=a"), "once for each column"),
         (files, (*base, "--categories", 'x="a'), "COLUMN=A,B"),
-        (files, (*base, "--categories", "x=a,,b"), "none of them empty"),
-        (files, (*base, "--categories", "fee=1,2"), "a range or categories of 'fee'"),
         (files, (*base, "--categories", "x=a"), "categories of a column that is used"),
         (files, (*base, "--fill", "fee=many"), "COLUMN=VALUE, a number or one of"),
         (files, (*base, "--fill", "fee=nan"), "COLUMN=VALUE"),
