@@ -45,7 +45,7 @@ def test_no_point_breaks_the_bound(objective, kind, dtype, relation, attained):
 
 def test_no_point_breaks_the_bound_in_the_other_norm():
     for objective in ("hinge", "residual"):
-        found = search(objective, "box", SINGLE, law=Laplace)
+        found = search(objective, "box", SINGLE, mechanism=Laplace)
         assert found.sound and found.ratio >= 0.9, found
 
 

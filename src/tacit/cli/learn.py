@@ -83,8 +83,8 @@ def add_learn(add: Add) -> None:
     delta = "of the whole fit, well below 1/records; default: 1e-5"
     option("--total-delta", type=float, default=1e-5, help=delta)
     option("--no-noise", action="store_true", help="not private")
-    laws = ("gaussian", "laplace")
-    option("--mechanism", choices=laws, default="gaussian", help="default: gaussian")
+    of_noise = ("gaussian", "laplace")
+    option("--mechanism", choices=of_noise, default="gaussian", help="default: gaussian")
     option("--rounds", type=int, help="default: planned from public numbers")
     option("--local-updates", type=int, help="default: planned (1)")
     maps = "public map of each record; default: orientations for images, none for tables"

@@ -143,9 +143,9 @@ def run_folder(
 class RunFolder:
     """A run's folder, from its first file to the result."""
 
-    def __init__(self, command: str, path: Path, everyone: Any = None) -> None:
+    def __init__(self, command: str, path: Path, ranks: Any = None) -> None:
         self.command, self.path = command, path
-        self.everyone = everyone  # the agents, where they are not in this process
+        self.ranks = ranks  # of a cluster, where agents are not in this process
         self.checkpoint = path / CHECKPOINT
         self._note: Note | None = None
         self.held = ExitStack()
@@ -243,7 +243,7 @@ class RunFolder:
         assert self._note is not None
         return run_with_progress(
             label,
-            problem if self.everyone is None else self.everyone,
+            problem if self.ranks is None else self.ranks,
             settings,
             run=self._note.run,
             checkpoint=self.checkpoint if self._note.repeats else None,
@@ -282,7 +282,7 @@ class RunFolder:
         self.held.enter_context(locked(self.path, what))
 
     def _resume(self) -> str:
-        where = "" if self.everyone is None else " --engine mpi"
+        where = "" if self.ranks is None else " --engine mpi"
         return f"tacit {self.command} --resume {shlex.quote(str(self.path))}{where}"
 
     def what_to_say(self) -> str:

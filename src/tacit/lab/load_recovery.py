@@ -122,7 +122,7 @@ def attack(
 ) -> Attack:
     """Run every one of the settings, listen, and estimate all loads from the messages.
 
-    ``releases`` are laws of noise with which loads are read once; there the release is attacked.
+    ``releases`` are noise for one release of the loads, which is then attacked.
 
     The prior (normal, per unit, the same for every load) is the eavesdropper's knowledge before.
     A run without noise is made once, others for ``seeds`` seeds. The least expected error is the
@@ -144,9 +144,9 @@ def attack(
     prior = prior_mean, prior_deviation
     tried: list[tuple[str, Settings | Mechanism]] = [*settings, *releases]
     for label, how in tried:
-        law = how.mechanism if isinstance(how, Settings) else how
+        mechanism = how.mechanism if isinstance(how, Settings) else how
         found = []
-        for seed in range(1 if isinstance(law, Noiseless) else seeds):
+        for seed in range(1 if isinstance(mechanism, Noiseless) else seeds):
             if isinstance(how, Settings):
                 heard = listen(case, how, seed)
                 zones = range(len(case.agents))
@@ -167,14 +167,14 @@ def attack(
 def least_expected(case: PowerProblem, how: Settings | Mechanism, prior_deviation: float) -> float:
     """√ of the mean over the loads of 1/(prior information + information of what is seen): one
     release, or 4·rounds times that of ξ."""
-    law = how.mechanism if isinstance(how, Settings) else how
+    mechanism = how.mechanism if isinstance(how, Settings) else how
     total, loads = 0.0, 0
     for agent in case.agents:
         reading = agent.objective.reading()
-        times, variance = 1, float(law.variance(reading.sensitivity(law.norm)))
+        times, variance = 1, float(mechanism.variance(reading.sensitivity(mechanism.norm)))
         if isinstance(how, Settings):
             times, variance = 4 * how.rounds, noise_deviation(agent, how) ** 2
-        information = times * INFORMATION[law.name] / (variance or 1.0)
+        information = times * INFORMATION[mechanism.name] / (variance or 1.0)
         total += reading.size / (prior_deviation**-2 + information)
         loads += reading.size
     return float(np.sqrt(total / loads))
@@ -182,12 +182,12 @@ def least_expected(case: PowerProblem, how: Settings | Mechanism, prior_deviatio
 
 def estimate_released(
     agent: LocalProblem,
-    law: Mechanism,
+    mechanism: Mechanism,
     seed: tuple[int, int],
     prior_mean: float,
     prior_deviation: float,
 ) -> Vector:
-    """The most likely demand, given one reading v of it with noise of this law.
+    """The most likely demand, given one reading v of it with this noise.
 
     Gaussian noise of variance σ², prior variance τ²: m + (v − m) τ²/(τ² + σ²). Laplace noise of
     scale b: v, but no further than τ²/b from m.
@@ -195,12 +195,12 @@ def estimate_released(
     import jax
 
     reading = agent.objective.reading()
-    Δ, size = reading.sensitivity(law.norm), reading.size
+    Δ, size = reading.sensitivity(mechanism.norm), reading.size
     key = jax.random.fold_in(jax.random.key(seed[0]), seed[1])
-    away = reading.values + np.asarray(law.sample(key, (size,), Δ, np.float64)) - prior_mean
-    variance, prior = float(law.variance(Δ)), prior_deviation**2
-    if law.name == "laplace":
-        most = prior / float(law.scale(Δ))
+    away = reading.values + np.asarray(mechanism.sample(key, (size,), Δ, np.float64)) - prior_mean
+    variance, prior = float(mechanism.variance(Δ)), prior_deviation**2
+    if mechanism.name == "laplace":
+        most = prior / float(mechanism.scale(Δ))
         return np.asarray(prior_mean + np.clip(away, -most, most))
     return np.asarray(prior_mean + away * prior / (prior + variance))
 

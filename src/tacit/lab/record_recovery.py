@@ -479,10 +479,10 @@ def _labels(chances: Vector) -> Vector:
     records, K = chances.shape
     at_least = np.zeros((K, records))
     for k in range(K):
-        law = np.ones(1)
+        counts = np.ones(1)  # their probabilities
         for q in chances[:, k]:
-            law = np.convolve(law, [1 - q, q])
-        at_least[k] = law[::-1].cumsum()[::-1][1:]
+            counts = np.convolve(counts, [1 - q, q])
+        at_least[k] = counts[::-1].cumsum()[::-1][1:]
     chosen = np.argsort(-at_least, axis=None, kind="stable")[:records] // records
     rows, places = linear_sum_assignment(-chances[:, chosen])
     labels: Vector = chosen[places[np.argsort(rows)]]

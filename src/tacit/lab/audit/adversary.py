@@ -182,16 +182,16 @@ def search(
     *,
     seed: int = 0,
     crowd: int = CROWD,
-    law: type[Gaussian] | type[Laplace] = Gaussian,
+    mechanism: type[Gaussian] | type[Laplace] = Gaussian,
 ) -> Found:
     """Drive an agent along all plans; the worst ratio and violation at the points it reached."""
     rng = np.random.default_rng([seed, len(objective), len(set_name)])
     f, g = neighbours(objective, dtype, relation, rng, crowd)
     W = SETS[set_name](f.dimension)
     problem = LocalProblem(f, W, name="target")
-    norm = law.norm
+    norm = mechanism.norm
     Δ = f.sensitivity(norm, W)
-    settings = Settings(ROUNDS, 1, law(2.0), penalty=PENALTY, step_size=STEP)
+    settings = Settings(ROUNDS, 1, mechanism(2.0), penalty=PENALTY, step_size=STEP)
     change = jax.jit(lambda f, g, z: f.statistic(z) - g.statistic(z))
     worst = Found(objective, set_name, np.dtype(dtype).name, relation, 0.0, 0.0, 0, 0)
     with tempfile.TemporaryDirectory() as folder:

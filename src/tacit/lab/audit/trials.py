@@ -599,7 +599,7 @@ def audit_releases(
 ) -> Audit:
     """``audit`` of readings: so many trials in each world, then lower bounds on ε.
 
-    settings   of one update: its mechanism is the law of a reading, its delta that of the claim
+    settings   of one update: its mechanism is that of a release, its delta that of the claim
     ledgers    every trial pays from a fresh ledger and has secure noise; without, it has noise from
                a key that follows from ``seed``, and reads once
     starts     with ledgers: so often the same data are read, each time after a restart
@@ -643,14 +643,14 @@ def _read_and_spent(
 ) -> tuple[Array, float]:
     """Everything that an agent shows when it reads these data one after another, and its price."""
     seen, spent, name = [], 0.0, problems[0].name or RUN
-    law = (name, settings.mechanism, settings.delta)
+    noise = (name, settings.mechanism, settings.delta)
     if key is not None:
-        return np.array([Reader(*law, "seeded", key).read(p).values for p in problems]), 0.0
+        return np.array([Reader(*noise, "seeded", key).read(p).values for p in problems]), 0.0
     whole = exact(settings.mechanism, len(problems), settings.delta)
     with fresh_ledger(whole.epsilon, settings.delta) as path:
         for problem in problems:
             with Ledger(path) as ledger:
-                seen.append(Reader(*law, "secure", None, ledger).read(problem).values)
+                seen.append(Reader(*noise, "secure", None, ledger).read(problem).values)
                 spent = ledger.spent.epsilon
     return np.array(seen), spent
 
