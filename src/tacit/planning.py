@@ -1,4 +1,4 @@
-"""One planner: what a user asks for and public facts → how to spend it, and why.
+"""The planner: whether to release once or add noise in every round, and how to spend a budget.
 
     plan(problem, Asked(total_epsilon, total_delta)) ─▶ Plan: settings, cost and reason, of one of
         release once, then exact steps      where that brings no more noise (``_release_or_rounds``)

@@ -1,4 +1,4 @@
-"""A limit on the slope of a record's loss: what one record can pull, whatever it is.
+"""Clipping of per-record gradients: a limit on the slope of a record's loss.
 
 A record of a linear model adds x·r' to the gradient, where r is the slope of its loss in the
 scores. Limiting ‖r‖₂ to c gives a sensitivity of cB/N, ten times less noise where c is 0.15. For

@@ -1,4 +1,4 @@
-"""The noise of Algorithm 1, line 18: each mechanism draws it and says what to account for.
+"""Noise mechanisms: each draws and scales its noise (line 18), and says what to account for.
 
 The law of the noise and its accounting event live in one frozen value, so they cannot drift
 apart. A mechanism knows the ratio of noise to sensitivity (its noise multiplier); the

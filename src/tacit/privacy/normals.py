@@ -1,4 +1,4 @@
-"""Standard normal and Laplace numbers in single precision, with full tails, from few operations.
+"""Seeded normal and Laplace numbers in single precision, with full tails, from few operations.
 
 ``jax.random.normal`` in float32 has 23 random bits: no value beyond 5.4 and a coarse centre. Here
 64 bits of the same generator (Threefry-2x32, Salmon et al., 2011) make one number. With X uniform

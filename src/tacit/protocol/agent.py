@@ -1,4 +1,4 @@
-"""An agent with noise in every round: private data meet a message here. One in, one reply out.
+"""How an agent answers a round: pay, compute with noise, store, reply; or an exact step.
 
     Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
 

@@ -1,4 +1,4 @@
-"""Who may have what Tacit writes: one table, for every file, column and field.
+"""What may be public of all that Tacit writes: one table, for every file, column and field.
 
     public     known before any run, or made of what is
     covered    computed from messages: it may be published where the privacy statement is certified

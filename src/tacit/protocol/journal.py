@@ -1,4 +1,4 @@
-"""The journal of a run with noise in every round: one file, from which it continues bit for bit.
+"""Where the state of a run is kept: one file, from which it continues bit for bit.
 
 A keyed digest of agents' problems (arrays, settings, and the code of users' functions) decides
 whether a run may be continued, that is, whether noise that was used may be used again, for what

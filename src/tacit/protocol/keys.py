@@ -1,4 +1,4 @@
-"""Where noise comes from; a root key of a run's seeded noise, and from it one for every agent."""
+"""The source of noise, and the keys of seeded noise: one for a run, and one for each agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One noisy reading of an agent's data; whatever is computed from it costs nothing more.
+"""Sufficient statistics of an agent's data, released once with noise; what follows is free.
 
     data ─▶ Objective.reading() ─▶ values + noise ─▶ public copy of the objective
             paid for, once          kept first        rounds, retries, stopping: post-processing

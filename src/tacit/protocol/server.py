@@ -1,4 +1,4 @@
-"""The server of Algorithm 1. It knows names, couplings, settings and replies, and nothing else.
+"""The server of Algorithm 1: the consensus of every round, from public facts and replies alone.
 
     Server.step(transport):   w  →  Transport.ask  →  one reply, or a refusal, from every agent
 

@@ -1,4 +1,4 @@
-"""What a result folder holds, and what of it the privacy statement covers.
+"""What a result folder holds, and what of it may be public (``protocol/disclosure.py``).
 
 ``Contents.read`` takes any folder of a finished run: of ``tacit solve``, ``tacit power solve`` and
 ``tacit learn``, of a coordinator of a federation, or of ``Result.save``.

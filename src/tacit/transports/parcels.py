@@ -1,4 +1,4 @@
-"""What travels between the ranks of one cluster, as bytes: questions, answers and errors.
+"""Requests, answers and errors between the ranks of one cluster, as bytes.
 
 MessagePack, with arrays as their number format, shape and bytes. Nothing is executed when a parcel
 is opened. Ranks belong to one owner and run one program, so that a parcel may hold private values,

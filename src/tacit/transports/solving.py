@@ -1,4 +1,4 @@
-"""``solve`` and ``release``: a coordinator, and all agents in this process."""
+"""``solve`` and ``release``: a coordinator, with all participants in this process."""
 
 from __future__ import annotations
 

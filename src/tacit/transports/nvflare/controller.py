@@ -1,4 +1,4 @@
-"""The coordinator in the engine: a job process of the server that runs the study.
+"""The coordinator inside NVFLARE: a job of its server, which asks all parties and runs the study.
 
 It is told nothing by the job. The study, the coordinator's key and the state of the run are in the
 coordinator's kit, in which the server's workspace lies; what came of a job is written there too.

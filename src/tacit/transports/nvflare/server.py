@@ -1,4 +1,4 @@
-"""The engine's server as a process of the coordinator's command, which runs a study to its end.
+"""NVFLARE's server, as a process of the coordinator's command, which runs a study to its end.
 
     server ─▶ all parties there ─▶ job ─▶ finished, or: a site was lost ─▶ once more
 

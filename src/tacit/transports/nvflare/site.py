@@ -1,4 +1,4 @@
-"""A party in the engine: its process, what it refuses the engine's server, and its participant.
+"""A party inside NVFLARE: its process, what it refuses the server, and its participant.
 
 ``python -P -m tacit.transports.nvflare.site KIT``: ``join`` does so once it has written the
 engine's folder.
