@@ -11,6 +11,7 @@ import tacit
 from tacit.admm.problem import Problem
 from tacit.errors import CorruptFile, InvalidInput, Refused
 from tacit.privacy.accounting import calibrate, exact
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.coordinator import Ended, Paused
 from tacit.protocol.journal import Journal
@@ -62,6 +63,26 @@ def test_a_release_on_wider_limits_is_not_given_on_narrower_ones(tmp_path):
     write_party(tmp_path, "north", rehearsal=False, epsilon=3.0)  # whom it allows it
     north = party(study, tmp_path, "north")
     assert asked(north, proposal(study, settings, reading=wide)) == Agreed("r")
+
+
+def test_a_run_has_one_release(tmp_path):
+    """A record changes while the study is paused: a second release would be in no statement, and
+    beyond the limits with the first."""
+    study = write_study(tmp_path, "least-squares", rehearsal=None)
+    with pytest.raises(Paused):
+        run(
+            study,
+            tmp_path,
+            meddle=lambda name, request: b"" if b"broadcast" in request else request,
+        )
+    table = (tmp_path / "north.csv").read_text().splitlines()
+    (tmp_path / "north.csv").write_text("\n".join([*table[:-1], table[1], ""]))
+    with pytest.raises(Paused, match="'north' does not agree"):
+        run(study, tmp_path)
+    paid = [r["rounds_charged"] for r in Ledger(tmp_path / "north.db").runs()]
+    assert paid == [1]
+    (tmp_path / "north.csv").write_text("\n".join([*table, ""]))
+    assert run(study, tmp_path)[0].privacy.once
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ FILES: dict[str, Level | Parts] = {
         **dict.fromkeys(("c", "s"), COVERED),
     },
     "state.npz": PRIVATE,
+    "released.json": PRIVATE,
     "status.json": PRIVATE,
     "solution.npz": COVERED,
     "statement.json": {**STATEMENT, "run": COVERED, "study": PUBLIC},

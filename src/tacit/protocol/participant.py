@@ -101,8 +101,8 @@ class Rules(Protocol):
     def agree(self, proposal: Proposal) -> Own:
         """Where the noise of the run comes from."""
 
-    def allow(self, run: str, terms: Terms) -> None:
-        """A release on these terms, which may have been paid for before, perhaps on others."""
+    def allow(self, run: str, terms: Terms, release: str) -> None:
+        """The release of this name, which may have been paid for before, perhaps by others."""
 
     def finish(self, participant: Participant, run: Run, outcome: Outcome) -> None:
         """Keep the party's own part."""
@@ -212,7 +212,8 @@ class Participant:
             if not own.resumed:
                 self.problem.objective.reading()  # refused where there is none
                 if self.rules is not None:
-                    self.rules.allow(proposal.run, reader.terms(self.problem))
+                    terms, release = reader.terms(self.problem), reader.named(self.problem)
+                    self.rules.allow(proposal.run, terms, release)
                 reader.agree(self.problem)
             self.run = Run(*about, reader)
         elif self.owner:

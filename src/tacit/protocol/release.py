@@ -114,6 +114,10 @@ class Reader:
         """What the release costs, whether it is kept or a new one."""
         return self._plan(problem).terms
 
+    def named(self, problem: LocalProblem) -> str:
+        """What the ledger calls the release of these data, whether it is kept or to come."""
+        return self._find(self._plan(problem))[0]
+
     def _agree(self, problem: LocalProblem, plan: _Plan) -> None:
         assert self.ledger is not None
         if reason := problem.objective.uncertified:

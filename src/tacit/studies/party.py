@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import InvalidInput, Refused, digits, printable
-from tacit.files import write_atomically
+from tacit.files import read_json, write_atomically
 from tacit.privacy.accounting import Guarantee, exact, rounded_up
 from tacit.privacy.ledger import Entry, Ledger, Spend, Terms
 from tacit.privacy.mechanisms import Noiseless
@@ -30,6 +30,7 @@ from tacit.studies.study import REHEARSAL, Study
 
 log = logging.getLogger("tacit.party")
 LONGEST_NAME = 200  # of a run
+RELEASED = "released.json"  # of which run, and which release it has
 RELEASES = re.compile("release-[0-9a-f]{12}-")
 
 
@@ -78,9 +79,24 @@ class PartyRules:
             return Own("secure", None, False, many)
         return Own("seeded", root_key(self.study.rehearsal), True, many)
 
-    def allow(self, run: str, terms: Terms) -> None:
-        """What was released before, perhaps on wider limits, is within those of today or stays."""
+    def allow(self, run: str, terms: Terms, release: str) -> None:
+        """What was released before, perhaps on wider limits, is within those of today or stays.
+
+        A run has one release, as its statement says: once the data have changed, it takes another.
+        """
         self.ledger.compare(run, terms)
+        if self.folder is None:
+            return
+        path, now = self.folder / RELEASED, {"run": run, "release": release}
+        before = read_json(path) if path.exists() else {}
+        if before.get("run") == run and before != now:
+            raise Refused(
+                f"Expected the data that were agreed to in run {run!r}; they are others by now. "
+                "Give them back, or let the coordinator begin anew (--out): a new release is "
+                "charged anew. Nothing was charged."
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(now).encode())
 
     def finish(self, participant: Participant, run: Run, outcome: Outcome) -> None:
         agent, problem = run.rounds, participant.problem
