@@ -1,4 +1,4 @@
-"""Labelled data: MNIST's idx files, LEAF's JSON folders, and how agents come to share them.
+"""Labelled data: tables, MNIST's idx files, LEAF's JSON folders, and how agents share them.
 
 A ``Dataset`` holds one row of features per record, a label 0, 1, ... for each, and, where the data
 come from several writers or hospitals, whose record it is.

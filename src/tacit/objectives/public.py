@@ -1,4 +1,4 @@
-"""Objectives in which nothing is private any more: released copies, and those of noiseless runs.
+"""Released objectives, made of what was released; and those of runs without noise.
 
 An agent with such an objective may take exact local steps, as many and with as many settings as it
 likes: all of it is post-processing of the one release (``Objective.reading``). A step is

@@ -1,4 +1,4 @@
-"""A durable privacy ledger: what one agent may spend, has spent, and has answered.
+"""A durable privacy ledger: what an agent has spent and answered; it refuses what is too much.
 
 One SQLite file per agent, in WAL mode with full synchronisation: an entry is on the disk before
 ``charge`` or ``store`` returns. Entries are only ever added, and each holds a hash over

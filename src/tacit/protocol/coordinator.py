@@ -1,4 +1,4 @@
-"""The coordinator: one loop for every transport, between one owner's participants or strangers.
+"""The coordinator: the one loop of a run, for every transport, and what a transport is.
 
     plan → propose → [release → start] → rounds → finish → Result
 

@@ -1,4 +1,4 @@
-"""What a server knows of an agent: sizes and bounds, in a message, and a problem made of them.
+"""What the coordinator knows of an agent: public sizes and bounds, and a problem made of them.
 
     LocalProblem ── facts_of ──▶ bytes ──▶ described(all facts): Problem
 

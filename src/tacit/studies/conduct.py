@@ -1,4 +1,4 @@
-"""A study from invitation to result, by what its parties answer. Nothing else is seen.
+"""Runs a study from invitation to result: the coordinator over bytes, its folder and its status.
 
 The loop is ``protocol/coordinator.py``'s. Its folder has the state of about a second ago, so that
 whoever stops, the run goes on from there: the same questions get the same answers out of the

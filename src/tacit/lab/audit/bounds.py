@@ -1,4 +1,4 @@
-"""An audit is a function of scores in two worlds: a lower bound on epsilon, beside the claimed one.
+"""A lower bound on epsilon from an adversary's scores on two neighbouring data sets.
 
     world 0        the canary is not in the data       world 1    it is
     a              false positive rate: the adversary says 1 in world 0
