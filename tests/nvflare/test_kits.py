@@ -23,8 +23,9 @@ def made(tmp_path_factory):
     return study, folder, init(folder / "study.toml", "localhost:8002", folder / "kits")
 
 
-def test_what_is_in_a_kit(made):
-    study, _, folders = made
+def test_what_is_in_a_kit(tmp_path):
+    study = write_study(tmp_path, rehearsal=None)
+    folders = init(tmp_path / "study.toml", "localhost:8002", tmp_path / "kits")
     names = ["coordinator", *study.agents]
     assert [path.name for path in folders] == [f"kit-{name}" for name in names]
     for folder in folders:
