@@ -184,6 +184,14 @@ def test_kinds_of_statements(folders):
     assert "<strong>Certified</strong>" in said and "gauge" in charts_of(said)
 
 
+def test_a_statement_is_never_told_as_less(folders, tmp_path):
+    folder = folders.copy("job", tmp_path)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(epsilon=1.2301, delta=1.2301e-9))
+    assert "ε ≤ 1.24, δ ≤ 1.2301e-09" in page_of(folder)
+    rewritten(folder, "result.json", lambda d: d["privacy"].update(delta=1.23456431e-5))
+    assert "ε ≤ 1.24, δ ≤ 1.23457e-05" in page_of(folder)
+
+
 def test_ledgers_are_only_read(folders, tmp_path):
     contents = Contents.read(folders["job"])
     assert list(contents.accounts) == ["north", "south"]
