@@ -243,13 +243,8 @@ def replied(points: Array, plans: Array, known: Known) -> Seen:
     return Seen(before, after, now, points[-1, -1] * known.coupled)
 
 
-def noise(
-    seen: Seen, known: Known, rule: Rule, cache: dict[Any, Array] | None = None
-) -> tuple[Array, Array]:
-    """The noise of every update as it would have to be in either world; NaN after a failure.
-
-    ``cache`` keeps what a solver found for first updates, which begin where all runs do.
-    """
+def noise(seen: Seen, known: Known, rule: Rule) -> tuple[Array, Array]:
+    """The noise of every update as it would have to be in either world; NaN after a failure."""
 
     def without_noise(world: int) -> Array:
         def update(z: Array, now: Round) -> Array:
@@ -257,16 +252,9 @@ def noise(
 
         if not known.host:
             return jax.vmap(update)(seen.before, seen.now)
-        quiet, kept = np.full_like(seen.after, np.nan), {} if cache is None else cache
+        quiet = np.full_like(seen.after, np.nan)
         for k in np.flatnonzero(np.isfinite(seen.after).all(axis=1)):
-            z, now = seen.before[k], Round(*(x[k] for x in seen.now))
-            if now.t > 1 or not np.array_equal(z, known.start):
-                quiet[k] = update(z, now)
-                continue
-            at = world, now.w.tobytes()
-            if at not in kept:
-                kept[at] = update(z, now)
-            quiet[k] = kept[at]
+            quiet[k] = update(seen.before[k], Round(*(x[k] for x in seen.now)))
         return quiet
 
     first, second = (decoded(seen.after - without_noise(w), known.decode) for w in (0, 1))
@@ -277,17 +265,10 @@ def decoded(difference: Array, decode: Array) -> Array:
     return difference @ decode.T if decode.ndim == 2 else decode * difference
 
 
-def scores(
-    seen: Seen,
-    known: Known,
-    rule: Rule,
-    norm: int,
-    starts: int = 1,
-    cache: dict[Any, Array] | None = None,
-) -> Array:
+def scores(seen: Seen, known: Known, rule: Rule, norm: int, starts: int = 1) -> Array:
     """One number per attack, in the order of WHITE and BLACK."""
     xp: Any = np if known.host else jnp
-    found = noise(seen, known, rule, cache)
+    found = noise(seen, known, rule)
     answered = xp.isfinite(found[0]).all(axis=1)
     first, second = (xp.where(answered[:, None], x, 0) for x in found)
 
@@ -404,10 +385,9 @@ def run_trials(
     """Scores (attacks × trials) in world 0 and in world 1, every run with a key of its own."""
     rule = settings.rule(worlds.without.feasible_set.separable)
     known, norm = informed(worlds, settings, rule), settings.mechanism.norm
-    cache: dict[Any, Array] = {}
 
     def score(key: Array, side: Local, known: Known) -> Array:
-        return scores(run(side._replace(key=key), known, rule), known, rule, norm, cache=cache)
+        return scores(run(side._replace(key=key), known, rule), known, rule, norm)
 
     every = jax.random.split(root, 2 * trials)
     keys = jax.vmap(lambda k: agent_key(k, RUN, 0))(every).reshape(2, trials)
@@ -529,10 +509,10 @@ def audit_agents(
     rule, norm = settings.rule(problem.feasible_set.separable), settings.mechanism.norm
     local = np.stack(plans)[:, :, np.asarray(problem.coupling)] * problem.coupled
     local = local.astype(problem.dtype)
-    known, cache = informed(worlds, settings, rule, local[-1]), dict[Any, Array]()
+    known = informed(worlds, settings, rule, local[-1])
 
     def score(points: Array, known: Known, plans: Array) -> Array:
-        return scores(replied(points, plans, known), known, rule, norm, len(plans), cache)
+        return scores(replied(points, plans, known), known, rule, norm, len(plans))
 
     scored = _in_batches(score, known, updates)
     without, with_canary = (scored(points, known, local) for points in watched)
