@@ -50,7 +50,7 @@ def test_a_run_goes_on_with_its_own_ledgers(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         tacit.solve([part()], SETTINGS, ledgers={"a": one}, callback=stop, **about)
     with pytest.raises(InvalidInput, match="the ledgers, agents"):
-        tacit.solve([part()], SETTINGS, ledgers={"a": other}, callback=stop, **about)
+        tacit.solve([part()], SETTINGS, ledgers={"a": other}, **about)
     one.backup(tmp_path / "copy.db")
     with pytest.raises(KeyboardInterrupt):  # a copy knows it
         tacit.solve([part()], SETTINGS, ledgers={"a": tmp_path / "copy.db"}, callback=stop, **about)
