@@ -82,6 +82,13 @@ def test_a_run_has_one_release(tmp_path):
     paid = [r["rounds_charged"] for r in Ledger(tmp_path / "north.db").runs()]
     assert paid == [1]
     (tmp_path / "north.csv").write_text("\n".join([*table, ""]))
+    file = tmp_path / "north.toml"
+    kept = file.read_text()
+    Ledger.create(tmp_path / "other.db", 4.0, 1e-4)  # it knows of no release
+    file.write_text(kept.replace("north.db", "other.db"))
+    with pytest.raises(Paused, match="'north' does not agree"):
+        run(study, tmp_path)
+    file.write_text(kept)
     assert run(study, tmp_path)[0].privacy.once
 
 

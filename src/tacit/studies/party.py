@@ -87,12 +87,13 @@ class PartyRules:
         self.ledger.compare(run, terms)
         if self.folder is None:
             return
-        path, now = self.folder / RELEASED, {"run": run, "release": release}
+        path = self.folder / RELEASED
+        now = {"run": run, "release": release, "ledger": self.ledger.origin.hex()}
         before = read_json(path) if path.exists() else {}
         if before.get("run") == run and before != now:
             raise Refused(
-                f"Expected the data that were agreed to in run {run!r}; they are others by now. "
-                "Give them back, or let the coordinator begin anew (--out): a new release is "
+                f"Expected the data and the ledger that run {run!r} began with, got others. Give "
+                "them back, or let the coordinator begin anew (--out): a new release is "
                 "charged anew. Nothing was charged."
             )
         self.folder.mkdir(parents=True, exist_ok=True)
