@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.console import print_table, progress_bar, tell
+from tacit.cli.console import progress_bar, tell
 from tacit.cli.options import Add, add_noise_options
 from tacit.errors import InvalidInput, digits
 
@@ -89,14 +89,9 @@ def _audit(options: argparse.Namespace) -> int:
     if options.plot is not None:
         plot(found).savefig(options.plot, dpi=130)
     violated = any(one.violated for one in found)
-    if options.json:
-        audits = [one.to_dict() for one in found]
-        print(json.dumps({"audits": audits, "violated": violated, "note": LIMITS}))
-        return int(violated)
-    _print(options, found)
-    print(LIMITS)
-    if options.plot is not None:
-        print(f"plot: {options.plot}")
+    document = {"audits": [one.to_dict() for one in found], "violated": violated, "note": LIMITS}
+    drawn = [] if options.plot is None else [f"plot: {options.plot}"]
+    tell(options.json, document, *_said(options, found), LIMITS, *drawn)
     return int(violated)
 
 
@@ -195,44 +190,41 @@ def _worlds(options: argparse.Namespace) -> Any:
     return make.get(name, audit.moment_worlds)(dtype)
 
 
-def _print(options: argparse.Namespace, found: list[Any]) -> None:
+def _said(options: argparse.Namespace, found: list[Any]) -> Iterator[Any]:
+    """What is told of the audits."""
     from tacit.lab.audit.bounds import rounded_down
     from tacit.privacy.accounting import rounded_up
 
     first, words = found[0], {True: "consistent", False: "too few"}
     settings = first.settings
-    print_table(
-        f"{first.name}: {first.trials} trials in each world",
-        ("claim", "white, free", "white, curve", "black, free", "black, curve", "verdict"),
-        [
-            (
-                rounded_up(one.claim.epsilon, 4),
-                *(rounded_down(bound) for bound in one.epsilons),
-                "VIOLATED" if one.violated else words[one.refutable],
-            )
-            for one in found
-        ],
-    )
+    header = ("claim", "white, free", "white, curve", "black, free", "black, curve", "verdict")
+    rows = [
+        (
+            rounded_up(one.claim.epsilon, 4),
+            *(rounded_down(bound) for bound in one.epsilons),
+            "VIOLATED" if one.violated else words[one.refutable],
+        )
+        for one in found
+    ]
+    yield f"{first.name}: {first.trials} trials in each world", header, rows
     noise = f"{settings.mechanism.name} noise"
     if options.once:
-        print(f"{noise}, one reading of the data")
+        yield f"{noise}, one reading of the data"
     else:
-        size = f"{settings.rounds} x {settings.local_updates} updates"
-        print(
-            f"{noise}, {settings.perturbation} perturbation, {settings.calibration} calibration, "
-            f"{size}"
-        )
+        kind = f"{settings.perturbation} perturbation, {settings.calibration} calibration"
+        yield f"{noise}, {kind}, {settings.rounds} x {settings.local_updates} updates"
     if options.agents and options.once:
-        print("paid for and kept in a ledger, read again after a restart; secure noise")
+        yield "paid for and kept in a ledger, read again after a restart; secure noise"
     elif options.agents:
-        print("through agents, each with a ledger of its own; noise from the operating system")
-    print(f"canary: {first.canary}; delta {digits(first.claim.delta)}")
+        yield "through agents, each with a ledger of its own; noise from the operating system"
+    yield f"canary: {first.canary}; delta {digits(first.claim.delta)}"
     for one in found:
-        print(f"epsilon {rounded_up(one.claim.epsilon, 4)}: {one.verdict}")
-    print(
+        yield f"epsilon {rounded_up(one.claim.epsilon, 4)}: {one.verdict}"
+    seen = "reading" if options.once else "local update"
+    yield (
         f"Bounds of a row hold together with {100 * options.confidence:g} % confidence. White: the "
-        f"adversary sees every {'reading' if options.once else 'local update'}; black: the last "
-        f"model. Free: whatever the noise is; curve: it is {settings.mechanism.name}."
+        f"adversary sees every {seen}; black: the last model. Free: whatever the noise is; curve: "
+        f"it is {settings.mechanism.name}."
     )
 
 
