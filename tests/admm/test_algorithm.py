@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import CLOSED_SETS, OBJECTIVES, objective_of, problem_of, repeat, set_of
+from conftest import CLOSED_SETS, objective_of, problem_of, repeat, set_of
 from scipy import stats
 from sets_to_try import SETS
 
@@ -18,7 +18,6 @@ from tacit.admm.algorithm import (
     Local,
     Round,
     Rule,
-    local_round,
     local_update,
     output_noise_shape,
     server_step,
@@ -32,7 +31,6 @@ from tacit.protocol.server import Server
 from tacit.transports import local as transport
 from tacit.transports.batched import buckets_of
 
-NO_NOISE = (0.0, tacit.Noiseless())
 NO_LIMITS = Limits(np.inf, np.inf, np.inf)
 
 
@@ -221,24 +219,6 @@ def test_output_noise_needs_a_bound_that_holds_outside_the_set():
     ok = tacit.Settings(2, 2, tacit.Gaussian(1.0), perturbation="projected-output", penalty=0.5)
     words = tacit.solve(problem_of("logistic", "ball"), ok, seed=0).privacy.words
     assert "Not certified: noise on the output hides an exact update" in words
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_local_round_averages_and_returns_the_last_point(objective, rng):
-    f = objective_of(objective, rng)
-    W = set_of(repeat("box", "ball"), f.dimension)
-    rule = Rule(3, "objective", "certified", False)
-    z = w = λ = np.zeros(f.dimension)
-    local = Local(f, W, np.ones(f.dimension), *NO_NOISE, jax.random.key(0), NO_LIMITS)
-    now = Round(1, w, λ, 1.0, 0.3)
-    last, average, noise = local_round(z, now, local, rule)
-    points, compiled = [], jax.jit(local_update, static_argnums=4)
-    for e in range(3):
-        z, _ = compiled(z, e, now, local, rule)
-        points.append(np.asarray(z))
-    np.testing.assert_allclose(last, points[-1], atol=1e-14)
-    np.testing.assert_allclose(average, np.mean(points, axis=0), atol=1e-14)
-    assert noise == 0
 
 
 PLACES = [(law, place) for law in ("gaussian", "laplace") for place in ("objective", "output")]

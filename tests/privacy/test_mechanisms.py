@@ -194,15 +194,6 @@ def test_gaussian_extremes():
     assert true_gaussian_delta(400.0, gaussian_epsilon(400.0, 1e-300)) <= 1e-300
 
 
-@given(st.floats(0.01, 30), st.floats(1e-12, 0.3))
-@settings(max_examples=repeat(20, 40))
-def test_monotone_in_everything(mu, delta):
-    epsilon = gaussian_epsilon(mu, delta)
-    assert gaussian_epsilon(mu * 1.1, delta) >= epsilon
-    assert gaussian_epsilon(mu, delta / 2) >= epsilon
-    assert gaussian_delta(mu, epsilon + 0.1) <= gaussian_delta(mu, epsilon)
-
-
 @given(st.floats(1e-6, 1e3), st.floats(-40, -0.01))
 @settings(max_examples=repeat(30, 60))
 def test_noise_for_a_budget_is_within_it_and_hardly_more(epsilon, log_delta):

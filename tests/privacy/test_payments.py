@@ -7,17 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
-from clinic import SIZE, ask, make, problem, settings
+from clinic import SIZE, ask, make
 from conftest import repeat
 
-import tacit
 from tacit.errors import CorruptFile, LedgerFailure, Refused, SolverFailure
 from tacit.privacy.ledger import Ledger, Payments, Terms
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.agent import Agent
 
 
 def terms(noise="secure"):
@@ -203,25 +200,6 @@ def test_a_ledger_turned_back_in_use_is_noticed(ledger, tmp_path):
     ledger._seen, ledger._head = kept[0] + 1, bytes(32)  # what this process had seen
     with pytest.raises(CorruptFile, match="while in use"):
         ledger.store(payment, 1, "q", b"r", b"s")
-
-
-@pytest.mark.parametrize("noise", ["seeded", "secure"])
-def test_terms_cover_the_sensitivity(ledger, noise):
-    """Same settings, other bound on records, so another Δ: another run.
-
-    Of seeded noise nothing else in the terms is different.
-    """
-    agent = make(ledger, noise=noise)
-    ask(agent, 1)
-    f = problem().objective
-    wider = tacit.SoftmaxRegression(
-        np.asarray(f.features).T, f.labels, 3, feature_norm=2.0, normaliser=60
-    )
-    other = tacit.LocalProblem(wider, tacit.Box(-1, 1, size=SIZE), name="clinic")
-    key, others = jax.random.key(3), {"ledger": ledger, "noise": noise}
-    with pytest.raises(Refused, match="other terms; nothing was charged"):
-        Agent(other, "clinic", settings(), key, "june", SIZE, **others)
-    assert kinds(ledger) == ["budget", "run", "charge", "answer"]
 
 
 def test_two_processes_killed_and_failing(tmp_path):

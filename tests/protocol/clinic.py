@@ -8,6 +8,7 @@ from tacit.protocol.agent import Agent
 from tacit.protocol.messages import Broadcast
 
 SIZE, ROUNDS = 12, 8
+SHORT = tacit.Settings.for_budget(1.0, 1e-5, 4, penalty=1.0, step_size=0.1)
 
 
 def problem(normaliser=60):
@@ -40,3 +41,11 @@ def ask(agent, t, w=None, run="june", last=None):
     w = np.linspace(-0.1, 0.1, SIZE) * t if w is None else w
     last = {"clinic": agent.last_digest} if last is None else last
     return agent.respond(Broadcast(run, t, w, last))
+
+
+def part(dtype=np.float64, **options):
+    """A small problem for runs of ``SHORT``."""
+    x = np.random.default_rng(0).normal(size=(12, 3)).astype(dtype)
+    common = {"feature_norm": 1.0, "normaliser": 100.0, "neighbours": "zero-out", **options}
+    f = tacit.LogisticRegression(x, x[:, 0] > 0, **common)
+    return tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 3), name="a")

@@ -9,8 +9,7 @@ from conftest import CLOSED_SETS, objective_of, problem_of, set_of
 
 import tacit
 from tacit.admm.settings import Asked
-from tacit.admm.theory import constants
-from tacit.errors import CorruptFile, InvalidInput
+from tacit.errors import CorruptFile
 from tacit.planning import plan
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.facts import NotKnown, described, facts_of, members_of
@@ -91,21 +90,6 @@ def test_what_only_an_agent_knows_is_refused():
             ask()
 
 
-def test_a_server_knows_for_which_agents_there_is_a_theorem():
-    rng, run = np.random.default_rng(0), tacit.Settings(10, 1, Gaussian(1.0))
-    for form in ("convex", "norm"):
-        f = tacit.SoftmaxRegression(
-            *(rng.normal(size=(6, 2)), [0, 1, 2, 0, 1, 2], 3),
-            **{"feature_norm": 1.0, "normaliser": 6.0, "slope_limit": 0.2, "limit_form": form},
-        )
-        known = told(tacit.Problem([tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 6))]))
-        if form == "convex":
-            assert constants(known, run).gradient_energy == pytest.approx(0.04)
-        else:
-            with pytest.raises(InvalidInput, match="clipped"):
-                constants(known, run)
-
-
 def test_sizes_that_only_a_solver_knows_are_told_if_asked():
     problem = problem_of("residual", "polyhedron")
     settings = tacit.Settings(5)
@@ -115,20 +99,6 @@ def test_sizes_that_only_a_solver_knows_are_told_if_asked():
     given = tacit.Settings(5, penalty=1.0, step_size=0.1)
     assert given.complete(known) == given
     assert settings.complete(told(problem)) == settings.complete(problem)
-
-
-def test_agents_that_do_not_fit_together_are_refused():
-    rng = np.random.default_rng(0)
-    wide = tacit.LocalProblem(objective_of("logistic", rng), set_of("box", 4), name="wide")
-    small = tacit.LocalProblem(
-        objective_of("logistic", rng, dimension=3), set_of("box", 3), name="small"
-    )
-    other = tacit.LocalProblem(
-        objective_of("logistic", rng, normaliser=99), set_of("box", 4), name="other"
-    )
-    for pair, words in (((wide, small), "4 variables"), ((wide, other), "one normaliser")):
-        with pytest.raises(InvalidInput, match=words):
-            described([facts_of(a, a.name) for a in pair])
 
 
 @pytest.mark.parametrize(

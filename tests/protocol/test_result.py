@@ -1,15 +1,13 @@
 """Results survive saving, are plain files, and damaged ones are refused."""
 
 import dataclasses
-import importlib.metadata
 import json
 import math
 
 import numpy as np
 import pytest
+from clinic import SHORT, part
 from conftest import problem_of
-from test_agent_arguments import SETTINGS as PAYING
-from test_agent_arguments import part
 
 import tacit
 from tacit.cli.console import print_result
@@ -88,39 +86,6 @@ def test_different_neighbours_are_all_named():
     assert "one datum moving by at most 0.01 in the data of agent 2" in words
 
 
-def test_versions_and_seed_are_recorded(result):
-    data = result.to_dict()
-    assert set(data["versions"]) >= {"python", "tacit", "jax", "numpy", "clarabel"}
-    assert data["versions"]["tacit"] == importlib.metadata.version("tacit")
-    assert data["noise_source"] == "seed 0, Threefry"
-
-
-def test_plot_shows_the_budget(result):
-    figure = result.plot()
-    assert "total ε = 1" in figure.get_suptitle()
-    titles = [axes.get_title() for axes in figure.axes]
-    assert len(titles) == 4 and any("residual" in t for t in titles)
-    lines = [axes.get_lines()[0].get_ydata() for axes in figure.axes]
-    np.testing.assert_array_equal(lines[0], result.trace["objective"])
-
-
-def test_statements_say_what_the_generator_is(result):
-    """Only secure noise is the operating system's; the rest is Threefry's, from a seed or a key."""
-    change = (("replacing one record", ("a", "b")),)
-    numbers = (1.0, 1e-5, "gaussian", 3, change)
-    seeded, key = PrivacyStatement(*numbers, True), PrivacyStatement(*numbers, False)
-    exact = PrivacyStatement(*numbers, False, secure=True)
-    assert "Threefry's, from a seed" in seeded.words
-    for words in ("never used again", "no ledger or checkpoint", "repeat its noise for other req"):
-        assert words in seeded.words
-    assert "Threefry's" in key.words and "a key of 64 bits that the operating" in key.words
-    assert "exact and from the operating system" in exact.words and "Threefry" not in exact.words
-    assert "exact" not in seeded.words + key.words
-    unseeded = tacit.solve(problem_of("logistic", "box"), SETTINGS)
-    assert unseeded.noise_source == "operating system key, Threefry"
-    assert unseeded.summary["seed"] == "from the operating system"
-
-
 def test_seeded_noise_is_threefry_whatever_the_default(result):
     """The statement names the generator, so JAX's default must not decide it."""
     import jax
@@ -196,7 +161,7 @@ def test_a_statement_promises_something_or_nothing(change, expected):
 
 @pytest.mark.parametrize("E", [1, 3])
 def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, monkeypatch, E):
-    paying = dataclasses.replace(PAYING, local_updates=E)
+    paying = dataclasses.replace(SHORT, local_updates=E)
     ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
     options = {"ledgers": {"a": ledger}, "run": "june", "checkpoint": tmp_path / "c.npz"}
     right, calls = Agent._noisy, []

@@ -14,7 +14,6 @@ from tacit.privacy.accounting import calibrate, exact
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.coordinator import Ended, Paused
-from tacit.protocol.journal import Journal
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
@@ -167,20 +166,6 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E, Line):
         assert said["updates"] == rounds * E
 
 
-def test_a_state_in_which_rounds_failed_less_than_never(tmp_path):
-    """Whatever is written there, a statement counts all rounds that were agreed on."""
-    study = write_study(tmp_path, rehearsal=None)
-    with pytest.raises(Paused):
-        run(
-            study,
-            tmp_path,
-            meddle=lambda name, request: b"" if b"broadcast" in request else request,
-        )
-    saved = Journal.load(tmp_path / "out" / "state.npz")
-    dataclasses.replace(saved, failed={"south": -5}).save()
-    assert run(study, tmp_path)[0].privacy.updates == 6
-
-
 def test_a_party_without_a_ledger_is_none(tmp_path):
     """It would answer any number of runs, and nobody would count them."""
     north = party(write_study(tmp_path), tmp_path, "north")
@@ -237,7 +222,8 @@ def lying(change):
     class Lying(Here):
         def ask(self, requests, deadline, heard):
             found = super().ask(requests, deadline, heard)
-            return found | {"south": change(answer_from(found["south"])).to_bytes()}
+            told = change(answer_from(found["south"]))
+            return found | {"south": told if isinstance(told, bytes) else told.to_bytes()}
 
     return Lying
 
@@ -254,6 +240,8 @@ def facts(**changes):
         (facts(everything=False, coupling=np.array([0, 1, 10**11])), "nobody holds 3"),
         (facts(everything=False, coupling=np.array([0, 1, 2**62])), "nobody holds 3"),
         (facts(neighbours="\x1b[31mnothing"), "'south' sent 12 characters that are no plain"),
+        (facts(agent="north"), "facts of party 'south'"),
+        (lambda _: b"\x00garbage", "'south' sent something that is no answer"),
         (lambda _: Refusal("", 0, "refused", "\x1b[2J"), "'south' sent 4 characters that are no"),
         (lambda _: Refusal("", 0, "refused", "x" * 10**6), "'south' sent 1000000 characters"),
     ],

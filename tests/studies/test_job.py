@@ -68,17 +68,6 @@ def test_a_data_file_cannot_set_public_bounds(job, tmp_path, refused):
     assert main(["solve", "job.toml", "--out", "r"]) == 2  # the status of bad input
 
 
-def test_labels_may_come_from_a_csv(job, tmp_path):
-    (tmp_path / "a.csv").write_text("x,label\n0.5,1\n-0.3,0\n0.2,1\n")
-    text = JOB.replace('"least-squares"', '"logistic"').replace("target_bound = 1.5\n", "")
-    text = text.replace('"polyhedron"', '"box"').replace(
-        "matrix = [[1.0, 1.0]]\noffset = [1.0]\n", ""
-    )
-    text = text[: text.index("[[agents]]")] + '[[agents]]\ndata = "a.csv"\ntarget = "label"\n'
-    (tmp_path / "labels.toml").write_text(text)
-    assert load_job(tmp_path / "labels.toml").problem.agents[0].objective.sample_count == 3
-
-
 COUPLED = """
 [objective]
 kind = "residual"

@@ -37,7 +37,6 @@ from tacit.protocol.result import Result
 from tacit.studies import conduct as module
 from tacit.studies.conduct import conduct
 from tacit.studies.party_file import PartyFile
-from tacit.studies.study import Study
 
 
 def in_one_process(study, folder):
@@ -248,17 +247,6 @@ def test_limits_of_a_party(tmp_path):
     refused(told(north, proposal(study, settings={"step_size": 0.2})), "terms")
 
 
-def test_a_rehearsal_needs_every_partys_word(tmp_path):
-    study = write_study(tmp_path)
-    write_party(tmp_path, "north", rehearsal=False)
-    with pytest.raises(tacit.errors.InvalidInput, match="rehearsal = true"):
-        party(study, tmp_path, "north")
-    real = write_study(tmp_path / "real", rehearsal=None)
-    write_party(tmp_path / "real", "north", rehearsal=True)  # allows one, and gets none
-    found, _ = run(real, tmp_path / "real")
-    assert found.privacy.secure
-
-
 def test_a_hostile_coordinator_gets_refusals(tmp_path):
     """Out of order, of other runs, nonsense: fixed sentences, no charge."""
     study = write_study(tmp_path, "least-squares", rehearsal=None)
@@ -297,36 +285,6 @@ def test_a_hostile_coordinator_gets_refusals(tmp_path):
     assert [r["rounds_charged"] for r in Ledger(tmp_path / "north.db").runs()] == [1]
     invited = Invitation("0" * 64).to_bytes()
     refused(told(north, invited), "study")
-
-
-def test_a_party_that_speaks_for_another_is_found_out(tmp_path):
-    study = write_study(tmp_path)
-    parties = [party(study, tmp_path, name) for name in NAMES]
-
-    class Crossed(Here):
-        def ask(self, requests, deadline, heard):
-            found = super().ask(requests, deadline, heard)
-            return found | {"north": found["south"]}
-
-    with pytest.raises(tacit.errors.InvalidInput, match="facts of party 'north'"):
-        conduct(study, tmp_path / "out", Crossed(parties))
-
-
-def test_nonsense_from_a_party_pauses(tmp_path):
-    study = write_study(tmp_path)
-    parties = [party(study, tmp_path, name) for name in NAMES]
-
-    class Noisy(Here):
-        def ask(self, requests, deadline, heard):
-            return super().ask(requests, deadline, heard) | {"west": b"\x00garbage"}
-
-    with pytest.raises(Paused, match="'west' sent something that is no answer"):
-        conduct(study, tmp_path / "out", Noisy(parties))
-
-
-def test_study_is_loaded_as_written(tmp_path):
-    study = write_study(tmp_path)
-    assert isinstance(study, Study) and study.agents == NAMES and study.rehearsal == 7
 
 
 @pytest.mark.parametrize("kind", ["shed", "every round", "cost"])

@@ -87,22 +87,6 @@ def test_one_charge_for_ten_releases(tmp_path):
         tacit.release(zones(), 0.5, 1e-5, ledgers=tmp_path)
 
 
-def test_data_that_changed_are_paid_for_again(tmp_path):
-    books = ledgers(tmp_path, epsilon=3.0)
-    first = tacit.release(zones(), 1.0, 1e-5, ledgers=books)
-    changed = DATA.copy()
-    changed[1, 3] += 1e-9
-    second = tacit.release(zones(changed), 1.0, 1e-5, ledgers=books)
-    charges = {n: sum(r["rounds_charged"] for r in book.runs()) for n, book in books.items()}
-    assert charges == {"north": 1, "south": 2}
-    np.testing.assert_array_equal(first.releases[0].values, second.releases[0].values)
-    # fresh noise: the difference of two readings does not show the change
-    assert np.abs(first.releases[1].values - second.releases[1].values).min() > 1e-6
-    back = tacit.release(zones(), 1.0, 1e-5, ledgers=books)
-    np.testing.assert_array_equal(first.releases[1].values, back.releases[1].values)
-    assert sum(r["rounds_charged"] for r in books["south"].runs()) == 2
-
-
 def test_no_agent_pays_where_one_cannot(tmp_path):
     books = ledgers(tmp_path)
     poor = tacit.Ledger.create(tmp_path / "poor.db", 0.1, 1e-5)
@@ -141,16 +125,6 @@ def test_a_plan_knows_how_many_values_there_are():
     for f in (zones().agents[0].objective, squares().agents[0].objective, mean):
         reading = f.reading()
         assert type(reading.size) is int and reading.values.shape == (reading.size,)
-
-
-def test_objectives_that_are_no_quadratics_say_why(tmp_path):
-    X = np.ones((3, 2))
-    f = tacit.LogisticRegression(X, np.array([0, 1, 1]), feature_norm=2.0, normaliser=3)
-    agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2), name="north")]
-    book = tacit.Ledger.create(tmp_path / "north.db", 1.0, 1e-5)
-    with pytest.raises(InvalidInput, match="LogisticRegression: each of its gradients"):
-        tacit.release(agents, 1.0, 1e-5, ledgers={"north": book})
-    assert book.spent.epsilon == 0
 
 
 def test_uncertified_data_are_not_paid_for(tmp_path):
@@ -230,21 +204,6 @@ def test_kept_in_a_file(tmp_path):
         Released.load(path, zones())
 
 
-def test_the_law_that_adds_less_noise_is_chosen():
-    """Few numbers that move together: Laplace. Many: Gaussian. Always as private."""
-    rng = np.random.default_rng(0)
-    wide = tacit.Residual(rng.normal(size=(40, 4)), np.zeros(40), 0.1, groups=[0] * 40)
-    W = tacit.Box(-1, 1, size=4)
-    assert tacit.release(zones(), 1.0, 1e-5).mechanism.name == "laplace"
-    assert tacit.release([tacit.LocalProblem(wide, W)], 1.0, 1e-5).mechanism.name == "gaussian"
-    assert tacit.release([tacit.LocalProblem(wide, W)], 1.0).mechanism.name == "laplace"
-    few = tacit.release(zones(), 1.0, 1e-5, mechanism="gaussian")
-    assert few.mechanism.variance(0.1) > 2 * tacit.release(zones(), 1.0, 1e-5).mechanism.variance(
-        0.1
-    )
-    assert few.privacy.epsilon <= 1.0 and few.mechanism.name == "gaussian"
-
-
 def test_what_is_shown_of_a_release_is_covered():
     released = tacit.release(zones(), 1.0, 1e-5)
     assert "seal" not in repr(released) and repr(released.releases[0].seal) not in repr(released)
@@ -252,51 +211,6 @@ def test_what_is_shown_of_a_release_is_covered():
         tacit.release(released, 1.0, 1e-5)
     with pytest.raises(InvalidInput, match="public already"):
         tacit.release(released.problem, 1.0, 1e-5)
-
-
-def test_a_kept_release_says_that_nothing_was_charged(tmp_path):
-    books, budget = ledgers(tmp_path), tacit.Settings.for_budget(1.0, 1e-5)
-    assert "nothing was charged" not in tacit.solve(zones(), budget, ledgers=books).plan
-    assert "nothing was charged" in tacit.solve(zones(), budget, ledgers=books).plan
-
-
-def test_a_printed_release_does_not_show_its_seal():
-    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
-    assert len(released.releases[0].seal) == 64
-    assert "seal" not in repr(released) and "seal" not in repr(released.releases[0])
-
-
-def test_of_a_failure_that_comes_late_the_kept_release_is_shown(tmp_path, monkeypatch):
-    """Another process kept its own meanwhile: a failure would be a second computation shown."""
-    from tacit.protocol import release as module
-
-    books, first = ledgers(tmp_path), {}
-    measured = module.Reader._measured
-
-    def slow(self, plan, run):
-        if self.name not in first:  # another process is faster, takes over, and keeps its own
-            first[self.name] = None
-            first[self.name] = self.read(ZONES[self.name])
-            raise FloatingPointError("too late")
-        return measured(self, plan, run)
-
-    problem = zones()
-    ZONES.update(zip(problem.names, problem.agents, strict=True))
-    monkeypatch.setattr(module.Reader, "_measured", slow)
-    released = tacit.release(problem, 1.0, 1e-5, ledgers=books)
-    for name, release in zip(problem.names, released.releases, strict=True):
-        np.testing.assert_array_equal(release.values, first[name].values)
-
-
-def test_other_neighbours_need_another_release(tmp_path):
-    path = tmp_path / "r.npz"
-    tacit.release(zones(), 1.0, 1e-5, seed=1).save(path)
-    Released.load(path, zones())
-    with pytest.raises(InvalidInput, match="neighbours"):
-        Released.load(path, zones(beta=0.2))
-
-
-ZONES = {}
 
 
 def test_an_objective_without_curvature_is_solved():

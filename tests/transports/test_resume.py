@@ -139,42 +139,11 @@ def test_the_noise_key_is_saved_before_anything_is_released(tmp_path):
     np.testing.assert_array_equal(seen[0], seen[1])
 
 
-def with_beta(beta, kind="box"):
-    rng = np.random.default_rng(0)
-    f = tacit.Residual(rng.normal(size=(4, 2)), rng.normal(size=4), beta=beta)
-    limit = 1.0 if kind == "box" else 0.9
-    W = tacit.Box(-1, 1, size=2) if kind == "box" else tacit.Polyhedron(lower=[-1, -1], upper=limit)
-    return [tacit.LocalProblem(f, W)]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (with_beta(0.01), with_beta(0.02)),
-        (with_beta(0.01, "polyhedron"), [*with_beta(0.01)]),
-        (
-            with_beta(0.01, "polyhedron"),
-            [
-                tacit.LocalProblem(
-                    with_beta(0.01)[0].objective, tacit.Polyhedron(lower=[-1, -1], upper=0.8)
-                )
-            ],
-        ),
-    ],
-)
-def test_other_public_bounds_or_sets_do_not_resume(first, second, tmp_path):
-    settings = tacit.Settings(
-        8,
-        1,
-        tacit.Laplace(2.0),
-        step_size=tacit.NonsmoothStep(0.1),
-        penalty=tacit.ConstantPenalty(1.0),
-    )
-    path = tmp_path / "state.npz"
-    with pytest.raises(Interrupted):
-        tacit.solve(first, settings, seed=3, checkpoint=path, callback=stop_at(5))
-    with pytest.raises(tacit.InvalidInput, match="sets and data of the checkpoint"):
-        tacit.solve(second, settings, seed=3, checkpoint=path)
+def coupled(order=(0, 1, 2, 3), limit=0.5):
+    """Two agents, of which the second names its coordinates in this order."""
+    first, second = (a.objective for a in problem_of("logistic", "box").agents)
+    W = tacit.Box(-0.4, limit, size=4)
+    return tacit.Problem([tacit.LocalProblem(first, W), tacit.LocalProblem(second, W, order)])
 
 
 @pytest.mark.parametrize(
@@ -186,12 +155,15 @@ def test_other_public_bounds_or_sets_do_not_resume(first, second, tmp_path):
         {"problem": problem_of("logistic", "box", agents=3)},
         {"problem": problem_of("logistic", "box", dimension=5)},
         {"problem": problem_of("logistic", "box", seed=1)},  # other data of the same shape
+        {"problem": problem_of("logistic", "box", normaliser=25)},
+        {"problem": coupled((1, 0, 2, 3))},
+        {"problem": coupled(limit=0.6)},
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):
     path = tmp_path / "state.npz"
     arguments = {
-        "problem": problem_of("logistic", "box"),
+        "problem": coupled(),
         "settings": SETTINGS,
         "seed": 3,
         "run": "run",
@@ -203,36 +175,6 @@ def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):
     with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
         tacit.solve(**(arguments | change))
     assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"x" * 99])
-def test_a_damaged_checkpoint_is_refused_and_kept(damage, tmp_path):
-    path = tmp_path / "state.npz"
-    problem = problem_of("logistic", "box")
-    with pytest.raises(Interrupted):
-        tacit.solve(problem, SETTINGS, seed=3, checkpoint=path, callback=stop_at(5))
-    path.write_bytes(damage(path.read_bytes()))
-    before = path.read_bytes()
-    with pytest.raises(tacit.CorruptFile, match="Nothing was resumed"):
-        tacit.solve(problem, SETTINGS, seed=3, checkpoint=path)
-    assert path.read_bytes() == before
-
-
-def test_another_coupling_does_not_resume(tmp_path):
-    """The same data and sets, tied together in another way, are another problem."""
-
-    def coupled(order):
-        agents = problem_of("logistic", "box", agents=2).agents
-        first, second = (tacit.LocalProblem(a.objective, a.feasible_set, name="") for a in agents)
-        second = tacit.LocalProblem(second.objective, second.feasible_set, order)
-        return tacit.Problem([first, second])
-
-    arguments = {"settings": SETTINGS, "seed": 3, "checkpoint": tmp_path / "state.npz"}
-    with pytest.raises(Interrupted):
-        tacit.solve(coupled([0, 1, 2, 3]), callback=stop_at(5), **arguments)
-    with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
-        tacit.solve(coupled([1, 0, 2, 3]), **arguments)
-    assert tacit.solve(coupled([0, 1, 2, 3]), **arguments).trace["round"][-1] == 12
 
 
 def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):

@@ -7,10 +7,7 @@ from conftest import objective_of, repeat, set_of
 
 import tacit
 from tacit.errors import InvalidInput
-from tacit.learn import load_digits
-from tacit.privacy import normals as draws
 
-AGENTS = repeat(2, 4)  # of the digits
 SIZES = repeat((12, 30), (12, 12, 9, 30))  # records of the agents
 
 
@@ -20,42 +17,6 @@ def problem_of(rng, sizes=SIZES, feasible="box"):
         f = objective_of("softmax", rng, records, normaliser=36)
         agents.append(tacit.LocalProblem(f, set_of(feasible, f.dimension)))
     return agents
-
-
-def digits_run(dtype, settings, monkeypatch):
-    """A run whose noise is that of float32, whatever it computes in."""
-
-    def sample(self, key, shape, sensitivity, dtype):
-        return (self.scale(sensitivity) * draws.normal(key, shape)).astype(dtype)
-
-    monkeypatch.setattr(tacit.Gaussian, "sample", sample)
-    data = load_digits()
-    agents = [
-        tacit.LocalProblem(
-            tacit.SoftmaxRegression(
-                data.features[p::AGENTS].astype(dtype),
-                data.labels[p::AGENTS],
-                10,
-                feature_norm=8.0,
-                normaliser=len(data),
-            ),
-            tacit.Box(-1, 1, size=640),
-        )
-        for p in range(AGENTS)
-    ]
-    return tacit.solve(agents, settings, seed=5)
-
-
-@pytest.mark.parametrize("rounds", repeat([100], [1, 100]))
-def test_single_precision_beside_double(rounds, monkeypatch):
-    """The whole run with the same noise: what float32 changes is far below the noise."""
-    settings = tacit.Settings.for_budget(2.0, 1e-5, rounds, 3, penalty=0.05, step_size=1.0)
-    single, double = (digits_run(d, settings, monkeypatch) for d in (np.float32, np.float64))
-    assert single.local[0].dtype == np.float32 and double.local[0].dtype == np.float64
-    spread = np.abs(double.solution).max()
-    assert np.abs(single.solution - double.solution).max() < 2e-5 * spread
-    value, exact = (r.trace["objective"][-1] for r in (single, double))
-    assert value == pytest.approx(exact, rel=1e-5)
 
 
 EVERY = [
