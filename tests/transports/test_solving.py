@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import itertools
 import os
 import threading
 import time
@@ -74,9 +75,9 @@ def test_a_quick_round_does_not_end_threads(monkeypatch):
 
 def test_runs_of_one_seed_and_different_names_have_different_noise():
     problem = problem_of("logistic", "box")
-    a = tacit.solve(problem, SETTINGS, seed=4, run="monday")
-    b = tacit.solve(problem, SETTINGS, seed=4, run="tuesday")
-    assert np.abs(a.solution - b.solution).max() > 1e-6
+    found = [tacit.solve(problem, SETTINGS, seed=4, run=r).solution for r in ("monday", "", None)]
+    for one, other in itertools.combinations(found, 2):
+        assert np.abs(one - other).max() > 1e-6
 
 
 def test_without_a_seed_noise_comes_from_the_system():

@@ -336,13 +336,18 @@ class Coordinator:
             run = saved.run if self.run is None or not own else self.run
             saved.check({**agreed, "run": run}, partial(digest, saved.key))
             return saved, batch
-        run = self.run or "run"
+        run = self._name
         if (self.run is None and paid) or (not own and self.seed is None):
             run = f"{run}-{secrets.token_hex(6)}"  # of a rehearsal the name decides the noise
         key = root_key(self.seed) if own else np.zeros(0, np.uint32)
         about = key, digest(key) if path is not None else ""
         begun = Journal(path, run, {**agreed, "run": run}, *about)
         return begun if own else begun.after(0, {}, []), batch
+
+    @property
+    def _name(self) -> str:
+        """What the run is called, be it an empty text: seeded noise differs between names."""
+        return "run" if self.run is None else self.run
 
     # --- exact steps --------------------------------------------------------------------------
 
@@ -356,7 +361,7 @@ class Coordinator:
         if not own:
             run, source = self._agreed_release(problem, plan)
         else:
-            run, source = self.run or "run", self._source(problem, plan)
+            run, source = self._name, self._source(problem, plan)
         self.show("reading")
         curvatures = [copy.curvature for copy in self._all(Read(run), Copied)]
         check_exact(settings)
@@ -441,7 +446,7 @@ class Coordinator:
                 "Expected neither ledgers nor a source of noise for a run without noise, which "
                 "no ledger can pay for. Nothing was released."
             )
-        self._all(self._proposal(problem, plan, self.run or "run", "seeded"), Agreed)
+        self._all(self._proposal(problem, plan, self._name, "seeded"), Agreed)
         privacy = not_private(problem)
         if (path := self.checkpoint) is not None:
             if Path(path).exists() and not is_without_noise(path):
@@ -461,7 +466,7 @@ class Coordinator:
         path, about = self.checkpoint, (plan.release, plan.delta)
         if path is not None and Path(path).exists():
             return self._continued(problem, plan, Path(path))
-        run, (_, noise) = self.run or "run", self._noise()
+        run, (_, noise) = self._name, self._noise()
         propose = partial(self._proposal, problem, plan, run, noise, root_key(self.seed))
         if then is not None:
             self._all(propose(then=then), Agreed)
@@ -506,7 +511,7 @@ class Coordinator:
         check: bool,
     ) -> None:
         """Participants that go on from what they released before."""
-        run = self.run or "run"
+        run = self._name
         key = root_key(self.seed) if check else None
         self._all(self._proposal(problem, plan, run, noise, key, resumed=True), Agreed)
         known = [Restore(run, release=release, check=check) for release in releases]

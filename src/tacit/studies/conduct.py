@@ -68,7 +68,7 @@ def conduct(
         study.plan,
         penalties=study.penalties,
         seed=study.rehearsal,
-        run=study.name,
+        run=study.name or "run",
         checkpoint=folder / STATE,
         every=KEPT,
         study=study.digest,
