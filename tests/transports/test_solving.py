@@ -7,7 +7,6 @@ import os
 import threading
 import time
 
-import jax
 import numpy as np
 import pytest
 from conftest import problem_of, repeat
@@ -278,7 +277,7 @@ def test_noiseless_runs_promise_nothing():
 def test_one_program_serves_any_number_of_rounds():
     """Compiling takes longer than most runs, seconds on a GPU."""
     problem = problem_of("huber", "ball", records=17)
-    program = _compiled(False, jax.default_backend())
+    program = _compiled(False, False)
     known = program._cache_size()
     for rounds, every in ((7, 3), (12, 12), (1, 1)):
         result = tacit.solve(problem, dataclasses.replace(SETTINGS, rounds=rounds), seed=4)
