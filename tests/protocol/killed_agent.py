@@ -7,22 +7,19 @@ can be compared with a run without.
 
 import json
 import os
-import pickle
 import random
-import signal
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
-from forked_agent import SIZE, consensus_after, fork, problem
+from forked_agent import SIZE, Process, answer_lines, consensus_after, problem
 
 from tacit.admm.settings import Settings
-from tacit.errors import TacitError
 from tacit.privacy import secure_noise
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.agent import Agent
-from tacit.protocol.messages import Broadcast, Reply
+from tacit.protocol.messages import Reply
 
 ROUNDS = int(sys.argv[3])
 SLOW = 0.05  # seconds that a computation may take on top of its own time, so that kills meet it
@@ -33,43 +30,19 @@ def settings():
 
 
 def serve(requests, replies, path, fixed):
-    """The agent's process: one line in, one line out, until it is killed."""
-    ledger = Ledger(path)
-    agent = Agent(problem(), "grid", settings(), None, "run", SIZE, ledger=ledger)
+    agent = Agent(problem(), "grid", settings(), None, "run", SIZE, ledger=Ledger(path))
     compute, chance = agent._round, random.Random(os.getpid())
 
     def slow(*arguments, **others):
         time.sleep(chance.uniform(0, SLOW))
         return compute(*arguments, **others)
 
-    agent._round = slow
-    while line := requests.readline():
-        broadcast = pickle.loads(bytes.fromhex(line.decode()))
+    def before(t):
         if fixed:
-            secure_noise.random_bytes = random.Random(broadcast.round).randbytes
-        try:
-            reply = agent.respond(broadcast).primal.tolist()
-        except TacitError as error:
-            reply = str(error)
-        replies.write(json.dumps([broadcast.round, reply]).encode() + b"\n")
-        replies.flush()
+            secure_noise.random_bytes = random.Random(t).randbytes
 
-
-class Process:
-    def __init__(self, path, fixed):
-        self.pid, down, up = fork(serve, path, fixed)
-        self.requests, self.replies = os.fdopen(down, "wb", 0), os.fdopen(up, "rb")
-
-    def ask(self, broadcast):
-        self.requests.write(pickle.dumps(broadcast).hex().encode() + b"\n")
-
-    def kill(self):
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-
-    def close(self):
-        self.requests.close()
-        self.replies.close()
+    agent._round = slow
+    answer_lines(agent, requests, replies, before)
 
 
 def run(folder, kills, seed, fixed=True):
@@ -82,20 +55,17 @@ def run(folder, kills, seed, fixed=True):
     w, last = np.zeros(SIZE), {}
     onwards = min(0.5, ROUNDS / max(kills, 1))  # how often an answered round is not asked again
     # kills fall at any moment of a life's first answer: how long that takes, the first life tells
-    process, fresh, wait = Process(path, fixed), True, None
+    process, fresh, wait = Process(serve, path, fixed), True, None
     while done < ROUNDS:
-        broadcast = Broadcast("run", done + 1, w, last)
         start = time.perf_counter()
-        process.ask(broadcast)
+        process.ask(done + 1, w, last)
         killing = kills > 0 and wait is not None and rng.random() < 0.9
         if killing:
             time.sleep(rng.uniform(0, wait))
-            process.kill()
-        line = process.replies.readline()  # what had left the agent when it died
-        if killing:
             kills, lives = kills - 1, lives + 1
-        if line.endswith(b"\n"):
-            round, primal = json.loads(line)
+        shown = process.end() if killing else process.read(60)
+        if shown:
+            ((round, primal),) = shown
             if isinstance(primal, str):
                 refusals.append(primal)
                 break
@@ -110,14 +80,12 @@ def run(folder, kills, seed, fixed=True):
         stored = book.answer("run")
         between += paid > (stored.round if stored else 0)
         book.close()
-        if line.endswith(b"\n") and (kills == 0 or rng.random() < onwards):
+        if shown and (kills == 0 or rng.random() < onwards):
             done, w = round, consensus_after(round, primal)
             last = {"grid": Reply("run", round, np.array(primal)).digest}
         if killing:
-            process.close()
-            process, fresh = Process(path, fixed), True
-    process.kill()
-    process.close()
+            process, fresh = Process(serve, path, fixed), True
+    process.end()
     book = Ledger(path)
     return {
         "replies": [answers[t] for t in sorted(answers)],

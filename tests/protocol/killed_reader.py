@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import random
-import signal
 import sqlite3
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from forked_agent import SIZE, fork
+from forked_agent import SIZE, Process
 
 from tacit.admm.problem import LocalProblem
 from tacit.errors import Refused
@@ -84,22 +83,14 @@ def serve(requests, replies, path, kind, state):
         break
 
 
-class Process:
-    def __init__(self, path, kind, state):
-        self.pid, down, self.up = fork(serve, path, kind, state)
-        os.close(down)
-
-    def end(self, after=None):
-        """Kill it so many seconds after its start, or wait for its end; all that it has shown."""
-        with os.fdopen(self.up, "rb") as file:
-            file.readline()  # it is there
-            self.start = time.perf_counter()
-            if after is not None:
-                time.sleep(after)
-                os.kill(self.pid, signal.SIGKILL)
-            lines = file.read().split(b"\n")[:-1]  # half a line is not shown
-        os.waitpid(self.pid, 0)
-        return [json.loads(line) for line in lines]
+def lines_of(process, after=None):
+    """All that it shows until it is killed, so many seconds after its start, or ends; and when that
+    start was."""
+    lines = process.read(60)  # it is there
+    start = time.perf_counter()
+    if after is not None:
+        time.sleep(after)
+    return lines + process.end(kill=after is not None), start
 
 
 def one_run(path, kind, kills, seed):
@@ -111,12 +102,12 @@ def one_run(path, kind, kills, seed):
         if rng.random() < 0.3:  # the data change, and sometimes back
             state = rng.randrange(kills)
         states.add(state)
-        together = [Process(path, kind, state) for _ in range(1 + (rng.random() < 0.3))]
+        together = [Process(serve, path, kind, state) for _ in range(1 + (rng.random() < 0.3))]
         for process in together:
             killing = rng.random() < (0.8 if len(together) == 1 else 0.4)
-            lines = process.end(rng.uniform(0, wait) if killing else None)
+            lines, start = lines_of(process, rng.uniform(0, wait) if killing else None)
             if not killing and len(together) == 1:
-                wait = 0.7 * wait + 0.3 * 1.2 * (time.perf_counter() - process.start)
+                wait = 0.7 * wait + 0.3 * 1.2 * (time.perf_counter() - start)
             found["kills"] += killing
             steps = [what for _, what, *_ in lines]
             found["killed while solving"] += (
@@ -134,9 +125,8 @@ def one_run(path, kind, kills, seed):
     kinds = Counter(kind for (kind,) in db.execute("SELECT kind FROM entries"))
     db.close()
     for state in states:  # whoever is left gets what was shown
-        last = {
-            json.dumps(m) for _, what, *m in Process(path, kind, state).end() if what == "release"
-        }
+        lines, _ = lines_of(Process(serve, path, kind, state))
+        last = {json.dumps(more) for _, what, *more in lines if what == "release"}
         keys = {hashlib.sha256(text.encode()).hexdigest() for text in last}
         found["lost"] += not shown.get(state, keys) <= keys
         shown.setdefault(state, set()).update(keys)

@@ -9,10 +9,8 @@ machine.
 
 import argparse
 import json
-import os
 import random
 import select
-import signal
 import sqlite3
 import sys
 import tempfile
@@ -21,10 +19,10 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from forked_agent import SIZE, consensus_after, fork, problem
+from forked_agent import SIZE, Process, answer_lines, consensus_after, problem
 
 from tacit.admm.settings import Settings
-from tacit.errors import Refused, SolverFailure
+from tacit.errors import SolverFailure
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.agent import Agent
 from tacit.protocol.messages import Broadcast, Reply
@@ -36,7 +34,6 @@ CHOSEN = Settings.for_budget(1.0, 1e-5, ROUNDS, 2, penalty=2.0, step_size=0.2)
 
 
 def serve(requests, replies, path, seed, local):
-    """The agent's process: a line in, a line out for all that is shown, until it is killed."""
     rng = random.Random(seed)
     agent = Agent(local, "grid", CHOSEN, None, "run", SIZE, ledger=Ledger(path))
     compute = agent._round
@@ -49,45 +46,7 @@ def serve(requests, replies, path, seed, local):
         return result
 
     agent._round = slow_and_failing
-    while line := requests.readline():
-        t, w, last = json.loads(line)
-        try:
-            answer = agent.respond(Broadcast("run", t, np.array(w), last)).primal.tolist()
-        except SolverFailure:
-            answer = "failed"
-        except Refused as refusal:
-            answer = f"refused: {refusal}"
-        replies.write(json.dumps([t, answer]).encode() + b"\n")
-        replies.flush()
-
-
-class Process:
-    """A forked agent. ``shown`` are the lines that left it, also after its death."""
-
-    def __init__(self, path, seed, local):
-        self.pid, self.down, self.up = fork(serve, path, seed, local)
-        self.partial, self.waiting = b"", 0
-
-    def ask(self, t, w, last):
-        os.write(self.down, json.dumps([t, list(w), last]).encode() + b"\n")
-        self.waiting += 1
-
-    def read(self):
-        """Whole lines that have arrived."""
-        shown = []
-        while select.select([self.up], [], [], 0)[0] and (more := os.read(self.up, 1 << 16)):
-            *lines, self.partial = (self.partial + more).split(b"\n")
-            shown += [json.loads(line) for line in lines]
-        self.waiting -= len(shown)
-        return shown
-
-    def kill(self):
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        left = self.read()
-        os.close(self.down)
-        os.close(self.up)
-        return left
+    answer_lines(agent, requests, replies)
 
 
 class Shown:
@@ -121,7 +80,7 @@ def one_run(path, seed):
     births = iter(range(10**6))
 
     def start():
-        return Process(path, rng.random() + next(births), local)
+        return Process(serve, path, rng.random() + next(births), local)
 
     processes, shown, kills = [start(), start()], Shown(), 0
     t, w, last, before = 1, np.zeros(SIZE), {}, None
@@ -142,7 +101,7 @@ def one_run(path, seed):
             process.ask(t, rng.choice(asked), last)
         elif move == "kill" and kills < KILLS:
             victim = rng.choice(idle if idle and rng.random() < 0.7 else [0, 1])
-            shown.add(processes[victim].kill())
+            shown.add(processes[victim].end())
             processes[victim], kills = start(), kills + 1
         elif move == "wait":
             select.select([p.up for p in processes], [], [], 2 * LONGEST)
@@ -160,7 +119,7 @@ def one_run(path, seed):
             w, last = consensus_after(t, reply), {"grid": Reply("run", t, np.array(reply)).digest}
             t, asked = t + 1, [w]
     for process in processes:
-        shown.add(process.kill())
+        shown.add(process.end())
     return count(path, shown, kills)
 
 
