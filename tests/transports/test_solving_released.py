@@ -131,8 +131,12 @@ def test_losses_that_are_no_quadratics_have_an_exact_answer_too():
     np.testing.assert_allclose(result.solution, best.x, atol=1e-5)
 
 
-def test_what_a_run_of_released_data_says():
-    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+@pytest.fixture(scope="module")
+def released():
+    return tacit.release(zones(), 1.0, 1e-5, seed=1)
+
+
+def test_what_a_run_of_released_data_says(released, tmp_path):
     result = tacit.solve(released, tacit.Settings(rounds=200, tolerance=1e-6))
     assert result.privacy is released.privacy and result.converged
     assert result.summary["not_covered"] == [] and result.summary["converged"]
@@ -143,11 +147,6 @@ def test_what_a_run_of_released_data_says():
     assert short.converged is False and len(short.trace["round"]) == 2
     open_end = tacit.solve(released, tacit.Settings(rounds=3))
     assert open_end.converged is None
-
-
-def test_saved_and_loaded(tmp_path):
-    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
-    result = tacit.solve(released, tacit.Settings(rounds=20, tolerance=1e-6))
     loaded = tacit.Result.load(result.save(tmp_path / "r"))
     assert loaded.converged and loaded.privacy == result.privacy
     np.testing.assert_array_equal(loaded.trace["dual_residual"], result.trace["dual_residual"])
@@ -155,18 +154,12 @@ def test_saved_and_loaded(tmp_path):
     assert document["privacy"]["once"] and document["settings"]["tolerance"] == 1e-6
 
 
-def test_started_from_an_answer_it_ends_sooner():
-    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+def test_started_from_an_answer_it_ends_sooner(released):
     settings = tacit.Settings(rounds=200, tolerance=1e-6)
     cold = tacit.solve(released, settings)
     warm = tacit.solve(released, settings, start=cold)
     assert warm.trace["round"][-1] < cold.trace["round"][-1] / 2
     np.testing.assert_allclose(warm.solution, cold.solution, atol=1e-4)
-    f = tacit.Residual(np.eye(2), [0, 0], 1)
-    other = tacit.solve([tacit.LocalProblem(f, tacit.Box(0, 1, 2))], EXACT)
-    for wrong in (other, tacit.solve(zones(), tacit.Settings(rounds=2))):
-        with pytest.raises(InvalidInput, match="same agents and coordinates"):
-            tacit.solve(released, settings, start=wrong)
 
 
 def test_messages_as_bytes_give_the_same_bits():
@@ -194,35 +187,36 @@ def test_messages_as_bytes_give_the_same_bits():
         np.testing.assert_array_equal(one, other)
 
 
-def test_an_agent_answers_each_round_once():
-    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
-    part = released.problem.agents[0]
-    penalties = starting_penalties(released)
-    agent = PublicAgent(part, "north", "run", penalties)
-    w = np.zeros(4)
+def test_an_agent_answers_each_round_once(released):
+    """What it refuses leaves it as it was."""
+    penalty, _ = starting_penalties(released)
+    penalties = penalty, np.array([0, 0, 1, 1])
+    agent = PublicAgent(released.problem.agents[0], "north", "run", penalties)
+    w, plain = np.zeros(4), np.zeros(2)
     reply = agent.respond(Broadcast("run", 1, w))
     assert agent.respond(Broadcast("run", 1, w)) is reply
+    for t in (2, 3):
+        agent.respond(Broadcast("run", t, w, {}, plain))
+    point = agent.point
     hostile = [
-        Broadcast("run", 1, w + 1),
-        Broadcast("run", 3, w),
-        Broadcast("other", 2, w),
-        Broadcast("run", 2, np.full(4, np.nan)),
-        Broadcast("run", 2, np.zeros(3)),
-        Broadcast("run", 2, w.astype(np.float32)),
-        Broadcast("run", 2, w),  # without instructions
-        Broadcast("run", 2, w, {}, np.array([0.5, 0.0])),
-        Broadcast("run", 2, w, {}, np.array([0.0, 9.0, 1.0])),
-        Broadcast("run", 2, w, {}, np.array([0.0, 1.0, -1.0])),
-        Broadcast("run", 2, w, {}, np.array([0.0, 0.0, np.inf])),
+        Broadcast("run", 3, w + 1),
+        Broadcast("run", 5, w),
+        Broadcast("other", 4, w),
+        Broadcast("run", 4, np.full(4, np.nan)),
+        Broadcast("run", 4, np.zeros(3)),
+        Broadcast("run", 4, w.astype(np.float32)),
+        Broadcast("run", 4, w),  # without instructions
     ]
+    told = [[0.5, 0.0, 1.0], [0.0, 9.0, 1.0, 1.0], [0.0, 1.0, -1.0], [0.0, 0.0, np.inf], 0.0]
+    told += [[0.0, 1.0, 2.0], np.array([1, 0], object), np.array(["1", "0"]), np.zeros((1, 2))]
+    hostile += [Broadcast("run", 4, w + 1, {}, np.asarray(numbers)) for numbers in told]
     for request in hostile:
         with pytest.raises(Refused):
             agent.respond(request)
-    assert agent.rounds_done == 1
-    agent.respond(Broadcast("run", 2, w, {}, np.array([0.0, 1.0, 1.0])))
-    private = zones().agents[0]
+        assert agent.rounds_done == 3 and agent.point is point
+    agent.respond(Broadcast("run", 4, w + 1, {}, plain))
     with pytest.raises(InvalidInput, match="public copy"):
-        PublicAgent(private, "north", "run", penalties)
+        PublicAgent(zones().agents[0], "north", "run", penalties)
 
 
 @pytest.mark.parametrize(
@@ -231,11 +225,7 @@ def test_an_agent_answers_each_round_once():
         (tacit.Settings(5, mechanism=tacit.Gaussian(1.0)), {}, "without noise for a released"),
         (tacit.Settings(5, local_updates=2), {}, "local_updates=1"),
         (tacit.Settings(5, step_size=0.1), {}, "no step_size"),
-        (
-            tacit.Settings(5, penalty=tacit.DynamicPenalty(1.0, 0.1, 1.0, 2)),
-            {},
-            "a number as penalty",
-        ),
+        (tacit.Settings(5, penalty=tacit.DynamicPenalty(1, 0.1, 1, 2)), {}, "a number as penalty"),
         (tacit.Settings(5), {"seed": 1}, "no seed for a released"),
         (tacit.Settings(5), {"ledgers": "x"}, "ledgers"),
         (tacit.Settings(5), {"noise": "secure"}, "no noise for a released"),
@@ -243,8 +233,7 @@ def test_an_agent_answers_each_round_once():
         (tacit.Settings.for_budget(1.0, 1e-5), {}, "it is spent already"),
     ],
 )
-def test_what_does_not_apply_is_refused(settings, options, words):
-    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+def test_what_does_not_apply_is_refused(released, settings, options, words):
     with pytest.raises(InvalidInput, match=words):
         tacit.solve(released, settings, **options)
 
@@ -334,24 +323,6 @@ def test_a_run_without_noise_writes_over_no_checkpoint(tmp_path):
         path.unlink()
     for _ in range(2):  # its own it does
         tacit.solve(zones(), EXACT, checkpoint=path)
-
-
-@pytest.mark.parametrize(
-    "told", [[0.0, 1.0, 2.0], np.array([1, 0], object), np.array(["1", "0"]), np.zeros((1, 2)), 0.0]
-)
-def test_instructions_that_do_not_fit_leave_an_agent_as_it_was(told):
-    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
-    problem = released.problem
-    penalty, _ = starting_penalties(released)
-    agent = PublicAgent(problem.agents[0], "north", "run", (penalty, np.array([0, 0, 1, 1])))
-    plain = np.zeros(2)
-    for t in (1, 2, 3):
-        agent.respond(Broadcast("run", t, np.zeros(4), {}, plain))
-    point = agent.point
-    with pytest.raises(Refused):
-        agent.respond(Broadcast("run", 4, np.ones(4), {}, np.asarray(told)))
-    assert agent.rounds_done == 3 and agent.point is point
-    agent.respond(Broadcast("run", 4, np.ones(4), {}, plain))
 
 
 @pytest.mark.parametrize("seed", [2, 4, 7, 11, 51])
