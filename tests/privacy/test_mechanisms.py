@@ -69,24 +69,6 @@ def test_variance_is_the_paper_s_table():
     assert Laplace.of_epsilon(epsilon).variance(2 * beta) == pytest.approx(laplace)
 
 
-@pytest.mark.parametrize("kind", [Gaussian, Laplace])
-def test_programs_take_mechanisms_of_any_parameters(kind):
-    """One compiled program for a batch of runs, each with its own noise multiplier."""
-    key, multipliers = jax.random.key(0), [0.5, 2.0, 3.0]
-    compiled = []
-
-    @jax.jit
-    def draw(mechanism):
-        compiled.append(mechanism)
-        return mechanism.sample(key, (4,), 0.3)
-
-    alone = [draw(kind(m)) for m in multipliers]
-    assert len(compiled) == 1
-    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(kind, multipliers))
-    np.testing.assert_allclose(jax.vmap(draw)(batch), alone, rtol=1e-15)
-    np.testing.assert_allclose(alone[1], 4 * alone[0], rtol=1e-15)
-
-
 @pytest.mark.parametrize("mechanism", NOISY, **identify)
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, None])
 def test_a_useless_sensitivity_is_refused(mechanism, bad):

@@ -216,6 +216,7 @@ def test_two_processes_killed_and_failing(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert found["unpaid"] == 0 and found["answered_twice"] == 0
-    assert 12 * found["kills"] >= 40 * runs and 12 * found["failures"] >= 20 * runs
+    assert found["kills"] >= 2 * runs and 12 * found["failures"] >= 20 * runs
     assert 12 * found["taken_over"] >= 5 * runs
+    assert found["kills_alone"] >= 2 * runs and found["taken_over_alone"] >= 1
     assert done.stderr == ""

@@ -1,16 +1,11 @@
 """An agent's answers: once each, paid before, stored before release, whatever fails."""
 
-import json
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from clinic import ROUNDS, SHORT, SIZE, ask, make, part
-from conftest import repeat
 
 import tacit
 from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure
@@ -194,35 +189,3 @@ def test_two_threads_get_one_answer():
     for thread in threads:
         thread.join()
     assert sum(not isinstance(f, Refused) for f in found) == 1 and len(found) == 6
-
-
-# --- kills -------------------------------------------------------------------------------------
-
-
-KILLS, KILLED_ROUNDS = repeat((15, 15), (200, 50))
-
-
-def test_an_agent_killed_at_random_moments(tmp_path):
-    program = Path(__file__).with_name("killed_agent.py")
-    done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path), str(KILLS), str(KILLED_ROUNDS)],
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    calm = outcome["calm"]
-    for name in ("killed", "fresh"):
-        killed = outcome[name]
-        assert killed["refusals"] == []
-        assert killed["lives"] == KILLS
-        assert len(killed["replies"]) == KILLED_ROUNDS
-        assert killed["short"] == 0  # the ledger never knew less than was answered
-        assert killed["twice"] == 0  # no round was answered twice with different noise
-    assert outcome["killed"]["replies"] == calm["replies"]
-    assert outcome["killed"]["spent"] == outcome["fresh"]["spent"] == calm["spent"] <= 3.0
-    assert outcome["fresh"]["replies"] != calm["replies"]
-    # kills did fall between payment and answer; how many depends on what else the machine does
-    assert outcome["killed"]["between"] + outcome["fresh"]["between"] >= repeat(2, 6)
-    assert np.abs(calm["replies"]).max() <= 1 + 1e-6

@@ -219,62 +219,27 @@ def rows(pattern):
     return Conic(matrix, np.ones(3 * n), [("nonneg", 3 * n)])
 
 
-def box(**options):
-    matrix = np.vstack([np.eye(2), -np.eye(2), [[1.0, 1.0]]])
-    cones = [("nonneg", 4), ("nonneg", 1)]
-    return Conic(matrix, np.ones(5), cones, **options)
-
-
 def test_every_part_of_a_conic_set_counts():
-    assert digest(rows(1)) == digest(rows(1)) != digest(rows(2))
-    image = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    other = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
-    wide = np.vstack([np.eye(3), -np.eye(3)])
-    sets = [
-        box(),
-        box(variables=[1, 0]),
-        box(variables=[0]),
-        box(image=image),
-        box(image=other),
-        box(slack=np.eye(2)),
-        box(slack=2 * np.eye(2)),
-        box(rare=[1]),
-        Conic(wide, np.ones(6), [("nonneg", 6)], variables=[0, 1]),
-        Conic(wide, np.ones(6), [("nonneg", 6)], variables=[0, 2]),
-        tacit.Polyhedron(np.eye(2), np.ones(2), lower=-1.0, upper=2.0),
-        tacit.Polyhedron(np.eye(2), np.ones(2), lower=-1.0, upper=3.0),
+    image, wide = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.vstack([np.eye(3), -np.eye(3)])
+    matrix, cones = np.vstack([np.eye(2), -np.eye(2), [[1.0, 1.0]]]), [("nonneg", 4), ("nonneg", 1)]
+    parts = [{}, {"variables": [1, 0]}, {"variables": [0]}, {"image": image}]
+    parts += [
+        {"image": np.vstack([np.eye(2), [1.0, -1.0]])},
+        {"slack": np.eye(2)},
+        {"slack": 2 * np.eye(2)},
+        {"rare": [1]},
     ]
-    found = {digest(s) for s in sets}
-    assert len(found) == len(sets)
+    sets = [Conic(matrix, np.ones(5), cones, **options) for options in parts]
+    sets += [Conic(wide, np.ones(6), [("nonneg", 6)], variables=[0, k]) for k in (1, 2)]
+    sets += [tacit.Polyhedron(np.eye(2), np.ones(2), lower=-1.0, upper=k) for k in (2.0, 3.0)]
+    sets += [rows(1), rows(2)]
+    assert len({digest(s) for s in sets}) == len(sets)
 
 
 def per_sample(loss, feasible=None):
     data = np.linspace(-1, 1, 12).reshape(6, 2)
     f = tacit.PerSample(loss, data, clip=1.0, size=2, normaliser=6)
     return tacit.Problem([tacit.LocalProblem(f, feasible or tacit.Box(-1, 1, size=2))])
-
-
-@pytest.mark.parametrize("what", ["closure", "set"])  # all others: different digests
-def test_a_checkpoint_refuses_another_loss_or_set(what, tmp_path):
-    """The same addresses, names and shapes: only what the functions do is different."""
-
-    def stop(progress):
-        if progress.round == 3:
-            raise InterruptedError
-
-    settings = tacit.Settings.for_budget(1.0, 1e-5, rounds=6, penalty=1.0, step_size=0.5)
-    alone = {"seed": 1, "batch": False}  # which compiles less
-    options = {**alone, "checkpoint": tmp_path / "c.npz"}
-    with pytest.raises(InterruptedError):
-        tacit.solve(per_sample(scaled(1.0)), settings, callback=stop, **options)
-    changed = per_sample(scaled(1.0, 4))
-    if what == "set":
-        changed = per_sample(scaled(1.0), tacit.Box(-1, 2, size=2))
-    with pytest.raises(tacit.InvalidInput, match="they differ"):
-        tacit.solve(changed, settings, **options)
-    again = per_sample(scaled(1.0))
-    resumed, whole = (tacit.solve(again, settings, **how) for how in (options, alone))
-    np.testing.assert_array_equal(resumed.solution, whole.solution)
 
 
 def test_a_checkpoint_refuses_what_it_cannot_compare(tmp_path):

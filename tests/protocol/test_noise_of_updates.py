@@ -33,59 +33,54 @@ def test_every_update_of_a_round_has_noise_of_its_own(ledger, monkeypatch):
     assert len(np.unique(drawn)) == drawn.size
 
 
+N, PENALTY, STEP = 400, 2.0, 0.25
+
+
+def run(rounds, updates, batch, callback):
+    """Two agents without a gradient in a huge set: their points tell their noise."""
+    bounds = {"feature_norm": 1.0, "target_bound": 1.0, "normaliser": 3}
+    f = tacit.LeastSquares(np.zeros((3, N)), np.zeros(3), **bounds)
+    p = tacit.LocalProblem(f, tacit.Box(-1e6, 1e6, size=N))
+    schedules = {"penalty": PENALTY, "step_size": STEP}
+    settings = tacit.Settings(rounds, updates, tacit.Gaussian(1e-3), **schedules)
+    tacit.solve([p, p], settings, seed=5, batch=batch, callback=callback)
+
+
+def unrelated(noises):
+    """Of one size, and none like another."""
+    sizes = np.std(noises, axis=1)
+    together = np.corrcoef(noises) - np.eye(len(noises))
+    return sizes.max() < 1.2 * sizes.min() and np.abs(together).max() < 0.25
+
+
 # test_batch_and_agents_agree has two updates, batched
 @pytest.mark.parametrize("batch", repeat([False], [True, False]))
 def test_the_noise_of_every_local_update_is_another(batch):
-    """Without a gradient, two updates tell both noises: xi_1 = -c z_2, xi_2 = z_2/eta - c z_3."""
-    n, penalty, step = 400, 2.0, 0.25
-    f = tacit.LeastSquares(
-        np.zeros((3, n)), np.zeros(3), feature_norm=1.0, target_bound=1.0, normaliser=3
-    )
-    p = tacit.LocalProblem(f, tacit.Box(-1e6, 1e6, size=n))
-    settings = tacit.Settings(1, 2, tacit.Gaussian(1e-3), penalty=penalty, step_size=step)
-    seen = {}
-    tacit.solve(
-        [p, p],
-        settings,
-        seed=5,
-        batch=batch,
-        callback=lambda now: seen.update(last=now.points, mean=now.averages),
-    )
-    c = penalty + 1 / step
-    noises = []
-    for last, mean in zip(seen["last"], seen["mean"], strict=True):
-        first = 2 * mean - last
-        noises += [-c * first, first / step - c * last]
-    noises = np.array(noises)
-    assert noises.std(axis=1).max() < 1.2 * noises.std(axis=1).min()
-    for i in range(4):  # two agents, two updates each
-        for j in range(i):
-            assert abs(np.corrcoef(noises[i], noises[j])[0, 1]) < 0.25, (i, j)
+    """Two updates tell both noises: xi_1 = -c z_2, xi_2 = z_2/eta - c z_3."""
+    c, noises = PENALTY + 1 / STEP, []
+
+    def read(now):
+        for last, mean in zip(now.points, now.averages, strict=True):
+            first = 2 * mean - last
+            noises.extend([-c * first, first / STEP - c * last])
+
+    run(1, 2, batch, read)
+    assert len(noises) == 4 and unrelated(noises)  # two agents, two updates each
 
 
 @pytest.mark.parametrize("batch", [True, False])
 def test_the_noise_of_every_round_is_another(batch):
-    """Without a gradient a round tells its noise: xi = z/eta + rho w + lambda - c z'."""
-    n, penalty, step, rounds = 400, 2.0, 0.25, 3
-    f = tacit.LeastSquares(
-        np.zeros((3, n)), np.zeros(3), feature_norm=1.0, target_bound=1.0, normaliser=3
-    )
-    p = tacit.LocalProblem(f, tacit.Box(-1e6, 1e6, size=n))
-    settings = tacit.Settings(rounds, 1, tacit.Gaussian(1e-3), penalty=penalty, step_size=step)
-    noises, z, dual = [], [np.zeros(n)] * 2, [np.zeros(n)] * 2
+    """A round tells its noise: xi = z/eta + rho w + lambda - c z'."""
+    noises, z, dual = [], [np.zeros(N)] * 2, [np.zeros(N)] * 2
 
     def read(now):
         for k, point in enumerate(now.points):
-            pull = z[k] / step + penalty * now.consensus + dual[k]
-            noises.append(pull - (penalty + 1 / step) * point)
+            pull = z[k] / STEP + PENALTY * now.consensus + dual[k]
+            noises.append(pull - (PENALTY + 1 / STEP) * point)
         z[:], dual[:] = now.points, now.duals
 
-    tacit.solve([p, p], settings, seed=5, batch=batch, callback=read)
-    assert len(noises) == 2 * rounds
-    sizes = np.std(noises, axis=1)
-    assert sizes.max() < 1.2 * sizes.min()
-    together = np.corrcoef(noises) - np.eye(2 * rounds)
-    assert np.abs(together).max() < 0.25
+    run(3, 1, batch, read)
+    assert len(noises) == 6 and unrelated(noises)
 
 
 @pytest.mark.parametrize(("kind", "deviation"), [("ball", 1.0), ("simplex", 0.45)])

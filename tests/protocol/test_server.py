@@ -12,9 +12,8 @@ import tacit
 from tacit.errors import InvalidInput
 from tacit.protocol import server as module
 from tacit.protocol.keys import agent_key, jax_key, root_key
-from tacit.protocol.messages import Agreed, Broadcast, Own, Proposal, Refusal, Reply
+from tacit.protocol.messages import Broadcast, Refusal, Reply
 from tacit.protocol.server import Member, Server
-from tacit.transports.local import Local
 
 SETTINGS = tacit.Settings(5, penalty=2.0, step_size=0.1)
 MEMBERS = [
@@ -165,20 +164,6 @@ def test_a_server_and_agents_give_the_result_of_solve(feasible, through_bytes):
         assert server.step(engine) == {}
     np.testing.assert_array_equal(server.solution, expected.solution)
     assert server.residual == expected.trace["residual"][-1]
-
-
-def test_a_refusing_agent_is_a_refusal_to_the_server_and_none_computes():
-    problem = problem_of("logistic", "ball")
-    local = Local.of(problem)
-    settings = tacit.Settings(3, 1, tacit.Gaussian(1.0)).complete(problem)
-    own = Own("seeded", root_key(3), True, len(problem.agents))
-    proposal = Proposal("", "run", problem.size, settings, 1e-6, own=own)
-    answers = local.ask(dict.fromkeys(problem.names, proposal))
-    assert {type(answer) for answer in answers.values()} == {Agreed}
-    server = Server(members_of(problem), settings, "another run", problem.dtype)
-    refusals = server.step(local)
-    assert set(refusals) == set(problem.names)
-    assert {r.reason for r in refusals.values()} == {"refused"}
 
 
 def test_an_agent_s_digests_survive_a_server_of_another_number_format():
