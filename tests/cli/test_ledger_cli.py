@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from test_ledger import terms
 
 import tacit
 from tacit import Box, LocalProblem, Residual
-from tacit.privacy.ledger import Ledger
+from tacit.cli.console import spent_rows
+from tacit.privacy.accounting import Guarantee
+from tacit.privacy.ledger import Ledger, amounts
 
 ROUNDS = 60
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals.toml"
@@ -144,3 +147,11 @@ def test_what_is_left_always_shows(tmp_path, shown):
         assert less - 0.001 <= float(row.split("│")[2]) <= less
         ledger.set_budget(0.001, 1e-5)
     assert shown(path)[1]["budget_less_spent"] == 0.0
+
+
+def test_what_is_spent_is_never_told_as_less():
+    spent = Guarantee(1.000001, 1e-5)
+    told = amounts(Mock(budget=Guarantee(9.0, 1e-5), spent=spent, left=7.99999))
+    assert [number for _, number in told] == ["9", "1.001", "7.999"]
+    [(_, total), *_] = spent_rows(Mock(), spent.epsilon, spent.delta)
+    assert total == "1.001"
