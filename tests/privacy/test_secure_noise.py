@@ -218,7 +218,6 @@ def test_a_secure_run_says_so_and_solves(hospitals, mechanism):
     ("option", "words"),
     [
         ({"seed": 1}, "Expected no seed for secure noise"),
-        ({"checkpoint": "c.npz"}, "Expected no checkpoint for secure noise"),
         ({"batch": True}, "batch=False"),
         ({"noise": "perfect"}, "Expected noise to be one of"),
     ],

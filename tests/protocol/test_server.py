@@ -102,24 +102,6 @@ def test_an_agent_without_a_reply_is_a_value_and_the_round_can_be_asked_again(an
     assert server.step(again) == {} and server.round == 1
 
 
-def test_the_server_keeps_copies_of_what_it_was_sent():
-    class Changing:
-        """Another array each time it is looked at."""
-
-        def __init__(self):
-            self.looks = 0
-
-        def __array__(self, dtype=None, copy=None):
-            self.looks += 1
-            return np.array([5.0 if self.looks == 1 else np.nan])
-
-    server = Server(MEMBERS, SETTINGS, "run")
-    masked = np.ma.array([1.0, 3.0], mask=[True, False])
-    answers = {"a": Reply("run", 1, masked), "b": Reply("run", 1, Changing())}
-    assert server.step(Scripted(**answers)) == {}
-    assert type(server.z) is np.ndarray and np.isfinite(server.z).all()
-
-
 def test_a_reply_that_would_overflow_a_dual_leaves_the_server_as_it_was():
     members = [Member(m.name, m.coordinates, m.start.astype(np.float32)) for m in MEMBERS]
     server = Server(members, tacit.Settings(5, penalty=1e15, step_size=0.1), "run", np.float32)

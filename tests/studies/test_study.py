@@ -95,26 +95,6 @@ def test_a_study_is_the_job_that_one_process_would_run(tmp_path, algorithm):
         assert plan.complete(known) == plan.complete(job.problem)
 
 
-def test_arrays_and_noise_in_every_round(tmp_path):
-    job = load_job(EXAMPLES / "wine.toml")
-    text = (EXAMPLES / "wine.toml").read_text()
-    lines = [line for line in text.splitlines() if not line.startswith("data =")]
-    (tmp_path / "study.toml").write_text("\n".join(lines))
-    study, parts = Study.load(tmp_path), []
-    assert study.evaluate_every == 20
-    for k, name in enumerate(study.agents, 1):
-        data = EXAMPLES / "data" / f"laboratory_{k}.npz"
-        (tmp_path / "p.toml").write_text(
-            PARTY.replace("North hospital", name).replace("north.csv", str(data))
-        )
-        parts.append(study.problem_of(name, PartyFile.load(tmp_path / "p.toml")))
-    assert all(map(same, parts, job.problem.agents))
-    known = told(tacit.Problem(parts), study)
-    assert study.plan(known) == job.settings
-    settings = job.settings.settings
-    assert study.plan(known).settings.complete(known) == settings.complete(job.problem)
-
-
 def test_columns_are_found_by_name(kit):
     before = north(kit)
     header, *rows = [line.split(",") for line in (kit / "north.csv").read_text().splitlines()]

@@ -153,6 +153,7 @@ def test_float32_data_stay_float32(rng):
 BOX, GOOD = tacit.Box(-1, 1, size=4), problem_of("huber", "box").agents[0]
 SMALL = problem_of("huber", "box", dimension=3).agents[0]
 GAUSSIAN = tacit.Gaussian(1.0)
+LOSSES = {n: problem_of("logistic", "box", agents=1, normaliser=n).agents[0] for n in (20.0, 25)}
 
 
 def part(coupling=None, feasible=BOX, name="north"):
@@ -196,6 +197,7 @@ REFUSED = [
     (lambda: tacit.Problem([part([0, 2, 3, -1])]), "nobody holds 1"),
     (lambda: tacit.Problem([part([-1] * 4)]), "every coupling is -1"),
     (lambda: tacit.Problem([part(), part()]), "'north' twice"),
+    (lambda: tacit.Problem([LOSSES[20.0], LOSSES[25]]), "got 20 of .* and 25 of .*public"),
     (lambda: tacit.Problem([GOOD, SMALL]), "variables for 'agent"),
     (lambda: tacit.Problem([part([0, 1, -1, -1]), part([-1, -1, 2, 3], name="b")]), "held by two"),
 ]
@@ -277,21 +279,6 @@ def test_ergodic_is_the_average_of_all_rounds(batch, every, linear):
     found = tacit.solve(problem, settings, seed=4, batch=batch, evaluate_every=every).ergodic
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     assert np.abs(expected - np.mean(rounds, axis=0)).max() > 1e-4 or not linear
-
-
-def test_agents_with_different_normalisers_are_refused(rng):
-    def agent(name, normaliser):
-        f = tacit.LogisticRegression(
-            rng.uniform(-1, 1, (5, 2)), [0, 1, 0, 1, 1], feature_norm=1.5, normaliser=normaliser
-        )
-        return tacit.LocalProblem(f, tacit.Box(-1, 1, size=2), name=name)
-
-    with pytest.raises(tacit.InvalidInput, match=r"got 20 of agent 'a' and 25 of agent 'c'.*publi"):
-        tacit.Problem([agent("a", 20), agent("b", 20.0), agent("c", 25)])
-    residual = tacit.LocalProblem(
-        tacit.Residual(np.eye(2), np.ones(2), beta=0.1), tacit.Box(-1, 1, size=2)
-    )
-    tacit.Problem([agent("a", 20), residual, agent("b", 20)])  # a residual has none
 
 
 def test_ledgers_are_closed_when_a_run_is_over(tmp_path):

@@ -1,25 +1,20 @@
 """Problems of public copies: exact steps end at the optimum, cost nothing, and say so."""
 
+import dataclasses
 import json
 
 import cvxpy as cp
 import numpy as np
 import pytest
 from conftest import repeat
-from scipy.optimize import minimize
 from test_releasing import ledgers, zones
-from transport_of_agents import Responding
 
 import tacit
-from tacit.admm.fixed_point import Instructions
 from tacit.errors import InvalidInput, Refused
 from tacit.planning import penalties_of
 from tacit.protocol.agent import PublicAgent
-from tacit.protocol.facts import members_of
 from tacit.protocol.messages import Broadcast
-from tacit.protocol.server import ExactServer
 from tacit.transports import local
-from tacit.transports.solving import without_noise
 
 EXACT = tacit.Settings(rounds=300, tolerance=1e-8)
 
@@ -110,27 +105,6 @@ def test_private_coordinates_that_have_not_arrived_do_not_end_a_run():
     assert result.converged and result.trace["objective"][-1] < 1e-3
 
 
-def test_losses_that_are_no_quadratics_have_an_exact_answer_too():
-    rng = np.random.default_rng(2)
-    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
-    X /= 1 + np.linalg.norm(X, axis=1, keepdims=True)
-    agents = [
-        tacit.LocalProblem(
-            tacit.LogisticRegression(X[p::2], y[p::2], feature_norm=1.0, normaliser=60),
-            tacit.Box(-0.3, 0.3, size=3),
-        )
-        for p in range(2)
-    ]
-
-    def value(z):
-        return np.logaddexp(0, -(2 * y - 1) * (X @ z)).sum() / 60
-
-    best = minimize(value, np.zeros(3), bounds=[(-0.3, 0.3)] * 3, method="L-BFGS-B", tol=1e-14)
-    result = tacit.solve(agents, EXACT)
-    assert result.converged and not result.privacy.certified
-    np.testing.assert_allclose(result.solution, best.x, atol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def released():
     return tacit.release(zones(), 1.0, 1e-5, seed=1)
@@ -160,31 +134,6 @@ def test_started_from_an_answer_it_ends_sooner(released):
     warm = tacit.solve(released, settings, start=cold)
     assert warm.trace["round"][-1] < cold.trace["round"][-1] / 2
     np.testing.assert_allclose(warm.solution, cold.solution, atol=1e-4)
-
-
-def test_messages_as_bytes_give_the_same_bits():
-    """The server and every agent follow the same instructions by themselves."""
-    released = without_noise(coupled()[0])
-    problem, penalties = released.problem, starting_penalties(released)
-    found = []
-    for through_bytes in (False, True):
-        agents = [
-            PublicAgent(part, name, "run", penalties, tolerance=EXACT.tolerance)
-            for name, part in zip(problem.names, problem.agents, strict=True)
-        ]
-        server = ExactServer(members_of(problem), EXACT, "run", penalties)
-        engine = Responding(agents, through_bytes)
-        while not server.converged:
-            assert not server.step(engine)
-            for agent, s in zip(agents, server.parts(server.rounds.iterate.s), strict=True):
-                rounds = agent._rounds
-                told = Instructions.from_vector(server.rounds.instructions.to_vector())
-                own = server.rounds.w[agent._mine], rounds.z[rounds.held]
-                np.testing.assert_array_equal(rounds.iterate.follow(*own, told).s, s)
-        found.append((server.round, server.z, server.rounds.iterate.s))
-    assert found[0][0] == found[1][0]
-    for one, other in zip(found[0][1:], found[1][1:], strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_an_agent_answers_each_round_once(released):
@@ -333,3 +282,74 @@ def test_rounding_does_not_keep_a_run_from_its_end(seed):
     agents = [tacit.LocalProblem(tacit.Residual(np.ones((1, 1)), d, 0.05), W) for d in data]
     result = tacit.solve(agents, tacit.Settings(rounds=300, tolerance=1e-4))
     assert result.converged and result.trace["round"][-1] < 100
+
+
+# --- what a run may start from: an answer from the same release, or none ------------------------
+
+
+def exact_of(problem):
+    """The answer without noise."""
+    return tacit.solve(problem, EXACT)
+
+
+def world(k):
+    """``zones`` with loads of their own; neighbours for the statement of ``release``."""
+    return zones(data=np.random.default_rng(k).normal(size=(2, 6)))
+
+
+def test_a_start_is_of_the_same_release_or_none():
+    """One round at a huge penalty gave a start back, whatever it was computed from: at a total of
+    0.01 the exact answers, so that 20 of 20 worlds were told apart."""
+    glued = tacit.Settings(rounds=1, penalty=1e9)
+    for k in range(20):
+        released = tacit.release(world(k), 0.01, 1e-6, seed=k)
+        with pytest.raises(InvalidInput, match="from the same release"):
+            tacit.solve(released, glued, start=exact_of(world(k)))
+    with pytest.raises(InvalidInput, match="Expected a Result"):
+        tacit.solve(released, glued, start=np.zeros(6))
+
+
+@pytest.mark.parametrize("change", ["other budget", "other data", "other numbers", "from a file"])
+def test_whose_start_it_is_is_checked_number_by_number(change, tmp_path):
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    settings = tacit.Settings(rounds=20)
+    own = tacit.solve(released, settings)
+    again = tacit.Result.load(own.save(tmp_path / "own"))  # the next day, from files
+    np.testing.assert_array_equal(
+        tacit.solve(released, settings, start=again).solution,
+        tacit.solve(released, settings, start=own).solution,
+    )
+    exact = exact_of(zones())
+    wrong = {
+        "other budget": tacit.solve(tacit.release(zones(), 9.0, 1e-5, seed=1), settings),
+        "other data": tacit.solve(tacit.release(world(1), 1.0, 1e-5, seed=1), settings),
+        "other numbers": dataclasses.replace(own, local=exact.local),
+        "from a file": dataclasses.replace(exact, release=again.release),
+    }[change]
+    with pytest.raises(InvalidInput, match="from the same release"):
+        tacit.solve(released, settings, start=wrong)
+    tacit.solve(zones(), EXACT, start=wrong)  # promises nothing, and may start anywhere
+
+
+def test_a_start_may_follow_a_start_and_a_budget():
+    """Answers of one release are of one kind, however often they start from each other."""
+    budget, settings = tacit.Settings.for_budget(1.0, 1e-5), tacit.Settings(rounds=3)
+    released = tacit.release(zones(), 1.0, 1e-5, mechanism="laplace", seed=2)
+    first = tacit.solve(zones(), budget, seed=2)
+    np.testing.assert_array_equal(  # the same release, made by ``solve``
+        first.solution, tacit.solve(released, first.settings).solution
+    )
+    second = tacit.solve(released, settings, start=first)
+    assert tacit.solve(released, settings, start=second).privacy == released.privacy
+    with pytest.raises(InvalidInput, match="from the same release"):
+        tacit.solve(zones(), budget, seed=3, start=first)  # read again, with other noise
+
+
+def test_a_release_answers_for_the_private_problem_too():
+    """Its statement is of what was released: the data themselves are not read beside it."""
+    released = tacit.release(zones(), 0.01, 1e-6, seed=1)
+    settings = tacit.Settings(rounds=20)
+    swapped = dataclasses.replace(released, problem=tacit.Problem.of(zones()))
+    found, own = (tacit.solve(of, settings) for of in (swapped, released))
+    assert found.privacy == own.privacy
+    np.testing.assert_array_equal(found.solution, own.solution)
