@@ -20,6 +20,7 @@ from test_ledger import terms
 
 from tacit.cli.main import main
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, TacitError
+from tacit.privacy import ledger as ledgers
 from tacit.privacy.accounting import exact
 from tacit.privacy.ledger import INSERT, Entry, Ledger
 from tacit.privacy.mechanisms import Gaussian
@@ -156,6 +157,15 @@ def test_no_ledger_is_made_beside_what_is_left_of_another(tmp_path):
         with pytest.raises(InvalidInput, match="left of another ledger"):
             Ledger.create(tmp_path / "a.db", 1.0, 1e-5)
         (tmp_path / f"a.db{rest}").unlink()
+
+
+def test_a_ledger_that_was_made_meanwhile_is_not_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+    monkeypatch.setattr(ledgers, "sync_file", lambda _: (monkeypatch.undo(), filled(path)))
+    with pytest.raises(LedgerFailure, match="Expected to write"):
+        Ledger.create(path, 9.0, 1e-5)
+    with Ledger(path) as ledger:
+        assert ledger.budget.epsilon == 2.0 and ledger.spent.epsilon > 0
 
 
 def test_only_text_and_whole_numbers_get_into_a_ledger(ledger):
