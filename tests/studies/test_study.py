@@ -201,14 +201,9 @@ def test_a_party_s_own_file_is_not_public(tmp_path, kit):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("[privacy]", "[secrecy]", "[privacy]"),
-        ("deadline = 600", "dead = 600", "dead"),
         ("deadline = 600", "seed = 3", "seed"),
-        ('kind = "least-squares"', 'kind = "cubic"', "'cubic'"),
         ("feature_norm = 1.0", "feature_norm = 1.0\ntargets = [1.0]", "no data"),
         ("offset = [0.0, 1.0]", "offset = [0.0, -9.0]", "empty"),
-        ('"intercept"]', '"hdl"]', "different names"),
-        ("total_delta = 1e-5\n", "", "total_delta"),
         (
             'mechanism = "gaussian"\ntotal_epsilon = 1.0\ntotal_delta = 1e-5',
             'mechanism = "none"',
@@ -325,15 +320,12 @@ def test_nothing_is_allowed_that_is_not_said(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('agent = "North hospital"', "", "agent"),
-        ('data = "north.csv"', "data = 3", "data as text in"),
         ('ledger = "north.db"', "", "ledger"),
         ('target = "progression"', 'unit = "kW"', "'kW'"),
         ('target = "progression"', "rehearsal = 1", "true or false"),
         ("total_epsilon = 1.0", "total_epsilon = inf", "total_epsilon=inf"),
         ("total_delta = 1e-5", "total_delta = false", "total_delta"),
         ("total_delta = 1e-5", 'total_delta = 1e-5\nhides = ""', "hides"),
-        ("total_delta = 1e-5", "total_delta = 1e-5\ntotal = 3", "total"),
         ("[limits]\ntotal_epsilon = 1.0\ntotal_delta = 1e-5", "", "[limits]"),
     ],
 )

@@ -21,37 +21,36 @@ class Interrupted(Exception):
     pass
 
 
-def stop_at(round_):
-    def callback(progress):
-        if progress.round == round_:
+def interrupted(problem, settings=SETTINGS, at=5, callback=lambda progress: None, **options):
+    """A run that stops in round ``at``, after ``callback``."""
+
+    def stop(progress):
+        callback(progress)
+        if progress.round == at:
             raise Interrupted
 
-    return callback
+    with pytest.raises(Interrupted):
+        tacit.solve(problem, settings, callback=stop, **options)
 
 
-@pytest.mark.parametrize("seed", [3, None])
-@pytest.mark.parametrize("feasible", ["box", "polyhedron"])
-def test_a_resumed_run_continues_bit_for_bit(feasible, seed, tmp_path):
+@pytest.mark.parametrize(
+    ("feasible", "seed", "at"),
+    [("box", 3, 8), ("polyhedron", 3, 8), ("box", None, 1), ("polyhedron", None, 8)],
+    ids="{}".format,
+)
+def test_a_resumed_run_continues_bit_for_bit(feasible, seed, at, tmp_path):
+    """Also with a key of the system, which is saved before anything is released: else a restart
+    after round 1 would answer it again with fresh noise."""
     problem = problem_of("logistic", feasible)
     path = tmp_path / "state.npz"
-    seen = []
-    with pytest.raises(Interrupted):
-        tacit.solve(
-            problem,
-            SETTINGS,
-            seed=seed,
-            checkpoint=path,
-            callback=lambda p: (seen.append(p.averages), stop_at(8)(p)),
-        )
+    about, seen, more = {"seed": seed, "checkpoint": path}, [], []
+    interrupted(problem, at=at, callback=lambda p: seen.append(p.averages), **about)
     assert path.stat().st_mode & 0o077 == 0  # it holds the noise key
-    more = []
-    resumed = tacit.solve(
-        problem, SETTINGS, seed=seed, checkpoint=path, callback=lambda p: more.append(p)
-    )
-    assert [p.round for p in more] == list(range(8, 13))  # round 8 was not saved yet
-    np.testing.assert_array_equal(more[0].averages, seen[7])  # and is the same when asked again
+    resumed = tacit.solve(problem, SETTINGS, **about, callback=lambda p: more.append(p))
+    assert [p.round for p in more] == list(range(at, 13))  # that round was not saved yet
+    np.testing.assert_array_equal(more[0].averages, seen[-1])  # and is the same when asked again
     assert list(resumed.trace["round"]) == list(range(1, 13))
-    again = tacit.solve(problem, SETTINGS, seed=seed, checkpoint=path)
+    again = tacit.solve(problem, SETTINGS, **about)
     same(again, resumed)  # a finished checkpoint gives the result again, at no cost
     if seed is not None:
         same(resumed, tacit.solve(problem, SETTINGS, seed=seed))
@@ -67,11 +66,9 @@ def test_a_callback_that_writes_to_its_arrays_changes_no_checkpoint(batch, tmp_p
         for values in (*progress.averages, *progress.points, *progress.duals):
             if values.flags.writeable:
                 values[:] = 0.0
-        stop_at(5)(progress)
 
     path = tmp_path / "state.npz"
-    with pytest.raises(Interrupted):
-        tacit.solve(problem, callback=overwrite, checkpoint=path, **about)
+    interrupted(problem, callback=overwrite, checkpoint=path, **about)
     resumed = tacit.solve(problem, checkpoint=path, **about)
     same(resumed, tacit.solve(problem, **about))
     assert tacit.Result.load(resumed.save(tmp_path / "found")).seed == 3
@@ -125,20 +122,6 @@ tacit.solve(agents, settings, seed=7, checkpoint={str(path)!r}, callback=lambda 
     same(resumed, tacit.solve(*run, seed=7))
 
 
-def test_the_noise_key_is_saved_before_anything_is_released(tmp_path):
-    """Otherwise a restart after round 1 would answer it again with fresh noise."""
-    problem, path, seen = problem_of("logistic", "box"), tmp_path / "state.npz", []
-    for _ in range(2):
-        with pytest.raises(Interrupted):
-            tacit.solve(
-                problem,
-                SETTINGS,
-                checkpoint=path,
-                callback=lambda p: (seen.append(p.averages[0]), stop_at(1)(p)),
-            )
-    np.testing.assert_array_equal(seen[0], seen[1])
-
-
 def coupled(order=(0, 1, 2, 3), limit=0.5):
     """Two agents, of which the second names its coordinates in this order."""
     first, second = (a.objective for a in problem_of("logistic", "box").agents)
@@ -169,8 +152,7 @@ def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):
         "run": "run",
         "checkpoint": path,
     }
-    with pytest.raises(Interrupted):
-        tacit.solve(**arguments, callback=stop_at(5))
+    interrupted(**arguments)
     before = path.read_bytes()
     with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
         tacit.solve(**(arguments | change))
@@ -181,13 +163,7 @@ def test_a_checkpoint_that_disappears_is_not_begun_again(tmp_path, monkeypatch):
     """A state of round 3 under round 0 would use the noise of rounds 1 to 3 again."""
     problem, path = problem_of("logistic", "box"), tmp_path / "c.npz"
     settings = tacit.Settings(6, 1, tacit.Gaussian(1.0))
-
-    def stop(progress):
-        if progress.round == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tacit.solve(problem, settings, seed=1, checkpoint=path, callback=stop)
+    interrupted(problem, settings, at=4, seed=1, checkpoint=path)
     restore, save, rounds = batched.Batched.restore, Journal.save, []
 
     def restored(self, *state):
@@ -213,8 +189,7 @@ def test_a_run_goes_on_as_it_was_begun(tmp_path):
 
     def begin(**batch):
         path.unlink(missing_ok=True)
-        with pytest.raises(Interrupted):
-            tacit.solve(problem, callback=stop_at(5), checkpoint=path, **arguments, **batch)
+        interrupted(problem, checkpoint=path, **arguments, **batch)
 
     begin(batch=False)
     with pytest.raises(tacit.InvalidInput, match="Nothing was resumed"):
