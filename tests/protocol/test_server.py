@@ -6,14 +6,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import problem_of
-from transport_of_agents import Responding
 
 import tacit
 from tacit.errors import InvalidInput
 from tacit.protocol import server as module
 from tacit.protocol.keys import agent_key, jax_key, root_key
-from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.messages import Broadcast, Refusal, Reply, from_bytes
 from tacit.protocol.server import Member, Server
+
+
+class Responding:
+    """Asks each agent in turn; ``through_bytes``: every message is encoded and decoded."""
+
+    def __init__(self, agents, through_bytes=False):
+        self.agents, self.through_bytes = agents, through_bytes
+
+    def ask(self, requests, deadline=None):
+        if self.through_bytes:
+            requests = {name: from_bytes(asked.to_bytes()) for name, asked in requests.items()}
+        found = {agent.name: agent.respond(requests[agent.name]) for agent in self.agents}
+        if self.through_bytes:
+            found = {name: from_bytes(reply.to_bytes()) for name, reply in found.items()}
+        return found
+
 
 SETTINGS = tacit.Settings(5, penalty=2.0, step_size=0.1)
 MEMBERS = [

@@ -14,28 +14,38 @@ from tacit.privacy.accounting import calibrate, exact
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.coordinator import Ended, Paused
+from tacit.protocol.facts import facts_of
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
     Copied,
     Facts,
+    Invitation,
     Outcome,
-    Proposal,
+    ProposalInWords,
     Read,
     Refusal,
     Reply,
+    Start,
     answer_from,
 )
-from tacit.protocol.participant import Participant, answer_bytes
+from tacit.protocol.participant import WORDS, Participant, answer_bytes
 from tacit.studies.conduct import conduct
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
 from tacit.transports.solving import read
 
 
-def proposal(study, settings, run="r", reading=None):
-    about = study.digest, run, 3, settings, 1e-5, reading
-    return Proposal(*about, exact=reading is not None).to_bytes()
+def proposal(of, settings, run="r", **changes):
+    about = {"study": of.digest, "run": run, "size": 3, "delta": 1e-5}
+    about |= {"settings": json.dumps(settings.to_dict())} | changes
+    return ProposalInWords(**about).to_bytes()
+
+
+def released(study, mechanism):
+    """To release, and to solve what was released."""
+    reading = json.dumps(mechanism.to_dict())
+    return proposal(study, tacit.Settings(50, tolerance=1e-3), reading=reading)
 
 
 def rounds(mechanism, T=4, E=1, **others):
@@ -46,6 +56,66 @@ def asked(one, request):
     return answer_from(answer_bytes(one, request))
 
 
+def refused(one, request, code):
+    message = asked(one, request)
+    assert isinstance(message, Refusal) and message.words == f"Party 'north' {WORDS[code][1]}"
+
+
+CALM = rounds(Gaussian(30.0))
+
+
+def test_limits_of_a_party(tmp_path):
+    """Each point is named, and nothing is agreed to or charged."""
+    study = write_study(tmp_path, rehearsal=None)
+    write_party(tmp_path, "north", rehearsal=False, more="rounds = 4")
+    north = party(study, tmp_path, "north")
+    for settings, code in (
+        (rounds(Gaussian(30.0), 5), "rounds"),
+        (rounds(Gaussian(0.5)), "budget"),
+        (rounds(tacit.Noiseless()), "noise"),
+        (rounds(Gaussian(30.0), perturbation="output"), "refused"),
+        (rounds(Gaussian(30.0), penalty=None), "refused"),
+    ):
+        refused(north, proposal(study, settings), code)
+    refused(north, proposal(study, CALM, study="0" * 64), "study")
+    refused(north, proposal(study, CALM, size=2), "refused")
+    for text in ("{}", "[]", "{", "[[[", '{"rounds": 1e400}', '"x"'):
+        refused(north, proposal(study, CALM, reading=text), "refused")
+    assert north.ledger.runs() == []
+    assert asked(north, proposal(study, CALM)) == Agreed("r")
+    assert north.ledger.runs()[0]["rounds_charged"] == 0
+    # the same run on other terms
+    refused(north, proposal(study, rounds(Gaussian(30.0), step_size=0.2)), "terms")
+
+
+def test_a_hostile_coordinator_gets_refusals(tmp_path):
+    """Out of order, of other runs, nonsense: fixed sentences, no charge."""
+    study = write_study(tmp_path, "least-squares", rehearsal=None)
+    north = party(study, tmp_path, "north")
+    w, groups = np.zeros(3), np.zeros(3, "<i8")
+    first, start = Broadcast("r", 1, w).to_bytes(), Start("r", np.ones(3), groups).to_bytes()
+    for early in (first, Read("r").to_bytes(), start, Outcome("r", 1, w).to_bytes()):
+        refused(north, early, "not agreed")
+    told = facts_of(north.problem, "x").to_bytes(), Reply("r", 1, w).to_bytes()
+    for nonsense in (b"", b"\xff", *told):
+        refused(north, nonsense, "invalid")
+    assert asked(north, released(study, Gaussian(4.0))) == Agreed("r")
+    refused(north, first, "refused")
+    refused(north, start, "refused")
+    assert isinstance(asked(north, Read("r").to_bytes()), Copied)
+    for wrong in (
+        Start("r", np.ones(2), groups[:2]),
+        *(Start("r", np.full(3, x), groups) for x in (np.nan, np.inf, 0.0, -1.0)),
+        *(Start("r", np.ones(3), groups + k) for k in (10**9, -1)),
+    ):
+        assert isinstance(asked(north, wrong.to_bytes()), Refusal)
+    for penalty in (1e-300, 1e300):
+        assert asked(north, Start("r", np.full(3, penalty), groups).to_bytes()) == Agreed("r")
+        assert isinstance(asked(north, first), Refusal)
+    assert [r["rounds_charged"] for r in north.ledger.runs()] == [1]
+    refused(north, Invitation("0" * 64).to_bytes(), "study")
+
+
 def test_a_release_on_wider_limits_is_not_given_on_narrower_ones(tmp_path):
     """The party has released its data for itself, at an epsilon of 3. It has not said so to a
     coordinator to whom it allows 0.1."""
@@ -54,14 +124,13 @@ def test_a_release_on_wider_limits_is_not_given_on_narrower_ones(tmp_path):
     file = PartyFile.load(tmp_path / "north.toml")
     wide = Gaussian.analytic(3.0, 1e-5)
     read(Problem([study.problem_of("north", file)]), wide, 1e-5, ledgers={"north": file.ledger})
-    settings = tacit.Settings(50, tolerance=1e-6)
     north = party(study, tmp_path, "north")
-    answer = asked(north, proposal(study, settings, reading=wide))
+    answer = asked(north, released(study, wide))
     assert isinstance(answer, Refusal) and "epsilon or delta is above its limit" in answer.words
     assert "not agreed" in asked(north, Read("r").to_bytes()).words
     write_party(tmp_path, "north", rehearsal=False, epsilon=3.0)  # whom it allows it
     north = party(study, tmp_path, "north")
-    assert asked(north, proposal(study, settings, reading=wide)) == Agreed("r")
+    assert asked(north, released(study, wide)) == Agreed("r")
 
 
 def test_a_run_has_one_release(tmp_path):
@@ -176,7 +245,7 @@ def test_a_party_without_a_ledger_is_none(tmp_path):
 def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
     """A party keeps as its own result what it has computed itself, or nothing."""
     north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
-    assert asked(north, proposal(north.rules.study, rounds(Gaussian(30.0)))) == Agreed("r")
+    assert asked(north, proposal(north.rules.study, CALM)) == Agreed("r")
     assert isinstance(asked(north, Broadcast("r", 1, np.zeros(3)).to_bytes()), Reply)
     for told in (0, 2, 4):
         assert asked(north, Outcome("r", told, np.zeros(3)).to_bytes()).reason == "refused"
@@ -189,9 +258,7 @@ def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
 def test_names_that_no_run_has(tmp_path, run):
     """A run of rounds with the name of a release would be in the way of that release for good."""
     north = party(write_study(tmp_path, rehearsal=None), tmp_path, "north")
-    assert (
-        asked(north, proposal(north.rules.study, rounds(Gaussian(30.0)), run)).reason == "refused"
-    )
+    assert asked(north, proposal(north.rules.study, CALM, run)).reason == "refused"
     assert north.ledger.runs() == []
 
 
@@ -199,7 +266,7 @@ def test_a_solver_that_panics(tmp_path, monkeypatch):
     """Errors of code in Rust are no ``Exception``. It is one more failure, and paid like one."""
     study = write_study(tmp_path, rehearsal=None)
     north = party(study, tmp_path, "north")
-    asked(north, proposal(study, rounds(Gaussian(30.0))))
+    asked(north, proposal(study, CALM))
 
     class Panic(BaseException):
         pass

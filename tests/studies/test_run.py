@@ -6,33 +6,23 @@ from functools import cache
 
 import numpy as np
 import pytest
-from small_study import NAMES, Here, party, run, write_grid, write_party, write_study
+from small_study import NAMES, Here, run, write_grid, write_study
 
 import tacit
 import tacit.power
 from tacit.admm.problem import Problem
 from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.coordinator import Paused
-from tacit.protocol.facts import facts_of
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
     Copied,
     Facts,
-    Invitation,
-    Outcome,
-    ProposalInWords,
-    Read,
-    Refusal,
     Reply,
-    Start,
     answer_from,
     request_from,
 )
-from tacit.protocol.participant import WORDS
-from tacit.protocol.participant import answer_bytes as told
 from tacit.protocol.result import Result
 from tacit.studies import conduct as module
 from tacit.studies.conduct import conduct
@@ -203,88 +193,6 @@ def test_all_that_leaves_a_party(calm):
             if isinstance(message, Reply):
                 assert set(vars(message)) == {"run", "round", "primal", "settled"}
                 assert message.primal.shape == (3,)
-
-
-def proposal(of, **changes):
-    """To do four rounds, changed; ``settings`` are changes of these."""
-    settings = tacit.Settings(4, 1, Gaussian(30.0), 1e-5, penalty=1.0, step_size=0.1)
-    settings = dataclasses.replace(settings, **changes.pop("settings", {}))
-    about = {"study": of.digest, "run": "r", "size": 3, "delta": 1e-5}
-    about |= {"settings": json.dumps(settings.to_dict())} | changes
-    return ProposalInWords(**about).to_bytes()
-
-
-def once(study, law="gaussian"):
-    settings = json.dumps(tacit.Settings(50, tolerance=1e-3).to_dict())
-    about = study.digest, "r", 3, settings, 1e-5, json.dumps({"kind": law, "noise_multiplier": 4.0})
-    return ProposalInWords(*about).to_bytes()
-
-
-def refused(data, code):
-    message = answer_from(data)
-    assert isinstance(message, Refusal) and message.words == f"Party 'north' {WORDS[code][1]}"
-
-
-def test_limits_of_a_party(tmp_path):
-    """Each point is named, and nothing is agreed to or charged."""
-    study = write_study(tmp_path, rehearsal=None)
-    write_party(tmp_path, "north", rehearsal=False, more="rounds = 4")
-    north = party(study, tmp_path, "north")
-    refused(told(north, proposal(study, settings={"rounds": 5})), "rounds")
-    refused(told(north, proposal(study, settings={"mechanism": Gaussian(0.5)})), "budget")
-    refused(told(north, proposal(study, settings={"mechanism": tacit.Noiseless()})), "noise")
-    refused(told(north, proposal(study, study="0" * 64)), "study")
-    refused(told(north, proposal(study, settings={"perturbation": "output"})), "refused")
-    refused(told(north, proposal(study, size=2)), "refused")
-    refused(told(north, proposal(study, settings={"delta": 1e-5, "penalty": None})), "refused")
-    refused(told(north, proposal(study, settings={}, reading="{}")), "refused")
-    for text in ("[]", "{", "[[[", '{"rounds": 1e400}', '"x"'):
-        refused(told(north, proposal(study, **{"reading": text})), "refused")
-    assert Ledger(tmp_path / "north.db").runs() == []
-    assert isinstance(answer_from(told(north, proposal(study))), Agreed)
-    assert Ledger(tmp_path / "north.db").runs()[0]["rounds_charged"] == 0
-    # the same run on other terms
-    refused(told(north, proposal(study, settings={"step_size": 0.2})), "terms")
-
-
-def test_a_hostile_coordinator_gets_refusals(tmp_path):
-    """Out of order, of other runs, nonsense: fixed sentences, no charge."""
-    study = write_study(tmp_path, "least-squares", rehearsal=None)
-    north = party(study, tmp_path, "north")
-    w = np.zeros(3)
-    early = [
-        Broadcast("r", 1, w),
-        Read("r"),
-        Start("r", np.ones(3), np.zeros(3, "<i8")),
-        Outcome("r", 1, w),
-    ]
-    for message in early:
-        refused(told(north, message.to_bytes()), "not agreed")
-    for data in (
-        b"",
-        b"\xff",
-        facts_of(north.problem, "x").to_bytes(),
-        Reply("r", 1, w).to_bytes(),
-    ):
-        refused(told(north, data), "invalid")
-    assert isinstance(answer_from(told(north, once(study))), Agreed)
-    refused(told(north, Broadcast("r", 1, w).to_bytes()), "refused")
-    refused(told(north, Start("r", np.ones(3), np.zeros(3, "<i8")).to_bytes()), "refused")
-    assert isinstance(answer_from(told(north, Read("r").to_bytes())), Copied)
-    for start in (
-        Start("r", np.ones(2), np.zeros(2, "<i8")),
-        *(Start("r", np.full(3, x), np.zeros(3, "<i8")) for x in (np.nan, np.inf, 0.0, -1.0)),
-        Start("r", np.ones(3), np.full(3, 10**9, "<i8")),
-        Start("r", np.ones(3), np.full(3, -1, "<i8")),
-    ):
-        assert isinstance(answer_from(told(north, start.to_bytes())), Refusal)
-    for penalty in (1e-300, 1e300):
-        begin = Start("r", np.full(3, penalty), np.zeros(3, "<i8"))
-        assert isinstance(answer_from(told(north, begin.to_bytes())), Agreed)
-        assert isinstance(answer_from(told(north, Broadcast("r", 1, w).to_bytes())), Refusal)
-    assert [r["rounds_charged"] for r in Ledger(tmp_path / "north.db").runs()] == [1]
-    invited = Invitation("0" * 64).to_bytes()
-    refused(told(north, invited), "study")
 
 
 @pytest.mark.parametrize("kind", ["shed", "every round", "cost"])
