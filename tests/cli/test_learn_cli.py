@@ -24,7 +24,7 @@ def test_command_on_digits(tmp_path, monkeypatch, command, refused):
     assert {"test_error", "test_error_of_a_guess", "train_objective"} <= set(kept)
     assert not [name for name in document if "error" in name or "objective" in name]
     assert kept["test_error"] < 0.3 and document["epsilon"] <= 4 and document["seed"] == 1
-    assert document["classes"] == list("0123456789")
+    assert document["classes"] == list("0123456789") and document["rounds"] == 40
     test = load_digits("test")
     guesses = load_model(tmp_path / "digits-model").predict(test.features)
     assert np.mean(guesses != test.labels.astype(str)) == pytest.approx(kept["test_error"])

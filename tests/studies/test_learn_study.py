@@ -179,6 +179,7 @@ def test_a_party_may_call_its_target_otherwise(tables):
         ("record_bound = 40\n", "", "record_bound"),
         ("bound = 4.0", 'neighbours = "add-remove"', "neighbours"),
         ("age = [18, 90]", "age = 18", "'age'"),
+        ("[privacy]", '[learn.categories]\ntown = ["a", "b"]\n[privacy]', "town"),
         ('"*" = [0, 10]', "", "'fee'"),
         ("total_delta = 1e-5\n", "", "total_delta"),
         ('name = "B"', 'name = "B"\ncoupling = [1]', "coupling"),

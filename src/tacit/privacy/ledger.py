@@ -331,7 +331,8 @@ class Ledger:
         if not os.path.isfile(path):  # also of a name that no file can have
             raise InvalidInput(
                 f"Expected a ledger at {path}, found none. Make one with: tacit ledger budget "
-                f"{shlex.quote(str(path))} --total-epsilon E --total-delta D. Nothing was released."
+                f"{shlex.quote(str(path))} --total-epsilon E --total-delta D. If there was "
+                f"one, bring it back: a new one forgets what is spent. {NOT_DONE}"
             )
         self._lock, self._process = threading.RLock(), os.getpid()
         self._seen, self._head = 0, bytes(32)

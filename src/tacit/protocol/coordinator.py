@@ -90,12 +90,13 @@ class Transport(Protocol):
 class Paused(Refused):
     """The run cannot go on now. ``parties`` says why, party by party."""
 
-    def __init__(self, parties: Mapping[str, str], round: int, rounds: int) -> None:
+    def __init__(
+        self, parties: Mapping[str, str], round: int, rounds: int, kept: bool = True
+    ) -> None:
         self.parties = dict(parties)
+        after = "Nothing is lost." if kept else "Without a checkpoint it cannot go on."
         where = f"in round {round} of {rounds}" if round else "before the first round"
-        super().__init__(
-            f"The study is paused {where}: {' '.join(self.parties.values())} Nothing is lost."
-        )
+        super().__init__(f"The study is paused {where}: {' '.join(self.parties.values())} {after}")
 
 
 class Ended(Refused):
@@ -144,7 +145,8 @@ class Coordinator:
     known      the problem, where the coordinator has it: else it is what participants say
     penalties  public starting penalties of exact steps, for a problem made of facts
     seed, run, evaluate_every, callback, batch, noise, start, released   as in ``tacit.solve``
-    journal    the file of the journal, or of what was released; None: nothing is kept
+    checkpoint the file of the journal, or of what was released; None: nothing is kept, and a run
+               between organisations that is paused cannot go on
     every      seconds between two entries in the journal
     batched    makes all agents one program, where a transport has them in one process
     study      digest of the study that participants hold
@@ -640,7 +642,8 @@ class Coordinator:
             elif isinstance(answer, Refusal):
                 refusals[name] = answer
             else:
-                words = f"Party {name!r} gave no answer to the request that is one."
+                got = "none" if answer is None else f"a {type(answer).__name__}"
+                words = f"Party {name!r} owes a {kind.__name__} as answer; got {got}."
                 refusals[name] = Refusal("", 0, "invalid", words)
         if refusals:
             self._stop(refusals, 0, 0)
@@ -654,7 +657,7 @@ class Coordinator:
         said = {name: refusal.words for name, refusal in refusals.items()}
         self._count_failures(refusals)
         self.show("paused", waiting=tuple(said), why=said)
-        raise Paused(said, round, rounds)
+        raise Paused(said, round, rounds, self.checkpoint is not None)
 
     def _count_failures(self, answers: Mapping[str, Answer]) -> None:
         """On the disk, before anyone is asked again."""

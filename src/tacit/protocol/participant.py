@@ -99,7 +99,8 @@ class Rules(Protocol):
         """To the study with this digest."""
 
     def agree(self, proposal: Proposal) -> Own:
-        """Where the noise of the run comes from."""
+        """Where the noise of the run comes from: secure, unless the coordinator has its seed, whose
+        statement is about all participants."""
 
     def allow(self, run: str, terms: Terms, release: str) -> None:
         """The release of this name, which may have been paid for before, perhaps by others."""
@@ -111,7 +112,7 @@ class Rules(Protocol):
 class Participant:
     """One agent of a run, with its data and its ledger.
 
-    index   its place among all agents, which its seeded noise depends on
+    index   its place among all agents, another one for each: seeded noise depends on it
     owner   whether those who ask own the data: they may ask for what is not covered, and get errors
             as they are. Else ``rules`` say what is agreed to.
 

@@ -40,6 +40,10 @@ SECTION = {
     *("features", "target", "classes", "normaliser", "record_bound", "neighbours"),
     *("feature_norm", "bound", "ranges", "categories", "fill"),
 }
+ADVICE = (
+    "A study takes text by [learn.categories] and missing values by [learn.fill], which its "
+    "coordinator sets for all."
+)
 REQUIRED = ("features", "target", "classes", "normaliser", "record_bound")
 
 
@@ -130,6 +134,7 @@ class ClassifierKind(Kind):
             features=self.features,
             categories=known,
             gaps=gaps,
+            advice=ADVICE,
         )
         _, labels = public_classes(self.classes, records.targets)
         mapped = self.mapping.transform(pd.DataFrame(dict(records.columns)))
@@ -183,8 +188,9 @@ def _mapping(features: Sequence[str], section: dict[str, Any]) -> PublicColumns 
     """Of [learn.ranges], [learn.categories] and [learn.fill]; there is a rule for every column."""
     more = {key: section[key] for key in ("categories", "fill") if key in section}
     for key, value in more.items():
-        if not isinstance(value, dict) or not {*value} <= {*features, "*"}:
+        if not isinstance(value, dict):
             raise InvalidInput(f"Expected a table [learn.{key}] by column, got {shown(value)}.")
+        refuse_unknown(value, {*features, "*"}, f"[learn.{key}]")
     ranges = _ranges(section.get("ranges")) if "ranges" in section or not more else {}
     nothing = pd.DataFrame({name: np.zeros(1) for name in features})
     mapping = PublicColumns(ranges, **more) if more else PublicRange(ranges)
