@@ -210,16 +210,6 @@ def test_the_largest_further_run_fits(ledger):
         ledger.begin("t", terms(calibrate("gaussian", 1.01 * left, 1e-5, 10), rounds=5))
 
 
-def test_one_answer_a_round(ledger):
-    ledger.begin("r", terms())
-    first, second = ledger.charge("r", 1, 1), ledger.charge("r", 1, 1)
-    assert ledger.store(first, 1, "request", b"reply", b"state")
-    for payment in (first, second):
-        assert not ledger.store(payment, 1, "another", b"other", b"state")
-    assert Ledger(ledger.path).answer("r", 1).reply == b"reply"
-    assert ledger.answer("r").round == 1 and ledger.answer("r", 2) is None
-
-
 def test_a_payment_that_was_taken_over_is_the_new_owner_s(ledger):
     """Even while nothing was shown for it."""
     ledger.begin("r", terms())

@@ -97,19 +97,6 @@ def test_seeded_noise_is_shown_once(ledger, monkeypatch, fails):
     assert kinds(ledger) == ["budget", "run", "charge", "charge", "failed"]
 
 
-def test_a_crash_costs_no_second_charge_and_a_second_one_neither(ledger, monkeypatch):
-    def die(*arguments, **others):
-        raise SystemExit  # the process ends: nothing more is done
-
-    for _ in range(3):
-        agent = make(Ledger(ledger.path))
-        monkeypatch.setattr(agent, "_round", die)
-        with pytest.raises(SystemExit):
-            ask(agent, 1)
-    ask(make(Ledger(ledger.path)), 1)
-    assert kinds(ledger) == ["budget", "run", "charge", "claim", "claim", "claim", "answer"]
-
-
 def test_a_process_takes_over_once_and_then_pays_itself(ledger):
     """Else two processes could take the payment from each other for ever."""
     ledger.begin("r", terms())

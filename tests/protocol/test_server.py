@@ -10,25 +10,10 @@ from conftest import problem_of
 import tacit
 from tacit.errors import InvalidInput
 from tacit.protocol import server as module
+from tacit.protocol.facts import members_of
 from tacit.protocol.keys import agent_key, jax_key, root_key
 from tacit.protocol.messages import Broadcast, Refusal, Reply, from_bytes
 from tacit.protocol.server import Member, Server
-
-
-class Responding:
-    """Asks each agent in turn; ``through_bytes``: every message is encoded and decoded."""
-
-    def __init__(self, agents, through_bytes=False):
-        self.agents, self.through_bytes = agents, through_bytes
-
-    def ask(self, requests, deadline=None):
-        if self.through_bytes:
-            requests = {name: from_bytes(asked.to_bytes()) for name, asked in requests.items()}
-        found = {agent.name: agent.respond(requests[agent.name]) for agent in self.agents}
-        if self.through_bytes:
-            found = {name: from_bytes(reply.to_bytes()) for name, reply in found.items()}
-        return found
-
 
 SETTINGS = tacit.Settings(5, penalty=2.0, step_size=0.1)
 MEMBERS = [
@@ -132,30 +117,28 @@ def test_strangers_are_not_heard():
     np.testing.assert_array_equal(server.solution, [1.0, 4.0])
 
 
-def agents_of(problem, settings):
-    root = jax_key(root_key(3))
-    return [
-        tacit.Agent(part, name, settings, agent_key(root, "run", i), "run", problem.size)
-        for i, (name, part) in enumerate(zip(problem.names, problem.agents, strict=True))
-    ]
+class InBytes:
+    """Asks each agent in turn; every message is encoded and decoded."""
+
+    def __init__(self, agents):
+        self.agents = list(agents)
+
+    def ask(self, requests, deadline=None):
+        asked = {name: from_bytes(request.to_bytes()) for name, request in requests.items()}
+        replies = {agent.name: agent.respond(asked[agent.name]) for agent in self.agents}
+        return {name: from_bytes(reply.to_bytes()) for name, reply in replies.items()}
 
 
-def members_of(problem):
-    from tacit.admm.local_side import start_point
-
-    return [
-        Member(name, np.asarray(part.coupling), start_point(part))
-        for name, part in zip(problem.names, problem.agents, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("through_bytes", [False, True])
 @pytest.mark.parametrize("feasible", ["ball", "polyhedron"])
-def test_a_server_and_agents_give_the_result_of_solve(feasible, through_bytes):
+def test_a_server_and_agents_give_the_result_of_solve(feasible):
     problem = problem_of("logistic", feasible, agents=3)  # of two, any order has the same sums
     settings = tacit.Settings(6, 2, tacit.Gaussian(1.0)).complete(problem)
     expected = tacit.solve(problem, settings, seed=3, batch=False)
-    engine = Responding(agents_of(problem, settings), through_bytes)
+    root, size = jax_key(root_key(3)), problem.size
+    engine = InBytes(
+        tacit.Agent(part, name, settings, agent_key(root, "run", i), "run", size)
+        for i, (name, part) in enumerate(zip(problem.names, problem.agents, strict=True))
+    )
     server = Server(members_of(problem), settings, "run", problem.dtype)
     for _ in range(settings.rounds):
         assert server.step(engine) == {}

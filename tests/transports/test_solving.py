@@ -133,23 +133,6 @@ def test_the_trace_has_the_sums_and_the_largest_of_all_agents(batch):
     assert found.trace["objective"][-1] == pytest.approx(sum(values))
 
 
-def test_float32_data_stay_float32(rng):
-    X = rng.normal(size=(30, 4)).astype(np.float32)
-    agents = [
-        tacit.LocalProblem(
-            tacit.LogisticRegression(
-                X[p::2], (X[p::2, 0] > 0).astype(int), feature_norm=1.0, normaliser=30
-            ),
-            tacit.Box(-1, 1, size=4),
-        )
-        for p in range(2)
-    ]
-    result = tacit.solve(agents, SETTINGS, seed=0)
-    assert result.local[0].dtype == np.float32
-    one = tacit.solve(agents, SETTINGS, seed=0, batch=False)
-    np.testing.assert_allclose(result.solution, one.solution, atol=1e-5)
-
-
 BOX, GOOD = tacit.Box(-1, 1, size=4), problem_of("huber", "box").agents[0]
 SMALL = problem_of("huber", "box", dimension=3).agents[0]
 GAUSSIAN = tacit.Gaussian(1.0)

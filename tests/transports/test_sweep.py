@@ -41,7 +41,18 @@ def test_configurations_are_the_single_runs(rng, name, perturbation):
         for ε, ρ, step in ((1.0, 0.5, 0.6), (5.0, 0.5, 0.6), (20.0, 2.0, weighted))
     ]
     seeds = [3, 3, 8]
-    together = tacit.solve_many(agents, chosen, seeds, evaluate_every=3)
+    seen = []
+    together = tacit.solve_many(
+        agents,
+        chosen,
+        seeds,
+        evaluate_every=3,
+        callback=lambda t, w, rows: seen.append((t, w.copy(), rows)),
+    )
+    assert [t for t, _, _ in seen] == repeat([3, 6], [3, 6, 7])
+    assert all(rows.shape == (3, 5) and (rows[:, 0] == t).all() for t, _, rows in seen)
+    for one, last in zip(together, seen[-1][1], strict=True):
+        np.testing.assert_allclose(last, one.solution, rtol=1e-12)
     for settings, seed, one in zip(chosen, seeds, together, strict=True):
         alone = tacit.solve(agents, settings, seed=seed, evaluate_every=3)
         np.testing.assert_allclose(one.solution, alone.solution, rtol=1e-9, atol=1e-12)
@@ -50,22 +61,6 @@ def test_configurations_are_the_single_runs(rng, name, perturbation):
             np.testing.assert_allclose(one.trace[column], values, rtol=1e-8, atol=1e-12)
         assert one.privacy == alone.privacy and one.settings == alone.settings
     assert not np.allclose(together[0].solution, together[1].solution)
-
-
-def test_callback_gets_the_solutions_of_all_configurations(rng):
-    agents, seen = problem_of(rng), []
-    settings = tacit.Settings(7, 2, tacit.Gaussian(20.0))  # a program of the test above, and one
-    found = tacit.solve_many(
-        agents,
-        [settings] * 3,
-        [1, 2, 3],
-        evaluate_every=3,
-        callback=lambda t, w, rows: seen.append((t, w.copy(), rows)),
-    )
-    assert [t for t, _, _ in seen] == [3, 6, 7]
-    for one in (0, 1, 2):
-        np.testing.assert_allclose(seen[-1][1][one], found[one].solution, rtol=1e-12)
-        assert seen[0][2][one, 0] == 3 and seen[0][2].shape == (3, 5)
 
 
 @jax.jit  # many small programs otherwise
