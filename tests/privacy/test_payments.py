@@ -1,17 +1,12 @@
 """Payments are owned and used once, whichever process pays, fails, dies or takes over."""
 
-import json
-import os
 import random
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
-from clinic import SIZE, ask, make
+from clinic import SIZE, ask, counted, make
 from conftest import repeat
 
 from tacit.errors import CorruptFile, LedgerFailure, Refused, SolverFailure
@@ -185,21 +180,11 @@ def test_a_ledger_turned_back_in_use_is_noticed(ledger, tmp_path):
         ledger.store(payment, 1, "q", b"r", b"s")
 
 
-def test_two_processes_killed_and_failing(tmp_path):
+def test_two_processes_killed_and_failing():
     """A few runs here; ``python tests/protocol/two_processes.py --runs 100`` for more."""
     runs = repeat(4, 12)
-    program = Path(__file__).parents[1] / "protocol" / "two_processes.py"
-    done = subprocess.run(
-        [sys.executable, str(program), "--runs", str(runs)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
+    found = counted("two_processes.py", "--runs", runs)
     assert found["unpaid"] == 0 and found["answered_twice"] == 0
     assert found["kills"] >= 2 * runs and 12 * found["failures"] >= 20 * runs
     assert 12 * found["taken_over"] >= 5 * runs
     assert found["kills_alone"] >= 2 * runs and found["taken_over_alone"] >= 1
-    assert done.stderr == ""

@@ -175,22 +175,6 @@ def test_a_secure_run_costs_no_more_than_agreed(name, epsilon, size):
     assert noise.mechanism.noise_multiplier <= 1.0001 * mechanism.noise_multiplier
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: SecureNoise(Noiseless(), 1.0, 5), "gaussian or laplace"),
-        (lambda: SecureNoise(Gaussian(1.0), float("nan"), 5), "sensitivity"),
-        (lambda: SecureNoise(Gaussian(1.0), 0.0, 5), "sensitivity"),
-        (lambda: SecureNoise(Gaussian(1.0), 1e-250, 5), "1e-100 <= sensitivity"),
-        (lambda: secure_noise(Gaussian(1.0), 1.0, 10**6, 10**6, 1e-9), "Expected a larger delta"),
-    ],
-)
-def test_what_cannot_be_made_secure_is_refused(make, words):
-    with pytest.raises(InvalidInput, match=words):
-        make()
-
-
-@pytest.fixture
 def hospitals():
     rng = np.random.default_rng(1)
     parts = []
@@ -202,27 +186,36 @@ def hospitals():
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_a_secure_run_says_so_and_solves(hospitals, mechanism):
+def test_a_secure_run_says_so_and_solves(mechanism):
     settings = tacit.Settings.for_budget(50.0, 1e-5, 40, 2, mechanism)
-    result = tacit.solve(hospitals, settings, noise="secure")
+    result = tacit.solve(hospitals(), settings, noise="secure")
     assert result.privacy.secure and result.privacy.certified and not result.privacy.seeded
     assert "operating system's generator" in result.privacy.words
     assert result.to_dict()["noise_source"] == "operating system, exact (secure)"
     assert result.trace["violation"].max() <= 1e-6
-    quiet = tacit.solve(hospitals, tacit.Settings(100, 2), batch=False)
+    quiet = tacit.solve(hospitals(), tacit.Settings(100, 2), batch=False)
     start, best = result.trace["objective"][0], quiet.trace["objective"][-1]
     assert result.trace["objective"][-1] < best + 0.5 * max(start - best, 0.1)
 
 
+def secure(**options):
+    settings = tacit.Settings.for_budget(1.0, 1e-5, 3)
+    return tacit.solve(hospitals(), settings, **{"noise": "secure", **options})
+
+
 @pytest.mark.parametrize(
-    ("option", "words"),
+    ("make", "words"),
     [
-        ({"seed": 1}, "Expected no seed for secure noise"),
-        ({"batch": True}, "batch=False"),
-        ({"noise": "perfect"}, "Expected noise to be one of"),
+        (lambda: SecureNoise(Noiseless(), 1.0, 5), "gaussian or laplace"),
+        (lambda: SecureNoise(Gaussian(1.0), float("nan"), 5), "sensitivity"),
+        (lambda: SecureNoise(Gaussian(1.0), 0.0, 5), "sensitivity"),
+        (lambda: SecureNoise(Gaussian(1.0), 1e-250, 5), "1e-100 <= sensitivity"),
+        (lambda: secure_noise(Gaussian(1.0), 1.0, 10**6, 10**6, 1e-9), "Expected a larger delta"),
+        (lambda: secure(seed=1), "Expected no seed for secure noise"),
+        (lambda: secure(batch=True), "batch=False"),
+        (lambda: secure(noise="perfect"), "Expected noise to be one of"),
     ],
 )
-def test_what_secure_noise_goes_without(hospitals, option, words):
-    settings = tacit.Settings.for_budget(1.0, 1e-5, 3)
+def test_what_cannot_be_made_secure_is_refused(make, words):
     with pytest.raises(InvalidInput, match=words):
-        tacit.solve(hospitals, settings, **{"noise": "secure", **option})
+        make()

@@ -12,22 +12,26 @@ from tacit.errors import CorruptFile, InvalidInput
 from tacit.protocol.journal import Journal
 
 
-def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
-    file, seen = tmp_path / "c.npz", []
+def stopped(at=1, **options):
+    """The averages of a run's first round, which stops in round ``at``."""
+    seen = []
 
     def stop(progress):
-        seen.append(progress.round)
-        if progress.round == 2:
+        seen.append(progress.averages[0])
+        if progress.round == at:
             raise KeyboardInterrupt
 
-    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
     with pytest.raises(KeyboardInterrupt):
-        tacit.solve([part()], SHORT, checkpoint=file, ledgers={"a": ledger}, callback=stop)
+        tacit.solve([part()], SHORT, callback=stop, **options)
+    return seen[0]
+
+
+def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
+    file, other = tmp_path / "c.npz", tmp_path / "d.npz"
+    stopped(2, checkpoint=file, ledgers={"a": tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)})
     with pytest.raises(InvalidInput, match="changed"):
         tacit.solve([part()], SHORT, checkpoint=file)
-    other = tmp_path / "d.npz"
-    with pytest.raises(KeyboardInterrupt):
-        tacit.solve([part()], SHORT, checkpoint=other, seed=1, callback=stop)
+    stopped(2, checkpoint=other, seed=1)
     flag = jax.config.jax_threefry_partitionable
     jax.config.update("jax_threefry_partitionable", not flag)
     try:
@@ -40,32 +44,19 @@ def test_a_checkpoint_binds_where_noise_comes_from(tmp_path):
 def test_a_run_goes_on_with_its_own_ledgers(tmp_path):
     """Others know nothing of a round that was seen, and would pay for it with other noise."""
     one, other = (tacit.Ledger.create(tmp_path / f"{name}.db", 9.0, 1e-5) for name in "ab")
-    file, seen = tmp_path / "c.npz", []
-
-    def stop(progress):
-        seen.append(progress.averages[0])
-        raise KeyboardInterrupt
-
-    about = {"checkpoint": file, "run": "spring"}
-    with pytest.raises(KeyboardInterrupt):
-        tacit.solve([part()], SHORT, ledgers={"a": one}, callback=stop, **about)
+    about = {"checkpoint": tmp_path / "c.npz", "run": "spring"}
+    seen = stopped(ledgers={"a": one}, **about)
     with pytest.raises(InvalidInput, match="the ledgers, agents"):
         tacit.solve([part()], SHORT, ledgers={"a": other}, **about)
-    one.backup(tmp_path / "copy.db")
-    with pytest.raises(KeyboardInterrupt):  # a copy knows it
-        tacit.solve([part()], SHORT, ledgers={"a": tmp_path / "copy.db"}, callback=stop, **about)
-    np.testing.assert_array_equal(*seen)
+    one.backup(tmp_path / "copy.db")  # which knows it
+    again = stopped(ledgers={"a": tmp_path / "copy.db"}, **about)
+    np.testing.assert_array_equal(seen, again)
 
 
 @pytest.mark.parametrize("change", ["round", "later", "outside", "average", "dual", "point"])
 def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
     file = tmp_path / "c.npz"
-
-    def stop(progress):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tacit.solve([part()], SHORT, checkpoint=file, seed=1, callback=stop)
+    stopped(checkpoint=file, seed=1)
     saved = Journal.load(file)
     broken = {"outside": {"average": [np.full(3, 2.0)]}, "round": {}, "later": {}}
     rounds = {"round": -3, "later": SHORT.rounds + 1}
