@@ -93,10 +93,6 @@ def test_memory_is_a_small_multiple_of_the_message(filling):
 REPLY = {"tacit": 1, "kind": "reply", "run": "r", "round": 1, "primal": ["<f8", 1, bytes(8)]}
 
 
-def test_the_reply_that_the_wrong_ones_below_are_made_from():
-    assert from_bytes(msgpack.packb(REPLY)).round == 1
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -119,17 +115,17 @@ def test_the_reply_that_the_wrong_ones_below_are_made_from():
     ],
 )
 def test_wrong_fields_are_refused(change):
+    assert from_bytes(msgpack.packb(REPLY)).round == 1
     with pytest.raises(CorruptFile):
         from_bytes(msgpack.packb({**REPLY, **change}))
 
 
 def test_fields_in_another_order_or_twice_are_refused():
-    with pytest.raises(CorruptFile):
-        from_bytes(msgpack.packb(dict(reversed(REPLY.items()))))
     twice = msgpack.packb(REPLY)
     twice = bytes([twice[0] + 1]) + twice[1:] + msgpack.packb("run") + msgpack.packb("other")
-    with pytest.raises(CorruptFile):
-        from_bytes(twice)
+    for other in (msgpack.packb(dict(reversed(REPLY.items()))), twice):
+        with pytest.raises(CorruptFile):
+            from_bytes(other)
 
 
 def test_numbers_are_little_endian_whatever_the_machine_has():
