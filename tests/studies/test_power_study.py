@@ -166,9 +166,11 @@ mpc.branch = [
 """
 
 
+OWN_CASE = STUDY.replace('"case14"', '"grid.m"').replace('zones = "zones.csv"', "zones = 2")
+
+
 def test_a_case_that_travels_has_no_loads(tmp_path):
-    text = STUDY.replace('"case14"', '"grid.m"').replace('zones = "zones.csv"', "zones = 2")
-    (tmp_path / "study.toml").write_text(text)
+    (tmp_path / "study.toml").write_text(OWN_CASE)
     (tmp_path / "grid.m").write_text(CASE.format(load=0))
     study = Study.load(tmp_path)
     assert study.files == ("grid.m",)
@@ -176,7 +178,7 @@ def test_a_case_that_travels_has_no_loads(tmp_path):
     (tmp_path / "grid.m").write_text(CASE.format(load=71.93))
     said = refused(lambda: Study.load(tmp_path))
     assert "loads" in said and "71" not in said
-    public = text.replace("[privacy]", 'nominal = "grid.m"\n[privacy]')
+    public = OWN_CASE.replace("[privacy]", 'nominal = "grid.m"\n[privacy]')
     (tmp_path / "study.toml").write_text(public.replace("beta = 0.01", 'beta = "1% of bus"'))
     study = Study.load(tmp_path)
     assert study.files == ("grid.m",) and not study.kind.model.grid.bus["p_demand"].any()
@@ -218,13 +220,10 @@ def test_what_a_study_of_a_grid_may_not_say(tmp_path, old, new, words):
 
 
 def test_loads_in_public_limits_are_not_run_for_real(tmp_path):
-    text = STUDY.replace('"case14"', '"grid.m"').replace('zones = "zones.csv"', "zones = 2")
     (tmp_path / "grid.m").write_text(CASE.format(load=0).replace("200 0]", "0 -50]"))
-    (tmp_path / "study.toml").write_text(text)
-    (tmp_path / "loads.csv").write_text("bus,p,q\n1,1,0\n2,1,0\n3,1,0\n")
+    (tmp_path / "study.toml").write_text(OWN_CASE)
     study = Study.load(tmp_path)
-    own = study.kind.model.zones["zone 1"]
-    rows = "".join(f"{bus},1,0\n" for bus in own)
+    rows = "".join(f"{bus},1,0\n" for bus in study.kind.model.zones["zone 1"])
     (tmp_path / "loads.csv").write_text("bus,p,q\n" + rows)
     party = dataclasses.replace(PartyFile.load(GRID / "zone-1.toml"), data=tmp_path / "loads.csv")
     assert "dispatchable load" in refused(lambda: study.problem_of("zone 1", party))
