@@ -24,8 +24,11 @@ from tacit.admm.algorithm import (
 )
 from tacit.admm.local_side import certified_sensitivity
 from tacit.protocol.agent import Agent
-from tacit.protocol.keys import agent_key
-from tacit.protocol.messages import Broadcast
+from tacit.protocol.facts import members_of
+from tacit.protocol.keys import agent_key, root_key
+from tacit.protocol.messages import Broadcast, Own, Proposal, Reply, Snapshot
+from tacit.protocol.server import Server
+from tacit.transports import local as transport
 from tacit.transports.batched import buckets_of
 
 NO_LIMITS = Limits(np.inf, np.inf, np.inf)
@@ -237,3 +240,35 @@ def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):
     b = tacit.solve(agents, settings, seed=1, batch=False)
     np.testing.assert_allclose(a.solution, b.solution, atol=1e-12)
     np.testing.assert_allclose(a.trace["objective"], b.trace["objective"], rtol=1e-12)
+
+
+def test_duals_of_server_and_agents_are_the_same_numbers():
+    """Mirrored duals (lines 8 and 23): neither travels, both agree with noise on."""
+    problem = problem_of("logistic", "ball")
+    settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=0.4).complete(problem)
+    server, mine = duals_after(problem, settings, 7, transport.Local.of(problem))
+    assert np.abs(server).max() > 1e-3
+    np.testing.assert_allclose(server, mine, atol=1e-14)
+
+    class Tampered(transport.Local):  # control: a changed reply shows as disagreement
+        def ask(self, requests, deadline=None):
+            answers = super().ask(requests)
+            name, first = next(iter(answers.items()))
+            if not isinstance(first, Reply):
+                return answers
+            return {**answers, name: Reply(first.run, first.round, first.primal + 0.1)}
+
+    server, mine = duals_after(problem, settings, 2, Tampered.of(problem))
+    assert np.abs(server - mine).max() > 0.01
+
+
+def duals_after(problem, settings, rounds, transport):
+    """The server's copies of the duals, and the agents' own."""
+    own = Own("seeded", root_key(0), True, len(problem.agents))
+    names, about = problem.names, (problem.size, settings, settings.delta)
+    transport.ask(dict.fromkeys(names, Proposal("", "run", *about, own=own)))
+    server = Server(members_of(problem), settings, "run", problem.dtype)
+    for _ in range(rounds):
+        assert server.step(transport) == {}
+    states = transport.ask(dict.fromkeys(names, Snapshot("run")))
+    return server.λ, np.concatenate([states[name].arrays[2] for name in names])

@@ -81,6 +81,16 @@ def test_the_bits_of_one_process(calm, kind):
         assert charged == [6 if kind == "logistic" else 1]
 
 
+def test_a_given_penalty_is_that_of_one_process(calm, tmp_path):
+    once = 'rounds = 3\ntolerance = 1e-9\npenalty = { kind = "constant", value = 30.0 }'
+    study = write_study(tmp_path, "least-squares", algorithm=once)
+    found, _ = run(study, tmp_path)
+    same(found, in_one_process(study, tmp_path))
+    assert found.privacy.once and not np.array_equal(
+        found.solution, calm("least-squares")[2].solution
+    )
+
+
 def test_a_coordinator_goes_on_from_its_own_state(calm, tmp_path, monkeypatch):
     """It asks for no round that it has, and its end is that of no pause."""
     *_, expected, _ = calm("logistic")

@@ -275,3 +275,20 @@ def test_ledgers_are_closed_when_a_run_is_over(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
     finally:
         gc.enable()
+
+
+def test_float32_data_stay_float32(rng):
+    X = rng.normal(size=(30, 4)).astype(np.float32)
+    agents = [
+        tacit.LocalProblem(
+            tacit.LogisticRegression(
+                X[p::2], (X[p::2, 0] > 0).astype(int), feature_norm=1.0, normaliser=30
+            ),
+            tacit.Box(-1, 1, size=4),
+        )
+        for p in range(2)
+    ]
+    result = tacit.solve(agents, SETTINGS, seed=0)
+    assert result.local[0].dtype == np.float32
+    one = tacit.solve(agents, SETTINGS, seed=0, batch=False)
+    np.testing.assert_allclose(result.solution, one.solution, atol=1e-5)
