@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +32,7 @@ from small_study import write_study
 
 import tacit
 import tacit.files
+from tacit.cli.console import Escaped
 from tacit.cli.main import main
 from tacit.errors import CorruptFile, EngineFailure, InvalidInput, plain
 from tacit.protocol.statement import PrivacyStatement
@@ -209,6 +211,8 @@ def test_no_text_commands_the_terminal(kits, capsys, tmp_path):
     said = capsys.readouterr()
     assert "\\x1b[2K" in said.out and "\\x1b[2K" in said.err and "[red]" in said.out
     assert plain(said.out + said.err) == said.out + said.err and "\r" not in said.out
+    print(ESCAPE, file=Escaped(sys.stderr))  # of another library, say
+    assert "\x1b" not in capsys.readouterr().err
 
 
 def authority():
