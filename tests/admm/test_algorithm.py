@@ -242,6 +242,17 @@ def test_stacked_agents_of_different_size_agree_with_one_by_one(rng):
     np.testing.assert_allclose(a.trace["objective"], b.trace["objective"], rtol=1e-12)
 
 
+def test_an_average_of_many_float32_points_stays_in_the_set():
+    """Added up in their own format they would leave it."""
+    X = np.ones((4, 2), np.float32)
+    f = tacit.LeastSquares(X, np.ones(4), feature_norm=2.0, target_bound=1.0, normaliser=4)
+    agents = [tacit.LocalProblem(f, tacit.Box(0.1, 0.1, size=2))]
+    settings = tacit.Settings(1, 20_000, tacit.Noiseless(), penalty=1.0, step_size=0.1)
+    for batch in (False, True):
+        found = tacit.solve(agents, settings, batch=batch).local[0]
+        np.testing.assert_array_equal(found, np.full(2, 0.1, np.float32))
+
+
 def test_duals_of_server_and_agents_are_the_same_numbers():
     """Mirrored duals (lines 8 and 23): neither travels, both agree with noise on."""
     problem = problem_of("logistic", "ball")

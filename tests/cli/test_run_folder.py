@@ -195,10 +195,10 @@ def test_resume_refuses_what_it_cannot_continue(kind, folder, stopped, command, 
     for other in {*RUNS} - {kind}:
         assert f"tacit {kind} --resume r" in refused(f"{other} --resume r")
     assert "--workers 2" in refused(f"{kind} --resume r --workers 2")
-    left = folder / "r" / "checkpoint.npz.0123456789ab.tmp"  # of a process that was killed
-    left.write_bytes(b"a noise key")
+    for name in ("checkpoint.npz", "mean.npz"):  # of a process that was killed
+        (folder / "r" / f"{name}.0123456789ab.tmp").write_bytes(b"a noise key, or a seal of data")
     command(*kind.split(), "--resume", "r")
-    assert not left.exists()
+    assert not [name for name in os.listdir(folder / "r") if name.endswith(".tmp")]
     assert "tacit show r" in refused(f"{kind} --resume r")
 
 

@@ -151,6 +151,20 @@ def test_cuts_imply_the_bounds_on_c_and_s_alone():
                 assert most <= (sign * corners).max() + 1e-6
 
 
+@pytest.mark.parametrize(("tap", "limit", "quantity"), [(2.0, 8.0, "q_to"), (0.5, 35.0, "q_from")])
+def test_a_limit_holds_at_the_one_end_that_could_exceed_it(tap, limit, quantity):
+    """A transformer's flow is the larger on its side of fewer turns, here by far."""
+    grid = two_buses({"v_min": [1.0, 1.0], "v_max": [1.0, 1.0]}, (1, 2), (-1.5, 1.5))
+    reached = []
+    for most in (np.inf, limit):
+        net = network(replace(grid, line=grid.line.assign(tap=tap, limit=most)))
+        x = cp.Variable(4)
+        flow = (net.image @ x)[net.names.index((quantity, 1))]
+        reached.append(cp.Problem(cp.Maximize(flow), constraints(net, x)).solve(cp.CLARABEL))
+        assert net.constraints[2].count(("soc", 3)) == (most == limit)
+    assert reached[0] > 1.05 * limit and reached[1] <= limit + 1e-6
+
+
 def test_piecewise_linear_costs(everything):
     whole = network(everything)
     n = whole.image.shape[1]

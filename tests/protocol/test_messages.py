@@ -144,6 +144,7 @@ def test_digests_tell_questions_apart():
         Broadcast("a", 1, np.nextafter(w, 4)),
         Broadcast("a", 1, w.astype(np.float32)),
         Broadcast("a", 1, w[:2]),
+        Broadcast("a", 1, w, instructions=w),
         Reply("a", 1, w),
     ]
     assert len({m.digest for m in asked}) == len(asked)

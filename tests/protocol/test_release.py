@@ -8,7 +8,7 @@ from conftest import repeat
 
 import tacit
 from tacit.errors import CorruptFile, Refused
-from tacit.objectives.moments import SecondMoments
+from tacit.objectives.moments import Mean, SecondMoments
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.ledger import Ledger, Payments
 from tacit.privacy.secure_noise import secure_noise
@@ -252,6 +252,20 @@ def test_another_weight_of_the_targets_is_another_reading(ledger):
         released = reader(ledger).read(table(target_bound=Y))
         assert released.fits(table(target_bound=Y).objective.reading())
     assert charges(ledger) == 2
+
+
+def test_a_wider_bound_in_one_norm_is_another_reading():
+    """Both bounds leave these rows as they are, and records that move them by more in L1 only."""
+
+    def mean(longest):
+        bounds = {"feature_norm": 1.0, "feature_norm_1": longest, "normaliser": 6}
+        return tacit.LocalProblem(Mean(MATRIX / 10, **bounds), BOX)
+
+    released = Reader("a", calibrate("laplace", 1.0, 0.0, 1), 0.0, "secure").read(mean(1.2))
+    one, other = (mean(longest).objective.reading() for longest in (1.2, 1.5))
+    assert one.sensitivity(2) == other.sensitivity(2)
+    np.testing.assert_array_equal(one.values, other.values)
+    assert released.fits(one) and not released.fits(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [(zone(), zone(-DATA)), (table(), table(-2 * MATRIX))])

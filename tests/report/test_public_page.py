@@ -251,6 +251,15 @@ def test_all_that_is_not_covered_at_once(kind, folders, tmp_path):
     assert others != own and same == public
 
 
+def test_no_option_is_a_path(folders, tmp_path):
+    """Also one that no command of today has."""
+    folder = folders.copy("grid", tmp_path)
+    entry("run.json", "options", "weather", value=f"/home/{WORD}")(folder)
+    contents = Contents.read(folder)
+    assert contents.options["weather"] == f"/home/{WORD}"
+    assert contents.public().options["weather"] == "WEATHER"
+
+
 def test_it_says_what_it_left_out(folders):
     public = Contents.read(folders["noisy grid"]).public()
     page = render(public).decode()

@@ -172,6 +172,16 @@ def test_limits_count_every_local_update(tmp_path, T, E, within):
     assert within or "epsilon or delta is above its limit" in answer.words
 
 
+def test_a_refused_proposal_ends_the_run_before_it(tmp_path):
+    study = write_study(tmp_path, rehearsal=None)
+    north, first = party(study, tmp_path, "north"), Broadcast("r", 1, np.zeros(3)).to_bytes()
+    assert asked(north, proposal(study, rounds(Gaussian(50.0)))) == Agreed("r")
+    assert "above its limit" in asked(north, proposal(study, rounds(Gaussian(1.0)), "s")).words
+    assert "not agreed" in asked(north, first).words
+    assert asked(north, proposal(study, rounds(Gaussian(50.0)))) == Agreed("r")
+    assert isinstance(asked(north, first), Reply)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_rounds_that_fail_are_paid_within_the_limits(tmp_path, restarted):
     """Penalties and a consensus of these sizes let any dual overflow: the round fails, is paid, and

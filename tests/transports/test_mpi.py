@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import on_ranks
@@ -17,6 +18,7 @@ from ranks import mpiexec, said_by_tacit
 import tacit
 from tacit.cli.main import main
 from tacit.studies.job import load_job
+from tacit.transports import mpi
 
 HERE = Path(__file__).parent
 ROUNDS = 6
@@ -48,6 +50,18 @@ def contents(path):
     about = json.loads(str(found.pop("about")))
     timing = about.pop("timing")
     return {name: (v.dtype, v.tobytes()) for name, v in found.items()} | about, timing
+
+
+@pytest.mark.parametrize("size", [0, 3, 4, 5, 8])
+def test_the_last_piece_of_a_parcel_is_not_full(size, monkeypatch):
+    """By that whoever receives it knows that it was the last."""
+    monkeypatch.setattr(mpi, "PIECE", 4)
+    sent = []
+    line = SimpleNamespace(Send=lambda piece, rank, tag: sent.append(bytes(piece)))
+    data = bytes(range(size))
+    mpi._send(line, data, 1, 0)
+    assert b"".join(sent) == data
+    assert all(len(piece) == 4 for piece in sent[:-1]) and len(sent[-1]) < 4
 
 
 @pytest.fixture(scope="module")

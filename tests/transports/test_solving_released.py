@@ -140,6 +140,7 @@ def test_an_agent_answers_each_round_once(released):
     point = agent.point
     hostile = [
         Broadcast("run", 3, w + 1),
+        Broadcast("run", 3, w, {}, np.array([0.0, 1.0, 2.0])),  # other instructions
         Broadcast("run", 5, w),
         Broadcast("other", 4, w),
         Broadcast("run", 4, np.full(4, np.nan)),
