@@ -174,6 +174,23 @@ def test_budget_can_change_and_what_is_spent_stays(ledger):
     ledger.charge("r", 1, 1)
 
 
+def test_laplace_charges_notice_other_runs_and_budgets(tmp_path):
+    """How many updates fit is remembered; what else is spent must not be forgotten with it."""
+    laplace, gaussian = Laplace(60.0), Gaussian(40.0)
+    budget = exact(laplace, 2 * 12, 1e-5).epsilon * (1 + 1e-9)
+    ledger = Ledger.create(tmp_path / "a.db", budget, 1e-5)
+    ledger.begin("l", terms(laplace, rounds=12))
+    ledger.begin("g", terms(gaussian, rounds=2))
+    ledger.charge("l", 1, 6)
+    ledger.charge("g", 1, 2)
+    with pytest.raises(Refused):
+        ledger.charge("l", 7, 12)
+    assert ledger.spent.epsilon <= budget
+    ledger.set_budget(ledger.spent.epsilon * (1 + 1e-9), 1e-5)
+    with pytest.raises(Refused):
+        ledger.charge("l", 7, 7)
+
+
 @pytest.mark.parametrize("bad", [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 1.0), (1, -1e-5)])
 def test_bad_budgets_are_refused(tmp_path, bad):
     with pytest.raises(InvalidInput):
