@@ -1,8 +1,8 @@
 """One set of each kind, and the same in CVXPY's words, written without the code under test."""
 
-from functools import warnings
+import warnings
+from functools import cache
 
-import cache
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
