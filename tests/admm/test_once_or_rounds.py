@@ -88,3 +88,12 @@ def test_the_choice_reads_no_records():
     one, other = (problem(neighbours="zero-out") for _ in range(2))
     assert chosen(one, 1.0, 1e-5) == chosen(other, 1.0, 1e-5)
     assert math.isfinite(one.agents[0].objective.reading().sensitivity(2))
+
+
+def test_the_noise_of_one_update_is_of_the_calibration_that_was_asked_for():
+    for calibration, law in (
+        ("certified", tacit.Gaussian.analytic),
+        ("paper", tacit.Gaussian.classical),
+    ):
+        asked = Asked(epsilon=0.5, delta=1e-5, others={"calibration": calibration})
+        assert plan(problem(), asked).settings.mechanism == law(0.5, 1e-5)

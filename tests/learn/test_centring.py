@@ -158,6 +158,14 @@ def test_ledgers_pay_for_both_and_no_more_than_the_total(blobs, tmp_path):
         model(total_epsilon=2.0, ledgers=tmp_path).fit(2 - X, y, agents)
 
 
+def test_the_noise_of_a_mean_is_that_of_all_agents_sums(blobs, monkeypatch):
+    X, _, agents = blobs
+    seen = []
+    monkeypatch.setattr(centring, "shrunk", lambda mean, deviation, longest: seen.append(deviation))
+    private_mean(model()._means(X, *owners(agents, 240)), Gaussian(3.0), 1e-5, seed=0)
+    assert seen == pytest.approx([3.0 * 4.0 * math.sqrt(2) / 240], rel=1e-3)
+
+
 def test_another_release_in_a_ledger_is_not_the_mean(blobs, tmp_path):
     """It was taken for the mean: that was paid for, and then there was too little for the run."""
     X, y, _ = blobs
@@ -172,6 +180,13 @@ def test_another_release_in_a_ledger_is_not_the_mean(blobs, tmp_path):
     assert len(ledger.runs()) == 1 and ledger.spent == spent
     model(total_epsilon=1.8, centring_share=0.3, ledgers=tmp_path).fit(X, y)
     assert len(ledger.runs()) == 3
+
+
+def test_ledgers_leave_room_for_the_distance_of_secure_noise(blobs, tmp_path):
+    """They make noise secure without a word; nothing is paid here, as the mean is given."""
+    ways = {"ledgers": tmp_path}, {"noise": "secure"}, {"ledgers": tmp_path, "noise": "seeded"}
+    ledgers, secure, seeded = (prepare(model(**way), *blobs, mean=np.zeros(4))[1] for way in ways)
+    assert ledgers.mechanism == secure.mechanism != seeded.mechanism
 
 
 @pytest.mark.parametrize("epsilon", [0.5, None])

@@ -35,6 +35,7 @@ def test_what_a_release_opens():
         assert level(name, having=has[True]) is disclosure.ONCE
         assert level(name, having=has[False]) is level(name, having=result.SERVER_TRACE) is PRIVATE
         assert level(name) is PRIVATE and level("no such file") is PRIVATE
+        assert level(name, having=(*has[True], "no such column")) is PRIVATE
 
 
 def told(cell):

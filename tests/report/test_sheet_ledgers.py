@@ -111,6 +111,12 @@ def test_a_total_that_leaves_the_run_out_is_no_odds(folder, tmp_path):
     assert page.odds.header[1:] == ALONE
 
 
+def test_odds_of_a_total_are_at_the_delta_of_the_ledger(folder, tmp_path):
+    page = about(folder, "agent 1", paid(tmp_path / "a.db", at=1e-3))[2]
+    assert page.odds.header[1:] == ALL
+    assert page.odds.rows[3][1:] == ("≤ 0.0001", "≤ 0.01", "≤ 0.01")
+
+
 def test_the_ledger_says_whose_sheet_it_is(folder, tmp_path):
     page = about(folder, None, paid(tmp_path / "a.db", "agent 2"))[2]
     assert page.title == "Privacy sheet: agent 2"
