@@ -85,3 +85,21 @@ def test_a_loss_of_the_wrong_form_is_refused(loss, size, words):
 def test_no_records_are_records_too():
     f = PerSample(lambda z, x: (x @ z) ** 2, np.ones((0, 2)), clip=1.0, size=2, normaliser=10.0)
     np.testing.assert_array_equal(f.statistic(jnp.ones(2)), np.zeros(2))
+
+
+def test_a_record_adds_the_same_bits_wherever_it_stands():
+    """Where records shift neighbours have it at other places, among more or fewer others."""
+    rng = np.random.default_rng(0)
+    record, z = rng.normal(size=301), jnp.asarray(rng.normal(size=301) / 20)
+    common = {"clip": 1e3, "size": 301, "normaliser": 1.0, "record_bound": 300}
+
+    def added(place, rows):
+        X = np.zeros((rows, 301))
+        X[place] = record
+        f = PerSample(lambda z, x: jnp.tanh(x @ z), X, neighbours="add-remove", **common)
+        return np.asarray(f.statistic(z))
+
+    alone = added(0, 1)
+    assert alone.any()
+    for place, rows in [(0, 2), (1, 2), (2, 3), (6, 7), (100, 128), (129, 130), (130, 257)]:
+        np.testing.assert_array_equal(added(place, rows), alone)

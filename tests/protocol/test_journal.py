@@ -53,18 +53,22 @@ def test_a_run_goes_on_with_its_own_ledgers(tmp_path):
     np.testing.assert_array_equal(seen, again)
 
 
-@pytest.mark.parametrize("change", ["round", "later", "outside", "average", "dual", "point"])
-def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change):
-    file = tmp_path / "c.npz"
-    stopped(checkpoint=file, seed=1)
+CHANGES = ["round", "later", "outside", "point outside", "average", "dual", "point"]
+
+
+@pytest.mark.parametrize("batch", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_checkpoint_with_a_changed_state_is_refused(tmp_path, change, batch):
+    file, beyond = tmp_path / "c.npz", [np.full(3, 2.0)]
+    stopped(checkpoint=file, seed=1, batch=batch)
     saved = Journal.load(file)
-    broken = {"outside": {"average": [np.full(3, 2.0)]}, "round": {}, "later": {}}
+    broken = {"outside": {"average": beyond}, "point outside": {"point": beyond}}
+    broken |= {"round": {}, "later": {}}
     rounds = {"round": -3, "later": SHORT.rounds + 1}
     arrays = saved.arrays | broken.get(change, {change: [np.full(3, np.nan)]})
     replace(saved, arrays=arrays, round=rounds.get(change, saved.round)).save()
-    for batch in (True, False):
-        with pytest.raises((CorruptFile, InvalidInput), match="Nothing was"):
-            tacit.solve([part()], SHORT, checkpoint=file, seed=1, batch=batch)
+    with pytest.raises((CorruptFile, InvalidInput), match="Nothing was"):
+        tacit.solve([part()], SHORT, checkpoint=file, seed=1, batch=batch)
 
 
 def test_secure_noise_is_not_drawn_twice_for_a_round(tmp_path):

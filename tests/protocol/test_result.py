@@ -162,23 +162,27 @@ def test_a_statement_promises_something_or_nothing(change, expected):
 @pytest.mark.parametrize("E", [1, 3])
 def test_rounds_that_failed_and_were_paid_again_are_in_the_statement(tmp_path, monkeypatch, E):
     paying = dataclasses.replace(SHORT, local_updates=E)
-    ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
-    options = {"ledgers": {"a": ledger}, "run": "june", "checkpoint": tmp_path / "c.npz"}
+    agents = [part(), tacit.LocalProblem(part().objective, part().feasible_set, name="b")]
+    ledgers = {n: tacit.Ledger.create(tmp_path / f"{n}.db", 9.0, 1e-5) for n in "ab"}
+    options = {"ledgers": ledgers, "run": "june", "checkpoint": tmp_path / "c.npz"}
     right, calls = Agent._noisy, []
 
     def sometimes(self):
-        calls.append(1)
-        if len(calls) == 2:
-            raise SolverFailure("no answer.")
+        if self.name == "b":
+            calls.append(1)
+            if len(calls) == 2:
+                raise SolverFailure("no answer.")
         return right(self)
 
     monkeypatch.setattr(Agent, "_noisy", sometimes)
     with pytest.raises(SolverFailure):
-        tacit.solve([part()], paying, **options)
-    result = tacit.solve([part()], paying, **options)
+        tacit.solve(agents, paying, **options)
+    result = tacit.solve(agents, paying, **options)
     assert result.privacy.updates == 5 * E  # four rounds, and the one that failed
     assert result.privacy.epsilon > 1
-    paid = ledger.spent.epsilon  # secure noise: with the distance of every update that was paid
+    assert ledgers["a"].spent.epsilon < ledgers["b"].spent.epsilon
+    # secure noise: with the distance of every update that was paid
+    paid = ledgers["b"].spent.epsilon
     assert paid <= result.privacy.epsilon <= paid * (1 + 1e-6)
 
 

@@ -175,9 +175,11 @@ def test_a_case_that_travels_has_no_loads(tmp_path):
     study = Study.load(tmp_path)
     assert study.files == ("grid.m",)
     assert Study.load(study.copy_to(tmp_path / "kit")).digest == study.digest
-    (tmp_path / "grid.m").write_text(CASE.format(load=71.93))
-    said = refused(lambda: Study.load(tmp_path))
-    assert "loads" in said and "71" not in said
+    reactive = CASE.format(load=0).replace("2 1 0 0", "2 1 0 71.93")
+    for content in (reactive, CASE.format(load=71.93)):
+        (tmp_path / "grid.m").write_text(content)
+        said = refused(lambda: Study.load(tmp_path))
+        assert "loads" in said and "71" not in said
     public = OWN_CASE.replace("[privacy]", 'nominal = "grid.m"\n[privacy]')
     (tmp_path / "study.toml").write_text(public.replace("beta = 0.01", 'beta = "1% of bus"'))
     study = Study.load(tmp_path)

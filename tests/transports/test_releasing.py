@@ -136,6 +136,8 @@ def test_uncertified_data_are_not_paid_for(tmp_path):
     assert book.spent.epsilon == 0
     released = tacit.release(agents, 1.0, 1e-5, seed=1)
     assert not released.privacy.certified and "Not certified" in released.privacy.words
+    agents = [zones().agents[1], *agents]  # whoever of them it is
+    assert "beta is a guess" in tacit.release(agents, 1.0, 1e-5, seed=1).privacy.uncertified
 
 
 def test_seeds_and_runs():

@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from conftest import repeat
-from test_releasing import ledgers, zones
+from test_releasing import DATA, ledgers, zones
 
 import tacit
 from tacit.errors import InvalidInput, Refused
@@ -208,6 +208,16 @@ def test_a_budget_is_spent_as_the_problem_allows():
             tacit.Settings.for_budget(1.0, 1e-5, **wrong)
     chosen = tacit.Settings.for_budget(1.0, 1e-5, local_updates=2)
     assert "local_updates was given" in tacit.solve(zones(), chosen, seed=2, batch=False).plan
+
+
+def test_that_nothing_was_charged_is_said_where_no_agent_paid(tmp_path):
+    budget, books = tacit.Settings.for_budget(1.0, 1e-5), ledgers(tmp_path, epsilon=3.0)
+    changed = DATA + np.array([[0.0], [1.0]])  # at the second agent
+    for data, free in [(DATA, False), (DATA, True), (changed, False), (changed, True)]:
+        before = [book.spent for book in books.values()]
+        result = tacit.solve(zones(data), budget, ledgers=books)
+        assert ("nothing was charged" in result.plan) == free
+        assert ([book.spent for book in books.values()] == before) == free
 
 
 def test_the_checkpoint_is_the_release(tmp_path, monkeypatch):
