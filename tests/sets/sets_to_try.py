@@ -1,5 +1,6 @@
 """One set of each kind, and the same in CVXPY's words, written without the code under test."""
 
+import warnings
 from functools import cache
 
 import cvxpy as cp
@@ -123,7 +124,11 @@ def projection(name):
 
     def project(v, c):
         root.value, target.value = np.sqrt(c), np.sqrt(c) * v
-        problem.solve(cp.CLARABEL, warm_start=False)  # a solver that is updated may go astray
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            problem.solve(cp.CLARABEL, warm_start=False)
+        if problem.status != "optimal":  # one of 400 points ends at its limit of iterations
+            problem.solve(cp.SCS, eps=1e-10, max_iters=100_000)
         return z.value
 
     return project
