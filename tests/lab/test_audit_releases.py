@@ -88,10 +88,10 @@ def test_laplace_noise_is_seen(name):
 
 def test_data_that_change_are_paid_for_and_consistent():
     """The adversary knows what they change to; both worlds change, so that this says nothing."""
-    found = run(zone(), 8.0, trials=150, starts=1, later=[other(zone())])
+    found = run(zone(), 8.0, trials=300, starts=1, later=[other(zone())])
     assert not found.violated and found.refutable
     assert found.claim.epsilon > 1.2 * 8.0  # two charges
-    assert found.white.curve > 1.0  # without a seed: room for chance
+    assert found.white.curve > 0.5  # without a seed: room for chance
 
 
 def other(worlds):
