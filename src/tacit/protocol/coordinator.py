@@ -67,6 +67,7 @@ from tacit.protocol.statement import PrivacyStatement, privacy_statement, releas
 from tacit.sets.feasible_set import require_64_bits
 
 T = TypeVar("T")
+OWN_NOISE = "Also that every participant draws its noise from that source: its own rules decide."
 LAST_WORD = 60.0  # seconds for the answer to the outcome
 PER_AGENT = ("point", "average", "dual", "total")  # arrays of an agent in a journal
 
@@ -191,13 +192,15 @@ class Coordinator:
         require_64_bits()
         count("evaluate_every", self.evaluate_every)
         problem, plan = self._plan()
-        if self._is_exact(plan):
-            return self._exact(problem, plan)
-        if self.start is not None:
+        if not self._is_exact(plan) and self.start is not None:
             raise InvalidInput(
                 "Expected no start where every round adds noise. Nothing was computed."
             )
-        return self._noisy(problem, plan)
+        found = (self._exact if self._is_exact(plan) else self._noisy)(problem, plan)
+        if self.transport.own or self.study:
+            return found
+        said = replace(found.privacy, assumed=f"{found.privacy.assumed} {OWN_NOISE}".strip())
+        return replace(found, privacy=said)
 
     # --- plan ---------------------------------------------------------------------------------
 
