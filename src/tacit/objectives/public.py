@@ -165,6 +165,54 @@ def without_noise(objective: Objective) -> PublicObjective:
     return reading.public_copy(reading.values, 0.0)
 
 
+# --- what is known where parts are only added up (``protocol/masks.py``) -------------------------
+
+
+@pytree
+class KnownSum(Objective):
+    """The sum of ``agents`` objectives, of which only the noisy ``sum`` of their statistics at one
+    point is known. ``part``: any of them, for its lift and public gradient, which all have."""
+
+    neighbours = "nothing: what is known of it was added up with noise"
+    everywhere: ClassVar[bool] = True
+    sum: Array
+    part: Objective
+    agents: int = static()
+
+    @property
+    def dimension(self) -> int:
+        return self.part.dimension
+
+    def value(self, z: Array) -> NoReturn:
+        raise InvalidInput("Expected what is known of a sum to be asked for, got its value.")
+
+    def statistic(self, z: Array) -> Array:
+        return self.sum
+
+    def lift(self, statistic: Array) -> Array:
+        return self.part.lift(statistic)
+
+    def public_gradient(self, z: Array) -> Array:
+        return self.agents * self.part.public_gradient(z)
+
+    def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        return 0.0
+
+    smoothness, strong_convexity = None, 0.0
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        return math.inf
+
+
+def of_sum(part: Any, agents: int) -> Any:
+    """One of so many objectives that are read once, as if it had the readings of all: with their
+    ridges, or where there are none (means) the same minimiser."""
+    whole = jax.tree.map(lambda leaf: leaf, part)
+    name = "ridge" if hasattr(part, "ridge") else "normaliser"
+    store(whole, **{name: agents * getattr(part, name)})
+    return whole
+
+
 # --- exact steps -------------------------------------------------------------------------------
 
 

@@ -87,7 +87,14 @@ from tacit.errors import (
 )
 from tacit.files import mount_points, open_private, sync_file, sync_folder, typed
 from tacit.privacy.accounting import Guarantee, delta_of, epsilon_of, rounded_down, rounded_up
-from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, gaussian_epsilon, mechanism_from
+from tacit.privacy.mechanisms import (
+    Gaussian,
+    Laplace,
+    Mechanism,
+    gaussian_epsilon,
+    mechanism_from,
+    share_of,
+)
 
 RESTS = ("", "-wal", "-shm")  # what SQLite adds to a file's name
 APPLICATION_ID = 0x7AC17  # in the file's header, so that no other database is taken for a ledger
@@ -136,6 +143,16 @@ class Terms:
     noise: str  # "secure" or "seeded"
     neighbours: str  # what is hidden; totals make sense only if it is the same in all runs
     settings: str  # digest of all that is public in the run
+    parties: int = 1  # of a secure sum, and how many of them may collude: ``mechanism`` is the
+    colluding: int = 0  # noise that the others add together
+
+    @property
+    def alone(self) -> tuple[Mechanism, float]:
+        """The agent's own noise, which counts on nobody, and its distance."""
+        if (shares := self.parties - self.colluding) == 1:
+            return self.mechanism, self.distance
+        assert isinstance(self.mechanism, Gaussian)
+        return share_of(self.mechanism, shares), self.distance * shares
 
     def release(self, n: int) -> str:
         """The run's name of the n-th release on these terms: one for every state of the data."""
@@ -148,6 +165,8 @@ class Terms:
     def to_json(self) -> str:
         data = {**asdict(self), "mechanism": self.mechanism.to_dict()}
         data["slack"] = data.pop("distance")  # as ledgers have always had it
+        if self.parties == 1:
+            del data["parties"], data["colluding"]
         return canonical(data)
 
     @classmethod
@@ -158,13 +177,27 @@ class Terms:
 
 
 class Spend:
-    """Charges so far, merged: as many numbers as there are different mechanisms and distances."""
+    """Charges so far, merged: as many numbers as there are different mechanisms and distances.
 
-    def __init__(self, updates: Counter[tuple[Mechanism, float]] | None = None) -> None:
+    ``alone``: of the agent's own noise, where others add to it in secure sums; what it spends
+    whatever they do.
+    """
+
+    def __init__(
+        self, updates: Counter[tuple[Mechanism, float]] | None = None, alone: Spend | None = None
+    ) -> None:
         self.updates = updates or Counter()
+        self._alone = alone
+
+    @property
+    def alone(self) -> Spend:
+        return self._alone or self
 
     def plus(self, terms: Terms, updates: int) -> Spend:
-        return Spend(self.updates + Counter({(terms.mechanism, terms.distance): updates}))
+        more = self.updates + Counter({(terms.mechanism, terms.distance): updates})
+        if self._alone is None and terms.parties == 1:
+            return Spend(more)
+        return Spend(more, Spend(self.alone.updates + Counter({terms.alone: updates})))
 
     @property
     def parts(self) -> list[tuple[Mechanism, int]]:
@@ -426,6 +459,12 @@ class Ledger:
         """The total of all charges, at the budget's delta."""
         budget = self.budget
         return Guarantee(self._spend.epsilon(budget.delta), budget.delta)
+
+    @property
+    def spent_alone(self) -> Guarantee:
+        """The same, counting on the agent's own noise only: more where there were secure sums."""
+        budget = self.budget
+        return Guarantee(self._spend.alone.epsilon(budget.delta), budget.delta)
 
     @property
     def head(self) -> str:

@@ -284,6 +284,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return root_rounded_up(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, highest)
 
 
+def share_of(mechanism: Gaussian, shares: int) -> Gaussian:
+    """The noise of one of so many that add up to ``mechanism``; rounded down."""
+    return Gaussian(mechanism.noise_multiplier / math.sqrt(shares) * (1 - 1e-15))
+
+
 def gaussian_multiplier(epsilon: float, delta: float) -> float:
     """Smallest 1/mu with delta(epsilon) <= delta, rounded up (at most one part in a billion)."""
     epsilon, target = (

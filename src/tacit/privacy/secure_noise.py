@@ -30,6 +30,17 @@ e^ε Pr[R-run on D' ∈ S] + δ + Nτ₁ ≤ e^{ε+Nκ} Pr[X-run on D' ∈ S] + 
 and 320τ ≥ Nκ, τ ≥ Nτ₁, e^{ε−42}τ ≥ e^ε N·(mass beyond) for s ≤ 2²⁹ (Gaussian) or 2³³ (Laplace);
 for a larger s, τ is taken as for these. ∎
 
+*Shares of a sum.* h = P − c parties each add X_i of scale s/√h ≥ 2²⁸ (Gaussian): their sum is X of
+scale s, in every mass up to e^{±4.1(h−1)exp(−2π²v²)}, v² ≥ min s_i²/2 ≥ 2⁵⁵, so that nothing above
+changes by a number that could be written down; but tables end h times, (1 + e^ε)·3h·1.6e-41 in δ of
+a coordinate, for which e^{ε−42}τ has room up to h = 390. One share alone is X of multiplier m/√h.
+Lemma. X_i independent discrete Gaussians of scales s_i, S_k² = s_1² + … + s_k². For every integer j
+|ln P[ΣX_i = j] − ln N_ℤ(j; S_h²)| ≤ 4.1 Σ_{k=2..h} exp(−2π²v_k²), v_k² = S_{k−1}²s_k²/S_k² ≥ ½ min
+s_i², v_k ≥ ½. Proof. For two terms complete the square; the rest is Σ_i ρ_v(i − ja²/s²), by Poisson
+summation √(2π)v(1 ± η), η ≤ 2.0001exp(−2π²v²). The ratio of masses averages to 1, so that its
+logarithm is at most ln((1+η)/(1−η)); pointwise ratios survive convolution (Kairouz, Liu and
+Steinke, 2021, Theorem 1, for equal scales). ∎
+
 ``secure_noise`` makes up for the distance with a little more noise, so that a run's total at its δ
 is the one without. For pure ε (δ = 0) discrete Laplace noise needs no comparison: its own ratio of
 masses is at most e^{1/m}, up to where tables end.
@@ -68,6 +79,7 @@ from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 GRID_BITS = {"gaussian": 28, "laplace": 32}  # between the noise's scale and the grid
 INVERSE_DISTANCE = {"gaussian": 40, "laplace": 7}  # of one coordinate, in units of s²; see above
+MOST_SHARES = 390
 # The tables of the sampler
 DIGITS = 100  # of the decimal arithmetic that makes them
 LOW_BITS = 192  # of a threshold, beyond the first 64
@@ -89,11 +101,15 @@ class GridNoise(NamedTuple):
 @dataclass(frozen=True)
 class SecureNoise:
     """Discrete noise for a statistic of ``size`` coordinates; costs what ``mechanism`` does, and
-    the ``distance`` of every update on top."""
+    the ``distance`` of every update on top.
+
+    ``shares``: how many independent ones make up this noise together; ``draw`` gives one of them.
+    """
 
     mechanism: Gaussian | Laplace
     sensitivity: float
     size: int
+    shares: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, Gaussian | Laplace):
@@ -103,6 +119,16 @@ class SecureNoise:
             )
         positive("sensitivity", self.sensitivity, DERIVED)
         count("size", self.size)
+        if count("shares", self.shares) > MOST_SHARES:
+            raise InvalidInput(
+                f"Expected at most {MOST_SHARES} parties that add noise to a secure sum, got "
+                f"{self.shares}: its proof ends there. {NOT_DONE}"
+            )
+        if self.shares > 1 and not isinstance(self.mechanism, Gaussian):
+            raise InvalidInput(
+                f"Expected gaussian noise for a secure sum, got {self.mechanism.name}: a sum of "
+                f"Laplace noises is none. {NOT_DONE}"
+            )
         if not 1e-200 < self.mechanism.scale(self.sensitivity) < 1e200:
             raise InvalidInput(
                 f"Expected noise of scale between 1e-200 and 1e200 for secure noise, got "
@@ -112,7 +138,8 @@ class SecureNoise:
     @cached_property
     def spacing(self) -> float:
         """γ, a power of two."""
-        _, exponent = math.frexp(self.mechanism.scale(self.sensitivity))
+        share = self.mechanism.scale(self.sensitivity) / math.sqrt(self.shares)
+        _, exponent = math.frexp(share)
         return math.ldexp(1.0, exponent - 1 - GRID_BITS[self.mechanism.name])
 
     @cached_property
@@ -145,7 +172,8 @@ class SecureNoise:
         """Fresh noise for so many updates. Never twice the same: there is no seed."""
         with localcontext(prec=DIGITS):
             gaussian = isinstance(self.mechanism, Gaussian)
-            law = discrete_gaussian(self.scale**2) if gaussian else discrete_laplace(self.scale)
+            variance = self.scale**2 / self.shares
+            law = discrete_gaussian(variance) if gaussian else discrete_laplace(self.scale)
         values = sample(law, count("updates", updates) * self.size)
         return GridNoise(values.reshape(updates, self.size), np.float64(self.spacing))
 
@@ -157,16 +185,17 @@ def largest_distance(mechanism: Mechanism, size: int) -> float:
 
 
 def secure_noise(
-    mechanism: Mechanism, sensitivity: float, size: int, updates: int, delta: float
+    mechanism: Mechanism, sensitivity: float, size: int, updates: int, delta: float, shares: int = 1
 ) -> SecureNoise:
     """Secure noise whose ``updates`` cost no more, at ``delta``, than those of ``mechanism``."""
-    noise = SecureNoise(mechanism, float(sensitivity), int(size))  # type: ignore[arg-type]
+    about = float(sensitivity), int(size), shares
+    noise = SecureNoise(mechanism, *about)  # type: ignore[arg-type]
     if delta == 0:
         return noise
     target, more = epsilon_of([(mechanism, updates)], delta), 1e-10
     while more < 1e-3:
         wider = type(noise.mechanism)(noise.mechanism.noise_multiplier * (1 + more))
-        wide = SecureNoise(wider, noise.sensitivity, noise.size)
+        wide = SecureNoise(wider, *about)
         if epsilon_of([(wider, updates)], delta, wide.distance * updates) <= target:
             return wide
         more *= 10

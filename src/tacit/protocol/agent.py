@@ -12,25 +12,41 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.admm.algorithm import Local, Round, Rule, admitted, agent_round, local_round
+from tacit.admm.algorithm import (
+    Local,
+    Round,
+    Rule,
+    admitted,
+    agent_round,
+    local_round,
+    sample_on_host,
+)
 from tacit.admm.fixed_point import MEMORY, Instructions, LocalRounds
 from tacit.admm.local_side import local_side, start_point
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings, schedule_in
-from tacit.errors import InvalidInput, Refused, SolverFailure, TacitError, count
+from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure, TacitError, count
+from tacit.files import write_atomically
+from tacit.objectives.objective import Objective, Records
 from tacit.objectives.public import PublicObjective
-from tacit.privacy.ledger import Ledger, Payments, Terms
+from tacit.privacy.ledger import Answer, Ledger, Payments, Terms
+from tacit.privacy.mechanisms import Gaussian, Mechanism
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.protocol.keys import noise_source
-from tacit.protocol.messages import Broadcast, Reply, digest_of
+from tacit.protocol.masks import Epoch, check_parties, cut
+from tacit.protocol.messages import Broadcast, Masked, Reply, Sum, digest_of
 from tacit.protocol.statement import why_uncertified
 from tacit.sets.feasible_set import require_64_bits
 
@@ -76,6 +92,9 @@ class Agent:
     size    number of global coordinates, the length of the consensus
     """
 
+    _public: tuple[Any, ...] = ()  # what terms depend on beside settings and bounds
+    _parties: tuple[int, ...] = ()
+
     def __init__(
         self,
         problem: LocalProblem,
@@ -114,8 +133,8 @@ class Agent:
             with _logged():
                 self._agree(ledger)
 
-    def respond(self, broadcast: Broadcast) -> Reply:
-        """Lines 15-23 of Algorithm 1 for one round.
+    def respond(self, broadcast: Broadcast) -> Any:
+        """Lines 15-23 of Algorithm 1 for one round: a ``Reply``, or a part of a sum (``Summand``).
 
         Guarantee: a reply that leaves was paid for and kept first (with a ledger); a round is never
         answered twice with different noise; a refusal spends and reveals nothing. A computation
@@ -126,7 +145,7 @@ class Agent:
         with self._lock, _logged():
             return self._respond(broadcast)
 
-    def _respond(self, broadcast: Broadcast) -> Reply:
+    def _respond(self, broadcast: Broadcast) -> Any:
         require_64_bits()
         t, w = self._accept(broadcast)
         if t <= self.rounds_done:
@@ -137,16 +156,10 @@ class Agent:
                 f"Agent {self.name!r} failed in round {t}. Without a ledger nobody would pay for "
                 "another try, and a seed would repeat the noise. Nothing was computed."
             )
-        ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
         if self._payments is not None and not self._payments.pay(t):
             return self._late(t, w)
-        held = self.point, self.dual, self._coupling
         try:
-            point, average, dual, noise = agent_round(
-                t, w, ρ, η, *held, self._noisy(), self._rule, self._round
-            )
-            if not (np.isfinite(average).all() and np.isfinite(dual).all()):
-                raise SolverFailure("the local point is not finite, or outside of the set.")
+            found = self._computed(t, w)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as failure:  # also a solver's panic, which is no Exception
@@ -162,13 +175,34 @@ class Agent:
         request: str | Broadcast = asked
         if self._payments is not None:
             request = digest = asked.digest
-            state = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
-            if not self._payments.store(t, digest, average.tobytes(), state):
+            if not self._payments.store(t, digest, *self._kept(found)):
                 return self._late(t, w)
-        self.point, self.average, self.dual = point, average, dual
+        self._last = request, self._taken(found)
+        self.rounds_done = t
+        return self._said(t, w)
+
+    def _computed(self, t: int, w: Array) -> tuple[Array, ...]:
+        """What follows from the data in round t: point, average, dual and the size of the noise."""
+        ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
+        held = self.point, self.dual, self._coupling
+        found = agent_round(t, w, ρ, η, *held, self._noisy(), self._rule, self._round)
+        if not (np.isfinite(found[1]).all() and np.isfinite(found[2]).all()):
+            raise SolverFailure("the local point is not finite, or outside of the set.")
+        return found
+
+    def _kept(self, found: tuple[Array, ...]) -> tuple[bytes, bytes]:
+        """What a ledger keeps: the answer, and the agent's own state."""
+        point, average, dual, noise = found
+        own = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
+        return average.tobytes(), own
+
+    def _taken(self, found: tuple[Array, ...]) -> Array:
+        self.point, self.average, self.dual, noise = found
         self.noise_magnitude = float(noise)
-        self.rounds_done, self._last = t, (request, average)
-        return Reply(self.run, t, average[self._held])
+        return self.average
+
+    def _said(self, t: int, w: Array) -> Any:
+        return Reply(self.run, t, self.average[self._held])
 
     def _check_arguments(self, key: Array, size: int) -> None:
         if self.settings.penalty is None or self.settings.step_size is None:
@@ -184,6 +218,10 @@ class Agent:
                 f"Expected size, the number of global coordinates, to be {held} as agent "
                 f"{self.name!r} holds them, got {size}. Nothing was released."
             )
+
+    def compute_with(self, objective: Objective) -> None:
+        """Another objective from the next round on: of what an agent is told of elsewhere."""
+        self._local = self._local._replace(f=objective)
 
     # --- refusing -------------------------------------------------------------------------
 
@@ -223,12 +261,11 @@ class Agent:
             )
         return int(t), w
 
-    def _again(self, t: int, w: Array) -> Reply:
+    def _again(self, t: int, w: Array) -> Any:
         """The reply to a round that was answered, if the request is the same."""
         request, average = "", None
         if self.ledger is not None and (answer := self.ledger.answer(self.run, t)) is not None:
-            request, average = answer.request, np.frombuffer(answer.reply, self.point.dtype)
-            self.noise_magnitude = float(np.frombuffer(answer.state[-8:])[0])
+            request, average = answer.request, self._read(answer)
         elif self._last is not None and t == self.rounds_done:
             asked, average = self._last
             request = asked if isinstance(asked, str) else asked.digest
@@ -239,7 +276,11 @@ class Agent:
                 "this is another request for it. Nothing was computed."
             )
         self.average = average
-        return Reply(self.run, t, average[self._held])
+        return self._said(t, w)
+
+    def _read(self, answer: Answer) -> Array:
+        self.noise_magnitude = float(np.frombuffer(answer.state[-8:])[0])
+        return np.frombuffer(answer.reply, self.point.dtype)
 
     def _check_past(self, broadcast: Broadcast) -> None:
         """Refuse if the server knows a reply that this agent's ledger does not, or too few.
@@ -272,10 +313,11 @@ class Agent:
     def _agree(self, ledger: Ledger) -> None:
         """Write the run's terms into the ledger, or continue a run that is there."""
         problem, settings = self.problem, self.settings
-        if reason := why_uncertified([problem], settings):
+        if reason := self._why_uncertified():
             raise Refused(f"Agent {self.name!r} pays only for what is proven, but {reason}")
         secure = self._secure
         public = [settings.to_dict(), self.name, self._size, float(self._local.Δ), 1]
+        public += self._public
         terms = Terms(
             self.name,
             secure.mechanism if secure else settings.mechanism,
@@ -285,6 +327,7 @@ class Agent:
             self.noise_source,
             problem.objective.relation,
             hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(),
+            *self._parties,
         )
         ledger.begin(self.run, terms)
         self._payments = Payments(ledger, self.run)
@@ -300,7 +343,10 @@ class Agent:
             self.restore(values[: len(average)], average, values[len(average) :], answer.round)
             self._last = answer.request, average
 
-    def _late(self, t: int, w: Array) -> Reply:
+    def _why_uncertified(self) -> str:
+        return why_uncertified([self.problem], self.settings)
+
+    def _late(self, t: int, w: Array) -> Any:
         """Another process of this agent has answered the round: its answer counts."""
         self._resume()
         return self._again(t, w)
@@ -339,6 +385,191 @@ class Agent:
                     "continue from, got one outside. Nothing was computed."
                 )
         self.rounds_done = rounds_done
+
+
+class Summand(Agent):
+    """One party of a run in which statistics are only added up (``masks.py``).
+
+    It is asked at public points z, rounds its statistic there to the grid, adds its share of the
+    noise, X_p of scale s/√(P − c), and sends the sum with masks on it:
+
+        y_p = cut(round(φ_p(z)/γ)) + X_p
+
+    The part y_p is kept in a file beside the ledger, whose answer is its digest, and masked anew
+    whenever the same request comes again. The file goes when the next round is answered, or the run
+    is finished: y_p hides the data by this party's own share only.
+
+    Guarantee: what leaves it is masked; Σ_p y_p, and whatever c of the parties and the server know,
+    is as private as secure noise of the proposed multiplier on one agent. Proof: at most one
+    party's rounded statistic moves between neighbours, by Δ + γ√n (``secure_noise.py``); cutting
+    moves no two numbers apart; of the sum, the shares of the P − c honest parties are noise of
+    scale s (the lemma there), and the rest is known or uniform (``masks.py``). ∎ The point is in
+    the set, and within the limits for which Δ is proven, before anything is paid.
+
+    release  the reading is added up, once; ``size`` is 0 then
+    """
+
+    def __init__(
+        self,
+        problem: LocalProblem,
+        name: str,
+        settings: Settings,
+        key: Array,
+        run: str,
+        size: int,
+        summed: Sum,
+        epoch: Epoch | None,
+        release: bool,
+        **how: Any,
+    ) -> None:
+        self.summed, self.epoch, self._release = summed, epoch, release
+        self._public = "sum", *summed.names, summed.colluding, summed.sensitivity, release
+        self._parties = len(summed.names), summed.colluding
+        self._parts = (
+            problem.objective.reading().size if release else problem.objective.statistic_size
+        )
+        self._path: Path | None = None  # of the last part
+        super().__init__(problem, name, settings, key, run, size, **how)
+
+    def _check_arguments(self, key: Array, size: int) -> None:
+        summed, problem, f = self.summed, self.problem, self.problem.objective
+        check_parties(len(summed.names), summed.colluding)
+        why = ""
+        if not isinstance(f, Records) or not problem.holds_everything:
+            why = "losses over records on one common set of coordinates"
+        elif not isinstance(self.settings.mechanism, Gaussian):
+            why = "gaussian noise"
+        elif self.settings.local_updates != 1:
+            why = "one local update: a gradient at a point that is not public is no sum"
+        elif self.name not in summed.names:
+            why = "a sum that this party is part of"
+        else:
+            own = f.reading() if self._release else None
+            Δ = own.sensitivity(2) if own else f.sensitivity(2, problem.feasible_set)
+            if not Δ <= summed.sensitivity < math.inf:
+                why = f"noise for a sensitivity of {Δ:.6g} or more"
+        if why:
+            raise Refused(f"Agent {self.name!r} expects {why}. Nothing was computed.")
+        if not self._release:
+            super()._check_arguments(key, size)
+
+    def _secure_noise(self) -> SecureNoise:
+        super()._secure_noise()  # refuses what is not certified
+        return self._grid
+
+    @property
+    def _grid(self) -> SecureNoise:
+        secure, settings = self.noise_source == "secure", self.settings
+        budget = settings.mechanism, settings.updates, settings.delta
+        return shared_noise(self.summed, *budget, self._parts, secure)
+
+    def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
+        t, z = super()._accept(broadcast)
+        try:
+            inside = self._release or np.isfinite(np.asarray(admitted(z, self._local))).all()
+        except SolverFailure:
+            inside = False
+        if not inside:
+            raise Refused(
+                f"Agent {self.name!r} expects a point of its feasible set in round {t}, got "
+                "another. Nothing was computed."
+            )
+        return t, z
+
+    def _computed(self, t: int, w: Array) -> tuple[Array, ...]:
+        f, grid, summed = self.problem.objective, self._grid, self.summed
+        φ = np.asarray(f.reading().values if self._release else _statistic(self._local.f, w))
+        if not np.isfinite(φ).all():
+            raise SolverFailure("the statistic is not finite.")
+        if self._secure is not None:
+            X = grid.draw(1).values[0]
+        else:
+            Δ = np.float64(summed.sensitivity / math.sqrt(summed.shares))
+            about = self._parts, Δ, np.float64, self.settings.mechanism
+            ξ = sample_on_host(self._local.key, t, 0, *about)
+            X = np.round(ξ / grid.spacing).astype(np.int64)
+        y = cut(np.round(φ / grid.spacing), len(summed.names)) + X
+        return y, np.abs(X).sum() * grid.spacing
+
+    def _kept(self, found: tuple[Array, ...]) -> tuple[bytes, bytes]:
+        content = np.asarray(found[0], "<i8").tobytes()
+        digest = hashlib.sha256(content).digest()
+        try:
+            write_atomically(self._place(digest), content)
+        except OSError as error:
+            raise LedgerFailure(f"Expected to write {error}. Nothing was released.") from None
+        return digest, b""
+
+    def _place(self, digest: bytes) -> Path:
+        """Of the part with this digest: two processes never write the same file."""
+        assert self.ledger is not None
+        of_run = hashlib.sha256(self.run.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        path = self.ledger.path
+        return path.with_name(f"{path.name}.{of_run}-{digest.hex()[:32]}.part")
+
+    def _taken(self, found: tuple[Array, ...]) -> Array:
+        self.average, self.noise_magnitude = found[0], float(found[1])
+        if self.ledger is not None:
+            before = self._path
+            self._path = self._place(hashlib.sha256(np.asarray(found[0], "<i8").tobytes()).digest())
+            if before is not None:
+                before.unlink(missing_ok=True)
+        return self.average
+
+    def _read(self, answer: Answer) -> Array:
+        path = self._place(answer.reply)
+        data = path.read_bytes() if path.is_file() else b""
+        if hashlib.sha256(data).digest() != answer.reply:
+            raise Refused(
+                f"Agent {self.name!r} has answered round {answer.round}, and its part of the sum "
+                f"is no longer in {path.name}. Nothing was computed: begin a new run."
+            )
+        return np.frombuffer(data, "<i8")
+
+    def _said(self, t: int, w: Array) -> Any:
+        y = self.average
+        if self.epoch is not None:
+            grid = self._grid
+            about = self.summed.colluding, grid.spacing, str(grid.scale)
+            y = self.epoch.mask(y, t, *about, Broadcast(self.run, t, w).digest)
+        return Masked(self.run, t, y)
+
+    def _resume(self) -> None:
+        assert self.ledger is not None
+        if (answer := self.ledger.answer(self.run)) is not None:
+            self.rounds_done, self._last = answer.round, (answer.request, np.zeros(0))
+            self._path = self._place(answer.reply)
+
+    @property
+    def last_digest(self) -> str:
+        """The digest of the last request: what it is answered with differs from epoch to epoch."""
+        asked = "" if self._last is None else self._last[0]
+        return asked if isinstance(asked, str) else asked.digest
+
+    def _why_uncertified(self) -> str:
+        return self.problem.objective.uncertified if self._release else super()._why_uncertified()
+
+    def forget(self) -> None:
+        """After the run: its parts go, digests and charges stay."""
+        if self.ledger is not None:
+            any_part = self._place(b"")
+            for path in any_part.parent.iterdir():
+                if path.name.startswith(any_part.stem) and path.suffix == any_part.suffix:
+                    path.unlink(missing_ok=True)
+
+
+_statistic = jax.jit(lambda f, z: f.statistic(z))
+
+
+@lru_cache(maxsize=64)
+def shared_noise(
+    summed: Sum, mechanism: Mechanism, updates: int, delta: float, size: int, secure: bool
+) -> SecureNoise:
+    """The grid of a sum of so many numbers, and a participant's share of the noise on it."""
+    Δ, shares = summed.sensitivity, summed.shares
+    if secure:
+        return secure_noise(mechanism, Δ, size, updates, delta, shares)
+    return SecureNoise(mechanism, Δ, size, shares)  # type: ignore[arg-type]
 
 
 class PublicAgent:

@@ -12,8 +12,9 @@ Guarantee: every number here is public in the sense of ``Objective``: none depen
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -85,6 +86,44 @@ def described(facts: Sequence[Facts], penalties: tuple[Vector, Vector] | None = 
         coupling = None if own.everything else own.coupling
         agents.append(LocalProblem(DescribedObjective(own), DescribedSet(own), coupling, own.agent))
     return Problem(agents, penalties)
+
+
+def summed(facts: Sequence[Facts], colluding: int) -> Facts:
+    """The one agent that has the records of all, as a planner sees it, where statistics are only
+    added up: its sensitivities are such that noise for them is that of the sum.
+
+    The P − c who add noise make up for the sensitivity of any one party; all P have added theirs.
+    """
+    first, more = facts[0], math.sqrt(len(facts) / (len(facts) - colluding))
+    public = ("everything", "coupling", "start", "objective", "strong_convexity", "normaliser")
+    for own in facts:
+        for name in (*public, "size", "neighbours", "relation", "not_once"):
+            mine, other = np.asarray(getattr(first, name)), np.asarray(getattr(own, name))
+            if mine.shape != other.shape or (mine != other).any() or not own.everything:
+                raise InvalidInput(
+                    f"Expected losses of one kind over records on one common set, alike for all "
+                    f"agents, for a secure sum: {name.replace('_', ' ')} of agent {own.agent!r} "
+                    f"is another than that of {first.agent!r}, or not all coordinates are in "
+                    "common. Leave aggregation out. Nothing was computed."
+                )
+
+    def of(how: Callable[[list[Any]], Any], name: str) -> Any:
+        found = [getattr(own, name) for own in facts]
+        return None if None in found else how(found)
+
+    return dataclasses.replace(
+        first,
+        agent="sum",
+        one=math.inf,  # of Laplace noise a sum is none
+        two=more * of(max, "two"),
+        read_one=None if first.read_one is None else math.inf,
+        read_two=None if first.read_two is None else more * of(max, "read_two"),
+        strong_convexity=of(sum, "strong_convexity"),
+        **{name: of(sum, name) for name in ("smoothness", "gradient_bound", "usual_curvature")},
+        **{name: of(max, name) for name in ("reach", "gradient_noise", "feature_bound", "clipped")},
+        **{name: of(max, name) for name in ("uncertified", "uncertified_here")},
+        longest=of(min, "longest"),
+    )
 
 
 class DescribedSet(FeasibleSet):

@@ -2,9 +2,10 @@
 
     Invitation  →  Facts (``facts.py``)    who takes part, in public numbers
     Proposal    →  Agreed                  settings, which a participant compares with its limits
-    Read        →  Copied                  where data are released once: read them, pay, keep
+    Read        →  Copied, or Masked       where data are released once: read them, pay, keep
     Start       →  Agreed                  exact steps on what was released: penalties
-    Broadcast   →  Reply                   a round
+    Keys        →  Agreed                  where parts are only added up: keys for masks (masks.py)
+    Broadcast   →  Reply, or Masked        a round
     Outcome     →  Agreed                  the solution, for the participant's own files
 
 Any of them may be answered by a ``Refusal``. A reply holds the coupled coordinates of the average
@@ -29,7 +30,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 import msgpack
@@ -46,6 +47,7 @@ from tacit.errors import (
     SolverFailure,
     TacitError,
 )
+from tacit.files import typed
 from tacit.privacy.mechanisms import Mechanism, mechanism_from
 
 if TYPE_CHECKING:
@@ -328,6 +330,28 @@ class Invitation(Message):
 
 
 @dataclass(frozen=True)
+class Sum:
+    """That parts are added up and nobody learns one: what all participants must agree on.
+
+    epoch        of the keys; another one for every start of the run or of a participant
+    names        of all, in order       colluding  c, of whom so many may add no noise
+    sensitivity  the largest of any participant: every one's noise is for it
+    masked       False: of one owner's participants, whose parts may be seen
+    """
+
+    epoch: int
+    names: tuple[str, ...]
+    colluding: int
+    sensitivity: float
+    masked: bool = True
+
+    @property
+    def shares(self) -> int:
+        """How many add the noise together."""
+        return len(self.names) - self.colluding
+
+
+@dataclass(frozen=True)
 class Own:
     """What only the owner of the data decides: where noise comes from. It never travels.
 
@@ -355,6 +379,7 @@ class Proposal:
     release    the noise of one release of every agent's data, if there is one; δ is ``delta``
     exact      whether steps are exact: on what was released, or without any noise
     own        in the process of the data's owner only
+    summed     whether statistics are only added up (``masks.py``), and how
     """
 
     kind: ClassVar[str] = "proposal"
@@ -366,14 +391,17 @@ class Proposal:
     release: Mechanism | None = None
     exact: bool = False
     own: Own | None = None
+    summed: Sum | None = None
 
     def to_bytes(self) -> bytes:
-        if self.own is not None or self.exact != (self.release is not None):
+        masked = self.summed is None or self.summed.masked
+        if self.own is not None or self.exact != (self.release is not None) or not masked:
             raise TypeError("what only an owner proposes does not travel")
         said = json.dumps(self.settings.to_dict())
         mechanism = "" if self.release is None else json.dumps(self.release.to_dict())
         about = self.study, self.run, self.size, said, float(self.delta), mechanism
-        return ProposalInWords(*about).to_bytes()
+        summed = "" if self.summed is None else json.dumps(astuple(self.summed)[:-1])
+        return ProposalInWords(*about, summed).to_bytes()
 
 
 @dataclass(frozen=True)
@@ -381,24 +409,55 @@ class ProposalInWords(Message):
     """A ``Proposal`` as it travels: settings and noise as JSON."""
 
     kind = "proposal"
-    brief = ("reading",)
+    brief = ("reading", "summed")
     study: str
     run: str
     size: int
     settings: str
     delta: float
     reading: str = ""
+    summed: str = ""
 
     def understood(self) -> Proposal:
         try:
             settings = Settings.from_dict(json.loads(self.settings))
             mechanism = mechanism_from(json.loads(self.reading)) if self.reading else None
+            summed = _sum_of(*json.loads(self.summed)) if self.summed else None
         except TacitError:
             raise
         except Exception:  # whatever a text does when it is read
             raise InvalidInput("Expected settings as JSON, got something else.") from None
         about = self.study, self.run, self.size, settings, self.delta, mechanism
-        return Proposal(*about, exact=mechanism is not None)
+        return Proposal(*about, exact=mechanism is not None, summed=summed)
+
+
+def _sum_of(epoch: Any, names: Any, colluding: Any, sensitivity: Any) -> Sum:
+    found = typed(Sum(epoch, tuple(names), colluding, sensitivity))
+    if not 0 <= epoch < 2**63 or not 0 < sensitivity < math.inf or len(set(names)) < len(names):
+        raise InvalidInput("Expected how parts are added up, got something else.")
+    return found
+
+
+@dataclass(frozen=True)
+class Keys(Message):
+    """For masks (``masks.Epoch``): everybody's public keys, or what others sealed for this one."""
+
+    kind = "keys"
+    brief = ("sealed",)
+    run: str
+    epoch: int
+    told: Mapping[str, str]
+    sealed: bool = False
+
+
+@dataclass(frozen=True)
+class Masked(Message):
+    """A participant's part of a sum, masked, in steps of the grid of the noise."""
+
+    kind = "masked"
+    run: str
+    round: int
+    values: Whole
 
 
 @dataclass(frozen=True)
@@ -456,10 +515,13 @@ class Outcome(Message):
 
 @dataclass(frozen=True)
 class Agreed(Message):
-    """A participant agrees to a proposal, or has done what it was asked."""
+    """A participant agrees to a proposal, or has done what it was asked. ``told``: keys for masks,
+    to be given to the participants that it names."""
 
     kind = "agreed"
+    brief = ("told",)
     run: str
+    told: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- the owner's, which have no bytes ---------------------------------------------------------
@@ -467,9 +529,11 @@ class Agreed(Message):
 
 @dataclass(frozen=True)
 class Measure:
-    """What does the last round look like to the owner? No statement covers the answer."""
+    """What does the last round look like to the owner? No statement covers the answer.
+    ``point``: where parts are added up, which the participant itself does not know."""
 
     run: str
+    point: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -523,10 +587,13 @@ class Failure:
     error: BaseException
 
 
-Request = Invitation | Proposal | Read | Start | Broadcast | Outcome | Measure | Snapshot | Restore
-Answer = Facts | Agreed | Copied | Reply | Refusal | Measured | State | Failure
-_REQUESTS = {c.kind: c for c in (Invitation, ProposalInWords, Read, Start, Broadcast, Outcome)}
-_ANSWERS = {c.kind: c for c in (Facts, Agreed, Copied, Reply, Refusal)}
+Request = (
+    Invitation | Proposal | Keys | Read | Start | Broadcast | Outcome | Measure | Snapshot | Restore
+)
+Answer = Facts | Agreed | Copied | Reply | Masked | Refusal | Measured | State | Failure
+_ASKED = Invitation, ProposalInWords, Keys, Read, Start, Broadcast, Outcome
+_REQUESTS: dict[str, type[Message]] = {c.kind: c for c in _ASKED}
+_ANSWERS = {c.kind: c for c in (Facts, Agreed, Copied, Reply, Masked, Refusal)}
 _ROUNDS = {c.kind: c for c in (Broadcast, Reply, Refusal)}
 
 

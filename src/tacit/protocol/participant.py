@@ -3,7 +3,8 @@
     request ──▶ Participant.handle ──▶ answer
 
 How it answers a round is decided by the proposal that it agreed to: with noise in every round
-(``Agent``), or by exact steps on what was released (``PublicAgent``). The owner of the data, who
+(``Agent``), with its part of a sum (``Summand``), or by exact steps on what was released
+(``PublicAgent``). The owner of the data, who
 runs all agents alone, may also measure and keep what no message says; a participant of another
 organisation refuses that, and answers errors in one of ``WORDS``.
 """
@@ -18,14 +19,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacit.admm.problem import LocalProblem, objective_value
-from tacit.admm.settings import Settings
-from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, Refused, SolverFailure
+from tacit.admm.settings import ConstantPenalty, ConstantStep, Settings
+from tacit.errors import (
+    CorruptFile,
+    InvalidInput,
+    LedgerFailure,
+    Refused,
+    SolverFailure,
+    digits,
+)
 from tacit.objectives.public import PublicObjective, without_noise
 from tacit.privacy.ledger import Ledger, Terms
-from tacit.protocol.agent import Agent, PublicAgent
+from tacit.protocol.agent import Agent, PublicAgent, Summand
 from tacit.protocol.facts import facts_of
 from tacit.protocol.journal import agent_digest
 from tacit.protocol.keys import agent_key, jax_key
+from tacit.protocol.masks import Epoch, Roster
 from tacit.protocol.messages import (
     Agreed,
     Answer,
@@ -34,6 +43,8 @@ from tacit.protocol.messages import (
     Facts,
     Failure,
     Invitation,
+    Keys,
+    Masked,
     Measure,
     Measured,
     Outcome,
@@ -47,6 +58,7 @@ from tacit.protocol.messages import (
     Snapshot,
     Start,
     State,
+    Sum,
     request_from,
 )
 from tacit.protocol.release import Reader, Release, public_part
@@ -90,6 +102,7 @@ class Run:
     release: Release | None = None
     copy: LocalProblem | None = None  # of the problem, with an objective that is public
     rounds: Agent | PublicAgent | None = None  # who answers them
+    epoch: int = 0  # of keys for masks, where parts are only added up
 
 
 class Rules(Protocol):
@@ -101,6 +114,9 @@ class Rules(Protocol):
     def agree(self, proposal: Proposal) -> Own:
         """Where the noise of the run comes from: secure, unless the coordinator has its seed, whose
         statement is about all participants."""
+
+    def roster(self) -> tuple[Roster, Any]:
+        """Who adds up in a secure sum, and this party's own identity (an Ed25519 key)."""
 
     def allow(self, run: str, terms: Terms, release: str) -> None:
         """The release of this name, which may have been paid for before, perhaps by others."""
@@ -161,6 +177,8 @@ class Participant:
                 return self._facts(request)
             case Proposal():
                 return self._agree(request)
+            case Keys():
+                return self._keys(request)
             case Read():
                 return self._copy(request)
             case Start():
@@ -192,6 +210,9 @@ class Participant:
         self.run = None
         key = None if own.root is None else agent_key(jax_key(own.root), proposal.run, self.index)
         about = proposal.run, proposal.size, proposal.settings, own, proposal.exact
+        if proposal.summed is not None:
+            told = self._agree_to_sum(proposal, proposal.summed, own, key)
+            return Agreed(proposal.run, told)
         if not proposal.exact:
             agent = Agent(
                 self.problem,
@@ -225,6 +246,43 @@ class Participant:
             log.info("Party %r agreed to run %r.", self.name, proposal.run)
         return Agreed(proposal.run)
 
+    def _agree_to_sum(self, proposal: Proposal, summed: Sum, own: Own, key: Any) -> dict[str, str]:
+        settings, size, release = proposal.settings, proposal.size, proposal.release
+        if release is not None:  # as one round
+            one, size = (ConstantPenalty(1.0), ConstantStep(1.0)), 0
+            settings = Settings(
+                1, mechanism=release, delta=proposal.delta, penalty=one[0], step_size=one[1]
+            )
+        about = self.problem, self.name, settings, key, proposal.run, size, summed
+        if own.then is not None:
+            law = settings.mechanism
+            if self.ledger is not None and not self.ledger.affords((law, 1), own.then):
+                raise Refused(
+                    f"Agent {self.name!r}: the release and the run after it would go beyond its "
+                    f"budget of {digits(self.ledger.budget.epsilon)}. Nothing was charged."
+                )
+            return {}
+        epoch = None
+        if summed.masked:
+            roster, identity = (Roster(summed.names), None) if self.owner else self.rules.roster()  # type: ignore[union-attr]
+            epoch = Epoch(proposal.study, proposal.run, summed.epoch, roster, self.name, identity)
+        agent = Summand(*about, epoch, release is not None, ledger=self.ledger, noise=own.noise)
+        self.run = Run(proposal.run, size, settings, own, False, rounds=agent, epoch=summed.epoch)
+        return {} if epoch is None else {self.name: epoch.public}
+
+    def _keys(self, request: Keys) -> Agreed:
+        run = self._agreed(request.run)
+        epoch = run.rounds.epoch if isinstance(run.rounds, Summand) else None
+        if epoch is None or request.epoch != run.epoch:
+            raise Refused(f"Expected keys of the epoch that run {run.name!r} is in, got others.")
+        try:
+            if not request.sealed:
+                return Agreed(run.name, epoch.meet(request.told))
+            epoch.finish(request.told)
+        except ValueError as error:  # of the library: no key, or one that gives every secret away
+            raise Refused(f"Expected keys, got others: {error}") from None
+        return Agreed(run.name)
+
     def _agreed(self, run: str) -> Run:
         if self.run is None or self.run.name != run:
             raise Disagrees("not agreed", "Expected a run that was agreed to, got another.")
@@ -232,10 +290,13 @@ class Participant:
 
     # --- exact steps on what was released -----------------------------------------------------
 
-    def _copy(self, request: Read) -> Copied:
+    def _copy(self, request: Read) -> Copied | Masked:
         """Make a released objective, and say its mean curvature. Without noise the objective
         itself is taken for public: such a run is not private."""
         run, objective = self._agreed(request.run), self.problem.objective
+        if isinstance(run.rounds, Summand):
+            part: Masked = run.rounds.respond(Broadcast(run.name, 1, np.zeros(0)))
+            return part
         if not run.exact:
             raise Refused(f"Expected rounds of run {run.name!r}, which adds noise in each.")
         if isinstance(objective, PublicObjective):
@@ -267,7 +328,7 @@ class Participant:
 
     # --- rounds -------------------------------------------------------------------------------
 
-    def _reply(self, broadcast: Broadcast) -> Reply:
+    def _reply(self, broadcast: Broadcast) -> Reply | Masked:
         run = self._agreed(broadcast.run)
         if run.rounds is None:
             raise Refused(f"Expected the start of run {run.name!r} before its rounds.")
@@ -282,6 +343,8 @@ class Participant:
             raise Refused(f"Expected the outcome of run {run.name!r} after its last round.")
         if self.rules is not None:
             self.rules.finish(self, run, outcome)
+        if isinstance(run.rounds, Summand):
+            run.rounds.forget()
         return Agreed(run.name)
 
     # --- for the owner ------------------------------------------------------------------------
@@ -291,7 +354,9 @@ class Participant:
         agent, valued = run.rounds, self.problem.objective
         assert agent is not None
         z, noise = agent.point, 0.0
-        if isinstance(agent, Agent):
+        if request.point is not None:
+            z, noise = request.point, getattr(agent, "noise_magnitude", 0.0)
+        elif isinstance(agent, Agent):
             z, noise = agent.average, agent.noise_magnitude
         elif run.release is not None:
             assert run.copy is not None
@@ -309,6 +374,8 @@ class Participant:
         if run is None or run.name != request.run:
             return State(paid, charged)
         arrays: tuple[Any, ...] = ()
+        if isinstance(run.rounds, Summand):
+            return State(paid, charged)
         if isinstance(run.rounds, Agent):
             arrays = run.rounds.point, run.rounds.average, run.rounds.dual
         elif run.rounds is not None:
@@ -319,7 +386,10 @@ class Participant:
 
     def _restore(self, request: Restore) -> Agreed:
         run, release = self._agreed(request.run), request.release
-        if isinstance(run.rounds, Agent):
+        if isinstance(run.rounds, Summand):
+            if self.ledger is None:
+                run.rounds.rounds_done = request.round
+        elif isinstance(run.rounds, Agent):
             if self.ledger is None:  # else the ledger knows where the agent is
                 point, average, dual = request.arrays
                 run.rounds.restore(point, average, dual, request.round)

@@ -15,7 +15,7 @@ from tacit.errors import choice
 from tacit.files import typed
 from tacit.html import never_raises
 from tacit.privacy.accounting import epsilon_of, exact, rounded_up
-from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.privacy.mechanisms import Mechanism, Noiseless, share_of
 from tacit.privacy.secure_noise import largest_distance
 
 # Only the user knows where such a number came from.
@@ -24,6 +24,9 @@ PUBLIC = (
     "nominal values, penalties and settings, and the numbers of records where that change keeps "
     "them."
 )
+
+
+OF_SUM = "parties", "colluding", "alone"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class PrivacyStatement:
     ``assumed``: sentences about what is taken for public (``PUBLIC``, and what a model adds).
     ``once``: every agent released a noisy reading of its data, and the run used nothing else of it.
     ``before``: what every agent released before the run, in words; the numbers are of both.
+    ``parties``: of a secure sum, of which up to ``colluding`` may collude with those who attack, or
+    add no noise; ``alone``: ε at the same δ, whatever others do.
     """
 
     epsilon: float
@@ -50,6 +55,9 @@ class PrivacyStatement:
     assumed: str = ""
     once: bool = False
     before: str = ""
+    parties: int = 1
+    colluding: int = 0
+    alone: float = 0.0
 
     @property
     def certified(self) -> bool:
@@ -67,6 +75,8 @@ class PrivacyStatement:
                 f"{what} in the data of {' or '.join(names)}" for what, names in self.neighbours
             )
         numbers = f"({rounded_up(self.epsilon, 3)}, {rounded_up(self.delta, 6)})-DP"
+        if self.parties > 1:
+            return self._of_sum(change, numbers)
         if not self.certified:
             return (
                 f"Not certified: {self.uncertified} If it were covered, {self._spent} of an agent "
@@ -87,8 +97,40 @@ class PrivacyStatement:
                 "messages, the server and the other agents included. The solutions are covered; "
                 "the objective and noise columns of the trace are not, and must not be published."
             )
-        if self.assumed:
-            text += f" {self.assumed}"
+        return text + self._noise
+
+    def _of_sum(self, change: str, numbers: str) -> str:
+        """Both guarantees of a secure sum."""
+        alone = f"({rounded_up(self.alone, 3)}, {rounded_up(self.delta, 6)})-DP"
+        if not self.certified:
+            return (
+                f"Not certified: {self.uncertified} If it were covered, all sums together would be "
+                f"{numbers} for {change}, and {alone} by an agent's own noise alone."
+            )
+        what = (
+            "the sum of one reading of all agents' data"
+            if self.once
+            else (f"all {self.updates} sums of the agents' statistics")
+        )
+        text = (
+            f"For {change}, {what}{self._and_before}, with {self.mechanism} noise that all agents "
+            f"add together, and all messages of the run are {numbers} against everyone, the server "
+            f"included, as long as at most {self.colluding} of the {self.parties} agents collude "
+            "with whoever attacks or add no noise, and nobody breaks X25519, HKDF-SHA256 or "
+            "ChaCha20. Whatever others do, and without any assumption on ciphers, the agent's own "
+            f"noise makes them {alone}. The solutions are covered; "
+        )
+        text += (
+            "so is all else that is computed from the sum, which costs nothing."
+            if self.once
+            else "the objective and noise columns of the trace are not, and must not be published."
+        )
+        return text + self._noise
+
+    @property
+    def _noise(self) -> str:
+        """What is taken for public, and where noise comes from."""
+        text = f" {self.assumed}" if self.assumed else ""
         if self.seeded:
             text += (
                 " The noise is Threefry's, from a seed: the statement holds only while the seed is "
@@ -135,6 +177,7 @@ class PrivacyStatement:
             "assumed": self.assumed,
             "once": self.once,
             **({"before": self.before} if self.before else {}),
+            **({name: getattr(self, name) for name in OF_SUM} if self.parties > 1 else {}),
             "statement": self.words,
         }
 
@@ -154,6 +197,7 @@ class PrivacyStatement:
                 data.get("assumed", ""),
                 data.get("once", False),
                 data.get("before", ""),
+                *(data[name] for name in OF_SUM if "parties" in data),
             )
         )
 
@@ -176,6 +220,7 @@ def privacy_statement(
     seeded: bool,
     secure: bool = False,
     updates: int | None = None,
+    colluding: int | None = None,
 ) -> PrivacyStatement:
     """The exact composition of the TE updates that every agent makes (Section 4.3, corrected).
 
@@ -190,16 +235,39 @@ def privacy_statement(
         epsilon, delta = total.epsilon, total.delta
         if secure and delta > 0 and updates > settings.updates:
             # the noise makes up for the distance of as many updates as were planned
-            size = max(a.objective.statistic_size for a in problem.agents)
-            distance = updates * largest_distance(mechanism, size)
+            distance = updates * largest_distance(mechanism, _widest(problem))
             epsilon = epsilon_of([(mechanism, updates)], delta, distance)
         uncertified = why_uncertified(problem.agents, settings)
     about = mechanism.name, updates, neighbours, seeded, uncertified, secure, PUBLIC
-    return PrivacyStatement(epsilon, delta, *about)
+    found = PrivacyStatement(epsilon, delta, *about)
+    return of_sum(found, len(problem.agents), colluding, [(mechanism, updates)], _widest(problem))
+
+
+def of_sum(
+    statement: PrivacyStatement,
+    parties: int,
+    colluding: int | None,
+    parts: Sequence[tuple[Mechanism, int]],
+    coordinates: int,
+) -> PrivacyStatement:
+    """The same where parts were only added up, if so many may collude: with the ε of one alone,
+    whose noise in each of ``parts`` is a share; secure noise counts with the largest distance."""
+    if colluding is None:
+        return statement
+    shares = parties - colluding
+    own: list[Any] = [(share_of(mechanism, shares), n) for mechanism, n in parts]  # type: ignore[arg-type]
+    distance = sum(n * largest_distance(mechanism, coordinates) for mechanism, n in own)
+    alone = epsilon_of(own, statement.delta, distance if statement.secure else 0.0)
+    return replace(statement, parties=parties, colluding=colluding, alone=alone)
 
 
 def release_statement(
-    problem: Problem, mechanism: Mechanism, delta: float, seeded: bool, secure: bool
+    problem: Problem,
+    mechanism: Mechanism,
+    delta: float,
+    seeded: bool,
+    secure: bool,
+    colluding: int | None = None,
 ) -> PrivacyStatement:
     """Of one reading of every agent's data, and all that is computed from it."""
     epsilon, uncertified, once = math.inf, "the run adds no noise.", False
@@ -209,7 +277,8 @@ def release_statement(
         uncertified = next((u for a in problem.agents if (u := a.objective.uncertified)), "")
     neighbours = neighbours_of(problem)
     about = mechanism.name, 1, neighbours, seeded, uncertified, secure, PUBLIC, once
-    return PrivacyStatement(epsilon, delta, *about)
+    found = PrivacyStatement(epsilon, delta, *about)
+    return of_sum(found, len(problem.agents), colluding, [(mechanism, 1)], _widest(problem))
 
 
 def with_reading(
@@ -238,7 +307,14 @@ def with_reading(
     if run.secure:
         distance = run.updates * largest_distance(mechanism, coordinates[0])
         distance += largest_distance(reading, coordinates[1])
-    return replace(run, epsilon=epsilon_of(parts, run.delta, distance), before=words)
+    found = replace(run, epsilon=epsilon_of(parts, run.delta, distance), before=words)
+    summed = run.colluding if run.parties > 1 else None
+    return of_sum(found, run.parties, summed, parts, max(coordinates))
+
+
+def _widest(problem: Problem) -> int:
+    """The most numbers in one message."""
+    return max(a.objective.statistic_size for a in problem.agents)
 
 
 def neighbours_of(problem: Problem) -> tuple[tuple[str, tuple[str, ...]], ...]:

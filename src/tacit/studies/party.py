@@ -12,6 +12,7 @@ import json
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from tacit.privacy.ledger import Entry, Ledger, Spend, Terms
 from tacit.privacy.mechanisms import Noiseless
 from tacit.protocol.agent import Agent
 from tacit.protocol.keys import root_key
+from tacit.protocol.masks import Roster
 from tacit.protocol.messages import Outcome, Own, Proposal
 from tacit.protocol.participant import Disagrees, Participant, Run
 from tacit.protocol.statement import PrivacyStatement
@@ -78,6 +80,9 @@ class PartyRules:
         if self.study.rehearsal is None:
             return Own("secure", None, False, many)
         return Own("seeded", root_key(self.study.rehearsal), True, many)
+
+    def roster(self) -> tuple[Roster, Any]:
+        raise Disagrees("terms", "Expected no secure sum in this study.")
 
     def allow(self, run: str, terms: Terms, release: str) -> None:
         """What was released before, perhaps on wider limits, is within those of today or stays.

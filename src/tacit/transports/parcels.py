@@ -55,7 +55,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"expected a value that ranks exchange, got {type(value).__name__}")
 
 
-_MESSAGES = (*get_args(messages.Request), *get_args(messages.Answer), messages.Own, Release)
+_OWN = messages.Own, messages.Sum, Release
+_MESSAGES = (*get_args(messages.Request), *get_args(messages.Answer), *_OWN)
 PARTS: dict[str, Any] = {kind.__name__: kind for kind in _MESSAGES}
 
 

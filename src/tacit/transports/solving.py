@@ -35,6 +35,8 @@ def solve(
     noise: str | None = None,
     ledgers: Ledgers = None,
     start: Result | None = None,
+    aggregation: str | None = None,
+    colluding: int | None = None,
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
 
@@ -59,6 +61,11 @@ def solve(
                     agent pays there before it answers, and refuses beyond its budget
     start           exact steps only: begin at another answer from the same release. That of other
                     data, or of the same at another time, would cost more than the statement says
+    aggregation     "sum": the agents' statistics are only added up (losses over records, one common
+                    set, Gaussian noise), and together they add the noise of one, as long as no more
+                    than ``colluding`` of them, by default just less than half, collude with the
+                    server. Masked as between organisations with ``batch=False``, ledgers or secure
+                    noise; else without masks, which gives the same bits
 
     Guarantee: the statement in ``Result.privacy`` covers every reply and so every solution in the
     result. The trace's ``objective`` and ``noise`` are computed from private data and noise for
@@ -81,6 +88,8 @@ def solve(
         start=start,
         released=released,
         batched=Batched,
+        aggregation=aggregation,
+        colluding=colluding,
     ).conduct()
 
 
@@ -94,6 +103,8 @@ def release(
     run: str = "run",
     noise: str | None = None,
     ledgers: Ledgers = None,
+    aggregation: str | None = None,
+    colluding: int | None = None,
 ) -> Released:
     """Let every agent read its data once, with noise; what is computed from it costs no more.
 
@@ -107,18 +118,23 @@ def release(
     ledgers     the agents' ledgers by name, or a folder with NAME.db for every agent. Each agent
                 pays there once; asked again for the same data and budget, it gives what it has
                 given, at no cost. Data that have changed need, and get, a charge of their own.
+    aggregation, colluding   "sum", as in ``solve``: what is released is the sum of all readings,
+                with the noise of one. It is a problem of one agent then, and agents keep nothing
 
     Guarantee: see ``release.py``. ``Released.privacy`` covers all that is computed from it.
     """
     if isinstance(problem, Released):
         raise InvalidInput("Expected a problem of private data, got one that is released already.")
     problem = Problem.of(problem)
+    if mechanism is None and aggregation is not None:
+        mechanism = "gaussian"  # which alone adds up
     noise_law = (
         least_noise(problem, total_epsilon, total_delta)
         if mechanism is None
         else calibrate(mechanism, total_epsilon, total_delta, 1)
     )
-    return read(problem, noise_law, total_delta, seed, run, noise, ledgers)
+    about = problem, noise_law, total_delta, seed, run, noise, ledgers
+    return read(*about, aggregation=aggregation, colluding=colluding)
 
 
 def read(
@@ -131,15 +147,31 @@ def read(
     ledgers: Ledgers = None,
     checkpoint: str | Path | None = None,
     then: tuple[Mechanism, int] | None = None,
+    aggregation: str | None = None,
+    colluding: int | None = None,
 ) -> Released:
     """``release`` with a given mechanism, kept in or taken from a ``checkpoint``, and only where
     ledgers would pay for what comes ``then`` too: a mechanism, and how often."""
     require_64_bits()
     local = Local.of(problem, ledgers=ledgers)
     plan = Plan(Settings(1, tolerance=1.0), mechanism, delta)
-    found = Coordinator(
-        local, plan, known=problem, seed=seed, run=run, noise=noise, checkpoint=checkpoint
-    ).releases(problem, plan, then)
+    coordinator = Coordinator(
+        local,
+        plan,
+        known=problem,
+        seed=seed,
+        run=run,
+        noise=noise,
+        checkpoint=checkpoint,
+        aggregation=aggregation,
+        colluding=colluding,
+    )
+    if aggregation is not None:
+        whole, plan = coordinator.planned()
+        found = coordinator.releases(whole, plan, then)
+        one = Problem([coordinator.of_sum(whole, plan, found)])
+        return Released(one, tuple(found.releases), mechanism, found.privacy, found.seed)
+    found = coordinator.releases(problem, plan, then)
     return Released.of(problem, tuple(found.releases), mechanism, found.privacy, found.seed)
 
 
