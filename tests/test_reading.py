@@ -1,6 +1,8 @@
 """Files made to harm are one error, in bounded memory; and nobody reads a file in another way."""
 
 import ast
+import dataclasses
+import math
 import os
 import struct
 import subprocess
@@ -14,7 +16,7 @@ import pytest
 
 import tacit
 from tacit.errors import CorruptFile
-from tacit.files import read_json, read_npz, read_rows, read_text, read_toml
+from tacit.files import read_json, read_npz, read_rows, read_text, read_toml, typed
 
 SOURCE = Path(tacit.__file__).parent
 
@@ -77,6 +79,7 @@ HOSTILE = {
     "no ZIP": lambda p: p.write_bytes(b"PK\3\4" + bytes(90)) and p,
     "single array": lambda p: p.write_bytes(npy()) and p,
     "two of one name": lambda p: npz(p, ("a.npy", npy()), ("a", npy())),
+    "two of one name, the last sound": lambda p: npz(p, ("a", npy()), ("a.npy", npy())),
     "a folder": lambda p: p.mkdir() or p,
     "a device": lambda p: Path("/dev/zero"),
 }
@@ -120,6 +123,30 @@ LIMITED = """
         except CorruptFile as error:
             print(path.name, error)
 """
+
+
+@dataclasses.dataclass
+class Filled:
+    """What may be in a file that Tacit wrote."""
+
+    pair: tuple[str, float] = ("a", 1.0)
+    many: tuple[tuple[str, tuple[int, ...]], ...] = (("a", (1, 2)),)
+    named: dict[str, float | None] = dataclasses.field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"pair": pair} for pair in [("a",), ("a", 1.0, 2.0), (), ("a", "b"), ("a", math.nan)]),
+        *({"many": many} for many in [(("a",),), (("a", (1,), 2),), (("a", (1, True)),)]),
+        *({"named": named} for named in [{1: 1.0}, {"a": "b"}, {"a": math.nan}, [("a", 1.0)]]),
+    ],
+    ids=str,
+)
+def test_fields_have_all_their_parts_and_no_others(wrong):
+    typed(Filled(named={"a": None, "b": 2}))
+    with pytest.raises(TypeError, match=f"{next(iter(wrong))} has another type"):
+        typed(Filled(**wrong))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")

@@ -10,10 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from ranks import mpiexec
+from sklearn.dummy import DummyClassifier
 
-from tacit.cli.learn import look
+from tacit.cli import learn
+from tacit.cli.learn import Data, look
 from tacit.cli.main import main
 from tacit.learn import load_model
+from tacit.learn.data import Dataset
 
 RULES = (
     *("--range", "age=20:80", "--range", "fee=0:10", "--id", "id"),
@@ -280,6 +283,17 @@ def test_a_large_epsilon_draws_a_caution(parties, command, capsys):
     for epsilon, many in (("20", 0), ("20.5", 1)):
         assert main([*words, f"e{epsilon}", "--total-epsilon", epsilon]) == 0
         assert capsys.readouterr().err.count("Caution: a total epsilon of") == many
+
+
+def test_a_guess_is_the_largest_class_of_the_records_to_learn_from():
+    """Of those kept for the test it knows nothing."""
+    train, test = (
+        Dataset(np.zeros((len(y), 1)), np.array(y), ("no", "yes")) for y in ([0, 0, 1], [1, 1, 0])
+    )
+    model = DummyClassifier(strategy="constant", constant="yes").fit(train.features, train.targets)
+    found = learn.tested_figures(model, Data(train, test))
+    assert found["test_error"] == pytest.approx(1 / 3)
+    assert found["test_error_of_a_guess"] == pytest.approx(2 / 3)
 
 
 def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command):

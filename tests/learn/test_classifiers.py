@@ -1,5 +1,7 @@
 """The private classifier: scikit-learn's conventions, constraints, budgets, statements."""
 
+import math
+
 import cvxpy as cp
 import jax
 import numpy as np
@@ -17,6 +19,7 @@ from tacit.learn import (
     Convex,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateRidge,
     Sign,
     load_digits,
     split,
@@ -128,6 +131,18 @@ def test_the_statement_reads_well_and_names_its_assumptions(rng):
     assert "1/60 or more" not in model.privacy_.words
     assert "1/60 or more would allow publishing a whole record" in large.privacy_.words
     assert large.result_.seed != model.result_.seed
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateRidge])
+def test_a_delta_that_publishes_a_record_is_said_of_all_agents_records(kind):
+    """49 · (1/49) is below 1 in floating point, and a third of the records are 16."""
+    X, y = np.linspace(-1, 1, 98).reshape(49, 2), np.arange(49) % 2
+    public = {"target_range": (0, 1)} if kind is PrivateRidge else {"classes": [0, 1], "rounds": 1}
+    said = [
+        "1/49 or more" in kind(1.0, delta, **public).fit(X, y, np.arange(49) % 3).privacy_.words
+        for delta in (1 / 49, math.nextafter(1 / 49, 0))
+    ]
+    assert said == [True, False]
 
 
 def test_a_second_fit_compiles_nothing(rng, caplog):

@@ -102,7 +102,9 @@ def test_classical_is_no_guarantee_for_a_large_epsilon():
 def test_per_update():
     assert per_update("laplace", 0.5) == Laplace(2.0)
     assert per_update("gaussian", 0.5, 1e-5) == Gaussian.analytic(0.5, 1e-5)
-    assert per_update("gaussian", 0.5, 1e-5, "paper") == Gaussian.classical(0.5, 1e-5)
+    for calibration in ("paper", "paper-tight"):  # the tight one has another sensitivity
+        assert per_update("gaussian", 0.5, 1e-5, calibration) == Gaussian.classical(0.5, 1e-5)
+        assert per_update("laplace", 0.5, None, calibration) == Laplace(2.0)
     for arguments in [("gaussian", 0.5), ("cauchy", 0.5), ("laplace", 0.5, None, "magic")]:
         with pytest.raises(InvalidInput):
             per_update(*arguments)

@@ -292,6 +292,18 @@ def test_what_a_statement_says(result, tmp_path, changes, there, not_there):
     assert ("or another in its place" in text) == (relation == RELATIONS["replace"])
 
 
+def test_an_agent_s_sheet_hides_what_is_hidden_of_that_agent(result, tmp_path):
+    """Not what is hidden of others: they may have agreed to more."""
+    one, *others = result.names
+    hidden = (("moving a load by 7", (one,)), ("moving a load by 9", tuple(others)))
+    folder = said(result, neighbours=hidden).save(tmp_path / "r")
+    for agent, there, not_there in ((one, "by 7", "by 9"), (others[0], "by 9", "by 7")):
+        found = Subject.read(folder, agent)
+        assert [names for _, names in found.statement.neighbours] == [(agent,)]
+        text = about(folder, agent)[1]["What is hidden"]
+        assert there in text and not_there not in text
+
+
 @pytest.mark.parametrize(
     ("once", "columns", "open_to_all"),
     [(False, TRACE, False), (True, RELEASED_TRACE, True), (True, SERVER_TRACE, False)],

@@ -123,6 +123,19 @@ def test_a_job_with_coupling_schedules_and_a_budget_per_update(tmp_path, command
             load_job(tmp_path / "words.toml")
 
 
+def test_a_matrix_beside_the_data_does_not_replace_the_public_one(tmp_path):
+    """What the job says is public, and bounds are of it, whatever a data file holds besides."""
+    said = COUPLED.replace(
+        "beta = 0.01", "beta = 0.01\nmatrix = [[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]"
+    )
+    (tmp_path / "grid.toml").write_text(said)
+    for name in ("left", "right"):
+        np.savez(tmp_path / f"{name}.npz", matrix=np.full((2, 3), 7.0), data=np.array([3.0, 4.0]))
+    for agent in load_job(tmp_path / "grid.toml").problem.agents:
+        np.testing.assert_array_equal(agent.objective.matrix, [[1, 0, 2], [0, 1, 0]])
+        np.testing.assert_array_equal(agent.objective.data, [3, 4])
+
+
 @pytest.mark.parametrize("way", ["name", "path", "link", "hard link"])
 def test_two_agents_cannot_have_one_data_file(job, way):
     """Its records would be released twice, and each agent's ledger count once."""

@@ -186,13 +186,18 @@ def test_a_link_out_of_the_study_is_not_followed(tmp_path):
     assert "link" in refused(lambda: Study.load(tmp_path / "a"))
 
 
-def test_a_party_s_own_file_is_not_public(tmp_path, kit):
+@pytest.mark.parametrize("key", ["data", "ledger"])
+@pytest.mark.parametrize("way", ["north.npz", "a/../north.npz", "link.npz"])
+def test_a_party_s_own_file_is_not_public(tmp_path, kit, key, way):
     """A coordinator that guesses the name of a party's data gets nothing out of its digest."""
     text = with_file(tmp_path / "a").replace("sets/known.npz", "north.npz")
     shutil.copy(tmp_path / "a" / "sets" / "known.npz", kit / "north.npz")
+    (kit / "link.npz").symlink_to(kit / "north.npz")
     (kit / "study.toml").write_text(text)
-    (kit / "party.toml").write_text(PARTY.replace("north.csv", "north.npz"))
-    assert "north.npz, which the study names as public" in refused(lambda: north(kit))
+    own = {"data": "north.csv", "ledger": "north.db"}[key]
+    (kit / "party.toml").write_text(PARTY.replace(own, way))
+    said = refused(lambda: north(kit))
+    assert f"{Path(way).name}, which the study names as public" in said
 
 
 # --- what is refused -----------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Many configurations at once give what each gives alone."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -109,11 +111,38 @@ def test_targets_that_move_are_refused_in_sixteen_bits():
         f.in_bfloat16()
 
 
-def test_what_configurations_cannot_share(rng):
-    agents = problem_of(rng)
-    one, other = tacit.Settings(5, 1, tacit.Gaussian(2.0)), tacit.Settings(6)
-    with pytest.raises(InvalidInput, match="differ in noise multiplier and schedules only"):
-        tacit.solve_many(agents, [one, other], [0, 1])
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({"rounds": 6}, {"local_updates": 2}, {"mechanism": tacit.Laplace(2.0)}),
+        *({"perturbation": "output"}, {"calibration": "paper"}),
+    ],
+    ids=str,
+)
+def test_what_configurations_cannot_share(rng, other):
+    """The others would run as the first one does, under a statement of their own."""
+    one = tacit.Settings(5, 1, tacit.Gaussian(2.0))
+    for pair in (
+        [one, dataclasses.replace(one, **other)],
+        [dataclasses.replace(one, **other), one],
+    ):
+        with pytest.raises(InvalidInput, match="differ in noise multiplier and schedules only"):
+            tacit.solve_many(problem_of(rng), pair, [0, 1])
+
+
+def test_whose_seed_is_whose(rng, tmp_path):
+    """NumPy's whole numbers are seeds too, and results with them are saved."""
+    agents, one = problem_of(rng), tacit.Settings(2, 1, tacit.Gaussian(2.0))
+    found = tacit.solve_many(agents, [one] * 3, [*np.arange(3, 5), None])
+    for i, seed in enumerate((3, 4, None)):
+        assert tacit.Result.load(found[i].save(tmp_path / f"{i}")).seed == seed
+    for wrong in (True, 1.0, -1):
+        with pytest.raises(InvalidInput, match="seed"):
+            tacit.solve_many(agents, [one], [wrong])
+
+
+def test_what_is_refused(rng):
+    agents, one = problem_of(rng), tacit.Settings(5, 1, tacit.Gaussian(2.0))
     with pytest.raises(InvalidInput, match="one seed for each"):
         tacit.solve_many(agents, [one], [0, 1])
     with pytest.raises(InvalidInput, match="evaluate_every"):

@@ -230,7 +230,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         )
         if getattr(self, "mean_given_", False):
             words += about_given(self.reading_)
-        if delta * records >= 1:
+        if delta >= 1 / records:
             words += (
                 f" A delta of 1/{records} or more would allow publishing a whole record of the "
                 f"{records}: choose a smaller one."

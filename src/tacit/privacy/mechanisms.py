@@ -230,15 +230,16 @@ def per_update(
     """The mechanism whose single update has the budget (epsilon, delta) (Section 4.2).
 
     Laplace noise ignores ``delta``. Gaussian noise is ``analytic``, or ``classical`` under
-    ``calibration="paper"``: the paper's formula, a guarantee only for epsilon <= 1.
+    ``calibration="paper"`` and ``"paper-tight"``: the paper's formula, a guarantee only for
+    epsilon <= 1.
     """
     choice("mechanism name", name, ("gaussian", "laplace"))
-    choice("calibration", calibration, ("certified", "paper"))
+    choice("calibration", calibration, ("certified", "paper", "paper-tight"))
     if name == "laplace":
         return Laplace.of_epsilon(epsilon)
     if delta is None:
         raise InvalidInput(f"Expected a delta for gaussian noise, got none. {NOT_DONE}")
-    build = Gaussian.classical if calibration == "paper" else Gaussian.analytic
+    build = Gaussian.analytic if calibration == "certified" else Gaussian.classical
     return build(epsilon, delta)
 
 

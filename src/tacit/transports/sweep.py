@@ -56,6 +56,8 @@ def solve_many(
             "Expected settings that differ in noise multiplier and schedules only; got different "
             "rounds, local updates, perturbations, calibrations or mechanisms. Nothing was solved."
         )
+    # NumPy's whole numbers are not plain data, as a saved result has them
+    seeds = [int(seed) if isinstance(seed, np.integer) else seed for seed in seeds]
     rounds = settings[0].rounds
     step = rounds if evaluate_every is None else count("evaluate_every", evaluate_every)
     filled = [s.complete(problem) for s in settings]
