@@ -93,6 +93,6 @@ def test_exports():
 
 def test_only_transports_of_one_owner_make_participants_that_tell_everything():
     """Elsewhere a participant has rules, and refuses what only the owner of the data may ask. The
-    coordinator has one of its own, of what was released."""
+    one that has a sum is of what was released."""
     found = {name_of(path) for path in MODULES if "owner=True" in path.read_text()}
-    assert found == {"transports.local", "protocol.coordinator"}
+    assert found == {"transports.local", "protocol.summed"}

@@ -9,6 +9,7 @@ import tacit
 from tacit.admm.settings import Asked
 from tacit.errors import InvalidInput
 from tacit.objectives import LeastSquares, LogisticRegression
+from tacit.privacy.ledger import Ledger
 from tacit.sets import Box
 
 BUDGET = Asked(1.0, 1e-5)
@@ -46,3 +47,47 @@ def test_masks_change_no_bit():
 def test_sums_that_bring_nothing_are_refused(many, colluding):
     with pytest.raises(InvalidInput, match="Nothing was computed"):
         tacit.solve(parties(many), BUDGET, seed=1, aggregation="sum", colluding=colluding)
+
+
+def ledgers(folder, given, epsilon=5.0):
+    return {p.name: Ledger.create(folder / f"{p.name}.db", epsilon, 1e-5) for p in given}
+
+
+def test_ledgers_pay_for_a_sum_and_keep_no_part(tmp_path):
+    given = parties()
+    own = ledgers(tmp_path, given)
+    found = tacit.solve(given, Asked(1.0, 1e-5, rounds=5), ledgers=own, aggregation="sum")
+    assert found.privacy.secure and found.privacy.epsilon <= 1.0 < found.privacy.alone
+    for ledger in own.values():
+        assert ledger.spent.epsilon == pytest.approx(1.0, rel=1e-6)
+        assert ledger.spent_alone.epsilon == pytest.approx(found.privacy.alone, rel=1e-6)
+    assert not any(p.is_file() for p in tmp_path.glob("*-parts/**/*"))
+
+
+def test_a_release_of_a_sum_is_kept_by_its_checkpoint_alone(tmp_path):
+    given = parties(kind="numbers")
+    own = ledgers(tmp_path, given)
+    how = {"ledgers": own, "aggregation": "sum", "checkpoint": tmp_path / "sum.npz"}
+    once, again = (tacit.solve(given, BUDGET, **how) for _ in range(2))
+    assert np.array_equal(once.solution, again.solution)
+    assert once.privacy.once and once.names == again.names
+    spent = {ledger.spent.epsilon for ledger in own.values()}
+    assert max(spent) == pytest.approx(1.0, rel=1e-6)
+    with pytest.raises(InvalidInput, match="others by now"):
+        tacit.solve(parties(kind="numbers", each=29), BUDGET, **how)
+
+
+def test_a_sum_goes_on_where_it_was_stopped(tmp_path):
+    given, settings = parties(), Asked(1.0, 1e-5, rounds=6)
+    whole = tacit.solve(given, settings, seed=2, aggregation="sum")
+
+    def stop(now):
+        if now.round == 3:
+            raise KeyboardInterrupt
+
+    how = {"seed": 2, "aggregation": "sum", "checkpoint": tmp_path / "state.npz"}
+    with pytest.raises(KeyboardInterrupt):
+        tacit.solve(given, settings, callback=stop, **how)
+    assert np.array_equal(tacit.solve(given, settings, **how).solution, whole.solution)
+    with pytest.raises(InvalidInput, match="colluding"):
+        tacit.solve(given, settings, **how, colluding=2)

@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import math
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -396,8 +397,8 @@ class Summand(Agent):
         y_p = cut(round(φ_p(z)/γ)) + X_p
 
     The part y_p is kept in a file beside the ledger, whose answer is its digest, and masked anew
-    whenever the same request comes again. The file goes when the next round is answered, or the run
-    is finished: y_p hides the data by this party's own share only.
+    whenever the same request comes again. The files go when the run is finished: y_p hides the data
+    by this party's own share only.
 
     Guarantee: what leaves it is masked; Σ_p y_p, and whatever c of the parties and the server know,
     is as private as secure noise of the proposed multiplier on one agent. Proof: at most one
@@ -428,7 +429,6 @@ class Summand(Agent):
         self._parts = (
             problem.objective.reading().size if release else problem.objective.statistic_size
         )
-        self._path: Path | None = None  # of the last part
         super().__init__(problem, name, settings, key, run, size, **how)
 
     def _check_arguments(self, key: Array, size: int) -> None:
@@ -495,34 +495,30 @@ class Summand(Agent):
         content = np.asarray(found[0], "<i8").tobytes()
         digest = hashlib.sha256(content).digest()
         try:
-            write_atomically(self._place(digest), content)
+            self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(self._place / digest.hex(), content)
         except OSError as error:
             raise LedgerFailure(f"Expected to write {error}. Nothing was released.") from None
         return digest, b""
 
-    def _place(self, digest: bytes) -> Path:
-        """Of the part with this digest: two processes never write the same file."""
+    @property
+    def _place(self) -> Path:
+        """Of the parts of this run, by their digests: no two processes write the same file."""
         assert self.ledger is not None
-        of_run = hashlib.sha256(self.run.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        path = self.ledger.path
-        return path.with_name(f"{path.name}.{of_run}-{digest.hex()[:32]}.part")
+        of_run = hashlib.sha256(self.run.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self.ledger.path.with_name(f"{self.ledger.path.name}-parts") / of_run
 
     def _taken(self, found: tuple[Array, ...]) -> Array:
         self.average, self.noise_magnitude = found[0], float(found[1])
-        if self.ledger is not None:
-            before = self._path
-            self._path = self._place(hashlib.sha256(np.asarray(found[0], "<i8").tobytes()).digest())
-            if before is not None:
-                before.unlink(missing_ok=True)
         return self.average
 
     def _read(self, answer: Answer) -> Array:
-        path = self._place(answer.reply)
+        path = self._place / answer.reply.hex()
         data = path.read_bytes() if path.is_file() else b""
         if hashlib.sha256(data).digest() != answer.reply:
             raise Refused(
                 f"Agent {self.name!r} has answered round {answer.round}, and its part of the sum "
-                f"is no longer in {path.name}. Nothing was computed: begin a new run."
+                f"is no longer in {path.parent}. Nothing was computed: begin a new run."
             )
         return np.frombuffer(data, "<i8")
 
@@ -537,14 +533,10 @@ class Summand(Agent):
     def _resume(self) -> None:
         assert self.ledger is not None
         if (answer := self.ledger.answer(self.run)) is not None:
-            self.rounds_done, self._last = answer.round, (answer.request, np.zeros(0))
-            self._path = self._place(answer.reply)
+            self.rounds_done = answer.round
 
-    @property
-    def last_digest(self) -> str:
-        """The digest of the last request: what it is answered with differs from epoch to epoch."""
-        asked = "" if self._last is None else self._last[0]
-        return asked if isinstance(asked, str) else asked.digest
+    def _check_past(self, broadcast: Broadcast) -> None:
+        """The number of the round says all: what it answers differs from epoch to epoch."""
 
     def _why_uncertified(self) -> str:
         return self.problem.objective.uncertified if self._release else super()._why_uncertified()
@@ -552,10 +544,7 @@ class Summand(Agent):
     def forget(self) -> None:
         """After the run: its parts go, digests and charges stay."""
         if self.ledger is not None:
-            any_part = self._place(b"")
-            for path in any_part.parent.iterdir():
-                if path.name.startswith(any_part.stem) and path.suffix == any_part.suffix:
-                    path.unlink(missing_ok=True)
+            shutil.rmtree(self._place, ignore_errors=True)
 
 
 _statistic = jax.jit(lambda f, z: f.statistic(z))

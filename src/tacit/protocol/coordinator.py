@@ -26,28 +26,20 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, ConstantPenalty, Settings
 from tacit.errors import InvalidInput, Refused, choice, count, shown
-from tacit.objectives import public
-from tacit.objectives.objective import Records
 from tacit.planning import Plan, penalties_of
 from tacit.planning import plan as planned
-from tacit.privacy.mechanisms import Gaussian, Mechanism, Noiseless
-from tacit.privacy.secure_noise import SecureNoise
+from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.protocol import result as results
-from tacit.protocol.agent import Agent, shared_noise
-from tacit.protocol.facts import NotKnown, described, members_of, summed
+from tacit.protocol.facts import NotKnown, described, members_of
 from tacit.protocol.journal import Arrays, Journal, joined_digest
-from tacit.protocol.keys import generator, jax_key, noise_source, root_key
-from tacit.protocol.masks import added_up, check_parties
+from tacit.protocol.keys import generator, noise_source, root_key
 from tacit.protocol.messages import (
     Agreed,
     Answer,
-    Broadcast,
     Copied,
     Facts,
     Failure,
     Invitation,
-    Keys,
-    Masked,
     Measure,
     Measured,
     Outcome,
@@ -60,9 +52,7 @@ from tacit.protocol.messages import (
     Snapshot,
     Start,
     State,
-    Sum,
 )
-from tacit.protocol.participant import Participant
 from tacit.protocol.release import (
     Release,
     Released,
@@ -74,6 +64,7 @@ from tacit.protocol.release import (
 from tacit.protocol.result import Progress, Result
 from tacit.protocol.server import ExactServer, Server
 from tacit.protocol.statement import PrivacyStatement, privacy_statement, release_statement
+from tacit.protocol.summed import Summed
 from tacit.sets.feasible_set import require_64_bits
 
 T = TypeVar("T")
@@ -160,7 +151,7 @@ class Coordinator:
                between organisations that is paused cannot go on
     every      seconds between two entries in the journal
     batched    makes all agents one program, where a transport has them in one process
-    aggregation, colluding   "sum": statistics are only added up (``masks.py``), and nobody learns
+    aggregation, colluding   "sum": statistics are only added up (``summed.py``), and nobody learns
                one, if no more than so many collude; by default just less than half of all
     model      any participant's part of the problem, for what is public in it, where there is one
     study      digest of the study that participants hold
@@ -193,11 +184,21 @@ class Coordinator:
     facts: list[Facts] = field(init=False, default_factory=list)
     journal: Journal | None = field(init=False, default=None)
     waited: float = field(init=False, default=0.0)  # seconds for answers
-    everyone: Problem | None = field(init=False, default=None)  # where parts are added up
+    sums: Summed | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, np.integer):  # NumPy's are not plain data
             self.seed = int(self.seed)
+        if choice("aggregation", self.aggregation, (None, "sum")) is not None:
+            part = self.model or (self.known.agents[0] if self.known is not None else None)
+            if part is None or self.released is not None or self.start is not None:
+                raise InvalidInput(
+                    "Expected private data and what is public of them for a secure sum, and no "
+                    "start. Nothing was computed."
+                )
+            how = self.seed is None, self.batch is False
+            self.transport = self.sums = Summed(self.transport, self.colluding, part, *how)
+            self.known = self.batched = None
 
     def conduct(self) -> Result:
         """Run it, and say what it left behind.
@@ -214,6 +215,9 @@ class Coordinator:
                 "Expected no start where every round adds noise. Nothing was computed."
             )
         found = (self._exact if self._is_exact(plan) else self._noisy)(problem, plan)
+        if self.sums is not None:
+            same = found.local * len(self.sums.parties)
+            found = replace(found, names=self.sums.parties, local=same, duals=())
         if self.transport.own or self.study:
             return found
         said = replace(found.privacy, assumed=f"{found.privacy.assumed} {OWN_NOISE}".strip())
@@ -228,11 +232,8 @@ class Coordinator:
             return self._planned(sizes=True)
 
     def _planned(self, sizes: bool) -> tuple[Problem, Plan]:
-        known = None if sizes or self.aggregation else self.known
+        known = None if sizes else self.known
         problem = self.introduced(sizes) if known is None else known
-        if choice("aggregation", self.aggregation, (None, "sum")) is not None:
-            self.colluding = check_parties(len(self.transport.names), self.colluding)
-            self.everyone, problem = problem, described([summed(self.facts, self.colluding)])
         if callable(self.asked):
             plan = self.asked(problem)
         else:
@@ -245,15 +246,6 @@ class Coordinator:
         incomplete = settings.penalty is None or settings.step_size is None
         if incomplete and not self._is_exact(plan):
             plan = replace(plan, settings=settings.complete(problem))
-        if self.aggregation:
-            law = plan.release or plan.settings.mechanism
-            if not isinstance(law, Gaussian) or plan.settings.local_updates != 1:
-                raise InvalidInput(
-                    "Expected gaussian noise and one local update for a secure sum, got "
-                    f"{law.name} and local_updates={plan.settings.local_updates}: other noise does "
-                    "not add up to its own kind, and later updates are at points that are not "
-                    "public. Nothing was computed."
-                )
         return problem, plan
 
     def _is_exact(self, plan: Plan) -> bool:
@@ -284,25 +276,17 @@ class Coordinator:
                 "Expected no checkpoint for secure noise without ledgers: a continued run would "
                 "release other noise for the same round. Nothing was released."
             )
-        if self.batch and (alone or (self.batched is None and not self.aggregation)):
+        if self.batch and (alone or self.batched is None):
             raise InvalidInput(
                 "Expected batch=False with ledgers, secure noise or agents elsewhere, got "
                 "batch=True."
             )
-        whole = self.everyone or problem
-        now, batch = self._begun(whole, plan, paid, noise, alone or self.aggregation is not None)
+        now, batch = self._begun(problem, plan, paid, noise, alone)
         self.show("agreeing", rounds=settings.rounds, run=now.run)
         side: Side
         if batch:
             assert self.batched is not None
             side = self.batched(problem, settings, now.key, now.run)
-        elif self.aggregation:
-            summed = self._agree_to_sum(problem, plan, now.run, noise, now.key, alone)
-            server = Server(members_of(problem), settings, now.run, problem.dtype, False)
-            updates, delta = settings.updates, settings.delta
-            size, secure = problem.agents[0].objective.statistic_size, noise == "secure"
-            grid = shared_noise(summed, settings.mechanism, updates, delta, size, secure)
-            side = BySum(self, problem, server, self._public_part(), grid, paid or not own)
         else:
             self._all(self._proposal(problem, plan, now.run, noise, now.key), Agreed)
             server = Server(members_of(problem), settings, now.run, problem.dtype, paid or not own)
@@ -315,18 +299,11 @@ class Coordinator:
         self.journal, trace, written = now, now.trace.tolist(), time.monotonic()
         columns = results.TRACE if own else results.SERVER_TRACE
         while side.round < settings.rounds:
-            every = self.evaluate_every
-            last = min(side.round + every, settings.rounds)
-            if self.aggregation and self.checkpoint is not None:
-                # a participant keeps one part only: the state is on the disk before the next
-                while side.round < last - 1:
-                    self._advance(side, side.round + 1, settings.rounds)
-                    now = self.journal = now.after(side.round, side.state(), trace)
+            last = min(side.round + self.evaluate_every, settings.rounds)
             self._advance(side, last, settings.rounds)
             trace.append([side.round, *side.evaluate()])
             self._tell(side, columns, trace)
             due = time.monotonic() - written >= self.every or side.round == settings.rounds
-            due = due or self.aggregation is not None
             if self.checkpoint is not None and due:
                 now = self.journal = now.after(side.round, side.state(), trace)
                 written = time.monotonic()
@@ -335,11 +312,11 @@ class Coordinator:
         updates = max(settings.rounds + max([0, *now.failed.values()]), charged)
         seeded, secure = self.seed is not None, noise == "secure"
         updates *= settings.local_updates
-        privacy = privacy_statement(whole, settings, seeded, secure, updates, self.colluding)
+        privacy = privacy_statement(problem, settings, seeded, secure, updates)
+        privacy = self._stated(privacy, settings.mechanism)
         about = dict(zip(columns, np.array(trace, np.float64).T, strict=True)), privacy, self.seed
         found = results.result_of(problem, settings, state, *about)
         self._finish(now.run, side.round, found.solution)
-        found = self._for_all(found) if self.aggregation else found
         return replace(found, plan=plan.reason, timing={} if batch else self._timing())
 
     def _begun(
@@ -351,13 +328,13 @@ class Coordinator:
         """
         closed = all(a.feasible_set.closed_form for a in problem.agents)
         batch = not alone and closed and self.batched is not None
-        batch = batch if self.batch is None or self.aggregation else self.batch
+        batch = batch if self.batch is None else self.batch
         path = None if self.checkpoint is None else Path(self.checkpoint)
         own, settings = self.transport.own, plan.settings
         saved = Journal.load(path) if path is not None and path.exists() else None
         agreed: dict[str, Any] = {"study": self.study, "settings": settings.to_dict()}
-        if self.aggregation:
-            agreed["colluding"] = self.colluding
+        if self.sums is not None:
+            agreed["colluding"] = self.sums.colluding
         if own:
             if path is not None and not path.resolve().parent.is_dir():
                 raise InvalidInput(f"Expected an existing folder for the checkpoint {path}.")
@@ -405,9 +382,7 @@ class Coordinator:
 
     def _exact(self, problem: Problem, plan: Plan) -> Result:
         settings, own = plan.settings, self.transport.own
-        if self.aggregation:
-            return self._exact_on_sum(problem, plan)
-        if self.batch is not None:
+        if self.batch is not None and self.sums is None:
             raise InvalidInput(
                 "Expected batch left out for exact steps, which have none, got "
                 f"batch={self.batch!r}. Nothing was computed."
@@ -469,150 +444,8 @@ class Coordinator:
         self._all(self._proposal(problem, plan, now.run), Agreed)
         seeded = self.seed is not None
         about = plan.release, plan.delta, seeded, not seeded
-        return now.run, Source((), plan.release, release_statement(problem, *about), self.seed)
-
-    # --- where parts are only added up ----------------------------------------------------------
-
-    def _public_part(self) -> LocalProblem:
-        part = self.model or (self.known.agents[0] if self.known is not None else None)
-        if part is None or not isinstance(part.objective, Records):
-            raise InvalidInput(
-                "Expected losses over records, with what is public in them, for a secure sum. "
-                "Nothing was computed."
-            )
-        return part
-
-    def _agree_to_sum(
-        self,
-        problem: Problem,
-        plan: Plan,
-        run: str,
-        noise: str,
-        key: Vector | None,
-        masked: bool,
-        then: tuple[Mechanism, int] | None = None,
-    ) -> Sum:
-        """Agree on a sum, and exchange keys for its masks."""
-        names, f = self.transport.names, problem.agents[0].objective
-        assert self.colluding is not None
-        more = math.sqrt(len(names) / (len(names) - self.colluding))
-        Δ = (
-            f.reading().sensitivity(2)
-            if plan.release
-            else f.sensitivity(2, problem.agents[0].feasible_set)
-        )
-        masked = masked or not self.transport.own or self.batch is False
-        about = Sum(secrets.randbits(62), names, self.colluding, Δ / more * (1 + 1e-15), masked)
-        proposal = self._proposal(problem, plan, run, noise, key, then=then)
-        agreed = self._all(replace(proposal, summed=about), Agreed)
-        if masked and then is None:
-            told = {name: one.told.get(name, "") for name, one in zip(names, agreed, strict=True)}
-            sealed = [one.told for one in self._all(Keys(run, about.epoch, told), Agreed)]
-            mine = [{p: s[q] for p, s in zip(names, sealed, strict=True) if q in s} for q in names]
-            self._each([Keys(run, about.epoch, for_one, True) for for_one in mine], Agreed)
-        return about
-
-    def _sum(
-        self,
-        problem: Problem,
-        plan: Plan,
-        run: str,
-        noise: str,
-        key: Vector | None,
-        then: tuple[Mechanism, int] | None = None,
-    ) -> Vector:
-        """One release of all agents together."""
-        assert plan.release is not None
-        how = problem, plan, run, noise, key
-        if then is not None:
-            self._agree_to_sum(*how, False, then)
-        about = self._agree_to_sum(*how, self._noise()[0] or noise == "secure")
-        size = problem.agents[0].objective.reading().size
-        parts = self._all(Read(run), Masked)
-        if any(part.values.shape != (size,) or part.run != run for part in parts):
-            raise InvalidInput(f"Expected {size} numbers of every party, got others.")
-        grid = shared_noise(about, plan.release, 1, plan.delta, size, noise == "secure")
-        return np.asarray(added_up([part.values for part in parts]) * grid.spacing)
-
-    def _summed_release(
-        self, problem: Problem, plan: Plan, then: tuple[Mechanism, int] | None
-    ) -> Source:
-        """What the checkpoint keeps of a sum, of these data and this budget, or a new one."""
-        assert plan.release is not None and self.everyone is not None
-        (paid, noise), path = self._noise(), self.checkpoint
-        seeded, secure = self.seed is not None, noise == "secure"
-        about = plan.release, plan.delta, seeded, secure, self.colluding
-        privacy = release_statement(self.everyone, *about)
-
-        def sealed(key: bytes) -> bytes:
-            secret = np.frombuffer(key, np.uint8)
-            states = self._all(Snapshot("", secret), State)
-            said = joined_digest([s.digest for s in states], secret, privacy.to_dict(), self.seed)
-            return key + bytes.fromhex(said)
-
-        if path is not None and Path(path).exists():
-            saved = SavedReleases.load(path)
-            found = saved.releases[0]
-            if saved.names != ("sum",) or found.seal != sealed(found.seal[:32]):
-                raise InvalidInput(
-                    f"Expected the sum of these data, budget, seed, noise and ledgers in {path}, "
-                    "got another: a new one needs a checkpoint of its own. Nothing was released."
-                )
-        else:
-            run = f"{self._name}-{secrets.token_hex(6)}" if paid else self._name
-            values = self._sum(problem, plan, run, noise, root_key(self.seed), then)
-            found = Release(values, sealed(secrets.token_bytes(32)) if path is not None else b"")
-            if path is not None:
-                save_releases(path, ("sum",), (found,), plan.release, privacy, self.seed)
-            self._all(Outcome(run, 1, np.zeros(0)), Agreed)  # parts are no longer kept
-        return Source((found,), plan.release, privacy, self.seed)
-
-    def of_sum(self, problem: Problem, plan: Plan, source: Source) -> LocalProblem:
-        """The released objective of all agents together, as one agent's."""
-        assert plan.release is not None
-        part = self._public_part()
-        reading = public.of_sum(part.objective, len(self.transport.names)).reading()
-        Δ = problem.agents[0].objective.reading().sensitivity(2)
-        deviation = math.sqrt(plan.release.variance(Δ))
-        copy = reading.public_copy(source.releases[0].values, deviation, 1)
-        return LocalProblem(copy, part.feasible_set, None, "sum")
-
-    def _exact_on_sum(self, problem: Problem, plan: Plan) -> Result:
-        """Exact steps on the sum of what all released, here: they cost nothing."""
-        given = [self.released, self.start, self.batch]
-        if plan.release is None or any(value is not None for value in given):
-            raise InvalidInput(
-                "Expected a budget for a secure sum, and neither a released problem, a start nor "
-                "batch. Nothing was computed."
-            )
-        run = ""
-        if self.transport.own:
-            source = self._summed_release(problem, plan, None)
-        else:
-            assert self.everyone is not None
-            now = self.journal = self._begun(self.everyone, plan, False, "", True)[0]
-            run, seeded = now.run, self.seed is not None
-            self.show("reading")
-            values = self._sum(problem, plan, run, "seeded" if seeded else "secure", None)
-            about = plan.release, plan.delta, seeded, not seeded, self.colluding
-            privacy = release_statement(self.everyone, *about)
-            source = Source((Release(values),), plan.release, privacy, self.seed)
-        one = Problem([self.of_sum(problem, plan, source)])
-        found = Coordinator(
-            OfOne(one),
-            replace(plan, release=None),
-            known=one,
-            evaluate_every=self.evaluate_every,
-            callback=self.callback,
-            released=Released(one, tuple(source.releases), plan.release, source.privacy, self.seed),
-        ).conduct()
-        self._finish(run, 1, found.solution)
-        return self._for_all(found)
-
-    def _for_all(self, found: Result) -> Result:
-        """Everybody has the same answer."""
-        names = self.transport.names
-        return replace(found, names=names, local=(found.local[0],) * len(names), duals=())
+        privacy = self._stated(release_statement(problem, *about), plan.release)
+        return now.run, Source((), plan.release, privacy, self.seed)
 
     def _source(self, problem: Problem, plan: Plan) -> Source:
         """What participants of one owner release: known before, or now."""
@@ -661,8 +494,6 @@ class Coordinator:
         from it; ``then``: what ledgers must be able to pay for after a new one."""
         assert plan.release is not None
         path, about = self.checkpoint, (plan.release, plan.delta)
-        if self.aggregation:
-            return self._summed_release(problem, plan, then)
         if path is not None and Path(path).exists():
             return self._continued(problem, plan, Path(path))
         run, (_, noise) = self._name, self._noise()
@@ -671,7 +502,7 @@ class Coordinator:
             self._all(propose(then=then), Agreed)
         self._all(propose(), Agreed)  # all can be read and paid for, or none is
         seeded, secure = self.seed is not None, noise == "secure"
-        privacy = release_statement(problem, *about, seeded, secure)
+        privacy = self._stated(release_statement(problem, *about, seeded, secure), plan.release)
         releases = [state.release for state in self._all(Snapshot(run), State)]
         found = tuple(release for release in releases if release is not None)
         if path is not None:
@@ -682,7 +513,7 @@ class Coordinator:
         """The release in the checkpoint: of this budget, noise and data, and known to ledgers."""
         assert plan.release is not None
         saved = SavedReleases.load(path)
-        privacy = saved.statement(problem)
+        privacy = self._stated(saved.statement(problem), saved.mechanism)
         saved.refuse_unless(saved.names == problem.names)
         if (saved.mechanism, privacy.delta) != (plan.release, plan.delta):
             raise InvalidInput(
@@ -700,6 +531,9 @@ class Coordinator:
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from None
         return Source(saved.releases, saved.mechanism, privacy, saved.seed)
+
+    def _stated(self, privacy: PrivacyStatement, mechanism: Mechanism) -> PrivacyStatement:
+        return privacy if self.sums is None else self.sums.stated(privacy, mechanism)
 
     def _restored(
         self,
@@ -749,7 +583,7 @@ class Coordinator:
     # --- rounds, alike ------------------------------------------------------------------------
 
     def _advance(self, side: Side, last: int, rounds: int) -> None:
-        names = self.transport.names
+        names = self.transport.names if self.sums is None else self.sums.parties
         self.show("waiting", done=side.round, waiting=names, rounds=rounds)
         if refusals := side.advance(last):
             self._stop(refusals, side.round + 1, rounds)
@@ -761,7 +595,7 @@ class Coordinator:
 
     def _finish(self, run: str, round: int, solution: Vector) -> None:
         """Tell strangers that are still there; nothing depends on what they say."""
-        if not self.transport.own:
+        if not self.transport.own or self.sums is not None:
             self.show("telling the parties", done=round)
             outcome = Outcome(run, round, solution)
             deadline = min(self.deadline or LAST_WORD, LAST_WORD)
@@ -851,6 +685,7 @@ class Coordinator:
         failed is counted."""
         if self.transport.own:
             raise next(iter(refusals.values())).error()
+        refusals = self.sums.refused if self.sums is not None else refusals
         said = {name: refusal.words for name, refusal in refusals.items()}
         self._count_failures(refusals)
         self.show("paused", waiting=tuple(said), why=said)
@@ -869,7 +704,6 @@ class ByMessage:
 
     def __init__(self, run: Coordinator, problem: Problem, server: Server) -> None:
         self.coordinator, self.problem, self.server = run, problem, server
-        self.line: Any = run  # whom the server asks
         self.held = [np.flatnonzero(np.asarray(part.coupling) >= 0) for part in problem.agents]
         self.total = np.zeros_like(server.z)  # weighted sum of z^{t+1}, for the ergodic average
         self.seconds = 0.0, 0.0  # of the last rounds: the server's own, and waiting
@@ -884,7 +718,7 @@ class ByMessage:
         begun, waited = time.perf_counter(), self.coordinator.waited
         server, exact = self.server, isinstance(self.server, ExactServer)
         while server.round < last and not self.converged:
-            if refusals := server.step(self.line, self.coordinator.deadline):
+            if refusals := server.step(self.coordinator, self.coordinator.deadline):
                 return refusals
             if isinstance(server, ExactServer):
                 self.converged = server.converged
@@ -947,7 +781,10 @@ class ByMessage:
             parts = zip(arrays[name], self.held, strict=True)
             return np.concatenate([np.asarray(x)[held] if own else x for x, held in parts])
 
-        self.server.restore(shared("average"), shared("dual"), rounds_done)
+        z, λ = shared("average"), shared("dual")
+        self.server.restore(z, λ, rounds_done)
+        if self.coordinator.sums is not None and not own:
+            self.coordinator._all(Restore(run, rounds_done, (z, z, λ)), Agreed)
         self.total = shared("total")
 
     def progress(self, row: dict[str, float]) -> Progress:
@@ -959,123 +796,6 @@ class ByMessage:
         state = {name: list(map(np.array, parts)) for name, parts in self.state().items()}
         averages, points, duals = state["average"], state["point"], state["dual"]
         return Progress(self.round, server.w, averages, points, duals, row)
-
-
-class OfOne:
-    """The transport to one agent that is here."""
-
-    own = True
-
-    def __init__(self, problem: Problem) -> None:
-        self.names = problem.names
-        self._participant = Participant(problem.agents[0], *problem.names, owner=True)
-
-    def ask(
-        self, requests: Mapping[str, Request], deadline: float | None = None
-    ) -> dict[str, Answer]:
-        return {name: self._participant.handle(request) for name, request in requests.items()}
-
-
-class BySum(ByMessage):
-    """A server with one agent, which is here: it has the sum of what all participants would tell.
-
-    It is Algorithm 1 for one agent that holds all records, whose noisy statistic at the public
-    point z comes from elsewhere. Any refusal voids a round, and then shows nothing.
-    """
-
-    def __init__(
-        self,
-        run: Coordinator,
-        problem: Problem,
-        server: Server,
-        part: LocalProblem,
-        grid: SecureNoise,
-        reminds: bool,
-    ) -> None:
-        super().__init__(run, problem, server)
-        self.line, self.grid, self._reminds = self, grid, reminds
-        known = np.zeros(part.objective.statistic_size, problem.dtype)
-        self._known = public.KnownSum(known, part.objective, len(run.transport.names))
-        settings, key = replace(server.settings, mechanism=Noiseless()), jax_key(root_key(0))
-        one = LocalProblem(self._known, part.feasible_set, None, "sum")
-        self.agent = Agent(one, "sum", settings, key, server.run, problem.size)
-        self.asked = np.zeros_like(self.agent.point)  # z of the last round
-        self.refused: dict[str, Refusal] = {}
-
-    def advance(self, last: int) -> dict[str, Refusal]:
-        self.refused = {}
-        refusals = super().advance(last)
-        return self.refused or refusals
-
-    def ask(
-        self, requests: Mapping[str, Request], deadline: float | None = None
-    ) -> Mapping[str, Answer]:
-        """The answer of the one agent, for which all others are asked."""
-        [broadcast] = requests.values()
-        assert isinstance(broadcast, Broadcast)
-        run, t, z = broadcast.run, broadcast.round, self.agent.point
-        names, last = self.coordinator.transport.names, {}
-        if self._reminds and t > 1:
-            last = dict.fromkeys(names, Broadcast(run, t - 1, self.asked).digest)
-        asked = Broadcast(run, t, z, last)
-        answers = self.coordinator.ask(dict.fromkeys(names, asked), deadline)
-        parts = []
-        for name in names:
-            answer = answers.get(name)
-            if isinstance(answer, Refusal):
-                self.refused[name] = answer
-            elif (
-                not isinstance(answer, Masked)
-                or (answer.run, answer.round) != (run, t)
-                or (
-                    np.asarray(answer.values).dtype != np.int64
-                    or answer.values.shape != self._known.sum.shape
-                )
-            ):
-                why = "missing" if answer is None else "invalid"
-                words = f"Expected a part of the sum of round {t} from agent {name!r}, got none."
-                self.refused[name] = Refusal(run, t, why, words)
-            else:
-                parts.append(answer.values)
-        if self.refused:
-            return {"sum": Refusal(run, t, "refused", "A part of the sum is missing.")}
-        total = added_up(parts) * self.grid.spacing
-        self.asked = z
-        self.agent.compute_with(replace(self._known, sum=total.astype(z.dtype)))
-        return {"sum": self.agent.respond(broadcast)}
-
-    def evaluate(self) -> list[float]:
-        z, coordinator = self.agent.point, self.coordinator
-        if not coordinator.transport.own:
-            return [self.server.residual, *self.seconds]
-        measured = coordinator._all(Measure(self.server.run, z), Measured)
-        objective, noise = (
-            sum(getattr(m, name) for m in measured) for name in ("objective", "noise")
-        )
-        return [
-            objective,
-            self.server.residual,
-            noise,
-            float(self.agent.problem.feasible_set.violation(z)),
-        ]
-
-    def _states(self) -> Arrays:
-        known = {"average": self.server.z, "dual": self.server.λ, "total": self.total}
-        return {**{name: [x] for name, x in known.items()}, "asked": [self.asked]}
-
-    def restore(self, arrays: Arrays, rounds_done: int) -> None:
-        if self.coordinator.transport.own:
-            self.coordinator._all(Restore(self.server.run, rounds_done), Agreed)
-        [z], [λ], [self.total], [self.asked] = (
-            np.array(arrays[n]) for n in (*PER_AGENT[1:], "asked")
-        )
-        self.server.restore(z, λ, rounds_done)
-        self.agent.restore(z, z, λ, rounds_done)
-
-    def progress(self, row: dict[str, float]) -> Progress:
-        many = len(self.coordinator.transport.names)
-        z, λ = ([np.array(x)] * many for x in (self.server.z, self.server.λ))
-        return Progress(self.round, self.server.w, z, z, λ, row)
 
 
 def not_private(problem: Problem) -> PrivacyStatement:

@@ -220,7 +220,6 @@ def privacy_statement(
     seeded: bool,
     secure: bool = False,
     updates: int | None = None,
-    colluding: int | None = None,
 ) -> PrivacyStatement:
     """The exact composition of the TE updates that every agent makes (Section 4.3, corrected).
 
@@ -239,21 +238,18 @@ def privacy_statement(
             epsilon = epsilon_of([(mechanism, updates)], delta, distance)
         uncertified = why_uncertified(problem.agents, settings)
     about = mechanism.name, updates, neighbours, seeded, uncertified, secure, PUBLIC
-    found = PrivacyStatement(epsilon, delta, *about)
-    return of_sum(found, len(problem.agents), colluding, [(mechanism, updates)], _widest(problem))
+    return PrivacyStatement(epsilon, delta, *about)
 
 
 def of_sum(
     statement: PrivacyStatement,
     parties: int,
-    colluding: int | None,
+    colluding: int,
     parts: Sequence[tuple[Mechanism, int]],
     coordinates: int,
 ) -> PrivacyStatement:
     """The same where parts were only added up, if so many may collude: with the ε of one alone,
     whose noise in each of ``parts`` is a share; secure noise counts with the largest distance."""
-    if colluding is None:
-        return statement
     shares = parties - colluding
     own: list[Any] = [(share_of(mechanism, shares), n) for mechanism, n in parts]  # type: ignore[arg-type]
     distance = sum(n * largest_distance(mechanism, coordinates) for mechanism, n in own)
@@ -267,7 +263,6 @@ def release_statement(
     delta: float,
     seeded: bool,
     secure: bool,
-    colluding: int | None = None,
 ) -> PrivacyStatement:
     """Of one reading of every agent's data, and all that is computed from it."""
     epsilon, uncertified, once = math.inf, "the run adds no noise.", False
@@ -277,8 +272,7 @@ def release_statement(
         uncertified = next((u for a in problem.agents if (u := a.objective.uncertified)), "")
     neighbours = neighbours_of(problem)
     about = mechanism.name, 1, neighbours, seeded, uncertified, secure, PUBLIC, once
-    found = PrivacyStatement(epsilon, delta, *about)
-    return of_sum(found, len(problem.agents), colluding, [(mechanism, 1)], _widest(problem))
+    return PrivacyStatement(epsilon, delta, *about)
 
 
 def with_reading(
@@ -308,8 +302,9 @@ def with_reading(
         distance = run.updates * largest_distance(mechanism, coordinates[0])
         distance += largest_distance(reading, coordinates[1])
     found = replace(run, epsilon=epsilon_of(parts, run.delta, distance), before=words)
-    summed = run.colluding if run.parties > 1 else None
-    return of_sum(found, run.parties, summed, parts, max(coordinates))
+    if run.parties == 1:
+        return found
+    return of_sum(found, run.parties, run.colluding, parts, max(coordinates))
 
 
 def _widest(problem: Problem) -> int:

@@ -166,13 +166,13 @@ def read(
         aggregation=aggregation,
         colluding=colluding,
     )
-    if aggregation is not None:
-        whole, plan = coordinator.planned()
-        found = coordinator.releases(whole, plan, then)
-        one = Problem([coordinator.of_sum(whole, plan, found)])
-        return Released(one, tuple(found.releases), mechanism, found.privacy, found.seed)
+    if coordinator.sums is not None:
+        problem, plan = coordinator.planned()
     found = coordinator.releases(problem, plan, then)
-    return Released.of(problem, tuple(found.releases), mechanism, found.privacy, found.seed)
+    about = tuple(found.releases), mechanism, found.privacy, found.seed
+    if coordinator.sums is not None:
+        return Released(coordinator.sums.released, *about)
+    return Released.of(problem, *about)
 
 
 def without_noise(problem: Problem) -> Released:

@@ -1,0 +1,296 @@
+"""All participants of a run as one, of whom nothing is known but sums: how a secure sum is run.
+
+    Coordinator ──▶ Summed.ask({"sum": request}) ──▶ the same, to every participant, and keys
+                                                 ◀── masked parts ── added up ── one agent, here
+
+To the coordinator it is a transport to one participant that holds all records: its facts are those
+of all together, so that a plan knows the smaller noise; its noisy statistic at the public point z
+is what all participants' parts add up to (``masks.py``). All else is post-processing, here.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tacit._types import Vector
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput
+from tacit.objectives import public
+from tacit.objectives.objective import Records
+from tacit.privacy.mechanisms import Gaussian, Mechanism, Noiseless
+from tacit.privacy.secure_noise import SecureNoise
+from tacit.protocol.agent import Agent, shared_noise
+from tacit.protocol.facts import summed
+from tacit.protocol.journal import joined_digest
+from tacit.protocol.keys import root_key
+from tacit.protocol.masks import added_up, check_parties
+from tacit.protocol.messages import (
+    Agreed,
+    Answer,
+    Broadcast,
+    Facts,
+    Failure,
+    Invitation,
+    Keys,
+    Masked,
+    Measure,
+    Measured,
+    Outcome,
+    Own,
+    Proposal,
+    Read,
+    Refusal,
+    Request,
+    Restore,
+    Snapshot,
+    State,
+    Sum,
+)
+from tacit.protocol.participant import Participant
+from tacit.protocol.release import Release
+from tacit.protocol.statement import PrivacyStatement, of_sum
+
+T = TypeVar("T")
+NAME, KEY = "sum", 32
+
+
+class Void(Exception):
+    """Some participants did not answer as they should: nothing was added up."""
+
+
+class Summed:
+    """A transport to one participant, made of the ``parties`` of another transport.
+
+    colluding  c; None: just less than half of them
+    part       any participant's part of the problem, for what is public in it
+    secure     whether strangers' noise is, who draw it by their own rules
+    masked     also among participants of one owner without ledgers
+
+    ``refused``: the parties that voided the last request, and why.
+    """
+
+    names: tuple[str, ...] = (NAME,)
+
+    def __init__(
+        self, inner: Any, colluding: int | None, part: LocalProblem, secure: bool, masked: bool
+    ) -> None:
+        self.inner, self.own, self.parties = inner, inner.own, inner.names
+        self.colluding = check_parties(len(self.parties), colluding)
+        if not isinstance(part.objective, Records):
+            raise InvalidInput(
+                "Expected losses over records for a secure sum, got "
+                f"{type(part.objective).__name__}: of others a sum brings no gain, or is none. "
+                "Leave aggregation out. Nothing was computed."
+            )
+        self.part, self._secure, self._masked = part, secure, masked
+        self.clock = getattr(inner, "clock", None)
+        self.refused: dict[str, Refusal] = {}
+        self._deadline: float | None = None
+        self._facts: list[Facts] = []
+        self._run = ""  # its name among the parties
+        self._proposal: Proposal
+        self._grid: SecureNoise
+        self._one: Participant | None = None  # who has the sum
+        self._kept: Release | None = None
+
+    def ask(
+        self, requests: Mapping[str, Request], deadline: float | None = None
+    ) -> dict[str, Answer]:
+        self.refused, self._deadline = {}, deadline
+        [request] = requests.values()
+        try:
+            return {NAME: self._answer(request)}
+        except Void:
+            return {NAME: next(iter(self.refused.values()))}
+
+    def _answer(self, request: Request) -> Answer:
+        match request:
+            case Invitation():
+                self._facts = self._all(request, Facts)
+                return summed(self._facts, self.colluding)
+            case Proposal():
+                return self._agree(request)
+            case Snapshot():
+                return self._state(request)
+            case Outcome():
+                if self._kept is None or not self.own:  # else parts have gone when they were summed
+                    done = 1 if self._kept else request.round
+                    self._all(replace(request, run=self._run, round=done), Agreed)
+                return Agreed(request.run)
+            case Restore() if request.release is not None:
+                return self._restore(request.release, request.check)
+        assert self._one is not None and self._one.run is not None
+        agent = self._one.run.rounds
+        match request:
+            case Broadcast() if isinstance(agent, Agent):
+                known: Any = agent.problem.objective
+                asked = Broadcast(self._run, request.round, agent.point)
+                total = self._sum(asked, len(known.sum)).astype(agent.point.dtype)
+                agent.compute_with(replace(known, sum=total))
+            case Measure() if isinstance(agent, Agent):
+                found = self._all(Measure(self._run, agent.point), Measured)
+                outside = float(self.part.feasible_set.violation(agent.point))
+                value = sum(measured.objective for measured in found)
+                return Measured(value, outside, sum(measured.noise for measured in found))
+            case Restore() if self.own:
+                self._all(Restore(self._run, request.round), Agreed)
+            case Read() if self._kept is None:
+                self._release()
+        return self._one.handle(request)
+
+    def stated(self, privacy: PrivacyStatement, mechanism: Mechanism) -> PrivacyStatement:
+        """Both guarantees, about all parties, of a statement about the one that has the sum."""
+        about = tuple((change, self.parties) for change, _ in privacy.neighbours)
+        parts = [(mechanism, privacy.updates)]
+        widest = max(self.part.dimension, self._facts[0].size or 0)
+        found = replace(privacy, neighbours=about)
+        return of_sum(found, len(self.parties), self.colluding, parts, widest)
+
+    @property
+    def released(self) -> Problem:
+        """The released problem of the one that has the sum."""
+        assert self._one is not None
+        return Problem([self._one.problem])
+
+    # --- asking everybody -----------------------------------------------------------------------
+
+    def _all(self, request: Request, kind: type[T]) -> list[T]:
+        return self._each([request] * len(self.parties), kind)
+
+    def _each(self, requests: Sequence[Request], kind: type[T]) -> list[T]:
+        asked = dict(zip(self.parties, requests, strict=True))
+        answers = self.inner.ask(asked, self._deadline)
+        found: list[T] = []
+        for name in self.parties:
+            answer = answers.get(name)
+            if isinstance(answer, Failure):
+                raise answer.error
+            if isinstance(answer, kind):
+                found.append(answer)
+            elif isinstance(answer, Refusal):
+                self.refused[name] = answer
+            else:
+                self._refuse(name, requests[0], kind.__name__, answer is None)
+        if self.refused:
+            raise Void
+        return found
+
+    def _refuse(self, name: str, request: Request, owed: str, missing: bool = False) -> None:
+        about = getattr(request, "run", ""), getattr(request, "round", 0)
+        got, reason = ("none", "missing") if missing else ("another", "invalid")
+        words = f"Party {name!r} owes a {owed} as answer; got {got}."
+        self.refused[name] = Refusal(*about, reason, words)
+
+    def _agree(self, proposal: Proposal) -> Answer:
+        """Everybody's agreement, and keys for masks; the one that is here agrees to no noise."""
+        release, settings, own = proposal.release, proposal.settings, proposal.own
+        law, names = release or settings.mechanism, self.parties
+        if not isinstance(law, Gaussian) or settings.local_updates != 1:
+            raise InvalidInput(
+                f"Expected gaussian noise and one local update for a secure sum, got {law.name} "
+                f"and local_updates={settings.local_updates}: other noise does not add up to its "
+                "own kind, and later updates are at points that are not public. Nothing was "
+                "computed."
+            )
+        secure = self._secure if own is None else own.noise == "secure"
+        updates, delta = (1, proposal.delta) if release else (settings.updates, settings.delta)
+        size = (self._facts[0].size or 0) if release else self.part.objective.statistic_size
+        Δ = max((f.read_two or math.inf) if release else f.two for f in self._facts)
+        masked = self._masked or secure or not self.own
+        about = Sum(secrets.randbits(62), names, self.colluding, Δ, masked)
+        self._grid = shared_noise(about, law, updates, delta, size, secure)
+        self._proposal, self._kept, self._run = proposal, None, proposal.run
+        if own is None or not own.resumed:
+            if release and own is not None:  # where they keep nothing, each is a run of its own
+                self._run += f"-{secrets.token_hex(6)}" if secure else ""
+            asked = replace(proposal, run=self._run, summed=about)
+            agreed = self._all(asked, Agreed)
+            if masked and (own is None or own.then is None):
+                self._exchange_keys(about.epoch, [one.told for one in agreed])
+        if not release:
+            nothing = np.zeros(size, self.part.dtype)
+            known = public.KnownSum(nothing, self.part.objective, len(names))
+            self._begin(known, replace(settings, mechanism=Noiseless()))
+        return Agreed(proposal.run)
+
+    def _exchange_keys(self, epoch: int, agreed: Sequence[Mapping[str, str]]) -> None:
+        names = self.parties
+        told = {name: one.get(name, "") for name, one in zip(names, agreed, strict=True)}
+        sealed = [one.told for one in self._all(Keys(self._run, epoch, told), Agreed)]
+        mine = [{p: s[q] for p, s in zip(names, sealed, strict=True) if q in s} for q in names]
+        self._each([Keys(self._run, epoch, for_one, True) for for_one in mine], Agreed)
+
+    def _begin(self, objective: Any, settings: Settings) -> None:
+        """The one that has the sum, and agrees to what was proposed."""
+        self._one = Participant(self.part.with_objective(objective, NAME), NAME, owner=True)
+        alone = Own("seeded", root_key(0), True, 1)
+        proposal = replace(self._proposal, settings=settings, release=None, own=alone)
+        answer = self._one.handle(proposal)
+        if isinstance(answer, Failure):
+            raise answer.error
+
+    # --- sums -----------------------------------------------------------------------------------
+
+    def _sum(self, request: Broadcast | Read, size: int) -> Vector:
+        parts = self._all(request, Masked)
+        expected = self._run, getattr(request, "round", 1), (size,), np.dtype(np.int64)
+        for name, part in zip(self.parties, parts, strict=True):
+            if (part.run, part.round, part.values.shape, part.values.dtype) != expected:
+                self._refuse(name, request, "part of the sum")
+        if self.refused:
+            raise Void
+        return np.asarray(added_up([part.values for part in parts]) * self._grid.spacing)
+
+    def _release(self) -> None:
+        """The sum of everybody's readings, and the objective that follows from it."""
+        values = self._sum(Read(self._run), self._grid.size)
+        seal = self._seal(secrets.token_bytes(KEY)) if self.own else b""
+        self._publish(Release(values, seal))
+        if self.own:
+            self._all(Outcome(self._run, 1, np.zeros(0)), Agreed)
+
+    def _publish(self, release: Release) -> None:
+        law, many = self._proposal.release, len(self.parties)
+        assert law is not None
+        Δ = summed(self._facts, self.colluding).read_two or 0.0
+        reading = public.of_sum(self.part.objective, many).reading()
+        self._kept = release
+        copy = reading.public_copy(release.values, math.sqrt(law.variance(Δ)), 1)
+        self._begin(copy, self._proposal.settings)
+
+    def _restore(self, release: Release, check: bool) -> Answer:
+        if check and release.seal != self._seal(release.seal[:KEY]):
+            raise InvalidInput(
+                "Expected the sum of these data, noise and ledgers; they are others by now. A new "
+                "one needs a checkpoint of its own. Nothing was released."
+            )
+        self._publish(release)
+        return Agreed(self._proposal.run)
+
+    def _seal(self, key: bytes) -> bytes:
+        """Of the data of all, so that what was released of them is known again."""
+        return key + self._state(Snapshot("", np.frombuffer(key, np.uint8))).digest
+
+    def _state(self, request: Snapshot) -> State:
+        known = self._one is not None and self._one.run is not None
+        states = self._all(replace(request, run=self._run if request.run else ""), State)
+        if request.key is not None:
+            said = joined_digest([state.digest for state in states], request.key)
+            return State(digest=bytes.fromhex(said))
+        paid, charged = {s.paid for s in states}, max(s.charged for s in states)
+        if len(paid) > 1:
+            raise InvalidInput("Expected ledgers of all agents or of none. Nothing was released.")
+        if not request.run:
+            return State(paid == {True})
+        if self._proposal.release is not None and self._kept is None:
+            self._release()
+        one = self._one.handle(request) if known or self._kept else None  # type: ignore[union-attr]
+        arrays = one.arrays if isinstance(one, State) else ()
+        return State(paid == {True}, charged, b"", arrays, self._kept)
