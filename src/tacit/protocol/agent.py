@@ -466,7 +466,7 @@ class Summand(Agent):
     def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
         t, z = super()._accept(broadcast)
         try:
-            inside = self._release or np.isfinite(np.asarray(admitted(z, self._local))).all()
+            inside = self._release or np.isfinite(np.asarray(self._checked(z, self._local))).all()
         except SolverFailure:
             inside = False
         if not inside:
@@ -475,6 +475,10 @@ class Summand(Agent):
                 "another. Nothing was computed."
             )
         return t, z
+
+    @property
+    def _checked(self) -> Any:
+        return _admitted if self.problem.feasible_set.closed_form else admitted
 
     def _computed(self, t: int, w: Array) -> tuple[Array, ...]:
         f, grid, summed = self.problem.objective, self._grid, self.summed
@@ -548,6 +552,7 @@ class Summand(Agent):
 
 
 _statistic = jax.jit(lambda f, z: f.statistic(z))
+_admitted = jax.jit(admitted)
 
 
 @lru_cache(maxsize=64)
