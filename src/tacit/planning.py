@@ -28,7 +28,8 @@ from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless, per_update
 
 MOST_ROUNDS, TOLERANCE, NOISELESS_TOLERANCE = 1000, 1e-4, 1e-6  # of exact steps
-NOISELESS_ROUNDS, NOISELESS_UPDATES, NOISELESS_STEP = 300, 5, 2.0  # without noise; first step·L₀
+NOISELESS_ROUNDS, NOISELESS_UPDATES = 300, 5  # without noise
+NOISELESS_DESCENT = 1500  # updates of a descent without noise: a reference for those with it
 
 # One release beside noise in every round
 MARGIN = 1.5  # more noise than rounds have, that a release may have
@@ -40,7 +41,7 @@ ROUNDS, PURE_ROUNDS = 200, 20  # where no objective says what a score is
 DEVIATION = 3.5  # of a score, in units that matter, were the steps all as long as the first
 SHORT_PATH = 10.0  # path, in units of 1/L₀
 STABLE, FIRST_STEP = 2.0, 1 / 3  # step that is stable on all data; the first one, of that
-UPDATES, PURE_UPDATES = (200, 1600), (50, 800)  # least and most
+UPDATES, PURE_UPDATES = (200, 1600), (50, 800)  # least and most, of agents of one size
 FIRST_PENALTY, FIRST_PENALTY_OF_MANY = 4.0, 0.2  # ρη, for one local update and for more
 
 
@@ -70,6 +71,8 @@ class Known:
     """What an application knows of its problems beside sizes and bounds; all of it is public.
 
     descent     what steps are planned by, where the objectives do not say it
+    largest     how many times the mean agent's records the largest agent has at most: L₀ is in
+                proportion to it, so that steps are shorter, and there are as many more
     rounds      with noise in each, where the user gives none
     schedules   penalty and step size of such rounds
     tolerance   of exact steps after a release with this noise
@@ -77,6 +80,7 @@ class Known:
     """
 
     descent: Descent | None = None
+    largest: float = 1.0
     rounds: int | None = None
     schedules: Callable[[Problem, Settings], Settings] | None = None
     tolerance: Callable[[Problem, Mechanism], float] | None = None
@@ -259,16 +263,17 @@ def _every_round(problem: Problem, asked: Asked, known: Known, reason: str) -> P
     if found is None and known.schedules is None and "perturbation" not in asked.others:
         found = descent_of(problem)
     if asked.total_epsilon is not None and found is not None:
-        settings = _descend(problem, asked, found)
+        settings = _descend(problem, asked, found, known.largest)
         T, E = settings.rounds, settings.local_updates
         each = "one update" if E == 1 else f"{E} updates"
         reason += f" {T} rounds of {each}: their noise moves a score by {DEVIATION:g} or less."
         return Plan(settings, None, settings.delta, reason)
+    if asked.is_free and found is not None and known.schedules is None:
+        settings = _noiseless_descent(asked, found)
+        return Plan(settings, None, settings.delta)
     settings = _settings(asked, known.rounds)
     if known.schedules is not None:
         settings = known.schedules(problem, settings)
-    elif asked.is_free and found is not None:
-        settings = _with_schedules(settings, NOISELESS_STEP / found.curvature)
     return Plan(settings, None, settings.delta, "" if asked.is_free else reason)
 
 
@@ -308,7 +313,16 @@ def descent_of(problem: Problem) -> Descent | None:
     return Descent(max(d.curvature for d in known), max(d.reach for d in known), least)
 
 
-def _descend(problem: Problem, asked: Asked, known: Descent) -> Settings:
+def _noiseless_descent(asked: Asked, known: Descent) -> Settings:
+    """The longest steps that are stable, of as many updates as 1500 rounds of one have."""
+    others = {"local_updates": 1, **asked.others}
+    E = others["local_updates"]
+    rounds = asked.rounds or max(1, math.ceil(NOISELESS_DESCENT / E))
+    step = max(known.longest / E, STABLE) / known.curvature
+    return _with_schedules(Settings(rounds, mechanism=Noiseless(), **others), step)
+
+
+def _descend(problem: Problem, asked: Asked, known: Descent, largest: float) -> Settings:
     """Rounds, local updates, step size and penalty of noisy descent.
 
     The noise of a run adds up along its path. With U updates of step s on P agents, each with
@@ -322,7 +336,8 @@ def _descend(problem: Problem, asked: Asked, known: Descent) -> Settings:
     noise the path does not depend on how many updates it is cut into (σ grows as √U); with Laplace
     noise σ grows as U, and there are fewer. So there are as many as keep the first step at 10/L₀
     for classes, for other losses at a third of the longest that is stable, within UPDATES. L₀ is
-    the curvature at z = 0 of an agent's objective, were all its records alike. Where the most
+    the curvature at z = 0 of the largest agent's objective, were all its records alike: where it
+    has ``largest`` times the mean agent's records, there may be as many times more updates. Where the most
     updates are too few, other losses' steps grow to the longest that is stable, and the path of
     classes ends there. A path shorter than SHORT_PATH/L₀ is made shorter still, for less noise: an
     answer should not be worse than one that ignores the data.
@@ -342,6 +357,7 @@ def _descend(problem: Problem, asked: Asked, known: Descent) -> Settings:
         return min(free, free * (free / SHORT_PATH))  # a power of a float may raise an error
 
     least, most = PURE_UPDATES if asked.mechanism_of_rounds == "laplace" else UPDATES
+    most = math.ceil(most * largest)
     first = longest if longest > STABLE else FIRST_STEP * longest
     wanted = path(budget(most)) / first
     settings = budget(min(max(math.ceil(min(wanted, most)), least), most))

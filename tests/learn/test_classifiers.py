@@ -169,7 +169,7 @@ def test_the_likeliest_class_is_the_prediction(rng, classes):
 def test_probabilities_of_two_classes_are_those_of_the_score(rng):
     """The second class has probability 1/(1 + exp(−score)), of scores of any size."""
     X, y = rng.normal(size=(12, 2)), np.array(["b", "a"] * 6)
-    model = PrivateLogisticRegression(None, rounds=1).fit(X, y)
+    model = PrivateLogisticRegression(None, rounds=1, centring_share=None).fit(X, y)
     model.coef_, model.intercept_ = np.array([[3.0, -1.0]]), np.array([0.5])
     u = np.array([[1.0, 0.0], [0.0, 1.0], [300.0, 0.0], [-300.0, 0.0]]) / 1e3
     score = u @ [3.0, -1.0] + 0.5
@@ -184,7 +184,8 @@ def test_probabilities_of_two_classes_are_those_of_the_score(rng):
 def test_published_numbers_give_the_scores_of_the_solution(rng):
     """coef_ and intercept_ beside the solution itself, for a norm other than 1."""
     X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
-    model = PrivateLogisticRegression(None, feature_norm=4.0, rounds=20).fit(X, y)
+    model = PrivateLogisticRegression(None, feature_norm=4.0, rounds=20, centring_share=None)
+    model.fit(X, y)
     rows = np.hstack([scaled_down(X, model.longest_row), np.full((60, 1), INTERCEPT_SHARE * 4.0)])
     scores = rows @ model.result_.solution
     np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-9)
@@ -205,7 +206,7 @@ def test_classes_may_be_given_in_any_order(rng):
 def test_a_support_vector_machine_is_scikit_learns_without_noise(rng):
     X = rng.uniform(-1, 1, (400, 3))
     y = np.where(X @ [2.0, -1.0, 0.5] + 0.3 * rng.normal(size=400) > 0, "yes", "no")
-    ours = PrivateLinearSVC(None, feature_norm=2.0).fit(X, y, agents=np.arange(400) % 3)
+    ours = PrivateLinearSVC(None, feature_norm=2.0, centring_share=None).fit(X, y, agents=np.arange(400) % 3)
     theirs = LinearSVC(loss="hinge", C=100, max_iter=100_000).fit(X, y)
     assert ours.score(X, y) > theirs.score(X, y) - 0.02
     assert np.corrcoef(ours.decision_function(X), theirs.decision_function(X))[0, 1] > 0.99

@@ -5,6 +5,9 @@ import math
 import numpy as np
 import pytest
 from conftest import repeat
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 import tacit
 from tacit.admm.settings import Asked
@@ -12,7 +15,7 @@ from tacit.learn import (
     PrivateLogisticRegression,
     plan,
 )
-from tacit.learn.estimators import planned_share, planned_slope_limit
+from tacit.learn.estimators import planned_share, planned_slope_limit, prepare
 from tacit.planning import DEVIATION, SHORT_PATH, UPDATES
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate
@@ -122,11 +125,41 @@ def test_a_slope_limit_shortens_the_step_no_less_than_the_noise(classes):
     assert first_step(narrow) == pytest.approx(10 * first_step(wide), rel=1e-3)
 
 
-def test_a_wider_limit_for_two_classes_where_data_are_plenty():
-    """From public numbers: few records 0.3, many no limit; more than two classes 0.1."""
-    cases = [(2, 30, 3, 500), (2, 10, 3, 6000), (2, 10, 3, 10**6), (10, 30, 3, 10**6)]
-    few, more, none, many = (planned_slope_limit(*case, 1.0, 1e-5) for case in cases)
-    assert few == 0.3 and 0.3 < more < 1.0 and none is None and many == 0.1
+@pytest.mark.parametrize("classes", [2, 6])
+def test_a_wider_limit_for_few_classes_where_data_are_plenty(classes):
+    """From public numbers: few records 0.6, many no limit; more than six classes 0.1."""
+    cases = [(classes, 30, 3, 500), (classes, 10, 3, 6000), (classes, 10, 3, 10**6)]
+    few, more, none, many = (
+        planned_slope_limit(*case, 1.0, 1e-5) for case in (*cases, (7, 30, 3, 10**6))
+    )
+    assert few == 0.6 < more < math.sqrt(2) and none is None and many == 0.1
+
+
+def test_unequal_agents_have_as_many_more_updates_as_the_largest_has_records():
+    """Steps are as short as the largest agent needs: its share of 60 % of five is three times L₀."""
+    rng = np.random.default_rng(0)
+    X, y = np.zeros((2000, 3)), rng.integers(0, 2, 2000)
+    updates, paths = [], []
+    for agents in (np.arange(2000) % 5, np.repeat(range(5), [1200, 400, 200, 100, 100])):
+        model = PrivateLogisticRegression(200.0, 1e-3)
+        problem, settings = prepare(model, X, y, agents, mean=np.zeros(3))
+        updates.append(settings.updates)
+        paths.append(first_step(settings) * settings.updates)
+    assert updates == [UPDATES[1], 3 * UPDATES[1]]
+    assert paths[1] == pytest.approx(paths[0])
+
+
+def test_without_noise_there_is_a_reference():
+    """It is centred as a private fit is, and as good as scikit-learn's optimum on the same rows."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = 2 * (X - X.min(axis=0)) / (X.max(axis=0) - X.min(axis=0)) - 1
+    model = PrivateLogisticRegression(None).fit(X, y, agents=np.arange(len(y)) % 3)
+    assert model.mean_ is not None and model.slope_limit_ is None
+    assert "mean that rows" not in model.result_.plan  # no part of a budget
+    best = LogisticRegression(C=np.inf, fit_intercept=False, max_iter=5000)
+    rows = model._rows(X)
+    best.fit(rows, y)
+    assert log_loss(y, model.predict_proba(X)) < log_loss(y, best.predict_proba(rows)) + 0.02
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             others["calibration"] = self.calibration
         budget = epsilon, self.total_delta, self.mechanism, others
         asked = Asked(*budget, rounds=self.rounds, way="rounds")
-        known = Known(self._descent(problem) or descent_of(problem))
+        known = Known(self._descent(problem) or descent_of(problem), largest_of(problem))
         return planned(problem, asked, known).settings
 
     def _descent(self, problem: Problem) -> Descent | None:
@@ -152,7 +152,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _plan_in_words(self, found: Result) -> str:
         """What the budget was spent on: numbers that were given, or planned from public ones."""
         words = []
-        if (share := getattr(self, "centring_share_", None)) is not None:
+        if share := getattr(self, "centring_share_", None):
             words.append(f"{100 * share:.2g} % of the budget for a mean that rows are centred by")
         if (limit := getattr(self, "slope_limit_", None)) is not None:
             words.append(f"no record pulls more than {rounded_up(limit, 3)}")
@@ -400,7 +400,13 @@ def plan(
     others["local_updates"] = local_updates
     budget = total_epsilon, total_delta, mechanism, others
     asked = Asked(*budget, rounds=rounds, way="rounds")
-    return planned(problem, asked, Known(descent_of(problem))).settings
+    return planned(problem, asked, Known(descent_of(problem), largest_of(problem))).settings
+
+
+def largest_of(problem: Problem) -> float:
+    """How many times the mean agent's records the largest agent may have: public bounds."""
+    found: Any = [agent.objective for agent in problem.agents]
+    return max(1.0, max(f.most_records * len(found) / f.normaliser for f in found))
 
 
 def owners(agents: Any, records: int) -> tuple[Vector, Vector]:
@@ -447,8 +453,8 @@ def _seed(random_state: Any) -> int | None:
 
 # Planned from public numbers: the trials are in docs/learn.md and docs/regression.md
 LIMIT_FORM = "norm"  # of a softmax's slope limit: better than the convex form in all trials
-SLOPE_LIMIT, TWO_CLASSES = 0.1, 0.3  # lengths of a softmax's slope
-PLENTY = 100.0  # S: from here on a limit on two classes' slopes is wider
+SLOPE_LIMIT, FEW_CLASSES = 0.1, 0.6  # lengths of a softmax's slope; of up to MOST_FEW classes
+MOST_FEW, PLENTY = 6, 100.0  # S: from here on a limit on slopes of few classes is wider
 SHARES, MEAN_NOISE = (0.02, 0.1), 0.1  # least and most; noise of a mean, of a row's length
 THRESHOLD = 0.2  # of Huber's loss, in units of half the target range: by experiment
 RIDGE = 0.3  # of a planned ridge: by experiment
@@ -467,6 +473,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     classes: Any = None
     centring_share: float | str | None = "auto"
 
+    # planned without noise: the reference is centred too, and nothing is clipped
+    _FREE: ClassVar[dict[str, float | None]] = {"centring_share": 0.0, "slope_limit": None}
+
     def _planned(
         self, name: str, default: Callable[..., float | None], *public: Any
     ) -> float | None:
@@ -480,7 +489,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
                 f'Expected {name} as a number, "auto" or None, got {shown(value)}. Nothing was fit.'
             )
         if self.total_epsilon is None or self.calibration != "certified":
-            return None
+            return self._FREE[name] if self.calibration == "certified" else None
         return default(*public, self.total_epsilon, self.total_delta, self.mechanism)
 
     def _share(self, columns: int, normaliser: float, record_bound: float) -> float | None:
@@ -550,7 +559,8 @@ class PrivateLogisticRegression(LinearClassifier):
                     all rows then get the same length. None: rows are not centred
     slope_limit     what one record can pull (``objectives/slope_limits.py``), as the length of a
                     softmax's slope, at most √2. None: no limit. "auto" for both: planned from
-                    public numbers; off without noise and with the paper's calibration
+                    public numbers; without noise rows are centred and nothing is clipped; with the
+                    paper's calibration both are off
     calibration     "paper": the paper's data-dependent sensitivity, not differentially private
     random_state    a seed for the noise, for research; None takes a key from the operating system
     noise, ledgers  as in ``tacit.solve``: "secure" noise, and each agent's ledger
@@ -644,16 +654,16 @@ def planned_slope_limit(
 ) -> float | None:
     """Clipping of the per-record gradient, in the units of a softmax's slope; None: none.
 
-    Of two classes it is wider by S/PLENTY, with S = Nμ/√(2dP) for N records, d columns and P agents
+    Of few classes it is wider by S/PLENTY, with S = Nμ/√(2dP) for N records, d columns and P agents
     (μ: the sensitivity of one release over its noise). Where S is large the data say much more than
-    the noise, and clipping costs where records of one kind have both classes: it makes a median of
-    their mean.
+    the noise, and clipping costs where records of one kind have several classes: it makes a median
+    of their mean, and probabilities are worse for it.
     """
-    if classes > 2:
+    if classes > MOST_FEW:
         return SLOPE_LIMIT
     noise = calibrate(mechanism, total_epsilon, total_delta, 1)
     S = records / math.sqrt(noise.variance(1.0) * 2 * columns * agents)
-    limit = TWO_CLASSES * max(1.0, S / PLENTY)
+    limit = FEW_CLASSES * max(1.0, S / PLENTY)
     return limit if limit < math.sqrt(2) else None
 
 
