@@ -206,7 +206,8 @@ def test_classes_may_be_given_in_any_order(rng):
 def test_a_support_vector_machine_is_scikit_learns_without_noise(rng):
     X = rng.uniform(-1, 1, (400, 3))
     y = np.where(X @ [2.0, -1.0, 0.5] + 0.3 * rng.normal(size=400) > 0, "yes", "no")
-    ours = PrivateLinearSVC(None, feature_norm=2.0, centring_share=None).fit(X, y, agents=np.arange(400) % 3)
+    ours = PrivateLinearSVC(None, feature_norm=2.0, centring_share=None)
+    ours.fit(X, y, agents=np.arange(400) % 3)
     theirs = LinearSVC(loss="hinge", C=100, max_iter=100_000).fit(X, y)
     assert ours.score(X, y) > theirs.score(X, y) - 0.02
     assert np.corrcoef(ours.decision_function(X), theirs.decision_function(X))[0, 1] > 0.99

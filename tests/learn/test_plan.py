@@ -136,13 +136,13 @@ def test_a_wider_limit_for_few_classes_where_data_are_plenty(classes):
 
 
 def test_unequal_agents_have_as_many_more_updates_as_the_largest_has_records():
-    """Steps are as short as the largest agent needs: its share of 60 % of five is three times L₀."""
+    """Steps are as short as the largest needs: a share of 60 % of five is three times L₀."""
     rng = np.random.default_rng(0)
     X, y = np.zeros((2000, 3)), rng.integers(0, 2, 2000)
     updates, paths = [], []
     for agents in (np.arange(2000) % 5, np.repeat(range(5), [1200, 400, 200, 100, 100])):
         model = PrivateLogisticRegression(200.0, 1e-3)
-        problem, settings = prepare(model, X, y, agents, mean=np.zeros(3))
+        _, settings = prepare(model, X, y, agents, mean=np.zeros(3))
         updates.append(settings.updates)
         paths.append(first_step(settings) * settings.updates)
     assert updates == [UPDATES[1], 3 * UPDATES[1]]
