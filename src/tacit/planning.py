@@ -337,10 +337,10 @@ def _descend(problem: Problem, asked: Asked, known: Descent, largest: float) -> 
     noise σ grows as U, and there are fewer. So there are as many as keep the first step at 10/L₀
     for classes, for other losses at a third of the longest that is stable, within UPDATES. L₀ is
     the curvature at z = 0 of the largest agent's objective, were all its records alike: where it
-    has ``largest`` times the mean agent's records, there may be as many times more updates. Where the most
-    updates are too few, other losses' steps grow to the longest that is stable, and the path of
-    classes ends there. A path shorter than SHORT_PATH/L₀ is made shorter still, for less noise: an
-    answer should not be worse than one that ignores the data.
+    has ``largest`` times the mean agent's records, there may be as many times more updates. Where
+    the most updates are too few, other losses' steps grow to the longest that is stable, and the
+    path of classes ends there. A path shorter than SHORT_PATH/L₀ is made shorter still, for less
+    noise: an answer should not be worse than one that ignores the data.
     """
     L, reach, longest = known
     others = {"local_updates": 1, **asked.others}

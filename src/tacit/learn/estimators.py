@@ -406,7 +406,7 @@ def plan(
 def largest_of(problem: Problem) -> float:
     """How many times the mean agent's records the largest agent may have: public bounds."""
     found: Any = [agent.objective for agent in problem.agents]
-    return max(1.0, max(f.most_records * len(found) / f.normaliser for f in found))
+    return float(max(1.0, *(f.most_records * len(found) / f.normaliser for f in found)))
 
 
 def owners(agents: Any, records: int) -> tuple[Vector, Vector]:
