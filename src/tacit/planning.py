@@ -5,8 +5,8 @@
         noise in every round                otherwise (``_descend``)
 
 Only sizes, bounds, kinds of objectives and what was asked for are looked at, all of them public: a
-plan costs no privacy, and a server that knows facts alone makes the same. ``docs/planning.md`` has
-the trials behind the constants and the scripts that repeat them.
+plan costs no privacy, and a server that knows facts alone makes the same. ``docs/choosing.md`` has
+what the constants were chosen on, and the scripts that repeat it.
 """
 
 from __future__ import annotations
