@@ -309,7 +309,7 @@ def planned(problem: Problem, asked: Asked, nominal: bool = False) -> Plan:
     if nominal:
         reason += " What was read is drawn towards the nominal loads."
     tolerance = None if nominal else worthwhile  # such loads have less noise than that of a release
-    return plan(problem, asked, Known(None, 100, scheduled, tolerance, reason))
+    return plan(problem, asked, Known(None, 1.0, 100, scheduled, tolerance, reason))
 
 
 def worthwhile(problem: Problem, noise: Mechanism) -> float:
