@@ -163,6 +163,6 @@ def test_the_reference_is_complete():
     everything = set().union(*(words(page.name) for page in PAGES[1:]))
     assert set(tacit.__all__) - {"Mechanism", "FeasibleSet"} <= everything
     tree = {n for n, v in vars(errors).items() if inspect.isclass(v) and issubclass(v, Exception)}
-    assert tree <= words("errors.md")
+    assert tree <= words("results.md")
     navigation = (ROOT / "mkdocs.yml").read_text()
     assert all(f": {page.name}" in navigation for page in PAGES if page.parent.name == "docs")
