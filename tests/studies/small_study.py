@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+import tacit
+from tacit.admm.problem import Problem
 from tacit.privacy.ledger import Ledger
+from tacit.protocol.masks import new_identity, read_identity
 from tacit.protocol.participant import answer_bytes
 from tacit.studies.conduct import conduct
+from tacit.studies.job import asked_of
 from tacit.studies.party import party as join
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
@@ -14,6 +18,7 @@ from tacit.studies.study import Study
 NAMES = ("north", "south", "west")
 STUDY = """
 name = "clinics"
+{sums}
 deadline = 5
 columns = ["age", "dose", "weight"]
 [objective]
@@ -32,6 +37,7 @@ total_delta = 1e-5
 [algorithm]
 {rounds}
 {algorithm}
+{identities}
 {agents}
 {more}
 """
@@ -41,6 +47,7 @@ data = "{name}.csv"
 target = "y"
 ledger = "{name}.db"
 rehearsal = {rehearsal}
+{identity}
 [limits]
 total_epsilon = {epsilon}
 total_delta = 1e-5
@@ -48,10 +55,19 @@ total_delta = 1e-5
 """
 
 
-def write_study(folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES, algorithm=""):
-    """study.toml and each party's files, ledgers too; ``algorithm``: more of that section."""
+def write_study(
+    folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES, algorithm="", colluding=None
+):
+    """study.toml and each party's files, ledgers too; ``algorithm``: more of that section;
+    ``colluding``: of a secure sum."""
     once = kind == "least-squares"
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = {} if colluding is None else {name: identity(folder, name) for name in names}
     text = STUDY.format(
+        sums=f'aggregation = "sum"\ncolluding = {colluding}' if keys else "",
+        identities="\n".join(
+            ["[identities]"] * bool(keys) + [f'{n} = "{k}"' for n, k in keys.items()]
+        ),
         kind=kind,
         bounds="target_bound = 1.0" if once else "",
         rounds="" if once else f"rounds = {rounds}",
@@ -59,7 +75,6 @@ def write_study(folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES, alg
         agents="\n".join(f'[[agents]]\nname = "{name}"' for name in names),
         more="" if rehearsal is None else f"[rehearsal]\nseed = {rehearsal}",
     )
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(text)
     rng = np.random.default_rng(5)
     for name in names:
@@ -75,8 +90,22 @@ def write_study(folder, kind="logistic", rounds=6, rehearsal=7, names=NAMES, alg
     return Study.load(folder / "study.toml")
 
 
+def identity(folder, name):
+    """Of a party, which is made only once."""
+    path = folder / f"{name}.pem"
+    key = read_identity(path) if path.exists() else new_identity(path)
+    return key.public_key().public_bytes_raw().hex()
+
+
 def write_party(folder, name, rehearsal=True, epsilon=2.0, more=""):
-    words = {"name": name, "rehearsal": str(rehearsal).lower(), "epsilon": epsilon, "more": more}
+    known = (folder / f"{name}.pem").exists()
+    words = {
+        "identity": f'identity = "{name}.pem"' if known else "",
+        "name": name,
+        "rehearsal": str(rehearsal).lower(),
+        "epsilon": epsilon,
+        "more": more,
+    }
     (folder / f"{name}.toml").write_text(PARTY.format(**words))
 
 
@@ -107,6 +136,16 @@ class Here:
 def run(study, folder, out="out", meddle=lambda name, request: request):
     line = Here([party(study, folder, name) for name in study.agents], meddle)
     return conduct(study, folder / out, line), line
+
+
+def in_one_process(study, folder, **sums):
+    """``tacit.solve`` of the whole problem, each agent with a ledger of its own."""
+    parts = [study.problem_of(n, PartyFile.load(folder / f"{n}.toml")) for n in study.agents]
+    problem = Problem(parts)
+    ledgers = {n: Ledger.create(folder / f"{n}-alone.db", 4.0, 1e-4) for n in study.agents}
+    about = {"seed": study.rehearsal, "run": study.name, "ledgers": ledgers, "noise": "seeded"}
+    asked = asked_of(study.kind.sections) if sums else study.plan(problem)
+    return tacit.solve(problem, asked, **about, **sums)
 
 
 def write_grid(folder, every_round, objective="shed"):

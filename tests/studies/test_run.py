@@ -6,11 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from small_study import NAMES, Here, run, write_grid, write_study
+from small_study import NAMES, Here, in_one_process, run, write_grid, write_study
 
 import tacit
 import tacit.power
-from tacit.admm.problem import Problem
 from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.coordinator import Paused
@@ -26,16 +25,6 @@ from tacit.protocol.messages import (
 from tacit.protocol.result import Result
 from tacit.studies import conduct as module
 from tacit.studies.conduct import conduct
-from tacit.studies.party_file import PartyFile
-
-
-def in_one_process(study, folder):
-    """``tacit.solve`` of the whole problem, each agent with a ledger of its own."""
-    parts = [study.problem_of(n, PartyFile.load(folder / f"{n}.toml")) for n in study.agents]
-    problem = Problem(parts)
-    ledgers = {n: Ledger.create(folder / f"{n}-alone.db", 4.0, 1e-4) for n in study.agents}
-    about = {"seed": study.rehearsal, "run": study.name, "ledgers": ledgers, "noise": "seeded"}
-    return tacit.solve(problem, study.plan(problem), **about)
 
 
 def same(one, other):

@@ -26,6 +26,13 @@ def add_federation(add: Add) -> None:
     init.add_argument("study", help="the public study file (TOML)")
     init.add_argument("--server", required=True, metavar="HOST:PORT", help="where it will listen")
     init.add_argument("--out", default="kits", help="folder for the kits (default: kits)")
+    identity = add(
+        "identity",
+        _identity,
+        "Show a party's own key for secure sums; make it, here, if there is none.",
+        "tacit federation identity north.pem",
+    )
+    identity.add_argument("file", help="the private key: it stays on this machine")
     join = add(
         "join",
         _join,
@@ -79,6 +86,21 @@ def _init(options: argparse.Namespace) -> int:
         *(f"{path}: to this party, over a channel that nobody else reads." for path in parties),
         f"coordinator's key: {mark}",
         f"next: tacit federation run {shlex.quote(str(ours))}",
+    )
+
+
+def _identity(options: argparse.Namespace) -> int:
+    from tacit.protocol.masks import fingerprint, new_identity, read_identity
+
+    path = Path(options.file)
+    key = read_identity(path) if os.path.lexists(path) else new_identity(path)
+    public = key.public_key().public_bytes_raw()
+    return tell(
+        options.json,
+        {"file": str(path), "identity": public.hex(), "fingerprint": fingerprint(public)},
+        f"{path}: stays here; whoever has it is this party in secure sums.",
+        f"identity, for [identities] in the study: {public.hex()}",
+        f"fingerprint, for the other parties to compare: {fingerprint(public)}",
     )
 
 

@@ -92,6 +92,7 @@ def _tell(ledger: Ledger, as_json: bool) -> int:
         "ledger": str(ledger.path),
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta},
         "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+        "spent_alone": {"epsilon": ledger.spent_alone.epsilon, "delta": spent.delta},
         "left": ledger.left,
         "budget_less_spent": max(0.0, budget.epsilon - spent.epsilon),
         "limits": [

@@ -549,7 +549,7 @@ class Ledger:
         rows = []
         for run, terms in self._terms.items():
             [[began, last, rounds, answers]] = self._rows(query, run)
-            alone = Spend().plus(terms, rounds * terms.local_updates)
+            own = Spend().plus(terms, rounds * terms.local_updates)
             rows.append(
                 {
                     "run": run,
@@ -563,7 +563,8 @@ class Ledger:
                     "rounds_charged": rounds,
                     "rounds_answered": answers,
                     "read_once": terms.released_as(run),
-                    "epsilon": alone.epsilon(self.budget.delta) if rounds else 0.0,
+                    "epsilon": own.epsilon(self.budget.delta) if rounds else 0.0,
+                    "epsilon_alone": own.alone.epsilon(self.budget.delta) if rounds else 0.0,
                 }
             )
         return rows
@@ -931,11 +932,14 @@ def amounts(ledger: Ledger) -> list[tuple[str, str]]:
     words, left = "largest further Gaussian run that fits", ledger.left
     if left is None:
         words, left = "left: budget less spent", max(0.0, budget.epsilon - spent.epsilon)
-    return [
+    rows = [
         ("budget", digits(budget.epsilon)),
         ("spent, all runs together", rounded_up(spent.epsilon, 4)),
         (words, rounded_down(left, 4)),
     ]
+    if (alone := ledger.spent_alone) != spent:  # there were secure sums
+        rows.insert(2, ("spent, whatever other parties do", rounded_up(alone.epsilon, 4)))
+    return rows
 
 
 def rows_of(found: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:

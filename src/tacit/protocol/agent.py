@@ -423,12 +423,11 @@ class Summand(Agent):
         release: bool,
         **how: Any,
     ) -> None:
-        self.summed, self.epoch, self._release = summed, epoch, release
+        self.summed, self.epoch, self.release = summed, epoch, release
         self._public = "sum", *summed.names, summed.colluding, summed.sensitivity, release
         self._parties = len(summed.names), summed.colluding
-        self._parts = (
-            problem.objective.reading().size if release else problem.objective.statistic_size
-        )
+        f = problem.objective
+        self.entries = f.reading().size if release else f.statistic_size
         super().__init__(problem, name, settings, key, run, size, **how)
 
     def _check_arguments(self, key: Array, size: int) -> None:
@@ -444,13 +443,13 @@ class Summand(Agent):
         elif self.name not in summed.names:
             why = "a sum that this party is part of"
         else:
-            own = f.reading() if self._release else None
+            own = f.reading() if self.release else None
             Δ = own.sensitivity(2) if own else f.sensitivity(2, problem.feasible_set)
             if not Δ <= summed.sensitivity < math.inf:
                 why = f"noise for a sensitivity of {Δ:.6g} or more"
         if why:
             raise Refused(f"Agent {self.name!r} expects {why}. Nothing was computed.")
-        if not self._release:
+        if not self.release:
             super()._check_arguments(key, size)
 
     def _secure_noise(self) -> SecureNoise:
@@ -461,12 +460,14 @@ class Summand(Agent):
     def _grid(self) -> SecureNoise:
         secure, settings = self.noise_source == "secure", self.settings
         budget = settings.mechanism, settings.updates, settings.delta
-        return shared_noise(self.summed, *budget, self._parts, secure)
+        return shared_noise(self.summed, *budget, self.entries, secure)
 
     def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
         t, z = super()._accept(broadcast)
+        if self.epoch is not None and not self.epoch.ready:  # before anything is paid
+            raise Refused(f"Agent {self.name!r} expects the keys of all parties before a sum.")
         try:
-            inside = self._release or np.isfinite(np.asarray(self._checked(z, self._local))).all()
+            inside = self.release or np.isfinite(np.asarray(self._checked(z, self._local))).all()
         except SolverFailure:
             inside = False
         if not inside:
@@ -482,14 +483,14 @@ class Summand(Agent):
 
     def _computed(self, t: int, w: Array) -> tuple[Array, ...]:
         f, grid, summed = self.problem.objective, self._grid, self.summed
-        φ = np.asarray(f.reading().values if self._release else _statistic(self._local.f, w))
+        φ = np.asarray(f.reading().values if self.release else _statistic(self._local.f, w))
         if not np.isfinite(φ).all():
             raise SolverFailure("the statistic is not finite.")
         if self._secure is not None:
             X = grid.draw(1).values[0]
         else:
             Δ = np.float64(summed.sensitivity / math.sqrt(summed.shares))
-            about = self._parts, Δ, np.float64, self.settings.mechanism
+            about = self.entries, Δ, np.float64, self.settings.mechanism
             ξ = sample_on_host(self._local.key, t, 0, *about)
             X = np.round(ξ / grid.spacing).astype(np.int64)
         y = cut(np.round(φ / grid.spacing), len(summed.names)) + X
@@ -543,10 +544,12 @@ class Summand(Agent):
         """The number of the round says all: what it answers differs from epoch to epoch."""
 
     def _why_uncertified(self) -> str:
-        return self.problem.objective.uncertified if self._release else super()._why_uncertified()
+        return self.problem.objective.uncertified if self.release else super()._why_uncertified()
 
     def forget(self) -> None:
-        """After the run: its parts go, digests and charges stay."""
+        """After the run: keys and parts go, digests and charges stay."""
+        if self.epoch is not None:
+            self.epoch.forget()
         if self.ledger is not None:
             shutil.rmtree(self._place, ignore_errors=True)
 

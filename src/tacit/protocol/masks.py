@@ -28,12 +28,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import InvalidInput, Refused
+from tacit.errors import CorruptFile, InvalidInput, Refused
+from tacit.files import read_bytes, reading, write_atomically
 
 PURPOSE = b"tacit secure sum 1\0"
 X25519, MLKEM, MLKEM_SEALED, SECRET, SIGNATURE = 32, 1184, 1088, 32, 64  # bytes
@@ -49,6 +51,9 @@ class Roster(NamedTuple):
     @property
     def sha256(self) -> str:
         return hashlib.sha256(_said(self.names, [k.hex() for k in self.identities])).hexdigest()
+
+    def identity(self, name: str) -> bytes:
+        return self.identities[self.names.index(name)]
 
 
 class Epoch:
@@ -66,22 +71,29 @@ class Epoch:
         self.roster, self.me = roster, roster.names.index(name)
         self._salt = bytes.fromhex(study) if study else bytes(32)
         self._about = PURPOSE + _said(study, run, epoch, roster.sha256)
-        self._key, self._kem = X25519PrivateKey.generate(), _new_kem()
+        self._key: Any = X25519PrivateKey.generate()
+        self._kem = _new_kem()
         key = self._key.public_key().public_bytes_raw()
         if self._kem is not None:
             key += self._kem.public_key().public_bytes_raw()
-        signature = identity.sign(self._signed(self.me, key)) if identity else b""
-        self.public = (key + signature).hex()
+        self._identity = identity
+        self.public = self._sign(key, self.me).hex()
         self._keys: list[bytes] = []
         self._secrets: dict[int, bytes] = {}  # of the key encapsulation, with each of the others
         self._shared: dict[int, bytes] = {}  # K_pq
 
-    def _signed(self, index: int, key: bytes) -> bytes:
-        return self._about + _said(self.roster.names[index]) + key
+    def _sign(self, data: bytes, *places: int) -> bytes:
+        """With a signature, where there are identities: of what one says, or says to another."""
+        signed = self._signed(data, *places)
+        return data + (self._identity.sign(signed) if self._identity else b"")
+
+    def _signed(self, data: bytes, *places: int) -> bytes:
+        return self._about + _said(*(self.roster.names[i] for i in places)) + data
 
     def meet(self, told: Mapping[str, str]) -> dict[str, str]:
         """Take everybody's signed keys; what is sealed for those after this one in the roster."""
-        keys = [self._checked(i, told.get(name, "")) for i, name in enumerate(self.roster.names)]
+        names, sizes = self.roster.names, (X25519, X25519 + MLKEM)
+        keys = [self._checked(told.get(name, ""), sizes, i) for i, name in enumerate(names)]
         mine = bytes.fromhex(self.public)
         if len(told) != len(keys) or keys[self.me] != mine[: len(keys[self.me])]:
             raise Refused("Expected the keys of all parties, and one's own among them, got others.")
@@ -92,29 +104,29 @@ class Epoch:
         for q in range(self.me + 1, len(keys)):
             if self._kem is not None and len(keys[q]) > X25519:
                 self._secrets[q], text = _public_kem(keys[q][X25519:]).encapsulate()
-                sealed[self.roster.names[q]] = text.hex()
+                sealed[self.roster.names[q]] = self._sign(text, self.me, q).hex()
         return sealed
 
-    def _checked(self, index: int, told: str) -> bytes:
-        """A party's key, of which its identity says that it is its own in this epoch."""
+    def _checked(self, told: str, sizes: tuple[int, ...], *places: int) -> bytes:
+        """What a party says of itself, or says to this one, with its signature for this epoch."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        name, data = self.roster.names[index], _bytes(told)
+        name, said = self.roster.names[places[0]], _bytes(told)
         identities = self.roster.identities
-        key = data[:-SIGNATURE] if identities else data
-        if len(key) not in (X25519, X25519 + MLKEM):
-            raise Refused(f"Expected a key of party {name!r}, got {len(key)} bytes.")
+        data = said[:-SIGNATURE] if identities else said
+        if len(data) not in sizes:
+            raise Refused(f"Expected a key of party {name!r}, got {len(data)} bytes.")
         if identities:
-            public = Ed25519PublicKey.from_public_bytes(identities[index])
+            public = Ed25519PublicKey.from_public_bytes(identities[places[0]])
             try:
-                public.verify(data[-SIGNATURE:], self._signed(index, key))
+                public.verify(said[-SIGNATURE:], self._signed(data, *places))
             except InvalidSignature:
                 raise Refused(
                     f"Expected a key that party {name!r} has signed for this run, epoch and list "
                     "of parties, got another. Nothing was computed."
                 ) from None
-        return key
+        return data
 
     def finish(self, told: Mapping[str, str]) -> None:
         """Take what those before this one in the roster have sealed for it."""
@@ -124,9 +136,8 @@ class Epoch:
             raise Refused("Expected the keys of all parties first.")
         for p, key in enumerate(self._keys):
             if p < self.me and self._kem is not None and len(key) > X25519:
-                data = _bytes(told.get(self.roster.names[p], ""))
-                if len(data) != MLKEM_SEALED:
-                    raise Refused(f"Expected {MLKEM_SEALED} sealed bytes, got {len(data)}.")
+                text = told.get(self.roster.names[p], "")
+                data = self._checked(text, (MLKEM_SEALED,), p, self.me)
                 self._secrets[p] = self._kem.decapsulate(data)
         for q, key in enumerate(self._keys):
             if q != self.me:
@@ -135,6 +146,11 @@ class Epoch:
                 first, second = sorted((self.me, q))
                 info = self._about + self._keys[first] + self._keys[second]
                 self._shared[q] = _derived(secret, self._salt, info)
+
+    def forget(self) -> None:
+        """The end of the run: nothing is masked any more."""
+        self._key = self._kem = None
+        self._keys, self._secrets, self._shared = [], {}, {}
 
     @property
     def ready(self) -> bool:
@@ -165,6 +181,28 @@ def added_up(parts: Sequence[Vector]) -> Vector:
     for part in parts:
         total = total + np.asarray(part, np.int64).view(np.uint64)
     return total.view(np.int64)
+
+
+def new_identity(path: str | Path) -> Any:
+    """A party's own key, made on its own machine, in a private file."""
+    from cryptography.hazmat.primitives import serialization as to
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    pem = to.Encoding.PEM, to.PrivateFormat.PKCS8, to.NoEncryption()
+    write_atomically(path, key.private_bytes(*pem))
+    return key
+
+
+def read_identity(path: str | Path) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    with reading(path, "a private key"):
+        key = load_pem_private_key(read_bytes(path), password=None)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise CorruptFile(f"Expected an Ed25519 key in {path}, got another kind.")
+    return key
 
 
 def fingerprint(identity: bytes) -> str:

@@ -68,6 +68,7 @@ log = logging.getLogger("tacit.party")
 WORDS = {
     "rounds": ("refused", "does not agree: more rounds than its limit."),
     "noise": ("refused", "does not agree: the noise is not of the kind it asks for."),
+    "sum": ("refused", "does not agree: the sum is not the one that it asks for."),
     "budget": ("refused", "does not agree: the total epsilon or delta is above its limit."),
     "terms": ("refused", "does not agree: its ledger refuses the run, or its guarantees do."),
     "study": ("refused", "holds another study."),

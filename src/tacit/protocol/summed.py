@@ -126,6 +126,8 @@ class Summed:
                 return Agreed(request.run)
             case Restore() if request.release is not None:
                 return self._restore(request.release, request.check)
+            case Read() if self._kept is None:
+                self._release()
         assert self._one is not None and self._one.run is not None
         agent = self._one.run.rounds
         match request:
@@ -141,8 +143,6 @@ class Summed:
                 return Measured(value, outside, sum(measured.noise for measured in found))
             case Restore() if self.own:
                 self._all(Restore(self._run, request.round), Agreed)
-            case Read() if self._kept is None:
-                self._release()
         return self._one.handle(request)
 
     def stated(self, privacy: PrivacyStatement, mechanism: Mechanism) -> PrivacyStatement:

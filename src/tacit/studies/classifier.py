@@ -126,6 +126,9 @@ class ClassifierKind(Kind):
         row, label = np.zeros((1, self._columns)), np.zeros(1, np.int64)
         return Problem(self._part(agent, row, label) for agent in self.agents)
 
+    def public_part(self) -> LocalProblem:
+        return self._without_records().agents[0]
+
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
         known, gaps = (getattr(self.mapping, k, None) or {} for k in ("categories", "fill"))
         records = load_records(
@@ -143,7 +146,8 @@ class ClassifierKind(Kind):
 
     def plan(self, problem: Problem) -> Plan:
         """From the study alone: what ``tacit.learn.plan`` looks at is all in it."""
-        settings = plan(self._without_records(), len(self.classes), **self.spending)
+        known = self._without_records() if len(problem.agents) > 1 else problem  # the sum of all
+        settings = plan(known, len(self.classes), **self.spending)
         return Plan(settings, None, settings.delta)
 
     def stated(self, result: Result) -> Result:

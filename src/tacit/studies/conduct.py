@@ -63,6 +63,10 @@ def conduct(
             )
         return found
     status = Status(folder, study.name, study.agents, report)
+    sums: dict[str, Any] = {}
+    if study.roster is not None:
+        model = study.kind.public_part()
+        sums = {"aggregation": "sum", "colluding": study.colluding, "model": model}
     result = Coordinator(
         Parties(study.agents, line, status),
         study.plan,
@@ -74,6 +78,7 @@ def conduct(
         study=study.digest,
         deadline=study.deadline,
         show=status.show,
+        **sums,
     ).conduct()
     if study.rehearsal is not None:
         said = dataclasses.replace(result.privacy, uncertified=REHEARSAL)

@@ -197,6 +197,14 @@ class JobKind(Kind):
             )
         return self._read(agent, party.data, party.target or "target", "the study")[0]
 
+    def public_part(self) -> LocalProblem:
+        entry = next(iter(self.entries.values()))
+        if (columns := self._columns(entry)) is None or "coupling" in entry:
+            return super().public_part()
+        none = np.zeros(1)
+        nothing = {"features": np.zeros((1, len(columns))), "targets": none, "labels": none}
+        return self._part(self.agents[0], nothing)
+
     def plan(self, problem: Problem) -> Plan:
         return plan(problem, asked_of(self.sections))
 

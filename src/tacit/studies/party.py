@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ from tacit.files import read_json, write_atomically
 from tacit.privacy.accounting import Guarantee, exact, rounded_up
 from tacit.privacy.ledger import Entry, Ledger, Spend, Terms
 from tacit.privacy.mechanisms import Noiseless
-from tacit.protocol.agent import Agent
+from tacit.protocol.agent import Agent, Summand
 from tacit.protocol.keys import root_key
-from tacit.protocol.masks import Roster
+from tacit.protocol.masks import Roster, read_identity
 from tacit.protocol.messages import Outcome, Own, Proposal
 from tacit.protocol.participant import Disagrees, Participant, Run
-from tacit.protocol.statement import PrivacyStatement
+from tacit.protocol.statement import PrivacyStatement, of_sum
 from tacit.studies.party_file import Limits, PartyFile
 from tacit.studies.study import REHEARSAL, Study
 
@@ -45,6 +46,8 @@ def party(study: Study, file: PartyFile, folder: Path | None = None) -> Particip
     ledger = LimitedLedger(file, study.rehearsal is not None)
     rules = PartyRules(study, file, ledger, folder)
     place = study.agents.index(file.agent)
+    if study.roster is not None:  # before anything is agreed to
+        identity_of(study, file)
     return Participant(problem, file.agent, index=place, ledger=ledger, rules=rules)
 
 
@@ -67,6 +70,7 @@ class PartyRules:
         if RELEASES.match(printable("a run's name", proposal.run, LONGEST_NAME)):
             # names are kept in the ledger for good, where those of releases are others (``Terms``)
             raise InvalidInput("Expected a run's name, got that of a release. Nothing was charged.")
+        self._compare_sums(proposal)
         settings, mechanism = proposal.settings, proposal.release
         if isinstance(mechanism or settings.mechanism, Noiseless):
             raise Disagrees("noise", "Expected noise in a run, got none.")
@@ -81,8 +85,21 @@ class PartyRules:
             return Own("secure", None, False, many)
         return Own("seeded", root_key(self.study.rehearsal), True, many)
 
+    def _compare_sums(self, proposal: Proposal) -> None:
+        """Parties, and how many may collude, are the study's, whatever a coordinator says."""
+        study, least = self.study, self.file.limits.colluding
+        agreed = None if study.roster is None else (study.roster.names, study.colluding)
+        summed = proposal.summed
+        if (summed and (summed.names, summed.colluding)) != agreed:
+            words = "Expected to add up what the study adds up, with its parties, got others."
+            raise Disagrees("sum", words)
+        if agreed is not None and least is not None and study.colluding < least:
+            words = f"Expected a sum where {least} may collude, as [limits] says, got "
+            raise Disagrees("sum", f"{words}{study.colluding}.")
+
     def roster(self) -> tuple[Roster, Any]:
-        raise Disagrees("terms", "Expected no secure sum in this study.")
+        assert self.study.roster is not None  # ``agree`` has compared the proposal with it
+        return self.study.roster, identity_of(self.study, self.file)
 
     def allow(self, run: str, terms: Terms, release: str) -> None:
         """What was released before, perhaps on wider limits, is within those of today or stays.
@@ -132,7 +149,12 @@ class PartyRules:
         numbers = total.epsilon, total.delta, mechanism.name, updates, hidden, seeded
         uncertified = REHEARSAL if seeded else f.uncertified
         assumed = self.study.kind.assumed(delta)
-        return PrivacyStatement(*numbers, uncertified, not seeded, assumed, reader is not None)
+        about = uncertified, not seeded, assumed
+        if not isinstance(part := run.rounds, Summand):
+            return PrivacyStatement(*numbers, *about, reader is not None)
+        summed, said = part.summed, PrivacyStatement(*numbers, *about, part.release)
+        cost = (mechanism, updates)
+        return of_sum(said, len(summed.names), summed.colluding, [cost], part.entries)
 
 
 class LimitedLedger(Ledger):
@@ -199,12 +221,34 @@ def compare(limits: Limits, run: str, terms: Terms, noise: str) -> None:
 
 def refuse_beyond(limits: Limits, run: str, terms: Terms, rounds: int) -> None:
     """Raise ``Disagrees`` where so many rounds of a run cost more than the limits."""
-    budget = Guarantee(limits.total_epsilon, limits.total_delta)
-    cost = Spend().plus(terms, rounds * terms.local_updates)
-    if not cost.within(budget):
-        raise Disagrees(
-            "budget",
-            f"Expected a total epsilon of at most {digits(budget.epsilon)} at delta "
-            f"{digits(budget.delta)}, as [limits] says; {rounds} rounds of run {run!r} would cost "
-            f"{rounded_up(cost.epsilon(budget.delta), 6)}. Nothing was charged.",
+    all_of_it = Spend().plus(terms, rounds * terms.local_updates)
+    alone = limits.total_epsilon_alone
+    for cost, most, by in (
+        (all_of_it, limits.total_epsilon, ""),
+        (all_of_it.alone, math.inf if alone is None else alone, " whatever others do"),
+    ):
+        if most < math.inf and not cost.within(Guarantee(most, limits.total_delta)):
+            raise Disagrees(
+                "budget",
+                f"Expected a total epsilon of at most {digits(most)}{by} at delta "
+                f"{digits(limits.total_delta)}, as [limits] says; {rounds} rounds of run {run!r} "
+                f"would cost {rounded_up(cost.epsilon(limits.total_delta), 6)}. Nothing was "
+                "charged.",
+            )
+
+
+def identity_of(study: Study, file: PartyFile) -> Any:
+    """The party's own private key, which is the one that the study knows it by."""
+    if file.identity is None:
+        raise InvalidInput(
+            f"Expected identity in {file.path}, the file that `tacit federation identity` made, "
+            "for a study with a secure sum; not given. Nothing was sent."
         )
+    assert study.roster is not None
+    key = read_identity(file.identity)
+    if key.public_key().public_bytes_raw() != study.roster.identity(file.agent):
+        raise InvalidInput(
+            f"Expected the identity that the study has for {file.agent!r} in {file.identity}, got "
+            "another: somebody else's key is in the study, or yours is. Nothing was sent."
+        )
+    return key

@@ -14,7 +14,8 @@ from tacit.errors import EPSILONS, InvalidInput, choice, count, positive, probab
 from tacit.files import read_toml
 from tacit.studies.study import nothing_sent, refuse_unknown
 
-TEXTS = ("agent", "data", "ledger", "target", "unit", "coordinator")
+TEXTS = ("agent", "data", "ledger", "target", "unit", "coordinator", "identity")
+LIMITS = {"total_epsilon", "total_delta", "rounds", "hides", "total_epsilon_alone", "colluding"}
 KEYS = {*TEXTS, "rehearsal", "limits"}
 UNITS = ("MW", "per unit")
 
@@ -26,12 +27,16 @@ class Limits:
     rounds   None: any number
     hides    the change between neighbouring data that must be hidden, exactly as
              ``Objective.agreed`` says it; None: whatever the study says
+    total_epsilon_alone, colluding   of a secure sum: what it may cost whatever others do, and the
+             least number of parties that may collude before it does; None: any
     """
 
     total_epsilon: float
     total_delta: float
     rounds: int | None = None
     hides: str | None = None
+    total_epsilon_alone: float | None = None
+    colluding: int | None = None
 
     def __post_init__(self) -> None:
         store = object.__setattr__
@@ -39,8 +44,11 @@ class Limits:
         if type(self.total_delta) not in (int, float) or self.total_delta != 0:
             store(self, "total_delta", probability("total_delta", self.total_delta))
         store(self, "total_delta", float(self.total_delta))
-        if self.rounds is not None:
-            store(self, "rounds", count("rounds", self.rounds))
+        if (alone := self.total_epsilon_alone) is not None:
+            store(self, "total_epsilon_alone", positive("total_epsilon_alone", alone, EPSILONS))
+        for key in ("rounds", "colluding"):
+            if getattr(self, key) is not None:
+                store(self, key, count(key, getattr(self, key)))
         if self.hides is not None and (not isinstance(self.hides, str) or not self.hides.strip()):
             raise InvalidInput(f"Expected words as hides in [limits], got {shown(self.hides)}.")
 
@@ -58,6 +66,7 @@ class PartyFile:
     unit: str | None = None
     rehearsal: bool = False
     coordinator: str | None = None
+    identity: Path | None = None  # the file of its private key, for secure sums
 
     @classmethod
     def load(cls, path: str | Path) -> PartyFile:
@@ -75,11 +84,13 @@ class PartyFile:
                 )
             if not isinstance(limits, dict):
                 raise InvalidInput(f"Expected a section [limits] in {path}, found none.")
-            refuse_unknown(limits, {"total_epsilon", "total_delta", "rounds", "hides"}, "[limits]")
+            refuse_unknown(limits, LIMITS, "[limits]")
             for key in ("total_epsilon", "total_delta"):
                 if key not in limits:
                     raise InvalidInput(f"Expected {key} in [limits] of {path}; not given.")
             data, ledger = (path.parent / text.pop(key) for key in ("data", "ledger"))
+            if "identity" in text:
+                text["identity"] = path.parent / text["identity"]
             own = Limits(**limits)
             return cls(path, data=data, ledger=ledger, limits=own, rehearsal=rehearsal, **text)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,21 +37,27 @@ from tacit.errors import (
     shown,
 )
 from tacit.files import read_bytes, read_toml, reading, write_atomically
+from tacit.objectives.objective import Records
 from tacit.planning import Plan
+from tacit.protocol.masks import Roster, check_parties
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, PrivacyStatement
+from tacit.protocol.summed import NAME
 
 if TYPE_CHECKING:
     from tacit.studies.party_file import PartyFile
 
 FILE = "study.toml"
+OF_SUMS = {"colluding", "identities"}
 COMMON = {"name", "deadline", "evaluate_every", "rehearsal", "privacy", "algorithm"}
+COMMON |= {"aggregation", *OF_SUMS}
 REHEARSAL = (
     "this is a rehearsal: its noise is from a seed that the study names, and everybody can "
     "subtract it."
 )
 DEADLINE = 600.0  # seconds, where a study says nothing
 LONGEST = 30 * 24 * 3600.0
+IDENTITY = re.compile("[0-9a-f]{64}")
 KINDS = {"objective": "job.JobKind", "power": "grid.GridKind", "learn": "classifier.ClassifierKind"}
 
 
@@ -85,6 +92,13 @@ class Kind:
 
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
         raise NotImplementedError
+
+    def public_part(self) -> LocalProblem:
+        """An agent's problem without data, of which a secure sum needs what is public."""
+        raise InvalidInput(
+            'Expected losses over records on one common set, as in [learn], for aggregation = "sum"'
+            ", got others: their parts have no entries in common, or their sizes are not public."
+        )
 
     def plan(self, problem: Problem) -> Plan:
         raise NotImplementedError
@@ -122,6 +136,8 @@ class Study:
     digest          SHA-256 of all that is in it: two that agree hold the same study
     deadline        seconds that a round may take
     rehearsal       the seed of a rehearsal's noise; None: a real run
+    roster          of a secure sum: who adds up, with their identities; None: no sum
+    colluding       of whom so many may collude
     contents        study.toml and the files that travel with it, by name
     folder          where it was read
     """
@@ -134,6 +150,8 @@ class Study:
     contents: Mapping[str, bytes]
     digest: str
     folder: Path
+    roster: Roster | None = None
+    colluding: int = 0
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -148,6 +166,7 @@ class Study:
             for agent in kind.agents:  # which a grid's table of zones may name
                 printable("the name of an agent", agent)
             contents = {name: read_public(folder, name) for name in kind.files}
+            sums = _sums(data, kind)
             return cls(
                 printable("name", data.get("name", "study")),
                 kind,
@@ -157,6 +176,7 @@ class Study:
                 {FILE: read_bytes(path), **contents},
                 _digest(data, contents, kind.digested()),
                 folder,
+                *sums,
             )
 
     @property
@@ -234,7 +254,7 @@ class Study:
     def plan(self, problem: Problem) -> Plan:
         """How the budget is spent, from public numbers: as one process would choose."""
         with nothing_sent(f"the study {self.name!r}"):
-            if tuple(problem.names) != self.agents:
+            if tuple(problem.names) != (self.agents if self.roster is None else (NAME,)):
                 raise InvalidInput(
                     f"Expected the agents {', '.join(self.agents)} in this order, got "
                     f"{', '.join(problem.names)}."
@@ -279,6 +299,31 @@ def _kind(data: dict[str, Any], folder: Path, certified: bool) -> Kind:
     kind: type[Kind] = getattr(import_module(f"tacit.studies.{file}"), name)
     refuse_unknown(data, COMMON | {*kind.KEYS}, f"a study with [{named[0]}]")
     return kind.read(data, folder)
+
+
+def _sums(data: dict[str, Any], kind: Kind) -> tuple[Roster | None, int]:
+    """Of a secure sum: who adds up, and how many of them may collude."""
+    if choice("aggregation", data.get("aggregation"), (None, "sum")) is None:
+        if given := sorted(OF_SUMS & set(data)):
+            raise InvalidInput(f'Expected aggregation = "sum" beside {given[0]}, got none.')
+        return None, 0
+    colluding = check_parties(len(kind.agents), data.get("colluding"))
+    if not isinstance(kind.public_part().objective, Records):
+        Kind.public_part(kind)  # says so
+    identities = data.get("identities", {})
+    refuse_unknown(identities, {*kind.agents}, "[identities]")
+    keys = []
+    for name in kind.agents:
+        text = identities.get(name)
+        if not isinstance(text, str) or not IDENTITY.fullmatch(text):
+            raise InvalidInput(
+                f"Expected the identity of {name!r} in [identities], 64 digits that `tacit "
+                f"federation identity` shows at that party, got {shown(text)}."
+            )
+        keys.append(bytes.fromhex(text))
+    if len(set(keys)) < len(keys):
+        raise InvalidInput("Expected an identity of each party's own, got one twice.")
+    return Roster(kind.agents, tuple(keys)), colluding
 
 
 def _check_privacy(privacy: dict[str, Any], certified: bool) -> None:

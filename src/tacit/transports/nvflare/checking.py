@@ -14,8 +14,11 @@ from typing import Any
 
 from tacit.errors import EngineFailure, InvalidInput, TacitError, digits
 from tacit.files import read_bytes, read_toml, reading
-from tacit.privacy.accounting import rounded_down, rounded_up
+from tacit.privacy.accounting import exact, rounded_down, rounded_up
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Gaussian, share_of
+from tacit.protocol.masks import fingerprint
+from tacit.studies.party import identity_of
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
 from tacit.transports.nvflare.kit import ADMIN, Kit
@@ -53,7 +56,9 @@ def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> li
         except TacitError as error:  # all else would say the same in other words
             return [Finding("party file", False, str(error))]
         steps |= {"data": data, "limits": limits, "ledger": ledger}
+    steps["secure sum"] = secure_sum
     found = [_finding(what, step, kit, file) for what, step in steps.items()]
+    found = [one for one in found if one.words]
     if connect and found[0].sound is not False:  # certificates: TLS would read any file, or ask
         found.append(_finding("server", server, kit, file))
     return found
@@ -164,6 +169,22 @@ def _asked(kit: Kit) -> dict[str, float]:
     return {name: float(privacy[name]) for name in names if name in privacy}
 
 
+def secure_sum(kit: Kit, file: PartyFile | None) -> tuple[bool | None, str]:
+    """Whom a party's masks are with: people compare fingerprints, by telephone."""
+    found = Study.load(kit.study_file)
+    if found.roster is None:
+        return True, ""
+    if file is not None:
+        identity_of(found, file)
+        assert file.identity is not None
+        if file.identity.stat().st_mode & 0o077:
+            return False, f"others may read {file.identity}: chmod 600."
+    marks = zip(found.roster.names, map(fingerprint, found.roster.identities), strict=True)
+    words = ", ".join(f"{name} {mark}" for name, mark in marks)
+    most = f"up to {found.colluding} of {len(found.agents)} parties may collude"
+    return True, f"{most}; compare with each of them, by telephone: {words}."
+
+
 def data(kit: Kit, file: Any) -> tuple[bool | None, str]:
     if kit.agent is not None and file.agent != kit.agent:
         return False, f"this is the kit of {kit.agent!r}; the party's file names {file.agent!r}."
@@ -177,6 +198,14 @@ def limits(kit: Kit, file: Any) -> tuple[bool | None, str]:
     words = f"agrees to total epsilon {digits(own.total_epsilon)} at delta {own.total_delta!r}"
     if own.rounds is not None:
         words += f" in up to {own.rounds} rounds"
+    study = Study.load(kit.study_file)
+    if study.roster is not None and study.colluding < (own.colluding or 0):
+        return False, f"{words}; the study has {study.colluding} that may collude."
+    if study.roster is not None and {"total_epsilon", "total_delta"} <= asked.keys():
+        most, alone = own.total_epsilon_alone, alone_of(study, asked)
+        words += f"; whatever others do, the study costs epsilon {rounded_up(alone, 4)}"
+        if most is not None and alone > most:
+            return False, f"{words}, more than total_epsilon_alone = {digits(most)}."
     for name in ("total_epsilon", "total_delta"):
         if asked.get(name, 0.0) > getattr(own, name):
             return False, f"{words}; the study asks for {name} {digits(asked[name])}."
@@ -184,6 +213,12 @@ def limits(kit: Kit, file: Any) -> tuple[bool | None, str]:
     if own.rounds is not None and rounds > own.rounds:
         return False, f"{words}; the study asks for {rounds} rounds."
     return True, f"{words}."
+
+
+def alone_of(study: Study, asked: dict[str, float]) -> float:
+    """What the budget of a secure sum costs a party if all others collude."""
+    noise = Gaussian.analytic(asked["total_epsilon"], delta := asked["total_delta"])
+    return exact(share_of(noise, len(study.agents) - study.colluding), 1, delta).epsilon
 
 
 def ledger(kit: Kit, file: Any) -> tuple[bool | None, str]:

@@ -62,12 +62,17 @@ agent = {agent}
 data = "data.csv"            # {data}
 {extra}
 ledger = "ledger.db"         # make it: tacit ledger budget ledger.db --total-epsilon ...
-{rehearsal}
+{identity}{rehearsal}
 [limits]                     # of this study, whatever its coordinator asks for
 total_epsilon = {epsilon}
 total_delta = {delta}
 # rounds = 1000              # at most; optional
 # hides = "..."              # the change that must be hidden; optional, tacit federation check says
+{sums}"""
+OWN_KEY = 'identity = "identity.pem"    # make it: tacit federation identity identity.pem\n'
+OF_SUMS = """\
+# total_epsilon_alone = 5.0  # at most, whatever all others do; optional
+# colluding = 1              # at least so many parties may collude; optional
 """
 
 
@@ -125,11 +130,13 @@ def example(study: Study, agent: str) -> str:
     extra = 'target = "y"                 # its column, if it has one'
     if study.kind.TAKES == "unit":
         data, extra = "a table with columns bus, p and q", 'unit = "MW"'
-    real = study.rehearsal is None
+    real, alone = study.rehearsal is None, study.roster is None
     return EXAMPLE.format(
         agent=json.dumps(agent, ensure_ascii=False),
         data=data,
         extra=extra,
+        identity="" if alone else OWN_KEY,
+        sums="" if alone else OF_SUMS,
         rehearsal="" if real else "rehearsal = true             # no secrets here!\n",
         epsilon=float(privacy.get("total_epsilon", 1.0)),
         delta=float(privacy.get("total_delta", 1e-5)),

@@ -30,6 +30,7 @@ from typing import Any, Protocol
 
 from tacit.errors import CorruptFile, EngineFailure, Refused
 from tacit.files import open_private, parse_json, read_json, read_text, reading
+from tacit.privacy.accounting import rounded_up
 from tacit.transports.nvflare.kit import ADMIN, ORGANISATION, Kit
 
 log = logging.getLogger("tacit.run")
@@ -374,7 +375,16 @@ def state_of(kit: Kit) -> dict[str, Any]:
         "since": status.get("since"),
         "why": status.get("why") or {},
         "result": str(kit.run) if finished else None,
+        "epsilon": _totals(_read(kit.run / "result.json").get("privacy", {})),
     }
+
+
+def _totals(privacy: dict[str, Any]) -> str | None:
+    """Both of a secure sum, once there is a statement."""
+    if "alone" not in privacy:
+        return None
+    total, alone = (rounded_up(privacy[name], 4) for name in ("epsilon", "alone"))
+    return f"{total}; whatever other parties do {alone}"
 
 
 def _of_party(kit: Kit) -> dict[str, Any]:
@@ -388,6 +398,7 @@ def _of_party(kit: Kit) -> dict[str, Any]:
         "party": kit.agent,
         "server": f"{kit.server}{'' if reached else ', cannot be reached'}",
         "own part": str(kit.folder / "own") if (kit.folder / "own").is_dir() else None,
+        "epsilon": _totals(_read(kit.folder / "own" / "statement.json")),
         "log": log,
     }
 

@@ -14,18 +14,16 @@ import hashlib
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
-    NoEncryption,
-    PrivateFormat,
     PublicFormat,
-    load_pem_private_key,
     load_pem_public_key,
 )
 
 from tacit.errors import CorruptFile
-from tacit.files import open_private, read_bytes, reading
+from tacit.files import read_bytes, reading
+from tacit.protocol.masks import new_identity, read_identity
 
 CONTEXT = b"tacit federation request 1\0"
 LENGTH = 64
@@ -33,12 +31,8 @@ LENGTH = 64
 
 def write_keys(private: Path, public: Path) -> None:
     """A new pair of keys, from the operating system's randomness."""
-    key = Ed25519PrivateKey.generate()
-    with open_private(private) as file:
-        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    public.write_bytes(
-        key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    )
+    key = new_identity(private).public_key()
+    public.write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
 def fingerprint(public: Path) -> str:
@@ -59,18 +53,15 @@ class Signer:
     """Signs requests of one study."""
 
     def __init__(self, key: Path, digest: str) -> None:
-        with reading(key, "a private key"):
-            loaded = load_pem_private_key(read_bytes(key), password=None)
-        if not isinstance(loaded, Ed25519PrivateKey):
-            raise CorruptFile(f"Expected an Ed25519 key in {key}, got another kind.")
-        self._key, self._digest = loaded, digest
+        self._key, self._digest = read_identity(key), digest
 
     def sign(self, party: str, request: bytes) -> bytes:
-        return self._key.sign(_said(self._digest, party, request)) + request
+        signature: bytes = self._key.sign(_said(self._digest, party, request))
+        return signature + request
 
     def matches(self, public: Path) -> bool:
         pem = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        return pem == public.read_bytes()
+        return bool(pem == public.read_bytes())
 
 
 class Verifier:

@@ -1,0 +1,288 @@
+"""Secure sums between organisations: the bits of one process, and what a party refuses."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from small_study import NAMES, identity, in_one_process, party, run, write_party, write_study
+
+from tacit.admm.settings import Settings
+from tacit.errors import InvalidInput
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.mechanisms import Gaussian
+from tacit.protocol import masks
+from tacit.protocol.coordinator import Paused
+from tacit.protocol.messages import (
+    Agreed,
+    Broadcast,
+    Keys,
+    Masked,
+    Proposal,
+    Refusal,
+    Sum,
+    answer_from,
+    request_from,
+)
+from tacit.protocol.participant import WORDS, answer_bytes
+from tacit.studies.study import Study
+
+FOUR = (*NAMES, "east")
+
+
+def asked(one, request):
+    return answer_from(answer_bytes(one, request.to_bytes()))
+
+
+@pytest.mark.parametrize("kind", ["logistic", "least-squares"])
+def test_the_bits_of_one_process(tmp_path, kind):
+    study = write_study(tmp_path, kind, colluding=1)
+    found, line = run(study, tmp_path)
+    alone = in_one_process(study, tmp_path, aggregation="sum", colluding=1)
+    np.testing.assert_array_equal(found.solution, alone.solution)
+    assert found.privacy.alone == alone.privacy.alone > found.privacy.epsilon
+    assert (found.privacy.parties, found.privacy.colluding, found.names) == (3, 1, NAMES)
+    for name in NAMES:
+        said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
+        assert (said["epsilon"], said["alone"]) == (found.privacy.epsilon, found.privacy.alone)
+        assert said["neighbours"][0]["agents"] == [name]
+        ledger = Ledger(tmp_path / f"{name}.db")
+        assert ledger.spent_alone.epsilon > ledger.spent.epsilon
+        assert [r["rounds_charged"] for r in ledger.runs()] == [6 if kind == "logistic" else 1]
+        assert not line.parties[name].run.rounds.epoch.ready  # keys go with the run
+    assert not [p for p in tmp_path.rglob("*-parts/**/*") if p.is_file()]
+    sent = [answer_from(data) for data in line.answers]
+    assert {type(m).__name__ for m in sent} == {"Facts", "Agreed", "Masked"}
+
+
+def test_a_pause_and_a_restart_lose_nothing(tmp_path):
+    """A party is silent in round 3; all processes begin anew, with other keys."""
+    calm, _ = run(write_study(tmp_path / "calm", colluding=1), tmp_path / "calm")
+    study, sent = write_study(tmp_path / "storm", colluding=1), []
+
+    def silent(name, request):
+        message = request_from(request)
+        late = name == "south" and isinstance(message, Broadcast) and message.round == 3
+        return None if late else request
+
+    for meddle in (silent, silent, lambda name, request: request):
+        try:
+            found, line = run(study, tmp_path / "storm", meddle=meddle)
+        except Paused as pause:
+            assert [*pause.parties] == ["south"]
+    np.testing.assert_array_equal(found.solution, calm.solution)
+    for name in NAMES:
+        (about,) = Ledger(tmp_path / "storm" / f"{name}.db").runs()
+        assert about["rounds_charged"] == 6
+    sent += [m for m in map(answer_from, line.answers) if isinstance(m, Masked)]
+    assert len({m.values.tobytes() for m in sent}) == len(sent) == 3 * 6
+
+
+# --- refused before anything is paid ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ('aggregation = "sum"\n', ""),
+        ('aggregation = "sum"', 'aggregation = "mean"'),
+        ("colluding = 1", "colluding = 0"),
+        ("colluding = 1", "colluding = 2"),  # c > P − 2
+        ("colluding = 1", "colluding = true"),
+        ('north = "', 'north = "0'),
+        ('north = "', 'nord = "'),
+        ('[[agents]]\nname = "west"', ""),  # P = 2, and an identity of nobody
+        ('columns = ["age", "dose", "weight"]', ""),
+    ],
+)
+def test_studies_that_are_none(tmp_path, old, new):
+    write_study(tmp_path, colluding=1)
+    path = tmp_path / "study.toml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InvalidInput, match="Nothing was sent"):
+        Study.load(tmp_path)
+
+
+def test_one_identity_for_two(tmp_path):
+    write_study(tmp_path, colluding=1)
+    path = tmp_path / "study.toml"
+    north, south = (identity(tmp_path, name) for name in ("north", "south"))
+    path.write_text(path.read_text().replace(south, north))
+    with pytest.raises(InvalidInput, match="got one twice"):
+        Study.load(tmp_path)
+
+
+def test_a_party_without_its_own_identity_takes_no_part(tmp_path):
+    study = write_study(tmp_path, colluding=1)
+    (tmp_path / "north.pem").write_bytes((tmp_path / "south.pem").read_bytes())
+    with pytest.raises(InvalidInput, match="got another"):
+        party(study, tmp_path, "north")
+    (tmp_path / "north.toml").write_text(
+        (tmp_path / "north.toml").read_text().replace('identity = "north.pem"', "")
+    )
+    with pytest.raises(InvalidInput, match="Expected identity in"):
+        party(study, tmp_path, "north")
+
+
+SETTINGS = Settings(4, mechanism=Gaussian(20.0), delta=1e-5, penalty=1.0, step_size=0.1)
+
+
+def proposal(of, settings=SETTINGS, **changes):
+    summed = {"epoch": 1, "names": of.agents, "colluding": of.colluding, "sensitivity": 1.0}
+    mine = {key: changes.pop(key) for key in [*changes] if key in summed}
+    summed = changes.pop("summed", Sum(**summed | mine))
+    about = {"study": of.digest, "run": "r", "size": 3, "settings": settings, "delta": 1e-5}
+    return Proposal(**about | changes, summed=summed)
+
+
+@pytest.mark.parametrize(
+    "limits, changes, code",
+    [
+        ("", {"summed": None}, "sum"),  # noise of its own, that nobody adds to: not what was agreed
+        ("", {"names": NAMES[::-1]}, "sum"),
+        ("", {"names": (*NAMES, "sybil")}, "sum"),  # a share of less noise
+        ("", {"names": ("north", "x", "y")}, "sum"),
+        ("", {"colluding": 0}, "sum"),
+        ("", {"colluding": 2}, "sum"),
+        ("colluding = 2", {}, "sum"),  # the least that it accepts
+        ("total_epsilon_alone = 0.4", {}, "budget"),
+        ("", {"sensitivity": 1e-9}, "terms"),
+        ("", {"sensitivity": 1e300}, "refused"),
+        ("", {"settings": dataclasses.replace(SETTINGS, local_updates=2)}, "terms"),
+        ("", {"settings": dataclasses.replace(SETTINGS, mechanism=Gaussian(1.0))}, "budget"),
+        ("", {"size": 2}, "refused"),
+        ("", {"study": "0" * 64}, "study"),
+    ],
+)
+def test_proposals_that_a_party_refuses(tmp_path, limits, changes, code):
+    study = write_study(tmp_path, rehearsal=None, colluding=1)
+    write_party(tmp_path, "north", rehearsal=False, more=limits)
+    north = party(study, tmp_path, "north")
+    answer = asked(north, proposal(study, **changes))
+    assert isinstance(answer, Refusal) and answer.words == f"Party 'north' {WORDS[code][1]}"
+    assert north.ledger.runs() == []
+    assert limits or isinstance(asked(north, proposal(study)), Agreed)
+
+
+def test_a_sum_that_the_study_does_not_have(tmp_path):
+    study = write_study(tmp_path, rehearsal=None)
+    answer = asked(party(study, tmp_path, "north"), proposal(study, colluding=1))
+    assert answer.words.endswith(WORDS["sum"][1])
+
+
+# --- keys ---------------------------------------------------------------------------------------
+
+
+def meet(parties, study, epoch=1, twist=lambda told: told, **changes):
+    """Everybody's answers until masks are there, or the refusals of those that refuse."""
+    asking = proposal(study, epoch=epoch, **changes)
+    agreed = {one.name: asked(one, asking) for one in parties}
+    told = {name: answer.told[name] for name, answer in agreed.items()}
+    met = {p.name: asked(p, Keys("r", epoch, twist(dict(told)))) for p in parties}
+    for p in parties:
+        sealed = {q: a.told[p.name] for q, a in met.items() if p.name in getattr(a, "told", ())}
+        done = asked(p, Keys("r", epoch, sealed, True))
+        if isinstance(done, Refusal):
+            met[p.name] = done
+    return met
+
+
+@pytest.fixture
+def four(tmp_path):
+    study = write_study(tmp_path, rehearsal=None, colluding=1, names=FOUR)
+    return [party(study, tmp_path, name) for name in FOUR]
+
+
+def changed(name, change):
+    return lambda told: told | {name: change(told)}
+
+
+@pytest.mark.parametrize(
+    "twist",
+    [
+        changed("south", lambda told: told["south"][:-2] + "00"),  # another signature
+        changed("south", lambda told: "00" * 32 + told["south"][64:]),  # another key
+        changed("south", lambda told: told["west"]),  # a repeated key
+        changed("north", lambda told: told["south"]),  # not its own
+        changed("south", lambda told: told["south"][: 2 * 32]),  # unsigned
+        changed("south", lambda told: ""),
+        changed("south", lambda told: "no digits"),
+        changed("sybil", lambda told: told["south"]),
+        lambda told: {name: key for name, key in told.items() if name != "east"},
+        lambda told: {},
+    ],
+)
+def test_keys_that_a_party_refuses(four, twist):
+    study = four[0].rules.study
+    met = meet(four, study, twist=twist)
+    assert isinstance(met["north"], Refusal)
+    point = Broadcast("r", 1, np.zeros(3))
+    assert asked(four[0], point).reason == "refused"
+    assert asked(four[0], Keys("r", 1, {}, True)).reason == "refused"
+    assert four[0].ledger.runs()[0]["rounds_charged"] == 0  # without keys nothing is computed
+
+
+def test_keys_of_another_epoch_study_or_start_are_refused(four):
+    study, said = four[0].rules.study, {}
+    for epoch in (1, 2):
+        meet(four, study, epoch, twist=lambda told, e=epoch: said.setdefault(e, told))
+    assert isinstance(asked(four[0], Keys("r", 1, said[1])), Refusal)  # not the one it is in
+    assert isinstance(asked(four[0], Keys("r", 2, said[1] | {"north": said[2]["north"]})), Refusal)
+    met = meet(four, study, 2, twist=lambda told: said[2])  # of an earlier start of this epoch
+    assert all(isinstance(answer, Refusal) for answer in met.values())
+
+
+def test_a_sealed_secret_is_signed(four):
+    """Whoever changes it, with a quantum computer later, would know the masks of the receiver."""
+    study = four[0].rules.study
+    told = {p.name: asked(p, proposal(study)).told[p.name] for p in four}
+    north, south = four[:2]
+    sealed = asked(north, Keys("r", 1, told)).told["south"]
+    asked(south, Keys("r", 1, told))
+    other = ("0" if sealed[0] != "0" else "1") + sealed[1:]
+    assert asked(south, Keys("r", 1, {"north": other}, True)).reason == "refused"
+    assert asked(south, Keys("r", 1, {"north": sealed}, True)) == Agreed("r")
+
+
+# --- masks --------------------------------------------------------------------------------------
+
+
+def uniform(numbers):
+    """χ² of the bytes of whole numbers of 64 bits: is a sum of all masks left on them?"""
+    seen = np.frombuffer(np.asarray(numbers, "<i8").tobytes(), np.uint8)
+    found = np.bincount(seen, minlength=256)
+    expected = found.sum() / 256
+    return ((found - expected) ** 2 / expected).sum() < 255 + 5 * np.sqrt(2 * 255)
+
+
+def test_one_bit_that_differs_leaves_uniform_numbers(tmp_path):
+    """Of w, the round, the roster, c, the grid or the epoch, at one party."""
+    names, n = tuple("abcd"), 4000
+    about = {"epoch": 7, "roster": names, "round": 1, "c": 1, "grid": 2.0**-30, "w": np.zeros(3)}
+
+    def total(**of_one):
+        found = []
+        for name in names:
+            own = about | (of_one if name == "c" else {})
+            epochs[name] = masks.Epoch("", "r", own["epoch"], masks.Roster(own["roster"]), name)
+            epochs[name].said = own
+        told = {name: epoch.public for name, epoch in epochs.items()}
+        sealed = {name: epoch.meet(told) for name, epoch in epochs.items()}
+        for name, epoch in epochs.items():
+            epoch.finish({p: s[name] for p, s in sealed.items() if name in s})
+            own = epoch.said
+            request = Broadcast("r", own["round"], own["w"]).digest
+            y = np.arange(n)
+            found.append(epoch.mask(y, own["round"], own["c"], own["grid"], "1e9", request))
+        return masks.added_up(found)
+
+    epochs = {}
+    assert np.array_equal(total(), 4 * np.arange(n)) and not uniform(total())  # the control
+    w = np.array([0.0, np.nextafter(0.0, 1.0), 0.0])
+    roster = ("a", "b", "c", "e")
+    for other in ({"w": w}, {"round": 2}, {"c": 2}, {"grid": 2.0**-31}, {"epoch": 8}):
+        assert uniform(total(**other)), other
+    epochs = {}
+    with pytest.raises(ValueError):  # not even a place in it
+        masks.Epoch("", "r", 7, masks.Roster(roster), "d")
