@@ -17,7 +17,7 @@ from small_objectives import SAMPLED, B, Y, change, sample
 import tacit
 from tacit.errors import InvalidInput
 from tacit.objectives import LeastSquares, PublicQuadratic
-from tacit.objectives.moments import BLOCK, FLOOR, Mean
+from tacit.objectives.moments import BLOCK, FLOOR, Counts, Mean, Moments, matrix_of
 
 ROOT = math.sqrt(2)
 RELATIONS = ["add-remove", "zero-out", "replace"]
@@ -27,13 +27,17 @@ def mean_of(x, y=None, relation="add-remove", **options):
     return Mean(np.asarray(x), neighbours=relation, **PUBLIC | options)
 
 
+def moments_of(x, y=None, relation="add-remove", **options):
+    return Moments(np.asarray(x), neighbours=relation, **PUBLIC | options)
+
+
 def squares(x, y, relation="add-remove", **options):
     common = {"target_bound": Y, "neighbours": relation}
     return LeastSquares(np.asarray(x), np.asarray(y), **PUBLIC | common | options)
 
 
 PUBLIC = {"feature_norm": B, "normaliser": 12.0}
-KINDS = {"mean": mean_of, "least-squares": squares}
+KINDS = {"mean": mean_of, "least-squares": squares, "moments": moments_of}
 
 
 def apart(f, g, norm):
@@ -71,8 +75,10 @@ def test_neighbours_never_exceed_the_bound(kind, relation, seed, d, scale, dtype
     for norm in (1, 2):
         Δ = f.reading().sensitivity(norm)
         assert apart(f, g, norm) <= Δ == g.reading().sensitivity(norm)
-        if kind == "mean":
-            assert change(f, g, np.zeros(d), norm) <= f.sensitivity(norm, tacit.Box(-1.0, 1.0, d))
+        if kind != "least-squares":
+            size = f.dimension
+            moved = change(f, g, np.zeros(size), norm)
+            assert moved <= f.sensitivity(norm, tacit.Box(-1.0, 1.0, size))
 
 
 # --- the mean -----------------------------------------------------------------------------------
@@ -138,6 +144,58 @@ def test_the_rows_decide_whether_data_are_the_same():
     np.testing.assert_allclose(f.reading().values, g.reading().values, rtol=1e-15)
     (one,), (other,) = f.reading().source, g.reading().source
     assert (one != other).any()
+
+
+# --- moments of a table, and counts --------------------------------------------------------------
+
+
+def test_moments_are_sums_and_products_as_numpy_has_them():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.5, 0.5, (2 * BLOCK + 3, 3)) / 2
+    f = moments_of(x, relation="zero-out", normaliser=float(len(x)))
+    w = np.c_[np.ones(len(x)), x]
+    values = f.reading().values
+    np.testing.assert_allclose(matrix_of(values, 3, len(x)), w.T @ w, rtol=1e-11, atol=1e-9)
+    np.testing.assert_allclose(f.statistic(np.zeros(9)), -values / len(x), rtol=1e-9, atol=1e-13)
+    copy = f.reading().public_copy(values, 0.0)
+    np.testing.assert_allclose(copy.gradient(values / len(x)), 0, atol=1e-12)
+    assert f.gradient_bound(tacit.Box(-0.1, 0.1, 9)) >= np.linalg.norm(values / len(x))
+
+
+@pytest.mark.parametrize("length", [0.5, 1.0, 2.0])
+def test_the_bound_of_moments_is_attained(length):
+    """Of a record that is taken out, and of one in place of another where 1 + x'y can be 0."""
+    x = np.array([[length, 0.0]])
+    options = {"feature_norm": length}
+    f, g = (moments_of(a, relation="zero-out", **options) for a in (x, 0 * x))
+    assert apart(f, g, 2) == pytest.approx(f.reading().sensitivity(2), rel=1e-6)
+    even = np.full((1, 2), length / ROOT)
+    f, g = (moments_of(a, relation="zero-out", **options) for a in (even, 0 * even))
+    assert apart(f, g, 1) == pytest.approx(f.reading().sensitivity(1), rel=1e-6)
+    cosine = max(-1.0, -1 / length**2)
+    other = length * np.array([[cosine, math.sqrt(1 - cosine**2)]])
+    f, g = (moments_of(a, relation="replace", **options) for a in (x, other))
+    Δ, found = f.reading().sensitivity(2), apart(f, g, 2)
+    assert found <= Δ and (length < 1 or found == pytest.approx(Δ, rel=1e-6))
+    assert length < 1 or 1.9 * moments_of(x, **options).reading().sensitivity(2) > Δ
+
+
+@pytest.mark.parametrize(("relation", "bounds"), [("zero-out", (1, 1)), ("replace", (2, ROOT))])
+def test_the_bound_of_counts_is_attained(relation, bounds):
+    rows = {"zero-out": np.zeros(3), "replace": np.eye(3)[1]}[relation]
+    f, g = (
+        Counts([row], feature_norm=1.0, normaliser=1.0, neighbours=relation)
+        for row in (np.eye(3)[0], rows)
+    )
+    for norm, bound in zip((1, 2), bounds, strict=True):
+        assert f.reading().sensitivity(norm) == pytest.approx(bound, rel=1e-9)
+        assert apart(f, g, norm) == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("row", [[0.5, 0.5], [1, 1], [2, 0], [-1, 0]])
+def test_counts_are_of_one_cell_for_each_row(row):
+    with pytest.raises(InvalidInput):
+        Counts([row], feature_norm=9.0, normaliser=1.0)
 
 
 # --- least squares ------------------------------------------------------------------------------

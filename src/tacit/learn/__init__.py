@@ -5,6 +5,8 @@ features     public maps of rows: columns, random waves, edge directions, the sc
 constraints  hard constraints on a model's coefficients
 centring     rows around a private mean: a first release, and its share of the budget
 estimators   what all estimators share, and each: a loss, its targets, its predictions
+error_bars   a regression from noisy second moments: estimate, intervals, summary
+released_table   one release of a table, and every regression of it
 model        a fitted model as one JSON file; which steps before it are public
 """
 
@@ -19,6 +21,7 @@ from tacit.learn.constraints import Convex, Sign
 from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, load_table, split
 
 if TYPE_CHECKING:
+    from tacit.learn.error_bars import Regression
     from tacit.learn.estimators import (
         PrivateHuberRegressor,
         PrivateLinearSVC,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
         Scattering,
     )
     from tacit.learn.model import load_model, not_covered, save_model
+    from tacit.learn.released_table import PrivateMoments
 
 __all__ = [
     "Ball",
@@ -46,11 +50,13 @@ __all__ = [
     "PrivateHuberRegressor",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateMoments",
     "PrivateQuantileRegressor",
     "PrivateRidge",
     "PublicColumns",
     "PublicRange",
     "RandomFourier",
+    "Regression",
     "Scattering",
     "Sign",
     "Simplex",
@@ -69,7 +75,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn is imported when it is asked for."""
     if name in __all__:
-        for module in ("estimators", "features", "model"):
+        for module in ("estimators", "features", "model", "released_table"):
             found = getattr(import_module(f"tacit.learn.{module}"), name, None)
             if found is not None:
                 return found

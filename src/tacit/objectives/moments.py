@@ -1,5 +1,7 @@
 """Sums and second moments of private rows, released once, with proven sensitivities.
 
+    moments         ‖z − Σ_i m(x_i)/N‖²/2                       sums, and sums of products
+    counts          the same of cells that rows are in          one 1 in every row
     mean            ‖z − Σ_i x_i/N‖²/2                          all that counts is s = Σ_i x_i
     least squares   (1/N) Σ_i (x_i'z − y_i)²/2 + (ridge/2)‖z‖²
                     = z'(S/N + ridge·I)z/2 − b'z/N + constant   S = X'X,  b = X'y
@@ -21,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Array, Vector
-from tacit.errors import array, choice
+from tacit.errors import InvalidInput, array, choice
 from tacit.objectives.linear_model import Rows
 from tacit.objectives.objective import RELATIONS, Reading
 from tacit.objectives.public import PublicQuadratic
@@ -87,6 +89,76 @@ class Mean(Rows):
         return largest + feasible_set.radius(2)
 
 
+@pytree
+class Moments(Mean):
+    """‖z − Σ_i m(x_i)/N‖²/2, m(x) = (√2·x, xx'): the entries of xx' on and above the diagonal, row
+    by row, those above times √2. Least at the first and second moments of the rows.
+
+    Beside a constant 1, whose square adds up to the public number of records, these are all moments
+    of w = (1, x): the L2 norm of m(x) is the Frobenius norm of ww' without that entry.
+
+    Guarantee: ‖m(x)‖² = 2‖x‖² + ‖x‖⁴ ≤ 2B² + B⁴. *add-remove, zero-out*: Δ_2 is its root, and Δ_1
+    = B²(1 − 1/√2) + B₁²/√2 + √2·B₁, as the entries of xx' sum up to ‖x‖₂²(1 − 1/√2) + ‖x‖₁²/√2;
+    Δ_2 is attained. *replace*: Δ_2 = √2(1 + B²), or twice the above if smaller, since
+    ‖ww' − vv'‖² = ‖w‖⁴ + ‖v‖⁴ − 2(w'v)² ≤ 2(1 + B²)², attained for B ≥ 1, where w'v can be 0.
+    Δ_1 is twice the above, and no better bound is proven.
+    Rounding: as that of ``SecondMoments``.
+    """
+
+    @property
+    def dimension(self) -> int:
+        d = self.feature_count
+        return d * (d + 3) // 2
+
+    def statistic(self, z: Array) -> Array:
+        x = self.features.astype(jnp.float64)
+        upper = jnp.triu_indices(self.feature_count)
+        products = (x @ x.T * _weights(self.feature_count))[upper]
+        return -jnp.concatenate([ROOT * x.sum(axis=-1), products]) / self.normaliser
+
+    def reading(self) -> RowProducts:
+        return RowProducts(self)
+
+    def longest(self, norm: int) -> float:
+        """The largest norm of m(x)."""
+        B, B1 = self.feature_bound(2), self.feature_bound(1)
+        if choice("norm", norm, (1, 2)) == 2:
+            return math.sqrt(2 * B**2 + B**4)
+        return B**2 * (1 - 1 / ROOT) + B1**2 / ROOT + ROOT * B1
+
+    def _moved(self, norm: int, depth: float) -> float:
+        one, M = self.longest(norm), self.most_records
+        change = one
+        if self.neighbours == RELATIONS["replace"]:
+            change = min(2 * one, ROOT * (1 + self.feature_bound(2) ** 2) if norm == 2 else 2 * one)
+        tiny = float(np.finfo(np.float64).tiny) * (1 + self.feature_bound(2)) ** 2
+        flushed = 8 * M * tiny * float(self.dimension ** (1 / norm))
+        return change + 2 * gamma(depth + 6) * M * one + flushed
+
+    def gradient_bound(self, feasible_set: FeasibleSet) -> float:
+        return self.longest(2) * self.most_records / self.normaliser + feasible_set.radius(2)
+
+
+@pytree
+class Counts(Mean):
+    """‖z − Σ_i x_i/N‖²/2 with a 1 in one cell of every row, or none: least at the cells' shares.
+
+    Guarantee: rows of anything else are refused, without showing them. So ‖x‖₂ = ‖x‖₁ ≤ 1, and two
+    rows differ by at most √2 in L2, 2 in L1: Δ_2 under *replace* is √2, less than twice that of one
+    record. All attained. Sums of zeros and ones are exact.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        x = np.asarray(self.features)
+        if not (np.isin(x, (0, 1)).all() and (x.sum(axis=0) <= 1).all()):
+            raise InvalidInput("Expected rows with a 1 in one cell and zeros, got others.")
+
+    def _moved(self, norm: int, depth: float) -> float:
+        choice("norm", norm, (1, 2))
+        return 2.0 ** (1 / norm) if self.neighbours == RELATIONS["replace"] else 1.0
+
+
 @dataclass(frozen=True)
 class RowSum(Reading):
     """s = Σ_i x_i: with it f is known, as N is public.
@@ -131,6 +203,40 @@ class RowSum(Reading):
 
 
 @dataclass(frozen=True)
+class RowProducts(RowSum):
+    """Σ_i m(x_i) of ``Moments``: √2 times the sums of columns, then of their products."""
+
+    objective: Moments
+
+    @cached_property
+    def values(self) -> Vector:  # type: ignore[override]
+        columns = np.asarray(self.objective.features)
+        d = len(columns)
+        sums, S = np.zeros(d), np.zeros((d, d))
+        for start in range(0, columns.shape[1], BLOCK):
+            x = np.asarray(columns[:, start : start + BLOCK], np.float64)
+            sums += x.sum(axis=1)
+            S += x @ x.T
+        found = np.concatenate([ROOT * sums, (S * _weights(d))[np.triu_indices(d)]])
+        found.flags.writeable = False
+        return found
+
+
+def matrix_of(values: Vector, d: int, records: float) -> Vector:
+    """Σ_i ww' with w = (1, x), of the values of a ``RowProducts`` and the number of records."""
+    T = np.zeros((d + 1, d + 1))
+    T[0, 0], T[0, 1:] = records, values[:d] / ROOT
+    T[1:, 1:][np.triu_indices(d)] = values[d:]
+    T[1:, 1:] /= _weights(d)
+    return T + np.triu(T, 1).T
+
+
+def _weights(d: int) -> Vector:
+    """√2 beside the diagonal."""
+    return np.where(np.eye(d, dtype=bool), 1.0, ROOT)
+
+
+@dataclass(frozen=True)
 class SecondMoments(Reading):
     """(S as a vector, κb): on and above the diagonal row by row, the entries above times √2.
 
@@ -170,7 +276,7 @@ class SecondMoments(Reading):
             x = np.asarray(f.features[:, start : start + BLOCK], np.float64)
             S += x @ x.T
             b += x @ np.asarray(f.targets[start : start + BLOCK], np.float64)
-        found = np.concatenate([(S * self._weights)[np.triu_indices(d)], self._scale * b])
+        found = np.concatenate([(S * _weights(d))[np.triu_indices(d)], self._scale * b])
         found.flags.writeable = False
         return found
 
@@ -186,10 +292,6 @@ class SecondMoments(Reading):
     @property
     def _d(self) -> int:
         return self.objective.dimension
-
-    @property
-    def _weights(self) -> Vector:
-        return np.where(np.eye(self._d, dtype=bool), 1.0, ROOT)
 
     @property
     def _scale(self) -> float:
@@ -247,7 +349,7 @@ class SecondMoments(Reading):
         values = array("values", values, (d * (d + 3) // 2,), dtype=np.float64)
         S = np.zeros((d, d))
         S[np.triu_indices(d)] = values[:-d]
-        S /= self._weights
+        S /= _weights(d)
         spectrum, V = np.linalg.eigh(S + np.triu(S, 1).T)
         none = 4 * d * float(np.finfo(np.float64).eps) * float(np.abs(spectrum).max())
         P = max(1.0, f.normaliser / f.most_records) if agents is None else agents

@@ -1,0 +1,541 @@
+"""One release of an agreed table, and all that follows from it at no further cost.
+
+    records ─▶ rows u by public rules ─▶ Σ (1, u)(1, u)' + noise ─▶ means, deviations, correlations,
+               of every agent            released once (``Moments``)  any regression, with intervals
+
+A number is mapped to [−1, 1] by its public range, and clipped there; a category is 0 or 1 less the
+share that all have on average were they alike, 1/K for K of them: so a row's squared length is at
+most the number of columns of numbers, and 1 − 1/K for each of categories. No row is shortened, so
+that what is estimated is the regression of the table itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from tacit._types import Vector
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.errors import InvalidInput, array, choice, count, non_negative, probability
+from tacit.files import read_json, reading, write_atomically
+from tacit.html import card, never_raises, table
+from tacit.learn.constraints import Constraint
+from tacit.learn.error_bars import (
+    CLEAR,
+    Estimate,
+    Regression,
+    Row,
+    aligned,
+    edge,
+    estimate,
+    what_would_do,
+)
+from tacit.learn.estimators import _seed, owners, sizes
+from tacit.learn.features import PublicColumns
+from tacit.objectives.moments import FLOOR, Moments, matrix_of
+from tacit.objectives.public import PublicQuadratic
+from tacit.privacy.accounting import calibrate, rounded_up
+from tacit.protocol.jupyter import statement_html
+from tacit.protocol.masks import check_parties
+from tacit.protocol.release import Released
+from tacit.protocol.statement import PUBLIC, PrivacyStatement, not_promised, promised
+from tacit.sets import Box
+from tacit.tables import Category, Number, named, public_rules
+from tacit.transports import release
+
+FILE = "moments.json"
+WHAT = "a table of moments that tacit saved"
+MOST_COLUMNS = 200
+TYPICAL = 0.2  # of its range: the deviation of a column, where nothing is known
+PARTS = 0.3  # of the largest in a direction: columns with more are named
+MOST_STEPS = 1000  # to a constrained optimum
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Public rules of a table's columns, and from them those of u: X = ``middle`` + ``half``·u,
+    within ``low`` and ``low`` + ``length``."""
+
+    rules: tuple[Number | Category, ...]
+
+    @classmethod
+    def of(cls, mapping: PublicColumns) -> Layout:
+        found = cls(mapping.rules_)
+        if (many := len(found.names)) > MOST_COLUMNS:
+            raise InvalidInput(
+                f"Expected at most {MOST_COLUMNS} columns, each category counted, got {many}: the "
+                "noise grows with their number. Leave out what no question needs, or release two "
+                "tables, each with a part of the budget. Nothing was released."
+            )
+        return found
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Layout:
+        rules = (data[key] for key in ("columns", "ranges", "categories", "fill"))
+        return cls(public_rules(*rules))
+
+    def to_dict(self) -> dict[str, Any]:
+        numbers = [r for r in self.rules if isinstance(r, Number)]
+        texts = [r for r in self.rules if isinstance(r, Category)]
+        return {
+            "columns": [str(r.name) for r in self.rules],
+            "ranges": {str(r.name): [float(r.low), float(r.high)] for r in numbers},
+            "categories": {str(r.name): list(r.known) for r in texts},
+            "fill": {str(r.name): r.fill for r in self.rules if r.fill is not None},
+        }
+
+    @property
+    def names(self) -> list[str]:
+        return [name for rule in self.rules for name in rule.names]
+
+    @property
+    def centre(self) -> Vector:
+        return self._each(lambda r: 0.0, lambda K: 1 / K)
+
+    @property
+    def middle(self) -> Vector:
+        return self._each(lambda r: r.low / 2 + r.high / 2, lambda K: 1 / K)
+
+    @property
+    def half(self) -> Vector:
+        return self._each(lambda r: (r.high - r.low) / 2, lambda K: 1.0)
+
+    @property
+    def low(self) -> Vector:
+        return self._each(lambda r: r.low, lambda K: 0.0)
+
+    @property
+    def length(self) -> Vector:
+        return self._each(lambda r: r.high - r.low, lambda K: 1.0)
+
+    def _each(self, number: Any, category: Any) -> Vector:
+        parts = [
+            [number(r)] if isinstance(r, Number) else [category(len(r.known))] * len(r.known)
+            for r in self.rules
+        ]
+        return np.array([x for part in parts for x in part], np.float64)
+
+    @property
+    def row_norm(self) -> float:
+        """The largest length of a row u; of K categories 1 − 1/K, or 1/K where it is none."""
+        many = [len(r.known) for r in self.rules if isinstance(r, Category)]
+        squares = sum(max(1 - 1 / K, 1 / K) for K in many) + len(self.rules) - len(many)
+        return math.sqrt(squares)
+
+    def problem(self, name: str, rows: Vector, **bounds: Any) -> LocalProblem:
+        """An agent's part, of its rows u: what is released of it, once."""
+        f = Moments(rows, feature_norm=self.row_norm, **bounds)
+        return LocalProblem(f, Box(-(R := f.longest(2)), R, size=f.dimension), name=name)
+
+    def rows(self, X: Any) -> Vector:
+        """u of a table's records."""
+        return self._mapping(self.rules).transform(X) - self.centre
+
+    def in_units(self, X: Any, names: Sequence[str]) -> Vector:
+        """These columns of a table, in units of the data and within their ranges; others need not
+        be there."""
+        part = Layout(tuple(r for r in self.rules if {*r.names} & {*names}))
+        u = part.rows(X) * part.half + part.middle
+        return np.stack([u[:, part.names.index(name)] for name in names], axis=1)
+
+    @staticmethod
+    def _mapping(rules: Sequence[Number | Category]) -> PublicColumns:
+        mapping = PublicColumns()
+        mapping.rules_ = tuple(rules)
+        return mapping
+
+
+@dataclass(eq=False, repr=False)
+class PrivateMoments(BaseEstimator):  # type: ignore[misc]
+    """First and second moments of a table, released once by every agent.
+
+    total_epsilon, total_delta   of the release, and so of everything computed from it
+    ranges, categories, fill     public rules of the columns, as in ``PublicColumns``. A column C
+                    with the categories A, B is two columns, "C=A" and "C=B"
+    neighbours      "zero-out": whether a record is in; "replace": what is in it
+    random_state    a seed for the noise, for research; None takes a key from the operating system
+    noise, ledgers, aggregation, colluding   as in ``tacit.release``
+
+    Guarantee: ``privacy_`` covers the release of ``Moments`` of every agent's mapped rows, whose
+    length is bounded by the rules alone, and all that this object gives after ``fit``. Numbers of
+    records are public. That the rules are is your claim.
+    """
+
+    total_epsilon: float = 1.0
+    total_delta: float = 1e-5
+    _: KW_ONLY
+    ranges: Mapping[Any, tuple[float, float]] | None = None
+    categories: Mapping[Any, Any] | None = None
+    fill: Mapping[Any, Any] | None = None
+    neighbours: str = "zero-out"
+    random_state: Any = None
+    noise: str | None = None
+    ledgers: Any = None
+    aggregation: str | None = None
+    colluding: int | None = None
+
+    def fit(self, X: Any, y: Any = None, agents: Any = None) -> Self:
+        """Release the moments of a DataFrame, every column of which has a rule; ``agents`` has one
+        label per record."""
+        choice("neighbours", self.neighbours, ("zero-out", "replace"))
+        kind = Layout.of(PublicColumns(self.ranges, self.categories, self.fill).fit(X))
+        rows = kind.rows(X)
+        names, owner = owners(agents, len(rows))
+        bounds: Any = {"neighbours": self.neighbours, **sizes(owner)}
+        problem = Problem(
+            kind.problem(str(name), rows[owner == p], **bounds) for p, name in enumerate(names)
+        )
+        found = release(
+            problem,
+            self.total_epsilon,
+            self.total_delta,
+            mechanism="gaussian",
+            seed=_seed(self.random_state),
+            noise=self.noise,
+            ledgers=self.ledgers,
+            aggregation=self.aggregation,
+            colluding=self.colluding,
+        )
+        f: Any = problem.agents[0].objective
+        return self.adopt(found, kind, len(rows), f.reading().sensitivity(2), tuple(problem.names))
+
+    def adopt(
+        self,
+        found: Released,
+        kind: Layout,
+        records: int,
+        sensitivity: float,
+        agents: tuple[str, ...],
+    ) -> Self:
+        """Take what was released; from here on all is free."""
+        variance, P = found.mechanism.variance(sensitivity), len(agents)
+        shares = P - found.privacy.colluding if found.privacy.parties > 1 else 1
+        values = np.sum([one.values for one in found.releases], axis=0)
+        self._keep(kind, values, math.sqrt(variance * P / shares), records, agents)
+        self.privacy_ = replace(found.privacy, assumed=assumed(records, found.privacy.delta))
+        return self
+
+    def _keep(
+        self, kind: Layout, values: Vector, deviation: float, records: int, agents: Any
+    ) -> None:
+        self.layout_, self.values_, self.deviation_ = kind, values, deviation
+        self.records_, self.agents_ = records, tuple(agents)
+        self.matrix_ = matrix_of(values, len(kind.names), records)
+        m = len(self.matrix_)
+        self.variances_ = np.full((m, m), deviation**2 / 2)
+        np.fill_diagonal(self.variances_, deviation**2)
+        self.variances_[0, 0] = 0.0  # the number of records is public
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def regress(
+        self,
+        target: str,
+        on: Sequence[str],
+        *,
+        l2: float = 0.0,
+        constraint: Constraint | None = None,
+    ) -> Regression:
+        """Least squares of one column on others and a constant, in the units of the data.
+
+        l2          of a ridge on the coefficients: Σ(y − xb)² + l2‖b‖²
+        constraint  on the coefficients (``tacit.learn.Box`` and others)
+
+        Intervals are of the free estimate, without either.
+        """
+        names, kind = self._checked(target, on), self.layout_
+        x = np.array([kind.names.index(name) for name in (*names, target)])
+        at = np.append(0, x + 1)
+        T, W = (M[np.ix_(at, at)] for M in (self.matrix_, self.variances_))
+        free = estimate(T, W, self.records_)
+        half, middle = kind.half[x], kind.middle[x]
+        # slopes by half ranges, and the intercept by what the middles add
+        L = np.diag(np.append(half[-1], slopes := half[-1] / half[:-1]))
+        L[0, 1:] = -slopes * middle[:-1]
+        shift = np.append(middle[-1], np.zeros(len(names)))
+        found, held = free.coef, ""
+        if l2 or constraint is not None:
+            ridge = np.append(0.0, non_negative("l2", l2) / half[:-1] ** 2)
+            found = estimate(T, W, self.records_, ridge).coef
+            if constraint is not None:
+                found = _constrained(T, W, ridge, constraint, slopes)
+            held = "l2 or a constraint holds coefficients; intervals are of the free estimate."
+        coef, low, length = L @ found + shift, kind.low[x], kind.length[x]
+        return Regression(
+            target,
+            names,
+            coef[1:],
+            float(coef[0]),
+            L @ free.coef + shift,
+            L @ free.sampling @ L.T,
+            L @ free.privacy @ L.T,
+            free.freedom,
+            free.r2,
+            math.sqrt(free.variance) * float(half[-1]),
+            self.records_,
+            "" if free.clear >= 1 else self._doubt(free, names),
+            held,
+            (self._from,),
+            length[:-1],
+            kind,
+            (float(low[-1]), float(low[-1] + length[-1])),
+        )
+
+    def _checked(self, target: str, on: Sequence[str]) -> tuple[str, ...]:
+        check_is_fitted(self, "privacy_")
+        names = (on,) if isinstance(on, str) else tuple(on)
+        known = self.layout_.names
+        for name in (target, *names):
+            if name not in known:
+                raise InvalidInput(
+                    f"Expected columns of the released table, {named(known)}, got {name!r}."
+                )
+        if target in names:
+            raise InvalidInput(f"Expected predictors beside the target, got {target!r} among them.")
+        if not names or len({*names}) < len(names):
+            raise InvalidInput(f"Expected one or more different predictors, got {list(names)}.")
+        for rule in self.layout_.rules:
+            if isinstance(rule, Category) and {*rule.names} <= {*names, target}:
+                raise InvalidInput(
+                    f"Expected all categories of {rule.name!r} but one, with which the others are "
+                    f"compared, got all {len(rule.known)}: beside a constant they are collinear."
+                )
+        return names
+
+    def _doubt(self, free: Estimate, names: Sequence[str]) -> str:
+        """Why there is no interval, and what would do: computed from the release."""
+        size = np.abs(free.weakest[1:])
+        weak = [name for name, w in zip(names, size, strict=True) if w > PARTS * size.max()]
+        p = self.privacy_
+        why = f"{weak[0]!r} varies too little" if len(weak) == 1 else "too little tells apart "
+        why += "" if len(weak) == 1 else named(weak)
+        more = what_would_do(free.clear, self.records_, p.epsilon, p.delta)
+        return (
+            f"No interval: {why} in {self.records_} records beside the noise. {more} (A column "
+            "that is constant, or that others add up to, is best left out.)"
+        )
+
+    @property
+    def _from(self) -> str:
+        p = self.privacy_
+        if not promised(p):
+            return f"NOT PRIVATE: {not_promised(p)}"
+        spent = f"({rounded_up(p.epsilon, 3)}, {rounded_up(p.delta, 6)})-DP"
+        return (
+            f"From one release, {spent}, of {_many(self.agents_)}; this answer costs nothing more."
+        )
+
+    def rows(self, level: float = 0.95) -> list[tuple[Row, Row]]:
+        """The mean and the standard deviation of every column, in its units.
+
+        The interval of a deviation covers at least as often as it says: the fourth moment is not
+        released, and counts as the largest that the range allows.
+        """
+        check_is_fitted(self, "privacy_")
+        z = float(ndtri((1 + probability("level", level)) / 2))
+        n, kind = self.records_, self.layout_
+        m, noise = self.matrix_[0, 1:] / n, self.variances_[0, 1:] / n**2
+        v = np.diag(self.matrix_)[1:] / n - m**2 + noise
+        reach = np.abs(m) + np.where(kind.centre > 0, 1 - kind.centre, 1.0)
+        chance = np.maximum(v, 0) / n, np.maximum(reach**2 * v - v**2, 0) / n
+        errors = np.sqrt(chance[0] + noise)
+        of_v = z * np.sqrt(chance[1] + np.diag(self.variances_)[1:] / n**2 + 4 * m**2 * noise)
+        found = []
+        for j, name in enumerate(kind.names):
+            h, mean = kind.half[j], kind.middle[j] + kind.half[j] * m[j]
+            part = noise[j] / errors[j] ** 2
+            e = h * errors[j]
+            one = Row(name, mean, e, mean - z * e, mean + z * e, privacy=part)
+            deviation, low, high = h * np.sqrt(
+                np.maximum([v[j], v[j] - of_v[j], v[j] + of_v[j]], 0)
+            )
+            found.append((one, Row(name, deviation, (high - low) / (2 * z), low, high)))
+        return found
+
+    def summary(self) -> str:
+        """Mean and standard deviation of every column, each with its 95 % interval."""
+        return "\n".join([self._title, *aligned([HEAD, *self._cells()]), self._from])
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (mean.name, mean.cells[1], mean.cells[3], deviation.cells[1], deviation.cells[3])
+            for mean, deviation in self.rows()
+        ]
+
+    @property
+    def _title(self) -> str:
+        return f"{self.records_:,} records of {_many(self.agents_)}"
+
+    def correlation(self) -> Any:
+        """Correlations of all columns, as a DataFrame; NaN where a column's variance is lost in the
+        noise."""
+        import pandas as pd
+
+        check_is_fitted(self, "privacy_")
+        C, n = self._covariance(), self.records_
+        v, lost = np.diag(C), 2 * np.sqrt(np.diag(self.variances_)[1:]) / n
+        root = np.sqrt(np.where(v > lost, v, np.nan))
+        found = np.clip(C / np.outer(root, root), -1, 1)
+        return pd.DataFrame(found, self.layout_.names, self.layout_.names)
+
+    def principal_components(self, k: int) -> Any:
+        """The k directions of largest variance of columns in units of half their range, as a
+        DataFrame: a row for each, ``share`` of all variance first."""
+        import pandas as pd
+
+        check_is_fitted(self, "privacy_")
+        C = self._covariance()
+        spectrum, V = np.linalg.eigh(C)
+        seen = int((spectrum > edge(self.variances_[1:, 1:]) / self.records_).sum())
+        if count("k", k) > seen:
+            raise InvalidInput(
+                f"Expected at most {seen} components, as others are lost in the noise, got k={k}."
+            )
+        top = V[:, ::-1][:, :k].T
+        top *= np.where(top[np.arange(k), np.abs(top).argmax(axis=1)] < 0, -1, 1)[:, None]
+        found = pd.DataFrame(top, [f"pc{i + 1}" for i in range(k)], self.layout_.names)
+        found.insert(0, "share", spectrum[::-1][:k] / np.trace(C))
+        return found
+
+    def _covariance(self) -> Vector:
+        n, T = self.records_, self.matrix_
+        found: Vector = T[1:, 1:] / n - np.outer(T[0, 1:], T[0, 1:]) / n**2
+        return found
+
+    # --- kept, and shown ------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for ``moments.json``: everything is covered by the statement."""
+        check_is_fitted(self, "privacy_")
+        return {
+            "format": 1,
+            **self.layout_.to_dict(),
+            "records": self.records_,
+            "agents": list(self.agents_),
+            "deviation": self.deviation_,
+            "values": self.values_.tolist(),
+            "privacy": self.privacy_.to_dict(),
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``moments.json``; the privacy statement covers what is in it."""
+        document = json.dumps(self.to_dict(), indent=1).encode()
+        path = Path(folder) / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, document)
+        if self.privacy_.certified:
+            os.chmod(path, 0o644)  # what the statement covers may be read
+        return path
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """What ``save`` wrote to a folder."""
+        path = Path(folder) / FILE
+        with reading(path, WHAT):
+            data = read_json(path, WHAT)
+            if data["format"] != 1:
+                raise ValueError(f"format {data['format']}")
+            kind, privacy = Layout.from_dict(data), PrivacyStatement.from_dict(data["privacy"])
+            m = len(kind.names)
+            values = array("values", data["values"], (m * (m + 3) // 2,), dtype=np.float64)
+            found = cls(privacy.epsilon, privacy.delta)
+            about = count("records", data["records"]), tuple(map(str, data["agents"]))
+            found._keep(kind, values, non_negative("deviation", data["deviation"]), *about)
+            found.privacy_ = privacy
+            return found
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "privacy_"):
+            return card(repr(self))
+        return card(self._title, table(self._cells(), HEAD), statement_html(self.privacy_))
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        shown = {"text/plain": repr(self)}
+        html = self._repr_html_()
+        return shown if html is None else {**shown, "text/html": html}
+
+
+HEAD = "", "mean", "95 % interval", "deviation", "95 % interval"
+
+
+def _many(agents: Sequence[str]) -> str:
+    return f"{len(agents)} agent{'s' * (len(agents) != 1)}"
+
+
+def assumed(records: int, delta: float) -> str:
+    """What a statement takes for public, and where its delta says little."""
+    words = (
+        f"{PUBLIC} Also the rules of all columns, and that all records are well formed, as an "
+        "error would say."
+    )
+    if delta >= 1 / records:
+        words += (
+            f" A delta of 1/{records} or more would allow publishing a whole record of the "
+            f"{records}: choose a smaller one."
+        )
+    return words
+
+
+def expected(
+    columns: int,
+    records: int,
+    agents: int,
+    total_epsilon: float,
+    total_delta: float = 1e-5,
+    aggregation: str | None = None,
+    colluding: int | None = None,
+) -> dict[str, float]:
+    """Half widths of 95 % intervals to expect, from public numbers alone: nothing is released.
+
+    For columns of numbers whose deviation is a fifth of their range, and that are independent.
+    ``mean`` in ranges; ``coefficient`` in deviations of the target for one of the predictor, with
+    all other columns as predictors; ``clear``: below 1 there would be no interval.
+    """
+    m, n = count("columns", columns, MOST_COLUMNS), count("records", records)
+    shares: float = count("agents", agents)
+    if aggregation is not None:
+        choice("aggregation", aggregation, ("sum",))
+        shares = agents / (agents - check_parties(agents, colluding))
+    noise = calibrate("gaussian", total_epsilon, total_delta, 1)
+    s2 = noise.variance(math.sqrt(m * m + 2 * m)) * shares
+    v = (2 * TYPICAL) ** 2
+    mean = math.sqrt(v / n + s2 / 2 / n**2) / 2
+    coefficient = math.sqrt(1 / n + s2 / 2 * 2 / (n * v) ** 2) if m > 1 else math.nan
+    clear = n * v / (CLEAR * edge(np.full((m, m), s2 / 2)))
+    return {"mean": 1.96 * mean, "coefficient": 1.96 * coefficient, "clear": clear}
+
+
+def _constrained(
+    T: Vector, W: Vector, ridge: Vector, constraint: Constraint, slopes: Vector
+) -> Vector:
+    """Least squares under a constraint on the coefficients in units of the data: those of T times
+    ``slopes``. The constant is free."""
+    if not callable(constraint) or isinstance(constraint, type):
+        raise InvalidInput(f"Expected a constraint such as Box(0.1), got {constraint!r}.")
+    n, means = T[0, 0], T[0, 1:-1] / T[0, 0]
+    S = (T + np.diag(np.append(ridge, 0)))[1:-1, 1:-1] / n - np.outer(means, means)
+    t = T[1:-1, -1] / n - means * T[0, -1] / n
+    spectrum, V = np.linalg.eigh(S)
+    floor = max(FLOOR * edge(W[1:-1, 1:-1]) / n, 1e-12 * float(np.abs(spectrum).max()))
+    roots = np.sqrt(np.maximum(spectrum, floor) / 2)
+    A = roots[:, None] * V.T / slopes
+    f = PublicQuadratic(A, -(V.T @ t) / (2 * roots))
+    weight = 2e-3 * np.sum(A * A, axis=0)
+    step, z = f.prox(constraint(len(slopes), 1, 0.0)), np.zeros(len(slopes))
+    for _ in range(MOST_STEPS):
+        before, z = z, np.asarray(step(z, weight))
+        if np.abs((z - before) / slopes).max() <= 1e-9 * np.abs(z / slopes).max():
+            break
+    b = z / slopes
+    return np.append(T[0, -1] / n - means @ b, b)
