@@ -131,7 +131,7 @@ def declared(document):
     if isinstance(document, list):
         return [declared(one) for one in document]
     if not isinstance(document, dict):
-        return document
+        return TIME.sub("", document) if isinstance(document, str) else document
     left = {name: declared(one) for name, one in document.items()}
     names = left.get("not_covered", [])
     if isinstance(names, dict):  # it is there itself

@@ -5,7 +5,7 @@ import dataclasses
 import msgpack
 import numpy as np
 import pytest
-from conftest import CLOSED_SETS, objective_of, problem_of, set_of
+from conftest import CLOSED_SETS, OBJECTIVES, objective_of, problem_of, set_of
 
 import tacit
 from tacit.admm.settings import Asked
@@ -142,3 +142,70 @@ def test_a_device_is_in_doubt_for_rounds_only(monkeypatch):
     for problem in (whole, told(whole)):
         assert release_statement(problem, law, 1e-5, False, True).certified
         assert privacy_statement(problem, settings, False).uncertified == DOUBT
+
+
+def numbers_of(agent):
+    """All that a server may ask of an agent, by name; what there is none of is None."""
+    f, W = agent.objective, agent.feasible_set
+
+    def told(ask):
+        try:
+            return ask()
+        except (tacit.InvalidInput, AttributeError):
+            return None
+
+    asked = {
+        "Δ1": lambda: f.sensitivity(1, W),
+        "Δ2": lambda: f.sensitivity(2, W),
+        "released Δ1": lambda: f.reading().sensitivity(1),
+        "released Δ2": lambda: f.reading().sensitivity(2),
+        "released": lambda: f.reading().values.size,
+        "gradient deviation": lambda: f.reading().gradient_deviation(3.0, W),
+        "gradient bound": lambda: f.gradient_bound(W),
+        "diameter": lambda: W.diameter,
+        "radius": lambda: W.radius(np.inf),
+        "held": lambda: [*np.asarray(agent.coupling).tolist(), agent.holds_everything],
+    }
+    found = {name: told(ask) for name, ask in asked.items()}
+    for name in (
+        *("kind", "relation", "neighbours", "uncertified", "clipped", "smoothness", "dimension"),
+        *("strong_convexity", "lift_energy", "descent", "normaliser"),
+    ):
+        found[name] = told(lambda name=name: getattr(f, name))
+    for name in ("closed_form", "separable", "dimension"):
+        found[f"set: {name}"] = getattr(W, name)
+    if found["gradient deviation"] is not None:
+        found["rows"] = f.feature_bound(2)
+    for name in ("Δ1", "Δ2"):  # of kinks, which rounds do not have
+        found[name] = np.inf if found[name] is None else found[name]
+    return found
+
+
+CLIPPED = tacit.LogisticRegression(
+    np.eye(4)[:3], [0, 1, 1], feature_norm=1.0, normaliser=9.0, slope_limit=0.2, ridge=0.125
+)
+GROUPED = tacit.Residual(np.eye(4)[:2], [0.1, 0.2], 0.25, groups=(0, 0), doubt="it is a test.")
+
+
+@pytest.mark.parametrize("kind", [*OBJECTIVES, CLIPPED, GROUPED], ids=str)
+@pytest.mark.parametrize("feasible", ["box", "ball", "simplex"])
+def test_every_number_that_is_told_is_the_agent_s_own(kind, feasible):
+    """Agents that differ in everything, so that none stands for another."""
+    rng, objectives = np.random.default_rng(3), [kind]
+    if isinstance(kind, str):
+        public = {"dimension": 4, "normaliser": 40.0}
+        about = ((9, 0.0), (14, 0.5))
+        objectives = [objective_of(kind, rng, n, ridge=ridge, **public) for n, ridge in about]
+    size = objectives[0].dimension
+    held = None, [1, 0, *range(2, size - 1), -1]
+    agents = [
+        tacit.LocalProblem(f, set_of(feasible, size), coupling, f"agent {k}")
+        for k, (f, coupling) in enumerate(zip(objectives, held, strict=False))
+    ]
+    problem = tacit.Problem(agents)
+    for agent, known in zip(problem.agents, told(problem).agents, strict=True):
+        here, there = numbers_of(agent), numbers_of(known)
+        for name, value in here.items():
+            exact = not isinstance(value, float)
+            assert there[name] == (value if exact else pytest.approx(value, rel=1e-12)), name
+        assert here["clipped"] is (kind == "per-sample")

@@ -80,3 +80,30 @@ def test_secure_noise_is_not_drawn_twice_for_a_round(tmp_path):
     ledger = tacit.Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
     tacit.solve([part()], SHORT, noise="secure", checkpoint=file, ledgers={"a": ledger})
     assert file.exists()
+
+
+# all that a run of one owner is known again by, beside the digest of its agents and schedules
+AGREED = {"study", "settings", "noise", "ledgers", "generator", "batch", "seed", "run"}
+
+
+@pytest.mark.parametrize("name", sorted(AGREED))
+def test_a_run_goes_on_only_with_all_that_it_was_begun_with(tmp_path, name):
+    file = tmp_path / "c.npz"
+    stopped(2, checkpoint=file, seed=1)
+    saved = Journal.load(file)
+    assert saved.agreed.keys() == AGREED
+    replace(saved, agreed=saved.agreed | {name: "another"}).save()
+    with pytest.raises(InvalidInput, match=f"the .*{name}.* changed"):
+        tacit.solve([part()], SHORT, checkpoint=file, seed=1, run="run", batch=True)
+
+
+@pytest.mark.parametrize("name", ["penalty", "step_size"])
+def test_schedules_of_a_user_s_own_code_are_known_again(tmp_path, name):
+    """Two that say the same of themselves, and are not."""
+    file = tmp_path / "c.npz"
+    stopped(2, checkpoint=file, seed=1)
+    own = getattr(SHORT, name)
+    other = type("Other", (type(own),), {"__call__": lambda self, t: 2 * self.value})(own.value)
+    assert replace(SHORT, **{name: other}).to_dict() == SHORT.to_dict()
+    with pytest.raises(InvalidInput, match="the code of functions included"):
+        tacit.solve([part()], replace(SHORT, **{name: other}), checkpoint=file, seed=1)
