@@ -586,7 +586,7 @@ class PrivateLogisticRegression(LinearClassifier):
 
     def predict_proba(self, X: Any) -> Vector:
         """The softmax of the scores, not corrected for the limit on slopes: that would be right at
-        the optimum, which private fits are far from (``docs/objectives.md``)."""
+        the optimum, which private fits are far from (``docs/own-problems.md``)."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
