@@ -29,6 +29,7 @@ import pytest
 import tacit
 import tacit.admm.algorithm
 import tacit.admm.settings
+import tacit.cli.console
 import tacit.privacy.ledger
 import tacit.privacy.secure_noise
 import tacit.protocol.release
@@ -77,6 +78,7 @@ def draws(blind):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", os_draws.bytes)
+        patch.setattr(tacit.cli.console, "EVERY", 1e9)  # lines that a slow machine says
         patch.setattr(os, "cpu_count", lambda: 1)  # draws in the order of agents
         patch.setattr(tacit.privacy.secure_noise, "random_bytes", noise.bytes)
         patch.setattr(secrets, "token_hex", named)

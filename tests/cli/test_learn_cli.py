@@ -23,6 +23,9 @@ def test_command_on_digits(tmp_path, monkeypatch, command, refused):
     kept = document["not_covered"]  # exact figures of records stand nowhere else
     assert {"test_error", "test_error_of_a_guess", "train_objective"} <= set(kept)
     assert not [name for name in document if "error" in name or "objective" in name]
+    price = kept["what_privacy_costs"]  # scikit-learn's own on the pictures' orientations
+    assert price["private"] == kept["test_error"] and price["unit"] == "share"
+    assert 0.005 < price["without_privacy"] < 0.05 and "LogisticRegression" in price["by"]
     assert kept["test_error"] < 0.3 and document["epsilon"] <= 4 and document["seed"] == 1
     assert document["classes"] == list("0123456789") and document["rounds"] == 40
     test = load_digits("test")
@@ -30,6 +33,7 @@ def test_command_on_digits(tmp_path, monkeypatch, command, refused):
     assert np.mean(guesses != test.labels.astype(str)) == pytest.approx(kept["test_error"])
     open_run = command("learn", "digits", "--no-noise", "--rounds", 2, "--out", "open")
     assert "Not private" in open_run and "delta" not in open_run
+    assert "privacy costs" not in open_run
     assert "budget is spent" in refused("learn digits --total-epsilon 1")
 
 

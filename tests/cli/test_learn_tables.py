@@ -296,6 +296,29 @@ def test_a_guess_is_the_largest_class_of_the_records_to_learn_from():
     assert found["test_error_of_a_guess"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.parametrize("model", ["LogisticRegression", "LinearSVC", "Ridge", "QuantileRegressor"])
+def test_what_privacy_costs_is_beside_scikit_learn(model):
+    """Of numbers a line without noise is found exactly; of one class there is no reference."""
+    import tacit.learn
+
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (300, 1))
+    number = model in ("Ridge", "QuantileRegressor")
+    y = 5 + 3 * x[:, 0] if number else (x[:, 0] > 0).astype(int)
+    names = () if number else (0, 1)
+    train, test = Dataset(x[:200], y[:200], names), Dataset(x[200:], y[200:], names)
+    public = {"target_range": (0, 10)} if number else {"classes": [0, 1]}
+    private = getattr(tacit.learn, f"Private{model}")(total_epsilon=1, **public)
+    if not number:
+        private.classes_ = np.array([0, 1])
+    found = learn.without_privacy(private, Data(train, test))
+    assert found["without_privacy"] < 0.05 and model in found["by"]
+    assert found["unit"] == ("" if number else "share")
+    if not number:
+        with pytest.raises(ValueError, match="class"):
+            learn.without_privacy(private, Data(Dataset(x[:9], y[:9] * 0, names), test))
+
+
 def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     write("t.csv", ["a", "y"], [(k / 300, 3 + k / 300) for k in range(300)])

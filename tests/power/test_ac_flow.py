@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from grids import case_file
 
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, plot_power_flow, power_flow
+from tacit.power.ac_flow import after_slack
 
 
 def dispatch(grid):
@@ -110,3 +111,46 @@ def test_generators_that_cannot_change_their_reactive_power_make_it():
     grid = dataclasses.replace(grid, generator=fixed)
     flow = power_flow(grid, *dispatch(grid))
     assert flow.converged and flow.generator.loc[last, "q"] == pytest.approx(0.05)
+
+
+def test_what_a_dispatch_costs_after_slack_by_hand():
+    """The slack makes up within its limits, then others by their room, then load is not served."""
+    case = build("case14_ieee", 3, objective="cost")
+    tables, grid = case.tables(case.central()), case.grid
+    p, voltage = tables["generator"]["p"], tables["bus"]["voltage"]
+    flow = power_flow(grid, p, voltage)
+    slack = flow.generator.index[flow.generator["slack"]]
+    by_hand = sum(
+        np.polyval(grid.generator["cost"][g], made) for g, made in flow.generator["p"].items()
+    )
+    cost, short = after_slack(grid, p, voltage, 1000.0)
+    assert cost == pytest.approx(by_hand) and short == pytest.approx(0, abs=1e-9)
+    # the least cost serves the load: a dispatch without its last generator's share costs more
+    assert cost == pytest.approx(case.cost(case.central()), rel=5e-3)
+    less, _ = after_slack(grid, p * 0.9, voltage, 1000.0)
+    assert less == pytest.approx(cost, rel=0.02)  # made up for by the slack, at its marginal cost
+    # a slack without room: generator 2 has some
+    limits = grid.generator.copy()
+    limits.loc[slack, "p_max"] = p[slack] - 0.1
+    tight = dataclasses.replace(grid, generator=limits)
+    cost, short = after_slack(tight, p, voltage, 1000.0)
+    room = (limits["p_max"] - p).drop(slack)
+    moved = p + 0.1 * (room / room.sum()).reindex(p.index).fillna(0)
+    moved[slack] = limits.loc[slack, "p_max"]
+    assert short == pytest.approx(0, abs=0.02) and cost == pytest.approx(grid.cost(moved), rel=2e-3)
+    # none has any: what is missing has the price of load that is not served
+    limits["p_max"] = np.maximum(p - 0.02, limits["p_min"])
+    cut = dataclasses.replace(grid, generator=limits)
+    cost, short = after_slack(cut, p, voltage, 1000.0)
+    missing = grid.base_mva * (flow.generator["p"] - limits["p_max"]).clip(lower=0).sum()
+    assert short == pytest.approx(missing, rel=0.05) and short > 1
+    assert cost == pytest.approx(grid.cost(p.clip(upper=limits["p_max"])) + 1000 * short)
+    heavy = dataclasses.replace(grid, bus=grid.bus.assign(p_demand=9.0))
+    with pytest.raises(SolverFailure, match="no AC power flow"):
+        after_slack(heavy, p, voltage, 1000.0)
+
+
+def test_bus_numbers_are_on_the_picture_of_a_power_flow():
+    grid = load_case("case14_ieee")
+    axes = plot_power_flow(power_flow(grid, *dispatch(grid))).axes[0]
+    assert {text.get_text() for text in axes.texts} == set(map(str, range(1, 15)))

@@ -12,9 +12,11 @@ from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.power import bound, build, load_case
-from tacit.power.cost import largest_marginal_cost, published_cost
+from tacit.power.cost import largest_marginal_cost, published_cost, solve_centrally
 from tacit.power.model import served, served_in_words
+from tacit.power.network import demand
 from tacit.privacy.mechanisms import Gaussian
+from tacit.report.page import price_in_words
 from tacit.transports.solving import solve
 
 
@@ -186,6 +188,24 @@ def test_the_cost_of_a_dispatch_by_hand(tmp_path):
                 z[k] = made[key]
     by_hand = (0.02 * 25**2 + 10 * 25 + 1) + 400 + (30 * 10 + 7)
     assert case.cost(tuple(local)) == pytest.approx(by_hand)
+
+
+def test_what_privacy_costs(tmp_path):
+    """Beside the optimum at the true loads; not known where there is no power flow."""
+    case = build(curved("case14"), 3, objective="cost")
+    low = [0.8 * demand(case.grid, net.buses) for net in case.networks]
+    best = case.price_of_privacy(case.central())
+    found = case.price_of_privacy(solve_centrally(case, low))
+    assert best["private"] == best["without_privacy"] == found["without_privacy"]
+    assert best["private"] == pytest.approx(case.cost(case.central()), rel=0.01)
+    assert found["unit"] == "$/h" and found["private"] > 1.002 * best["private"]
+    assert f"without privacy {best['private']:,.2f} $/h (+" in price_in_words(found)
+    shed = build("case14_ieee", 3)
+    found = shed.price_of_privacy(solve_centrally(shed, low))
+    assert found["unit"] == "share" and found["private"] == pytest.approx(0.8, abs=1e-3)
+    assert "served 80 %, without privacy 100 %" in price_in_words(found)
+    nowhere = dataclasses.replace(case.grid, bus=case.grid.bus.assign(p_demand=9.0))
+    assert dataclasses.replace(case, grid=nowhere).price_of_privacy(case.central()) is None
 
 
 def test_what_is_served_by_hand():

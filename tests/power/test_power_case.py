@@ -121,6 +121,13 @@ def test_what_is_no_case(tmp_path):
         load_case(tmp_path / "binary.m")
     with pytest.raises(InvalidInput, match="case118_ieee, got 'case15'"):
         load_case("case15")
+    for wrong, near in (("case118ieee", "case118_ieee"), ("case_14", "case14")):
+        with pytest.raises(InvalidInput, match=rf"got '{wrong}'\. Did you mean {near}\?"):
+            load_case(wrong)
+    with pytest.raises(InvalidInput, match=r"got 'my net'\.$"):
+        load_case("my net")
+    with pytest.raises(InvalidInput, match=r"got 'case118_\*'"):  # a name, and no pattern
+        load_case("case118_*")
     with pytest.raises(InvalidInput, match="got float"):
         load_case(1.0)
     with pytest.raises(CorruptFile, match=r"absent\.m: No such file"):

@@ -133,6 +133,11 @@ GRID = {
     "load served": entry("figures.json", "answer", value={"served": {"p": SERVED}}),
     "cost": entry("figures.json", "answer", value={"served": {}, "cost": 7.183e12}),
     "one solver's": entry("figures.json", "central", value={"served": {"p": SERVED}}),
+    "what privacy costs": entry(
+        "figures.json",
+        "what_privacy_costs",
+        value={"what": "cost", "unit": "$/h", "private": 7.183e12, "without_privacy": 7.183e12},
+    ),
     "shed price": entry("figures.json", "shed_price"),
     "AC check": entry("check.json", "losses_mw", start=CHECK),
     "a bus in the AC check": entry("check.json", "voltages", value=[{"bus": WHOLE}], start=CHECK),
@@ -143,6 +148,13 @@ GRID = {
 }
 MODEL = {
     "test error": figures(test_error=NUMBER),
+    "what privacy costs": figures(
+        test_error=1.0,
+        what_privacy_costs={
+            **{"what": "error", "unit": "", "by": "scikit-learn"},
+            **{"private": NUMBER, "without_privacy": NUMBER},
+        },
+    ),
     "error of a guess": figures(test_error=1.0, test_error_of_a_guess=NUMBER),
     "data's place": entry("run.json", "options", "data_set", value=f"/home/{WORD}/t.csv"),
     "more data": entry("run.json", "options", "more", value=[f"/home/{WORD}/t.csv"]),

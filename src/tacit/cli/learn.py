@@ -7,6 +7,7 @@ import contextlib
 import csv
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -511,7 +512,43 @@ def tested_figures(model: Any, data: Data) -> dict[str, Any]:
         low, high = model.target_range
         error = float(np.abs(model.predict(test.features) - test.targets).mean())
         guess = float(np.abs(test.targets - (low + high) / 2).mean())
-    return {"test_error": error, "test_error_of_a_guess": guess, "classes": classes}
+    price: dict[str, Any] | None = None
+    if error is not None and getattr(model, "total_epsilon", None) is not None:
+        with contextlib.suppress(ValueError):  # such as of one class only
+            price = {"private": error, **without_privacy(model, data)}
+    found = {"test_error": error, "test_error_of_a_guess": guess, "classes": classes}
+    return {**found, "what_privacy_costs": price}
+
+
+def without_privacy(model: Any, data: Data) -> dict[str, Any]:
+    """The error on the same test records of what a user would fit without privacy.
+
+    All agents' mapped columns in one place, by scikit-learn, as it is but for 100 steps at most,
+    and quantiles, which are linear programs there, on every second record where there are over 10,000, or fewer.
+    Guarantee: none, as for ``tested_figures``.
+    """
+    import numpy as np
+    from sklearn import linear_model, svm
+
+    name = type(model).__name__.removeprefix("Private")
+    kind = getattr(linear_model, name, None) or getattr(svm, name)
+    few: dict[str, Any] = {}
+    if name in ("LogisticRegression", "LinearSVC", "HuberRegressor"):
+        few = {"max_iter": 100}
+    train, test, step = data.train, data.test, 1
+    if name == "QuantileRegressor":
+        few, step = {"quantile": model.level, "alpha": 0.0}, 1 + len(train) // 10_000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # 100 steps may not be all
+        fitted = kind(**few).fit(train.features[::step], train.targets[::step])
+    found, what, unit = fitted.predict(test.features), "error on test records", "share"
+    if hasattr(model, "classes_"):
+        wrong = np.mean(found != test.targets)
+    else:
+        wrong = np.mean(np.abs(np.clip(found, *model.target_range) - test.targets))
+        what, unit = f"mean absolute {what}", ""
+    by = f"scikit-learn's {name} on the same columns"
+    return {"what": what, "unit": unit, "without_privacy": float(wrong), "by": by}
 
 
 def not_covered(model: Any, data: Data) -> dict[str, Any]:
@@ -549,13 +586,14 @@ def _print_fit(
     hidden, chosen = not_covered(model, data), _chosen(model, data)
     scores = read_json(folder / "model.json")["scores"] if train.columns else []
     objective = float(result.trace["objective"][-1])
-    error, guess, classes = tested.values()
+    error, guess, classes, price = tested.values()
     rounds, local_updates = result.summary["round"], result.settings.local_updates
     stated = {k: privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")}
     if stated["epsilon"] is None:
         stated["delta"] = None
     if options.json:
         kept = {**hidden, "test_error": error, "test_error_of_a_guess": guess}
+        kept["what_privacy_costs"] = price
         (stated if privacy.once else kept)["train_objective"] = objective
         document = {
             **{"classes": classes, **stated, "rounds": rounds, "local_updates": local_updates},
@@ -578,6 +616,8 @@ def _print_fit(
             (f"{which} ({len(data.test)} records; not covered)", one),
             (f"the same if all were {ignoring} (not covered)", other),
         ]
+    from tacit.report.page import price_in_words
+
     secret = "training objective (not covered: keep secret)"
     learnt = f"{len(classes)} classes" if classes else "a number to predict"
     print_table(
@@ -597,6 +637,8 @@ def _print_fit(
     if "targets_clipped" in hidden:
         changed.append(f"{hidden['targets_clipped']} targets clipped to their range")
     changed += changes_in_words(data.changes)
+    if price is not None:
+        print(f"What privacy costs (not covered: keep secret): {price_in_words(price)}.")
     print(f"What was changed (not covered: keep secret): {'; '.join(changed)}.")
     if doubts := look(hidden, error, guess):
         print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")

@@ -206,6 +206,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
         "cut_lines": case.cut_lines,
         "tables": {name: t.reset_index().to_dict("list") for name, t in tables.items()},
         "answer": _measures(case, result.local),
+        "what_privacy_costs": None if options.no_noise else case.price_of_privacy(result.local),
         "base_mva": case.grid.base_mva,
         # what reads the true loads, or holds them: whatever the statement covers, not these
         "not_covered": list(DOCUMENTS["power solve"]),
@@ -253,11 +254,14 @@ def _publish(case: Any, released: Any, folder: RunFolder) -> None:
 def _said(about: dict[str, Any]) -> list[str]:
     """What a person asks first; it reads the true loads."""
     from tacit.power.model import served_in_words
+    from tacit.report.page import price_in_words
 
     lines = [
         "At the true loads (not covered: keep secret):",
         *served_in_words(about["answer"]["served"]),
     ]
+    if about["what_privacy_costs"] is not None:
+        lines.append(f"what privacy costs: {price_in_words(about['what_privacy_costs'])}")
     if "cost" in about["answer"]:
         lines.append(
             f"generation cost: {about['answer']['cost']:,.2f} $/h, load that is short priced at "

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, SolverFailure
 from tacit.power.case import Grid, package
 
 if TYPE_CHECKING:
     import pandas as pd
 
 BEYOND = 1e-4  # per unit, and of a line's limit: by less no limit counts as broken
+SHARED = 5  # power flows at most, until generators have made up for what is missing
 PQ, PV, SLACK = 1, 2, 3  # MATPOWER's kinds of buses
 
 
@@ -95,6 +96,31 @@ def power_flow(grid: Grid, p: pd.Series, voltage: pd.Series) -> PowerFlow:
         case["bus"][:, 8] = np.nan_to_num(start["bus"][:, 8])
         found, converged = api.runpf(case, quiet)
     return _tables(grid, p, found, bool(converged))
+
+
+def after_slack(
+    grid: Grid, p: pd.Series, voltage: pd.Series, shed_price: float
+) -> tuple[float, float]:
+    """What a dispatch costs at the true loads in $/h, and the MW that are not served for it.
+
+    The slack makes up for what is missing or too much, and where it reaches a limit, the other
+    generators do, each by its room. What none can make is load that is not served, at its price in
+    $/MWh; what none can take off is spilled, at no price.
+    """
+    low, high = grid.generator["p_min"], grid.generator["p_max"]
+    for _ in range(SHARED):
+        flow = power_flow(grid, p, voltage)
+        if not flow.converged:
+            raise SolverFailure(f"{grid.name}: no AC power flow was found for this dispatch.")
+        made = flow.generator["p"]
+        within = made.clip(low, high)
+        beyond = float((made - within).sum())
+        room = high - within if beyond > 0 else within - low
+        if abs(beyond) <= BEYOND or not room.sum() > 0:
+            break
+        p = within + beyond * (room / room.sum()).clip(upper=1)
+    short = max(beyond, 0.0) * grid.base_mva
+    return grid.cost(within) + shed_price * short, short
 
 
 def _pypower_case(grid: Grid, p: pd.Series, voltage: pd.Series) -> dict[str, Any]:

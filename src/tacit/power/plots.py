@@ -44,11 +44,7 @@ def plot_grid(case: PowerProblem, result: Result) -> Figure:
     size = small * (110 + 450 * shed / max(shed.max(), 1e-2))
     inside = [colour[zone] for zone in bus["zone"]]
     axes.scatter(*place.T, size, inside, edgecolors="black", lw=0.5, zorder=2)
-    for b, at, (red, green, blue, _) in zip(bus.index, place, inside, strict=True):
-        if len(bus) <= 150:
-            ink = "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else "black"
-            how: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}
-            axes.annotate(str(b), at, zorder=3, **how)
+    _numbers(axes, bus.index, place, inside)
     dot: dict[str, Any] = {"marker": "o", "ls": "", "markeredgecolor": "black"}
     keys = [Line2D([], [], color=colour[name], label=name, **dot) for name in names[:12]]
     keys += [Line2D([], [], color=CUT, lw=2, label="cut line")]
@@ -80,6 +76,7 @@ def plot_power_flow(flow: PowerFlow) -> Figure:
     how: dict[str, Any] = {"edgecolors": np.where(beyond, CUT, "black"), "cmap": "viridis"}
     how["lw"] = np.where(beyond, 2.0, 0.5)
     shown = axes.scatter(*place.T, 110 * small, flow.bus["voltage"], zorder=2, **how)
+    _numbers(axes, flow.bus.index, place, shown.to_rgba(flow.bus["voltage"]))
     figure.colorbar(shown, ax=axes, label="voltage (per unit)", shrink=0.6)
     axes.set_title(
         f"{grid.name}: slack {summary['slack_mw']:+.3g} MW, losses {summary['losses_mw']:.3g} MW; "
@@ -105,6 +102,15 @@ def _lines(grid: Grid, widths: Vector, red: Any) -> tuple[Figure, Any, Vector, f
     lines = LineCollection(list(ends.swapaxes(0, 1)), linewidths=widths, colors=colours, zorder=1)
     axes.add_collection(lines)
     return figure, axes, place, min(1.0, 20 / np.sqrt(len(grid.bus)))
+
+
+def _numbers(axes: Any, buses: Any, place: Vector, inside: Any) -> None:
+    """The numbers of buses, in ink that is seen on their colours, where there are not too many."""
+    for b, at, (red, green, blue, _) in zip(buses, place, inside, strict=True):
+        if len(buses) <= 150:
+            ink = "white" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else "black"
+            how: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6, "color": ink}
+            axes.annotate(str(b), at, zorder=3, **how)
 
 
 @lru_cache(maxsize=4)  # a picture and a page draw the same grid

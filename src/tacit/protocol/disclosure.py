@@ -102,7 +102,7 @@ FILES: dict[str, Level | Parts] = {
     },
     "generator.csv": {"generator": PUBLIC, "bus": PUBLIC, "p": COVERED, "q": COVERED},
     "grid.png": PRIVATE,
-    "figures.json": PRIVATE,  # errors on test records, load served, cost
+    "figures.json": PRIVATE,  # errors on test records, load served, what privacy costs
     "check.json": PRIVATE,  # the AC power flow at the true loads
     "check.png": PRIVATE,
     "checkpoint.npz": PRIVATE,  # the noise key, or releases with a seal of the data
@@ -129,11 +129,13 @@ FILES: dict[str, Level | Parts] = {
 }
 # What a command prints as JSON: what is not named here has no number of a run, or is as its file
 DOCUMENTS: dict[str, dict[str, Level]] = {
-    "power solve": {"tables.bus": PRIVATE, "answer": PRIVATE, "central": PRIVATE},
+    "power solve": dict.fromkeys(
+        ("tables.bus", "answer", "central", "what_privacy_costs"), PRIVATE
+    ),
     "learn": {
         **dict.fromkeys(("records", "longest_row", "scaled_down"), PRIVATE),
         **dict.fromkeys(("clipped", "unknown", "filled", "targets_clipped"), PRIVATE),
-        **dict.fromkeys(("test_error", "test_error_of_a_guess"), PRIVATE),
+        **dict.fromkeys(("test_error", "test_error_of_a_guess", "what_privacy_costs"), PRIVATE),
         "train_objective": ONCE,
     },
 }

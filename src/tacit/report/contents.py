@@ -40,8 +40,8 @@ THINGS = (
     ("the objective in the trace", "", "trace.csv", "objective"),
     ("the size of the noise in every round", "rounds", "trace.csv", "noise"),
     ("demand and shed load of every bus", "grid", "bus.csv", "p_demand"),
-    ("load served, cost and AC check", "grid", "check.json"),
-    ("errors on test records, and what was clipped", "model", "figures.json"),
+    ("load served, what privacy costs, and AC check", "grid", "check.json"),
+    ("errors on test records, what privacy costs, what was clipped", "model", "figures.json"),
     ("times", "", "timing.json"),
     ("the seed, if there was one", "", "result.json", "seed"),
 )

@@ -32,6 +32,9 @@ somebody who takes what others' records say for what this one says (facts about 
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+
+from tacit.privacy.accounting import rounded_up
 
 EXCEPTION = 10  # η/δ: how often the bound on suspicion may fail, in units of delta
 LITTLE = 0.99  # a suspicion of 1 % may become as much as this: then next to nothing is promised
@@ -75,6 +78,19 @@ def guess(epsilon: float, delta: float) -> float:
 def next_to_nothing(epsilon: float, delta: float) -> bool:
     """Whether even a faint suspicion may become near certainty."""
     return suspicion(0.01, epsilon, delta) >= LITTLE
+
+
+def times(epsilon: float, delta: float) -> str:
+    """What ε and δ say by definition, in words: the one factor on a report and on a sheet."""
+    factor = math.exp(min(float(rounded_up(epsilon, 3)), 700.0))
+    words = f"{in_full(factor)} times" if factor < 1e6 else "more than a million times"
+    return f"{words} as probable{f' (plus {in_full(delta, 6)})' if delta else ''}"
+
+
+def in_full(value: float, digits: int = 3) -> str:
+    """Rounded up, and small numbers without an exponent."""
+    text = rounded_up(value, digits)
+    return f"{Decimal(text):f}" if 1e-8 <= value < 1e-3 else text
 
 
 def percent(share: float) -> str:

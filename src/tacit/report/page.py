@@ -25,7 +25,7 @@ from tacit.privacy.accounting import rounded_down, rounded_up
 from tacit.protocol.statement import not_promised
 from tacit.report import figures
 from tacit.report.contents import Contents
-from tacit.report.odds import exception, loss
+from tacit.report.odds import next_to_nothing, times
 
 FILE, PUBLIC_FILE = "report.html", "report-public.html"
 MARK = b'<!doctype html>\n<html lang="en" data-tacit-report="1"'  # how a report begins
@@ -183,16 +183,11 @@ def lead(contents: Contents) -> str:
         return "The run added no noise: its messages reveal the data. Nothing here is protected."
     if why := not_promised(privacy):
         return f"No privacy is promised: {why}"
-    # not e^ε but for a chance of δ, which is often said and is not so (``odds.py``)
-    chance = exception(privacy.delta)
-    most = loss(privacy.epsilon, privacy.delta, chance)
-    if most > 1e4:
+    if next_to_nothing(privacy.epsilon, privacy.delta):
         return "Next to nothing is promised: see epsilon and delta below."
-    times = rounded_up(math.exp(most), 3) if most < 13 else f"e^{rounded_up(most, 3)}"
-    but = f", but for a chance of {rounded_up(chance, 3)} each" if chance else ""
     said = (
-        "Whoever sees all that was sent can raise their odds on any one hidden change named "
-        f"below, or on its absence, by at most a factor of {times}{but}."
+        "Any finding in what was sent is at most "
+        f"{times(privacy.epsilon, privacy.delta)} with a hidden change named below as without it."
     )
     if privacy.seeded:
         said += " This holds only while the seed is secret and never used again."
@@ -302,9 +297,26 @@ def _outcome(contents: Contents) -> Facts:
         found = said.get(name)
         if isinstance(found, dict):
             facts += _served(found, word if "central" in said else "")
+    if isinstance(price := said.get("what_privacy_costs"), dict):
+        facts.append(("What privacy costs", price_in_words(price)))
     if isinstance(said.get("shed_price"), int | float):
         facts.append(("Price of load that is short", f"{said['shed_price']:g} $/MWh"))
     return facts
+
+
+def price_in_words(found: Mapping[str, Any]) -> str:
+    """A number of a private run beside the same without privacy. Not covered."""
+
+    def said(value: Any) -> str:
+        if found["unit"] == "$/h":
+            return f"{value:,.2f} $/h"
+        return f"{100 * value:.4g} %" if found["unit"] == "share" else f"{value:.4g}"
+
+    private, without = found["private"], found["without_privacy"]
+    more = f" ({found['by']})" if "by" in found else ""
+    if found["unit"] == "$/h" and without > 0:
+        more = f" ({100 * (private / without - 1):+.2g} %)"
+    return f"{found['what']} {said(private)}, without privacy {said(without)}{more}"
 
 
 def _error(value: Any, share: bool) -> str:

@@ -22,7 +22,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from html import escape
 from importlib import metadata
 from pathlib import Path
@@ -36,7 +35,18 @@ from tacit.privacy.ledger import changed
 from tacit.protocol.disclosure import FILES, level, may_have
 from tacit.protocol.statement import PUBLIC, not_promised, promised
 from tacit.report.account import Account
-from tacit.report.odds import exception, guess, hits, next_to_nothing, percent, suspicion
+from tacit.report.odds import (
+    exception,
+    guess,
+    hits,
+    next_to_nothing,
+    percent,
+    suspicion,
+    times,
+)
+from tacit.report.odds import (
+    in_full as _up,
+)
 from tacit.report.page import asset, digest, refuse_other_files, template
 from tacit.report.subject import Subject
 
@@ -259,15 +269,12 @@ def _odds(subject: Subject) -> Odds:
 
 def _meaning(subject: Subject) -> str:
     """What ε and δ say by definition, and who guesses what."""
-    delta = subject.statement.delta
-    factor = math.exp(min(_shown(subject.epsilon), 700.0))
-    times = f"{_up(factor)} times" if factor < 1e6 else "more than a million times"
-    more = f", plus {_up(delta, 6)}" if delta else ""
     return (
         f"“It” is that the data are the one and not the other of two that differ by "
         f"{plain(_hidden_changes(subject), 250)}. Any finding in what was shared is at most "
-        f"{times} as probable with the one as with the other{more}: this is what ε and δ say. For "
-        "someone who knows all other data and sees all messages, it follows:"
+        f"{times(subject.epsilon, subject.statement.delta)} with the one as with the other: this "
+        "is what ε and δ say. For someone who knows all other data and sees all messages, it "
+        "follows:"
     )
 
 
@@ -458,12 +465,6 @@ def _capital(words: str) -> str:
 def _shown(epsilon: float, digits: int = 3) -> float:
     """The number that is on the page."""
     return float(rounded_up(epsilon, digits))
-
-
-def _up(value: float, digits: int = 3) -> str:
-    """Rounded up, and small numbers without an exponent."""
-    text = rounded_up(value, digits)
-    return f"{Decimal(text):f}" if 1e-8 <= value < 1e-3 else text
 
 
 # --- pages ----------------------------------------------------------------------------------------
