@@ -524,7 +524,7 @@ def without_privacy(model: Any, data: Data) -> dict[str, Any]:
     """The error on the same test records of what a user would fit without privacy.
 
     All agents' mapped columns in one place, by scikit-learn, as it is but for 100 steps at most,
-    and quantiles, which are linear programs there, on every second record where there are over 10,000, or fewer.
+    and quantiles, which are linear programs there, on at most 10,000 records.
     Guarantee: none, as for ``tested_figures``.
     """
     import numpy as np
