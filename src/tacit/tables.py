@@ -20,7 +20,7 @@ import os
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import EXACT, LENGTHS, CorruptFile, InvalidInput
-from tacit.files import check_parquet, lines_of, opened, read_npz, reading
+from tacit.errors import EXACT, LENGTHS, CorruptFile, InvalidInput, shown
+from tacit.files import check_parquet, lines_of, opened, read_npz, read_toml, reading
 
 CHUNK = 4096  # records at a time: text takes ten times the memory of numbers
 MOST_NAMED = 30  # columns in one error
@@ -350,6 +350,105 @@ def load_records(
         targets = _names(tables, target, classes=True)
         _refuse_others(tables, target, targets, classes)
     return Records({name: columns[name] for name in used}, targets, groups)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the columns of a table are: public, and the same for all who have such a table.
+
+    The keys of ``columns.toml`` and of [learn] in a study; ``tacit learn`` has them as options.
+
+    target        what is to be predicted: one of ``classes``, or a number in ``target_range``
+    features      columns to learn from, in order; None: all but the target and those to ``drop``
+    ranges, categories, fill   as ``PublicColumns`` has them
+    """
+
+    target: str | None = None
+    classes: tuple[str, ...] | None = None
+    target_range: tuple[float, float] | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    fill: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any], where: str) -> Rules:
+        """Of a section of TOML. Each mistake is named with the key it is in."""
+        found = {key: section[key] for key in RULES if key in section}
+        for key in {"ranges", "categories", "fill"} & found.keys():
+            if not isinstance(found[key], dict):
+                raise InvalidInput(
+                    f"Expected a table {key} by column in {where}, got {shown(found[key])}."
+                )
+        for key in ("features", "drop", "classes"):
+            if key in found:
+                found[key] = _list_of(key, found[key], where, (str, int)[: 1 + (key == "classes")])
+        if "target" in found and not (isinstance(found["target"], str) and found["target"]):
+            raise InvalidInput(
+                f"Expected target as the name of a column, got {shown(found['target'])}."
+            )
+        if "target" in found and found["target"] in found.get("features", ()):
+            raise InvalidInput(
+                f"Expected target as a column beside the features, got {shown(found['target'])}."
+            )
+        if "target_range" in found:
+            found["target_range"] = _pair("target_range", found["target_range"], where)
+        if {"classes", "target_range"} <= found.keys():
+            raise InvalidInput(f"Expected classes or a target_range in {where}, got both.")
+        if len(found.get("classes", "ab")) < 2:
+            raise InvalidInput(f"Expected two or more different classes in {where}.")
+        ranges = found.get("ranges", {})
+        found["ranges"] = {name: _pair(repr(name), pair, where) for name, pair in ranges.items()}
+        lists = found.get("categories", {})
+        found["categories"] = {name: public_list(name, known) for name, known in lists.items()}
+        return cls(**found)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Rules:
+        """``columns.toml``."""
+        data = read_toml(path, "a file of rules for columns")
+        if odd := sorted(set(data) - {*RULES}):
+            raise InvalidInput(f"Expected only {', '.join(RULES)} in {path}; got {odd[0]}.")
+        return cls.of(data, str(path))
+
+    def records(
+        self, paths: Sequence[str | Path], *, target: str | None = None, **how: Any
+    ) -> Records:
+        """Of these tables; ``target``: what the column is called there. ``how``: as
+        ``load_records`` has it."""
+        return load_records(
+            paths,
+            target or self.target or "",
+            how.pop("agent_column", None),
+            self.drop if self.features is None else (),
+            features=self.features,
+            categories=self.categories,
+            gaps=self.fill,
+            numeric_target=self.target_range is not None,
+            ranges=self.ranges,
+            classes=self.classes,
+            **how,
+        )
+
+
+def _list_of(key: str, value: Any, where: str, kinds: tuple[type, ...]) -> tuple[str, ...]:
+    """Different names, or numbers, as text."""
+    if not isinstance(value, list) or any(type(x) not in kinds for x in value):
+        raise InvalidInput(f"Expected {key} as a list of names in {where}, got {shown(value)}.")
+    found = tuple(str(x).strip() if int in kinds else x for x in value)
+    if len(set(found)) != len(found) or "" in found:
+        raise InvalidInput(f"Expected {key} as a list of different names in {where}.")
+    return found
+
+
+def _pair(key: str, value: Any, where: str) -> tuple[float, float]:
+    if not isinstance(value, list) or [type(x) in (int, float) for x in value] != [True, True]:
+        raise InvalidInput(f"Expected [low, high] of {key} in {where}, got {shown(value)}.")
+    return float(value[0]), float(value[1])
+
+
+RULES = tuple(Rules.__dataclass_fields__)
 
 
 def read_arrays(

@@ -13,7 +13,10 @@ import tacit
 from tacit.cli.main import main
 from tacit.learn import (
     Box,
+    PrivateHuberRegressor,
     PrivateLogisticRegression,
+    PrivateQuantileRegressor,
+    PrivateRidge,
     PublicColumns,
     PublicRange,
     load_model,
@@ -148,12 +151,108 @@ def test_text_and_missing_values_are_as_in_one_process(tables):
     whole = pd.concat([pd.read_csv(tables / f"{n}.csv").assign(owner=n) for n in SIZES])
     rows = np.ascontiguousarray(columns.fit_transform(whole[["age", "fee", "note"]]))
     assert rows.shape[1] == 4 and np.isfinite(rows).all()
-    options = {"constraint": Box(4.0), "classes": list(study.kind.classes)}
+    options = {"constraint": Box(4.0), "classes": list(study.kind.rules.classes)}
     model = PrivateLogisticRegression(2.0, 1e-5, centring_share=None, **options)
     problem, settings = prepare(model, rows, whole["churn"].to_numpy(), whole["owner"].to_numpy())
     for mine, theirs in zip(parts, problem.agents, strict=True):  # where a row is rounds lengths
         np.testing.assert_allclose(mine.objective.features, theirs.objective.features, rtol=1e-15)
     assert study.plan(told(tacit.Problem(parts), study)).settings == settings
+
+
+REGRESSION = """
+[learn]
+columns = "columns.toml"
+model = "MODEL"
+normaliser = 90
+record_bound = 40
+[privacy]
+total_epsilon = 4.0
+total_delta = 1e-5
+[[agents]]
+name = "A"
+[[agents]]
+name = "B"
+[[agents]]
+name = "C"
+"""
+COLUMNS = """
+target = "visits"
+target_range = [0, 12]
+drop = ["churn"]
+[ranges]
+age = [18, 90]
+fee = [0, 10]
+[categories]
+note = ["text", "none"]
+[fill]
+fee = 5
+"""
+
+
+@pytest.mark.parametrize("tables", [2], indirect=True, ids="{} classes".format)
+@pytest.mark.parametrize("model", ["huber", "ridge", "quantile"])
+def test_a_regression_by_rules_in_a_file_is_that_of_tacit_learn(tables, model, capsys):
+    """Three sites with text, missing values and a number to predict, from study to predictions."""
+    (tables / "columns.toml").write_text(COLUMNS)
+    (tables / "study.toml").write_text(REGRESSION.replace("MODEL", model))
+    for name in SIZES:
+        table = pd.read_csv(tables / f"{name}.csv")
+        table.loc[::3, "fee"] = np.nan
+        table.loc[::4, "note"] = "none"
+        table.to_csv(tables / f"{name}.csv", index=False)
+    study, parts = parts_of(tables)
+    assert study.files == ("columns.toml",)
+    plan = study.plan(told(tacit.Problem(parts), study))
+    columns = PublicColumns(
+        {"age": (18, 90), "fee": (0, 10)}, {"note": ["text", "none"]}, {"fee": 5}
+    )
+    whole = pd.concat([pd.read_csv(tables / f"{n}.csv").assign(owner=n) for n in SIZES])
+    rows = np.ascontiguousarray(columns.fit_transform(whole[["age", "fee", "note"]]))
+    kind = {"huber": PrivateHuberRegressor, "ridge": PrivateRidge}.get(
+        model, PrivateQuantileRegressor
+    )
+    alone = kind(4.0, 1e-5, target_range=(0, 12))
+    visits = whole["visits"].to_numpy(float)
+    problem, settings = prepare(alone, rows, visits, whole["owner"].to_numpy())
+    assert plan == settings or plan.settings == settings
+    for mine, theirs in zip(parts, problem.agents, strict=True):
+        np.testing.assert_allclose(mine.objective.targets, theirs.objective.targets)
+        np.testing.assert_allclose(mine.objective.features, theirs.objective.features, rtol=1e-15)
+    result = tacit.solve(tacit.Problem(parts), plan, seed=2)
+    assert study.stated(result).privacy.epsilon <= 4.0
+    study.write_outcome(tables / "model", result)
+    assert main(["predict", str(tables / "model"), str(tables / "B.csv"), "--json"]) == 0
+    said = np.array(json.loads(capsys.readouterr().out)["predictions"])
+    assert said.shape == (40,) and 0 <= said.min() <= said.max() <= 12
+
+
+def test_sites_with_other_rules_have_another_study(tables):
+    """The file of rules is in the study's digest, which all messages name."""
+    (tables / "columns.toml").write_text(COLUMNS)
+    (tables / "study.toml").write_text(REGRESSION.replace("MODEL", "huber"))
+    first = Study.load(tables).digest
+    (tables / "columns.toml").write_text(COLUMNS.replace("[18, 90]", "[18, 99]"))
+    assert Study.load(tables).digest != first
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('columns = "columns.toml"', 'columns = "../columns.toml"', "columns"),
+        ('columns = "columns.toml"', 'columns = "columns.toml"\ntarget = "age"', "target"),
+        ('model = "huber"', 'model = "logistic"', "model"),
+        ('model = "huber"', 'model = "huber"\nlevel = 0.2', "level"),
+        ("total_delta = 1e-5", 'total_delta = 1e-5\ncalibration = "certified"', "calibration"),
+    ],
+)
+def test_what_a_study_of_a_regression_may_not_say(tmp_path, old, new, words):
+    text = REGRESSION.replace("MODEL", "huber")
+    assert text.count(old) == 1
+    (tmp_path / "columns.toml").write_text(COLUMNS)
+    (tmp_path / "study.toml").write_text(text)
+    Study.load(tmp_path)
+    (tmp_path / "study.toml").write_text(text.replace(old, new))
+    assert words in refused(lambda: Study.load(tmp_path))
 
 
 def test_a_party_may_call_its_target_otherwise(tables):
@@ -194,7 +293,7 @@ def test_what_a_study_of_a_classifier_may_not_say(tmp_path, old, new, words):
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        ("7193,20,x,5,perhaps7193", "row"),
+        ("7193,20,x,5,perhaps7193", "line"),
         ("7193,Xq7193,x,5,no", "line"),
         ("7193,20,x,5", "cells"),
         ("1,20,x,5,", "missing"),

@@ -40,6 +40,15 @@ if TYPE_CHECKING:
     from tacit.learn.model import load_model, not_covered, save_model
     from tacit.learn.released_table import PrivateMoments
 
+# The model of a command or a study: its estimator, and whether it predicts a number
+MODELS = {
+    "logistic": ("PrivateLogisticRegression", False),
+    "svm": ("PrivateLinearSVC", False),
+    "huber": ("PrivateHuberRegressor", True),
+    "ridge": ("PrivateRidge", True),
+    "quantile": ("PrivateQuantileRegressor", True),
+}
+
 __all__ = [
     "Ball",
     "Box",

@@ -131,9 +131,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
         raise NotImplementedError
 
-    def _settings(self, problem: Problem, epsilon: float | None) -> Settings | Plan:
-        """How the budget that is left is spent, from public numbers."""
-        others: dict[str, Any] = {"local_updates": self.local_updates}
+    def _settings(self, problem: Problem, epsilon: float | None, **others: Any) -> Settings | Plan:
+        """How the budget that is left is spent, from public numbers; ``others`` of the settings."""
+        others |= {"local_updates": self.local_updates}
         if epsilon is not None:
             others["calibration"] = self.calibration
         budget = epsilon, self.total_delta, self.mechanism, others
@@ -842,13 +842,13 @@ class PrivateRidge(LinearRegressor):
     def _in_rounds(self) -> bool:
         return self.rounds is not None or self.local_updates is not None
 
-    def _settings(self, problem: Problem, epsilon: float | None) -> Settings | Plan:
+    def _settings(self, problem: Problem, epsilon: float | None, **others: Any) -> Settings | Plan:
         if self._in_rounds:
-            return super()._settings(problem, epsilon)
+            return super()._settings(problem, epsilon, **others)
         way: Any = None
         if self.mechanism == "gaussian" and problem.size <= MOST_COLUMNS:
             way = "release"
-        return planned(problem, Asked(epsilon, self.total_delta, self.mechanism, way=way))
+        return planned(problem, Asked(epsilon, self.total_delta, self.mechanism, others, way=way))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

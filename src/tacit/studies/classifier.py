@@ -1,12 +1,13 @@
-"""Studies of a classifier: columns, ranges and classes are public, each party brings its records.
+"""Studies of records: columns and their rules are public, each party brings a table.
 
-``docs/studies.md`` lists the keys of [learn]. What [algorithm] leaves out is planned as ``tacit
-learn`` does. A party's table (CSV or Parquet) has these columns, in any order; others are not read.
+``docs/studies.md`` lists the keys of [learn]: those of a table's columns are ``tables.Rules``, here
+or in a file that travels (``columns``), and the model is that of ``tacit learn``. What [algorithm]
+leaves out is planned as there. A party's table (CSV or Parquet) has these columns, in any order;
+others are not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ import numpy as np
 import pandas as pd
 from sklearn.pipeline import make_pipeline
 
+import tacit.learn
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.errors import InvalidInput, choice, count, positive, shown
-from tacit.learn import Box
-from tacit.learn.estimators import PrivateLogisticRegression, adopt, plan, public_classes
+from tacit.errors import InvalidInput, choice, count, positive
+from tacit.learn import MODELS, Box
+from tacit.learn.estimators import adopt, public_classes
 from tacit.learn.features import PublicColumns, PublicRange
 from tacit.learn.model import save_model
 from tacit.planning import Plan
@@ -29,36 +31,38 @@ from tacit.studies.party_file import PartyFile
 from tacit.studies.study import (
     Kind,
     agents_of,
-    names_of,
+    public_name,
     refuse_no_delta,
     refuse_unknown,
     spending,
 )
-from tacit.tables import load_records
+from tacit.tables import RULES, Rules
 
 SECTION = {
-    *("features", "target", "classes", "normaliser", "record_bound", "neighbours"),
-    *("feature_norm", "bound", "ranges", "categories", "fill"),
+    *RULES,
+    *("columns", "model", "level", "normaliser", "record_bound", "neighbours"),
+    *("feature_norm", "bound"),
 }
 ADVICE = (
     "A study takes text by [learn.categories] and missing values by [learn.fill], which its "
     "coordinator sets for all."
 )
-REQUIRED = ("features", "target", "classes", "normaliser", "record_bound")
+# of [privacy] and [algorithm]; the rest is asked of the planner
+OF_ESTIMATORS = ("total_delta", "mechanism", "calibration", "rounds", "local_updates")
+REQUIRED = ("normaliser", "record_bound")
 
 
 @dataclass(frozen=True)
 class ClassifierKind(Kind):
-    """A classifier without records, and what is asked of a fit."""
+    """A model without records, and what is asked of a fit."""
 
-    features: tuple[str, ...]
-    target: str
-    classes: tuple[str, ...]
+    rules: Rules
     normaliser: int
     record_bound: int
     mapping: PublicColumns | PublicRange  # of the columns of a table, fitted without records
+    model: str  # of ``tacit.learn``
     estimator: dict[str, Any]  # its public settings
-    spending: dict[str, Any]  # arguments of ``tacit.learn.plan``
+    spending: dict[str, Any]
 
     KEYS = ("learn", "agents")
 
@@ -69,38 +73,43 @@ class ClassifierKind(Kind):
         if missing := [key for key in REQUIRED if key not in section]:
             raise InvalidInput(f"Expected {missing[0]} in [learn]; not given.")
         agents = tuple(agents_of(data, {"name"}))
-        features, target = names_of("features", section["features"]), section["target"]
-        if not isinstance(target, str) or not target or target in features:
-            raise InvalidInput(
-                f"Expected target as the name of a column beside the features, got {shown(target)}."
-            )
-        norm = positive("feature_norm", section.get("feature_norm", 1.0))
+        rules, files = _rules(section, folder)
+        number = rules.target_range is not None
+        name = section.get("model", "huber" if number else "logistic")
+        choice("model", name, tuple(m for m, (_, of) in MODELS.items() if of == number))
         relations = ("zero-out", "replace")
         neighbours = choice("neighbours", section.get("neighbours", "zero-out"), relations)
-        estimator: dict[str, Any] = {"feature_norm": norm, "neighbours": neighbours}
+        estimator: dict[str, Any] = {"neighbours": neighbours}
+        if "feature_norm" in section:
+            estimator["feature_norm"] = positive("feature_norm", section["feature_norm"])
         if "bound" in section:
             estimator["constraint"] = Box(positive("bound", section["bound"]))
-        public = tuple(features), target, _classes(section["classes"])
+        if "level" in section:
+            if name != "quantile":
+                raise InvalidInput("Expected level in [learn] for model = 'quantile' only.")
+            estimator["level"] = section["level"]
         N, most = (count(key, section[key]) for key in ("normaliser", "record_bound"))
-        mapping = _mapping(public[0], section)
-        kind = cls(agents, (), *public, N, most, mapping, estimator, _spending(data))
+        spent = _spending(data)
+        if name != "logistic" and "calibration" in spent:
+            raise InvalidInput(f"Expected no calibration of model = {name!r}: it is certified.")
+        kind = cls(agents, files, rules, N, most, _mapping(rules), name, estimator, spent)
         kind.plan(kind._without_records())
         return kind
 
-    def _model(self) -> PrivateLogisticRegression:
+    def _model(self) -> Any:
         """The estimator, not fitted, that all parties agree on."""
-        model = PrivateLogisticRegression(
-            self.spending["total_epsilon"],
-            self.spending["total_delta"],
-            classes=list(self.classes),
-            calibration=self.spending.get("calibration", "certified"),
-            centring_share=None,  # a study has one run, and no release before it
-            **self.estimator,
-        )
-        model.classes_ = np.unique(np.asarray(self.classes))
-        model.n_features_in_ = self._columns
-        sizes = float(self.normaliser), float(self.record_bound)
-        model.slope_limit_ = model._limit(self._columns + 1, *sizes)
+        own = dict(self.estimator)
+        if self.rules.target_range is not None:
+            own["target_range"] = self.rules.target_range
+        else:
+            own["classes"] = list(self.rules.classes or ())
+            own["centring_share"] = None  # a study has one run, and no release before it
+        own |= {key: self.spending[key] for key in OF_ESTIMATORS if key in self.spending}
+        kind: Any = getattr(tacit.learn, MODELS[self.model][0])
+        model = kind(self.spending["total_epsilon"], **own)
+        model.n_features_in_, model.n_agents_ = self._columns, len(self.agents)
+        if "classes" in own:
+            model.classes_ = np.unique(np.asarray(own["classes"]))
         return model
 
     @property
@@ -108,63 +117,62 @@ class ClassifierKind(Kind):
         """Of a mapped row."""
         return len(self.mapping.get_feature_names_out())
 
-    def _part(self, agent: str, features: Vector, labels: Vector) -> LocalProblem:
+    def _part(
+        self, agent: str, features: Vector, targets: Vector, model: Any = None
+    ) -> LocalProblem:
         """An agent's problem, of mapped features."""
-        model = self._model()
-        rows = model._rows(features)
-        return model._agent(
-            agent,
-            rows,
-            labels,
-            model._set(self._columns),
-            normaliser=self.normaliser,
-            record_bound=float(self.record_bound),
-        )
+        model = model or self._model()
+        sizes = {"normaliser": self.normaliser, "record_bound": float(self.record_bound)}
+        rows, feasible_set = model._rows(features), model._set(self._columns)
+        found: LocalProblem = model._agent(agent, rows, targets, feasible_set, **sizes)
+        return found
 
     def _without_records(self) -> Problem:
         """The problem with one record of zeros at every agent: all of it that is public."""
-        row, label = np.zeros((1, self._columns)), np.zeros(1, np.int64)
-        return Problem(self._part(agent, row, label) for agent in self.agents)
+        return Problem(self._part(agent, *self._nothing) for agent in self.agents)
+
+    @property
+    def _nothing(self) -> tuple[Vector, Vector]:
+        return np.zeros((1, self._columns)), np.zeros(1, np.int64)
 
     def public_part(self) -> LocalProblem:
         return self._without_records().agents[0]
 
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
-        known, gaps = (getattr(self.mapping, k, None) or {} for k in ("categories", "fill"))
-        records = load_records(
-            [party.data],
-            party.target or self.target,
-            features=self.features,
-            categories=known,
-            gaps=gaps,
-            advice=ADVICE,
-        )
-        _, labels = public_classes(self.classes, records.targets)
+        records = self.rules.records([party.data], target=party.target, advice=ADVICE)
+        if self.rules.target_range is None:
+            _, targets = public_classes(self.rules.classes, records.targets)
+        else:
+            targets = self._model()._targets(records.targets)
         mapped = self.mapping.transform(pd.DataFrame(dict(records.columns)))
         # record by record in memory, on which the rounding of lengths depends
-        return self._part(agent, np.ascontiguousarray(mapped), labels)
+        return self._part(agent, np.ascontiguousarray(mapped), targets)
 
     def plan(self, problem: Problem) -> Plan:
-        """From the study alone: what ``tacit.learn.plan`` looks at is all in it."""
+        others = {k: v for k, v in self.spending.items() if k not in OF_ESTIMATORS}
+        epsilon = others.pop("total_epsilon")
         known = self._without_records() if len(problem.agents) > 1 else problem  # the sum of all
-        settings = plan(known, len(self.classes), **self.spending)
-        return Plan(settings, None, settings.delta)
+        found = self._model()._settings(known, epsilon, **others)
+        return found if isinstance(found, Plan) else Plan(found, None, found.delta)
 
     def stated(self, result: Result) -> Result:
         """The result with what its statement takes for public."""
-        model = self._model()
-        adopt(model, self.normaliser, result)
-        stated: Result = model.result_
+        stated: Result = self._adopted(result).result_
         return stated
 
+    def _adopted(self, result: Result) -> Any:
+        model = self._model()
+        self._part(self.agents[0], *self._nothing, model)  # which tells what was planned
+        adopt(model, self.normaliser, result)
+        return model
+
     def assumed(self, delta: float) -> str:
-        return self._model()._assumed(self.normaliser, delta)
+        words: str = self._model()._assumed(self.normaliser, delta)
+        return words
 
     def write_outcome(self, folder: Path, result: Result) -> list[str]:
         """``model.json``, for ``tacit predict``."""
-        model = self._model()
-        adopt(model, self.normaliser, result)
-        return [save_model(make_pipeline(self.mapping, model), folder).name]
+        return [save_model(make_pipeline(self.mapping, self._adopted(result)), folder).name]
 
     def write_own(
         self, folder: Path, problem: LocalProblem, point: Vector, privacy: PrivacyStatement | None
@@ -178,41 +186,39 @@ class ClassifierKind(Kind):
         return written
 
 
-def _classes(value: Any) -> tuple[str, ...]:
-    """Labels as a table's are read: as text."""
-    if not isinstance(value, list) or not all(type(x) in (str, int) for x in value):
-        raise InvalidInput(f"Expected classes as a list of names or numbers, got {shown(value)}.")
-    classes = tuple(str(x).strip() for x in value)
-    if len(classes) < 2 or len(set(classes)) != len(classes) or "" in classes:
-        raise InvalidInput("Expected two or more different classes in [learn].")
-    return classes
+def _rules(section: dict[str, Any], folder: Path) -> tuple[Rules, tuple[str, ...]]:
+    """Rules of the columns, in [learn] or in a file that travels with the study; and its name."""
+    files: tuple[str, ...] = ()
+    if "columns" in section:
+        if twice := sorted({*RULES} & set(section)):
+            raise InvalidInput(f"Expected {twice[0]} in [learn] or in its columns, got both.")
+        files = (public_name(section["columns"], "columns in [learn]"),)
+        rules = Rules.load(folder / files[0])
+    else:
+        rules = Rules.of(section, "[learn]")
+    if rules.target is None:
+        raise InvalidInput("Expected target in [learn]; not given.")
+    if rules.classes is None and rules.target_range is None:
+        raise InvalidInput("Expected classes in [learn], or a target_range; not given.")
+    if rules.features is None:  # all parties' are the same ones, in the same order
+        named = [*rules.ranges, *(c for c in rules.categories if c not in rules.ranges)]
+        left_out = {"*", rules.target, *rules.drop}
+        rules = replace(rules, features=tuple(name for name in named if name not in left_out))
+    if not rules.features:
+        raise InvalidInput("Expected features in [learn], or a range or categories by column.")
+    return rules, files
 
 
-def _mapping(features: Sequence[str], section: dict[str, Any]) -> PublicColumns | PublicRange:
-    """Of [learn.ranges], [learn.categories] and [learn.fill]; there is a rule for every column."""
-    more = {key: section[key] for key in ("categories", "fill") if key in section}
-    for key, value in more.items():
-        if not isinstance(value, dict):
-            raise InvalidInput(f"Expected a table [learn.{key}] by column, got {shown(value)}.")
-        refuse_unknown(value, {*features, "*"}, f"[learn.{key}]")
-    ranges = _ranges(section.get("ranges")) if "ranges" in section or not more else {}
-    nothing = pd.DataFrame({name: np.zeros(1) for name in features})
-    mapping = PublicColumns(ranges, **more) if more else PublicRange(ranges)
-    fitted: PublicColumns | PublicRange = mapping.fit(nothing)
-    return fitted
-
-
-def _ranges(value: Any) -> dict[str, tuple[float, float]]:
-    if not isinstance(value, dict) or not value:
-        raise InvalidInput(f"Expected a table [learn.ranges] by column, got {shown(value)}.")
-    for name, pair in value.items():
-        if not isinstance(pair, list) or [type(x) in (int, float) for x in pair] != [True, True]:
-            raise InvalidInput(f"Expected a range [low, high] of {name!r}, got {shown(pair)}.")
-    return {name: (float(low), float(high)) for name, (low, high) in value.items()}
+def _mapping(rules: Rules) -> PublicColumns | PublicRange:
+    """There is a rule for every column."""
+    nothing = pd.DataFrame({name: np.zeros(1) for name in rules.features or ()})
+    if not rules.categories and not rules.fill:  # a model that the first version reads too
+        return PublicRange(rules.ranges).fit(nothing)
+    return PublicColumns(rules.ranges, rules.categories, rules.fill).fit(nothing)
 
 
 def _spending(data: dict[str, Any]) -> dict[str, Any]:
-    """[privacy] and [algorithm] as arguments of ``tacit.learn.plan``."""
+    """[privacy] and [algorithm], checked."""
     budget = {"mechanism", "total_epsilon", "total_delta", "perturbation", "calibration"}
     counted = {"rounds", "local_updates"}
     privacy, algorithm = spending(data, budget, {*counted, "penalty", "step_size"})
