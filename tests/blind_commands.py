@@ -48,7 +48,13 @@ def table(world):
     lines.insert(0, "age,fee,city,churn,price,hospital")
     header = [",".join(line.split(",")[i] for i in (0, 1, 3)) for line in lines]
     own = {f"{h}.csv": [header[0], *header[k::2]] for k, h in ((1, "south"), (2, "north"))}
+    rules = [
+        'target = "churn"\nclasses = ["no", "yes"]\ndrop = ["price"]\n[ranges]\nage = [20, 80]',
+        'fee = [0, 10]\n[categories]\ncity = ["Bern", "Zug"]\n[fill]\nage = 50',
+        'city = "Bern"\nfee = 1',
+    ]
     files = {"t.csv": lines, "new.csv": ["age,fee,city", "30,5,Bern", "70,2,Rom"], **own}
+    files["columns.toml"] = rules
     return {name: "\n".join(rows) + "\n" for name, rows in files.items()}
 
 
@@ -166,6 +172,11 @@ PROMPT = {
         f"--range *=0:10 --fill *=1 {FEW} --seed 3",
     ),
     "learn, json": (table, f"{LEARN} {CHURN} {FEW} --json"),
+    "learn, columns": (
+        table,
+        f"{LEARN} --columns columns.toml --total-epsilon 2 --seed 4 {FEW}",
+        "columns t.csv --target churn --json",
+    ),
     "power": (grid, f"{POWER} {TOTAL} --publish --central", "show out"),
     "power, json": (
         grid,
@@ -238,12 +249,12 @@ def others(cells, rng, header):
     return [*map(repr, numbers), "1"]
 
 
-def write_model(folder):
-    """The same parties, who fit a classifier."""
+def write_model(folder, target="classes = [0, 1]"):
+    """The same parties, who fit a model."""
     write_study(folder, rehearsal=None)
     text = (folder / "study.toml").read_text().partition("[[agents]]")
     about = (
-        '[learn]\nfeatures = ["age", "dose", "weight"]\ntarget = "y"\nclasses = [0, 1]\n'
+        f'[learn]\nfeatures = ["age", "dose", "weight"]\ntarget = "y"\n{target}\n'
         'normaliser = 90\nrecord_bound = 40\nbound = 4.0\n[learn.ranges]\n"*" = [-1, 1]\n'
         f"[privacy]\n{EPS}\n[algorithm]\nrounds = 4\n"
     )
@@ -253,6 +264,7 @@ def write_model(folder):
 
 STUDIES = {
     "study, model": study(write_model),
+    "study, regression": study(write_model, target="target_range = [-1, 3]"),
     "study": study(write_study, rehearsal=None),
     "study, rehearsal": study(write_study),
     "study, once": study(write_study, kind="least-squares", rehearsal=None),

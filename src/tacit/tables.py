@@ -163,6 +163,23 @@ def read_table(path: str | Path, text: Sequence[str] = (), *, strip: bool = Fals
     return table
 
 
+def header(path: str | Path) -> list[str]:
+    """The names of a table's columns; no record is read. A first line with a number in it is taken
+    for a record, and refused."""
+    path = Path(path)
+    with reading(path, "a CSV or Parquet table", own=False):
+        if path.suffix == ".parquet":
+            from pyarrow.parquet import read_schema
+
+            check_parquet(path)
+            return [str(name) for name in read_schema(path).names]
+        with opened(path) as binary:
+            names = next(csv.reader(lines_of(binary), strict=True), [])
+    if not names or np.isfinite(_numbers(names)).any():
+        raise InvalidInput(f"Expected column names in the first line of {path}, found others.")
+    return names
+
+
 def _read_csv(path: Path, text: Sequence[str], strip: bool) -> Table:
     with reading(path, "a CSV table", own=False), opened(path) as binary:
         reader = csv.reader(lines_of(binary), strict=True)

@@ -4,6 +4,7 @@ is for the owner's eyes."""
 import csv
 import json
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ from sklearn.dummy import DummyClassifier
 from tacit.cli import learn
 from tacit.cli.learn import Data, look
 from tacit.cli.main import main
+from tacit.errors import InvalidInput
 from tacit.learn import load_model
 from tacit.learn.data import Dataset
+from tacit.tables import Rules
 
 RULES = (
     *("--range", "age=20:80", "--range", "fee=0:10", "--id", "id"),
@@ -327,3 +330,72 @@ def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command
     assert said["classes"] is None and np.isfinite(said["not_covered"]["test_error"])
     found = json.loads(command("predict", "t-model", "t.csv", "--json"))
     assert found["classes"] is None and len(found["predictions"]) == 300
+
+
+RULES_IN_A_FILE = """
+target = "churn"
+classes = ["no", "yes"]
+drop = ["id"]
+[ranges]
+age = [18, 90]
+[categories]
+town = ["Bern", "Zug"]
+[fill]
+town = "Zug"
+"""
+
+
+def test_rules_in_a_file_are_those_of_options(tmp_path, monkeypatch, capsys):
+    """And options come before them. The draft names columns and has no cell."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{i},{rng.integers(18, 90)},{'Bern' if i % 3 else ''},{'yes' if i % 2 else 'no'}"
+        for i in range(40)
+    ]
+    Path("t.csv").write_text("\n".join(["id,age,town,churn", *rows]) + "\n")
+    Path("columns.toml").write_text(RULES_IN_A_FILE)
+    few = ["--total-epsilon", "2", "--seed", "1", "--rounds", "2", "--agents", "2", "--json"]
+    assert main(["learn", "t.csv", "--columns", "columns.toml", "--out", "a", *few]) == 0
+    options = ["--target", "churn", "--classes", "no,yes", "--id", "id", "--range", "age=18:90"]
+    options += ["--categories", "town=Bern,Zug", "--fill", "town=Zug"]
+    assert main(["learn", "t.csv", *options, "--out", "b", *few]) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["scores"] == second["scores"]
+    wider = ["--columns", "columns.toml", "--range", "age=0:200", "--out", "c"]
+    assert main(["learn", "t.csv", *wider, *few]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] != first["scores"]
+    assert main(["columns", "t.csv", "--target", "churn", "--out", "draft.toml"]) == 0
+    draft = tomllib.loads(Path("draft.toml").read_text())
+    assert draft["target"] == "churn" and draft["ranges"] == {"id": [], "age": [], "town": []}
+    assert main(["columns", "t.csv", "--out", "draft.toml"]) == 2  # it is not replaced
+    assert main(["columns", "t.csv", "--target", "7193"]) == 2
+    capsys.readouterr()
+    assert main(["learn", "t.csv", "--columns", "draft.toml", *few]) == 2
+    assert "'id'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("ranges = 3", "ranges"),
+        ("target = 3", "target"),
+        ("target_range = [0]", "target_range"),
+        ('classes = ["a"]', "classes"),
+        ('classes = ["a", "b"]\ntarget_range = [0, 1]', "target_range"),
+        ("drop = [1]", "drop"),
+        ('target = "y"\nfeatures = ["y"]', "'y'"),
+        ("[categories]\ntown = []", "'town'"),
+        ("other = 1", "other"),
+    ],
+)
+def test_what_a_file_of_rules_may_not_say(tmp_path, text, named):
+    (tmp_path / "columns.toml").write_text(text)
+    with pytest.raises(InvalidInput, match=named):
+        Rules.load(tmp_path / "columns.toml")
+
+
+def test_a_header_of_numbers_is_taken_for_a_record(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("7193,b\n1,2\n")
+    assert main(["columns", str(tmp_path / "t.csv")]) == 2
+    assert "7193" not in capsys.readouterr().err

@@ -12,6 +12,7 @@ report          tacit show, tacit report, and the page that a run leaves
 demo            tacit demo
 power           tacit power: solve, bound, check, attack
 learn           tacit learn, tacit learn attack, tacit learn download
+columns         tacit columns
 predict         tacit predict
 audit           tacit audit
 ledger          tacit ledger

@@ -26,16 +26,9 @@ IMAGE_MAPS = ("orientations", "scattering")
 # options of a table only
 TABLE = (
     *("target", "target_range", "agent_column", "classes", "range", "categories", "fill", "drop"),
-    *("id", "test_share"),
+    *("id", "columns", "test_share"),
 )
-# the estimator in tacit.learn, and whether it predicts a number
-MODELS = {
-    "logistic": ("PrivateLogisticRegression", False),
-    "svm": ("PrivateLinearSVC", False),
-    "huber": ("PrivateHuberRegressor", True),
-    "ridge": ("PrivateRidge", True),
-    "quantile": ("PrivateQuantileRegressor", True),
-}
+MODELS = ("logistic", "svm", "huber", "ridge", "quantile")  # of ``tacit.learn.MODELS``
 EXAMPLES = """tacit learn digits --agents 10 --total-epsilon 2 --total-delta 1e-5
   tacit learn mnist --data DIR --agents 10 --total-epsilon 1 --total-delta 1e-5
   tacit learn prices.csv --target price --target-range 0:500 --range '*=0:10' --total-epsilon 1
@@ -73,6 +66,8 @@ def add_learn(add: Add) -> None:
     filled = "public value for what is missing in a column; '*=NUMBER' is for all of numbers"
     option("--fill", **many, metavar="COLUMN=VALUE", help=filled)
     option("--drop", **many, metavar="COLUMN", help="a table's column not to use")
+    rules = "these rules of a table's columns in a file (tacit columns drafts one)"
+    option("--columns", metavar="FILE", help=f"{rules}; options come before it")
     option("--id", metavar="COLUMN", help="the same, for names of records")
     option("--test-share", type=float, default=0.2, help="of a table, or 0; default: 0.2")
     agents = "number of agents, for the splits without groups; default: 10"
@@ -91,7 +86,7 @@ def add_learn(add: Add) -> None:
     maps = "public map of each record; default: orientations for images, none for tables"
     option("--features", choices=("none", *IMAGE_MAPS, "fourier"), help=maps)
     model = "default: logistic, or huber where there is a --target-range"
-    option("--model", choices=tuple(MODELS), help=model)
+    option("--model", choices=MODELS, help=model)
     option("--level", type=float, default=0.5, help="of --model quantile; default: 0.5")
     limit = "most that one record pulls, of a logistic model, or none; default: planned"
     option("--slope-limit", metavar="LENGTH", help=limit)
@@ -131,10 +126,10 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
 
     if (options.total_epsilon is None) == (not options.no_noise):
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
-    label = str(options.target) if options.more else Path(options.data_set).stem
+    label = str(rules_of(options).target) if options.more else Path(options.data_set).stem
     with on_device(options.device):
         data = featured(options, load(options, options.data_set))
-        files = () if options.data_set in NAMED else ("data_set", "more")
+        files = () if options.data_set in NAMED else ("data_set", "more", "columns")
         records = data.train.features, data.train.targets, _agents(options, data.train)
         make_absolute(options, files, folders=("data", "ledgers"))
         model = model_of(options, data.train)
@@ -212,9 +207,10 @@ def model_of(options: argparse.Namespace, train: Any) -> Any:
     """The estimator: for a number with a public range a regressor, else a classifier."""
     import tacit.learn
 
-    target = target_range(options)
+    rules = rules_of(options)
+    target = rules.target_range
     chosen = options.model or ("logistic" if target is None else "huber")
-    name, number = MODELS[chosen]
+    name, number = tacit.learn.MODELS[chosen]
     if number != (target is not None):
         raise InvalidInput(
             f"Expected --target-range with --model huber, ridge or quantile, and without it with "
@@ -232,8 +228,7 @@ def model_of(options: argparse.Namespace, train: Any) -> Any:
         level = {"level": options.level} if chosen == "quantile" else {}
         return getattr(tacit.learn, name)(target_range=target, **level, **public)
     classes = None if train.columns else list(train.names)  # a table's are read off it
-    if options.classes is not None:
-        classes = given_classes(options)
+    classes = classes if rules.classes is None else list(rules.classes)
     public["centring_share"] = _planned(options.centring_share, "--centring-share")
     if chosen == "logistic":
         public["slope_limit"] = _planned(options.slope_limit, "--slope-limit")
@@ -354,22 +349,8 @@ def featured(options: argparse.Namespace, data: Data) -> Data:
 
 def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
     """The public range of a number to predict, if it is one."""
-    if options.target_range is None:
-        return None
-    refuse(options, ("classes",), "without --target-range")
-    try:
-        return _interval(options.target_range)
-    except ValueError:
-        raise InvalidInput(
-            f"Expected --target-range LOW:HIGH, got {options.target_range!r}."
-        ) from None
-
-
-def given_classes(options: argparse.Namespace) -> list[str] | None:
-    """The public list of a table's labels, if there is one."""
-    if options.classes is None:
-        return None
-    return [name.strip() for name in options.classes.split(",")]
+    found: tuple[float, float] | None = rules_of(options).target_range
+    return found
 
 
 def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
@@ -379,29 +360,19 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
 
     from tacit.learn import PublicColumns, PublicRange
     from tacit.learn.data import dataset
-    from tacit.tables import load_records
 
     for path in paths:
         if not Path(path).is_file():
             kinds = "a CSV or Parquet file"
             kinds = kinds if options.more else f"{', '.join(NAMED)}, or {kinds}"
             raise InvalidInput(f"Expected {kinds}, got {path!r}.")
-    if options.target is None:
+    rules = rules_of(options)
+    if rules.target is None:
         raise InvalidInput("Expected --target, the column with the labels of the table.")
     if not 0 <= options.test_share < 1:
         raise InvalidInput(f"Expected 0 <= test-share < 1, got {options.test_share}.")
-    ranges, categories, fill = _rules(options)
-    records = load_records(
-        paths,
-        options.target,
-        options.agent_column,
-        options.drop if options.id is None else [*options.drop, options.id],
-        categories=categories,
-        gaps=fill,
-        numeric_target=target_range(options) is not None,
-        ranges=ranges,
-        classes=given_classes(options),
-    )
+    records = rules.records(paths, agent_column=options.agent_column)
+    ranges, categories, fill = rules.ranges, rules.categories, rules.fill
     mapping = PublicColumns(ranges, categories, fill).fit(records.columns)
     order = np.random.default_rng(0).permutation(len(records))
     cut = max(1, round(options.test_share * len(records))) if options.test_share else 0
@@ -454,9 +425,11 @@ def _by_column(
     return found
 
 
-def _rules(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Ranges, categories and what to fill in, by column."""
-    from tacit.tables import public_list
+def rules_of(options: argparse.Namespace) -> Any:
+    """The rules of a table's columns: those of --columns, and options before them."""
+    from tacit.tables import Rules, public_list
+
+    rules = Rules() if options.columns is None else Rules.load(options.columns)
 
     def category(column: str, line: str) -> tuple[str, ...]:
         """As a line of a CSV file: a category with a comma is put in quotes."""
@@ -473,12 +446,29 @@ def _rules(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any],
     def parts(text: str) -> tuple[str, str, str]:  # a number has no =, the name of a column may
         return text.partition("=") if text.partition("=")[0] in categories else text.rpartition("=")
 
+    found: dict[str, Any] = {"target": options.target or rules.target}
+    if options.target_range is not None:
+        refuse(options, ("classes",), "without --target-range")
+        try:
+            found |= {"target_range": _interval(options.target_range), "classes": None}
+        except ValueError:
+            raise InvalidInput(
+                f"Expected --target-range LOW:HIGH, got {options.target_range!r}."
+            ) from None
+    elif options.classes is not None:
+        classes = tuple(name.strip() for name in options.classes.split(","))
+        found |= {"classes": classes, "target_range": None}
     kind = "a range COLUMN=LOW:HIGH"
     ranges = _by_column(options.range, kind, lambda _, text: _interval(text))
     first = "categories COLUMN=A,B,..."
-    categories = _by_column(options.categories, first, category, lambda text: text.partition("="))
+    own = _by_column(options.categories, first, category, lambda text: text.partition("="))
+    categories = {**rules.categories, **own}
     kind = "a value to fill in COLUMN=VALUE, a number or one of the column's --categories"
-    return ranges, categories, _by_column(options.fill, kind, value, parts)
+    fill = _by_column(options.fill, kind, value, parts)
+    drop = [*options.drop, *filter(None, [options.id])]
+    found["drop"] = (*(name for name in rules.drop if name not in drop), *drop)
+    found |= {"ranges": {**rules.ranges, **ranges}, "categories": categories}
+    return replace(rules, **found, fill={**rules.fill, **fill})
 
 
 # --- what is printed ------------------------------------------------------------------------------

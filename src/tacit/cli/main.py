@@ -31,6 +31,7 @@ COMMANDS = {
     "learn": "learn.add_learn",
     "learn attack": "learn.add_attack",  # beside "learn", whose argument is data
     "learn download": "learn.add_download",
+    "columns": "columns.add_columns",
     "predict": "predict.add_predict",
     "reproduce": "reproduce.add_reproduce",
     "audit": "audit.add_audit",
