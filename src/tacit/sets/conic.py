@@ -448,8 +448,12 @@ def _cone_data(cone: Cone, n: int) -> tuple[Any, Vector, Vector, float]:
 def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
     """The set of values of a CVXPY vector variable that satisfy CVXPY constraints.
 
-    The constraints are brought into standard form once; they must be convex (DCP), without
-    parameters or other variables, and need only linear and second-order cones.
+    variable     a vector (``cvxpy.Variable``)
+    constraints  convex (DCP), on this variable alone, without parameters; linear and second-order
+                 cones
+
+    Returns a ``Conic`` in standard form. Raises ``InvalidInput`` for other constraints, and
+    ``InvalidSet`` for an empty or unbounded set.
     """
     try:
         import cvxpy as cp

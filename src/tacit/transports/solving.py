@@ -40,9 +40,11 @@ def solve(
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
 
-    A released problem, one without noise whose settings have a tolerance, and one whose data a
-    budget is best spent on reading once, are solved by exact steps.
+    Exact steps solve a released problem, one without noise whose settings have a tolerance, and
+    one whose data are best released once.
 
+    problem         the agents' parts, or what ``release`` returned
+    settings        a budget (``Settings.for_budget``), ``Settings`` in full, or a plan
     seed            Threefry noise from this seed (research); None takes a key of 64 bits, all
                     that Threefry's have, from the operating system. Do not give a seed again under
                     the same run name, unless there is a checkpoint to continue from
@@ -66,6 +68,11 @@ def solve(
                     than ``colluding`` of them, by default just less than half, collude with the
                     server. Masked as between organisations with ``batch=False``, ledgers or secure
                     noise; else without masks, which gives the same bits
+
+    Returns the ``Result``: solutions, trace, plan and statement.
+
+    Raises ``InvalidInput`` before anything is spent, ``Refused`` where an agent declines (a ledger
+    that cannot pay), ``SolverFailure``, and ``LedgerFailure`` where a charge cannot be stored.
 
     Guarantee: the statement in ``Result.privacy`` covers every reply and so every solution in the
     result. The trace's ``objective`` and ``noise`` are computed from private data and noise for
@@ -106,9 +113,10 @@ def release(
     aggregation: str | None = None,
     colluding: int | None = None,
 ) -> Released:
-    """Let every agent read its data once, with noise; what is computed from it costs no more.
+    """Let every agent release its sufficient statistics once; what is computed from them is free.
 
-    total_epsilon, total_delta   the budget of each agent's reading; δ = 0 with Laplace noise only
+    problem     the agents' parts
+    total_epsilon, total_delta   the budget of each agent's release; δ = 0 with Laplace noise only
     mechanism   "gaussian" or "laplace"; by default the one that adds less noise, chosen from public
                 numbers (``planning.least_noise``)
     seed        Threefry noise from this seed (research); None: from a key of the operating system
@@ -120,6 +128,11 @@ def release(
                 given, at no cost. Data that have changed need, and get, a charge of their own.
     aggregation, colluding   "sum", as in ``solve``: what is released is the sum of all readings,
                 with the noise of one. It is a problem of one agent then, and agents keep nothing
+
+    Returns a ``Released`` problem, which ``solve`` takes as often as you like.
+
+    Raises ``InvalidInput`` for an objective that has no sufficient statistics, ``Refused`` where a
+    ledger cannot pay, ``LedgerFailure`` where a charge cannot be stored. Nothing is released then.
 
     Guarantee: see ``release.py``. ``Released.privacy`` covers all that is computed from it.
     """

@@ -31,10 +31,15 @@ def solve_many(
 ) -> list[Result]:
     """What ``solve`` returns for every pair of settings and seed, all at once.
 
-    Rounds, local updates, perturbation, calibration and kind of mechanism must be the same in all,
-    and all sets need a projection formula. ``callback`` gets the round, the solutions of all
-    configurations and their trace rows (configurations × columns) after every ``evaluate_every``
-    rounds; by default the last only.
+    problem         the agents' parts; all sets need a projection formula
+    settings        rounds, local updates, perturbation, calibration and kind of mechanism must be
+                    the same in all
+    seeds           one for each; None takes a key from the operating system
+    run             a name; noise differs between runs of one seed
+    evaluate_every  rounds between rows of the traces; by default the last round only
+    callback        gets the round, all solutions, and the rows (configurations × columns)
+
+    Returns one ``Result`` for each pair. Raises ``InvalidInput`` before anything is computed.
 
     Guarantee: that of ``solve`` for every configuration alone. Who publishes several spends the
     sum of their budgets, if their seeds differ. Those of one seed have the same noise, scaled:
