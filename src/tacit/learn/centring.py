@@ -26,6 +26,7 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput, array, probability
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless, gaussian_epsilon
+from tacit.protocol.masks import check_parties
 from tacit.transports.solving import read
 
 # relative: the noise of the mean is larger by it, and what is left for a run with secure noise is
@@ -107,17 +108,20 @@ def private_mean(
 
     ``means`` are the agents with their ``Mean``. Asked again for the same data and budget, an agent
     with a ledger gives what it has given, and so does a ``checkpoint``, which keeps the sums;
-    ledgers are to pay for what comes ``then`` too.
+    ledgers are to pay for what comes ``then`` too. Of a secure sum nobody gives his own, and the
+    checkpoint alone keeps it. ``how``: as ``solving.read`` has it.
     """
     f: Any = means[0].objective
+    noises = float(len(means))  # how many agents' noise is in the sum
     if isinstance(mechanism, Noiseless):
         sums, deviation = [agent.objective.reading().values for agent in means], 0.0
     else:
-        others = (how.get(name) for name in ("noise", "ledgers", "checkpoint", "then"))
-        found = read(Problem(means), mechanism, delta, how.get("seed"), "centring", *others)
+        found = read(Problem(means), mechanism, delta, run="centring", **how)
         sums = [release.values for release in found.releases]
         each = mechanism.variance(f.reading().sensitivity(mechanism.norm))
-        deviation = math.sqrt(each * len(means)) / f.normaliser
+        if how.get("aggregation"):
+            noises /= noises - check_parties(len(means), how.get("colluding"))
+        deviation = math.sqrt(each * noises) / f.normaliser
     return shrunk(np.sum(sums, axis=0) / f.normaliser, deviation, f.feature_norm)
 
 

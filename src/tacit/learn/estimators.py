@@ -66,7 +66,9 @@ from tacit.objectives.objective import Descent, Objective
 from tacit.planning import MOST_COLUMNS, Known, Plan, descent_of
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate, rounded_up
+from tacit.protocol.facts import as_summed
 from tacit.protocol.jupyter import above_model
+from tacit.protocol.masks import check_parties, refuse_no_sum
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, with_reading
 from tacit.sets import Box
@@ -75,6 +77,7 @@ from tacit.transports import solve
 
 DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
 UNSAID = "Do not publish what is below: its privacy statement cannot be shown."
+RELEASED = "noise", "ledgers", "aggregation", "colluding"  # how a mean is, as the run after it
 MISSING = ("", "None", "nan", "<NA>", "NaT")  # names of no agent
 INTERCEPT_SHARE = 0.3  # of the feature norm that the constant feature of the intercept takes
 
@@ -100,6 +103,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: Any = None
     noise: str | None = None
     ledgers: Any = None
+    aggregation: str | None = None
+    colluding: int | None = None
 
     calibration = "certified"  # a parameter of some
     _y_must_be: ClassVar[dict[str, Any]] = {}  # for scikit-learn's check of targets
@@ -148,6 +153,12 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _share(self, columns: int, normaliser: float, record_bound: float) -> float | None:
         """Of the budget, for the mean that rows are centred by."""
         return None
+
+    def _noises(self, agents: float) -> float:
+        """How many agents' noise what all release adds up to: of so many, or of a secure sum."""
+        if self.aggregation is None:
+            return agents
+        return self.n_agents_ / (self.n_agents_ - check_parties(self.n_agents_, self.colluding))
 
     def _plan_in_words(self, found: Result) -> str:
         """What the budget was spent on: numbers that were given, or planned from public ones."""
@@ -201,6 +212,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             callback=tell,
             noise=self.noise,
             ledgers=self.ledgers,
+            aggregation=self.aggregation,
+            colluding=self.colluding,
         )
         adopt(self, problem, found)
         return self
@@ -338,22 +351,37 @@ def prepare(
     targets = model._targets(y)
     names, owner = owners(agents, len(y))
     model.n_agents_ = len(names)
+    sums = choice("aggregation", model.aggregation, (None, "sum"))
+    if sums:
+        check_parties(len(names), model.colluding)
+        known = model.mechanism, model.local_updates or 1, model.calibration
+        refuse_no_sum(*known, model.total_epsilon)
     model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
     budget = model.mechanism, model.total_epsilon, model.total_delta
     model.centring_share_ = share = model._share(X.shape[1], **sizes(owner))
     secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
     reading, epsilon = first_release(share, model.calibration, *budget, secure)
+
+    def without_records(names: Vector, **public: float) -> Problem:
+        """Of one record of zeros at each."""
+        rows = np.zeros((len(names), X.shape[1]), X.dtype), np.zeros(len(names), targets.dtype)
+        return model._problem(*rows, names, np.arange(len(names)), **public)
+
+    def settings(problem: Problem) -> Any:
+        """Planned for all agents, or for one that has all records, where they are added up."""
+        if sums:
+            one = without_records(names[:1], normaliser=len(owner), record_bound=len(owner))
+            problem = as_summed(one, len(names), model.colluding)
+        return model._settings(problem, epsilon)
+
     if reading is not None:
         # what can be refused is refused before anything is paid
-        n, d = len(names), X.shape[1]
-        zeros = np.zeros((n, d), X.dtype), np.zeros(n, targets.dtype)
-        empty = model._problem(zeros[0], zeros[1], names, np.arange(n), **sizes(owner))
-        planned: Any = model._settings(empty, epsilon)
+        planned = settings(without_records(names, **sizes(owner)))
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.feature_norm_)
         else:
             how: Any = {"seed": seed, "checkpoint": checkpoint}
-            how |= {"noise": model.noise, "ledgers": model.ledgers}
+            how |= {name: getattr(model, name) for name in RELEASED}
             then = planned.mechanism, planned.updates
             means = model._means(X, names, owner)
             mean = private_mean(means, reading, model.total_delta, then=then, **how)
@@ -361,7 +389,7 @@ def prepare(
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
     problem = model._problem(X, targets, names, owner, **sizes(owner))
-    return problem, model._settings(problem, epsilon)
+    return problem, settings(problem)
 
 
 def adopt(model: LinearEstimator, records: Problem | int, found: Result) -> None:
@@ -493,7 +521,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return default(*public, self.total_epsilon, self.total_delta, self.mechanism)
 
     def _share(self, columns: int, normaliser: float, record_bound: float) -> float | None:
-        agents = equal_agents(normaliser, record_bound)
+        agents = self._noises(equal_agents(normaliser, record_bound))
         return self._planned("centring_share", planned_share, columns, agents, normaliser)
 
     @property
@@ -571,7 +599,8 @@ class PrivateLogisticRegression(LinearClassifier):
 
     def _limit(self, columns: int, normaliser: float, record_bound: float) -> float | None:
         """The limit on slopes, in the units of a softmax, for rows of that many columns."""
-        sizes = len(self.classes_), columns, equal_agents(normaliser, record_bound), normaliser
+        agents = self._noises(equal_agents(normaliser, record_bound))
+        sizes = len(self.classes_), columns, agents, normaliser
         return self._planned("slope_limit", planned_slope_limit, *sizes)
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
@@ -646,7 +675,7 @@ def equal_agents(normaliser: float, record_bound: float) -> int:
 def planned_slope_limit(
     classes: int,
     columns: int,
-    agents: int,
+    agents: float,
     records: float,
     total_epsilon: float,
     total_delta: float,
@@ -669,7 +698,7 @@ def planned_slope_limit(
 
 def planned_share(
     columns: int,
-    agents: int,
+    agents: float,
     records: float,
     total_epsilon: float,
     total_delta: float,
@@ -834,7 +863,7 @@ class PrivateRidge(LinearRegressor):
             return 1.0
         noise = calibrate(self.mechanism, self.total_epsilon, self.total_delta, 1)
         variance = noise.variance(f.reading().sensitivity(noise.norm))
-        edge = math.sqrt(2 * f.dimension * self.n_agents_ * variance)
+        edge = math.sqrt(2 * f.dimension * self._noises(self.n_agents_) * variance)
         signal = f.normaliser * f.feature_bound(2) ** 2 / f.dimension
         return RIDGE * edge**2 / signal
 
@@ -868,5 +897,5 @@ class PrivateQuantileRegressor(LinearRegressor):
         """As if a kink were rounded off over KINK of the range."""
         slope = max(self.level, 1 - self.level) / (KINK * self._unit)
         f: Any = problem.agents[0].objective
-        share = f.most_records / f.normaliser
+        share = getattr(f, "most_records", f.normaliser) / f.normaliser  # of a sum all records
         return of_regression(f.feature_bound(2), share, self._unit, slope)

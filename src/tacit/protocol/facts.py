@@ -25,6 +25,7 @@ from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput
 from tacit.objectives.objective import Descent, Objective, Reading
+from tacit.protocol.masks import check_parties
 from tacit.protocol.messages import Facts
 from tacit.protocol.server import Member
 from tacit.sets.feasible_set import FeasibleSet
@@ -88,13 +89,26 @@ def described(facts: Sequence[Facts], penalties: tuple[Vector, Vector] | None = 
     return Problem(agents, penalties)
 
 
+def as_summed(one: Problem, parties: int, colluding: int | None) -> Problem:
+    """The problem of one agent, with the noise of so many parties whose parts are only added up."""
+    own = facts_of(one.agents[0], one.names[0])
+    return described([_with_their_noise(own, parties, check_parties(parties, colluding))])
+
+
+def _with_their_noise(one: Facts, parties: int, colluding: int) -> Facts:
+    """Sensitivities such that noise for them is that of a sum: the P − c who add noise make up for
+    the sensitivity of any one party, and all P have added theirs. Laplace noise does not add up."""
+    more = math.sqrt(parties / (parties - colluding))
+    once = None if one.read_two is None else more * one.read_two
+    infinite = None if one.read_one is None else math.inf
+    about: Any = {"two": more * one.two, "read_one": infinite, "read_two": once}
+    return dataclasses.replace(one, agent="sum", one=math.inf, **about)
+
+
 def summed(facts: Sequence[Facts], colluding: int) -> Facts:
     """The one agent that has the records of all, as a planner sees it, where statistics are only
-    added up: its sensitivities are such that noise for them is that of the sum.
-
-    The P − c who add noise make up for the sensitivity of any one party; all P have added theirs.
-    """
-    first, more = facts[0], math.sqrt(len(facts) / (len(facts) - colluding))
+    added up."""
+    first = facts[0]
     public = ("everything", "coupling", "start", "objective", "strong_convexity", "normaliser")
     for own in facts:
         for name in (*public, "size", "neighbours", "relation", "not_once"):
@@ -111,19 +125,15 @@ def summed(facts: Sequence[Facts], colluding: int) -> Facts:
         found = [getattr(own, name) for own in facts]
         return None if None in found else how(found)
 
-    return dataclasses.replace(
+    added = "strong_convexity", "smoothness", "gradient_bound", "usual_curvature"
+    largest = "two", "read_two", "reach", "gradient_noise", "feature_bound", "clipped"
+    one = dataclasses.replace(
         first,
-        agent="sum",
-        one=math.inf,  # of Laplace noise a sum is none
-        two=more * of(max, "two"),
-        read_one=None if first.read_one is None else math.inf,
-        read_two=None if first.read_two is None else more * of(max, "read_two"),
-        strong_convexity=of(sum, "strong_convexity"),
-        **{name: of(sum, name) for name in ("smoothness", "gradient_bound", "usual_curvature")},
-        **{name: of(max, name) for name in ("reach", "gradient_noise", "feature_bound", "clipped")},
-        **{name: of(max, name) for name in ("uncertified", "uncertified_here")},
+        **{name: of(sum, name) for name in added},
+        **{name: of(max, name) for name in (*largest, "uncertified", "uncertified_here")},
         longest=of(min, "longest"),
     )
+    return _with_their_noise(one, len(facts), colluding)
 
 
 class DescribedSet(FeasibleSet):

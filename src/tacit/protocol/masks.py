@@ -230,6 +230,20 @@ def check_parties(parties: int, colluding: int | None) -> int:
     return found
 
 
+def refuse_no_sum(
+    mechanism: str, local_updates: int = 1, calibration: str = "certified", epsilon: Any = 1.0
+) -> None:
+    """Gaussian noise alone adds up to its own kind, and statistics at one public point."""
+    noise = "no noise" if epsilon is None or mechanism == "noiseless" else f"{mechanism} noise"
+    if (noise, local_updates, calibration) != ("gaussian noise", 1, "certified"):
+        raise InvalidInput(
+            f"Expected certified gaussian noise and one local update for a secure sum, got {noise}, "
+            f"calibration={calibration!r} and local_updates={local_updates}: other noise does not "
+            "add up to its own kind, and later updates are at points that are not public. Leave "
+            "aggregation out. Nothing was computed."
+        )
+
+
 # --- pyca/cryptography ------------------------------------------------------------------------
 
 

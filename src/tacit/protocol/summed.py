@@ -24,13 +24,13 @@ from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.objectives import public
 from tacit.objectives.objective import Records
-from tacit.privacy.mechanisms import Gaussian, Mechanism, Noiseless
+from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.privacy.secure_noise import SecureNoise
 from tacit.protocol.agent import Agent, shared_noise
 from tacit.protocol.facts import summed
 from tacit.protocol.journal import joined_digest
 from tacit.protocol.keys import root_key
-from tacit.protocol.masks import added_up, check_parties
+from tacit.protocol.masks import added_up, check_parties, refuse_no_sum
 from tacit.protocol.messages import (
     Agreed,
     Answer,
@@ -192,13 +192,7 @@ class Summed:
         """Everybody's agreement, and keys for masks; the one that is here agrees to no noise."""
         release, settings, own = proposal.release, proposal.settings, proposal.own
         law, names = release or settings.mechanism, self.parties
-        if not isinstance(law, Gaussian) or settings.local_updates != 1:
-            raise InvalidInput(
-                f"Expected gaussian noise and one local update for a secure sum, got {law.name} "
-                f"and local_updates={settings.local_updates}: other noise does not add up to its "
-                "own kind, and later updates are at points that are not public. Nothing was "
-                "computed."
-            )
+        refuse_no_sum(law.name, settings.local_updates, settings.calibration)
         secure = self._secure if own is None else own.noise == "secure"
         updates, delta = (1, proposal.delta) if release else (settings.updates, settings.delta)
         size = (self._facts[0].size or 0) if release else self.part.objective.statistic_size
