@@ -90,7 +90,8 @@ class LocalProblem:
                 f"{coupling.shape} of {coupling.dtype}."
             )
         held = coupling[coupling >= 0]
-        if (coupling < -1).any() or len(np.unique(held)) != len(held):
+        alike = self.coupling is not None and len(np.unique(held)) != len(held)
+        if (coupling < -1).any() or alike:
             raise InvalidInput(
                 f"Expected the coupling of agent {self.name!r} to name each global coordinate at "
                 "most once, and -1 for private coordinates."

@@ -198,9 +198,14 @@ def spent_rows(result: Any, epsilon: float | None, delta: float | None) -> list[
 
     if epsilon is None or delta is None:
         return [("noise", "none")]
-    doubt = "" if result.privacy.certified else " (not certified)"
+    privacy, alone = result.privacy, []
+    doubt = "" if privacy.certified else " (not certified)"
+    if privacy.parties > 1:
+        doubt = f" if at most {privacy.colluding} of {privacy.parties} collude{doubt}"
+        alone = [("total epsilon whatever others do", rounded_up(privacy.alone, 4))]
     return [
         (f"total epsilon{doubt}", rounded_up(epsilon, 4)),
+        *alone,
         ("total delta", digits(delta)),
         ("noise from", result.noise_source),
     ]

@@ -206,6 +206,7 @@ def _agents(options: argparse.Namespace, train: Any) -> Any:
 def model_of(options: argparse.Namespace, train: Any) -> Any:
     """The estimator: for a number with a public range a regressor, else a classifier."""
     import tacit.learn
+    from tacit.learn.estimators import RELEASED
 
     rules = rules_of(options)
     target = rules.target_range
@@ -220,8 +221,9 @@ def model_of(options: argparse.Namespace, train: Any) -> Any:
         refuse(options, ("level",), "for --model quantile only")
     if chosen != "logistic":
         refuse(options, ("slope_limit",), "for --model logistic only")
-    same = "total_epsilon", "total_delta", "mechanism", "rounds", "local_updates", "noise"
-    public: dict[str, Any] = {n: getattr(options, n) for n in (*same, "ledgers", "feature_norm")}
+    same = "total_epsilon", "total_delta", "mechanism", "rounds", "local_updates", "feature_norm"
+    given = *same, *RELEASED
+    public: dict[str, Any] = {name: getattr(options, name) for name in given}
     public["constraint"] = None if options.bound is None else tacit.learn.Box(options.bound)
     if number:
         refuse(options, ("centring_share",), "for classifiers only")
@@ -257,7 +259,8 @@ def prepared(
     kept = folder.path / MEAN
     if getattr(model, "centring_share", None) is None:
         return prepare(model, *records)
-    noisy, free = options.total_epsilon is not None, options.ledgers is not None
+    noisy = options.total_epsilon is not None
+    free = options.ledgers is not None and options.aggregation is None  # no ledger has a sum
     if noisy and folder.has_begun and not (free or kept.is_file()):
         raise InvalidInput(
             f"Expected {MEAN} of the run in {folder.path}, found none: another mean of the same "
@@ -572,13 +575,16 @@ def _print_fit(
     options: argparse.Namespace, folder: Path, model: Any, data: Data, tested: dict[str, Any]
 ) -> None:
     """How the budget was spent, what was learnt, and what only the owner may know of it."""
+    from tacit.protocol.statement import OF_SUM
+
     result, privacy, train = model.result_, model.result_.privacy, data.train
     hidden, chosen = not_covered(model, data), _chosen(model, data)
     scores = read_json(folder / "model.json")["scores"] if train.columns else []
     objective = float(result.trace["objective"][-1])
     error, guess, classes, price = tested.values()
     rounds, local_updates = result.summary["round"], result.settings.local_updates
-    stated = {k: privacy.to_dict()[k] for k in ("epsilon", "delta", "certified", "statement")}
+    said = "epsilon", "delta", "certified", "statement", *OF_SUM
+    stated = {name: value for name, value in privacy.to_dict().items() if name in said}
     if stated["epsilon"] is None:
         stated["delta"] = None
     if options.json:

@@ -16,7 +16,7 @@ from tacit.errors import EPSILONS, InvalidInput, count, digits, shown
 Add = Callable[..., Any]  # ``add_command`` to one of the parser's levels
 BEYOND_REASON = 20.0  # an epsilon above it draws a caution
 # of a run, by the names that ``tacit.solve`` has for them
-RUN = ("seed", "noise", "ledgers", "workers", "evaluate_every")
+RUN = ("seed", "noise", "ledgers", "workers", "evaluate_every", "aggregation", "colluding")
 
 
 def add_command(commands: Any, name: str, command: Any, summary: str, example: str) -> Any:
@@ -47,6 +47,17 @@ def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
         "--ledgers",
         metavar="DIR",
         help="folder with AGENT.db: every agent pays there before it answers",
+    )
+    run.add_argument(
+        "--aggregation",
+        choices=("sum",),
+        help="sum: agents' messages are only added up, under masks, with the noise of one",
+    )
+    run.add_argument(
+        "--colluding",
+        type=int,
+        metavar="AGENTS",
+        help="of a sum, that may collude or add no noise (default: just less than half)",
     )
     run.add_argument(
         "--workers", type=int, help="agents at work at the same time (default: one per core)"

@@ -72,7 +72,8 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
 
     path = Path(options.job)
     job = _job(options)
-    for name in ("seed", "evaluate_every"):  # an option comes before the job's key
+    own = "seed", "evaluate_every", "aggregation", "colluding"
+    for name in own:  # an option comes before the job's key
         if getattr(options, name) is None:
             setattr(options, name, getattr(job, name))
     refuse_to_publish(options, job.settings, job.problem)
@@ -88,8 +89,8 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
     result.save(folder.path)
     if options.publish:
         content = io.BytesIO()
-        releases = SavedReleases.load(folder.checkpoint).releases  # read or checked by this run
-        named = zip(job.problem.names, releases, strict=True)
+        saved = SavedReleases.load(folder.checkpoint)  # read or checked by this run
+        named = zip(saved.names, saved.releases, strict=True)
         arrays: dict[str, Any] = {name: release.values for name, release in named}
         np.savez(content, **arrays)
         folder.write_public("release.npz", content.getvalue())

@@ -108,15 +108,16 @@ def private_mean(
 
     ``means`` are the agents with their ``Mean``. Asked again for the same data and budget, an agent
     with a ledger gives what it has given, and so does a ``checkpoint``, which keeps the sums;
-    ledgers are to pay for what comes ``then`` too. Of a secure sum nobody gives his own, and the
-    checkpoint alone keeps it. ``how``: as ``solving.read`` has it.
+    ledgers are to pay for what comes ``then`` too. A secure sum is kept by its checkpoint alone.
     """
     f: Any = means[0].objective
     noises = float(len(means))  # how many agents' noise is in the sum
     if isinstance(mechanism, Noiseless):
         sums, deviation = [agent.objective.reading().values for agent in means], 0.0
     else:
-        found = read(Problem(means), mechanism, delta, run="centring", **how)
+        names = "noise", "ledgers", "checkpoint", "then", "aggregation", "colluding"
+        others = (how.get(name) for name in names)
+        found = read(Problem(means), mechanism, delta, how.get("seed"), "centring", *others)
         sums = [release.values for release in found.releases]
         each = mechanism.variance(f.reading().sensitivity(mechanism.norm))
         if how.get("aggregation"):

@@ -158,7 +158,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         """How many agents' noise what all release adds up to: of so many, or of a secure sum."""
         if self.aggregation is None:
             return agents
-        return self.n_agents_ / (self.n_agents_ - check_parties(self.n_agents_, self.colluding))
+        P: int = self.n_agents_
+        return P / (P - check_parties(P, self.colluding))
 
     def _plan_in_words(self, found: Result) -> str:
         """What the budget was spent on: numbers that were given, or planned from public ones."""
@@ -364,14 +365,15 @@ def prepare(
 
     def without_records(names: Vector, **public: float) -> Problem:
         """Of one record of zeros at each."""
-        rows = np.zeros((len(names), X.shape[1]), X.dtype), np.zeros(len(names), targets.dtype)
-        return model._problem(*rows, names, np.arange(len(names)), **public)
+        rows = np.zeros((len(names), X.shape[1]), X.dtype)
+        labels = np.zeros(len(names), targets.dtype)
+        return model._problem(rows, labels, names, np.arange(len(names)), **public)
 
     def settings(problem: Problem) -> Any:
         """Planned for all agents, or for one that has all records, where they are added up."""
         if sums:
             one = without_records(names[:1], normaliser=len(owner), record_bound=len(owner))
-            problem = as_summed(one, len(names), model.colluding)
+            problem = as_summed(one, model.colluding, len(names))
         return model._settings(problem, epsilon)
 
     if reading is not None:
@@ -897,5 +899,7 @@ class PrivateQuantileRegressor(LinearRegressor):
         """As if a kink were rounded off over KINK of the range."""
         slope = max(self.level, 1 - self.level) / (KINK * self._unit)
         f: Any = problem.agents[0].objective
-        share = getattr(f, "most_records", f.normaliser) / f.normaliser  # of a sum all records
+        if self.aggregation is not None:  # all records
+            return of_regression(self.feature_norm_, 1.0, self._unit, slope)
+        share = f.most_records / f.normaliser
         return of_regression(f.feature_bound(2), share, self._unit, slope)

@@ -25,10 +25,12 @@ from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput
 from tacit.objectives.objective import Descent, Objective, Reading
-from tacit.protocol.masks import check_parties
+from tacit.protocol.masks import check_parties, refuse_no_sum
 from tacit.protocol.messages import Facts
 from tacit.protocol.server import Member
 from tacit.sets.feasible_set import FeasibleSet
+
+SUM = "sum"  # the one agent that has the sum of all
 
 
 class NotKnown(InvalidInput):
@@ -39,6 +41,8 @@ def facts_of(agent: LocalProblem, name: str, sizes: bool = True) -> Facts:
     """An agent, as it introduces itself. ``sizes``: also those of a set that only solvers know.
     Schedules that a run leaves out follow from them."""
     f, W = agent.objective, agent.feasible_set
+    if isinstance(f, DescribedObjective):
+        return f.facts
     coupling = np.asarray(agent.coupling)
     backend = jax.default_backend()
     about: dict[str, Any] = {}
@@ -89,26 +93,22 @@ def described(facts: Sequence[Facts], penalties: tuple[Vector, Vector] | None = 
     return Problem(agents, penalties)
 
 
-def as_summed(one: Problem, parties: int, colluding: int | None) -> Problem:
-    """The problem of one agent, with the noise of so many parties whose parts are only added up."""
-    own = facts_of(one.agents[0], one.names[0])
-    return described([_with_their_noise(own, parties, check_parties(parties, colluding))])
+def as_summed(problem: Problem, colluding: int | None, parties: int = 0) -> Problem:
+    """All agents as one that has the sum of what they know, for planners: of these ``parties``, or
+    of others that have these agents' records."""
+    facts = [facts_of(a, n, False) for n, a in zip(problem.names, problem.agents, strict=True)]
+    parties = parties or len(facts)
+    return described([summed(facts, check_parties(parties, colluding), parties)])
 
 
-def _with_their_noise(one: Facts, parties: int, colluding: int) -> Facts:
-    """Sensitivities such that noise for them is that of a sum: the P − c who add noise make up for
-    the sensitivity of any one party, and all P have added theirs. Laplace noise does not add up."""
-    more = math.sqrt(parties / (parties - colluding))
-    once = None if one.read_two is None else more * one.read_two
-    infinite = None if one.read_one is None else math.inf
-    about: Any = {"two": more * one.two, "read_one": infinite, "read_two": once}
-    return dataclasses.replace(one, agent="sum", one=math.inf, **about)
-
-
-def summed(facts: Sequence[Facts], colluding: int) -> Facts:
+def summed(facts: Sequence[Facts], colluding: int, parties: int = 0) -> Facts:
     """The one agent that has the records of all, as a planner sees it, where statistics are only
-    added up."""
-    first = facts[0]
+    added up: its sensitivities are such that noise for them is that of the sum.
+
+    The P − c who add noise make up for the sensitivity of any one party; all P have added theirs.
+    """
+    parties = parties or len(facts)
+    first, more = facts[0], math.sqrt(parties / (parties - colluding))
     public = ("everything", "coupling", "start", "objective", "strong_convexity", "normaliser")
     for own in facts:
         for name in (*public, "size", "neighbours", "relation", "not_once"):
@@ -125,15 +125,19 @@ def summed(facts: Sequence[Facts], colluding: int) -> Facts:
         found = [getattr(own, name) for own in facts]
         return None if None in found else how(found)
 
-    added = "strong_convexity", "smoothness", "gradient_bound", "usual_curvature"
-    largest = "two", "read_two", "reach", "gradient_noise", "feature_bound", "clipped"
-    one = dataclasses.replace(
+    return dataclasses.replace(
         first,
-        **{name: of(sum, name) for name in added},
-        **{name: of(max, name) for name in (*largest, "uncertified", "uncertified_here")},
+        agent=SUM,
+        one=math.inf,  # Laplace noise does not add up to its own kind
+        two=more * of(max, "two"),
+        read_one=None if first.read_one is None else math.inf,
+        read_two=None if first.read_two is None else more * of(max, "read_two"),
+        strong_convexity=of(sum, "strong_convexity"),
+        **{name: of(sum, name) for name in ("smoothness", "gradient_bound", "usual_curvature")},
+        **{name: of(max, name) for name in ("reach", "gradient_noise", "feature_bound", "clipped")},
+        **{name: of(max, name) for name in ("uncertified", "uncertified_here")},
         longest=of(min, "longest"),
     )
-    return _with_their_noise(one, len(facts), colluding)
 
 
 class DescribedSet(FeasibleSet):
@@ -229,7 +233,7 @@ class DescribedObjective(Objective):
         return self.facts.lift_energy
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
-        return self.facts.one if norm == 1 else self.facts.two
+        return _sensitivity(self.facts, norm, self.facts.one, self.facts.two)
 
     def reading(self) -> DescribedReading:
         if self.facts.not_once:
@@ -266,7 +270,7 @@ class DescribedReading(Reading):
         self.values = np.broadcast_to(np.nan, (facts.size or 0,))  # as many, none of them known
 
     def sensitivity(self, norm: int) -> float:
-        return float((self.facts.read_one if norm == 1 else self.facts.read_two) or 0.0)
+        return _sensitivity(self.facts, norm, self.facts.read_one, self.facts.read_two)
 
     def gradient_deviation(self, deviation: float, feasible_set: FeasibleSet) -> float | None:
         unit = self.facts.gradient_noise
@@ -284,6 +288,12 @@ def _moved(f: Objective, W: FeasibleSet, norm: int) -> float:
         return float(f.sensitivity(norm, W))
     except InvalidInput:
         return math.inf
+
+
+def _sensitivity(facts: Facts, norm: int, one: float | None, two: float | None) -> float:
+    if norm == 1 and facts.agent == SUM and one == math.inf:
+        refuse_no_sum("laplace")
+    return float((one if norm == 1 else two) or 0.0)
 
 
 def _known(facts: Facts, name: str) -> float:

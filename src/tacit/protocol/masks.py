@@ -237,7 +237,7 @@ def refuse_no_sum(
     noise = "no noise" if epsilon is None or mechanism == "noiseless" else f"{mechanism} noise"
     if (noise, local_updates, calibration) != ("gaussian noise", 1, "certified"):
         raise InvalidInput(
-            f"Expected certified gaussian noise and one local update for a secure sum, got {noise}, "
+            f"Expected certified gaussian noise and local_updates=1 for a secure sum, got {noise}, "
             f"calibration={calibration!r} and local_updates={local_updates}: other noise does not "
             "add up to its own kind, and later updates are at points that are not public. Leave "
             "aggregation out. Nothing was computed."

@@ -63,6 +63,9 @@ class PrivacyStatement:
     def certified(self) -> bool:
         return not self.uncertified
 
+    def __str__(self) -> str:
+        return self.words
+
     @property
     def words(self) -> str:
         """The statement as a sentence that can stand in a report."""

@@ -5,6 +5,7 @@
 columns       features of tables, in order: of a study; of a job they may be left out
 [[agents]]    name, coupling; may override parts of [objective] and [set]; in a job (``examples/``)
               its data file and the target column too, which in a study are in the party's own file
+aggregation   "sum", and ``colluding``: a secure sum (``tacit.solve``)
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
 from tacit.planning import MOST_ROUNDS, NOISELESS_TOLERANCE, Plan, plan
 from tacit.privacy import mechanisms
+from tacit.protocol.facts import as_summed
 from tacit.studies.study import (
     Kind,
     agents_of,
@@ -85,6 +87,8 @@ class Job:
     settings: Plan
     seed: int | None
     evaluate_every: int
+    aggregation: str | None = None
+    colluding: int | None = None
 
 
 def load_job(path: str | Path) -> Job:
@@ -109,7 +113,8 @@ class JobKind(Kind):
         """A job, whose entries say where their agents' data are."""
         path = Path(path)
         data = read_toml(path, "a job file")
-        known = {*cls.KEYS, "seed", "evaluate_every", "privacy", "algorithm"}
+        given = "seed", "evaluate_every", "aggregation", "colluding"
+        known = {*cls.KEYS, *given, "privacy", "algorithm"}
         refuse_unknown(data, known, "the job")
         kind = cls._of(data, path.parent, {"data", "target"})
         for name, entry in kind.entries.items():
@@ -187,7 +192,13 @@ class JobKind(Kind):
         seed, every = self.sections.get("seed"), self.sections.get("evaluate_every", 1)
         if seed is not None and (type(seed) is not int or seed < 0):
             raise InvalidInput(f"Expected a whole number seed >= 0, got seed={seed!r}.")
-        return Job(problem, self.plan(problem), seed, count("evaluate_every", every))
+        how = choice("aggregation", self.sections.get("aggregation"), (None, "sum"))
+        colluding = self.sections.get("colluding")
+        if how is None and colluding is not None:
+            raise InvalidInput(f'Expected aggregation = "sum" beside colluding = {colluding!r}.')
+        known = problem if how is None else as_summed(problem, colluding)
+        about = count("evaluate_every", every), how, colluding
+        return Job(problem, self.plan(known), seed, *about)
 
     def problem_of(self, agent: str, party: Any) -> LocalProblem:
         if party.data.suffix == ".csv" and self._columns(self.entries[agent]) is None:
