@@ -436,7 +436,8 @@ def plan(
 def largest_of(problem: Problem) -> float:
     """How many times the mean agent's records the largest agent may have: public bounds."""
     found: Any = [agent.objective for agent in problem.agents]
-    return float(max(1.0, *(f.most_records * len(found) / f.normaliser for f in found)))
+    shares = (getattr(f, "most_records", f.normaliser) / f.normaliser for f in found)  # of a sum 1
+    return float(max(1.0, *(share * len(found) for share in shares)))
 
 
 def owners(agents: Any, records: int) -> tuple[Vector, Vector]:

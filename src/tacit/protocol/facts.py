@@ -30,7 +30,7 @@ from tacit.protocol.messages import Facts
 from tacit.protocol.server import Member
 from tacit.sets.feasible_set import FeasibleSet
 
-SUM = "sum"  # the one agent that has the sum of all
+NAME = "sum"  # of the one agent that has the sum of all
 
 
 class NotKnown(InvalidInput):
@@ -127,7 +127,7 @@ def summed(facts: Sequence[Facts], colluding: int, parties: int = 0) -> Facts:
 
     return dataclasses.replace(
         first,
-        agent=SUM,
+        agent=NAME,
         one=math.inf,  # Laplace noise does not add up to its own kind
         two=more * of(max, "two"),
         read_one=None if first.read_one is None else math.inf,
@@ -291,7 +291,7 @@ def _moved(f: Objective, W: FeasibleSet, norm: int) -> float:
 
 
 def _sensitivity(facts: Facts, norm: int, one: float | None, two: float | None) -> float:
-    if norm == 1 and facts.agent == SUM and one == math.inf:
+    if norm == 1 and facts.agent == NAME and one == math.inf:
         refuse_no_sum("laplace")
     return float((one if norm == 1 else two) or 0.0)
 

@@ -27,7 +27,7 @@ from tacit.objectives.objective import Records
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.privacy.secure_noise import SecureNoise
 from tacit.protocol.agent import Agent, shared_noise
-from tacit.protocol.facts import SUM, summed
+from tacit.protocol.facts import NAME, summed
 from tacit.protocol.journal import joined_digest
 from tacit.protocol.keys import root_key
 from tacit.protocol.masks import added_up, check_parties, refuse_no_sum
@@ -76,7 +76,7 @@ class Summed:
     ``refused``: the parties that voided the last request, and why.
     """
 
-    names: tuple[str, ...] = (SUM,)
+    names: tuple[str, ...] = (NAME,)
 
     def __init__(
         self, inner: Any, colluding: int | None, part: LocalProblem, secure: bool, masked: bool
@@ -106,9 +106,9 @@ class Summed:
         self.refused, self._deadline = {}, deadline
         [request] = requests.values()
         try:
-            return {SUM: self._answer(request)}
+            return {NAME: self._answer(request)}
         except Void:
-            return {SUM: next(iter(self.refused.values()))}
+            return {NAME: next(iter(self.refused.values()))}
 
     def _answer(self, request: Request) -> Answer:
         match request:
@@ -223,7 +223,7 @@ class Summed:
 
     def _begin(self, objective: Any, settings: Settings) -> None:
         """The one that has the sum, and agrees to what was proposed."""
-        self._one = Participant(self.part.with_objective(objective, SUM), SUM, owner=True)
+        self._one = Participant(self.part.with_objective(objective, NAME), NAME, owner=True)
         alone = Own("seeded", root_key(0), True, 1)
         proposal = replace(self._proposal, settings=settings, release=None, own=alone)
         answer = self._one.handle(proposal)

@@ -39,10 +39,10 @@ from tacit.errors import (
 from tacit.files import read_bytes, read_toml, reading, write_atomically
 from tacit.objectives.objective import Records
 from tacit.planning import Plan
+from tacit.protocol.facts import NAME
 from tacit.protocol.masks import Roster, check_parties
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, PrivacyStatement
-from tacit.protocol.summed import NAME
 
 if TYPE_CHECKING:
     from tacit.studies.party_file import PartyFile
