@@ -1,6 +1,6 @@
 """A round between organisations beside a bare loop on the same transport, in the same run.
 
-    python benchmarks/bench_federation.py [--parties 10] [--size 7840] [--rounds 60] [--work]
+    python benchmarks/bench_federation.py [--parties 10] [--size 7840] [--rounds 60] [--work] [--sum]
 
 A server and the sites of all parties as processes on this machine, with TLS. In every round the
 same bytes travel twice: once through NVFLARE alone to a handler that sends them back (bare), and
@@ -31,6 +31,8 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
+from tacit.protocol.agent import Summand
+from tacit.protocol.masks import new_identity
 from tacit.protocol.messages import Broadcast, Reply
 from tacit.transports.nvflare import controller, provisioning
 from tacit.transports.nvflare.controller import EngineLine, StudyController
@@ -50,7 +52,7 @@ class BenchExecutor(PartyExecutor):
             if WORK not in os.environ:
                 party = self._party.result()
                 real = party.handle
-                party.handle = lambda request: zeros(request) or real(request)
+                party.handle = lambda request: zeros(request, party) or real(request)
 
     def _echo(self, topic, request, fl_ctx):
         reply = make_reply(ReturnCode.OK)
@@ -58,10 +60,13 @@ class BenchExecutor(PartyExecutor):
         return reply
 
 
-def zeros(request):
-    """The reply to a round without any work."""
+def zeros(request, party):
+    """The reply to a round without any work, but for masks."""
     if not isinstance(request, Broadcast):
         return None
+    if isinstance(rounds := party.run.rounds, Summand):
+        rounds.average = np.zeros(len(request.consensus), np.int64)
+        return rounds._said(request.round, request.consensus)
     return Reply(request.run, request.round, np.zeros(len(request.consensus)))
 
 
@@ -108,15 +113,19 @@ class BenchController(StudyController):
             super().control_flow(abort_signal, fl_ctx)
 
 
-def write_study(folder, parties, size, rounds):
+def write_study(folder, parties, size, rounds, summed):
     """A study of logistic regression, one record for each party."""
     names = [f"p{i}" for i in range(parties)]
+    keys = {n: new_identity(folder / f"{n}.pem").public_key() for n in names if summed}
+    keys = [f'{name} = "{key.public_bytes_raw().hex()}"' for name, key in keys.items()]
+    sums = 'aggregation = "sum"\n' if summed else ""
+    columns = json.dumps([f"x{i}" for i in range(size)])
     agents = "\n".join(f'[[agents]]\nname = "{name}"' for name in names)
     (folder / "study.toml").write_text(
-        f'name = "bench"\n[objective]\nkind = "logistic"\nfeature_norm = 1.0\n'
+        f'name = "bench"\ncolumns = {columns}\n{sums}[objective]\nkind = "logistic"\nfeature_norm = 1.0\n'
         f'normaliser = {parties}\n[set]\nkind = "ball"\ncenter = 0.0\nradius = 1.0\n'
         "[privacy]\ntotal_epsilon = 5.0\ntotal_delta = 1e-5\n"
-        f"[algorithm]\nrounds = {rounds}\n{agents}\n"
+        f"[algorithm]\nrounds = {rounds}\n{agents}\n" + "\n".join(["[identities]"] * summed + keys)
     )
     from tacit.privacy.ledger import Ledger
 
@@ -127,12 +136,13 @@ def write_study(folder, parties, size, rounds):
         Ledger.create(folder / f"{name}.db", 9.0, 1e-4)
         (folder / f"{name}.toml").write_text(
             f'agent = "{name}"\ndata = "{name}.npz"\nledger = "{name}.db"\n'
-            "[limits]\ntotal_epsilon = 5.0\ntotal_delta = 1e-5\n"
+            + f'identity = "{name}.pem"\n' * summed
+            + "[limits]\ntotal_epsilon = 5.0\ntotal_delta = 1e-5\n"
         )
     return names
 
 
-def measure(parties=10, size=7840, rounds=60, work=False):
+def measure(parties=10, size=7840, rounds=60, work=False, summed=False):
     """Rows of the file of times, of rounds only."""
     from tacit.transports.nvflare.server import EngineServer, run
 
@@ -153,7 +163,7 @@ def measure(parties=10, size=7840, rounds=60, work=False):
         environment[WORK] = "1"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
-        write_study(folder, parties, size, rounds)
+        write_study(folder, parties, size, rounds, summed)
         made = provisioning.init(folder / "study.toml", f"localhost:{port}", folder / "kits")
         ours, *others = (Kit.load(path) for path in made)
         original = provisioning.server_resources
@@ -215,6 +225,7 @@ def main():
     parser.add_argument("--size", type=int, default=7840)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--work", action="store_true", help="steps and ledgers too")
+    parser.add_argument("--sum", action="store_true", dest="summed", help="a secure sum")
     options = parser.parse_args()
     rows = measure(**vars(options))
     bare, asked, whole = medians(rows)

@@ -2,10 +2,14 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from small_study import NAMES, identity, in_one_process, party, run, write_party, write_study
+from killed_party import HEAD
+from small_study import NAMES, Here, identity, in_one_process, party, run, write_party, write_study
 
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
@@ -25,6 +29,7 @@ from tacit.protocol.messages import (
     request_from,
 )
 from tacit.protocol.participant import WORDS, answer_bytes
+from tacit.studies.conduct import conduct
 from tacit.studies.study import Study
 
 FOUR = (*NAMES, "east")
@@ -286,3 +291,110 @@ def test_one_bit_that_differs_leaves_uniform_numbers(tmp_path):
     epochs = {}
     with pytest.raises(ValueError):  # not even a place in it
         masks.Epoch("", "r", 7, masks.Roster(roster), "d")
+
+
+# --- killed -------------------------------------------------------------------------------------
+
+
+class Killed(Here):
+    """A line to parties of which the first is a process that is killed at given steps."""
+
+    def __init__(self, folder, parties, *kills):
+        super().__init__(parties[1:])
+        self.victim, self.folder, self.number, self.lost = parties[0].name, folder, 0, 0
+        self.parts, self.sums = {}, {}
+        command = [sys.executable, Path(__file__).with_name("killed_party.py"), folder, self.victim]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen([*command, *kills], **pipes)
+
+    def ask(self, requests, deadline, heard):
+        own = requests[self.victim]
+        self.number += 1
+        self.process.stdin.write(HEAD.pack(self.number, len(own)) + own)
+        self.process.stdin.flush()
+        others = {name: data for name, data in requests.items() if name != self.victim}
+        found = super().ask(others, deadline, heard)
+        while True:
+            number, size = HEAD.unpack(self.process.stdout.read(HEAD.size))
+            answer = self.process.stdout.read(size)
+            if number in (0, self.number):
+                break
+        if number:
+            found[self.victim] = answer
+        else:
+            self.lost += 1
+        for path in self.folder.glob("*-parts/*/*"):
+            self.parts[path.name] = np.fromfile(path, "<i8")
+        told = [answer_from(data) for data in found.values()]
+        if len(told) == len(requests) and all(isinstance(one, Masked) for one in told):
+            self.sums[told[0].round] = masks.added_up([one.values for one in told])
+        return found
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
+        self.process.stdout.close()
+
+
+@pytest.mark.parametrize("rehearsal", [7, None])
+def test_a_party_killed_at_each_step(tmp_path, rehearsal):
+    """One part for one charge, and (of a rehearsal, whose noise is known) the bits of no kill."""
+    kills = [f"{step}:{t}" for t, step in enumerate(["pay", "part", "store", "mask", "send"], 1)]
+    study = write_study(tmp_path / "storm", rehearsal=rehearsal, colluding=1)
+    others = [party(study, tmp_path / "storm", name) for name in NAMES]
+    line = Killed(tmp_path / "storm", others, *kills)
+    for _ in range(9):
+        try:
+            found = conduct(study, tmp_path / "storm" / "out", line)
+            break
+        except Paused as pause:
+            assert [*pause.parties] == ["north"]
+    line.end()
+    assert line.lost == len(kills)
+    for name in NAMES:
+        ledger = Ledger(tmp_path / "storm" / f"{name}.db")
+        (about,) = ledger.runs()
+        assert about["rounds_charged"] == about["rounds_answered"] == 6
+    for t, total in line.sums.items():  # of the parts that are in the ledgers, and of no others
+        ledgers = [Ledger(tmp_path / "storm" / f"{name}.db") for name in NAMES]
+        kept = [line.parts[one.answer(about["run"], t).reply.hex()] for one in ledgers]
+        assert np.array_equal(total, sum(kept))
+    assert len(line.sums) == 6
+    if rehearsal is not None:
+        calm, _ = run(write_study(tmp_path / "calm", colluding=1), tmp_path / "calm")
+        np.testing.assert_array_equal(found.solution, calm.solution)
+
+
+class Kill(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["logistic", "least-squares"])
+def test_a_coordinator_stopped_anywhere(tmp_path, kind):
+    """After any of its questions, answered or not: the same parts, charged once."""
+    calm, line = run(write_study(tmp_path / "calm", kind, colluding=1), tmp_path / "calm")
+    study = write_study(tmp_path / "storm", kind, colluding=1)
+    questions = len(line.answers)
+
+    def stop(at):
+        seen = [0]
+
+        def meddle(name, request):
+            seen[0] += 1
+            if seen[0] == at:
+                raise Kill
+            return request
+
+        return meddle
+
+    found, at = None, 2
+    while found is None:
+        try:
+            found, _ = run(study, tmp_path / "storm", meddle=stop(at))
+        except Kill:
+            at += 3  # in the middle of some question to all, later each time
+    assert at > questions / 2
+    np.testing.assert_array_equal(found.solution, calm.solution)
+    for name in NAMES:
+        (about,) = Ledger(tmp_path / "storm" / f"{name}.db").runs()
+        assert about["rounds_charged"] == (6 if kind == "logistic" else 1)

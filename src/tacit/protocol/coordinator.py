@@ -442,6 +442,12 @@ class Coordinator:
         now = self.journal = self._begun(problem, plan, False, "", True)[0]
         self.show("agreeing", rounds=plan.settings.rounds, run=now.run)
         self._all(self._proposal(problem, plan, now.run), Agreed)
+        if self.sums is not None and now.arrays:  # parties that know of the end have no parts left
+            [[values]] = now.arrays.values()
+            self._all(Restore(now.run, release=Release(values), check=False), Agreed)
+        elif self.sums is not None:
+            self._all(Read(now.run), Copied)
+            self.journal = now.after(0, {"release": [self.sums.released_sum]}, [])
         seeded = self.seed is not None
         about = plan.release, plan.delta, seeded, not seeded
         privacy = self._stated(release_statement(problem, *about), plan.release)

@@ -154,6 +154,11 @@ class Summed:
         return of_sum(found, len(self.parties), self.colluding, parts, widest)
 
     @property
+    def released_sum(self) -> Vector:
+        assert self._kept is not None
+        return self._kept.values
+
+    @property
     def released(self) -> Problem:
         """The released problem of the one that has the sum."""
         assert self._one is not None
