@@ -1,6 +1,6 @@
 """A round between organisations beside a bare loop on the same transport, in the same run.
 
-    python benchmarks/bench_federation.py [--parties 10] [--size 7840] [--rounds 60] [--work] [--sum]
+    python benchmarks/bench_federation.py [--parties 10] [--size 7840] [--work] [--sum]
 
 A server and the sites of all parties as processes on this machine, with TLS. In every round the
 same bytes travel twice: once through NVFLARE alone to a handler that sends them back (bare), and
@@ -122,7 +122,8 @@ def write_study(folder, parties, size, rounds, summed):
     columns = json.dumps([f"x{i}" for i in range(size)])
     agents = "\n".join(f'[[agents]]\nname = "{name}"' for name in names)
     (folder / "study.toml").write_text(
-        f'name = "bench"\ncolumns = {columns}\n{sums}[objective]\nkind = "logistic"\nfeature_norm = 1.0\n'
+        f'name = "bench"\ncolumns = {columns}\n{sums}[objective]\nkind = "logistic"\n'
+        "feature_norm = 1.0\n"
         f'normaliser = {parties}\n[set]\nkind = "ball"\ncenter = 0.0\nradius = 1.0\n'
         "[privacy]\ntotal_epsilon = 5.0\ntotal_delta = 1e-5\n"
         f"[algorithm]\nrounds = {rounds}\n{agents}\n" + "\n".join(["[identities]"] * summed + keys)

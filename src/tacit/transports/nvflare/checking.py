@@ -129,9 +129,10 @@ def coordinator_key(kit: Kit, file: PartyFile | None) -> tuple[bool | None, str]
     return True, f"fingerprint {mark}, {asked}."
 
 
-def private_files(kit: Kit, _: Any) -> tuple[bool | None, str]:
+def private_files(kit: Kit, file: PartyFile | None) -> tuple[bool | None, str]:
     """Keys are for their owner only."""
-    for path in kit.folder.rglob("*.key"):
+    own = [file.identity] if file is not None and file.identity is not None else []
+    for path in [*kit.folder.rglob("*.key"), *own]:
         if path.stat().st_mode & 0o077:
             return False, f"others may read {path}: chmod 600."
     return True, "keys are readable by their owner only."
@@ -176,9 +177,6 @@ def secure_sum(kit: Kit, file: PartyFile | None) -> tuple[bool | None, str]:
         return True, ""
     if file is not None:
         identity_of(found, file)
-        assert file.identity is not None
-        if file.identity.stat().st_mode & 0o077:
-            return False, f"others may read {file.identity}: chmod 600."
     marks = zip(found.roster.names, map(fingerprint, found.roster.identities), strict=True)
     words = ", ".join(f"{name} {mark}" for name, mark in marks)
     most = f"up to {found.colluding} of {len(found.agents)} parties may collude"
