@@ -244,3 +244,91 @@ def test_least_cost_beside_one_solver(tmp_path, command):
     assert zones["cost"] == pytest.approx(one["cost"], rel=1e-3)
     assert one["published"] == 2178.1 and one["bound"] == pytest.approx(2175.7, abs=0.1)
     assert found["shed_price"] > 0 and "answer" in found["not_covered"]
+
+
+def sums(bus, kind):
+    """Load, what is short and what is too much, of a table by bus."""
+    demand, shed = (np.array(bus[f"{kind}_{what}"]) for what in ("demand", "shed"))
+    parts = demand, shed, -shed
+    return [float(x[x > 0].sum()) for x in parts], int((shed > 1e-3).sum())
+
+
+@pytest.mark.parametrize("epsilon", [1e5, 0.2])
+def test_every_number_of_the_answer_follows_from_its_tables(tmp_path, run, epsilon):
+    """In a grid of 50 MVA, at hardly any noise and at much; as JSON, in files and in words."""
+    (tmp_path / "g.m").write_text(EVERYTHING)
+    (tmp_path / "z.csv").write_text("bus,zone\n10,a\n25,b\n3,b\n")
+    words = f"power solve g.m --zones z.csv --total-epsilon {epsilon} --total-delta 0 --seed 1 "
+    words += "--publish --central --beta 0.05 --tolerance 1e-5"
+    found = json.loads(run(f"{words} --json --out r"))
+    bus = found["tables"]["bus"]
+    assert found["zones"] == {"zone a": 1, "zone b": 2} and found["base_mva"] == 50
+    assert bus["bus"] == [10, 25, 3] and bus["p_demand"] == [0.0, 1.2, 0.3]
+    assert bus["q_demand"] == [0.0, 0.4, -0.1]
+    shed = np.array([bus["p_shed"], bus["q_shed"]])
+    answer, one = found["answer"], found["central"]
+    assert answer["objective_at_true_loads"] == pytest.approx(np.sum(shed**2), rel=1e-6, abs=1e-9)
+    for kind, unit in (("p", "mw"), ("q", "mvar")):
+        of, (parts, many) = answer["served"][kind], sums(bus, kind)
+        assert [of[n] for n in ("load", "short", "surplus")] == pytest.approx(parts)
+        assert [of[f"{n}_{unit}"] / 50 for n in ("load", "short", "surplus")] == pytest.approx(
+            parts
+        )
+        assert (
+            of["share"] == pytest.approx(max(0.0, 1 - parts[1] / parts[0])) and of["buses"] == many
+        )
+    assert answer["served"]["of_buses"] == 3
+    # one solver has the same released loads: no better at the true ones than their optimum
+    best = tacit.power.build(tmp_path / "g.m", tmp_path / "z.csv", beta=0.05)
+    true = sum(
+        float(a.objective.value(z)) for a, z in zip(best.agents, best.central(), strict=True)
+    )
+    assert (one["objective_at_true_loads"] > true + 1e-3) == (epsilon < 1)
+    assert answer["objective_at_true_loads"] == pytest.approx(
+        one["objective_at_true_loads"], rel=0.05, abs=1e-4
+    )
+    rows = (tmp_path / "r" / "release.csv").read_text().splitlines()
+    assert rows[0] == "bus,p_demand,q_demand"
+    released = np.array([row.split(",") for row in rows[1:]], float)
+    assert released[:, 0].tolist() == [3, 10, 25]
+    apart = np.abs(released[:, 1:] - [[0.3, -0.1], [0.0, 0.0], [1.2, 0.4]]).max()
+    assert (apart < 1e-4) if epsilon > 1 else (1e-2 < apart < 10)
+    kept = json.loads((tmp_path / "r" / "figures.json").read_text())
+    assert kept == {k: v for k, v in found.items() if k in kept} and kept["answer"] == answer
+    said = run(f"{words} --out again")
+    for name, of in (("zones together", answer), ("one solver", one)):
+        share = 100 * of["served"]["p"]["share"]
+        assert f"{name}: objective {of['objective_at_true_loads']:.6g}, {share:.4g}% served" in said
+    for kind, name in (("p", "active"), ("q", "reactive")):
+        of = answer["served"][kind]
+        words = f"{name} load served: {100 * of['share']:.4g}% ({of['short']:.4g} p.u. of "
+        assert f"{words}{of['load']:.4g} p.u. short" in said
+
+
+def test_a_check_names_the_worst_of_each_kind():
+    """Rows of a table, each of one summary: all that is shown, and in which unit."""
+    from tacit.cli.power import MOST_ROWS, _of_check
+
+    line = {"line": 3, "from_bus": 1, "to_bus": 2, "loading": 1.25}
+    found = {
+        **{"case": "c", "converged": True, "load_mw": 75.0, "dispatched_mw": 70.0},
+        **{"slack_buses": [10, 25], "slack_mw": 7.5, "losses_mw": 2.5, "highest_loading": 1.25},
+        **{"lowest_voltage": 0.91, "highest_voltage": 1.07, "voltages": [], "folder": "r"},
+        **{"overloads": [line] * (MOST_ROWS + 2)},
+        "reactive": [{"generator": 4, "bus": 2, "q": 0.5, "q_min": -0.1, "q_max": 0.4}],
+    }
+    _, (_, _, rows), *tables, last = _of_check(found)
+    assert dict(rows) == {
+        **{"load (MW)": "75", "dispatched (MW)": "70", "losses (MW)": "2.5"},
+        **{"more at the slack bus 10, 25 (MW)": "+7.5", "voltages (per unit)": "0.9100 to 1.0700"},
+        **{"voltages beyond limits": "0", "highest loading of a line": "125%"},
+        **{"lines beyond limits": str(MOST_ROWS + 2), "generators beyond reactive limits": "1"},
+    }
+    (title, columns, shown), (other, of, [row]) = tables
+    assert title == f"lines beyond limits ({MOST_ROWS + 2})" and len(shown) == MOST_ROWS
+    assert dict(zip(columns, shown[0], strict=True)) == {k: f"{v:.4g}" for k, v in line.items()}
+    assert other == "reactive power beyond limits (1)" and last == "files: r/check.png"
+    assert dict(zip(of, row, strict=True))["q_max"] == "0.4"
+    found["converged"] = False
+    _, (_, _, rows) = _of_check(found)
+    assert [name for name, _ in rows] == ["load (MW)", "dispatched (MW)", "AC power flow"]

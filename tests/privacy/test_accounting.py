@@ -21,6 +21,8 @@ from tacit.privacy.accounting import (
     epsilon_of,
     exact,
     paper,
+    rounded_down,
+    rounded_up,
 )
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless, gaussian_epsilon
 
@@ -205,6 +207,42 @@ def test_text_rounds_up():
     assert str(Guarantee(1.4928123, 1e-2)) == "epsilon <= 1.4929, delta <= 0.01"
     assert str(Guarantee(1090.0001, 1.000001e-6)) == "epsilon <= 1090.1, delta <= 1.0001e-06"
     assert str(Guarantee(2.0, 0.0)) == "epsilon <= 2, delta <= 0"
+
+
+@given(st.floats(1e-12, 1e12), st.integers(1, 8))
+def test_what_is_left_is_never_told_as_more_nor_what_is_spent_as_less(value, digits):
+    below, above = float(rounded_down(value, digits)), float(rounded_up(value, digits))
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    assert value - unit * (1 + 1e-9) <= below <= value * (1 + 1e-12)
+    assert value * (1 - 2e-12) <= above <= value + unit * (1 + 1e-9)
+
+
+# beyond the grid: too small a delta, too many updates, too wide a law; of Laplace noise alone, and
+# with Gaussian noise beside it
+BESIDE = [[], [(Gaussian(2.0), 3)]]
+BEYOND = [([(Laplace(9.0), 40)], 1e-12), ([(Laplace(400.0), 100_001)], 1e-4)]
+
+
+@pytest.mark.parametrize("beside", BESIDE, ids=len)
+@pytest.mark.parametrize(("parts", "delta"), BEYOND)
+def test_totals_beyond_the_grid_are_those_of_renyi(parts, delta, beside):
+    accountant = dp.rdp.RdpAccountant()
+    for mechanism, updates in [*parts, *beside]:
+        accountant.compose(mechanism.event(updates))
+    stated = epsilon_of([*parts, *beside], delta)
+    assert stated == pytest.approx(accountant.get_epsilon(delta), rel=1e-6)
+    if delta > 1e-10:
+        assert delta_of([*parts, *beside], stated) == pytest.approx(delta, rel=1e-3)
+
+
+@pytest.mark.parametrize("beside", BESIDE, ids=len)
+def test_a_law_too_wide_for_a_grid_costs_its_pure_epsilon(beside):
+    """Never less than its parts, nor more than their sum."""
+    parts = [(Laplace(1 / 400), 2), *beside]
+    more = exact(Gaussian(2.0), 3, 1e-5).epsilon if beside else 0.0
+    assert epsilon_of(parts, 1e-5) == pytest.approx(800 + more, rel=1e-12)
+    assert delta_of(parts, 799.0) == 1.0
+    assert delta_of(parts, 801.0) == (1.0 if beside else 0.0)
 
 
 BAD = {"epsilon": (-1.0, math.nan, math.inf), "delta": (1.0, -0.1, math.nan)}

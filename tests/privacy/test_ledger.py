@@ -210,6 +210,43 @@ def test_the_largest_further_run_fits(ledger):
         ledger.begin("t", terms(calibrate("gaussian", 1.01 * left, 1e-5, 10), rounds=5))
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_is_left_counts_all_runs(tmp_path, turned):
+    """Of different noise: a run of just what is left fits, and none that is larger."""
+    ledger = Ledger.create(tmp_path / "a.db", 2.0, 1e-5)
+    for k, m in enumerate((40.0, 17.0)[:: -1 if turned else 1]):
+        ledger.begin(str(k), terms(Gaussian(m), rounds=20))
+        ledger.charge(str(k), 1, 20)
+    for share, fits in ((1.0, True), (1.001, False)):
+        assert ledger.affords((calibrate("gaussian", share * ledger.left, 1e-5, 1), 1)) is fits
+    ledger.set_budget(ledger.spent.epsilon, 1e-5)
+    assert ledger.left < 1e-2
+    ledger.set_budget(0.1, 1e-5)
+    assert ledger.left == 0
+    ledger.set_budget(9.0, 1e-5)
+    ledger.begin("l", terms(Laplace(500.0), rounds=1))
+    ledger.charge("l", 1, 1)
+    assert ledger.left is None
+    assert Ledger.create(tmp_path / "b.db", 1.0, 0.0).left is None
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_a_laplace_run_is_refused_where_it_would_not_fit_and_not_before(tmp_path, before):
+    """What fits is found once: it starts from what the same noise, and others, have spent."""
+    mine, other = Laplace(60.0), Laplace(90.0)
+    together = compose([(mine, 2 * (before + 7)), (other, 6)], 1e-5).epsilon
+    ledger = Ledger.create(tmp_path / "a.db", together * (1 + 1e-9), 1e-5)
+    ledger.begin("o", terms(other, rounds=3))
+    ledger.charge("o", 1, 3)
+    ledger.begin("m", terms(mine, rounds=7))
+    for t in range(before):
+        ledger.charge("m", 1 + t % 7, 1 + t % 7)
+    for t in range(1, 8):
+        ledger.charge("m", t, t)
+    with pytest.raises(Refused, match="beyond the budget"):
+        ledger.charge("m", 1, 1)
+
+
 def test_a_payment_that_was_taken_over_is_the_new_owner_s(ledger):
     """Even while nothing was shown for it."""
     ledger.begin("r", terms())
