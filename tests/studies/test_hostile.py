@@ -243,6 +243,10 @@ def test_a_statement_counts_rounds_that_failed(tmp_path, monkeypatch, E, Line):
     for name, rounds in charged.items():  # and each party's own
         said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
         assert said["updates"] == rounds * E
+        assert said["epsilon"] <= found.privacy.epsilon
+    assert said["epsilon"] < found.privacy.epsilon  # of west, where no round failed
+    said = json.loads((tmp_path / "own-south" / "statement.json").read_text())
+    assert said["epsilon"] == found.privacy.epsilon > plain  # with it
 
 
 def test_a_party_without_a_ledger_is_none(tmp_path):

@@ -6,18 +6,20 @@ from functools import cache
 
 import numpy as np
 import pytest
-from small_study import NAMES, Here, in_one_process, run, write_grid, write_study
+from small_study import NAMES, Here, in_one_process, party, run, write_grid, write_study
 
 import tacit
 import tacit.power
 from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.coordinator import Paused
+from tacit.protocol.journal import Journal
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
     Copied,
     Facts,
+    Outcome,
     Reply,
     answer_from,
     request_from,
@@ -25,6 +27,7 @@ from tacit.protocol.messages import (
 from tacit.protocol.result import Result
 from tacit.studies import conduct as module
 from tacit.studies.conduct import conduct
+from tacit.studies.study import Study
 
 
 def same(one, other):
@@ -160,6 +163,48 @@ def test_the_state_of_another_study_is_refused(tmp_path):
         run(study, tmp_path, "begun", gone)
     with pytest.raises(tacit.errors.InvalidInput, match="the study"):
         run(other, tmp_path, "begun")
+
+
+@pytest.mark.parametrize("kind", ["logistic", "least-squares"])
+def test_a_state_goes_on_only_with_all_that_was_agreed(tmp_path, kind):
+    """Also what every party said of itself."""
+    study, place = write_study(tmp_path, kind), tmp_path / "out" / module.STATE
+
+    def gone(name, request):
+        return None if isinstance(request_from(request), Broadcast) else request
+
+    with pytest.raises(Paused):
+        run(study, tmp_path, meddle=gone)
+    saved, facts = Journal.load(place), {f"facts of {name}" for name in NAMES}
+    assert saved.agreed.keys() == {"study", "settings", "release", "run"} | facts
+    if kind == "least-squares":
+        law, delta = saved.agreed["release"]
+        assert law["kind"] in ("gaussian", "laplace") and delta == 1e-5
+    for name in saved.agreed.keys() - {"run"}:
+        other = saved.agreed | {name: "another"}
+        dataclasses.replace(saved, agreed=other).save()
+        with pytest.raises(InvalidInput, match=f"the .*{name}.* changed"):
+            run(study, tmp_path)
+
+
+def test_how_long_a_party_is_waited_for_and_how_often_a_row_is_written(tmp_path):
+    """The last word is waited for a minute at most."""
+    write_study(tmp_path)
+    path = tmp_path / "study.toml"
+    text = path.read_text().replace("deadline = 5", "deadline = 600\nevaluate_every = 4")
+    path.write_text(text)
+    study, waited = Study.load(tmp_path), {}
+    line = Here([party(study, tmp_path, name) for name in study.agents])
+    ask = line.ask
+
+    def asked(requests, deadline, heard):
+        waited[type(request_from(next(iter(requests.values()))))] = deadline
+        return ask(requests, deadline, heard)
+
+    line.ask = asked
+    found = conduct(study, tmp_path / "out", line)
+    assert waited.pop(Outcome) == 60 and set(waited.values()) == {600}
+    assert found.trace["round"].tolist() == [4, 6]
 
 
 def test_all_that_leaves_a_party(calm):

@@ -73,6 +73,7 @@ def conduct(
         penalties=study.penalties,
         seed=study.rehearsal,
         run=study.name or "run",
+        evaluate_every=study.evaluate_every,
         checkpoint=folder / STATE,
         every=KEPT,
         study=study.digest,

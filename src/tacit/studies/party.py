@@ -19,9 +19,10 @@ import numpy as np
 
 from tacit.errors import InvalidInput, Refused, digits, printable
 from tacit.files import read_json, write_atomically
-from tacit.privacy.accounting import Guarantee, exact, rounded_up
+from tacit.privacy.accounting import Guarantee, epsilon_of, rounded_up
 from tacit.privacy.ledger import Entry, Ledger, Spend, Terms
 from tacit.privacy.mechanisms import Noiseless
+from tacit.privacy.secure_noise import largest_distance
 from tacit.protocol.agent import Agent, Summand
 from tacit.protocol.keys import root_key
 from tacit.protocol.masks import Roster, read_identity
@@ -144,9 +145,13 @@ class PartyRules:
         rounds = [last - first + 1 for first, last in self.ledger.charged(run.name)]
         updates = max(run.settings.rounds, sum(rounds)) * run.settings.local_updates
         updates = 1 if reader else updates
-        total, seeded = exact(mechanism, updates, delta), self.study.rehearsal is not None
+        seeded, distance = self.study.rehearsal is not None, 0.0
+        if not seeded and delta > 0 and not reader and updates > run.settings.updates:
+            # the noise makes up for the distance of as many updates as were planned
+            distance = updates * largest_distance(mechanism, f.statistic_size)
+        epsilon = epsilon_of([(mechanism, updates)], delta, distance)
         hidden = ((f.neighbours, (participant.name,)),)
-        numbers = total.epsilon, total.delta, mechanism.name, updates, hidden, seeded
+        numbers = epsilon, float(delta), mechanism.name, updates, hidden, seeded
         uncertified = REHEARSAL if seeded else f.uncertified
         assumed = self.study.kind.assumed(delta)
         about = uncertified, not seeded, assumed
