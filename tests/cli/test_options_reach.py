@@ -17,7 +17,7 @@ from tacit.privacy.accounting import calibrate, exact
 
 # of results, folders and processes: their own tests run them
 ELSEWHERE = {"json", "help", "out", "resume", "engine", "ledgers", "device", "publish", "central"}
-ELSEWHERE |= {"data", "more", "data_set", "case", "job"}
+ELSEWHERE |= {"data", "more", "data_set", "case", "job", "columns"}
 
 
 @pytest.fixture
@@ -145,6 +145,11 @@ LINES = [
     (
         "solve job.toml --seed 5 --evaluate-every 7 --noise seeded --workers 2",
         named(seed=5, evaluate_every=7, noise="seeded", workers=2),
+    ),
+    (
+        f"{LEARN} --total-epsilon 2 --centring-share none --agents 4 --aggregation sum "
+        "--colluding 2",
+        named(aggregation="sum", colluding=2),
     ),
 ]
 

@@ -70,6 +70,9 @@ name = "A"
 [[agents]]
 name = "B"
 """
+NUMBER = PLAIN.replace("classes = [0, 1]", "target_range = [-1.0, 3.0]").replace(
+    "[learn]", '[learn]\nmodel = "quantile"\nlevel = 0.9\ndrop = ["note"]'
+)
 POWER = """
 [power]
 case = "case9"
@@ -177,7 +180,7 @@ def test_keys_of_a_classifier(tmp_path):
     rows = mapping.transform(pd.DataFrame(table))
     unknown = 2 * (50 - 18) / 72 - 1
     np.testing.assert_allclose(rows, [[unknown, 0, 1, -0.5], [1, 1, 0, 1]])
-    assert (study.kind.target, study.kind.features) == ("churn", ("age", "sex", "fee"))
+    assert (study.kind.rules.target, study.kind.rules.features) == ("churn", ("age", "sex", "fee"))
     plain = loaded(tmp_path, PLAIN)
     about = plain.name, plain.deadline, plain.evaluate_every, plain.rehearsal
     assert about == ("study", 600.0, 1, None)
@@ -189,6 +192,10 @@ def test_keys_of_a_classifier(tmp_path):
     assert f.relation == RELATIONS["zero-out"]
     s = plain.plan(problem).settings
     assert s.mechanism == calibrate("gaussian", 2.0, 1e-5, s.updates) and s.delta == 1e-5
+    number = loaded(tmp_path, NUMBER)
+    f = number.kind._without_records().agents[0].objective
+    assert (type(f).__name__, f.level, number.kind.rules.drop) == ("Quantile", 0.9, ("note",))
+    assert number.kind._model().target_range == (-1.0, 3.0)
 
 
 def test_keys_of_a_grid(tmp_path):
@@ -263,7 +270,7 @@ def keys_of(text):
 @pytest.mark.parametrize(
     ("texts", "keys"),
     [
-        ((LEARN, PLAIN), classifier.SECTION),
+        ((LEARN, NUMBER), classifier.SECTION - {"columns"}),
         ((POWER, COST), grid.SECTION | grid.PRIVACY | grid.ALGORITHM),
         ((JOB, LEARN, COST, POWER), job.ALGORITHM | job.PRIVACY),
         ((LEARN, POWER, JOB), (COMMON | {*KINDS}) - {"aggregation", "colluding", "identities"}),
