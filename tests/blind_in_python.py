@@ -94,13 +94,16 @@ def hash_of(way):
     return sum(ord(c) * 7**i for i, c in enumerate("".join(way))) % 1009
 
 
-def rounds(kind, relation, law, path):
-    """Noise in every round, by each way there is to run it."""
+def rounds(kind, relation, law, path, updates=2):
+    """Noise in every round, by each way there is to run it; with one update steps adapt, but for
+    losses of scores."""
 
     def outcome(folder, world):
         problem, seen = problem_of(kind, relation, world), []
         delta = 0.0 if law == "laplace" else 1e-5
-        settings = tacit.Settings.for_budget(8.0, delta, rounds=4, local_updates=2, mechanism=law)
+        settings = tacit.Settings.for_budget(
+            8.0, delta, rounds=4, local_updates=updates, mechanism=law
+        )
         how = {}
         if path == "secure":
             how["noise"] = "secure"
@@ -166,6 +169,8 @@ def many(folder, world):
 
 NOISY = (*RECORDS, "residual", "gradient")
 IN_PYTHON = {f"rounds: {', '.join(w)}": rounds(*w) for w in ways(NOISY, PATHS)}
+ADAPTIVE = "per-sample", "quantile", "residual"
+IN_PYTHON |= {f"adaptive: {', '.join(w)}": rounds(*w, updates=1) for w in ways(ADAPTIVE, PATHS)}
 IN_PYTHON |= {f"once: {', '.join(w)}": once(*w) for w in ways(ONCE, PATHS[1:])}
 IN_PYTHON |= {"many": many}
 

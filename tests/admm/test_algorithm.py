@@ -153,7 +153,8 @@ def test_a_reply_carries_the_coupled_coordinates_and_nothing_else(rng):
     part = tacit.LocalProblem(objective_of("huber", rng), set_of("box", 4), [1, -1, 0, -1])
     settings = tacit.Settings(2, 1, tacit.Laplace(1.0)).complete(tacit.Problem([part]))
     agent = Agent(part, "a", settings, agent_key(jax.random.key(0), "run", 0), "run", 2)
-    reply = agent.respond(Broadcast("run", 1, np.zeros(2)))
+    steps = np.array([0.01, 1.0, 1.0])  # which adapt
+    reply = agent.respond(Broadcast("run", 1, np.zeros(2), instructions=steps))
     assert set(vars(reply)) == {"run", "round", "primal", "settled"} and not reply.settled
     np.testing.assert_array_equal(reply.primal, np.asarray(agent.average)[[0, 2]])
 

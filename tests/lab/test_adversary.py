@@ -43,6 +43,16 @@ def test_no_point_breaks_the_bound(objective, kind, dtype, relation, attained):
         assert found.ratio >= 0.9, found
 
 
+@pytest.mark.parametrize(
+    ("objective", "kind"), [("per-sample", "l1-ball"), ("quantile", "simplex")]
+)
+def test_no_steps_of_a_servers_break_the_bound(objective, kind):
+    """Where steps adapt, it tells them."""
+    found = search(objective, kind, DOUBLE, "replace", adaptive=True)
+    assert found.sound and found.points > 20, found
+    assert found.ratio >= 0.9, found
+
+
 def test_no_point_breaks_the_bound_in_the_other_norm():
     for objective in ("hinge", "residual"):
         found = search(objective, "box", SINGLE, mechanism=Laplace)

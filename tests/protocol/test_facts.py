@@ -68,7 +68,10 @@ def test_facts_do_not_depend_on_the_data():
         if kind == "residual":  # its matrix is public, and differs here
             one, other = (
                 dataclasses.replace(
-                    f, smoothness=1.0, gradient_bound=1.0, lift_energy=1.0, strong_convexity=0.0
+                    f,
+                    **dict.fromkeys(("smoothness", "gradient_bound", "lift_energy"), 1.0),
+                    strong_convexity=0.0,
+                    deviations=one.widths,
                 )
                 for f in (one, other)
             )

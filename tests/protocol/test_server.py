@@ -167,5 +167,5 @@ def test_a_server_imports_nothing_private():
     ours = {m for m in imported if m.startswith("tacit.")} - {"tacit._types", "tacit.errors"}
     assert ours == {
         "tacit.protocol.messages",
-        *(f"tacit.admm.{name}" for name in ("settings", "algorithm", "fixed_point")),
+        *(f"tacit.admm.{name}" for name in ("settings", "algorithm", "adaptive", "fixed_point")),
     }

@@ -195,7 +195,7 @@ def proximal_target(
     if slacks := local.f.slack_size:
         joined = np.concatenate if isinstance(z, np.ndarray) else jnp.concatenate
         v = joined([v, local.f.slack_of(z)])
-        c = joined([c, np.ones(slacks, c.dtype) / η])
+        c = joined([c, np.ones(slacks, c.dtype) / (η.min() if np.ndim(η) else η)])
     spacing = local.mechanism.spacing if isinstance(local.mechanism, GridNoise) else 1.0
     return v, c, ξ, (abs(ξ).sum() * spacing).astype(z.dtype)
 

@@ -4,7 +4,7 @@ Step sizes and penalties over the rounds t = 1..T are in Section 5 and Appendix 
 Each schedule is a frozen value: call it with the round to get the number, ``to_dict`` to store it.
 All parameters are public; a schedule must never be computed from private data.
 
-    step size η^t   ConstantStep · SmoothStep · NonsmoothStep · StronglyConvexStep
+    step size η^t   ConstantStep · SmoothStep · NonsmoothStep · StronglyConvexStep · AdaptiveStep
     penalty   ρ^t   ConstantPenalty · DynamicPenalty
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.admm.algorithm import Calibration, Perturbation, Rule
-from tacit.admm.problem import Problem
+from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import (
     DERIVED,
     EPSILONS,
@@ -133,6 +133,29 @@ class StronglyConvexStep(Schedule):
 
 
 @dataclass(frozen=True)
+class AdaptiveStep(Schedule):
+    """η and ρ of every coordinate follow from public numbers and noisy messages (``adaptive.py``).
+
+    gradient   a public bound of gradients; ``Settings.complete`` knows it
+    reach      how far the answer is from the start, in widths of the set: at first, or altogether
+    growth     how much farther than coordinates have come it is taken to be; 0: ``reach`` is it
+    """
+
+    gradient: float
+    reach: float = 0.003
+    growth: float = 2.0
+    kind: ClassVar[str] = "adaptive"
+
+    def __post_init__(self) -> None:
+        positive("gradient", self.gradient, DERIVED)
+        positive("reach", self.reach, (1e-6, 1.0))
+        non_negative("growth", self.growth)
+
+    def __call__(self, t: int) -> float:
+        return 1.0  # for all to see that rounds have one; what it is they learn on the way
+
+
+@dataclass(frozen=True)
 class ConstantPenalty(_Constant):
     """ρ^t = value."""
 
@@ -176,7 +199,7 @@ class DynamicPenalty(Schedule):
         return min(self.cap, grown + self.privacy / self.epsilon)
 
 
-STEP_SIZES = (ConstantStep, SmoothStep, NonsmoothStep, StronglyConvexStep)
+STEP_SIZES = (ConstantStep, SmoothStep, NonsmoothStep, StronglyConvexStep, AdaptiveStep)
 PENALTIES = (ConstantPenalty, DynamicPenalty)
 
 
@@ -212,6 +235,7 @@ OF_ROUNDS = {  # those of noise in every round alone, and their defaults
     "perturbation": "objective",
     "calibration": "certified",
     "step_size": None,
+    "reach": None,
 }
 
 
@@ -224,6 +248,8 @@ class Settings:
     ``tolerance``: take exact local steps, and stop when both residuals are that small
     (``fixed_point.py``), after ``rounds`` at the latest. For released problems, and for runs
     without noise; ``penalty`` is then where the penalties start, and E, η are not used.
+    ``reach``: how far the answer is from the start, in widths of the set, where that is known: then
+    steps adapt to what is public (``adaptive.py``), as far as that.
     """
 
     rounds: int
@@ -235,6 +261,7 @@ class Settings:
     penalty: Schedule | float | None = None  # a number stands for a constant
     step_size: Schedule | float | None = None
     tolerance: float | None = None
+    reach: float | None = None
 
     def __post_init__(self) -> None:
         updates_of(self.rounds, self.local_updates)
@@ -257,6 +284,13 @@ class Settings:
             )
         if not (self.delta == 0 and self.mechanism.name == "laplace"):
             probability("delta", self.delta)
+        if self.reach is not None:
+            object.__setattr__(self, "reach", positive("reach", self.reach, (1e-6, 1.0)))
+            if self.step_size is not None or self.penalty is not None or not self._adapts:
+                raise InvalidInput(
+                    "Expected no reach beside a step_size, a penalty, several local updates or "
+                    f"noise on the output, got reach={self.reach:g}: it decides the steps."
+                )
         if self.tolerance is not None:
             object.__setattr__(
                 self, "tolerance", positive("tolerance", self.tolerance, (1e-12, 1.0))
@@ -322,6 +356,8 @@ class Settings:
     def complete(self, problem: Problem) -> Settings:
         """Fill in schedules from public quantities: smoothness, bounds, diameter, noise scale.
 
+        adaptive    (``adaptive.py``) where ``reach`` is given, or some loss is not planned by
+                    scores, for one noisy update per round or a loss with kinks. Else:
         smooth      η^t = 1/(L + κ√t),  κ = σ√(2En)/D    noiseless: 1/L
         nonsmooth   η^t = D/√(2E(G² + nσ²)) / √t
         penalty     ρ = 0.3/η^T (smooth; by experiment) or G/D (nonsmooth)
@@ -332,6 +368,10 @@ class Settings:
         """
         if self.penalty is not None and self.step_size is not None:
             return self
+        free = self._adapts and self.penalty is None and self.step_size is None
+        if free and (found := self._adaptive(problem)) is not None:
+            one = ConstantPenalty(1.0)
+            return dataclasses.replace(self, penalty=one, step_size=found, reach=None)
         smoothness = [a.objective.smoothness for a in problem.agents]
         diameter = min(float(a.feasible_set.diameter) for a in problem.agents)
         gradient = max(a.objective.gradient_bound(a.feasible_set) for a in problem.agents)
@@ -351,13 +391,34 @@ class Settings:
             self, penalty=self.penalty or penalty, step_size=self.step_size or step
         )
 
-    def _variances(self, problem: Problem) -> list[float]:
-        """E of the square of the noise on one entry of each agent's statistic."""
+    @property
+    def _adapts(self) -> bool:
+        known = self.perturbation == "objective" and self.calibration == "certified"
+        return known and self.local_updates == 1
+
+    def _adaptive(self, problem: Problem) -> AdaptiveStep | None:
+        """None where scores, or smoothness without noise, say more of steps."""
+        agents = problem.agents
+        planned = all(a.holds_everything and a.objective.descent is not None for a in agents)
+        quiet = isinstance(self.mechanism, Noiseless)
+        smooth = quiet and all(a.objective.smoothness is not None for a in agents)
+        if self.reach is None and (planned or smooth):
+            return None
+        bound = max(a.objective.gradient_bound(a.feasible_set) for a in agents)
+        assert all(len(a.feasible_set.widths) for a in agents)  # a server may have to ask for them
+        if not DERIVED[0] <= bound <= DERIVED[1]:
+            return None
+        return AdaptiveStep(bound) if self.reach is None else AdaptiveStep(bound, self.reach, 0.0)
+
+    def variance_on(self, agent: LocalProblem) -> float:
+        """E of the square of the noise on one entry of the agent's statistic."""
         if isinstance(self.mechanism, Noiseless):
-            return [0.0] * len(problem.agents)
-        norm = self.mechanism.norm
-        exact = [a.objective.sensitivity(norm, a.feasible_set) for a in problem.agents]
-        return [self.mechanism.variance(Δ) for Δ in exact]
+            return 0.0
+        Δ = agent.objective.sensitivity(self.mechanism.norm, agent.feasible_set)
+        return float(self.mechanism.variance(Δ))
+
+    def _variances(self, problem: Problem) -> list[float]:
+        return [self.variance_on(agent) for agent in problem.agents]
 
     def gradient_noise(self, problem: Problem) -> list[float]:
         """E‖lift(ξ)‖² for each agent: the noise that reaches the gradient in one update."""
@@ -375,6 +436,8 @@ class Settings:
             data[name] = data[name].to_dict() if data[name] is not None else None
         if self.tolerance is None:  # as version 0.1.0 has it, whose digests are in ledgers
             del data["tolerance"]
+        if self.reach is None:
+            del data["reach"]
         return data
 
     @classmethod

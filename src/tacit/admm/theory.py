@@ -19,7 +19,14 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import Problem
-from tacit.admm.settings import NonsmoothStep, Schedule, Settings, SmoothStep, StronglyConvexStep
+from tacit.admm.settings import (
+    AdaptiveStep,
+    NonsmoothStep,
+    Schedule,
+    Settings,
+    SmoothStep,
+    StronglyConvexStep,
+)
 from tacit.errors import InvalidInput, choice, positive
 
 if TYPE_CHECKING:
@@ -66,6 +73,11 @@ def _check_assumptions(problem: Problem, settings: Settings) -> None:
     if settings.perturbation != "objective" or settings.calibration != "certified":
         raise InvalidInput(
             "Expected certified noise on the objective: the theorems are about that."
+        )
+    if isinstance(settings.step_size, AdaptiveStep):
+        raise InvalidInput(
+            "Expected a step size and a penalty that are fixed beforehand, which the theorems are "
+            "about, got steps that adapt. Give both."
         )
     if any(a.objective.clipped for a in problem.agents):
         raise InvalidInput("Expected (sub)gradients: clipped ones, as in PerSample, are none.")

@@ -175,6 +175,11 @@ class Objective(ABC):
         """E‖lift(ξ)‖² for noise ξ of unit variance on the statistic."""
         return float(self.dimension)
 
+    @property
+    def deviations(self) -> Vector:
+        """The deviation of every entry of lift(ξ), for noise ξ of unit variance: public."""
+        return np.full(self.dimension, (self.lift_energy / self.dimension) ** 0.5)
+
     @abstractmethod
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         """Δ: the most that neighbouring data can move the statistic, in the L1 or L2 norm."""

@@ -25,6 +25,15 @@ import jax
 import numpy as np
 
 from tacit._types import Array, Vector
+from tacit.admm.adaptive import (
+    RANGE,
+    Ground,
+    Pace,
+    ground_of_agent,
+    is_adaptive,
+    learned,
+    own_steps,
+)
 from tacit.admm.algorithm import (
     Local,
     Round,
@@ -124,6 +133,10 @@ class Agent:
         self.point = start_point(problem)
         self.average = self.point
         self.dual = np.zeros_like(self.point)
+        self._ground = self._known(settings) if is_adaptive(settings) else None
+        self.pace: Vector = np.zeros(0)  # of steps that adapt (``adaptive.Pace``), packed
+        if self._ground is not None:
+            self.pace = Pace.first(*(2 * (problem.dimension,)), settings).packed()
         self.noise_magnitude = 0.0  # Σ|ξ| of the last round; not released
         self.rounds_done = 0
         self._failed = False  # without a ledger, a run ends with a failure
@@ -149,8 +162,10 @@ class Agent:
     def _respond(self, broadcast: Broadcast) -> Any:
         require_64_bits()
         t, w = self._accept(broadcast)
+        told = self._told(broadcast)
+        asked = Broadcast(self.run, t, w, instructions=told)
         if t <= self.rounds_done:
-            return self._again(t, w)
+            return self._again(asked)
         self._check_past(broadcast)
         if self._failed:
             raise Refused(
@@ -158,47 +173,60 @@ class Agent:
                 "another try, and a seed would repeat the noise. Nothing was computed."
             )
         if self._payments is not None and not self._payments.pay(t):
-            return self._late(t, w)
+            return self._late(asked)
         try:
-            found = self._computed(t, w)
+            found = self._computed(t, w, told)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as failure:  # also a solver's panic, which is no Exception
             self._failed = self.ledger is None
             if self._payments is not None and not self._payments.fail(t):
-                return self._late(t, w)
+                return self._late(asked)
             if not isinstance(failure, TacitError):
                 raise  # of one of ours a coordinator would take it that nothing was paid
             raise SolverFailure(
                 f"Agent {self.name!r}, round {t}: {failure} Nothing of this round was released."
             ) from failure
-        asked = Broadcast(self.run, t, w)
         request: str | Broadcast = asked
         if self._payments is not None:
             request = digest = asked.digest
             if not self._payments.store(t, digest, *self._kept(found)):
-                return self._late(t, w)
+                return self._late(asked)
         self._last = request, self._taken(found)
         self.rounds_done = t
         return self._said(t, w)
 
-    def _computed(self, t: int, w: Array) -> tuple[Array, ...]:
-        """What follows from the data in round t: point, average, dual and the size of the noise."""
-        ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
-        held = self.point, self.dual, self._coupling
+    def _computed(self, t: int, w: Array, told: Vector) -> tuple[Array, ...]:
+        """What follows from the data in round t: point, average, dual and the size of the noise;
+        with steps that adapt, their state too."""
+        held, known = (self.point, self.dual, self._coupling), self._ground
+        coupled = np.asarray(self._local.coupled)
+        if known is None:
+            ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
+        else:
+            pace = Pace.unpacked(self.pace, len(coupled))
+            steps = told[0], told[1:][self._coupling]
+            reach, ρ, η = own_steps(pace, known, coupled, self.point, steps, t)
         found = agent_round(t, w, ρ, η, *held, self._noisy(), self._rule, self._round)
         if not (np.isfinite(found[1]).all() and np.isfinite(found[2]).all()):
             raise SolverFailure("the local point is not finite, or outside of the set.")
-        return found
+        if known is None:
+            return found
+        now = Round(t, w[self._coupling], self.dual, ρ, η)
+        with np.errstate(over="ignore", invalid="ignore"):  # of coupled ones the server knows
+            pace = learned(pace, known, reach, now, coupled, self.point, found[0])
+        pace = pace._replace(energy=np.where(coupled > 0, 0.0, pace.energy))
+        return *found, pace.packed()
 
     def _kept(self, found: tuple[Array, ...]) -> tuple[bytes, bytes]:
         """What a ledger keeps: the answer, and the agent's own state."""
-        point, average, dual, noise = found
-        own = b"".join(np.asarray(x).tobytes() for x in (point, dual, np.float64(noise)))
-        return average.tobytes(), own
+        point, average, dual, noise, *pace = found
+        kept = *pace, point, dual, np.float64(noise)
+        return average.tobytes(), b"".join(np.asarray(x).tobytes() for x in kept)
 
     def _taken(self, found: tuple[Array, ...]) -> Array:
-        self.point, self.average, self.dual, noise = found
+        self.point, self.average, self.dual, noise, *pace = found
+        self.pace = pace[0] if pace else self.pace
         self.noise_magnitude = float(noise)
         return self.average
 
@@ -262,15 +290,34 @@ class Agent:
             )
         return int(t), w
 
-    def _again(self, t: int, w: Array) -> Any:
+    def _told(self, broadcast: Broadcast) -> Vector:
+        """d and 1/s of all coordinates, where steps adapt: any that are usable numbers will do."""
+        if self._ground is None:
+            return np.zeros(0)
+        try:
+            told = np.array(broadcast.instructions)
+            usable = told.dtype == np.float64 and told.shape == (self._size + 1,)
+            usable = usable and 0 < told[0] <= 1 and bool((told[1:] >= RANGE[0]).all())
+            usable = usable and bool((told[1:] <= RANGE[1]).all())
+        except Exception:  # whatever a message does when it is looked at
+            usable = False
+        if not usable:
+            raise Refused(
+                f"Agent {self.name!r} expects how far steps go, and {self._size} numbers for steps "
+                f"from {RANGE[0]:g} to {RANGE[1]:g}, got others. Nothing was computed."
+            )
+        return told
+
+    def _again(self, asked: Broadcast) -> Any:
         """The reply to a round that was answered, if the request is the same."""
+        t, w = asked.round, asked.consensus
         request, average = "", None
         if self.ledger is not None and (answer := self.ledger.answer(self.run, t)) is not None:
             request, average = answer.request, self._read(answer)
         elif self._last is not None and t == self.rounds_done:
-            asked, average = self._last
-            request = asked if isinstance(asked, str) else asked.digest
-        known = Broadcast(self.run, t, w).digest, digest_of(self.run, t, w)
+            last, average = self._last
+            request = last if isinstance(last, str) else last.digest
+        known = asked.digest, "" if self._ground is not None else digest_of(self.run, t, w)
         if average is None or request not in known:
             raise Refused(
                 f"Agent {self.name!r} has answered round {t} and is at round {self.rounds_done}; "
@@ -339,18 +386,24 @@ class Agent:
         assert self.ledger is not None
         answer = self.ledger.answer(self.run)
         if answer is not None:
-            values = np.frombuffer(answer.state[:-8], self.point.dtype)
+            before = self.pace.nbytes
+            values = np.frombuffer(answer.state[before:-8], self.point.dtype)
             average = np.frombuffer(answer.reply, self.point.dtype)
-            self.restore(values[: len(average)], average, values[len(average) :], answer.round)
+            pace = np.frombuffer(answer.state[:before])
+            parts = values[: len(average)], average, values[len(average) :], answer.round
+            self.restore(*parts, pace)
             self._last = answer.request, average
 
     def _why_uncertified(self) -> str:
         return why_uncertified([self.problem], self.settings)
 
-    def _late(self, t: int, w: Array) -> Any:
+    def _late(self, asked: Broadcast) -> Any:
         """Another process of this agent has answered the round: its answer counts."""
         self._resume()
-        return self._again(t, w)
+        return self._again(asked)
+
+    def _known(self, settings: Settings) -> Ground | None:
+        return ground_of_agent(self.problem, settings)
 
     def _secure_noise(self) -> SecureNoise:
         settings = self.settings
@@ -370,8 +423,19 @@ class Agent:
             return self._local
         return self._local._replace(mechanism=self._secure.draw(self.settings.local_updates))
 
-    def restore(self, point: Array, average: Array, dual: Array, rounds_done: int) -> None:
+    def restore(
+        self,
+        point: Array,
+        average: Array,
+        dual: Array,
+        rounds_done: int,
+        pace: Vector | None = None,
+    ) -> None:
         """Continue from a checkpoint."""
+        pace = self.pace if pace is None else np.asarray(pace)
+        if pace.shape != self.pace.shape or not np.isfinite(pace).all():
+            raise InvalidInput(f"Expected the state of agent {self.name!r}'s steps, got another.")
+        self.pace = pace
         for name, value in (("point", point), ("average", average), ("dual", dual)):
             if np.shape(value) != self.point.shape:
                 raise InvalidInput(
@@ -481,7 +545,7 @@ class Summand(Agent):
     def _checked(self) -> Any:
         return _admitted if self.problem.feasible_set.closed_form else admitted
 
-    def _computed(self, t: int, w: Array) -> tuple[Array, ...]:
+    def _computed(self, t: int, w: Array, told: Vector) -> tuple[Array, ...]:
         f, grid, summed = self.problem.objective, self._grid, self.summed
         φ = np.asarray(f.reading().values if self.release else _statistic(self._local.f, w))
         if not np.isfinite(φ).all():
@@ -539,6 +603,9 @@ class Summand(Agent):
         assert self.ledger is not None
         if (answer := self.ledger.answer(self.run)) is not None:
             self.rounds_done = answer.round
+
+    def _known(self, settings: Settings) -> None:
+        """Steps are taken with the sum, elsewhere."""
 
     def _check_past(self, broadcast: Broadcast) -> None:
         """The number of the round says all: what it answers differs from epoch to epoch."""

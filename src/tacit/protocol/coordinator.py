@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from tacit._types import Vector
+from tacit.admm.adaptive import Pace, ground_of_consensus, is_adaptive
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, ConstantPenalty, Settings
 from tacit.errors import InvalidInput, Refused, choice, count, shown
@@ -62,7 +63,7 @@ from tacit.protocol.release import (
     save_releases,
 )
 from tacit.protocol.result import Progress, Result
-from tacit.protocol.server import ExactServer, Server
+from tacit.protocol.server import AdaptiveServer, ExactServer, Server
 from tacit.protocol.statement import PrivacyStatement, privacy_statement, release_statement
 from tacit.protocol.summed import Summed
 from tacit.sets.feasible_set import require_64_bits
@@ -289,7 +290,10 @@ class Coordinator:
             side = self.batched(problem, settings, now.key, now.run)
         else:
             self._all(self._proposal(problem, plan, now.run, noise, now.key), Agreed)
-            server = Server(members_of(problem), settings, now.run, problem.dtype, paid or not own)
+            known = members_of(problem), settings, now.run, problem.dtype, paid or not own
+            server = Server(*known)
+            if is_adaptive(settings):
+                server = AdaptiveServer(*known, ground=ground_of_consensus(problem, settings))
             side = ByMessage(self, problem, server)
         if now.arrays:
             now.check_arrays(side.state(), settings.rounds)
@@ -763,8 +767,9 @@ class ByMessage:
         server = self.server
         known = {"average": server.z, "dual": server.λ, "total": self.total}
         parts = {name: server.parts(values) for name, values in known.items()}
+        steps = {"steps": [server.pace.packed()]} if isinstance(server, AdaptiveServer) else {}
         if not self.coordinator.transport.own:
-            return parts
+            return parts | steps
         states = self.coordinator._all(Snapshot(server.run), State)
         state = {
             name: [np.array(found.arrays[i]) for found in states]
@@ -775,12 +780,15 @@ class ByMessage:
         for name, values in parts.items():
             for whole, held, part in zip(state[name], self.held, values, strict=True):
                 whole[held] = part
-        return state
+        if steps:
+            state["pace"] = [np.array(found.arrays[3]) for found in states]
+        return state | steps
 
     def restore(self, arrays: Arrays, rounds_done: int) -> None:
         own, run = self.coordinator.transport.own, self.server.run
         if own:
-            points = zip(*(arrays[name] for name in PER_AGENT[:3]), strict=True)
+            names = (*PER_AGENT[:3], "pace") if "pace" in arrays else PER_AGENT[:3]
+            points = zip(*(arrays[name] for name in names), strict=True)
             self.coordinator._each([Restore(run, rounds_done, of) for of in points], Agreed)
 
         def shared(name: str) -> Vector:
@@ -789,6 +797,8 @@ class ByMessage:
 
         z, λ = shared("average"), shared("dual")
         self.server.restore(z, λ, rounds_done)
+        if isinstance(self.server, AdaptiveServer):
+            self.server.pace = Pace.unpacked(arrays["steps"][0], len(z))
         if self.coordinator.sums is not None and not own:
             self.coordinator._all(Restore(run, rounds_done, (z, z, λ)), Agreed)
         self.total = shared("total")

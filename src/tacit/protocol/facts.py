@@ -58,6 +58,10 @@ def facts_of(agent: LocalProblem, name: str, sizes: bool = True) -> Facts:
     if sizes or W.closed_form:
         about["diameter"], about["radius"] = float(W.diameter), float(W.radius(math.inf))
         about["gradient_bound"] = float(f.gradient_bound(W))
+    if sizes and (f.descent is None or not agent.holds_everything):  # steps may adapt
+        held = coupling >= 0
+        about["widths"] = np.asarray(W.widths, "<f8")[held]
+        about["deviations"] = np.asarray(f.deviations, "<f8")[held]
     if f.descent is not None:
         about["usual_curvature"], about["reach"], about["longest"] = f.descent
     if hasattr(f, "normaliser"):
@@ -162,6 +166,11 @@ class DescribedSet(FeasibleSet):
     def diameter(self) -> float:
         return _known(self.facts, "diameter")
 
+    @property
+    def widths(self) -> Vector:
+        """Of the coupled coordinates; 1 elsewhere."""
+        return _coupled(self.facts, "widths")
+
     def radius(self, norm: float) -> float:
         if norm != math.inf:
             _not_known(self.facts, "radius of its set")
@@ -232,6 +241,10 @@ class DescribedObjective(Objective):
     def lift_energy(self) -> float:
         return self.facts.lift_energy
 
+    @property
+    def deviations(self) -> Vector:
+        return _coupled(self.facts, "deviations")
+
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         return _sensitivity(self.facts, norm, self.facts.one, self.facts.two)
 
@@ -294,6 +307,14 @@ def _sensitivity(facts: Facts, norm: int, one: float | None, two: float | None) 
     if norm == 1 and facts.agent == NAME and one == math.inf:
         refuse_no_sum("laplace")
     return float((one if norm == 1 else two) or 0.0)
+
+
+def _coupled(facts: Facts, name: str) -> Vector:
+    if not len(getattr(facts, name)):
+        _not_known(facts, name)
+    values = np.ones(len(facts.coupling))
+    values[facts.coupling >= 0] = getattr(facts, name)
+    return values
 
 
 def _known(facts: Facts, name: str) -> float:

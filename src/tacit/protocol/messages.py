@@ -184,8 +184,8 @@ class Broadcast(Message):
     """Server to agents: the consensus w^{t+1} of this round.
 
     ``last`` has, for each agent, the digest of the last reply the server got from it.
-    ``instructions``, where data were read once: how to go on from the last round, in public numbers
-    (``fixed_point.py``).
+    ``instructions``: how to go on from the last round, in public numbers, where data were read once
+    (``fixed_point.py``) or steps adapt (``adaptive.py``).
     """
 
     kind = "broadcast"
@@ -265,7 +265,7 @@ class Facts(Message):
         *("everything", "closed_form", "separable", "diameter", "radius", "gradient_bound"),
         *("smoothness", "normaliser", "uncertified", "clipped"),
         *("not_once", "size", "read_one", "read_two", "gradient_noise", "feature_bound"),
-        *("usual_curvature", "reach", "longest", "uncertified_here"),
+        *("usual_curvature", "reach", "longest", "uncertified_here", "widths", "deviations"),
     )
     agent: str
     coupling: Whole
@@ -297,6 +297,9 @@ class Facts(Message):
     reach: float | None = None
     longest: float | None = None
     uncertified_here: str = ""  # on the device that computes rounds; a release is the processor's
+    # of coupled coordinates, with the sizes: how wide the set is, and ``Objective.deviations``
+    widths: Vector = field(default_factory=lambda: np.zeros(0))
+    deviations: Vector = field(default_factory=lambda: np.zeros(0))
 
     def check(self) -> None:
         numbers = [v for v in vars(self).values() if type(v) is float]
@@ -313,6 +316,10 @@ class Facts(Message):
             raise ValueError("another coupling than that of all coordinates")
         if not np.isfinite(self.start).all():
             raise ValueError("no first point")
+        for values in (self.widths, self.deviations):
+            many = 0 if not len(self.widths) else len(self.start)
+            if len(values) != many or not ((values >= 0) & np.isfinite(values)).all():
+                raise ValueError("no widths of the set")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Facts:

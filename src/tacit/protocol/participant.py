@@ -378,7 +378,7 @@ class Participant:
         if isinstance(run.rounds, Summand):
             return State(paid, charged)
         if isinstance(run.rounds, Agent):
-            arrays = run.rounds.point, run.rounds.average, run.rounds.dual
+            arrays = run.rounds.point, run.rounds.average, run.rounds.dual, run.rounds.pace
         elif run.rounds is not None:
             arrays = (run.rounds.point,)
         elif run.reader is not None:
@@ -392,8 +392,8 @@ class Participant:
                 run.rounds.rounds_done = request.round
         elif isinstance(run.rounds, Agent):
             if self.ledger is None:  # else the ledger knows where the agent is
-                point, average, dual = request.arrays
-                run.rounds.restore(point, average, dual, request.round)
+                point, average, dual, *pace = request.arrays
+                run.rounds.restore(point, average, dual, request.round, *pace)
         elif release is not None:
             if request.check:
                 self._check(run, release)

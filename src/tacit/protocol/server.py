@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.algorithm import Holders, average_over_holders, dual_step, server_step
+from tacit.admm.adaptive import Ground, Pace, consensus_learned, consensus_steps
+from tacit.admm.algorithm import Holders, Round, average_over_holders, dual_step, server_step
 from tacit.admm.fixed_point import Residuals, ServerRounds
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput
@@ -102,8 +103,13 @@ class Server:
 
     def _take(self, broadcast: Broadcast, replies: Mapping[str, Reply]) -> dict[str, Refusal]:
         """Line 8, given everyone's reply; those that cannot be taken."""
+        t = broadcast.round
+        return self._taken(broadcast, replies, schedule_in(self.dtype, self.settings, t, t)[0][0])
+
+    def _taken(
+        self, broadcast: Broadcast, replies: Mapping[str, Reply], ρ: Vector
+    ) -> dict[str, Refusal]:
         t, refusals = broadcast.round, {}
-        ρ = schedule_in(self.dtype, self.settings, t, t)[0][0]
         z = np.concatenate([replies[m.name].primal for m in self.members])
         with np.errstate(over="ignore"):
             λ = dual_step(self.λ, ρ, broadcast.consensus[self.index], z)
@@ -177,6 +183,37 @@ class Server:
             for m, part in zip(self.members, self.parts(self.z), strict=True)
             if rounds_done
         }
+
+
+class AdaptiveServer(Server):
+    """Lines 1-8 where steps adapt to what is public (``adaptive.py``): it tells d, and 1/s of every
+    coordinate, for the round that comes."""
+
+    def __init__(self, *about: Any, ground: Ground, **others: Any) -> None:
+        super().__init__(*about, **others)
+        self.ground = ground
+        self.pace = Pace.first(len(self.z), self.size, self.settings)
+
+    def _question(self) -> Broadcast:
+        t = self.round + 1
+        z = self.z.astype(np.float64)
+        reach, c = consensus_steps(self.pace, self.ground, z, t, self.holders)
+        w = server_step(self.z, self.λ, self._penalty(c), self.holders)
+        return Broadcast(self.run, t, w, self._last, np.append(reach, c))
+
+    def _penalty(self, c: Vector) -> Vector:
+        ρ: Vector = (c / 2).astype(self.dtype)[self.index]
+        return ρ
+
+    def _take(self, broadcast: Broadcast, replies: Mapping[str, Reply]) -> dict[str, Refusal]:
+        told, (z, λ) = broadcast.instructions, (self.z, self.λ)
+        ρ = self._penalty(told[1:])
+        if refusals := self._taken(broadcast, replies, ρ):
+            return refusals
+        now = Round(broadcast.round, broadcast.consensus[self.index], λ, ρ, 1 / ρ)
+        about = self.pace, self.ground, told[0], now, z, self.z
+        self.pace = consensus_learned(*about, self.holders)
+        return {}
 
 
 class ExactServer(Server):

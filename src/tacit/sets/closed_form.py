@@ -262,8 +262,13 @@ class Box(FeasibleSet):
         return copy
 
     @property
+    def widths(self) -> Vector:
+        width: Vector = np.asarray(self.upper, np.float64) - np.asarray(self.lower, np.float64)
+        return width
+
+    @property
     def diameter(self) -> float:
-        return norm_of(np.asarray(self.upper) - np.asarray(self.lower), 2)
+        return norm_of(self.widths, 2)
 
     def radius(self, norm: float) -> float:
         return norm_of(np.maximum(np.abs(self.lower), np.abs(self.upper)), norm)
@@ -350,6 +355,10 @@ class CutBox(FeasibleSet):
     @property
     def dimension(self) -> int:
         return int(np.shape(self.normal)[-1])
+
+    @property
+    def widths(self) -> Vector:
+        return self.around.widths
 
     def project(self, point: ArrayLike, weight: ArrayLike | None = None) -> Array:
         v, c = point_and_weight(point, weight, self.dimension)
@@ -572,6 +581,10 @@ class Simplex(FeasibleSet):
         return jnp.maximum(jnp.abs(total(z) - jnp.asarray(self.total)), jnp.max(-z))
 
     @property
+    def widths(self) -> Vector:
+        return np.full(self.size, self.radius(2) if self.size > 1 else 0.0)
+
+    @property
     def diameter(self) -> float:
         return math.sqrt(2) * float(np.asarray(self.total)) if self.size > 1 else 0.0
 
@@ -641,6 +654,10 @@ class Product(FeasibleSet):
     def _blocks(self, vector: Array) -> list[Array]:
         ends = np.cumsum([part.dimension for part in self.sets])
         return jnp.split(vector, ends[:-1])
+
+    @property
+    def widths(self) -> Vector:
+        return np.concatenate([part.widths for part in self.sets])
 
     @property
     def diameter(self) -> float:

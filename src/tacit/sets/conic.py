@@ -206,6 +206,10 @@ class Conic(FeasibleSet):
         return max(float(x[-1]), 0.0)
 
     @property
+    def widths(self) -> Vector:
+        return self.around.widths
+
+    @property
     def diameter(self) -> float:
         return self._sizes.widest
 

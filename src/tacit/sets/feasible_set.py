@@ -126,6 +126,11 @@ class FeasibleSet(ABC):
     def radius(self, norm: float) -> float:
         """Largest ‖z‖₂ (norm 2) or ‖z‖_∞ (norm ``math.inf``) over W, or a bound above it."""
 
+    @property
+    def widths(self) -> Any:
+        """How far W reaches along each coordinate, or bounds above it: its units."""
+        return np.full(self.dimension, self.diameter)
+
     def reach(self, norm: float) -> float:
         """``radius``, and a millionth more for rounding: what sensitivities are proven for.
 

@@ -20,9 +20,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array, Vector
+from tacit.admm.adaptive import (
+    Ground,
+    Pace,
+    consensus_learned,
+    consensus_steps,
+    ground_of_agent,
+    ground_of_consensus,
+    is_adaptive,
+    learned,
+    own_steps,
+)
 from tacit.admm.algorithm import (
     Holders,
     Local,
+    Round,
     Rule,
     admitted,
     agent_round,
@@ -52,6 +64,9 @@ class State(NamedTuple):
     average: tuple[Array, ...]  # z^{t+1}
     dual: tuple[Array, ...]  # λ
     total: tuple[Array, ...]  # weighted sum of z^{t+1} over the rounds, for the ergodic average
+    # where steps adapt (``adaptive.py``): of agents, and of the consensus
+    paces: tuple[Pace, ...] = ()
+    steps: Pace | None = None
 
 
 class BatchedAgents:
@@ -94,11 +109,26 @@ class BatchedAgents:
             getattr(x, "dtype", None) == jnp.bfloat16 for x in jax.tree.leaves(self.buckets)
         )
         self._vendor = sixteen and jax.default_backend() == "gpu"
+        self.ground = ground_of_consensus(problem, settings) if is_adaptive(settings) else None
+        if self.ground is not None:
+            places = np.concatenate(couplings)
+            self.ground = self.ground._replace(  # of all coordinates, in the order of buckets
+                scale=(np.sqrt(self.holders.count) * self.ground.width)[places], variance=None
+            )
 
     def start(self) -> State:
         point = self._first
         zero = tuple(jax.device_put(np.zeros(z.shape, z.dtype)) for z in point)
         state = State(point, point, zero, zero)
+        if self.ground is not None:
+            first = [Pace.first(n, n, self.settings) for n in (z.shape[-1] for z in point)]
+            paces = [
+                Pace(*(np.broadcast_to(x, (len(z), *np.shape(x))).copy() for x in pace))
+                for pace, z in zip(first, point, strict=True)
+            ]
+            state = state._replace(
+                paces=tuple(paces), steps=Pace.first(0, self.size, self.settings)
+            )
         if not self.configurations:
             return state
         number = len(self.configurations)
@@ -121,9 +151,8 @@ class BatchedAgents:
             *(_with_room(np.asarray(x, self.dtype), room) for x in (ρ, η, weights)),
         )
         advance = _compiled(bool(self.configurations), self._vendor)
-        state, w, residual, noise = advance(
-            self.buckets, self.holders, state, rounds, number=number, rules=self.rules
-        )
+        about = self.buckets, self.holders, self.ground, state, rounds
+        state, w, residual, noise = advance(*about, number=number, rules=self.rules)
         self._refuse_breach(state, first, last)
         return state, w, residual, noise
 
@@ -140,7 +169,15 @@ class BatchedAgents:
 
     def restored(self, state: Arrays) -> State:
         """A saved state; refused if a point is outside of where gradients are taken."""
-        found = State(**{name: self.stack(state[name]) for name in State._fields})
+        kept: Any = {name: self.stack(state[name]) for name in State._fields[:4]}
+        found = State(**kept)
+        if self.ground is not None:
+            packed = zip(self.stack(state["pace"], np.float64), found.point, strict=True)
+            paces = tuple(
+                Pace(x[:, : z.shape[1]], x[:, z.shape[1] : -1], x[:, -1]) for x, z in packed
+            )
+            steps = Pace.unpacked(jnp.asarray(state["steps"][0]), 0)
+            found = found._replace(paces=paces, steps=steps)
         for points in (found.point, found.average):
             for group, bucket, z in zip(self.members, self.buckets, points, strict=True):
                 sound = np.isfinite(np.asarray(_admitted(bucket, z))).all(axis=-1)
@@ -172,11 +209,20 @@ class BatchedAgents:
             result.update(zip(group, np.asarray(values), strict=True))
         return [result[i] for i in sorted(result)]
 
-    def stack(self, values: Sequence[Array]) -> tuple[Array, ...]:
+    def stack(self, values: Sequence[Array], dtype: Any = None) -> tuple[Array, ...]:
         """The inverse of ``unstack``."""
+        dtype = dtype or self.dtype
         return tuple(
-            jnp.asarray(np.stack([values[i] for i in group]), self.dtype) for group in self.members
+            jnp.asarray(np.stack([values[i] for i in group]), dtype) for group in self.members
         )
+
+    def arrays(self, state: State) -> dict[str, list[Vector]]:
+        """The state as a journal keeps it."""
+        found = {name: self.unstack(getattr(state, name)) for name in State._fields[:4]}
+        if state.steps is not None:
+            parts = [np.concatenate([*p[:2], p.reach[:, None]], axis=1) for p in state.paces]
+            found["pace"], found["steps"] = self.unstack(parts), [state.steps.packed()]
+        return found
 
 
 class Batched:
@@ -204,7 +250,7 @@ class Batched:
         return [float(objective), residual, noise, float(violation)]
 
     def state(self) -> dict[str, list[Vector]]:
-        return {name: self.program.unstack(getattr(self.now, name)) for name in State._fields}
+        return self.program.arrays(self.now)
 
     def restore(self, arrays: Arrays, rounds_done: int) -> None:
         self.now, self.round = self.program.restored(arrays), rounds_done
@@ -251,6 +297,7 @@ Rounds = tuple[State, Array, Array, Array]  # and w, ‖w − z‖ and Σ|ξ| of
 def _advance(
     buckets: tuple[Bucket, ...],
     holders: Holders,
+    ground: Ground | None,
     state: State,
     rounds: Array,
     number: Array | int,
@@ -262,23 +309,53 @@ def _advance(
         state = before[0]
         t, ρ, η, weight = (x[i] for x in rounds)
         z, λ = (jnp.concatenate([x.ravel() for x in s]) for s in (state.average, state.dual))
-        w = server_step(z, λ, ρ, holders)
         everything = holders.positions is None  # every agent holds all of w, in order
+        told, of_steps, penalty = None, state.steps, ρ
+        if ground is not None and of_steps is not None:
+            places = jnp.concatenate([b.coupling.ravel() for b in buckets])
+            of_all = ground._replace(variance=jnp.concatenate([b.noise().ravel() for b in buckets]))
+            energy = jnp.concatenate([pace.energy.ravel() for pace in state.paces])
+            of_steps = of_steps._replace(energy=energy)
+            told = consensus_steps(of_steps, of_all, z.astype(float), t, holders)
+            penalty = (told[1] / 2).astype(z.dtype)[places]
+        w = server_step(z, λ, penalty, holders)
 
-        def one_agent(b: Bucket, z: Array, λ: Array, rule: Rule) -> tuple[Array, ...]:
-            coupling = None if everything else b.coupling
-            point, average, dual, noise = agent_round(t, w, ρ, η, z, λ, coupling, b.local, rule)
-            own = w if everything else w[b.coupling] * b.local.coupled
-            return point, average, dual, ((own - average * b.local.coupled) ** 2).sum(), noise
+        def one_agent(
+            b: Bucket, z: Array, λ: Array, pace: Pace | None = None, *, rule: Rule
+        ) -> tuple[Any, ...]:
+            coupling, local = None if everything else b.coupling, b.local
+            own = w if everything else w[b.coupling] * local.coupled
+            at = Round(t, own, λ, ρ, η)
+            if told is not None and pace is not None and b.ground is not None:
+                known = b.ground._replace(variance=b.noise())
+                c = told[1] if everything else told[1][b.coupling]
+                reach, *steps = own_steps(pace, known, local.coupled, z, (told[0], c), t)
+                at = Round(t, own, λ, *steps)
+            about = t, w, at.ρ, at.η, z, λ, coupling, local, rule
+            point, average, dual, noise = agent_round(*about)
+            square = ((own - average * local.coupled) ** 2).sum()
+            if pace is None:
+                return point, average, dual, square, noise
+            pace = learned(pace, known, reach, at, local.coupled, z, point)
+            return point, average, dual, square, noise, pace
 
+        paces: list[Any] = [(pace,) for pace in state.paces] or [()] * len(buckets)
         new = [
-            for_each(partial(one_agent, rule=rule), b, z, λ)
-            for b, rule, z, λ in zip(buckets, rules, state.point, state.dual, strict=True)
+            for_each(partial(one_agent, rule=rule), b, z, λ, *pace)
+            for b, rule, z, λ, pace in zip(
+                buckets, rules, state.point, state.dual, paces, strict=True
+            )
         ]
-        point, average, dual, square, noise = zip(*new, strict=True)
+        point, average, dual, square, noise, *after = zip(*new, strict=True)
         total = tuple(s + weight * z for s, z in zip(state.total, average, strict=True))
         residual, magnitude = jnp.sqrt(sum(x.sum() for x in square)), sum(x.sum() for x in noise)
-        return State(point, average, dual, total), w, residual, magnitude
+        now = State(point, average, dual, total)
+        if told is not None and of_steps is not None:
+            at = Round(t, w[places], λ, penalty, 1 / penalty)
+            points = jnp.concatenate([x.ravel() for x in average])
+            of_steps = consensus_learned(of_steps, of_all, told[0], at, z, points, holders)
+            now = now._replace(paces=after[0], steps=of_steps._replace(energy=jnp.zeros(0)))
+        return now, w, residual, magnitude
 
     nothing = jnp.zeros((), holders.count.dtype)
     start = state, jnp.zeros_like(holders.count), nothing, nothing
@@ -297,14 +374,15 @@ def _compiled(many: bool, vendor: bool) -> Any:
 def _advance_many(
     buckets: tuple[Bucket, ...],
     holders: Holders,
+    ground: Ground | None,
     state: State,
     rounds: Array,
     number: Array | int,
     rules: tuple[Rule, ...],
 ) -> Rounds:
-    axes = (tuple(DIFFERENT for _ in buckets), None, 0, (None, 0, 0, 0))
+    axes = (tuple(DIFFERENT for _ in buckets), None, None, 0, (None, 0, 0, 0))
     advance = partial(_advance, number=number, rules=rules)
-    result: Rounds = jax.vmap(advance, in_axes=axes)(buckets, holders, state, rounds)
+    result: Rounds = jax.vmap(advance, in_axes=axes)(buckets, holders, ground, state, rounds)
     return result
 
 
@@ -342,6 +420,14 @@ class Bucket(NamedTuple):
 
     local: Local
     coupling: Array  # −1 (private) points at the last coordinate; ``local.coupled`` masks it
+    ground: Ground | None = None  # where steps adapt; ``variance`` for noise of 1 on the statistic
+
+    def noise(self) -> Array:
+        """The variance of the noise on every coordinate of the gradient."""
+        assert self.ground is not None
+        one = jnp.asarray(self.local.mechanism.variance(self.local.Δ), float)  # type: ignore[union-attr]
+        noise: Array = one[..., None] * self.ground.variance
+        return noise
 
 
 def buckets_of(agents: Sequence[LocalProblem]) -> list[list[int]]:
@@ -413,13 +499,20 @@ def stack(
     dtype: Any,
 ) -> Bucket:
     sides = [local_side(p, settings, agent_key(root, run, i), dtype) for i, p in agents]
+    grounds = None
+    if is_adaptive(settings):
+        each = [
+            ground_of_agent(p, settings)._replace(variance=np.asarray(p.objective.deviations) ** 2)
+            for _, p in agents
+        ]
+        grounds = Ground(*map(np.stack, zip(*each, strict=True))) if len(agents) > 1 else each[0]
     if len(agents) == 1:
         alone = sides[0]._replace(f=sides[0].f.for_device())
-        return Bucket(alone, jax.device_put(np.array(agents[0][1].coupling)))
+        return Bucket(alone, jax.device_put(np.array(agents[0][1].coupling)), grounds)
     longest = max(_public_records(side.f) for side in sides)
     sides = [side._replace(f=side.f.pad(longest)) for side in sides]
     couplings = jax.device_put(np.stack([np.asarray(p.coupling) for _, p in agents]))
-    return Bucket(_stacked(*sides), couplings)
+    return Bucket(_stacked(*sides), couplings, grounds)
 
 
 @jax.jit
@@ -451,7 +544,8 @@ def for_each(function: Callable[..., Any], bucket: Bucket, *state: Array) -> Any
     """``function`` for every agent of a bucket; states and results have an agent axis."""
     if bucket.coupling.ndim == 2:
         return jax.vmap(function)(bucket, *state)
-    return jax.tree.map(lambda x: x[None], function(bucket, *(part[0] for part in state)))
+    only = jax.tree.map(lambda x: x[0], state)
+    return jax.tree.map(lambda x: x[None], function(bucket, *only))
 
 
 # What differs between configurations; data, set and sensitivity are those of all.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from tacit._types import Vector
+from tacit.admm.adaptive import is_adaptive
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, count
@@ -66,6 +67,12 @@ def solve_many(
     rounds = settings[0].rounds
     step = rounds if evaluate_every is None else count("evaluate_every", evaluate_every)
     filled = [s.complete(problem) for s in settings]
+    steps = [s.step_size for s in filled if is_adaptive(s)]
+    if steps and steps != [filled[0].step_size] * len(filled):
+        raise InvalidInput(
+            "Expected steps that adapt, and one reach, for all settings or for none, got others. "
+            "Nothing was solved."
+        )
     keys = [jax_key(root_key(seed)) for seed in seeds]
     program = BatchedAgents(problem, filled[0], keys[0], run, list(zip(filled, keys, strict=True)))
     now, done, traces = program.start(), 0, []
@@ -82,7 +89,7 @@ def solve_many(
     for i, (s, seed) in enumerate(zip(filled, seeds, strict=True)):
         state = {
             name: program.unstack([np.asarray(part[i]) for part in getattr(now, name)])
-            for name in State._fields
+            for name in State._fields[:4]
         }
         trace = dict(zip(TRACE, np.array([rows[i] for rows in traces]).T, strict=True))
         privacy = privacy_statement(problem, s, seed is not None, False)

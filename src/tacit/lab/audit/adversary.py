@@ -2,7 +2,8 @@
 
 The server sends consensus vectors of its choice to a real ``Agent`` with a ledger and secure noise,
 and so moves the points z at which gradients are taken: to corners of the set, by absurd numbers,
-by numbers that differ in the last bits. At every point that the agent reaches, the search computes
+by numbers that differ in the last bits, and where steps adapt by steps of any size. At every point
+that the agent reaches, the search computes
 
     ratio        ‖φ(z; D) − φ(z; D')‖ / Δ     for neighbouring data D and D', as computed
     violation    of the set, in units of what rounding may leave (``FeasibleSet.tolerance``)
@@ -25,8 +26,9 @@ import numpy as np
 
 from tacit import sets
 from tacit._types import Vector
+from tacit.admm.adaptive import RANGE, is_adaptive
 from tacit.admm.problem import LocalProblem
-from tacit.admm.settings import Settings
+from tacit.admm.settings import AdaptiveStep, Settings
 from tacit.errors import SolverFailure
 from tacit.objectives import losses
 from tacit.objectives.objective import RELATIONS, Objective
@@ -183,6 +185,7 @@ def search(
     seed: int = 0,
     crowd: int = CROWD,
     mechanism: type[Gaussian] | type[Laplace] = Gaussian,
+    adaptive: bool = False,
 ) -> Found:
     """Drive an agent along all plans; the worst ratio and violation at the points it reached."""
     rng = np.random.default_rng([seed, len(objective), len(set_name)])
@@ -191,7 +194,8 @@ def search(
     problem = LocalProblem(f, W, name="target")
     norm = mechanism.norm
     Δ = f.sensitivity(norm, W)
-    settings = Settings(ROUNDS, 1, mechanism(2.0), penalty=PENALTY, step_size=STEP)
+    step: Any = AdaptiveStep(1.0) if adaptive else STEP
+    settings = Settings(ROUNDS, 1, mechanism(2.0), penalty=PENALTY, step_size=step)
     change = jax.jit(lambda f, g, z: f.statistic(z) - g.statistic(z))
     worst = Found(objective, set_name, np.dtype(dtype).name, relation, 0.0, 0.0, 0, 0)
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +203,7 @@ def search(
         for i, plan in enumerate(every):
             ledger = Ledger.create(Path(folder) / f"{i}.db", 1e3, 1e-6)
             agent = Agent(problem, "target", settings, None, "hunt", f.dimension, ledger=ledger)
-            reached, failures = _driven(agent, plan)
+            reached, failures = _driven(agent, plan, rng)
             ledger.close()
             for z in reached:
                 with np.errstate(over="ignore"):
@@ -216,18 +220,24 @@ def search(
     return worst
 
 
-def _driven(agent: Agent, plan: Sequence[Vector]) -> tuple[list[Vector], int]:
+def _driven(agent: Agent, plan: Sequence[Vector], rng: Any) -> tuple[list[Vector], int]:
     """The points at which the agent takes gradients when the server follows the plan.
 
-    The server knows the duals, and takes them out of what it sends while that is finite.
+    The server knows the duals, and takes them out of what it sends while that is finite. Steps that
+    adapt it makes up too: those of every other round as large or small as agents take them.
     """
-    points, last = [agent.point], ""
+    points, last, told, penalty = [agent.point], "", np.zeros(0), np.float64(PENALTY)
     for t, aim in enumerate(plan, start=1):
+        if is_adaptive(agent.settings):
+            c = np.full(len(aim), 2 * PENALTY)
+            if t % 2:
+                c = np.array(RANGE)[rng.integers(0, 2, len(aim))] if t % 4 == 1 else c * 0 + 1e-8
+            told, penalty = np.append(rng.uniform(1e-6, 1), c), c / 2  # type: ignore[assignment]
         with np.errstate(over="ignore"):
-            w = (aim - agent.dual / PENALTY).astype(agent.point.dtype)
+            w = (aim - agent.dual / penalty).astype(agent.point.dtype)
         w = np.where(np.isfinite(w), w, 0)
         try:
-            agent.respond(Broadcast("hunt", t, w, {"target": last}))
+            agent.respond(Broadcast("hunt", t, w, {"target": last}, told))
         except SolverFailure:
             return points, 1
         last = agent.last_digest

@@ -1,0 +1,190 @@
+"""Steps that adapt to what is public, for losses of which nobody knows a step size.
+
+In round t of T a coordinate of width D and m holders moves by the mean of their gradients times s,
+
+    1/s = mean over holders of √(Tσ² + max(S, 0)) / (√m·d·D·(1 − (t − 1)/T)),      1/η = ρ = 1/2s
+
+    g    z/η + ρw + λ − (1/η + ρ)z': an agent's noisy gradient, as its step has shown it, with what
+         the constraints add to it
+    S    Σ g² − σ² over the rounds before: what of the gradient is not noise
+    σ²   the variance of the noise on g; that of all T rounds stands there from the first one on, so
+         that noise moves a coordinate by about d·D/√3 in all, and no first step is pure noise
+    d    how far the answer is, in widths: it starts small, and is at least ``growth`` times as far
+         as any coordinate has come from its start beyond k√V; never more than MOST
+    V    the variance of where a coordinate is by noise alone; k is what the largest of so many is
+
+Private coordinates have no ρ, w and λ, m = 1, 1/η = 1/s, and a d of their agent's that is not below
+that of all. Round 1, before any gradient was seen, takes its public bound for S.
+
+Guarantee: S, V and d of what agents share follow from replies, public numbers and nothing else, and
+so do the numbers 1/s that a server tells; those of private coordinates follow from the agent's own
+noisy points as well. All of it is post-processing of what the noise covers, whatever a server tells
+an agent: no proof of a sensitivity speaks of steps. The theorems of Section 5 do not cover this
+rule, as its penalty may fall.
+
+NumPy's arrays and JAX's alike.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit._types import Array, Vector
+from tacit.admm.algorithm import Holders, Round, average_over_holders
+from tacit.admm.local_side import start_point
+from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.settings import AdaptiveStep, Settings
+
+MOST = 0.2  # widths
+UNSEEN = 1e-12  # of the squared bound of gradients: where none was ever seen, and no noise is
+LEAST_WIDTH = 1e-6  # of the largest
+RANGE = 1e-15, 1e15  # of 1/s
+
+
+class Ground(NamedTuple):
+    """What is known of some coordinates beforehand. ``scale``: √m·D; ``bound``: of gradients."""
+
+    width: Array
+    start: Array
+    scale: Array
+    variance: Array
+    margin: Array  # k
+    bound: Array
+    rounds: Array
+    growth: Array
+    most: Array
+
+
+class Pace(NamedTuple):
+    """What a run has learned of them: S, V and d."""
+
+    energy: Array
+    wander: Array
+    reach: Array
+
+    @classmethod
+    def first(cls, many: int, of: int, settings: Settings) -> Pace:
+        assert isinstance(settings.step_size, AdaptiveStep)
+        return cls(np.zeros(many), np.zeros(of), np.float64(settings.step_size.reach))
+
+    @classmethod
+    def unpacked(cls, values: Array, many: int) -> Pace:
+        return cls(values[:many], values[many:-1], values[-1])
+
+    def packed(self) -> Vector:
+        """As a journal and a ledger keep it."""
+        return np.concatenate([self.energy, self.wander, [self.reach]])
+
+
+def ground(
+    settings: Settings, width: Vector, start: Vector, variance: Vector, scale: Vector, many: int
+) -> Ground:
+    """Of coordinates, ``many`` of which may be the one that has come farthest."""
+    step = settings.step_size
+    assert isinstance(step, AdaptiveStep)
+    k = max(0.0, math.sqrt(2 * math.log(2 * max(many, 1))) - 1.5)
+    about = k, step.gradient, settings.rounds, step.growth, max(MOST, step.reach)
+    return Ground(width, start, scale, variance, *map(np.float64, about))
+
+
+def ground_of_agent(agent: LocalProblem, settings: Settings) -> Ground:
+    """Of all coordinates of an agent, for those that are private."""
+    width, start, noise = _known(agent, settings)
+    private = np.asarray(agent.coupling) < 0
+    return ground(settings, width, start, noise, width, int(private.sum()))
+
+
+def ground_of_consensus(problem: Problem, settings: Settings) -> Ground:
+    """Of all global coordinates: means over the holders. ``scale`` and ``variance`` of what agents
+    hold, one after another."""
+    held = [np.asarray(agent.coupling) >= 0 for agent in problem.agents]
+    index = np.concatenate(
+        [np.asarray(a.coupling)[h] for a, h in zip(problem.agents, held, strict=True)]
+    )
+    holders = Holders.of([index], problem.size, np.float64)
+    known = [_known(agent, settings) for agent in problem.agents]
+    width, start, noise = (
+        np.concatenate([part[h] for part, h in zip(parts, held, strict=True)])
+        for parts in zip(*known, strict=True)
+    )
+    width, start = (average_over_holders(x, holders) for x in (width, start))
+    scale = (np.sqrt(holders.count) * width)[index]
+    return ground(settings, width, start, noise, scale, problem.size)
+
+
+def _known(agent: LocalProblem, settings: Settings) -> tuple[Vector, Vector, Vector]:
+    """Width, start and variance of the noise on the gradient, of an agent's coordinates."""
+    noise = settings.variance_on(agent) * np.asarray(agent.objective.deviations) ** 2
+    return _widths(agent), np.asarray(start_point(agent), np.float64), noise
+
+
+def _widths(agent: LocalProblem) -> Vector:
+    width = np.asarray(agent.feasible_set.widths, np.float64)
+    largest = float(width.max(initial=0.0)) or 1.0
+    return np.maximum(width, LEAST_WIDTH * largest)  # a coordinate that is fixed takes any step
+
+
+def farther(
+    reach: Array, wander: Array, known: Ground, z: Array, mask: Array | float = 1.0
+) -> Array:
+    """d, now that coordinates are at z."""
+    beyond = (abs(z - known.start) - known.margin * wander**0.5) / known.width
+    return (known.growth * (beyond * mask).max()).clip(reach, known.most)
+
+
+def inverse(energy: Array, reach: Array, known: Ground, t: Array) -> Array:
+    """1/s of every agent's own: √(Tσ² + max(S, 0)) / (√m·d·D·(1 − (t − 1)/T))."""
+    unseen = known.bound**2 * ((t == 1) * 1.0 + UNSEEN)
+    seen = known.rounds * known.variance + energy.clip(0) + unseen
+    return seen**0.5 / (reach * known.scale * (1 - (t - 1) / known.rounds))
+
+
+def consensus_steps(
+    pace: Pace, known: Ground, z: Array, t: Array, holders: Holders
+) -> tuple[Array, Array]:
+    """d and 1/s of every global coordinate for round t."""
+    reach = farther(pace.reach, pace.wander, known, average_over_holders(z, holders))
+    each = inverse(pace.energy, reach, known, t)
+    return reach, average_over_holders(each, holders).clip(*RANGE)
+
+
+def own_steps(
+    pace: Pace, known: Ground, coupled: Array, z: Array, told: tuple[Array, Array], t: Array
+) -> tuple[Array, Array, Array]:
+    """An agent's d, and ρ and η of its coordinates, in its number format. ``told``: d of all, and
+    1/s of its coupled coordinates."""
+    reach, c = told
+    reach = farther(reach.clip(pace.reach), pace.wander, known, z, 1.0 - coupled)
+    own = inverse(pace.energy, reach, known, t).clip(*RANGE)
+    ρ = coupled * c / 2
+    return reach, ρ.astype(z.dtype), (1 / (ρ + (1 - coupled) * own)).astype(z.dtype)
+
+
+def learned(
+    pace: Pace, known: Ground, reach: Array, now: Round, coupled: Array, z: Array, point: Array
+) -> Pace:
+    """After an agent has moved from z to ``point``."""
+    energy, c = pace.energy + _shown(now, coupled, z, point) ** 2 - known.variance, 1 / now.η
+    return Pace(energy, pace.wander + known.variance / c**2, reach)
+
+
+def consensus_learned(
+    pace: Pace, known: Ground, reach: Array, now: Round, z: Array, points: Array, holders: Holders
+) -> Pace:
+    """After all agents have: ``now``, z and points of what each holds, one after another."""
+    energy = pace.energy + _shown(now, 1.0, z, points) ** 2 - known.variance
+    drift = average_over_holders(known.variance / (1 / now.η + now.ρ) ** 2, holders)
+    return Pace(energy, pace.wander + drift / holders.count, reach)
+
+
+def _shown(now: Round, coupled: Array | float, z: Array, point: Array) -> Array:
+    """The gradient that an agent's step has shown, in float64."""
+    _, w, λ, ρ, η = (np.float64(1) * x for x in now)
+    return z / η + coupled * (ρ * w + λ) - (1 / η + coupled * ρ) * point
+
+
+def is_adaptive(settings: Any) -> bool:
+    return isinstance(settings.step_size, AdaptiveStep)

@@ -1,0 +1,284 @@
+"""Steps that adapt to what is public: the rule, alike everywhere, and better than by theory."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import repeat
+
+import tacit
+from tacit.admm import adaptive
+from tacit.admm.adaptive import MOST, RANGE, Pace, ground_of_consensus
+from tacit.admm.algorithm import Holders
+from tacit.admm.settings import AdaptiveStep, Settings, step_size_from
+from tacit.errors import InvalidInput, Refused
+from tacit.privacy.ledger import Ledger
+from tacit.protocol.agent import Agent
+from tacit.protocol.coordinator import Coordinator
+from tacit.protocol.messages import Broadcast
+from tacit.protocol.participant import Participant
+from tacit.transports.batched import Batched
+from tacit.transports.local import Local
+
+T = 12
+BUDGET = Settings.for_budget(4.0, 1e-5, rounds=T)
+
+
+def absolute(z, record):
+    x, y = record
+    return jnp.abs(x @ z - y)
+
+
+def records(p, n=3):
+    rng = np.random.default_rng(p)
+    X = rng.uniform(-1, 1, (20, n))
+    return X, X @ np.linspace(0.6, -0.3, n) + 0.05 * rng.normal(size=20)
+
+
+def alike(agents=3, dtype=float):
+    """Global consensus over a set whose coordinates differ in width."""
+    W = tacit.Product([tacit.Box(-1.0, 1.0, 2), tacit.Box([-5.0], [5.0])])
+    common = {"clip": 2.0, "size": 3, "normaliser": 60}
+    return tacit.Problem(
+        tacit.LocalProblem(
+            tacit.PerSample(absolute, tuple(a.astype(dtype) for a in records(p)), **common), W
+        )
+        for p in range(agents)
+    )
+
+
+def partly(agents=3):
+    """One coordinate in common, two of each agent's own."""
+    common = {"clip": 2.0, "size": 3, "normaliser": 60}
+    return tacit.Problem(
+        tacit.LocalProblem(
+            tacit.PerSample(absolute, records(p), **common),
+            tacit.Box(-2.0, 2.0, 3),
+            coupling=[-1, 0, -1],
+        )
+        for p in range(agents)
+    )
+
+
+def solved(problem, settings=BUDGET, **how):
+    return tacit.solve(problem, settings, seed=3, **how)
+
+
+def test_the_rule_is_as_it_is_written():
+    """Two agents, three rounds, by hand."""
+    problem, seen = alike(2), []
+    found = solved(problem, batch=False, callback=seen.append)
+    D, P, n = np.array([2.0, 2.0, 10.0]), 2, 3
+    σ2 = BUDGET.mechanism.variance(problem.agents[0].objective.sensitivity(2, None))
+    z, λ, S = np.zeros((P, n)), np.zeros((P, n)), np.zeros((P, n))
+    V, d, k = np.zeros(n), 0.003, max(0.0, np.sqrt(2 * np.log(2 * n)) - 1.5)
+    for t, now in enumerate(seen, 1):
+        d = min(MOST, max(d, (2 * (np.abs(z.mean(0)) - k * np.sqrt(V)) / D).max()))
+        first = found.settings.step_size.gradient**2 * ((t == 1) + 1e-12)
+        root = np.sqrt(T * σ2 + np.maximum(S, 0) + first)
+        c = (root / (np.sqrt(P) * d * D * (1 - (t - 1) / T))).mean(0)
+        w = (z - λ / (c / 2)).mean(0)
+        np.testing.assert_allclose(now.consensus, w, rtol=1e-9, atol=1e-12)
+        after = np.array(now.points)
+        S += (z * c / 2 + c / 2 * w + λ - c * after) ** 2 - σ2
+        V += σ2 / P / c**2
+        λ += c / 2 * (w - after)
+        z = after
+        np.testing.assert_allclose(now.duals, λ, rtol=1e-7, atol=1e-9)
+    assert d > 0.003  # it has grown
+
+
+@pytest.mark.parametrize("make", [alike, partly])
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_resumed_run_has_the_same_bits(make, batch, tmp_path):
+    problem, whole = make(), solved(make(), batch=batch)
+
+    def stop(now):
+        if now.round == 7:
+            raise KeyboardInterrupt
+
+    how = {"batch": batch, "checkpoint": tmp_path / "run.npz"}
+    with pytest.raises(KeyboardInterrupt):
+        solved(problem, callback=stop, **how)
+    resumed = solved(problem, **how)
+    np.testing.assert_array_equal(resumed.solution, whole.solution)
+    for a, b in zip(resumed.local, whole.local, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("make", [alike, partly])
+def test_one_program_computes_what_agents_compute(make):
+    one, many = solved(make(), batch=False), solved(make(), batch=True)
+    for a, b in zip(one.local, many.local, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-11)
+
+
+def test_float32_agents_stay_float32_and_agree():
+    problem = alike(dtype=np.float32)
+    one, many = solved(problem, batch=False), solved(problem, batch=True)
+    assert one.local[0].dtype == many.local[0].dtype == np.float32
+    np.testing.assert_allclose(one.solution, many.solution, atol=2e-4)
+
+
+class Bytes(Local):
+    """As between organisations: every message as bytes."""
+
+    own = False
+
+    def ask(self, requests, deadline=None):
+        from tacit.protocol.messages import answer_from
+        from tacit.protocol.participant import answer_bytes
+
+        return {
+            n: answer_from(answer_bytes(self.each[n], r.to_bytes())) for n, r in requests.items()
+        }
+
+
+class Willing:
+    def __init__(self, many):
+        self.many = many
+
+    def invited(self, study): ...
+
+    def agree(self, proposal):
+        from tacit.protocol.keys import root_key
+        from tacit.protocol.messages import Own
+
+        return Own("seeded", root_key(3), True, self.many)
+
+    def allow(self, run, terms, release): ...
+
+    def finish(self, participant, run, outcome): ...
+
+
+@pytest.mark.parametrize("make", [alike, partly])
+def test_strangers_compute_the_same_bits_from_messages_alone(make, tmp_path):
+    problem = make()
+    expected = solved(problem, batch=False)
+    line = Bytes([], 1)
+    line.names, line.each = problem.names, {}
+    for i, (name, part) in enumerate(zip(problem.names, problem.agents, strict=True)):
+        ledger = Ledger.create(tmp_path / f"{i}.db", 4.0, 1e-4)
+        many = Willing(len(problem.agents))
+        line.each[name] = Participant(part, name, index=i, ledger=ledger, rules=many)
+    found = Coordinator(line, BUDGET, seed=3, run="run").conduct()
+    np.testing.assert_array_equal(found.solution, expected.solution)
+
+
+def test_an_agent_with_a_ledger_goes_on_with_its_private_steps(tmp_path):
+    problem = partly(2)
+    settings = BUDGET.complete(problem)
+    part, told = problem.agents[0], np.array([0.01, 3.0])
+
+    def ask(agent, t):
+        last = {"a": agent.last_digest}
+        return agent.respond(Broadcast("run", t, np.array([0.1 * t]), last, told * t))
+
+    def made(path):
+        ledger = Ledger(path) if path.exists() else Ledger.create(path, 4.0, 1e-4)
+        key = tacit.protocol.keys.agent_key(
+            tacit.protocol.keys.jax_key(tacit.protocol.keys.root_key(3)), "run", 0
+        )
+        return Agent(part, "a", settings, key, "run", 1, ledger=ledger, noise="seeded")
+
+    whole, halves = made(tmp_path / "whole.db"), made(tmp_path / "halves.db")
+    for t in (1, 2, 3):
+        ask(whole, t)
+        ask(halves, t)
+    halves = made(tmp_path / "halves.db")  # as after a restart
+    np.testing.assert_array_equal(halves.pace, whole.pace)
+    np.testing.assert_array_equal(ask(halves, 4).primal, ask(whole, 4).primal)
+    again = Broadcast("run", 4, np.array([0.4]), {"a": halves.last_digest}, told * 5)
+    with pytest.raises(Refused):  # other steps are another question
+        halves.respond(again)
+
+
+HOSTILE = [[], [0.01], [0.01, 1.0, 1.0], [0.0, 1.0], [2.0, 1.0], [0.01, 0.0], [0.01, -1.0]]
+HOSTILE += [[0.01, np.nan], [0.01, np.inf], [0.01, 1e300], [np.nan, 1.0], [[0.01, 1.0]]]
+
+
+@pytest.mark.parametrize("told", [np.array(x) for x in HOSTILE] + ["ab", None, object()])
+def test_steps_that_nobody_can_take_are_refused_before_data_are_touched(told, monkeypatch):
+    problem = partly(2)
+    agent = Agent(problem.agents[0], "a", BUDGET.complete(problem), None, "run", 1, noise="secure")
+    monkeypatch.setattr(agent, "_round", lambda *a, **k: pytest.fail("data were touched"))
+    with pytest.raises(Refused, match="steps"):
+        agent.respond(Broadcast("run", 1, np.zeros(1), {}, told))
+    assert agent.rounds_done == 0
+
+
+def test_losses_of_scores_and_given_schedules_are_as_they_were():
+    X, y = records(0)
+    f = tacit.LeastSquares(X, y, feature_norm=2.0, target_bound=1.0, normaliser=60)
+    scores = tacit.Problem([tacit.LocalProblem(f, tacit.Box(-1.0, 1.0, 3))])
+    assert not isinstance(BUDGET.complete(scores).step_size, AdaptiveStep)
+    for given in ({"step_size": 0.1}, {"penalty": 1.0}, {"local_updates": 2}):
+        settings = Settings.for_budget(1.0, 1e-5, rounds=3, **given)
+        assert not isinstance(settings.complete(alike()).step_size, AdaptiveStep)
+    assert isinstance(BUDGET.complete(alike()).step_size, AdaptiveStep)
+    near = Settings.for_budget(1.0, 1e-5, rounds=3, reach=0.1).complete(scores)
+    assert near.step_size == AdaptiveStep(f.gradient_bound(scores.agents[0].feasible_set), 0.1, 0.0)
+    assert step_size_from(near.step_size.to_dict()) == near.step_size
+    assert Settings.from_dict(near.to_dict()) == near
+
+
+@pytest.mark.parametrize("other", [{"step_size": 0.1}, {"local_updates": 2}, {"penalty": 2.0}])
+def test_reach_decides_steps_alone(other):
+    with pytest.raises(InvalidInput, match="reach"):
+        Settings(3, reach=0.1, **other)
+
+
+def test_known_reach_is_kept():
+    problem, settings = alike(), Settings.for_budget(4.0, 1e-5, rounds=T, reach=0.05)
+    settings = settings.complete(problem)
+    known = ground_of_consensus(problem, settings)
+    pace = Pace.first(9, 3, settings)
+    holders = Holders.of([np.arange(3)] * 3, 3, float)
+    far = adaptive.consensus_steps(pace, known, np.full(9, 0.9), 5, holders)
+    assert far[0] == 0.05 and ((far[1] > RANGE[0]) & (far[1] < RANGE[1])).all()
+
+
+def test_noise_alone_hardly_moves_an_answer():
+    """At a budget where nothing can be learnt d stays small, and so does the walk of the noise."""
+    budget = Settings.for_budget(0.01, 1e-5, rounds=100)
+    for seed in range(repeat(3, 20)):
+        found = tacit.solve(alike(), budget, seed=seed, evaluate_every=100)
+        assert (np.abs(found.solution) / [2, 2, 10]).max() < 0.05
+
+
+def test_an_answer_comes_near_in_a_box_that_is_far_too_wide():
+    """Least absolute deviations within ±100: steps by the bound of theory end far away."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 3))
+    y = X @ [0.5, -0.2, 0.1] + 0.05 * rng.normal(size=4000)
+    about = {"clip": 1.8, "size": 3, "normaliser": 4000, "record_bound": 2000}
+    problem = tacit.Problem(
+        tacit.LocalProblem(
+            tacit.PerSample(absolute, (X[p::2], y[p::2]), **about), tacit.Box(-100.0, 100.0, 3)
+        )
+        for p in range(2)
+    )
+    errors = {}
+    old = Settings.for_budget(1.0, 1e-5, rounds=100, step_size=tacit.NonsmoothStep(20.0))
+    for name, settings in {"old": old, "new": Settings.for_budget(1.0, 1e-5, rounds=100)}.items():
+        found = tacit.solve(problem, settings, seed=1, evaluate_every=100)
+        errors[name] = np.abs(found.solution - [0.5, -0.2, 0.1]).max()
+    assert errors["new"] < 0.1 < errors["old"], errors
+
+
+def test_many_configurations_are_each_what_solve_gives():
+    problem = alike()
+    each = [Settings.for_budget(e, 1e-5, rounds=T) for e in (1.0, 8.0)]
+    for settings, found in zip(each, tacit.solve_many(problem, each, [3, 3]), strict=True):
+        alone = tacit.solve(problem, settings, seed=3)
+        np.testing.assert_allclose(found.solution, alone.solution, rtol=0, atol=1e-10)
+    with pytest.raises(InvalidInput, match="reach"):
+        near = Settings.for_budget(1.0, 1e-5, rounds=T, reach=0.1)
+        tacit.solve_many(problem, [each[0], near], [3, 3])
+
+
+def test_one_program_is_a_side_of_the_coordinator():
+    """What a journal keeps of both sides has the same names."""
+    problem, settings = partly(), BUDGET.complete(partly())
+    key = tacit.protocol.keys.root_key(3)
+    kept = Batched(problem, settings, key, "run").state()
+    assert {"pace", "steps"} < set(kept)
