@@ -326,7 +326,7 @@ def arguments_of(
 
 OF_NOISE = {"perturbation", "calibration"}  # settings that stand in [privacy]
 PRIVACY = {"mechanism", "total_epsilon", "total_delta", "epsilon", "delta", *OF_NOISE}
-ALGORITHM = {"rounds", "local_updates", "penalty", "step_size", "tolerance"}
+ALGORITHM = {"rounds", "local_updates", "penalty", "step_size", "tolerance", "reach"}
 
 
 def asked_of(data: dict[str, Any]) -> Settings | Asked:
