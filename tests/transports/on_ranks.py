@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import numpy as np
 
 import tacit
+from tacit.admm.settings import Asked
 from tacit.learn import load_digits, split
 from tacit.power import build
 from tacit.power.network import demand
@@ -22,6 +23,8 @@ from tacit.transports import mpi
 
 ONCE = tacit.Settings.for_budget(1.0, 1e-5)
 EVERY_ROUND = tacit.Settings.for_budget(1.0, 1e-5, rounds=4, local_updates=2)
+SUMMED = tacit.Settings.for_budget(1.0, 1e-5, rounds=4)
+ONCE_BUDGET = Asked(1.0, 1e-5, way="release")
 SCHEDULED = tacit.Settings(3, 1, tacit.Gaussian(2.0), 1e-6, penalty=10.0, step_size=0.2)
 EXACT = tacit.Settings(30, tolerance=1e-3)
 EXHAUSTIVE = os.environ.get("TACIT_TESTS") == "all"
@@ -85,6 +88,9 @@ RUNS = {
     "exact": (squares, 7, EXACT, {}),
     "zones": (zones, 3, SCHEDULED, {"seed": 3}),
     "zones-once": (zones, 3, ONCE, {"seed": 4}),
+    # in one process without masks, on ranks with them
+    "sums": (digits, 10, SUMMED, {"seed": 7, "aggregation": "sum", "colluding": 4}),
+    "sum-once": (squares, 7, ONCE_BUDGET, {"seed": 8, "aggregation": "sum"}),
     "paid": (squares, 7, EVERY_ROUND, {"seed": 5, "noise": "seeded", "run": "winter"}),
     "paid-once": (squares, 7, ONCE, {"seed": 6, "noise": "seeded"}),
 }

@@ -148,6 +148,19 @@ def test_a_killed_rank_ends_the_run_which_goes_on_elsewhere(job, tmp_path, capfd
     assert all((found.trace[k] == undisturbed.trace[k]).all() for k in found.trace)
 
 
+def test_a_job_adds_up_on_ranks_what_it_adds_up_in_one_process(job, tmp_path, capfd):
+    text = job.read_text().replace("local_updates = 2", "")
+    job.write_text(f'aggregation = "sum"\ncolluding = 3\n{text}')
+    line = ["solve", str(job), "--out"]
+    assert main([*line, str(tmp_path / "one")]) == 0
+    ranks = sys.executable, "-m", "tacit", *line, tmp_path / "many", "--engine", "mpi"
+    done = mpiexec(3, *ranks)
+    assert done.returncode == 0, done.stderr
+    one, many = (tacit.Result.load(tmp_path / name) for name in ("one", "many"))
+    assert one.solution.tobytes() == many.solution.tobytes()
+    assert one.privacy == many.privacy and (one.privacy.parties, one.privacy.colluding) == (6, 3)
+
+
 def test_what_goes_wrong_is_said_once(job, tmp_path, capfd):
     tacit_ = [sys.executable, "-m", "tacit", "solve", job, "--out", tmp_path / "r"]
     done = mpiexec(2, *tacit_)

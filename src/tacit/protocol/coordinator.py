@@ -194,7 +194,7 @@ class Coordinator:
             part = self.model or (self.known.agents[0] if self.known is not None else None)
             if part is None or self.released is not None or self.start is not None:
                 raise InvalidInput(
-                    "Expected private data and what is public of them for a secure sum, and no "
+                    "Expected private data, also of agents on rank 0, for a secure sum, and no "
                     "start. Nothing was computed."
                 )
             how = self.seed is None, self.batch is False

@@ -181,8 +181,11 @@ class Ranks:
         return self._coordinator(asked, known=self.problem, **how).conduct()
 
     def _coordinator(self, asked: Any, **how: Any) -> Coordinator:
-        assert self._own.part is not None
-        return Coordinator(self, asked, penalties=self._own.part.penalties, **how)
+        own = self._own.part
+        assert own is not None
+        if how.get("aggregation"):  # with masks, as among ranks of several owners
+            how |= {"batch": False, "model": own.agents[0][1] if own.agents else None}
+        return Coordinator(self, asked, penalties=own.penalties, **how)
 
     def ask(
         self, requests: Mapping[str, Request], deadline: float | None = None
