@@ -14,8 +14,8 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 import tacit
-from tacit.errors import InvalidInput, Refused
-from tacit.learn import PrivateLogisticRegression, PublicRange, centring, load_model, save_model
+from tacit.errors import CorruptFile, InvalidInput, Refused
+from tacit.learn import Box, PrivateLogisticRegression, PublicRange, load_model, save_model
 from tacit.learn.centring import around, private_mean, scaled_down, shared, shrunk
 from tacit.learn.estimators import adopt, owners, prepare
 from tacit.privacy.accounting import calibrate, epsilon_of
@@ -150,20 +150,105 @@ def test_ledgers_pay_for_both_and_no_more_than_the_total(blobs, tmp_path):
     # the mean is given again at no cost, a run is not
     reading, _ = shared("gaussian", 2.0, 1e-5, 0.05)
     means = fitted._means(X, *owners(agents, 240))
-    again = private_mean(means, reading, 1e-5, ledgers=tmp_path)
-    assert (again == fitted.mean_).all()
+    again, deviation = private_mean(means, reading, 1e-5, ledgers=tmp_path)
+    assert (shrunk(again, deviation, 4.0) == fitted.mean_).all()
     with tacit.Ledger(tmp_path / "north.db") as ledger:
         assert len(ledger.runs()) == 2 and ledger.spent.epsilon == spent
     with pytest.raises(Refused, match="beyond the budget"):
         model(total_epsilon=2.0, ledgers=tmp_path).fit(2 - X, y, agents)
 
 
-def test_the_noise_of_a_mean_is_that_of_all_agents_sums(blobs, monkeypatch):
+def test_the_noise_of_a_mean_is_that_of_all_agents_sums(blobs):
     X, _, agents = blobs
-    seen = []
-    monkeypatch.setattr(centring, "shrunk", lambda mean, deviation, longest: seen.append(deviation))
-    private_mean(model()._means(X, *owners(agents, 240)), Gaussian(3.0), 1e-5, seed=0)
-    assert seen == pytest.approx([3.0 * 4.0 * math.sqrt(2) / 240], rel=1e-3)
+    means = model()._means(X, *owners(agents, 240))
+    _, seen = private_mean(means, Gaussian(3.0), 1e-5, seed=0)
+    assert seen == pytest.approx(3.0 * 4.0 * math.sqrt(2) / 240, rel=1e-3)
+
+
+# --- lengths --------------------------------------------------------------------------------------
+
+
+def unequal(records=6000):
+    """Rows of two classes in one direction: one class is short, the other long."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, records)
+    rows = rng.normal(size=(records, 3)) * np.where(y, 0.15, 0.7)[:, None]
+    return np.clip(rows, -1, 1), y
+
+
+def test_a_length_tells_classes_that_a_direction_does_not():
+    X, y = unequal()
+    found = {}
+    for kept in (False, "auto"):
+        one = PrivateLogisticRegression(4.0, classes=[0, 1], keep_length=kept, random_state=0)
+        found[kept] = one.fit(X, y).score(X, y)
+    assert found[False] < 0.65 and found["auto"] > 0.85
+
+
+def test_a_row_with_its_length_is_mapped_by_itself_and_no_longer_than_public():
+    X, y = unequal(60)
+    fitted = PrivateLogisticRegression(4.0, classes=[0, 1], rounds=3, keep_length=True)
+    fitted.fit(X, y)
+    rows = fitted._rows(1e3 * X)
+    assert rows.shape == (60, 5) and fitted.coef_.shape == (1, 3)
+    np.testing.assert_array_equal(rows[7:8], fitted._rows(1e3 * X[7:8]))
+    lengths = np.linalg.norm(fitted._rows(np.vstack([X, 0 * X, 1e3 * X]))[:, :4], axis=1)
+    assert lengths.max() <= fitted.longest_row * (1 + 1e-15)
+    m, R = fitted.mean_, fitted.length_
+    r = np.linalg.norm(X[0] - m)
+    column = fitted.longest_row * 0.25 * np.clip(2 * (r / R - 1), -1, 1)
+    assert fitted._rows(X[:1])[0, 3] == pytest.approx(column)
+    truth = np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
+    assert abs(R - truth) < 0.6
+
+
+@pytest.mark.parametrize("neighbours", ["zero-out", "replace"])
+def test_the_sum_with_squares_moves_by_no_more_than_its_sensitivity(neighbours):
+    """The longest row against none, or against the one with the largest distance of all."""
+    X = np.vstack([np.ones((1, 3)), np.full((59, 3), 0.2)])
+    public = {"neighbours": neighbours, "keep_length": True, "rounds": 2}
+    fitted = PrivateLogisticRegression(4.0, **public).fit(X, np.arange(60) % 2)
+    own = np.array(["a"]), np.zeros(60, int)
+    other = X.copy()
+    other[0] = 0 if neighbours == "zero-out" else -1
+    (one,), (two,) = (fitted._means(part, *own) for part in (X, other))
+    readings = one.objective.reading(), two.objective.reading()
+    for norm in (1, 2):
+        moved = np.linalg.norm(readings[0].values - readings[1].values, norm)
+        bound = readings[0].sensitivity(norm)
+        assert moved <= bound
+        # the square of a length has no sign: what is replaced by its opposite keeps it
+        assert norm == 1 or moved > bound * (0.9999 if neighbours == "zero-out" else 0.95)
+
+
+def test_lengths_are_kept_by_public_numbers():
+    """Few columns, no constraint, a norm of 1, a mean, and many records; or as it is said."""
+    y = np.arange(60) % 2
+    cases = [(3, {}, True), (21, {}, False), (3, {"feature_norm": 2.0}, False)]
+    cases += [(3, {"constraint": Box(1.0)}, False), (3, {"keep_length": False}, False)]
+    cases += [(3, {"centring_share": None}, False), (21, {"keep_length": True}, True)]
+    for columns, options, kept in cases:
+        one = PrivateLogisticRegression(None, rounds=1, **options).fit(np.ones((60, columns)), y)
+        assert (one.length_ is not None) == kept == hasattr(one, "length_coef_")
+    for records, kept in ((60, False), (60_000, True)):
+        one = PrivateLogisticRegression(1.0, rounds=1)
+        prepare(one, np.ones((records, 3)), np.arange(records) % 2, mean=[0, 0, 0, 1][: 3 + kept])
+        assert one.keeps_length_ == kept
+    with pytest.raises(InvalidInput, match="keep_length"):
+        PrivateLogisticRegression(keep_length="some").fit(np.ones((60, 3)), y)
+
+
+def test_a_saved_model_has_the_length(tmp_path):
+    X, y = unequal(60)
+    fitted = PrivateLogisticRegression(None, rounds=3).fit(X, y)
+    document = json.loads(save_model(fitted, tmp_path).read_text())
+    assert document["format"] == 4 and document["length"] == fitted.length_
+    again = load_model(tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    for change in ({"length": -1.0}, {"length": "1"}, {"format": 3}, {"mean": None}):
+        (tmp_path / "model.json").write_text(json.dumps({**document, **change}))
+        with pytest.raises(CorruptFile):
+            load_model(tmp_path)
 
 
 def test_another_release_in_a_ledger_is_not_the_mean(blobs, tmp_path):
@@ -302,7 +387,7 @@ def test_the_noise_of_the_mean_does_not_depend_on_the_data(blobs, monkeypatch, n
         seen.append(problem.agents[0].objective.reading().sensitivity(2))
         return read(problem, *others)
 
-    monkeypatch.setattr(centring, "read", recorded)
+    monkeypatch.setattr("tacit.learn.centring.read", recorded)
     for scale in (1e-3, 1.0, 1e6):
         fitted = model(neighbours=neighbours)
         prepare(fitted, scale * X, y, seed=0)

@@ -185,7 +185,8 @@ def test_an_intercept_has_a_box_of_its_own(rng, classes, constraint, norm):
     model = PrivateLogisticRegression(None, feature_norm=norm, constraint=constraint)
     problem, _ = prepare(model, X, y)
     outputs = 1 if classes == 2 else classes
-    found = np.asarray(problem.agents[0].feasible_set.project(np.full(3 * outputs, 1e9)))
+    W = problem.agents[0].feasible_set
+    found = np.asarray(W.project(np.full(W.dimension, 1e9)))
     scores = found[-outputs:] * INTERCEPT_SHARE * norm
     np.testing.assert_allclose(scores, DEFAULT_BOX, rtol=1e-9)
     largest = {type(None): DEFAULT_BOX / norm, Box: 0.1, Ball: 0.5}[type(constraint)]

@@ -95,7 +95,7 @@ def test_a_saved_binary_score_is_of_the_class_it_names(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (40, 2))
     y = np.where(x[:, 0] + 0.2 > 0, "yes", "no")  # first column and intercept matter
-    model = PrivateLogisticRegression(None, rounds=60).fit(x, y)
+    model = PrivateLogisticRegression(None, rounds=60, centring_share=None).fit(x, y)
     document = json.loads(save_model(model, tmp_path).read_text())
     (score,) = document["scores"]
     lengths = np.sqrt((x**2).sum(axis=1, keepdims=True))
@@ -128,7 +128,7 @@ def test_a_model_of_text_and_gaps_predicts_the_same(tmp_path, rng):
     other.loc[3, "fee"] = np.nan
     np.testing.assert_array_equal(again.predict_proba(other), model.predict_proba(other))
     written = json.loads((tmp_path / "model.json").read_text())
-    assert written["format"] == 3
+    assert written["format"] == 3  # as 0.2.0 reads
     assert written["columns"] == ["age", "fee", "city=Bern", "city=Zug, ZG"]
     assert again.feature_names_in_.tolist() == ["age", "fee", "city"]
 
@@ -137,7 +137,8 @@ def test_models_of_the_first_two_formats_are_read(tmp_path, rng):
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
     ranges = {"0": [-1, 2], "1": [-2, 1]}
     maps = PublicRange({int(k): v for k, v in ranges.items()})
-    model = make_pipeline(maps, PrivateLogisticRegression(4.0, rounds=2)).fit(X, y)
+    last = PrivateLogisticRegression(4.0, rounds=2, keep_length=False)
+    model = make_pipeline(maps, last).fit(X, y)
     path = save_model(model, tmp_path)
     document = json.loads(path.read_text())
     for key in ("estimator", "steps"):
@@ -194,7 +195,7 @@ DAMAGES = [
     *({"columns": value} for value in (["age", "age"], ["age", "x7"], ["age"], 3)),
     *({"steps": value} for value in (None, 3, [[]])),
     *({"estimator": value} for value in ("SVC", "PrivateRidge", None, [1])),
-    *({"format": value} for value in (0, 1, 2, 4, "3", None)),
+    *({"format": value} for value in (0, 1, 2, 3, 5, "4", None)),
     {"mean": {"age": 1}},
     {"feature_norm": float("nan")},
     {"fit_intercept": "no"},

@@ -141,7 +141,7 @@ def test_unequal_agents_have_as_many_more_updates_as_the_largest_has_records():
     X, y = np.zeros((2000, 3)), rng.integers(0, 2, 2000)
     updates, paths = [], []
     for agents in (np.arange(2000) % 5, np.repeat(range(5), [1200, 400, 200, 100, 100])):
-        model = PrivateLogisticRegression(200.0, 1e-3)
+        model = PrivateLogisticRegression(200.0, 1e-3, keep_length=False)
         _, settings = prepare(model, X, y, agents, mean=np.zeros(3))
         updates.append(settings.updates)
         paths.append(first_step(settings) * settings.updates)

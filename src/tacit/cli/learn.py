@@ -137,7 +137,9 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
             problem, settings = prepared(model, records, options, folder, label)
         if options.crew is not None:
             mean = getattr(model, "mean_", None)
-            told = {**vars(options), "mean": None if mean is None else mean.tolist()}
+            if mean is not None:
+                mean = [*mean.tolist(), *filter(None, [model.length_])]
+            told = {**vars(options), "mean": mean}
             build(options.crew, "learn", argparse.Namespace(**told))
         if options.evaluate_every is None:
             options.evaluate_every = max(1, settings.rounds // 20)
@@ -554,8 +556,7 @@ def not_covered(model: Any, data: Data) -> dict[str, Any]:
 
     train = data.train
     centred = getattr(model, "mean_", None) is not None
-    norm = getattr(model, "feature_norm_", model.feature_norm)
-    longest = norm if centred else model.longest_row
+    longest = model.longest_given if centred else model.longest_row
     with np.errstate(over="ignore"):
         rows = train.features
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))

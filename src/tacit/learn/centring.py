@@ -6,11 +6,17 @@
 What all rows have in common tells no class from another, but takes most of a row's length, and the
 noise of a run is in proportion to that length. Without it rows of the same length differ more.
 
+Of tables of few columns the length r = ‖x − m‖ that is lost so is kept in a column of its own:
+
+    x ─▶ L·(√(1 − q²)·(x − m)/r, q·clip(2(r/R − 1), ±1))      q = KEPT
+    R² = Σ_i ‖x_i‖²/N + noise − ‖m‖²                          released with m, as one column more
+
 Guarantee: the sums are released by ``release.py``: paid in the agents' ledgers, with secure noise
-where that is asked for. Rows are scaled down to ``feature_norm`` first, so Δ = B (``Mean``). Given
-m, which is public then, a row is mapped by its own numbers only: neighbours stay neighbours, and
-the mapped rows have a public length. The run that follows depends on m: adaptive composition, and
-``statement.with_reading`` states the total of both.
+where that is asked for. Rows are scaled down to a public B first, so Δ = B (``Mean``); with the
+square of its length, a·‖x‖²/B, a row has a length of B√(1 + a²) at most (a = SQUARE), to which
+``Mean`` scales it down again. Given m and R, which are public then, a row is mapped by its own
+numbers only: neighbours stay neighbours, and the mapped rows have a public length. The run that
+follows depends on m: adaptive composition, and ``statement.with_reading`` states the total of both.
 """
 
 from __future__ import annotations
@@ -33,6 +39,9 @@ from tacit.transports.solving import read
 # smaller, which pays for that noise's distance (``secure_noise.py``)
 ROOM, SECURE_ROOM = 1e-6, 1e-4
 WORDS = "one noisy sum of its rows"
+KEPT = 0.25  # q: what the column of the length takes of a row
+SQUARE = 0.3  # a: the column of squares, in proportion to the longest row: 4 % more noise in m
+LEAST = 0.1  # R at least, of the longest row: what is less is noise
 
 
 def shared(
@@ -79,15 +88,19 @@ def first_release(
     return shared(mechanism, total_epsilon, total_delta, share, secure)
 
 
-def given_mean(mean: Any, features: int, longest: float) -> Vector:
-    """A mean that was released before; no released mean is longer than a row may be."""
-    found: Vector = array("mean", mean, (features,), dtype=np.float64)
+def given_mean(mean: Any, features: int, longest: float, kept: bool = False) -> Vector:
+    """A mean that was released before; no released mean is longer than a row may be. With ``kept``
+    lengths R follows it."""
+    given: Vector = array("mean", mean, (features + kept,), dtype=np.float64)
+    found = given[:features]
+    if kept and not 0 < given[-1] <= longest * (1 + 1e-9):
+        raise InvalidInput("Expected the released length of rows after the mean, got another.")
     if not (length := math.hypot(*found)) <= longest * (1 + 1e-9):
         raise InvalidInput(
             f"Expected a mean that was released, no longer than feature_norm={longest:g}, got one "
             f"of length {length:g}. Nothing was fit."
         )
-    return found
+    return given
 
 
 def about_given(reading: Mechanism) -> str:
@@ -103,8 +116,9 @@ def about_given(reading: Mechanism) -> str:
 
 def private_mean(
     means: Sequence[LocalProblem], mechanism: Mechanism, delta: float, **how: Any
-) -> Vector:
-    """The mean of all agents' rows, from one noisy sum of each; public from here on.
+) -> tuple[Vector, float]:
+    """The mean of all agents' rows, from one noisy sum of each, and the deviation of its noise:
+    public from here on.
 
     ``means`` are the agents with their ``Mean``. Asked again for the same data and budget, an agent
     with a ledger gives what it has given, and so does a ``checkpoint``, which keeps the sums;
@@ -123,7 +137,32 @@ def private_mean(
         if how.get("aggregation"):
             noises /= noises - check_parties(len(means), how.get("colluding"))
         deviation = math.sqrt(each * noises) / f.normaliser
-    return shrunk(np.sum(sums, axis=0) / f.normaliser, deviation, f.feature_norm)
+    return np.sum(sums, axis=0) / f.normaliser, deviation
+
+
+def with_squares(rows: Vector, longest: float) -> Vector:
+    """Rows with a·‖x‖²/B behind them."""
+    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)[:, None]
+    return np.hstack([rows, (SQUARE / longest * squares).astype(rows.dtype)])
+
+
+def mean_and_length(found: Vector, deviation: float, longest: float, kept: bool) -> Vector:
+    """m out of a noisy mean, and R behind it where lengths are ``kept``. Reads public numbers."""
+    if not kept:
+        return shrunk(found, deviation, longest)
+    m = shrunk(found[:-1], deviation, longest)
+    square = found[-1] * longest / SQUARE - float(m @ m)
+    R = min(math.sqrt(max(square, (LEAST * longest) ** 2)), longest)
+    return np.append(m, R)
+
+
+def with_length(rows: Vector, mean: Vector, R: float, length: float) -> Vector:
+    """Centred rows, and how long they were, within ``length`` together."""
+    apart = rows.astype(np.float64) - mean
+    r = np.sqrt(np.einsum("ij,ij->i", apart, apart))[:, None]
+    column = length * KEPT * np.clip(2 * (r / R - 1), -1, 1)
+    centred = around(rows, mean, length * math.sqrt(1 - KEPT**2))
+    return np.hstack([centred, column.astype(rows.dtype)])
 
 
 def shrunk(mean: Vector, deviation: float, longest: float) -> Vector:

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -42,13 +42,17 @@ from tacit.errors import (
 )
 from tacit.html import box, never_raises
 from tacit.learn.centring import (
+    SQUARE,
     WORDS,
     about_given,
     around,
     first_release,
     given_mean,
+    mean_and_length,
     private_mean,
     scaled_down,
+    with_length,
+    with_squares,
 )
 from tacit.learn.constraints import CoefficientBox, Constraint
 from tacit.learn.features import checked
@@ -107,6 +111,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     colluding: int | None = None
 
     calibration = "certified"  # a parameter of some
+    mean_ = length_ = cast("Any", None)  # of those that centre rows, where they do
+    keeps_length_ = False
     _y_must_be: ClassVar[dict[str, Any]] = {}  # for scikit-learn's check of targets
 
     @property
@@ -160,6 +166,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             return agents
         P: int = self.n_agents_
         return P / (P - check_parties(P, self.colluding))
+
+    def _keeps_length(self, columns: int, normaliser: float, record_bound: float) -> bool:
+        """Whether centred rows keep their length, as a column of its own."""
+        return False
 
     def _plan_in_words(self, found: Result) -> str:
         """What the budget was spent on: numbers that were given, or planned from public ones."""
@@ -251,11 +261,21 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return words
 
+    @property
+    def longest_given(self) -> float:
+        """Longer rows are scaled down to this before they are centred: where lengths are kept, to
+        that of a row whose numbers fill [−1, 1] evenly."""
+        root = math.sqrt(self.n_features_in_ / 3) if self.keeps_length_ else 1.0
+        return self.feature_norm_ * root
+
     def _means(self, X: Vector, names: Vector, owner: Vector) -> list[LocalProblem]:
         """The agents, each with the mean of its rows, scaled down to the norm."""
-        B = self.feature_norm_
+        B = self.longest_given
+        rows = scaled_down(X, B)
+        if self.keeps_length_:
+            rows, B = with_squares(rows, B), B * math.sqrt(1 + SQUARE**2)
         public: Any = {"feature_norm": B, "neighbours": self.neighbours} | sizes(owner)
-        rows, box = scaled_down(X, B), Box(-B, B, size=X.shape[1])
+        box = Box(-B, B, size=rows.shape[1])
         return [
             LocalProblem(Mean(rows[owner == p], **public), box, name=str(name))
             for p, name in enumerate(names)
@@ -264,7 +284,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _problem(
         self, X: Vector, targets: Vector, names: Vector, owner: Vector, **public: float
     ) -> Problem:
-        rows, feasible_set = self._rows(X), self._set(X.shape[1])
+        rows = self._rows(X)
+        feasible_set = self._set(rows.shape[1] - self.fit_intercept)
         owned = [owner == p for p in range(len(names))]
         return Problem(
             self._agent(str(name), rows[mine], targets[mine], feasible_set, **public)
@@ -300,11 +321,13 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Vector) -> Vector:
         """Rows no longer than the norm, with a constant for the intercept within it."""
-        mean = getattr(self, "mean_", None)
+        mean, R = self.mean_, self.length_
         if mean is None:
             rows = scaled_down(X, self.longest_row)
+        elif R is None:
+            rows = around(scaled_down(X, self.longest_given), mean, self.longest_row)
         else:
-            rows = around(scaled_down(X, self.feature_norm_), mean, self.longest_row)
+            rows = with_length(scaled_down(X, self.longest_given), mean, R, self.longest_row)
         if not self.fit_intercept:
             return rows
         constant = np.full((len(X), 1), self._constant, X.dtype)
@@ -312,16 +335,18 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, solution: Vector) -> None:
         matrix = solution.reshape(-1, self._outputs).astype(np.float64)
-        self.coef_ = matrix[: self.n_features_in_].T.copy()
+        d = self.n_features_in_
+        self.coef_ = matrix[:d].T.copy()
+        if self.length_ is not None:
+            self.length_coef_ = matrix[d].copy()
         self.intercept_: Any = np.zeros(self._outputs)
         if self.fit_intercept:
             self.intercept_ = matrix[-1] * self._constant
 
     def _weights(self) -> Vector:
-        if not self.fit_intercept:
-            return np.asarray(self.coef_.T)
-        constant = self.intercept_ / self._constant
-        return np.vstack([self.coef_.T, constant])
+        kept = [] if self.length_ is None else [self.length_coef_]
+        constant = [self.intercept_ / self._constant] if self.fit_intercept else []
+        return np.vstack([self.coef_.T, *kept, *constant])
 
 
 def prepare(
@@ -376,18 +401,22 @@ def prepare(
             problem = as_summed(one, model.colluding, len(names))
         return model._settings(problem, epsilon)
 
+    model.keeps_length_ = reading is not None and model._keeps_length(X.shape[1], **sizes(owner))
     if reading is not None:
+        model.length_ = 1.0 if model.keeps_length_ else None  # until it is known: for sizes
         # what can be refused is refused before anything is paid
         planned = settings(without_records(names, **sizes(owner)))
         if mean is not None:
-            mean = given_mean(mean, X.shape[1], model.feature_norm_)
+            mean = given_mean(mean, X.shape[1], model.longest_given, model.keeps_length_)
         else:
             how: Any = {"seed": seed, "checkpoint": checkpoint}
             how |= {name: getattr(model, name) for name in RELEASED}
             then = planned.mechanism, planned.updates
             means = model._means(X, names, owner)
-            mean = private_mean(means, reading, model.total_delta, then=then, **how)
-        model.mean_, model.reading_ = mean, reading
+            found = private_mean(means, reading, model.total_delta, then=then, **how)
+            mean = mean_and_length(*found, model.longest_given, model.keeps_length_)
+        model.mean_, model.reading_ = mean[: X.shape[1]], reading
+        model.length_ = float(mean[-1]) if model.keeps_length_ else None
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
     problem = model._problem(X, targets, names, owner, **sizes(owner))
@@ -403,7 +432,7 @@ def adopt(model: LinearEstimator, records: Problem | int, found: Result) -> None
         records = sum(agent.objective.sample_count for agent in records.agents)
     privacy, reading = found.privacy, getattr(model, "reading_", None)
     if reading is not None:
-        sizes = int(found.solution.size), int(model.n_features_in_)
+        sizes = int(found.solution.size), int(model.n_features_in_) + model.keeps_length_
         privacy = with_reading(privacy, found.settings.mechanism, reading, WORDS, sizes)
     model.privacy_ = replace(privacy, assumed=model._assumed(records, privacy.delta))
     plan = " ".join(filter(None, [found.plan, model._plan_in_words(found)]))
@@ -487,6 +516,7 @@ LIMIT_FORM = "norm"  # of a softmax's slope limit: better than the convex form i
 SLOPE_LIMIT, FEW_CLASSES = 0.1, 0.6  # lengths of a softmax's slope; of up to MOST_FEW classes
 MOST_FEW, PLENTY = 6, 100.0  # S: from here on a limit on slopes of few classes is wider
 SHARES, MEAN_NOISE = (0.02, 0.1), 0.1  # least and most; noise of a mean, of a row's length
+FEW_COLUMNS = 20  # of tables whose rows keep their length
 THRESHOLD = 0.2  # of Huber's loss, in units of half the target range: by experiment
 RIDGE = 0.3  # of a planned ridge: by experiment
 KINK = 0.1  # over which a kink of the pinball loss counts as rounded off: the same unit
@@ -503,6 +533,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     classes: Any = None
     centring_share: float | str | None = "auto"
+    keep_length: bool | str = "auto"
 
     # planned without noise: the reference is centred too, and nothing is clipped
     _FREE: ClassVar[dict[str, float | None]] = {"centring_share": 0.0, "slope_limit": None}
@@ -526,6 +557,23 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     def _share(self, columns: int, normaliser: float, record_bound: float) -> float | None:
         agents = self._noises(equal_agents(normaliser, record_bound))
         return self._planned("centring_share", planned_share, columns, agents, normaliser)
+
+    def _keeps_length(self, columns: int, normaliser: float, record_bound: float) -> bool:
+        """Of rows in [−1, 1], by public numbers: those of many columns are about equally long, and
+        where noise is large another column costs more than it tells."""
+        if self.keep_length not in (True, False, "auto"):
+            raise InvalidInput(
+                f'Expected keep_length as True, False or "auto", got {shown(self.keep_length)}. '
+                "Nothing was fit."
+            )
+        free = self.constraint is None and self.feature_norm_ == 1.0
+        if self.keep_length != "auto" or not free or not 1 < columns <= FEW_COLUMNS:
+            return self.keep_length is True
+        if self.total_epsilon is None:
+            return True
+        budget = self.total_epsilon, self.total_delta, self.mechanism
+        agents = self._noises(equal_agents(normaliser, record_bound))
+        return signal(columns, agents, normaliser, *budget) >= PLENTY
 
     @property
     def _outputs(self) -> int:
@@ -588,6 +636,9 @@ class PrivateLogisticRegression(LinearClassifier):
     rounds, local_updates   by default planned from public numbers
     centring_share  of the budget, for a private mean that rows are centred by (``centring.py``):
                     all rows then get the same length. None: rows are not centred
+    keep_length     whether centred rows keep their length in a column of its own
+                    (``length_coef_``). "auto": with up to 20 columns, no constraint, a
+                    ``feature_norm`` of 1, as ``PublicRange`` makes rows, and many records
     slope_limit     what one record can pull (``objectives/slope_limits.py``), as the length of a
                     softmax's slope, at most √2. None: no limit. "auto" for both: planned from
                     public numbers; without noise rows are centred and nothing is clipped; with the
@@ -675,6 +726,20 @@ def equal_agents(normaliser: float, record_bound: float) -> int:
     return max(1, round(normaliser / record_bound))
 
 
+def signal(
+    columns: int,
+    agents: float,
+    records: float,
+    total_epsilon: float,
+    total_delta: float,
+    mechanism: str = "gaussian",
+) -> float:
+    """S = Nμ/√(2dP) for N records, d columns and P agents (μ: the sensitivity of one release over
+    its noise). Where it is large the data say much more than the noise."""
+    noise = calibrate(mechanism, total_epsilon, total_delta, 1)
+    return records / math.sqrt(noise.variance(1.0) * 2 * columns * agents)
+
+
 def planned_slope_limit(
     classes: int,
     columns: int,
@@ -686,15 +751,13 @@ def planned_slope_limit(
 ) -> float | None:
     """Clipping of the per-record gradient, in the units of a softmax's slope; None: none.
 
-    Of few classes it is wider by S/PLENTY, with S = Nμ/√(2dP) for N records, d columns and P agents
-    (μ: the sensitivity of one release over its noise). Where S is large the data say much more than
-    the noise, and clipping costs where records of one kind have several classes: it makes a median
-    of their mean, and probabilities are worse for it.
+    Of few classes it is wider by S/PLENTY, with S of ``signal``. Where it is large clipping costs
+    where records of one kind have several classes: it makes a median of their mean, and
+    probabilities are worse for it.
     """
     if classes > MOST_FEW:
         return SLOPE_LIMIT
-    noise = calibrate(mechanism, total_epsilon, total_delta, 1)
-    S = records / math.sqrt(noise.variance(1.0) * 2 * columns * agents)
+    S = signal(columns, agents, records, total_epsilon, total_delta, mechanism)
     limit = FEW_CLASSES * max(1.0, S / PLENTY)
     return limit if limit < math.sqrt(2) else None
 

@@ -6,15 +6,17 @@
     columns, named      names of the estimator's columns; whether records have names of columns
     classes             of a classifier, all of them
     target_range        of a regressor: the public range of targets
-    scores              per score: its class, intercept, and coefficients by column
+    scores              per score: its class, intercept, coefficients by column, and of the length
     feature_norm, longest_row, mean   a row longer than ``feature_norm`` is scaled down to it, the
                         mean is taken off, and the rest gets ``longest_row``; without a mean a
                         longer row is scaled down to ``longest_row``
+    length              null, or R: rows are scaled down to √(d/3)·``feature_norm``, and a column
+                        for their length follows the others (``centring.py``)
     privacy             the statement, which covers every number here
 
 For two classes there is one score, of the second; for more there is one per class; for a number
-there is one, without a class. Formats 1 and 2, of logistic regressions, have ``ranges`` in place of
-steps; 1 has no mean.
+there is one, without a class. Format 3 has no length. Formats 1 and 2, of logistic regressions,
+have ``ranges`` in place of steps; 1 has no mean.
 """
 
 from __future__ import annotations
@@ -94,10 +96,12 @@ def load_model(folder: str | Path) -> Any:
     path = Path(folder) / FILE
     with reading(path, WHAT):
         document = read_json(path, WHAT)
-        if document["format"] not in (1, 2, 3):
+        if document["format"] not in (1, 2, 3, 4):
             raise ValueError(f"format {document['format']}")
         if document["format"] < 3:
             document = _as_format_3(document)
+        if ("length" in document) != (document["format"] == 4):
+            raise ValueError("a length in a document of another format")
         steps = [_made(step) for step in document["steps"]]
         model = _estimator(document)
         widths = [*(step.n_features_in_ for step in steps), model.n_features_in_]
@@ -168,8 +172,9 @@ def _document(before: list[Any], last: Any) -> dict[str, Any]:
     def by_column(values: Any) -> dict[str, float]:
         return dict(zip(columns, values.tolist(), strict=True))
 
+    R = last.length_
     document: dict[str, Any] = {
-        "format": 3,
+        "format": 3 if R is None else 4,  # as old as can be
         "estimator": type(last).__name__,
         "steps": [_step(step) for step in before],
         "columns": columns,
@@ -178,12 +183,15 @@ def _document(before: list[Any], last: Any) -> dict[str, Any]:
         "longest_row": float(last.longest_row),
         "fit_intercept": bool(last.fit_intercept),
         "mean": None if mean is None else by_column(mean),
+        **({} if R is None else {"length": float(R)}),
     }
     intercepts, rows = np.atleast_1d(last.intercept_), np.atleast_2d(last.coef_)
     scores: list[dict[str, Any]] = [
         {"intercept": float(intercept), "coefficients": by_column(row)}
         for intercept, row in zip(intercepts, rows, strict=True)
     ]
+    if R is not None:
+        scores = [{**s, "length": float(c)} for s, c in zip(scores, last.length_coef_, strict=True)]
     if isinstance(last, estimators.LinearRegressor):
         document["target_range"] = _public(last.target_range)
     else:
@@ -268,10 +276,18 @@ def _estimator(document: Any) -> Any:
     model.total_epsilon = document["privacy"]["epsilon"]
     model.total_delta = document["privacy"]["delta"]
     model.n_features_in_ = len(columns)
-    model.mean_ = None
+    model.mean_, model.length_ = None, document.get("length")
+    model.keeps_length_ = kept = model.length_ is not None
     if document["mean"] is not None:
         mean = np.array([document["mean"][c] for c in columns], np.float64)
-        model.mean_ = given_mean(mean, len(columns), model.feature_norm_)
+        given = np.append(mean, model.length_) if kept else mean
+        model.mean_ = given_mean(given, len(columns), model.longest_given, kept)[: len(columns)]
+    elif kept:
+        raise ValueError("a length without a mean")
+    if kept:
+        model.length_coef_ = np.array([s["length"] for s in scores], np.float64)
+        if model.length_coef_.shape != (len(scores),) or not np.isfinite(model.length_coef_).all():
+            raise ValueError("a length that is not finite")
     return model
 
 
