@@ -195,7 +195,7 @@ def test_a_row_with_its_length_is_mapped_by_itself_and_no_longer_than_public():
     lengths = np.linalg.norm(fitted._rows(np.vstack([X, 0 * X, 1e3 * X]))[:, :4], axis=1)
     assert lengths.max() <= fitted.longest_row * (1 + 1e-15)
     m, R = fitted.mean_, fitted.length_
-    r = np.linalg.norm(X[0] - m)
+    r = np.linalg.norm(scaled_down(X[:1], fitted.longest_given)[0] - m)
     column = fitted.longest_row * 0.25 * np.clip(2 * (r / R - 1), -1, 1)
     assert fitted._rows(X[:1])[0, 3] == pytest.approx(column)
     truth = np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
