@@ -104,7 +104,9 @@ def command(*words):
 
 
 def covered(folder):
-    """All of a result folder that is not declared private."""
+    """All of a result folder that is not declared private; of a released table all there is."""
+    if not (folder / "result.json").is_file():
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
     contents, subject = Contents.read(folder), Subject.read(folder)
     public, (names, kept) = contents.public(), (words for _, [words] in handed_on(subject))
     page = TIME.sub("", render(public, again(public)).decode())

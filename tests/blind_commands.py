@@ -127,6 +127,7 @@ PURE = 'mechanism = "laplace"\ntotal_epsilon = 1.0'
 HALF = '[set]\nkind = "polyhedron"\nmatrix = [[1.0, 1.0, 1.0]]\noffset = [1.0]\nlower = -1.0\n'
 HALF += "upper = 1.0\n"
 SOLVE = "solve job.toml --out out"
+RELEASE = "--out out"
 LEARN = "learn t.csv --out out --agent-column hospital"
 DEALT = "learn t.csv --out out --drop hospital --agents 3"
 RULES = "--range age=20:80 --range fee=0:10 --categories city=Bern,Zug --fill age=50 "
@@ -177,6 +178,27 @@ PROMPT = {
         f"{LEARN} --columns columns.toml --total-epsilon 2 --seed 4 {FEW}",
         "columns t.csv --target churn --json",
     ),
+    "moments": (
+        table,
+        f"moments t.csv {RELEASE} --range price=0:10 --drop churn {RULES} --categories hospital="
+        "north,south --total-epsilon 15 --seed 4",
+        "regress out --target price --on age,city=Bern,hospital=north --l2 0.1",
+        "regress out --target fee --on age --level 0.9 --json",
+    ),
+    "moments, secure": (
+        table,
+        f"moments north.csv south.csv {RELEASE} --range *=0:10 --fill *=1 --categories churn=no,yes"
+        " --noise secure --total-epsilon 1 --json",
+    ),
+    "counts": (
+        table,
+        f"counts t.csv {RELEASE} --agent-column hospital --by city,churn --categories churn=no,yes "
+        "--categories city=Bern,Zug --fill city=Bern --total-epsilon 1 --seed 4",
+    ),
+    "counts, json": (
+        table,
+        f"counts t.csv {RELEASE} --by churn --categories churn=no,yes --total-epsilon 1 --json",
+    ),
     "power": (grid, f"{POWER} {TOTAL} --publish --central", "show out"),
     "power, json": (
         grid,
@@ -202,6 +224,7 @@ for name, agents in (
     ("solve once", ("north", "south")),
     ("solve", ("north", "south")),
     ("learn", ("north", "south")),
+    ("counts", ("north", "south")),
     ("power", ("zone a", "zone b")),
     ("power, rounds", ("zone a", "zone b")),
 ):

@@ -309,7 +309,7 @@ class Records:
 
 def load_records(
     paths: Sequence[str | Path],
-    target: str,
+    target: str | None,
     agent_column: str | None = None,
     drop: Sequence[str] = (),
     *,
@@ -327,6 +327,7 @@ def load_records(
     Several tables are matched by the names of their columns, in any order. Each is its agent's,
     who is called as the file is; a column to drop need not be in all of them.
 
+    target        None: there is nothing to predict
     features      the columns to use, in this order; left out, all that have no other use
     categories    of columns that may be text
     gaps          columns in which values may be missing ("*": all of numbers)
@@ -338,7 +339,7 @@ def load_records(
     known = categories or {}
     refuse_one_file([*map(Path, paths)])
     names = _agents([Path(path) for path in paths], agent_column)
-    text = [*known, *([] if numeric_target else [target]), *filter(None, [agent_column])]
+    text = [*known, *filter(None, [None if numeric_target else target, agent_column])]
     tables = [read_table(path, text, strip=strip) for path in paths]
     used = _used(tables, target, agent_column, drop, features)
     for name in sorted({*known, *gaps} - {*used, "*"}):
@@ -360,7 +361,9 @@ def load_records(
     groups = None if agent_column is None else _names(tables, agent_column)
     if len(tables) > 1:
         groups = np.repeat(names, [len(table) for table in tables])
-    if numeric_target:
+    if target is None:
+        targets = np.zeros(len(matrix))
+    elif numeric_target:
         one = "A target with a public range is a number in every record. Nothing was fit."
         targets = _joined([table.numbers([target], advice=one)[:, 0] for table in tables])
     else:
@@ -436,7 +439,7 @@ class Rules:
         ``load_records`` has it."""
         return load_records(
             paths,
-            target or self.target or "",
+            target or self.target,
             how.pop("agent_column", None),
             self.drop if self.features is None else (),
             features=self.features,
@@ -530,7 +533,7 @@ def _agents(paths: Sequence[Path], agent_column: str | None) -> list[str]:
 
 def _used(
     tables: Sequence[Table],
-    target: str,
+    target: str | None,
     agent_column: str | None,
     drop: Sequence[str],
     features: Sequence[str] | None,

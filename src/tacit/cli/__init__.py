@@ -14,6 +14,7 @@ power           tacit power: solve, bound, check, attack
 learn           tacit learn, tacit learn attack, tacit learn download
 columns         tacit columns
 predict         tacit predict
+moments         tacit moments, tacit regress, tacit counts
 audit           tacit audit
 ledger          tacit ledger
 federation      tacit federation

@@ -45,7 +45,6 @@ commands of their own:
 def add_learn(add: Add) -> None:
     learn = add("learn", _learn, "Fit a private model over several agents.", EXAMPLES)
     option = learn.add_argument
-    many: Any = {"action": "append", "default": []}
     kinds = f"{', '.join(NAMED)}, or a CSV or Parquet file, or several: one for each agent"
     option("data_set", metavar="DATA", nargs="?", help=kinds)
     option("more", metavar="DATA", nargs="*", default=[], help="other agents' files")
@@ -56,19 +55,7 @@ def add_learn(add: Add) -> None:
     option("--target-range", metavar="LOW:HIGH", help=f"{number} ({minus})")
     labels = "public list of a table's labels; default: those there"
     option("--classes", metavar="A,B,...", help=labels)
-    option("--agent-column", help="column that says whose record it is")
-    ranged = "public range of a table's column, mapped to [-1, 1] and clipped"
-    others = "every column needs one, '*=LOW:HIGH' is for all others"
-    option("--range", **many, metavar="COLUMN=LOW:HIGH", help=f"{ranged}; {others}")
-    listed = "public list of a column's categories, each of which becomes a column of 0 and 1"
-    absent = "a value that is not on it is 0 in all"
-    option("--categories", **many, metavar="COLUMN=A,B,...", help=f"{listed}; {absent}")
-    filled = "public value for what is missing in a column; '*=NUMBER' is for all of numbers"
-    option("--fill", **many, metavar="COLUMN=VALUE", help=filled)
-    option("--drop", **many, metavar="COLUMN", help="a table's column not to use")
-    rules = "these rules of a table's columns in a file (tacit columns drafts one)"
-    option("--columns", metavar="FILE", help=f"{rules}; options come before it")
-    option("--id", metavar="COLUMN", help="the same, for names of records")
+    add_rule_options(option)
     option("--test-share", type=float, default=0.2, help="of a table, or 0; default: 0.2")
     agents = "number of agents, for the splits without groups; default: 10"
     option("--agents", type=int, help=agents)
@@ -98,6 +85,24 @@ def add_learn(add: Add) -> None:
     option("--bound", type=float, help="of every coefficient (a box)")
     option("--device", choices=("cpu", "gpu"), help="default: a GPU if JAX sees one")
     add_run_options(learn, "the data's name + -model", "a twentieth of the rounds")
+
+
+def add_rule_options(option: Any) -> None:
+    """Whose records a table has, and the public rules of its columns."""
+    many: Any = {"action": "append", "default": []}
+    option("--agent-column", help="column that says whose record it is")
+    ranged = "public range of a table's column, mapped to [-1, 1] and clipped"
+    others = "every column needs one, '*=LOW:HIGH' is for all others"
+    option("--range", **many, metavar="COLUMN=LOW:HIGH", help=f"{ranged}; {others}")
+    listed = "public list of a column's categories, each of which becomes a column of 0 and 1"
+    absent = "a value that is not on it is 0 in all"
+    option("--categories", **many, metavar="COLUMN=A,B,...", help=f"{listed}; {absent}")
+    filled = "public value for what is missing in a column; '*=NUMBER' is for all of numbers"
+    option("--fill", **many, metavar="COLUMN=VALUE", help=filled)
+    option("--drop", **many, metavar="COLUMN", help="a table's column not to use")
+    rules = "these rules of a table's columns in a file (tacit columns drafts one)"
+    option("--columns", metavar="FILE", help=f"{rules}; options come before it")
+    option("--id", metavar="COLUMN", help="the same, for names of records")
 
 
 def _learn(options: argparse.Namespace) -> int:

@@ -33,6 +33,9 @@ COMMANDS = {
     "learn download": "learn.add_download",
     "columns": "columns.add_columns",
     "predict": "predict.add_predict",
+    "moments": "moments.add_moments",
+    "regress": "moments.add_regress",
+    "counts": "moments.add_counts",
     "reproduce": "reproduce.add_reproduce",
     "audit": "audit.add_audit",
 }

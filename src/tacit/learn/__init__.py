@@ -7,6 +7,7 @@ centring     rows around a private mean: a first release, and its share of the b
 estimators   what all estimators share, and each: a loss, its targets, its predictions
 error_bars   a regression from noisy second moments: estimate, intervals, summary
 released_table   one release of a table, and every regression of it
+counts       one histogram over the parties
 model        a fitted model as one JSON file; which steps before it are public
 """
 
@@ -21,6 +22,7 @@ from tacit.learn.constraints import Convex, Sign
 from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, load_table, split
 
 if TYPE_CHECKING:
+    from tacit.learn.counts import PrivateCounts
     from tacit.learn.error_bars import Regression
     from tacit.learn.estimators import (
         PrivateHuberRegressor,
@@ -56,6 +58,7 @@ __all__ = [
     "Convex",
     "Dataset",
     "Orientations",
+    "PrivateCounts",
     "PrivateHuberRegressor",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
@@ -84,7 +87,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn is imported when it is asked for."""
     if name in __all__:
-        for module in ("estimators", "features", "model", "released_table"):
+        for module in ("estimators", "features", "model", "released_table", "counts"):
             found = getattr(import_module(f"tacit.learn.{module}"), name, None)
             if found is not None:
                 return found

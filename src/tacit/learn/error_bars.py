@@ -240,9 +240,10 @@ class Regression:
         axes.set_xlabel(f"{self.target}: change over a column's public range, 95 % intervals")
         return figure
 
-    def summary(self) -> str:
+    def summary(self, level: float = 0.95) -> str:
         """A table as statistics packages print it, and below it what is to be known of it."""
-        rows = aligned([HEAD, *(row.cells for row in self.rows())])
+        head = tuple(h.replace("95", f"{100 * level:g}") for h in HEAD)
+        rows = aligned([head, *(row.cells for row in self.rows(level))])
         return "\n".join([self._title, *rows, *self._below])
 
     @property
@@ -259,7 +260,8 @@ class Regression:
             *self.said,
         ]
 
-    __repr__ = summary
+    def __repr__(self) -> str:
+        return self.summary()
 
     @never_raises
     def _repr_html_(self) -> str:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
-from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput, array, choice, count, non_negative, probability
 from tacit.files import read_json, reading, write_atomically
 from tacit.html import card, never_raises, table
@@ -47,14 +47,12 @@ from tacit.objectives.public import PublicQuadratic
 from tacit.privacy.accounting import calibrate, rounded_up
 from tacit.protocol.jupyter import statement_html
 from tacit.protocol.masks import check_parties
-from tacit.protocol.release import Released
 from tacit.protocol.statement import PUBLIC, PrivacyStatement, not_promised, promised
 from tacit.sets import Box
 from tacit.tables import Category, Number, named, public_rules
 from tacit.transports import release
 
-FILE = "moments.json"
-WHAT = "a table of moments that tacit saved"
+WHAT = "a released table that tacit saved"
 MOST_COLUMNS = 200
 TYPICAL = 0.2  # of its range: the deviation of a column, where nothing is known
 PARTS = 0.3  # of the largest in a direction: columns with more are named
@@ -63,8 +61,7 @@ MOST_STEPS = 1000  # to a constrained optimum
 
 @dataclass(frozen=True)
 class Layout:
-    """Public rules of a table's columns, and from them those of u: X = ``middle`` + ``half``·u,
-    within ``low`` and ``low`` + ``length``."""
+    """Public rules of a table's columns, and from them those of u: X = middle + half·u."""
 
     rules: tuple[Number | Category, ...]
 
@@ -99,31 +96,17 @@ class Layout:
         return [name for rule in self.rules for name in rule.names]
 
     @property
-    def centre(self) -> Vector:
-        return self._each(lambda r: 0.0, lambda K: 1 / K)
-
-    @property
-    def middle(self) -> Vector:
-        return self._each(lambda r: r.low / 2 + r.high / 2, lambda K: 1 / K)
-
-    @property
-    def half(self) -> Vector:
-        return self._each(lambda r: (r.high - r.low) / 2, lambda K: 1.0)
-
-    @property
-    def low(self) -> Vector:
-        return self._each(lambda r: r.low, lambda K: 0.0)
-
-    @property
-    def length(self) -> Vector:
-        return self._each(lambda r: r.high - r.low, lambda K: 1.0)
-
-    def _each(self, number: Any, category: Any) -> Vector:
-        parts = [
-            [number(r)] if isinstance(r, Number) else [category(len(r.known))] * len(r.known)
-            for r in self.rules
-        ]
-        return np.array([x for part in parts for x in part], np.float64)
+    def units(self) -> tuple[Vector, ...]:
+        """By column: what is taken off u; of X's range middle, half, length and low end."""
+        found: list[tuple[float, ...]] = []
+        for r in self.rules:
+            if isinstance(r, Number):
+                found.append(
+                    (0.0, r.low / 2 + r.high / 2, (r.high - r.low) / 2, r.high - r.low, r.low)
+                )
+            else:
+                found += [(1 / len(r.known), 1 / len(r.known), 1.0, 1.0, 0.0)] * len(r.known)
+        return tuple(np.array(found).T)
 
     @property
     def row_norm(self) -> float:
@@ -139,24 +122,163 @@ class Layout:
 
     def rows(self, X: Any) -> Vector:
         """u of a table's records."""
-        return self._mapping(self.rules).transform(X) - self.centre
+        mapping = PublicColumns()
+        mapping.rules_ = self.rules
+        return mapping.transform(X) - self.units[0]
 
     def in_units(self, X: Any, names: Sequence[str]) -> Vector:
         """These columns of a table, in units of the data and within their ranges; others need not
         be there."""
         part = Layout(tuple(r for r in self.rules if {*r.names} & {*names}))
-        u = part.rows(X) * part.half + part.middle
-        return np.stack([u[:, part.names.index(name)] for name in names], axis=1)
-
-    @staticmethod
-    def _mapping(rules: Sequence[Number | Category]) -> PublicColumns:
-        mapping = PublicColumns()
-        mapping.rules_ = tuple(rules)
-        return mapping
+        _, middle, half, *_ = part.units
+        found: Vector = (part.rows(X) * half + middle)[:, [part.names.index(n) for n in names]]
+        return found
 
 
 @dataclass(eq=False, repr=False)
-class PrivateMoments(BaseEstimator):  # type: ignore[misc]
+class TableRelease(BaseEstimator):  # type: ignore[misc]
+    """What all releases of tables share: how they are made, kept in a file and shown."""
+
+    total_epsilon: float = 1.0
+    total_delta: float = 1e-5
+    _: KW_ONLY
+    categories: Mapping[Any, Any] | None = None
+    fill: Mapping[Any, Any] | None = None
+    neighbours: str = "zero-out"
+    random_state: Any = None
+    noise: str | None = None
+    ledgers: Any = None
+    aggregation: str | None = None
+    colluding: int | None = None
+
+    FILE: ClassVar[str]
+    HEAD: ClassVar[tuple[str, ...]]
+
+    def _release(
+        self, part: Callable[..., LocalProblem], rows: Vector, agents: Any, mechanism: str | None
+    ) -> Self:
+        """Of all agents' rows, each ``part``'s problem."""
+        choice("neighbours", self.neighbours, ("zero-out", "replace"))
+        names, owner = owners(agents, len(rows))
+        bounds: Any = {"neighbours": self.neighbours, **sizes(owner)}
+        parts = [part(str(name), rows[owner == p], **bounds) for p, name in enumerate(names)]
+        how = ("noise", "ledgers", "aggregation", "colluding")
+        found = release(
+            parts,
+            self.total_epsilon,
+            self.total_delta,
+            mechanism=mechanism,
+            seed=_seed(self.random_state),
+            **{name: getattr(self, name) for name in how},
+        )
+        values = np.sum([one.values for one in found.releases], axis=0)
+        law, reading = found.mechanism, parts[0].objective.reading()
+        each = law.variance(reading.sensitivity(law.norm))
+        return self.adopt(values, each, len(rows), tuple(map(str, names)), found.privacy)
+
+    def adopt(
+        self,
+        values: Vector,
+        variance: float,
+        records: int,
+        agents: Sequence[str],
+        privacy: PrivacyStatement,
+    ) -> Self:
+        """Take what was released, with noise of this variance for one agent: all else is free."""
+        shares = len(agents) - privacy.colluding if privacy.parties > 1 else 1
+        said = replace(privacy, assumed=assumed(records, privacy.delta))
+        deviation = math.sqrt(variance * len(agents) / shares)
+        return self._keep(values, deviation, records, agents, said)
+
+    def _keep(
+        self,
+        values: Vector,
+        deviation: float,
+        records: int,
+        agents: Sequence[str],
+        privacy: PrivacyStatement,
+    ) -> Self:
+        self.values_, self.deviation_ = values, deviation
+        self.records_, self.agents_, self.privacy_ = records, tuple(agents), privacy
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as in the file: everything is covered by the statement."""
+        check_is_fitted(self, "privacy_")
+        return {
+            "format": 1,
+            **self.layout_.to_dict(),
+            "records": self.records_,
+            "agents": list(self.agents_),
+            "deviation": self.deviation_,
+            "values": self.values_.tolist(),
+            "privacy": self.privacy_.to_dict(),
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write it to a file in a folder; the privacy statement covers what is in it."""
+        document, path = json.dumps(self.to_dict(), indent=1).encode(), Path(folder) / self.FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, document)
+        if self.privacy_.certified:
+            os.chmod(path, 0o644)  # what the statement covers may be read
+        return path
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """What ``save`` wrote to a folder."""
+        path = Path(folder) / cls.FILE
+        with reading(path, WHAT):
+            data = read_json(path, WHAT)
+            if data["format"] != 1:
+                raise ValueError(f"format {data['format']}")
+            privacy = PrivacyStatement.from_dict(data["privacy"])
+            found = cls(float(f"{privacy.epsilon:.9g}"), privacy.delta)
+            found.layout_ = Layout.from_dict(data)
+            values = array("values", data["values"], (found._size,), dtype=np.float64)
+            about = count("records", data["records"]), tuple(map(str, data["agents"])), privacy
+            return found._keep(values, non_negative("deviation", data["deviation"]), *about)
+
+    @property
+    def _size(self) -> int:
+        """How many values there are."""
+        raise NotImplementedError
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        """The rows of a summary."""
+        raise NotImplementedError
+
+    def summary(self) -> str:
+        """A table with 95 % intervals."""
+        return "\n".join([self._title, *aligned([self.HEAD, *self._cells()]), self._from])
+
+    @property
+    def _title(self) -> str:
+        check_is_fitted(self, "privacy_")
+        many = len(self.agents_)
+        return f"{self.records_:,} records of {many} agent{'s' * (many != 1)}"
+
+    @property
+    def _from(self) -> str:
+        p = self.privacy_
+        if not promised(p):
+            return f"NOT PRIVATE: {not_promised(p)}"
+        spent = f"({rounded_up(p.epsilon, 3)}, {rounded_up(p.delta, 6)})-DP"
+        return f"From one release, {spent}; this answer costs nothing more."
+
+    @never_raises
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "privacy_"):
+            return card(repr(self))
+        return card(self._title, table(self._cells(), self.HEAD), statement_html(self.privacy_))
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        html = self._repr_html_()
+        return {"text/plain": repr(self), **({} if html is None else {"text/html": html})}
+
+
+@dataclass(eq=False, repr=False)
+class PrivateMoments(TableRelease):
     """First and second moments of a table, released once by every agent.
 
     total_epsilon, total_delta   of the release, and so of everything computed from it
@@ -171,70 +293,30 @@ class PrivateMoments(BaseEstimator):  # type: ignore[misc]
     records are public. That the rules are is your claim.
     """
 
-    total_epsilon: float = 1.0
-    total_delta: float = 1e-5
     _: KW_ONLY
     ranges: Mapping[Any, tuple[float, float]] | None = None
-    categories: Mapping[Any, Any] | None = None
-    fill: Mapping[Any, Any] | None = None
-    neighbours: str = "zero-out"
-    random_state: Any = None
-    noise: str | None = None
-    ledgers: Any = None
-    aggregation: str | None = None
-    colluding: int | None = None
+
+    FILE = "moments.json"
+    HEAD = "", "mean", "95 % interval", "deviation", "95 % interval"
 
     def fit(self, X: Any, y: Any = None, agents: Any = None) -> Self:
         """Release the moments of a DataFrame, every column of which has a rule; ``agents`` has one
         label per record."""
-        choice("neighbours", self.neighbours, ("zero-out", "replace"))
-        kind = Layout.of(PublicColumns(self.ranges, self.categories, self.fill).fit(X))
-        rows = kind.rows(X)
-        names, owner = owners(agents, len(rows))
-        bounds: Any = {"neighbours": self.neighbours, **sizes(owner)}
-        problem = Problem(
-            kind.problem(str(name), rows[owner == p], **bounds) for p, name in enumerate(names)
-        )
-        found = release(
-            problem,
-            self.total_epsilon,
-            self.total_delta,
-            mechanism="gaussian",
-            seed=_seed(self.random_state),
-            noise=self.noise,
-            ledgers=self.ledgers,
-            aggregation=self.aggregation,
-            colluding=self.colluding,
-        )
-        f: Any = problem.agents[0].objective
-        return self.adopt(found, kind, len(rows), f.reading().sensitivity(2), tuple(problem.names))
+        self.layout_ = Layout.of(PublicColumns(self.ranges, self.categories, self.fill).fit(X))
+        return self._release(self.layout_.problem, self.layout_.rows(X), agents, "gaussian")
 
-    def adopt(
-        self,
-        found: Released,
-        kind: Layout,
-        records: int,
-        sensitivity: float,
-        agents: tuple[str, ...],
-    ) -> Self:
-        """Take what was released; from here on all is free."""
-        variance, P = found.mechanism.variance(sensitivity), len(agents)
-        shares = P - found.privacy.colluding if found.privacy.parties > 1 else 1
-        values = np.sum([one.values for one in found.releases], axis=0)
-        self._keep(kind, values, math.sqrt(variance * P / shares), records, agents)
-        self.privacy_ = replace(found.privacy, assumed=assumed(records, found.privacy.delta))
-        return self
+    @property
+    def _size(self) -> int:
+        m = len(self.layout_.names)
+        return m * (m + 3) // 2
 
-    def _keep(
-        self, kind: Layout, values: Vector, deviation: float, records: int, agents: Any
-    ) -> None:
-        self.layout_, self.values_, self.deviation_ = kind, values, deviation
-        self.records_, self.agents_ = records, tuple(agents)
-        self.matrix_ = matrix_of(values, len(kind.names), records)
+    def _keep(self, values: Vector, deviation: float, records: int, *about: Any) -> Self:
+        self.matrix_ = matrix_of(values, len(self.layout_.names), records)
         m = len(self.matrix_)
         self.variances_ = np.full((m, m), deviation**2 / 2)
         np.fill_diagonal(self.variances_, deviation**2)
         self.variances_[0, 0] = 0.0  # the number of records is public
+        return super()._keep(values, deviation, records, *about)
 
     # --- what follows ---------------------------------------------------------------------------
 
@@ -258,7 +340,7 @@ class PrivateMoments(BaseEstimator):  # type: ignore[misc]
         at = np.append(0, x + 1)
         T, W = (M[np.ix_(at, at)] for M in (self.matrix_, self.variances_))
         free = estimate(T, W, self.records_)
-        half, middle = kind.half[x], kind.middle[x]
+        _, middle, half, length, low = (unit[x] for unit in kind.units)
         # slopes by half ranges, and the intercept by what the middles add
         L = np.diag(np.append(half[-1], slopes := half[-1] / half[:-1]))
         L[0, 1:] = -slopes * middle[:-1]
@@ -270,7 +352,7 @@ class PrivateMoments(BaseEstimator):  # type: ignore[misc]
             if constraint is not None:
                 found = _constrained(T, W, ridge, constraint, slopes)
             held = "l2 or a constraint holds coefficients; intervals are of the free estimate."
-        coef, low, length = L @ found + shift, kind.low[x], kind.length[x]
+        coef = L @ found + shift
         return Regression(
             target,
             names,
@@ -325,16 +407,6 @@ class PrivateMoments(BaseEstimator):  # type: ignore[misc]
             "that is constant, or that others add up to, is best left out.)"
         )
 
-    @property
-    def _from(self) -> str:
-        p = self.privacy_
-        if not promised(p):
-            return f"NOT PRIVATE: {not_promised(p)}"
-        spent = f"({rounded_up(p.epsilon, 3)}, {rounded_up(p.delta, 6)})-DP"
-        return (
-            f"From one release, {spent}, of {_many(self.agents_)}; this answer costs nothing more."
-        )
-
     def rows(self, level: float = 0.95) -> list[tuple[Row, Row]]:
         """The mean and the standard deviation of every column, in its units.
 
@@ -344,15 +416,16 @@ class PrivateMoments(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "privacy_")
         z = float(ndtri((1 + probability("level", level)) / 2))
         n, kind = self.records_, self.layout_
+        centre, middle, half, *_ = kind.units
         m, noise = self.matrix_[0, 1:] / n, self.variances_[0, 1:] / n**2
         v = np.diag(self.matrix_)[1:] / n - m**2 + noise
-        reach = np.abs(m) + np.where(kind.centre > 0, 1 - kind.centre, 1.0)
+        reach = np.abs(m) + 1 - centre
         chance = np.maximum(v, 0) / n, np.maximum(reach**2 * v - v**2, 0) / n
         errors = np.sqrt(chance[0] + noise)
         of_v = z * np.sqrt(chance[1] + np.diag(self.variances_)[1:] / n**2 + 4 * m**2 * noise)
         found = []
         for j, name in enumerate(kind.names):
-            h, mean = kind.half[j], kind.middle[j] + kind.half[j] * m[j]
+            h, mean = half[j], middle[j] + half[j] * m[j]
             part = noise[j] / errors[j] ** 2
             e = h * errors[j]
             one = Row(name, mean, e, mean - z * e, mean + z * e, privacy=part)
@@ -362,19 +435,11 @@ class PrivateMoments(BaseEstimator):  # type: ignore[misc]
             found.append((one, Row(name, deviation, (high - low) / (2 * z), low, high)))
         return found
 
-    def summary(self) -> str:
-        """Mean and standard deviation of every column, each with its 95 % interval."""
-        return "\n".join([self._title, *aligned([HEAD, *self._cells()]), self._from])
-
     def _cells(self) -> list[tuple[str, ...]]:
         return [
             (mean.name, mean.cells[1], mean.cells[3], deviation.cells[1], deviation.cells[3])
             for mean, deviation in self.rows()
         ]
-
-    @property
-    def _title(self) -> str:
-        return f"{self.records_:,} records of {_many(self.agents_)}"
 
     def correlation(self) -> Any:
         """Correlations of all columns, as a DataFrame; NaN where a column's variance is lost in the
@@ -411,66 +476,6 @@ class PrivateMoments(BaseEstimator):  # type: ignore[misc]
         n, T = self.records_, self.matrix_
         found: Vector = T[1:, 1:] / n - np.outer(T[0, 1:], T[0, 1:]) / n**2
         return found
-
-    # --- kept, and shown ------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, for ``moments.json``: everything is covered by the statement."""
-        check_is_fitted(self, "privacy_")
-        return {
-            "format": 1,
-            **self.layout_.to_dict(),
-            "records": self.records_,
-            "agents": list(self.agents_),
-            "deviation": self.deviation_,
-            "values": self.values_.tolist(),
-            "privacy": self.privacy_.to_dict(),
-        }
-
-    def save(self, folder: str | Path) -> Path:
-        """Write ``moments.json``; the privacy statement covers what is in it."""
-        document = json.dumps(self.to_dict(), indent=1).encode()
-        path = Path(folder) / FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, document)
-        if self.privacy_.certified:
-            os.chmod(path, 0o644)  # what the statement covers may be read
-        return path
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """What ``save`` wrote to a folder."""
-        path = Path(folder) / FILE
-        with reading(path, WHAT):
-            data = read_json(path, WHAT)
-            if data["format"] != 1:
-                raise ValueError(f"format {data['format']}")
-            kind, privacy = Layout.from_dict(data), PrivacyStatement.from_dict(data["privacy"])
-            m = len(kind.names)
-            values = array("values", data["values"], (m * (m + 3) // 2,), dtype=np.float64)
-            found = cls(privacy.epsilon, privacy.delta)
-            about = count("records", data["records"]), tuple(map(str, data["agents"]))
-            found._keep(kind, values, non_negative("deviation", data["deviation"]), *about)
-            found.privacy_ = privacy
-            return found
-
-    @never_raises
-    def _repr_html_(self) -> str:
-        if not hasattr(self, "privacy_"):
-            return card(repr(self))
-        return card(self._title, table(self._cells(), HEAD), statement_html(self.privacy_))
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        shown = {"text/plain": repr(self)}
-        html = self._repr_html_()
-        return shown if html is None else {**shown, "text/html": html}
-
-
-HEAD = "", "mean", "95 % interval", "deviation", "95 % interval"
-
-
-def _many(agents: Sequence[str]) -> str:
-    return f"{len(agents)} agent{'s' * (len(agents) != 1)}"
 
 
 def assumed(records: int, delta: float) -> str:

@@ -87,6 +87,8 @@ FILES: dict[str, Level | Parts] = {
     },
     "job.toml": PRIVATE,  # a seed may be in it
     "model.json": COVERED,
+    "moments.json": COVERED,
+    "counts.json": COVERED,
     "release.npz": COVERED,
     "release.csv": dict.fromkeys(("bus", "p_demand", "q_demand"), COVERED),
     "bus.csv": {

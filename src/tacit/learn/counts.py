@@ -1,0 +1,121 @@
+"""One histogram over the parties, with intervals for cells and for their sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaincinv, ndtr, ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from tacit._types import Vector
+from tacit.admm.problem import LocalProblem
+from tacit.errors import InvalidInput, probability
+from tacit.learn.features import PublicColumns
+from tacit.learn.released_table import Layout, TableRelease
+from tacit.objectives.moments import Counts
+from tacit.sets import Box
+
+MOST_CELLS = 10_000
+MOST_NUMBERS = 2**28  # of cells times records, in memory
+GRID = 4000  # points of a distribution
+
+
+@dataclass(eq=False, repr=False)
+class PrivateCounts(TableRelease):
+    """How many records there are in every combination of categories, released once.
+
+    categories   the public list of every column that is counted by; a record with another value is
+                 in no cell
+    others       as in ``PrivateMoments``
+
+    Guarantee: as there, of ``Counts``. Noise is Laplace's or Gaussian, whichever is less.
+    """
+
+    FILE = "counts.json"
+    HEAD = "", "records", "95 % interval"
+
+    def fit(self, X: Any, y: Any = None, agents: Any = None) -> Self:
+        """Release the counts of a DataFrame that has the columns of ``categories``."""
+        if not self.categories:
+            raise InvalidInput("Expected categories of the columns to count by, got none.")
+        if absent := [name for name in self.categories if name not in X]:
+            raise InvalidInput(f"Expected a column {absent[0]!r} in the table, got none.")
+        names = list(self.categories)
+        part = {name: X[name] for name in names}
+        self.layout_ = Layout(PublicColumns(None, self.categories, self.fill).fit(part).rules_)
+        if (cells := self._size) > MOST_CELLS or cells * len(X[names[0]]) > MOST_NUMBERS:
+            raise InvalidInput(
+                f"Expected at most {MOST_CELLS} cells, and {MOST_NUMBERS:.0e} times records, got "
+                f"{cells} cells. Nothing was released."
+            )
+        rows = np.ones((len(X[names[0]]), 1))
+        for rule in self.layout_.rules:
+            one = rule.part(part[rule.name].tolist()).values
+            rows = (rows[:, :, None] * one[:, None, :]).reshape(len(rows), -1)
+        return self._release(self._part, rows, agents, None)
+
+    @staticmethod
+    def _part(name: str, rows: Vector, **bounds: Any) -> LocalProblem:
+        f = Counts(rows, feature_norm=1.0, **bounds)
+        return LocalProblem(f, Box(-1.0, 1.0, size=f.dimension), name=name)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(len(rule.names) for rule in self.layout_.rules)
+
+    @property
+    def _size(self) -> int:
+        return math.prod(self._shape)
+
+    def count(self, level: float = 0.95, **cells: str) -> tuple[float, float, float]:
+        """How many records have these categories, such as ``sex="f"``, and the interval of that:
+        a sum over all cells that have them."""
+        check_is_fitted(self, "privacy_")
+        known = {str(rule.name): rule.known for rule in self.layout_.rules}  # type: ignore[union-attr]
+        at: list[Any] = [slice(None)] * len(known)
+        for name, value in cells.items():
+            if value not in known.get(name, ()):
+                raise InvalidInput(f"Expected categories of {known}, got {value!r} of {name!r}.")
+            at[[*known].index(name)] = known[name].index(value)
+        found = np.asarray(self.values_.reshape(self._shape)[tuple(at)])
+        total, half = float(found.sum()), self.half_width(found.size, level)
+        return total, max(total - half, 0.0), min(total + half, float(self.records_))
+
+    def half_width(self, cells: int = 1, level: float = 0.95) -> float:
+        """Of the interval of a sum of so many cells.
+
+        A sum of k Laplace variables of scale b is b√(2G)Z, G gamma of shape k, Z normal.
+        """
+        q = (1 + probability("level", level)) / 2
+        if self.privacy_.mechanism == "gaussian":
+            return float(ndtri(q)) * self.deviation_ * math.sqrt(cells)
+        k = cells * len(self.agents_)
+        roots = np.sqrt(gammaincinv(k, (np.arange(GRID) + 0.5) / GRID) / k)
+        x = float(brentq(lambda x: float(np.mean(ndtr(x / roots))) - q, 0.0, 100.0))
+        return x * self.deviation_ * math.sqrt(cells)
+
+    def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
+        """Every cell, then what each category adds up to, and all: by column, with intervals."""
+        known = {str(rule.name): rule.known for rule in self.layout_.rules}  # type: ignore[union-attr]
+        asked = [dict(zip(known, values, strict=True)) for values in product(*known.values())]
+        if len(known) > 1:
+            asked += [{name: value} for name, values in known.items() for value in values]
+        found = [(one, self.count(level, **one)) for one in [*asked, {}]]
+        return [
+            {"cell": one, "count": c, "low": low, "high": high} for one, (c, low, high) in found
+        ]
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                ", ".join(f"{name}={value}" for name, value in row["cell"].items()) or "all",
+                f"{row['count']:,.0f}",
+                f"{row['low']:,.0f} to {row['high']:,.0f}",
+            )
+            for row in self.rows()
+        ]

@@ -1,0 +1,97 @@
+"""One histogram over the parties: intervals of cells and of their sums."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import repeat
+from scipy.stats import binom, laplace
+
+from tacit.errors import InvalidInput
+from tacit.learn import PrivateCounts
+from tacit.learn.counts import MOST_CELLS
+
+CATEGORIES = {"sex": ["f", "m"], "stage": ["I", "II", "III"]}
+
+
+def frame(n=900, seed=0):
+    rng = np.random.default_rng(seed)
+    stage = rng.choice(["I", "II", "III", "IV"], n, p=[0.5, 0.3, 0.15, 0.05])
+    return pd.DataFrame(
+        {"sex": rng.choice(["f", "m"], n), "stage": stage, "age": rng.uniform(size=n)}
+    )
+
+
+def test_with_next_to_no_noise_counts_are_those_of_the_table():
+    table = frame()
+    found = PrivateCounts(1e6, 1e-5, categories=CATEGORIES, random_state=0)
+    found.fit(table, agents=table.index % 3)
+    for sex in "fm":
+        for stage in CATEGORIES["stage"]:
+            exact = ((table.sex == sex) & (table.stage == stage)).sum()
+            assert found.count(sex=sex, stage=stage)[0] == pytest.approx(exact, abs=0.01)
+    assert found.count(stage="II")[0] == pytest.approx((table.stage == "II").sum(), abs=0.01)
+    assert found.count()[0] == pytest.approx((table.stage != "IV").sum(), abs=0.01)
+    assert [len(row["cell"]) for row in found.rows()] == [2] * 6 + [1] * 5 + [0]
+    assert "sex=f, stage=I " in found.summary() and found._repr_html_()
+
+
+@pytest.mark.parametrize("how", [{}, {"aggregation": "sum"}, {"total_delta": 0.05}])
+def test_intervals_of_cells_and_of_their_sums_cover(how):
+    """Of Laplace noise, of Gaussian, and of a secure sum; a third of the width does not."""
+    table, times = frame(600), repeat(40, 400)
+    exact = ((table.sex == "f").sum(), ((table.sex == "m") & (table.stage == "I")).sum())
+    hits = np.zeros((2, 2))
+    for seed in range(times):
+        made = PrivateCounts(0.5, **{"total_delta": 1e-5, **how}, categories=CATEGORIES)
+        made.random_state = seed
+        made.fit(table.replace({"stage": {"IV": "I"}}), agents=table.index % 5)
+        truth = exact[0], ((table.sex == "m") & table.stage.isin(["I", "IV"])).sum()
+        asked = made.count(sex="f"), made.count(sex="m", stage="I")
+        for j, ((value, _, _), cells) in enumerate(zip(asked, (3, 1), strict=True)):
+            half, off = made.half_width(cells), abs(value - truth[j])
+            hits[j] += off <= half, off <= half / 3
+    low, high = binom.ppf([1e-4, 1 - 1e-4], times, 0.95)
+    assert (low <= hits[:, 0]).all() and (hits[:, 0] <= high).all() and (hits[:, 1] < low).all()
+
+
+def test_half_widths_are_those_of_the_noise():
+    """One Laplace variable, and so many that they are as good as normal."""
+    found = PrivateCounts(1.0, 0.0, categories=CATEGORIES, random_state=0).fit(frame(50))
+    b = found.deviation_ / math.sqrt(2)
+    assert found.privacy_.mechanism == "laplace" and b == pytest.approx(1.0, rel=1e-6)
+    assert found.half_width() == pytest.approx(laplace.ppf(0.975), rel=2e-3)
+    assert found.half_width(1, 0.5) == pytest.approx(laplace.ppf(0.75), rel=2e-3)
+    assert found.half_width(10_000) == pytest.approx(1.96 * 100 * math.sqrt(2), rel=2e-3)
+    replaced = PrivateCounts(1.0, 0.0, categories=CATEGORIES, neighbours="replace", random_state=0)
+    assert replaced.fit(frame(50)).deviation_ == pytest.approx(2 * found.deviation_, rel=1e-6)
+
+
+def test_counts_are_kept_and_asked_again(tmp_path):
+    found = PrivateCounts(1.0, 1e-5, categories=CATEGORIES, random_state=0).fit(frame(50))
+    found.save(tmp_path)
+    again = PrivateCounts.load(tmp_path)
+    assert again.summary() == found.summary() and again.privacy_ == found.privacy_
+    assert all(0 <= row["low"] <= row["high"] <= 50 for row in again.rows())
+
+
+@pytest.mark.parametrize(
+    ("categories", "named"),
+    [
+        (None, "categories"),
+        ({"colour": ["red"]}, "'colour'"),
+        ({"sex": []}, "'sex'"),
+        ({"stage": [*map(str, range(MOST_CELLS)), "I"]}, "cells"),
+    ],
+)
+def test_tables_that_are_not_counted(categories, named):
+    with pytest.raises(InvalidInput, match=named):
+        PrivateCounts(1.0, categories=categories).fit(frame(9))
+
+
+@pytest.mark.parametrize("asked", [{"sex": "x"}, {"colour": "red"}])
+def test_cells_that_there_are_not(asked):
+    found = PrivateCounts(1.0, categories=CATEGORIES, random_state=0).fit(frame(9))
+    with pytest.raises(InvalidInput, match=next(iter(asked))):
+        found.count(**asked)
