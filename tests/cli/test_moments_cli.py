@@ -11,6 +11,9 @@ from tacit.learn import PrivateCounts, PrivateMoments
 RULES = ["--range", "age=18:90", "--range", "cost=0:1200", "--categories", "sex=f,m"]
 
 
+WIDTHS = ["--expect", "--records", "9", "--agents", "3", "--total-epsilon", "1"]
+
+
 @pytest.fixture
 def tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -52,6 +55,24 @@ def test_a_release_in_json_and_counts(tables, command):
     assert document["rows"][-1]["count"] == pytest.approx(800, abs=5)
 
 
+def test_rules_of_a_file_whose_target_is_a_column_like_others(tables, command):
+    text = """target = "cost"
+target_range = [0, 1200]
+[ranges]
+age = [18, 90]
+[categories]
+sex = ["f", "m"]
+"""
+    Path("columns.toml").write_text(text)
+    about = ["--columns", "columns.toml", "--total-epsilon", "9", "--seed", "1"]
+    command("moments", *tables, *about)
+    command("moments", *tables, *RULES, *about[2:], "--out", "same")
+    one, other = (PrivateMoments.load(folder).layout_ for folder in ("moments", "same"))
+    assert sorted(one.names) == sorted(other.names) == ["age", "cost", "sex=f", "sex=m"]
+    command("counts", *tables, "--by", "sex", *about)
+    assert PrivateCounts.load("counts").layout_.names == ["sex=f", "sex=m"]
+
+
 def test_widths_to_expect_cost_nothing(tables, command, tmp_path):
     sizes = ["--records", "5000", "--agents", "5", "--total-epsilon", "1"]
     said = command("moments", "--expect", "--columns", "12", *sizes)
@@ -67,9 +88,10 @@ def test_widths_to_expect_cost_nothing(tables, command, tmp_path):
         (["moments", "north.csv", *RULES], "--total-epsilon"),
         (["moments", *RULES, "--total-epsilon", "1"], "DATA"),
         (["moments", "north.csv", *RULES[2:], "--total-epsilon", "1"], "'age'"),
-        (["moments", "north.csv", *RULES, "--total-epsilon", "1", "--columns", "3"], "--expect"),
+        (["moments", "north.csv", *RULES, "--total-epsilon", "1", "--records", "3"], "--expect"),
         (["moments", "--expect", "--columns", "3", "--total-epsilon", "1"], "--records"),
         (["moments", "north.csv", "--expect", "--total-epsilon", "1"], "DATA"),
+        (["moments", *WIDTHS, "--columns", "age"], "'age'"),
         (["moments", "north.csv", *RULES, "--total-epsilon", "-1"], "epsilon"),
         (["counts", "north.csv", "--total-epsilon", "1"], "--by"),
         (["counts", "north.csv", "--by", "sex", "--total-epsilon", "1"], "sex=A,B"),
