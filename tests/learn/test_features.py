@@ -12,10 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_digits as sklearn_digits
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 from tacit.errors import InvalidInput
-from tacit.learn import Orientations, RandomFourier, Scattering, load_digits
+from tacit.learn import (
+    Orientations,
+    PrivateLogisticRegression,
+    PublicComponents,
+    RandomFourier,
+    Scattering,
+    load_digits,
+    load_model,
+    not_covered,
+    save_model,
+)
 from tacit.learn.features import coefficients, groups, low_pass, of_unit_length, padded, wavelets
 
 KYMATIO = json.loads((Path(__file__).parent / "kymatio.json").read_text())
@@ -25,8 +37,9 @@ MAPS = [
     (Orientations(cells=3, shape=(3, 31)), 93),
     (Scattering(scales=1, angles=2), 36),
     (RandomFourier(columns=64, seed=3), 7),
+    (PublicComponents(np.random.default_rng(5).normal(size=(40, 9)).tolist(), 4), 9),
 ]
-IDS = ["orientations", "oblong", "strips", "scattering", "fourier"]
+IDS = ["orientations", "oblong", "strips", "scattering", "fourier", "components"]
 
 
 def images(number, *sides, seed=0):
@@ -294,7 +307,8 @@ def test_parameters_are_all_that_must_be_kept(made, given):
     x = images(2, given)
     again = type(made)(**json.loads(json.dumps(made.get_params())))
     assert np.array_equal(again.transform(x), made.transform(x))
-    assert set(vars(clone(made).fit(x))) == {*made.get_params(), "n_features_in_"}
+    kept = {name for name in vars(clone(made).fit(x)) if not name.startswith("_")}
+    assert kept == {*made.get_params(), "n_features_in_"}
 
 
 def test_digits_are_better_told_apart():
@@ -307,3 +321,46 @@ def test_digits_are_better_told_apart():
 
     pixels, directions = errors(of_unit_length), errors(Orientations().transform)
     assert directions < pixels / 2, (directions, pixels)
+
+
+# --- PublicComponents -----------------------------------------------------------------------------
+
+
+def test_public_components_are_those_of_the_public_records(rng):
+    """Up to the sign: scikit-learn's, of rows that were not centred, at unit length."""
+    public, X = rng.normal(size=(50, 6)) * np.arange(1, 7), rng.normal(size=(20, 6))
+    found = PublicComponents(public, 3).fit(X).transform(X)
+    directions = PCA(3).fit(public).components_
+    expected = X @ directions.T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-6)
+    assert np.array_equal(found, PublicComponents(public, 3).fit(5 * X[:2]).transform(X))
+    assert not_covered([PublicComponents(public, 3)]) == []
+
+
+def test_a_saved_model_has_directions_and_no_public_record(tmp_path, rng):
+    public, X = rng.normal(size=(50, 6)), rng.normal(size=(60, 6))
+    last = PrivateLogisticRegression(4.0, classes=[0, 1], rounds=2, random_state=0)
+    model = make_pipeline(PublicComponents(public, 3), last).fit(X, np.arange(60) % 2)
+    written = json.loads(save_model(model, tmp_path).read_text())
+    (step,) = written["steps"]
+    assert np.shape(step["parameters"].pop("directions")) == (3, 6)
+    assert step["parameters"] == {"columns": 3}
+    again = load_model(tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({}, "public"),
+        ({"public": np.ones((1, 4)), "columns": 2}, "two public records"),
+        ({"public": np.ones((9, 4)), "columns": 5}, "columns"),
+        ({"public": np.ones((9, 5)), "columns": 2}, "4 columns"),
+        ({"public": np.full((9, 4), np.nan), "columns": 2}, "public"),
+        ({"public": np.ones((9, 4)), "directions": np.eye(4)}, "both"),
+    ],
+)
+def test_directions_that_cannot_be_had(options, named):
+    with pytest.raises(InvalidInput, match=named):
+        PublicComponents(**options).fit(np.ones((3, 4)))

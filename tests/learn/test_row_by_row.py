@@ -17,6 +17,7 @@ from tacit.learn import (
     Orientations,
     PrivateLogisticRegression,
     PublicColumns,
+    PublicComponents,
     PublicRange,
     RandomFourier,
     Scattering,
@@ -205,6 +206,10 @@ MAPS = {
     "scattering": (Scattering(), IMAGES),
     "fourier": (RandomFourier(64, seed=1), TABLES),
     "fourier of many": (RandomFourier(64, seed=1), (1100, 301)),
+    "components": (
+        PublicComponents(np.random.default_rng(1).normal(size=(20, 301)), 9),
+        (1100, 301),
+    ),
     "normaliser": (Normalizer(), (2100, 301)),
     "binariser": (Binarizer(), TABLES),
     "norm": (lambda X: scaled_down(X, 0.5), TABLES),

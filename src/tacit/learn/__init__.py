@@ -1,7 +1,8 @@
 """Federated, constrained, private classification (Section 6.2) and regression.
 
 data         labelled data from tables, idx and LEAF files, and how agents share them
-features     public maps of rows: columns, random waves, edge directions, the scattering transform
+features     public maps of rows: columns, random waves, edge directions, the scattering transform,
+             public directions
 constraints  hard constraints on a model's coefficients
 centring     rows around a private mean: a first release, and its share of the budget
 estimators   what all estimators share, and each: a loss, its targets, its predictions
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tacit.learn.features import (
         Orientations,
         PublicColumns,
+        PublicComponents,
         PublicRange,
         RandomFourier,
         Scattering,
@@ -66,6 +68,7 @@ __all__ = [
     "PrivateQuantileRegressor",
     "PrivateRidge",
     "PublicColumns",
+    "PublicComponents",
     "PublicRange",
     "RandomFourier",
     "Regression",

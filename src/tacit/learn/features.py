@@ -5,6 +5,7 @@ PublicColumns   columns of numbers, text and gaps as numbers, by public rules (`
 RandomFourier   random waves with a public seed, for tables
 Orientations    where in an image edges of which direction lie
 Scattering      moduli of an image's wavelet coefficients, of order 2
+PublicComponents   principal directions of records that are public
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit._types import Array, Vector
-from tacit.errors import InvalidInput, count, positive, shown
+from tacit.errors import InvalidInput, array, count, positive, shown
 from tacit.tables import CHANGES, Category, Number, Part, public_ranges, public_rules
 
 LARGEST = 1e6  # of the numbers in a row: squares and sums of them stay finite in single precision
@@ -360,6 +361,81 @@ class RandomFourier(FeatureMap):
         )
         normal: Vector = ndtri(((raw >> 11) + 0.5) * 2.0**-53)
         return normal.reshape(self.columns // 2, given) / self.width
+
+
+# --- PublicComponents -------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class PublicComponents(FeatureMap):
+    """Rows in the principal directions of *public* records, at unit length: fewer columns.
+
+    The noise of a private fit grows with the number of columns. With the ``columns`` eigenvectors
+    v₁, v₂, ... of the largest eigenvalues of the public records' covariance a row x becomes
+    (v₁'x, v₂'x, ...), scaled to unit length.
+
+    public      rows as this step is given them, of records that are public and like the private
+                ones: mapped by the steps before it. At least two
+    columns     how many directions, at most as many as a row has numbers
+    directions  in place of ``public``: a matrix of directions, a row each, that is public
+
+    Guarantee: as ``FeatureMap``: a fixed function of one row, of length at most 1, given
+    ``public``. That those records are public is your claim: records of a party, or of a test set
+    that is private too, are not.
+    """
+
+    public: Any = None
+    columns: int = 150
+    directions: Any = None
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self.__dict__.pop("_found", None)
+        return super().fit(X, y)
+
+    def public_parameters(self) -> dict[str, Any]:
+        """All that a saved model needs: the directions, not the records."""
+        found = self._matrix()
+        return {"columns": len(found), "directions": found}
+
+    def _columns(self, given: int) -> int:
+        found = self._matrix()
+        if found.shape[1] != given:
+            raise InvalidInput(
+                f"Expected public records of {given} columns, as the rows have, got "
+                f"{found.shape[1]}."
+            )
+        return len(found)
+
+    def _matrix(self) -> Vector:
+        if "_found" not in vars(self):
+            self._found = self._of_public() if self.directions is None else self._given()
+        return self._found
+
+    def _given(self) -> Vector:
+        if self.public is not None:
+            raise InvalidInput("Expected public records or directions, got both.")
+        return array("directions", self.directions, (None, None), dtype=np.float64)
+
+    def _of_public(self) -> Vector:
+        if self.public is None:
+            raise InvalidInput("Expected public records, or directions, got neither.")
+        rows: Vector = array("public", self.public, (None, None), dtype=np.float64)
+        most = rows.shape[1]
+        if count("columns", self.columns) > most or len(rows) < 2:
+            raise InvalidInput(
+                f"Expected two public records or more, and columns <= {most}, got {len(rows)} "
+                f"records and columns={self.columns}."
+            )
+        _, vectors = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(most, most))
+        return np.ascontiguousarray(vectors[:, ::-1][:, : self.columns].T)
+
+    def _rows(self, X: Vector, columns: int) -> Vector:
+        directions = self._matrix().T
+
+        def projected(rows: Vector) -> Vector:
+            return (rows.astype(np.float64, copy=False) @ directions).astype(rows.dtype)
+
+        return in_parts(projected, X, PART, columns)
 
 
 # --- Orientations -----------------------------------------------------------------------------

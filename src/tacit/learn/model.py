@@ -60,6 +60,7 @@ STEPS: dict[str, Any] = {  # they learn nothing
         features.Orientations,
         features.Scattering,
         features.RandomFourier,
+        features.PublicComponents,
     )
 }
 
@@ -221,8 +222,14 @@ def _step(step: Any) -> dict[str, Any]:
         "kind": type(step).__name__,
         "width": int(step.n_features_in_),
         "columns": None if named is None else [str(name) for name in named],
-        "parameters": {k: _public(v) for k, v in step.get_params(deep=False).items()},
+        "parameters": {k: _public(v) for k, v in _parameters(step).items()},
     }
+
+
+def _parameters(step: Any) -> dict[str, Any]:
+    own = getattr(step, "public_parameters", None)
+    found: dict[str, Any] = step.get_params(deep=False) if own is None else own()
+    return found
 
 
 def _public(value: Any) -> Any:
