@@ -103,11 +103,10 @@ def test_columns_are_found_by_name(kit):
     assert same(north(kit), before)
 
 
-def test_the_examples_stand_in_the_reference_word_for_word():
-    page = (EXAMPLES.parent / "docs" / "studies.md").read_text()
+def test_an_example_stands_in_the_reference_word_for_word():
+    page = (EXAMPLES.parent / "docs" / "files.md").read_text()
     for path in (HOSPITALS / "study.toml", HOSPITALS / "north.toml"):
         assert path.read_text() in page
-    assert (EXAMPLES / "federation" / "grid" / "study.toml").read_text() in page
 
 
 # --- the same study everywhere -------------------------------------------------------------------

@@ -156,7 +156,7 @@ class Laplace(Scaled):
 
     Guarantee: see ``Mechanism``; L1 norm. One update is (1/noise_multiplier, 0)-private. The
     worst neighbour changes a single coordinate by the whole sensitivity (the lemma in
-    docs/privacy.md), so a vector costs exactly what a scalar costs.
+    docs/theory.md), so a vector costs exactly what a scalar costs.
     """
 
     name: ClassVar[str] = "laplace"

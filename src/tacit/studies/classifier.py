@@ -1,6 +1,6 @@
 """Studies of records: columns and their rules are public, each party brings a table.
 
-``docs/studies.md`` lists the keys of [learn]: those of a table's columns are ``tables.Rules``, here
+``docs/files.md`` lists the keys of [learn]: those of a table's columns are ``tables.Rules``, here
 or in a file that travels (``columns``), and the model is that of ``tacit learn``. What [algorithm]
 leaves out is planned as there. A party's table (CSV or Parquet) has these columns, in any order;
 others are not read.

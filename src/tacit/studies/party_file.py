@@ -1,6 +1,6 @@
 """A party's own file: which agent it is, where its data and its ledger are, and what it allows.
 
-``docs/studies.md`` lists its keys. It stays with the party: nothing in it travels, but the agent's
+``docs/files.md`` lists its keys. It stays with the party: nothing in it travels, but the agent's
 name.
 """
 

@@ -1,6 +1,6 @@
 """Studies: what all parties know, in a public file and the public files that it names.
 
-``docs/studies.md`` lists its keys. What is computed is one of three kinds, told apart by their
+``docs/files.md`` lists its keys. What is computed is one of three kinds, told apart by their
 section: [objective] with [set] (``job.py``), [power] (``grid.py``), [learn] (``classifier.py``).
 Each is a ``Kind``, which reads its section, makes an agent's problem of the agent's own data,
 plans, and writes what is left of a result. No data are named in a study: a party's own file

@@ -366,7 +366,7 @@ def paper_claim(
     """What the paper would run for a total budget, and what it would then claim (Section 4).
 
     Its noise for one update, its sensitivities, and its composition theorem (Laplace: the sum).
-    Guarantee: none; see ``docs/privacy.md``.
+    Guarantee: none; see ``docs/theory.md``.
     """
     total = positive("total_epsilon", total_epsilon)
     updates = count("rounds", rounds) * count("local_updates", local_updates)
