@@ -399,3 +399,60 @@ def test_a_header_of_numbers_is_taken_for_a_record(tmp_path, capsys):
     (tmp_path / "t.csv").write_text("7193,b\n1,2\n")
     assert main(["columns", str(tmp_path / "t.csv")]) == 2
     assert "7193" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_every_number_of_a_fit_follows_from_the_table(tmp_path, monkeypatch, command, kind):
+    """What was changed, errors and coefficients, as JSON and in words."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1.5, 1.5, (40, 3))  # of which the range is [-1, 1]
+    y = 4 + 3 * X[:, 0] - 5 * X[:, 2] if kind == "numbers" else (X[:, 0] - X[:, 1] > 0).astype(int)
+    write("t.csv", ["a", "b", "c", "y"], np.column_stack([X, y]).tolist())
+    words = ["learn", "t.csv", "--target", "y", "--range", "*=-1:1", "--agents", 2, "--no-noise"]
+    words += ["--feature-norm", 1.25, "--rounds", 5, "--test-share", 0.25]
+    words += ["--target-range", "0:8"] if kind == "numbers" else ["--centring-share", "none"]
+    found = json.loads(command(*words, "--json", "--out", "r"))
+    order = np.random.default_rng(0).permutation(40)  # as the split of the test has always been
+    train, test = np.sort(order[10:]), np.sort(order[:10])
+    rows = np.clip(X, -1, 1)
+    longest = 1.25 * np.sqrt(1 - 0.3**2)
+    long = int((np.linalg.norm(rows[train], axis=1) > longest).sum())
+    hidden = found["not_covered"]
+    assert (found["records"], found["agents"], hidden["records"]) == (30, 2, 30)
+    assert 0 < long < 30 and hidden["scaled_down"] == long
+    assert hidden["longest_row"] == pytest.approx(longest)
+    clipped = {c: int((np.abs(X[train, j]) > 1).sum()) for j, c in enumerate("abc")}
+    assert hidden["clipped"] == clipped and min(clipped.values()) > 0
+    model = load_model("r")
+    predicted = model.predict(pd.DataFrame(X[test], columns=list("abc")))
+    if kind == "numbers":
+        outside = int(((y[train] < 0) | (y[train] > 8)).sum())
+        assert (
+            hidden["targets_clipped"] == outside and (y[train] < 0).any() and (y[train] > 8).any()
+        )
+        error, guess = np.abs(predicted - y[test]).mean(), np.abs(y[test] - 4).mean()
+        shown = f"{error:.4g}", f"{guess:.4g}"
+    else:
+        assert "targets_clipped" not in hidden
+        most = str(int(y[train].mean() > 0.5))
+        error = np.mean(predicted != y[test].astype(str))
+        guess = np.mean(y[test].astype(str) != most)
+        shown = f"{100 * error:.2f} %", f"{100 * guess:.2f} %"
+    assert hidden["test_error"] == pytest.approx(error)
+    assert hidden["test_error_of_a_guess"] == pytest.approx(guess)
+    saved = json.loads(Path("r/figures.json").read_text())
+    assert saved["test_error"] == hidden["test_error"]
+    said = [line.split("│") for line in command(*words, "--out", "again").splitlines()]
+    cells = {row[1].strip(): row[2].strip() for row in said if len(row) > 2}
+    (own,) = (v for k, v in cells.items() if "test error (10 records" in k)
+    (other,) = (v for k, v in cells.items() if k.startswith("the same if all were"))
+    assert (own, other) == shown
+    (score,) = found["scores"].values()
+    weights = score["coefficients"]
+    by_size = sorted(weights, key=lambda c: -abs(weights[c]))
+    listed = [row[1].strip() for row in said if len(row) > 2 and row[1].strip() in "abc"]
+    assert [c for c in listed if c] == by_size
+    assert all(cells[c] == f"{weights[c]:.4g}" for c in "abc")
+    assert cells["(intercept)"] == f"{score['intercept']:.4g}"
+    assert min(weights.values()) < 0 < max(weights.values())
