@@ -139,6 +139,9 @@ def test_steps_are_planned_by_the_largest_of_each(way, turned, monkeypatch):
     assert plan(problem, asked) == known
     told["b"] = None
     assert planning.descent_of(problem) is None
+    told["b"] = Descent(**other)
+    few = tacit.LocalProblem(agents[1].objective, agents[1].feasible_set, [0, 1, 2, -1], "b")
+    assert planning.descent_of(in_order([agents[0], few], turned)) is None
 
 
 @ORDERS

@@ -133,6 +133,69 @@ def test_the_trace_has_the_sums_and_the_largest_of_all_agents(batch):
     assert found.trace["objective"][-1] == pytest.approx(sum(values))
 
 
+def unlike():
+    """Five agents, no two of one size, bound, set and coupling; three share a program."""
+    rng = np.random.default_rng(7)
+
+    def rows(n):
+        return rng.normal(size=(n, 3)) / 3, rng.uniform(-1, 1, n)
+
+    public = {"feature_norm": 1.0, "normaliser": 60.0, "neighbours": "zero-out"}
+    objectives = [
+        tacit.Huber(*rows(n), target_bound=1.0, threshold=0.3, ridge=ridge, **public)
+        for n, ridge in ((20, 0.0), (19, 0.5), (20, 0.25))
+    ]
+    X, y = rows(11)
+    objectives.append(tacit.LogisticRegression(X, y > 0, **public))
+    objectives.append(tacit.Residual(rng.normal(size=(4, 5)), rng.normal(size=4), 0.02))
+    sets = [tacit.Box(-r, 2 * r, size=3) for r in (0.3, 0.5, 0.2)]
+    sets += [tacit.Ball(0.1, 0.4, 3), tacit.Box(-0.6, 0.25, size=5)]
+    held = [0, 1, 2], [2, 0, -1], [1, -1, 3], [3, 2, 1], [-1, 0, 3, -1, 1]
+    return tacit.Problem(map(tacit.LocalProblem, objectives, sets, held, "abcde"))
+
+
+@pytest.mark.parametrize(
+    "law", repeat([tacit.Laplace(2.0)], [tacit.Gaussian(2.0), tacit.Laplace(2.0)])
+)
+def test_one_program_gives_what_unlike_agents_give_one_by_one(law):
+    """Every number that a run has."""
+    problem = unlike()
+    settings = tacit.Settings(5, 2, law, penalty=0.7, step_size=tacit.StronglyConvexStep(0.5))
+    seen = {True: [], False: []}
+    for batch, rows in seen.items():
+        found = tacit.solve(problem, settings, seed=3, batch=batch, callback=rows.append)
+        rows.append(found)
+    (*rounds, one), (*others, each) = seen.values()
+    near = {"rtol": 1e-9, "atol": 1e-12}
+    for a, b in zip(rounds, others, strict=True):
+        np.testing.assert_allclose(a.consensus, b.consensus, **near)
+        for name in ("averages", "points", "duals"):
+            for x, z in zip(getattr(a, name), getattr(b, name), strict=True):
+                np.testing.assert_allclose(x, z, **near)
+    for name in ("solution", "ergodic"):
+        np.testing.assert_allclose(getattr(one, name), getattr(each, name), **near)
+    for name in one.trace:
+        np.testing.assert_allclose(one.trace[name], each.trace[name], **near)
+    assert one.privacy == each.privacy
+    # and the server's side, from what the agents sent
+    shared = [np.asarray(a.coupling) for a in problem.agents]
+    for after in rounds:
+        sums, counts = np.zeros(4), np.zeros(4)
+        for z, held in zip(after.averages, shared, strict=True):
+            np.add.at(sums, held[held >= 0], z[held >= 0])
+            np.add.at(counts, held[held >= 0], 1)
+        apart = [
+            after.consensus[h[h >= 0]] - z[h >= 0]
+            for z, h in zip(after.averages, shared, strict=True)
+        ]
+        assert after.row["residual"] == pytest.approx(np.linalg.norm(np.concatenate(apart)))
+        value = sum(
+            float(a.objective.value(z)) for a, z in zip(problem.agents, after.averages, strict=True)
+        )
+        assert after.row["objective"] == pytest.approx(value)
+    np.testing.assert_allclose(one.solution, sums / counts, **near)
+
+
 BOX, GOOD = tacit.Box(-1, 1, size=4), problem_of("huber", "box").agents[0]
 SMALL = problem_of("huber", "box", dimension=3).agents[0]
 GAUSSIAN = tacit.Gaussian(1.0)

@@ -171,6 +171,9 @@ def test_an_agent_answers_each_round_once(released):
         (tacit.Settings(5), {"ledgers": "x"}, "ledgers"),
         (tacit.Settings(5), {"noise": "secure"}, "no noise for a released"),
         (tacit.Settings(5), {"batch": True}, "batch"),
+        (tacit.Settings(5), {"batch": False}, "batch"),
+        (tacit.Settings(5), {"run": "x"}, "no run for a released"),
+        (tacit.Settings(5), {"checkpoint": "c"}, "no checkpoint for a released"),
         (tacit.Settings.for_budget(1.0, 1e-5), {}, "it is spent already"),
     ],
 )
@@ -331,6 +334,21 @@ def test_whose_start_it_is_is_checked_number_by_number(change, tmp_path):
     with pytest.raises(InvalidInput, match="from the same release"):
         tacit.solve(released, settings, start=wrong)
     tacit.solve(zones(), EXACT, start=wrong)  # promises nothing, and may start anywhere
+
+
+@pytest.mark.parametrize("part", ["solution", "local", "duals"])
+def test_a_start_is_known_by_each_of_its_numbers(part):
+    """The last digit of the last one is another."""
+    released = tacit.release(zones(), 1.0, 1e-5, seed=1)
+    settings = tacit.Settings(rounds=5)
+    own = tacit.solve(released, settings)
+    tacit.solve(released, settings, start=own)
+    value = getattr(own, part)
+    *parts, last = (value,) if part == "solution" else value
+    moved = np.append(last[:-1], np.nextafter(last[-1], np.inf))
+    other = moved if part == "solution" else (*parts, moved)
+    with pytest.raises(InvalidInput, match="from the same release"):
+        tacit.solve(released, settings, start=dataclasses.replace(own, **{part: other}))
 
 
 def test_a_start_may_follow_a_start_and_a_budget():
