@@ -78,6 +78,19 @@ def grid(world):
     return {"g.m": text, **public}
 
 
+def pandapower(world):
+    """Case 9 of pandapower, without limits of its external grid; its loads are others."""
+    import pandapower as pp
+    from pandapower.networks import case9
+
+    net = case9()
+    net.ext_grid[["min_p_mw", "max_p_mw", "min_q_mvar", "max_q_mvar"]] = float("nan")
+    net.bus["min_vm_pu"] = float("nan")
+    if world:
+        net.load["p_mw"], net.load["q_mvar"] = [270.0, 0.0, -60.0], [-30.0, 200.0, 0.0]
+    return {"n.json": pp.to_json(net)}
+
+
 def at_the_prompt(files, *lines, agents=(), interrupted=False):
     """What commands say and leave behind; "out" is the folder of the first."""
 
@@ -214,6 +227,11 @@ PROMPT = {
     "power, shares, not certified": (grid, f"{POWER} {TOTAL} {SHARES}"),
     "learn, not private": (table, f"{LEARN} {OPEN} --rounds 3"),
     "power, cost": (grid, f"{POWER} {TOTAL} --objective cost --mechanism laplace"),
+    "power, network": (
+        pandapower,
+        f"power solve n.json --zones 2 --out out --seed 3 {TOTAL} --objective cost",
+        "power check out --json",
+    ),
     "power, rounds": (grid, f"{POWER} {TOTAL} {ROUNDS}"),
     "power, gradient": (grid, f"{POWER} --epsilon 1 --mechanism laplace {ON_Z}"),
 }

@@ -123,6 +123,10 @@ def mount_points() -> set[str]:
     return {re.sub(r"\\([0-7]{3})", lambda c: chr(int(c[1], 8)), point) for point in points}
 
 
+PER_UNIT = (  # columns of tables of a grid
+    *("voltage", "limit", "c", "s", "p", "q", "p_demand", "q_demand", "p_shed", "q_shed"),
+    *("p_from", "q_from", "p_to", "q_to"),
+)
 T = TypeVar("T")
 TOML, JSON, TABLE, TEXT = 2**22, 2**25, 2**26, 2**28  # most bytes of a file of a kind
 ARRAYS, PER_BYTE = 2**28, 32  # most bytes of arrays, and more for each byte of their file
@@ -234,11 +238,19 @@ def lines_of(file: BinaryIO) -> Iterator[str]:
             yield line
 
 
+def as_csv(table: Any) -> bytes:
+    """A table of pandas as CSV; the header says which columns are in per unit."""
+    units = {name: f"{name}_pu" for name in PER_UNIT}
+    written: str = table.rename(columns=units).to_csv()
+    return written.encode()
+
+
 def read_pandas(path: str | Path, **options: Any) -> Any:
-    """A CSV file that Tacit wrote, as a table of pandas."""
+    """A CSV file that Tacit wrote, as a table of pandas; units are not in its names."""
     import pandas as pd
 
-    return pd.read_csv(io.BytesIO(read_bytes(path, "a CSV table", TABLE)), **options)
+    found = pd.read_csv(io.BytesIO(read_bytes(path, "a CSV table", TABLE)), **options)
+    return found.rename(columns=lambda name: name.removesuffix("_pu"))
 
 
 def read_npz(path: str | Path, what: str = "arrays") -> dict[str, Vector]:

@@ -1,7 +1,11 @@
 """Cases: per unit, what is in service, and one clear error for a broken file."""
 
 import copy
+import json
+import pickle
+import sys
 import time
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -12,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import CorruptFile, InvalidInput, TacitError
-from tacit.power import bound, load_case
+from tacit.power import bound, build, into_pandapower, load_case, matpower, power_flow
+from tacit.power.case import _read
 
 
 def test_everything(tmp_path):
@@ -164,12 +169,134 @@ def test_pandapower_networks_are_the_same_grids(name):
 
 @pytest.mark.filterwarnings("ignore")  # pandapower's own
 def test_pandapower_iron_losses_are_kept():
-    net = pandapower("mv_oberrhein")
-    with pytest.raises(InvalidInput, match="pandapower network with limits"):
-        load_case(net)
-    net.bus["min_vm_pu"], net.bus["max_vm_pu"] = 0.9, 1.1
-    grid = load_case(net)
+    grid = load_case(pandapower("mv_oberrhein"))
     assert (grid.line["g"] > 0).any() and (grid.line["tap"] != 1).any()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_limits_that_a_pandapower_network_leaves_out():
+    """Defaults that are said, from public numbers: none of them depends on a load."""
+    net = pandapower("mv_oberrhein")
+    grid = load_case(net)
+    inner = grid.bus.drop(grid.generator["bus"])  # an external grid holds its voltage
+    assert set(inner["v_min"]) == {0.9} and set(inner["v_max"]) == {1.1}
+    assert np.isfinite(grid.line["limit"]).all()
+    said = "; ".join(grid.assumed)
+    assert f"min_vm_pu = 0.9 of {len(net.bus)} of {len(net.bus)} in bus" in said
+    assert "upper p of 2 of 2 generators" in said and "each MWh costs 1" in said
+    for _, one in grid.generator.iterrows():  # an external grid: as its lines carry, both ways
+        ends = grid.line[["from_bus", "to_bus"]].eq(one["bus"]).any(axis=1)
+        carried = grid.line.loc[ends, "limit"].sum()
+        assert one[["p_max", "q_max"]].tolist() == pytest.approx([carried] * 2)
+        assert one[["p_min", "q_min"]].tolist() == pytest.approx([-carried] * 2)
+    assert "min_vm_pu" not in net.bus  # the user's own network stays as it is
+    net.load["p_mw"] *= 7
+    other = load_case(net)
+    assert other.assumed == grid.assumed and other.generator.equals(grid.generator)
+    given = pandapower()
+    given.gen.loc[0, ["max_p_mw", "min_q_mvar"]] = np.nan
+    grid = load_case(given)
+    assert grid.assumed == (
+        "upper p of 1 of 3 generators: as its lines carry",
+        "lower q of 1 of 3 generators: as its lines carry",
+    )
+    assert grid.generator["p_max"].tolist() == pytest.approx([2.5, 2.5, 2.7])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pandapower_networks_in_json(tmp_path, monkeypatch):
+    """The same grid; nothing that a file names is imported, which pandapower's own reader does."""
+    import pandapower as pp
+
+    net = pandapower()
+    pp.create_gen(net, 4, 50.0, in_service=False)
+    pp.to_json(net, tmp_path / "n.json")
+    grid, same = load_case(tmp_path / "n.json"), load_case(net)
+    assert grid.name == "n" and grid.base_mva == same.base_mva
+    for table in ("bus", "line", "generator"):
+        assert getattr(grid, table).equals(getattr(same, table)), table
+    assert grid.generator["element"].tolist() == ["ext_grid 0", "gen 0", "gen 1"]
+    (tmp_path / "planted_code.py").write_text("class Planted:\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    document = json.loads((tmp_path / "n.json").read_text())
+    planted = {"_module": "planted_code", "_class": "Planted", "_object": {}}
+    for place in ("controller", "std_types", "name", "mine"):
+        document["_object"][place] = planted
+    document |= planted | {"_object": document["_object"]}
+    (tmp_path / "planted.json").write_text(json.dumps(document))
+    assert load_case(tmp_path / "planted.json").bus.equals(grid.bus)
+    assert "planted_code" not in sys.modules
+    with suppress(Exception):  # the control
+        pp.from_json(str(tmp_path / "planted.json"))
+    assert sys.modules.pop("planted_code", None) is not None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_files_of_networks_that_are_none(tmp_path):
+    import pandapower as pp
+
+    pp.to_json(pandapower(), tmp_path / "n.json")
+    text = (tmp_path / "n.json").read_text()
+    deep = '{"_object": {"bus": ' + "[" * 10**5
+    bus = json.loads(text)["_object"]["bus"]
+    for wrong in (
+        *("", "[]", "{}", '{"_object": 1}', text[:-9], deep, text.replace('"columns', '"c', 1)),
+        json.dumps({"_object": {"bus": {**bus, "_object": "[]"}}}),
+        json.dumps({"_object": {"bus": {**bus, "dtype": {"vn_kv": "int8"}}, "version": [1]}}),
+    ):
+        (tmp_path / "wrong.json").write_text(wrong)
+        with pytest.raises(CorruptFile, match=r"wrong\.json"):
+            load_case(tmp_path / "wrong.json")
+    (tmp_path / "n.p").write_bytes(pickle.dumps(Unpickled()))
+    with pytest.raises(InvalidInput, match=r"a pickle runs .*to_json"):
+        load_case(tmp_path / "n.p")
+    pp.create_ward(net := pandapower(), 4, 7.0, 2.0, 1.0, 1.0)
+    pp.to_json(net, tmp_path / "ward.json")
+    with pytest.raises(InvalidInput, match="element 'ward', which is not supported"):
+        load_case(tmp_path / "ward.json")
+
+
+class Unpickled:
+    def __reduce__(self):
+        return pytest.fail, ("a pickle was read",)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_way_back_into_a_pandapower_network():
+    import pandapower as pp
+
+    net = pandapower()
+    net.gen = net.gen.iloc[::-1]  # elements are found by their index
+    case = build(net, 3, objective="cost")
+    tables = case.tables(case.central())
+    made, voltage = tables["generator"]["p"], tables["bus"]["voltage"]
+    back = into_pandapower(net, case.grid, made, voltage)
+    assert back.gen["p_mw"].loc[[0, 1]].tolist() == pytest.approx(100 * made[[3, 2]].to_numpy())
+    assert back.gen["vm_pu"].loc[[0, 1]].tolist() == pytest.approx(voltage[[1, 2]].to_numpy())
+    assert net.gen["p_mw"].loc[0] == 163  # the user's own stays as it is
+    pp.runpp(back)
+    flow = power_flow(case.grid, made, voltage)
+    assert back.res_ext_grid["p_mw"].tolist() == pytest.approx(
+        [100 * flow.generator["p"][1]], rel=1e-3
+    )
+
+
+def test_the_way_back_to_a_matpower_file(tmp_path):
+    grid = load_case(case_file(tmp_path))
+    p, q = grid.generator["p_max"], grid.generator["q_min"]
+    voltage = grid.bus["v_max"]
+    (tmp_path / "d.m").write_text(matpower(grid, p, q, voltage))
+    back = load_case(tmp_path / "d.m")
+    assert back.base_mva == grid.base_mva
+    for name in ("bus", "line", "generator"):
+        one, other = getattr(grid, name), getattr(back, name)
+        for column in one.columns.drop("cost", errors="ignore"):
+            assert other[column].to_numpy() == pytest.approx(one[column].to_numpy()), column
+    for one, other in zip(grid.generator["cost"], back.generator["cost"], strict=True):
+        assert np.array(other) == pytest.approx(np.array(one))
+    found = _read(tmp_path / "d.m")
+    assert found["gen"][:, 1:3] / 50 == pytest.approx(np.column_stack([p, q]))
+    assert found["bus"][:, 7] == pytest.approx(voltage.to_numpy())
 
 
 def with_element(element):

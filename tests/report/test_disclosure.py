@@ -64,7 +64,7 @@ def test_the_page_about_results():
 def parts_of(path):
     """Columns or fields of a file that has any."""
     if path.suffix == ".csv":
-        return next(csv.reader(path.read_text().splitlines()))
+        return [n.removesuffix("_pu") for n in next(csv.reader(path.read_text().splitlines()))]
     return json.loads(path.read_text()) if path.suffix == ".json" else ()
 
 

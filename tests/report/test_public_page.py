@@ -54,12 +54,13 @@ def held(value):
     return str(value).encode()
 
 
-def column(name, file="trace.csv", rows=slice(None)):
+def column(of, file="trace.csv", rows=slice(None)):
     """Plant in a column of a table; one that is not there is added."""
 
     def plant(folder):
         path = folder / file
         header, *body = csv.reader(io.StringIO(path.read_text()))
+        name = of if of in header or f"{of}_pu" not in header else f"{of}_pu"
         if name not in header:
             header, body = [*header, name], [[*row, "1"] for row in body]
         for row in body[rows]:

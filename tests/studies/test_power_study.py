@@ -14,6 +14,7 @@ from test_study import refused, same, told
 import tacit
 from tacit.cli.main import parse
 from tacit.cli.power import _plan
+from tacit.files import read_pandas
 from tacit.power import build, load_case
 from tacit.power.model import starting_penalties
 from tacit.studies import PartyFile, Study
@@ -33,7 +34,7 @@ def with_loads(case="case14"):
 
 
 def exactly(path):
-    return pd.read_csv(path, index_col=0, float_precision="round_trip")
+    return read_pandas(path, index_col=0, float_precision="round_trip")
 
 
 def parties():
@@ -111,7 +112,7 @@ def test_own_tables_are_those_of_the_whole_grid(tmp_path):
             np.testing.assert_array_equal(own[name][those], expected)
         assert (tmp_path / "bus.csv").stat().st_mode & 0o777 == 0o600
     assert study.write_outcome(tmp_path, result) == ["cut_lines.csv"]
-    agreed = pd.read_csv(tmp_path / "cut_lines.csv", index_col=0)
+    agreed = exactly(tmp_path / "cut_lines.csv")
     assert set(agreed.index) == cut
     flows = ["p_from", "q_to"]
     np.testing.assert_allclose(agreed[flows], whole["line"].loc[agreed.index, flows], atol=1e-4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import Note, RunFolder, run_folder
 from tacit.errors import RUNS, InvalidInput, count
-from tacit.files import read_pandas, reading, save_figure, write_atomically
+from tacit.files import as_csv, read_json, read_pandas, reading, save_figure, write_atomically
 
 DELTA = 1e-5  # of all that is released, where loads are read once and none is given
 BEYOND = {  # limits that a dispatch may break, by name: what breaks them, and its columns
@@ -29,6 +29,7 @@ BEYOND = {  # limits that a dispatch may break, by name: what breaks them, and i
     "overloads": ("lines", ("line", "from_bus", "to_bus", "loading")),
     "reactive": ("reactive power", ("generator", "bus", "q", "q_min", "q_max")),
 }
+CASE = "MATPOWER file (.m), pandapower network (.json) or a named case such as case14"
 MOST_ROWS = 10  # of each table on the screen; --json has all
 OF_SOLVE = ("noise_on", "objective", "shed_price", "nominal_spread")
 
@@ -38,7 +39,7 @@ def add_grid(command: Any, *, required: bool) -> None:
     command.add_argument(
         "case",
         nargs=None if required else "?",
-        help="MATPOWER file (.m) or a named case such as case14",
+        help=CASE,
     )
     command.add_argument(
         "--zones",
@@ -198,7 +199,8 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
         case = build_case(options)
     tables = case.tables(result.local)
     for name, table in tables.items():
-        write_atomically(folder.path / f"{name}.csv", table.to_csv().encode())
+        write_atomically(folder.path / f"{name}.csv", as_csv(table))
+    _back(case, tables, options.case, folder.path)
     save_figure(folder.path / "grid.png", plot_grid(case, result), dpi=130)
     about = {
         "case": case.grid.name,
@@ -208,6 +210,7 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
         "answer": _measures(case, result.local),
         "what_privacy_costs": None if options.no_noise else case.price_of_privacy(result.local),
         "base_mva": case.grid.base_mva,
+        "assumed": list(case.grid.assumed),
         # what reads the true loads, or holds them: whatever the statement covers, not these
         "not_covered": list(DOCUMENTS["power solve"]),
     }
@@ -226,6 +229,29 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, dict[str,
     told = {k: v for k, v in about.items() if k not in ("tables", "cut_lines")}
     write_atomically(folder.path / "figures.json", json.dumps(told, indent=1).encode())
     return result, about
+
+
+def _back(case: Any, tables: Any, source: str, folder: Path) -> None:
+    """The dispatch as a MATPOWER file and, where it came from one, in a network of pandapower."""
+    from tacit.power import into_pandapower, matpower
+    from tacit.power.case import read_network
+
+    made, voltage = tables["generator"], tables["bus"]["voltage"]
+    text = matpower(case.grid, made["p"], made["q"], voltage)
+    write_atomically(folder / "dispatch.m", text.encode())
+    if source.endswith(".json"):
+        net, document = read_network(source), read_json(source)
+        net = into_pandapower(net, case.grid, made["p"], voltage)
+        for name in ("gen", "ext_grid"):
+            told = net[name].to_json(orient="split", double_precision=15)
+            document["_object"][name] |= {"_object": told}
+        write_atomically(folder / "dispatch.json", json.dumps(document).encode())
+
+
+def _assumed(base: float, assumed: Sequence[str]) -> list[str]:
+    """What stands for limits that a network left out; on a base of its own "per unit" may be kW."""
+    words = f"per unit is of {base:g} MVA; {'; '.join(assumed)}"
+    return [f"Not in the network, and assumed: {words}"] if assumed else []
 
 
 def _measures(case: Any, local: Any) -> dict[str, Any]:
@@ -248,7 +274,7 @@ def _publish(case: Any, released: Any, folder: RunFolder) -> None:
         p, q = release.values.reshape(2, -1)
         parts.append(pd.DataFrame({"p_demand": p, "q_demand": q}, index=net.buses))
     table = pd.concat(parts).sort_index().rename_axis("bus")
-    folder.write_public("release.csv", table.to_csv().encode())
+    folder.write_public("release.csv", as_csv(table))
 
 
 def _said(about: dict[str, Any]) -> list[str]:
@@ -257,6 +283,7 @@ def _said(about: dict[str, Any]) -> list[str]:
     from tacit.report.page import price_in_words
 
     lines = [
+        *_assumed(about["base_mva"], about["assumed"]),
         "At the true loads (not covered: keep secret):",
         *served_in_words(about["answer"]["served"]),
     ]
@@ -292,7 +319,7 @@ def add_bound(add: Add) -> None:
         "The least generation cost over the relaxation: below that of any AC power flow.",
         "tacit power bound case118 --json",
     )
-    bound.add_argument("case", help="MATPOWER file (.m) or a named case such as case14")
+    bound.add_argument("case", help=CASE)
 
 
 def _bound(options: argparse.Namespace) -> int:
@@ -301,7 +328,8 @@ def _bound(options: argparse.Namespace) -> int:
     grid = load_case(options.case)
     objective = bound(grid)
     document = {"case": grid.name, "buses": len(grid.bus), "objective": objective}
-    return tell(options.json, document, f"{grid.name}: at least {objective:.6g} $/h")
+    words = f"{grid.name}: at least {objective:.6g} $/h"
+    return tell(options.json, document, words, *_assumed(grid.base_mva, grid.assumed))
 
 
 # --- check ----------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ ac_flow         what would happen if a dispatch were used: an AC power flow at t
 plots           the grid as a picture
 """
 
-from tacit.power.ac_flow import PowerFlow, power_flow
-from tacit.power.case import Grid, load_case
+from tacit.power.ac_flow import PowerFlow, matpower, power_flow
+from tacit.power.case import Grid, into_pandapower, load_case
 from tacit.power.cost import bound
 from tacit.power.model import PowerProblem, build, scheduled
 from tacit.power.network import Network, network
@@ -24,7 +24,9 @@ __all__ = [
     "PowerProblem",
     "bound",
     "build",
+    "into_pandapower",
     "load_case",
+    "matpower",
     "network",
     "partition",
     "plot_grid",

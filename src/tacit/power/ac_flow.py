@@ -155,7 +155,7 @@ def _pypower_case(grid: Grid, p: pd.Series, voltage: pd.Series) -> dict[str, Any
             *(line["from_bus"], line["to_bus"], line["r"], line["x"], line["b"]),
             *[np.where(unlimited, 0.0, mw * line["limit"])] * 3,
             *(line["tap"], np.rad2deg(line["shift"]), np.ones(len(line))),
-            *(np.full(len(line), -360.0), np.full(len(line), 360.0)),
+            *(np.rad2deg(line[side]).clip(-360, 360) for side in ("angle_min", "angle_max")),
         ],
     }
     arrays = {
@@ -163,6 +163,34 @@ def _pypower_case(grid: Grid, p: pd.Series, voltage: pd.Series) -> dict[str, Any
         for name, columns in tables.items()
     }
     return {"version": "2", "baseMVA": mw, **arrays}
+
+
+def matpower(grid: Grid, p: pd.Series, q: pd.Series, voltage: pd.Series) -> str:
+    """A MATPOWER file of the grid, its loads and a dispatch, in per unit.
+
+    For owners' eyes only: the loads are in it.
+    """
+    case = _pypower_case(grid, p, voltage)
+    case["gen"][:, 2] = grid.base_mva * q
+    case["bus"][:, 6] = grid.bus["area"]
+    rows = []
+    for cost in grid.generator["cost"]:
+        if np.ndim(cost[0]):
+            corners = [(grid.base_mva * at, dollars) for at, dollars in cost]
+            rows.append([1, 0, 0, len(cost), *np.ravel(corners)])
+        else:
+            scale = grid.base_mva ** np.array([2, 1, 0])
+            rows.append([2, 0, 0, 3, *np.divide(cost, scale)])
+    case["gencost"] = rows
+    text = (
+        f"function mpc = dispatch\n%% {grid.name}, a dispatch of tacit: Pg, Qg, Vg, Vm. In service "
+        "only; iron losses are shunts;\n%% base voltages are not known.\nmpc.version = '2';\n"
+        f"mpc.baseMVA = {grid.base_mva!r};\n"
+    )
+    for table in ("bus", "gen", "branch", "gencost"):
+        lines = ("\t".join(f"{value:.17g}" for value in row) for row in case[table])
+        text += f"mpc.{table} = [\n" + "".join(f"\t{line};\n" for line in lines) + "];\n"
+    return text
 
 
 def _kinds(grid: Grid) -> Vector:

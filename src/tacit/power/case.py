@@ -1,5 +1,8 @@
 """Grids from MATPOWER files, from named cases, and from pandapower networks; all in per unit.
 
+Pickled networks are refused: to read one is to run it. A network in JSON is read by our own reader,
+which makes tables of it and nothing else; pandapower's makes objects of any class that it names.
+
 Out-of-service elements and isolated buses (type 4) are left out, as MATPOWER does; what remains
 keeps the numbers it has in the file. Unlimited values are infinite: a thermal limit of 0, and
 angle limits of 0 on both sides or beyond a quarter turn. Generators are boxes in (p, q): capability
@@ -8,6 +11,8 @@ curves and the constant power factor of dispatchable loads are not modelled.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import difflib
 import importlib.util
 import os
@@ -19,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.files import read_text, reading
+from tacit.files import parse_json, read_json, read_text, reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +49,12 @@ PANDAPOWER = (
     *("bus", "line", "trafo", "trafo3w", "impedance", "switch", "shunt"),
     *("load", "sgen", "storage", "gen", "ext_grid", "poly_cost", "pwl_cost"),
 )
+PLAIN = r"bool|object|u?int(8|16|32|64)|float(16|32|64)"  # kinds of columns in a file
+LIMITS = (  # what stands for a limit that a pandapower network leaves out
+    *(("bus", "min_vm_pu", 0.9), ("bus", "max_vm_pu", 1.1)),
+    *((table, "max_loading_percent", 100.0) for table in ("line", "trafo", "trafo3w")),
+)
+MOST_MVA = 1e4  # that a generator without limits makes, at a bus whose lines have none
 NO_ELEMENTS = ("measurement", "controller", "group", "bus_geodata", "line_geodata")
 
 
@@ -55,7 +66,8 @@ class Grid:
     line       from_bus, to_bus, r, x, b, g (charging), tap, shift, limit, angle_min, angle_max;
                angles in radians
     generator  bus, p_min, p_max, q_min, q_max, cost ($/h of p_g in per unit: (c_2, c_1, c_0), or
-               the corners (p, $/h) of a piecewise linear one)
+               the corners (p, $/h) of a piecewise linear one); of pandapower its element too
+    assumed    sentences on limits that a pandapower network left out
     """
 
     name: str
@@ -63,6 +75,7 @@ class Grid:
     bus: pd.DataFrame
     line: pd.DataFrame
     generator: pd.DataFrame
+    assumed: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -80,7 +93,10 @@ class Grid:
 
 
 def load_case(source: Any) -> Grid:
-    """A grid from a MATPOWER ``.m`` file, a named case such as "case14", or a pandapower net."""
+    """A grid from a MATPOWER ``.m`` file, a named case such as "case14", or a pandapower net.
+
+    A network is also read from the JSON that pandapower writes.
+    """
     if isinstance(source, Grid):
         return source
     if isinstance(source, dict) and "branch" not in source and "bus" in source:
@@ -94,6 +110,16 @@ def load_case(source: Any) -> Grid:
             f"Expected a MATPOWER file, a case name or a network, got {type(source).__name__}."
         )
     path = Path(source)
+    if path.suffix in (".p", ".pkl", ".pickle"):
+        raise InvalidInput(
+            f"Expected a network as JSON, got {path}: a pickle runs whatever code is in it when it "
+            "is read. Save it with pandapower.to_json(net, 'network.json'). Nothing was read."
+        )
+    if path.suffix == ".json":
+        with reading(path, "a pandapower network"):
+            net = read_network(path)
+        with reading(path, "a pandapower network", own=False):
+            return _from_pandapower(net, path.stem)
     if path.suffix == ".m" or os.path.isfile(path):
         with reading(path, "a MATPOWER file", own=False):
             return _grid(path.stem, _read(path))
@@ -132,7 +158,84 @@ def package(name: str) -> Any:
         ) from None
 
 
-def _from_pandapower(net: Any) -> Grid:
+def read_network(path: str | Path) -> Any:
+    """The pandapower network in a JSON file, without results and controllers.
+
+    Guarantee: whatever the file names, nothing of it is imported, called or made but tables of
+    numbers, text and truth values.
+    """
+    import pandas as pd
+
+    found = read_json(path, "a pandapower network")
+    if not isinstance(objects := found.get("_object"), dict) or "bus" not in objects:
+        raise InvalidInput("it has no table bus")
+    net = package("pandapower").create_empty_network()
+    for name, value in objects.items():
+        if isinstance(value, dict) and value.get("_class") == "DataFrame":
+            if name.startswith(("_", "res_")) or name in NO_ELEMENTS:
+                continue
+            table, kinds = parse_json(value["_object"]), value.get("dtype", {})
+            kinds = {k: kind for k, kind in kinds.items() if re.fullmatch(PLAIN, kind)}
+            if table["data"]:
+                made = pd.DataFrame(table["data"], table["index"], table["columns"], dtype=object)
+                net[name] = made.astype(kinds)
+        elif name in ("name", "sn_mva", "f_hz", "version", "format_version"):
+            net[name] = value
+    return package("pandapower").convert_format(net)
+
+
+def _limited(net: Any) -> tuple[Any, list[str]]:
+    """The network with limits of voltages and loadings where it has none, and what was assumed."""
+    net, assumed = copy.copy(net), []
+    for table, column, limit in LIMITS:
+        found = net[table]
+        if not len(found):
+            continue
+        given = found[column] if column in found else found.index.to_series() * np.nan
+        if missing := int(given.isna().sum()):
+            net[table] = found.assign(**{column: given.astype(float).fillna(limit)})
+            assumed.append(f"{column} = {limit:g} of {missing} of {len(found)} in {table}")
+    return net, assumed
+
+
+def _bounded(case: dict[str, Any], free: Any) -> list[str]:
+    """Set limits of generators that have none: p and q up to what the lines at their bus carry.
+
+    ``free``: rows that may also take power, as an external grid does.
+    """
+    gen, branch, assumed = case["gen"], case["branch"], []
+    rating = np.where(branch[:, 5] > 0, branch[:, 5], MOST_MVA) * (branch[:, 10] > 0)
+    at = [rating[(branch[:, :2] == bus).any(axis=1)].sum() for bus in gen[:, 0]]
+    most = np.minimum(at, MOST_MVA)
+    for column, name, limit in (
+        *((9, "lower p", np.where(free, -most, 0.0)), (8, "upper p", most)),
+        *((4, "lower q", -most), (3, "upper q", most)),
+    ):
+        none = ~(np.abs(gen[:, column]) < 1e9)  # pandapower's own default, or no number
+        gen[none, column] = limit[none]
+        if none.any():
+            assumed.append(f"{name} of {none.sum()} of {len(gen)} generators: as its lines carry")
+    return assumed
+
+
+def into_pandapower(net: Any, grid: Grid, p: pd.Series, voltage: pd.Series) -> Any:
+    """A copy of the network that ``grid`` was read from, its generators set to a dispatch.
+
+    ``p`` by generator and ``voltage`` by bus, in per unit, as ``PowerProblem.tables`` has them.
+    """
+    net = copy.copy(net)
+    for name in ("gen", "ext_grid"):
+        net[name] = table = net[name].copy()
+        for row, (element, bus) in grid.generator[["element", "bus"]].iterrows():
+            kind, index = element.split()
+            if kind == name:
+                table.loc[int(index), "vm_pu"] = voltage[bus]
+                if name == "gen":
+                    table.loc[int(index), "p_mw"] = p[row] * grid.base_mva
+    return net
+
+
+def _from_pandapower(net: Any, name: str = "") -> Grid:
     """Through pandapower's own conversion; its bus numbers, unless that drops or renumbers buses.
 
     A conductance of transformers (iron losses) is kept, as half at either end.
@@ -144,12 +247,12 @@ def _from_pandapower(net: Any) -> Grid:
             "Expected pandapower to read its network: pip install pandapower."
         ) from None
     _refuse_elements(net)
+    net, assumed = _limited(net)
     try:
         case = to_ppc(net, init="flat", mode="opf", take_slack_vm_limits=False)
     except (AttributeError, KeyError, UserWarning, ValueError) as error:
         raise InvalidInput(
-            "Expected a pandapower network with limits of voltages (min_vm_pu, max_vm_pu) and "
-            f"generators, as its optimal power flow needs them: {error}."
+            f"Expected a pandapower network that its optimal power flow can read: {error}."
         ) from None
     if any(name in case for name in ("branch_r_asym", "branch_x_asym", "branch_g_asym")):
         raise InvalidInput("Expected symmetric branches in the pandapower network.")
@@ -163,7 +266,20 @@ def _from_pandapower(net: Any) -> Grid:
                 case[table][:, column] = [number[int(k)] for k in case[table][:, column]]
     if "g" not in case and "branch_g" in case:
         case["g"] = case["branch_g"]
-    return _grid(str(getattr(net, "name", "") or "pandapower"), case)
+    rows = {
+        int(row): f"{kind} {index}"
+        for kind in ("ext_grid", "gen")
+        if len(net[kind])
+        for index, row in enumerate(net["_pd2ppc_lookups"][kind])
+        if row >= 0
+    }
+    elements = [rows.get(row, "none none") for row in range(len(case["gen"]))]
+    assumed += _bounded(case, [element.startswith("ext_grid") for element in elements])
+    if not len(net["poly_cost"]) + len(net["pwl_cost"]):
+        assumed.append("no costs of generation: each MWh costs 1")
+    grid = _grid(name or str(getattr(net, "name", "") or "pandapower"), case)
+    grid.generator["element"] = [elements[k - 1] for k in grid.generator.index]
+    return dataclasses.replace(grid, assumed=tuple(assumed))
 
 
 def _refuse_elements(net: Any) -> None:

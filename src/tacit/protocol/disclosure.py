@@ -103,7 +103,7 @@ FILES: dict[str, Level | Parts] = {
         "loading": COVERED,
     },
     "generator.csv": {"generator": PUBLIC, "bus": PUBLIC, "p": COVERED, "q": COVERED},
-    "grid.png": PRIVATE,
+    **dict.fromkeys(("grid.png", "dispatch.m", "dispatch.json"), PRIVATE),  # loads are in them
     "figures.json": PRIVATE,  # errors on test records, load served, what privacy costs
     "check.json": PRIVATE,  # the AC power flow at the true loads
     "check.png": PRIVATE,
@@ -152,6 +152,7 @@ def level(file: str, *parts: str, having: Iterable[str] = ()) -> Level:
     """
     found: Level | Parts | None = FILES.get(file)
     for part in parts:
+        part = part.removesuffix("_pu")  # the unit of a column
         found = found.get(part) if isinstance(found, Mapping) else None
     if found is TRACE and having:
         found = {name: TRACE.get(name, PRIVATE) for name in having}

@@ -231,5 +231,5 @@ def _table(path: Path) -> Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
     if len(columns) != len(header):
         raise ValueError(f"{path.name} has rows of another length")
-    named = zip(header, columns, strict=True)
+    named = zip((name.removesuffix("_pu") for name in header), columns, strict=True)
     return {n: np.array(c, str if n in TEXT else np.float64) for n, c in named}

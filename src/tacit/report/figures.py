@@ -17,6 +17,7 @@ import numpy as np
 from tacit import html
 from tacit._types import Vector
 from tacit.errors import digits
+from tacit.files import PER_UNIT
 from tacit.privacy.accounting import rounded_up
 from tacit.protocol.disclosure import level, may_have
 from tacit.protocol.statement import promised
@@ -48,16 +49,7 @@ READ = {  # tables of the folder
     "cut_lines": "Cut lines",
     "release": "Loads as released",
 }
-UNITS = {
-    "voltage": "voltage (p.u.)",
-    "p_demand": "p demand (p.u.)",
-    "q_demand": "q demand (p.u.)",
-    "p_shed": "p shed (p.u.)",
-    "q_shed": "q shed (p.u.)",
-    "limit": "limit (p.u.)",
-    "from_bus": "from",
-    "to_bus": "to",
-}
+HEADS = {"from_bus": "from", "to_bus": "to"}
 
 
 def tables(contents: Contents) -> dict[str, Any]:
@@ -148,10 +140,14 @@ def _table(title: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
     return {
         "title": title,
         "columns": list(columns),
-        "heads": [UNITS.get(name, name.replace("_", " ")) for name in columns],
+        "heads": [HEADS.get(name, with_unit(name).replace("_", " ")) for name in columns],
         "values": [values[:most] for values in columns.values()],
         "rows": length,
     }
+
+
+def with_unit(name: str) -> str:
+    return f"{name} (p.u.)" if name in PER_UNIT else name
 
 
 def _columns(table: Table) -> dict[str, list[Any]]:

@@ -23,7 +23,7 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked
 from tacit.errors import InvalidInput, choice, shown
-from tacit.files import write_atomically
+from tacit.files import as_csv, write_atomically
 from tacit.planning import Plan
 from tacit.power.case import Grid, load_case, named_case
 from tacit.power.model import PowerProblem, asked_for, planned
@@ -162,7 +162,7 @@ class GridKind(Kind):
         pairs = [(int(min(pair)), int(max(pair))) for pair in ends]
         for quantity in ("c", "s"):
             table[quantity] = [agreed[quantity, pair] for pair in pairs]
-        write_atomically(folder / "cut_lines.csv", table.to_csv().encode())
+        write_atomically(folder / "cut_lines.csv", as_csv(table))
         if result.privacy.certified:
             os.chmod(folder / "cut_lines.csv", 0o644)  # what the statement covers may be read
         return ["cut_lines.csv"]
@@ -186,7 +186,7 @@ class GridKind(Kind):
         own = PowerProblem(grid, zone, (net,), (problem,), *about)
         tables = own.tables((np.asarray(point),))
         for name, table in tables.items():
-            write_atomically(folder / f"{name}.csv", table.to_csv().encode())
+            write_atomically(folder / f"{name}.csv", as_csv(table))
         return [f"{name}.csv" for name in tables]
 
 
