@@ -290,7 +290,7 @@ def test_every_number_of_the_answer_follows_from_its_tables(tmp_path, run, epsil
         one["objective_at_true_loads"], rel=0.05, abs=1e-4
     )
     rows = (tmp_path / "r" / "release.csv").read_text().splitlines()
-    assert rows[0] == "bus,p_demand,q_demand"
+    assert rows[0] == "bus,p_demand_pu,q_demand_pu"
     released = np.array([row.split(",") for row in rows[1:]], float)
     assert released[:, 0].tolist() == [3, 10, 25]
     apart = np.abs(released[:, 1:] - [[0.3, -0.1], [0.0, 0.0], [1.2, 0.4]]).max()
