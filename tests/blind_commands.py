@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from blind import command, covered, declared, ledgers_in, rows_of, spoken, told_by
 from grids import EVERYTHING
-from small_study import Here, party, write_grid, write_study
+from small_study import NAMES, Here, party, write_grid, write_study
 
 from tacit.cli.run_folder import RunFolder
 from tacit.studies.conduct import conduct
@@ -303,7 +303,21 @@ def write_model(folder, target="classes = [0, 1]"):
     return Study.load(folder / "study.toml")
 
 
+def write_moments(folder):
+    """The same parties, who release a table's moments."""
+    write_study(folder, rehearsal=None)
+    agents = "".join(f'[[agents]]\nname = "{n}"\nrecords = 30\n' for n in NAMES)
+    rules = "[moments.ranges]\nage = [-1, 1]\ndose = [-1, 1]\nweight = [-1, 1]\n"
+    rules += '[moments.categories]\ny = ["0", "1"]\n'
+    (folder / "study.toml").write_text(f"{rules}[privacy]\n{EPS}\n{agents}")
+    for name in NAMES:
+        path = folder / f"{name}.toml"
+        path.write_text(path.read_text().replace('target = "y"\n', ""))
+    return Study.load(folder / "study.toml")
+
+
 STUDIES = {
+    "study, moments": study(write_moments),
     "study, model": study(write_model),
     "study, regression": study(write_model, target="target_range = [-1, 3]"),
     "study": study(write_study, rehearsal=None),

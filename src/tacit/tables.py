@@ -432,6 +432,25 @@ class Rules:
             raise InvalidInput(f"Expected only {', '.join(RULES)} in {path}; got {odd[0]}.")
         return cls.of(data, str(path))
 
+    def named(self) -> tuple[str, ...]:
+        """``features``, or all columns that have a rule of their own but the target."""
+        named = [*self.ranges, *(c for c in self.categories if c not in self.ranges)]
+        left_out = {"*", self.target, *self.drop}
+        return self.features or tuple(name for name in named if name not in left_out)
+
+    def with_target_as_a_column(self) -> Rules:
+        """The same where nothing is to be predicted."""
+        if self.target is None:
+            return self
+        name, ends, known = self.target, self.target_range, self.classes
+        return Rules(
+            features=None if self.features is None else (*self.features, name),
+            drop=self.drop,
+            ranges={**self.ranges, **({} if ends is None else {name: ends})},
+            categories={**self.categories, **({} if known is None else {name: known})},
+            fill=self.fill,
+        )
+
     def records(
         self, paths: Sequence[str | Path], *, target: str | None = None, **how: Any
     ) -> Records:

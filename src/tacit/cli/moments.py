@@ -80,7 +80,7 @@ def _moments(options: argparse.Namespace) -> int:
     refuse(options, EXPECTED[1:], "beside --expect only")
     from tacit.learn import PrivateMoments
 
-    rules = _rules(options)
+    rules = rules_of(options).with_target_as_a_column()
     return _released(options, PrivateMoments(ranges=rules.ranges, **_how(options, rules)), rules)
 
 
@@ -89,7 +89,8 @@ def _counts(options: argparse.Namespace) -> int:
         raise InvalidInput("Expected --by and --total-epsilon. Nothing was released.")
     from tacit.learn import PrivateCounts
 
-    rules, names = _rules(options), tuple(options.by.split(","))
+    rules = rules_of(options).with_target_as_a_column()
+    names = tuple(options.by.split(","))
     if bare := [name for name in names if name not in rules.categories]:
         raise InvalidInput(
             f"Expected --categories {bare[0]}=A,B,..., the public list of what to count by. "
@@ -101,19 +102,6 @@ def _counts(options: argparse.Namespace) -> int:
     }
     rules = replace(rules, features=names, ranges={}, **own)
     return _released(options, PrivateCounts(**_how(options, rules)), rules)
-
-
-def _rules(options: argparse.Namespace) -> Any:
-    """Of all columns, what a file calls the target among them."""
-    rules = rules_of(options)
-    if rules.target is None:
-        return rules
-    name, ends, known = rules.target, rules.target_range, rules.classes
-    features = None if rules.features is None else (*rules.features, name)
-    found: dict[str, Any] = {"features": features, **dict.fromkeys(TARGET)}
-    found["ranges"] = {**rules.ranges, **({} if ends is None else {name: ends})}
-    found["categories"] = {**rules.categories, **({} if known is None else {name: known})}
-    return replace(rules, **found)
 
 
 def _how(options: argparse.Namespace, rules: Any) -> dict[str, Any]:

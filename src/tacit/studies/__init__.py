@@ -3,6 +3,7 @@
 job             the kind [objective] and [set]: jobs of one process, and studies
 grid            the kind [power]: a grid in zones
 classifier      the kind [learn]: a classifier of tables
+moments         the kind [moments]: one release of a table
 study           what all parties know of a study, kinds of problems, keys and names in TOML
 party_file      a party's own file: its data, its ledger, its limits
 party           the only process that sees a party's data: bytes in, bytes out

@@ -31,9 +31,9 @@ from tacit.studies.party_file import PartyFile
 from tacit.studies.study import (
     Kind,
     agents_of,
-    public_name,
     refuse_no_delta,
     refuse_unknown,
+    rules_in,
     spending,
 )
 from tacit.tables import RULES, Rules
@@ -188,22 +188,13 @@ class ClassifierKind(Kind):
 
 def _rules(section: dict[str, Any], folder: Path) -> tuple[Rules, tuple[str, ...]]:
     """Rules of the columns, in [learn] or in a file that travels with the study; and its name."""
-    files: tuple[str, ...] = ()
-    if "columns" in section:
-        if twice := sorted({*RULES} & set(section)):
-            raise InvalidInput(f"Expected {twice[0]} in [learn] or in its columns, got both.")
-        files = (public_name(section["columns"], "columns in [learn]"),)
-        rules = Rules.load(folder / files[0])
-    else:
-        rules = Rules.of(section, "[learn]")
+    rules, files = rules_in(section, folder, "[learn]")
     if rules.target is None:
         raise InvalidInput("Expected target in [learn]; not given.")
     if rules.classes is None and rules.target_range is None:
         raise InvalidInput("Expected classes in [learn], or a target_range; not given.")
     if rules.features is None:  # all parties' are the same ones, in the same order
-        named = [*rules.ranges, *(c for c in rules.categories if c not in rules.ranges)]
-        left_out = {"*", rules.target, *rules.drop}
-        rules = replace(rules, features=tuple(name for name in named if name not in left_out))
+        rules = replace(rules, features=rules.named())
     if not rules.features:
         raise InvalidInput("Expected features in [learn], or a range or categories by column.")
     return rules, files

@@ -1,7 +1,8 @@
 """Studies: what all parties know, in a public file and the public files that it names.
 
-``docs/files.md`` lists its keys. What is computed is one of three kinds, told apart by their
-section: [objective] with [set] (``job.py``), [power] (``grid.py``), [learn] (``classifier.py``).
+``docs/files.md`` lists its keys. What is computed is one of four kinds, told apart by their
+section: [objective] with [set] (``job.py``), [power] (``grid.py``), [learn] (``classifier.py``),
+[moments] (``moments.py``).
 Each is a ``Kind``, which reads its section, makes an agent's problem of the agent's own data,
 plans, and writes what is left of a result. No data are named in a study: a party's own file
 (``party_file.py``) says where they are. Whoever holds a study knows by its ``digest`` whether
@@ -43,6 +44,7 @@ from tacit.protocol.facts import NAME
 from tacit.protocol.masks import Roster, check_parties
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, PrivacyStatement
+from tacit.tables import RULES, Rules
 
 if TYPE_CHECKING:
     from tacit.studies.party_file import PartyFile
@@ -58,7 +60,12 @@ REHEARSAL = (
 DEADLINE = 600.0  # seconds, where a study says nothing
 LONGEST = 30 * 24 * 3600.0
 IDENTITY = re.compile("[0-9a-f]{64}")
-KINDS = {"objective": "job.JobKind", "power": "grid.GridKind", "learn": "classifier.ClassifierKind"}
+KINDS = {
+    "objective": "job.JobKind",
+    "power": "grid.GridKind",
+    "learn": "classifier.ClassifierKind",
+    "moments": "moments.MomentsKind",
+}
 
 
 @dataclass(frozen=True)
@@ -290,7 +297,8 @@ def _kind(data: dict[str, Any], folder: Path, certified: bool) -> Kind:
     if len(named) != 1:
         got = " and ".join(f"[{section}]" for section in named) or "none of them"
         raise InvalidInput(
-            f"Expected one of [objective] (with [set]), [power] and [learn] in a study, got {got}."
+            "Expected one of [objective] (with [set]), [power], [learn] and [moments] in a study, "
+            f"got {got}."
         )
     if not isinstance(data.get("privacy"), dict):
         raise InvalidInput("Expected a section [privacy] with the budget asked for, found none.")
@@ -410,6 +418,16 @@ def agents_of(data: dict[str, Any], known: set[str]) -> dict[str, dict[str, Any]
             raise InvalidInput(f"Expected agents of different names, got {name!r} twice.")
         found[name] = entry
     return found
+
+
+def rules_in(section: dict[str, Any], folder: Path, where: str) -> tuple[Rules, tuple[str, ...]]:
+    """Rules of columns, in a section or in the file that it names, which travels; and its name."""
+    if "columns" not in section:
+        return Rules.of(section, where), ()
+    if twice := sorted({*RULES} & set(section)):
+        raise InvalidInput(f"Expected {twice[0]} in {where} or in its columns, got both.")
+    file = public_name(section["columns"], f"columns in {where}")
+    return Rules.load(folder / file), (file,)
 
 
 def names_of(key: str, value: Any) -> list[str]:

@@ -1,0 +1,101 @@
+"""Studies of moments: every party has the released table at the end, and asks on its own."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_study import Here, identity, party, write_party
+
+import tacit
+from tacit.errors import InvalidInput
+from tacit.learn import PrivateMoments
+from tacit.studies.conduct import conduct
+from tacit.studies.study import Study
+
+SIZES = {"north": 300, "south": 500, "west": 200}
+STUDY = """
+{top}
+[moments.ranges]
+age = [18, 90]
+cost = [0, 1200]
+[moments.categories]
+sex = ["f", "m"]
+[privacy]
+total_epsilon = {epsilon}
+total_delta = 1e-5
+{more}
+"""
+
+
+def write(folder, epsilon=2.0, colluding=None, **sizes):
+    rng, frames = np.random.default_rng(0), []
+    for name, n in SIZES.items():
+        made = pd.DataFrame({"age": rng.uniform(18, 90, n), "sex": rng.choice(["f", "m"], n)})
+        cost = 200 + 8 * made["age"] + 50 * (made["sex"] == "f") + rng.normal(0, 20, n)
+        frames.append(made.assign(cost=cost))
+        frames[-1].to_csv(folder / f"{name}.csv", index=False)
+        tacit.Ledger.create(folder / f"{name}.db", 1e6, 1e-4)
+    keys = {} if colluding is None else {name: identity(folder, name) for name in SIZES}
+    more = [f'[[agents]]\nname = "{n}"\nrecords = {k}' for n, k in {**SIZES, **sizes}.items()]
+    more += ["[identities]"] * bool(keys) + [f'{n} = "{k}"' for n, k in keys.items()]
+    top = f'aggregation = "sum"\ncolluding = {colluding}' if keys else ""
+    text = STUDY.format(top=top, epsilon=epsilon, more="\n".join(more))
+    (folder / "study.toml").write_text(text)
+    for name in SIZES:
+        write_party(folder, name, rehearsal=False, epsilon=epsilon)
+        path = folder / f"{name}.toml"
+        path.write_text(path.read_text().replace('target = "y"\n', ""))
+    return Study.load(folder), pd.concat(frames)
+
+
+@pytest.mark.parametrize("colluding", [None, 1])
+def test_all_parties_can_ask_the_released_table(tmp_path, colluding):
+    study, frame = write(tmp_path, 15.0, colluding)
+    line = Here([party(study, tmp_path, name) for name in study.agents])
+    result = conduct(study, tmp_path / "out", line)
+    assert result.privacy.once and "rules of all columns" in result.privacy.assumed
+    tables = [PrivateMoments.load(tmp_path / f) for f in ("out", *(f"own-{n}" for n in SIZES))]
+    fits = [table.regress("cost", ["age", "sex=f"]) for table in tables]
+    X = np.c_[np.ones(len(frame)), frame["age"], frame["sex"] == "f"].astype(float)
+    b = np.linalg.lstsq(X, frame["cost"], rcond=None)[0]
+    for fit in fits:
+        assert (np.abs(fit.coef - b[1:]) <= 5 * fit.std_error).all()
+        np.testing.assert_allclose(fit.free, fits[0].free, rtol=1e-6)
+        assert not fit.doubt
+    # what one process releases on the same terms has noise of the same size
+    how = {"aggregation": "sum", "colluding": colluding} if colluding else {}
+    rules = {"ranges": {"age": (18, 90), "cost": (0, 1200)}, "categories": {"sex": ["f", "m"]}}
+    alone = PrivateMoments(15.0, 1e-5, **rules, random_state=0, **how)
+    alone.fit(frame[["age", "cost", "sex"]], agents=np.repeat([*SIZES], [*SIZES.values()]))
+    for table in tables:
+        assert table.deviation_ == pytest.approx(alone.deviation_, rel=1e-9)
+        assert table.layout_ == alone.layout_ and table.records_ == 1000
+        off = (table.values_ - alone.values_) / (table.deviation_ * 2**0.5)
+        assert np.abs(off).max() < 5 and np.sqrt(np.mean(off**2)) == pytest.approx(1, abs=0.6)
+    assert (tables[0].privacy_.parties > 1) == bool(colluding)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (("records = 300", "records = 0"), "records"),
+        (("records = 300", ""), "records"),
+        (("[0, 1200]", "[0]"), "cost"),
+        (("total_epsilon = 2.0", ""), "total_epsilon"),
+        (("total_delta = 1e-5", ""), "total_delta"),
+        (("[moments.ranges]", "[moments.widths]"), "widths"),
+        (("total_delta = 1e-5", 'total_delta = 1e-5\nmechanism = "laplace"'), "mechanism"),
+    ],
+)
+def test_studies_that_are_refused(tmp_path, change, named):
+    write(tmp_path)
+    path = tmp_path / "study.toml"
+    path.write_text(path.read_text().replace(*change))
+    with pytest.raises(InvalidInput, match=named):
+        Study.load(tmp_path)
+
+
+def test_a_party_with_another_number_of_records_takes_no_part(tmp_path):
+    study, _ = write(tmp_path, north=301)
+    with pytest.raises(InvalidInput, match="301 records"):
+        party(study, tmp_path, "north")
+    party(study, tmp_path, "south")
