@@ -48,6 +48,9 @@ def part_of(kind, relation, world, agent):
         return tacit.Quantile(X, y, level=0.3, **bounded), box
     if kind == "per-sample":
         return tacit.PerSample(squared_loss, (X, y), clip=0.5, size=3, **public), box
+    if kind == "in units":
+        common = {"clip": 0.5, "size": 3, "units": [0.1, 1.0, 20.0], **public}
+        return tacit.PerSample(squared_loss, (X, y), **common), box
     if kind == "mean":
         return Mean(X, **bounded), box
     beta, how = MOVES[relation]
@@ -66,7 +69,7 @@ MOVES = {
     "bounds": ((0.01, 0.02, 0.0, 0.01), {}),
 }
 RECORDS = ("least-squares", "logistic", "softmax", "limited", "huber", "hinge", "quantile", "mean")
-RECORDS += ("per-sample", "float32", "solved")
+RECORDS += ("per-sample", "in units", "float32", "solved")
 ONCE = ("least-squares", "mean", "residual")
 LAWS, PATHS = ("gaussian", "laplace"), ("batched", "one by one", "secure", "ledgers", "resumed")
 
@@ -169,7 +172,7 @@ def many(folder, world):
 
 NOISY = (*RECORDS, "residual", "gradient")
 IN_PYTHON = {f"rounds: {', '.join(w)}": rounds(*w) for w in ways(NOISY, PATHS)}
-ADAPTIVE = "per-sample", "quantile", "residual"
+ADAPTIVE = "per-sample", "in units", "quantile", "residual"
 IN_PYTHON |= {f"adaptive: {', '.join(w)}": rounds(*w, updates=1) for w in ways(ADAPTIVE, PATHS)}
 IN_PYTHON |= {f"once: {', '.join(w)}": once(*w) for w in ways(ONCE, PATHS[1:])}
 IN_PYTHON |= {"many": many}

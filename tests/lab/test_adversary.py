@@ -28,6 +28,7 @@ HUNTS = [
     ("limited-softmax", "box", SINGLE, "zero-out", True),
     ("clipped-softmax", "ball", SINGLE, "replace", True),
     ("per-sample", "l1-ball", SINGLE, "add-remove", True),
+    ("in-units", "half-space", SINGLE, "add-remove", True),
     ("quantile", "simplex", DOUBLE, "replace", True),
     ("move", "product", DOUBLE, "zero-out", True),
     ("residual", "hyperplane", DOUBLE, "zero-out", True),

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from small_objectives import FEATURES, N, pinball, points, records
 
+from tacit import LocalProblem, Settings, solve
 from tacit.errors import InvalidInput
 from tacit.objectives import PerSample
-from tacit.sets import Ball
+from tacit.sets import Ball, Box
 
 
 @pytest.mark.parametrize("clip_norm", [1, 2])
@@ -43,6 +44,55 @@ def test_per_sample_bound_survives_broken_records() -> None:
     whole = PerSample(pinball, (X[3:], y[3:]), **options)
     z, _ = points(f, 0)
     np.testing.assert_allclose(f.gradient(z), whole.gradient(z), rtol=1e-12)
+
+
+UNITS = np.array([0.01, 1.0, 30.0])
+
+
+def test_units_are_another_name_of_the_coordinates() -> None:
+    """What is clipped, released and bounded is the gradient of the same loss of z/D."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(40, 3)) / UNITS, rng.normal(size=40)
+    options = {"clip": 0.9, "size": 3, "normaliser": 40}
+    f = PerSample(pinball, (X, y), units=UNITS, **options)
+    same = PerSample(lambda u, record: pinball(UNITS * u, record), (X, y), **options)
+    u, W = rng.normal(size=3), Box(-1.0, 1.0, 3)
+    np.testing.assert_allclose(f.statistic(UNITS * u), same.statistic(u), rtol=1e-12)
+    np.testing.assert_allclose(f.gradient(UNITS * u), same.gradient(u) / UNITS, rtol=1e-12)
+    assert f.sensitivity(2, W) == same.sensitivity(2, W)
+    assert f.sensitivity(1, W) == same.sensitivity(1, W)
+    np.testing.assert_allclose(f.deviations, 1 / UNITS)
+    assert f.lift_energy == pytest.approx((1 / UNITS**2).sum())
+    assert f.gradient_bound(W) == pytest.approx(0.9 / 0.01)
+    np.testing.assert_allclose(f.lengths(UNITS * u), same.lengths(u), rtol=1e-12)
+    assert (f.lengths(UNITS * u) > 0.9).any()
+    wide = Box(-UNITS / 2, UNITS / 2)
+    of_set = PerSample(pinball, (X, y), units=wide, **options)
+    np.testing.assert_allclose(of_set.statistic(u), f.statistic(u), rtol=1e-15)
+
+
+@pytest.mark.parametrize("units", [[1.0, 2.0], [1.0, 0.0, 2.0], [1, np.nan, 1], "abc", -UNITS])
+def test_units_are_lengths(units) -> None:
+    with pytest.raises(InvalidInput, match="units"):
+        PerSample(pinball, records(0, rows=4), clip=1.0, size=3, normaliser=4, units=units)
+
+
+@pytest.mark.parametrize("batch", [True, False])
+def test_a_run_in_units_is_a_run_of_the_scaled_loss(batch) -> None:
+    """Noise, steps and clip included: the same answer in other coordinates."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(40, 3)) / UNITS, rng.normal(size=40)
+    options = {"clip": 0.9, "size": 3, "normaliser": 40}
+    found, scale = [], {"plain": np.ones(3), "units": UNITS}
+    for name, D in scale.items():
+        box = Box(-D, D)
+        loss = pinball if name == "units" else lambda u, record: pinball(UNITS * u, record)
+        how = {**options, "units": box if name == "units" else None}
+        agents = [LocalProblem(PerSample(loss, (X[p::2], y[p::2]), **how), box) for p in range(2)]
+        budget = Settings.for_budget(5.0, 1e-5, rounds=30)
+        found.append(solve(agents, budget, seed=1, batch=batch).solution / D)
+    if found:  # round 1 knows a bound of gradients, which differs
+        np.testing.assert_allclose(found[0], found[1], atol=0.1)
 
 
 def test_per_sample_memory_does_not_grow_as_records_times_size() -> None:

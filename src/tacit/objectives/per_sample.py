@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit._types import Array
-from tacit.errors import InvalidInput, choice, count, positive
+from tacit._types import Array, Vector
+from tacit.errors import LENGTHS, InvalidInput, array, choice, count, positive
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import gamma, rounded_up
 from tacit.pytree import pytree, static, store
@@ -33,12 +33,18 @@ class PerSample(Records):
     clipping acts, ``gradient`` is not the gradient of ``value``. ``smoothness``, if given, is the
     user's public claim. Convexity is the user's claim too; privacy does not rest on it.
 
+    ``units``: a public length D_i of every coordinate, or a set, whose widths they then are; else
+    1. Gradients are taken of z_i/D_i: ``clip``, the noise and Δ are in these units, so that no
+    coordinate needs a clip, or gets noise, that another one asked for.
+
     Guarantee: a record adds a vector of ``clip_norm`` at most clip to the sum, whatever its data
     are and whatever function of z and that record the loss is (not one that looks at other records,
     along the axis over which JAX vectorises: ``custom_vmap``, some callbacks). A gradient with NaN
     or infinity in it, or too long for float64, counts as zero. So Δ = clip/N for *add-remove* and
     2clip/N for *replace* in that norm, both attained; L2 ≤ L1 ≤ √n·L2 gives the other one. This
-    holds at every z, also outside the set.
+    holds at every z, also outside the set. With ``units`` the statistic is the sum of clip(D∘g_i):
+    what is clipped, summed and released with isotropic noise are the same numbers D∘g, as computed,
+    so nothing above changes; ``lift`` divides by D afterwards, a public map.
     Rounding (``rounding.py``): clipped gradients are added in float64, 2γ_M·M·clip/N for M records.
     Where records stay in place, the gradients of the others are the same bit for bit. Where they
     shift (add-remove), each gradient is computed alone, by the same instructions wherever its
@@ -52,6 +58,7 @@ class PerSample(Records):
     size: int = static()
     clip_norm: int = static(default=2)
     smoothness: float | None = None
+    units: Any = static(default=None, repr=False)
     everywhere: ClassVar[bool] = True
     clipped: ClassVar[bool] = True
     axis: ClassVar[int] = 0
@@ -73,8 +80,24 @@ class PerSample(Records):
             data=data,
             clip=positive("clip", self.clip),
             smoothness=optional_positive("smoothness", self.smoothness),
+            units=None if self.units is None else self._lengths(self.units),
         )
         self._check_loss()
+
+    def _lengths(self, units: Any) -> tuple[float, ...]:
+        """The units as plain numbers; those of a set are its widths."""
+        given = getattr(units, "widths", units)
+        found = array("units", given, (self.size,), dtype=np.float64)
+        if not ((found >= LENGTHS[0]) & (found <= LENGTHS[1])).all():
+            raise InvalidInput(
+                f"Expected units from {LENGTHS[0]:g} to {LENGTHS[1]:g}, such as the widths of a "
+                f"set in which no coordinate is fixed, got {found}."
+            )
+        return tuple(found.tolist())
+
+    @property
+    def _units(self) -> Vector:
+        return np.ones(self.size) if self.units is None else np.asarray(self.units)
 
     def _check_loss(self) -> None:
         """The loss must turn a vector of ``size`` numbers and one record into one number."""
@@ -106,13 +129,43 @@ class PerSample(Records):
             self.normaliser
         )
 
+    def lift(self, statistic: Array) -> Array:
+        return statistic if self.units is None else statistic / self._units
+
+    @property
+    def deviations(self) -> Vector:
+        """The noise is the same in every unit: 1/D_i in coordinate i."""
+        return 1 / self._units
+
+    @property
+    def lift_energy(self) -> float:
+        return float((self.deviations**2).sum())
+
+    def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
+        stretch = 1.0 if self.units is None else float(self.deviations.max())
+        return rounded_up(stretch * self.sensitivity(norm, feasible_set))
+
+    def lengths(self, z: Array) -> Vector:
+        """Of every record's gradient at z, before it is clipped: what ``clip`` is compared with.
+
+        It reads the data, and nothing covers it: for records that are public or made up.
+        """
+        one = lambda record: jnp.linalg.norm(self._scaled(z, record), ord=self.clip_norm)  # noqa: E731
+        found: Vector = np.asarray(jax.vmap(one)(self.data))  # type: ignore[no-untyped-call]
+        return found
+
+    def _scaled(self, z: Array, record: Any) -> Array:
+        """A record's gradient in float64, of its coordinates in their units."""
+        gradient: Array = jax.grad(self.loss)(z, record).astype(jnp.float64)
+        return gradient if self.units is None else gradient * self._units
+
     def _clipped(self, z: Array, record: Any) -> Array:
-        """A record's gradient in float64, no longer than clip.
+        """A record's gradient in these units, no longer than clip.
 
         A little less is asked for, so that rounding cannot exceed it: n + 8 units for a sum of n.
         """
         limit = self.clip * (1 - (self.size + 8) * float(np.finfo(np.float64).eps))
-        gradient = jax.grad(self.loss)(z, record).astype(jnp.float64)
+        gradient = self._scaled(z, record)
         norm = jnp.linalg.norm(gradient, ord=self.clip_norm)
         scale = jnp.where(norm > limit, limit / norm, 1)
         return jnp.where(jnp.isfinite(norm), gradient * scale, 0)
@@ -156,5 +209,6 @@ class PerSample(Records):
         return 0.0
 
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
-        """clip·M/N for M records (an L1 norm of at most clip is an L2 norm of at most clip)."""
-        return self.clip * self.most_records / self.normaliser
+        """clip·M/N for M records (an L1 norm of at most clip is an L2 norm of at most clip), over
+        the smallest unit."""
+        return self.clip * self.most_records / self.normaliser * float(self.deviations.max())

@@ -72,7 +72,7 @@ RECORDS: dict[str, Callable[..., Objective]] = {
         x, np.where(y < 0, 0, 1), CLASSES, slope_limit=LIMIT, limit_form="norm", **o
     ),
 }
-OBJECTIVES = (*RECORDS, "move", "per-sample", "residual")
+OBJECTIVES = (*RECORDS, "move", "per-sample", "in-units", "residual")
 
 
 def _slope(z: Any, record: Any) -> Any:
@@ -131,8 +131,9 @@ def neighbours(objective: str, dtype: Any, relation: str, rng: Any, crowd: int =
         other_y = np.r_[-y[:1], y[1:]]
     elif relation == "replace":
         other_x, other_y = np.r_[-x[:1], x[1:]], y
-    if objective == "per-sample":
-        clipped: Any = {"clip": 0.3, "size": FEATURES, **options}
+    if objective in ("per-sample", "in-units"):
+        units = None if objective == "per-sample" else 10.0 ** np.arange(-2, FEATURES - 2)
+        clipped: Any = {"clip": 0.3, "size": FEATURES, "units": units, **options}
         return PerSample(_slope, (x, y), **clipped), PerSample(
             _slope, (other_x, other_y), **clipped
         )
