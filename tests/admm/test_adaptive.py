@@ -1,5 +1,6 @@
 """Steps that adapt to what is public: the rule, alike everywhere, and better than by theory."""
 
+import cvxpy as cp
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -282,3 +283,31 @@ def test_one_program_is_a_side_of_the_coordinator():
     key = tacit.protocol.keys.root_key(3)
     kept = Batched(problem, settings, key, "run").state()
     assert {"pace", "steps"} < set(kept)
+
+
+def test_what_is_left_is_bounded_and_said(tmp_path):
+    """Against the optimum by linear programming, in a run that is too short and in one that is not;
+    the same of agents one by one, of one program, and in the saved result."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (600, 3))
+    y = X @ [0.5, -0.2, 0.1] + 0.05 * rng.normal(size=600)
+    z, r = cp.Variable(3), cp.Variable(600)
+    best = cp.Problem(cp.Minimize(cp.norm1(r) / 600), [r == y - X @ z, cp.abs(z) <= 2]).solve()
+    common = {"clip": 1.8, "size": 3, "normaliser": 600}
+    problem = tacit.Problem(
+        tacit.LocalProblem(
+            tacit.PerSample(absolute, (X[p::2], y[p::2]), **common), tacit.Box(-2.0, 2.0, 3)
+        )
+        for p in range(2)
+    )
+    for rounds, finished in ((4, False), (150, True)):
+        settings = Settings.for_budget(20.0, 1e-5, rounds=rounds)
+        found = tacit.solve(problem, settings, seed=1)
+        late = found.trace["objective"][rounds // 2 :].mean()
+        assert found.gap.finished is finished
+        assert found.gap.bound > late - best
+        assert ("Not finished" in repr(found)) is not finished
+    alone = tacit.solve(problem, settings, seed=1, batch=False)
+    assert alone.gap.bound == pytest.approx(found.gap.bound, rel=1e-9)
+    assert tacit.Result.load(found.save(tmp_path / "out")).gap == found.gap
+    assert solved(partly()).gap is None  # nobody knows what private coordinates would gain

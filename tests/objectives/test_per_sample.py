@@ -91,8 +91,8 @@ def test_a_run_in_units_is_a_run_of_the_scaled_loss(batch) -> None:
         agents = [LocalProblem(PerSample(loss, (X[p::2], y[p::2]), **how), box) for p in range(2)]
         budget = Settings.for_budget(5.0, 1e-5, rounds=30)
         found.append(solve(agents, budget, seed=1, batch=batch).solution / D)
-    if found:  # round 1 knows a bound of gradients, which differs
-        np.testing.assert_allclose(found[0], found[1], atol=0.1)
+    # the bound of gradients that round 1 knows differs
+    np.testing.assert_allclose(found[0], found[1], atol=0.1)
 
 
 def test_per_sample_memory_does_not_grow_as_records_times_size() -> None:

@@ -37,6 +37,7 @@ from tacit.admm.algorithm import Holders, Round, average_over_holders
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import AdaptiveStep, Settings
+from tacit.sets.feasible_set import FeasibleSet
 
 MOST = 0.2  # widths
 UNSEEN = 1e-12  # of the squared bound of gradients: where none was ever seen, and no noise is
@@ -59,24 +60,30 @@ class Ground(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """What a run has learned of them: S, V and d."""
+    """What a run has learned of them: S, V and d. Of the consensus also what ``gap`` takes: sums
+    over the second half of the rounds of Σ_p g_p (``pull``) and of Σ_p g_p'z_p (``inner``)."""
 
     energy: Array
     wander: Array
+    pull: Array
+    inner: Array
     reach: Array
 
     @classmethod
-    def first(cls, many: int, of: int, settings: Settings) -> Pace:
+    def first(cls, many: int, of: int, settings: Settings, pulled: int = 0) -> Pace:
         assert isinstance(settings.step_size, AdaptiveStep)
-        return cls(np.zeros(many), np.zeros(of), np.float64(settings.step_size.reach))
+        reach = np.float64(settings.step_size.reach)
+        return cls(np.zeros(many), np.zeros(of), np.zeros(pulled), np.float64(0), reach)
 
     @classmethod
-    def unpacked(cls, values: Array, many: int) -> Pace:
-        return cls(values[:many], values[many:-1], values[-1])
+    def unpacked(cls, values: Array, many: int, of: int) -> Pace:
+        energy, wander = values[..., :many], values[..., many : many + of]
+        pull = values[..., many + of : -2]
+        return cls(energy, wander, pull, values[..., -2], values[..., -1])
 
     def packed(self) -> Vector:
-        """As a journal and a ledger keep it."""
-        return np.concatenate([self.energy, self.wander, [self.reach]])
+        """As a journal and a ledger keep it; of many agents, one after another."""
+        return np.concatenate([*self[:3], np.stack(self[3:], axis=-1)], axis=-1)
 
 
 def ground(
@@ -167,17 +174,83 @@ def learned(
     pace: Pace, known: Ground, reach: Array, now: Round, coupled: Array, z: Array, point: Array
 ) -> Pace:
     """After an agent has moved from z to ``point``."""
-    energy, c = pace.energy + _shown(now, coupled, z, point) ** 2 - known.variance, 1 / now.η
-    return Pace(energy, pace.wander + known.variance / c**2, reach)
+    energy = pace.energy + _shown(now, coupled, z, point) ** 2 - known.variance
+    wander = pace.wander + known.variance * now.η.astype(float) ** 2
+    return pace._replace(energy=energy, wander=wander, reach=reach)
 
 
 def consensus_learned(
     pace: Pace, known: Ground, reach: Array, now: Round, z: Array, points: Array, holders: Holders
 ) -> Pace:
     """After all agents have: ``now``, z and points of what each holds, one after another."""
-    energy = pace.energy + _shown(now, 1.0, z, points) ** 2 - known.variance
-    drift = average_over_holders(known.variance / (1 / now.η + now.ρ) ** 2, holders)
-    return Pace(energy, pace.wander + drift / holders.count, reach)
+    g = _shown(now, 1.0, z, points)
+    energy, late = pace.energy + g**2 - known.variance, 1.0 * (2 * now.t > known.rounds)
+    wander, pull, inner = (
+        average_over_holders(x, holders) * holders.count
+        for x in (known.variance / (1 / now.η + now.ρ) ** 2, g, g * z)
+    )
+    return Pace(
+        energy,
+        pace.wander + wander / holders.count**2,
+        pace.pull + late * pull,
+        pace.inner + late * inner.sum(),
+        reach,
+    )
+
+
+class Gap(NamedTuple):
+    """A public estimate of F − F*, on average over the second half of the rounds.
+
+    bound   Σ_p mean of g_p'z_p, less the least of (Σ_p mean of g_p)'y over y in the set. By
+            convexity it is not below the mean of F(z) − F*, on average over the noise, where
+            gradients are not clipped and steps ended inside of the set; constraints take a little
+            from it, the less the shorter steps have become
+    noise   what it would be on average were there no gradient but the noise
+
+    It follows from noisy messages, and costs no privacy.
+    """
+
+    bound: float
+    noise: float
+
+    @property
+    def finished(self) -> bool:
+        return self.bound <= 2 * self.noise
+
+    def __str__(self) -> str:
+        if self.finished:
+            return f"What is left, about {self.bound:.2g} or less, is what the noise explains."
+        return (
+            f"Not finished: up to {self.bound:.2g} may be left, of which the noise explains "
+            f"{self.noise:.2g}. More rounds, another reach, or units in which the coordinates are "
+            "alike would help."
+        )
+
+
+FAR = 1e4  # widths of a set, from where its points of the least product are seen
+DRAWS = 16  # of noise, to learn what it explains
+
+
+def gap_of(pace: Pace, known: Ground, problem: Problem, W: FeasibleSet) -> Gap:
+    """After the last round, where all agents hold all coordinates; W has the set of all in it."""
+    T = int(known.rounds)
+    half = T - T // 2
+    pull, at = np.asarray(pace.pull) / half, float(pace.inner) / half
+    index = np.concatenate([np.asarray(agent.coupling) for agent in problem.agents])
+    deviation = np.sqrt(np.bincount(index, known.variance) / half)
+    middle = np.asarray(W.project(np.zeros(len(pull))), np.float64)
+    far = FAR * float(W.diameter)
+
+    def least(q: Vector) -> float:
+        """Of q'y over W."""
+        size = float(np.linalg.norm(q))
+        y = np.asarray(W.project(-far / size * q), np.float64) if size > 0 else middle
+        return float(q @ y)
+
+    rng = np.random.default_rng(0)
+    draws = deviation * rng.standard_normal((DRAWS, len(pull)))
+    noise = float(np.mean([q @ middle - least(q) for q in draws]))
+    return Gap(max(at - least(pull), 0.0), noise)
 
 
 def _shown(now: Round, coupled: Array | float, z: Array, point: Array) -> Array:

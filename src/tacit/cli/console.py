@@ -185,6 +185,8 @@ def print_result(
         print(line)
     if result.plan:
         print(result.plan)
+    if result.gap is not None and not result.gap.finished:
+        print(result.gap)
     if result.solution.size <= 20 and about is None:
         print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
         print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))

@@ -136,7 +136,7 @@ class Agent:
         self._ground = self._known(settings) if is_adaptive(settings) else None
         self.pace: Vector = np.zeros(0)  # of steps that adapt (``adaptive.Pace``), packed
         if self._ground is not None:
-            self.pace = Pace.first(*(2 * (problem.dimension,)), settings).packed()
+            self.pace = Pace.first(problem.dimension, problem.dimension, settings).packed()
         self.noise_magnitude = 0.0  # Σ|ξ| of the last round; not released
         self.rounds_done = 0
         self._failed = False  # without a ledger, a run ends with a failure
@@ -204,7 +204,7 @@ class Agent:
         if known is None:
             ρ, η = (x[0] for x in schedule_in(self.point.dtype, self.settings, t, t))
         else:
-            pace = Pace.unpacked(self.pace, len(coupled))
+            pace = Pace.unpacked(self.pace, len(coupled), len(coupled))
             steps = told[0], told[1:][self._coupling]
             reach, ρ, η = own_steps(pace, known, coupled, self.point, steps, t)
         found = agent_round(t, w, ρ, η, *held, self._noisy(), self._rule, self._round)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.adaptive import Pace, ground_of_consensus, is_adaptive
+from tacit.admm.adaptive import Pace, gap_of, ground_of_consensus, is_adaptive
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, ConstantPenalty, Settings
 from tacit.errors import InvalidInput, Refused, choice, count, shown
@@ -190,8 +190,10 @@ class Coordinator:
     def __post_init__(self) -> None:
         if isinstance(self.seed, np.integer):  # NumPy's are not plain data
             self.seed = int(self.seed)
+        if self.model is None and self.known is not None:
+            self.model = self.known.agents[0]
         if choice("aggregation", self.aggregation, (None, "sum")) is not None:
-            part = self.model or (self.known.agents[0] if self.known is not None else None)
+            part = self.model
             if part is None or self.released is not None or self.start is not None:
                 raise InvalidInput(
                     "Expected private data, also of agents on rank 0, for a secure sum, and no "
@@ -321,7 +323,13 @@ class Coordinator:
         about = dict(zip(columns, np.array(trace, np.float64).T, strict=True)), privacy, self.seed
         found = results.result_of(problem, settings, state, *about)
         self._finish(now.run, side.round, found.solution)
-        return replace(found, plan=plan.reason, timing={} if batch else self._timing())
+        found = replace(found, plan=plan.reason, timing={} if batch else self._timing())
+        if self.model is None or not is_adaptive(settings) or not problem.is_global:
+            return found
+        ground = ground_of_consensus(problem, settings)
+        kept, n = state["steps"][0], problem.size
+        pace = Pace.unpacked(kept, len(kept) - 2 * n - 2, n)
+        return replace(found, gap=gap_of(pace, ground, problem, self.model.feasible_set))
 
     def _begun(
         self, problem: Problem, plan: Plan, paid: bool, noise: str, alone: bool
@@ -798,7 +806,7 @@ class ByMessage:
         z, λ = shared("average"), shared("dual")
         self.server.restore(z, λ, rounds_done)
         if isinstance(self.server, AdaptiveServer):
-            self.server.pace = Pace.unpacked(arrays["steps"][0], len(z))
+            self.server.pace = Pace.unpacked(arrays["steps"][0], len(z), self.server.size)
         if self.coordinator.sums is not None and not own:
             self.coordinator._all(Restore(run, rounds_done, (z, z, λ)), Agreed)
         self.total = shared("total")

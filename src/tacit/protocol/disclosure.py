@@ -35,7 +35,9 @@ Parts = Mapping[str, "Level | Mapping[str, Level]"]
 
 FLOWS = dict.fromkeys(("p_from", "q_from", "p_to", "q_to"), COVERED)
 RESULT = {  # fields of a ``Result``, beside trace, settings and statement
-    **dict.fromkeys(("solution", "ergodic", "local", "duals", "converged", "release"), COVERED),
+    **dict.fromkeys(
+        ("solution", "ergodic", "local", "duals", "converged", "release", "gap"), COVERED
+    ),
     "plan": COVERED,  # of a run that is not certified, data may have chosen it
     "seed": PRIVATE,
     "timing": PRIVATE,
@@ -77,7 +79,7 @@ FILES: dict[str, Level | Parts] = {
         "agents": PUBLIC,
         "noise_source": PRIVATE,  # it names the seed
         "versions": PUBLIC,
-        **{name: RESULT[name] for name in ("seed", "converged", "plan", "release")},
+        **{name: RESULT[name] for name in ("seed", "converged", "plan", "release", "gap")},
     },
     "run.json": {
         "command": PUBLIC,

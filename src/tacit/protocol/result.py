@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit._types import Vector
+from tacit.admm.adaptive import Gap
 from tacit.admm.algorithm import Holders, average_over_holders
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Settings
@@ -90,6 +91,8 @@ class Result:
     plan         what was chosen for a budget, and why; empty where the settings said it
     duals        of exact steps: every agent's λ on its coupled coordinates, to start again from
     release      of exact steps on a release: a mark of it and of this answer (``release.mark``)
+    gap          where steps adapted: a public estimate of what is left to gain, and whether the
+                 noise explains it (``adaptive.Gap``); else None
     timing       where the time went (``transports/local.py``): seconds, no two runs have the same.
                  Not covered: how long a computation takes may depend on the data
     """
@@ -108,15 +111,17 @@ class Result:
     duals: tuple[Vector, ...] = ()
     timing: dict[str, Any] = field(default_factory=dict)
     release: str = ""
+    gap: Gap | None = None
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy
         epsilon = "no noise" if np.isinf(p.epsilon) else f"epsilon <= {rounded_up(p.epsilon, 4)}"
         label = "certified" if p.certified else "not certified"
-        return (
+        found = (
             f"Result({n} agents, {int(self.trace['round'][-1])} rounds, solution of size "
             f"{self.solution.size}, {epsilon}, delta {digits(p.delta)}, {label})"
         )
+        return found if self.gap is None or self.gap.finished else f"{found}\n{self.gap}"
 
     @never_raises
     def _repr_html_(self) -> str:
@@ -171,6 +176,7 @@ class Result:
             "plan": self.plan,
             "versions": self.versions,
             **({"release": self.release} if self.release else {}),
+            **({"gap": self.gap._asdict()} if self.gap else {}),
         }
 
     def save(self, folder: str | Path) -> Path:
@@ -245,6 +251,7 @@ class Result:
                 tuple(arrays[f"dual_{i}"] for i in range(len(local)) if "dual_0" in arrays),
                 read_json(timing) if timing.is_file() else {},
                 data.get("release", ""),
+                Gap(**data["gap"]) if "gap" in data else None,
             )
             repr(result)  # it can be shown
             return typed(result)

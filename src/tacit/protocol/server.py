@@ -192,7 +192,7 @@ class AdaptiveServer(Server):
     def __init__(self, *about: Any, ground: Ground, **others: Any) -> None:
         super().__init__(*about, **others)
         self.ground = ground
-        self.pace = Pace.first(len(self.z), self.size, self.settings)
+        self.pace = Pace.first(len(self.z), self.size, self.settings, self.size)
 
     def _question(self) -> Broadcast:
         t = self.round + 1

@@ -48,7 +48,7 @@ THINGS = (
 # Blanks for fields that may not be published
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("solution", "ergodic"), np.zeros(0)),
-    **dict.fromkeys(("converged", "seed", "penalty", "step_size"), None),
+    **dict.fromkeys(("converged", "seed", "penalty", "step_size", "gap"), None),
     **dict.fromkeys(("plan", "release", "assumed", "before"), ""),
     "duals": (),
     "timing": {},

@@ -126,9 +126,8 @@ class BatchedAgents:
                 Pace(*(np.broadcast_to(x, (len(z), *np.shape(x))).copy() for x in pace))
                 for pace, z in zip(first, point, strict=True)
             ]
-            state = state._replace(
-                paces=tuple(paces), steps=Pace.first(0, self.size, self.settings)
-            )
+            steps = Pace.first(0, self.size, self.settings, self.size)
+            state = state._replace(paces=tuple(paces), steps=steps)
         if not self.configurations:
             return state
         number = len(self.configurations)
@@ -173,10 +172,8 @@ class BatchedAgents:
         found = State(**kept)
         if self.ground is not None:
             packed = zip(self.stack(state["pace"], np.float64), found.point, strict=True)
-            paces = tuple(
-                Pace(x[:, : z.shape[1]], x[:, z.shape[1] : -1], x[:, -1]) for x, z in packed
-            )
-            steps = Pace.unpacked(jnp.asarray(state["steps"][0]), 0)
+            paces = tuple(Pace.unpacked(x, *(2 * z.shape[1:])) for x, z in packed)
+            steps = Pace.unpacked(jnp.asarray(state["steps"][0]), 0, self.size)
             found = found._replace(paces=paces, steps=steps)
         for points in (found.point, found.average):
             for group, bucket, z in zip(self.members, self.buckets, points, strict=True):
@@ -220,8 +217,8 @@ class BatchedAgents:
         """The state as a journal keeps it."""
         found = {name: self.unstack(getattr(state, name)) for name in State._fields[:4]}
         if state.steps is not None:
-            parts = [np.concatenate([*p[:2], p.reach[:, None]], axis=1) for p in state.paces]
-            found["pace"], found["steps"] = self.unstack(parts), [state.steps.packed()]
+            found["pace"] = self.unstack([pace.packed() for pace in state.paces])
+            found["steps"] = [state.steps.packed()]
         return found
 
 
