@@ -35,7 +35,7 @@ PLAIN |= {"feature_norm": 2.5, "constraint": Box(0.25), "fit_intercept": False, 
 PLAIN |= {"local_updates": 2, "random_state": 5, "noise": "seeded"}
 OF_RUNS = {"random_state": ("seed", 5), "noise": ("noise", "seeded")}
 # by tests of their own: sums, payments, what is planned
-ELSEWHERE = {"aggregation", "colluding", "ledgers", "_"}
+ELSEWHERE = {"aggregation", "colluding", "ledgers", "_", "keep_length"}
 CLASSES = PLAIN | {"classes": [0, 1, 2], "centring_share": None}
 RANGED = PLAIN | {"target_range": (-3.0, 1.0)}
 KINDS = {
@@ -88,6 +88,14 @@ def test_every_parameter_changes_a_fit(kind, monkeypatch):
             assert given[OF_RUNS[name][0]] == OF_RUNS[name][1]
         elif name not in BASE or BASE[name] != value:
             assert seen(base(kind, **{name: value})) != plain, name
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
+def test_a_column_for_the_length_of_centred_rows(kind):
+    """Asked for, it is there, and only beside a mean."""
+    for share, keep, columns in ((0.1, False, 3), (0.1, True, 4), (None, True, 3)):
+        problem, _ = prepared(base(kind, centring_share=share, keep_length=keep))
+        assert problem.size == columns
 
 
 @pytest.mark.parametrize("kind", KINDS)
