@@ -141,6 +141,11 @@ set = { radius = 1.5 }
 """
 
 
+REACH = JOB.replace('penalty = { kind = "constant", value = 2.5 }', "reach = 0.125")
+REACH = REACH.replace('step_size = { kind = "constant", value = 0.25 }\n', "")
+REACH = REACH.replace("local_updates = 2\n", "")
+
+
 def loaded(folder, text):
     (folder / "study.toml").write_text(text)
     return Study.load(folder)
@@ -242,6 +247,7 @@ def test_keys_of_losses(tmp_path):
         assert np.asarray(part.coupling).tolist() == coupling
     s = settings_of(study, parts).settings
     assert of_rounds(s) == OF_ROUNDS and (s.mechanism, s.delta) == (tacit.Laplace(2.0), 0.0)
+    assert settings_of(loaded(tmp_path, REACH), parts).settings.reach == 0.125
 
 
 @pytest.mark.parametrize(
@@ -272,7 +278,7 @@ def keys_of(text):
     [
         ((LEARN, NUMBER), classifier.SECTION - {"columns"}),
         ((POWER, COST), grid.SECTION | grid.PRIVACY | grid.ALGORITHM),
-        ((JOB, LEARN, COST, POWER), job.ALGORITHM | job.PRIVACY),
+        ((JOB, LEARN, COST, POWER, REACH), job.ALGORITHM | job.PRIVACY),
         ((LEARN, POWER, JOB), (COMMON | {*KINDS}) - {"aggregation", "colluding", "identities"}),
     ],
 )
