@@ -20,6 +20,7 @@ from tacit.protocol.facts import described, facts_of
 from tacit.studies import Study, classifier, grid, job
 from tacit.studies.study import COMMON, KINDS
 
+ELSEWHERE = {"aggregation", "colluding", "identities", "moments"}  # they have tests of their own
 LEARN = """
 name = "one"
 deadline = 7.5
@@ -279,7 +280,7 @@ def keys_of(text):
         ((LEARN, NUMBER), classifier.SECTION - {"columns"}),
         ((POWER, COST), grid.SECTION | grid.PRIVACY | grid.ALGORITHM),
         ((JOB, LEARN, COST, POWER, REACH), job.ALGORITHM | job.PRIVACY),
-        ((LEARN, POWER, JOB), (COMMON | {*KINDS}) - {"aggregation", "colluding", "identities"}),
+        ((LEARN, POWER, JOB), (COMMON | {*KINDS}) - ELSEWHERE),
     ],
 )
 def test_every_key_is_in_a_study_here(texts, keys):
