@@ -25,6 +25,7 @@ LINES = {  # method: (label, colour, dashes)
     "Opacus, alone": ("Opacus, each party alone", "#8a8f98", "-"),
     "Opacus, trusted": ("Opacus, all records at a trusted curator", "#c46b1e", "--"),
     "Tacit": ("Tacit, ten parties, nobody trusted", "#1f5f8b", "-"),
+    "Tacit, summed": ("Tacit, ten parties, up to half may collude", "#2a9d7f", "-"),
     "Tacit, trusted": ("Tacit, all records at a trusted curator", "#7fb0d1", "--"),
 }
 

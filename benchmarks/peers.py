@@ -96,16 +96,22 @@ def split(name, data, seed):
     return Split(shortened(X), y.astype(np.int64), owner, shortened(X_test), y_test)
 
 
-def tacit(of, epsilon, seed, agents):
+def tacit(of, epsilon, seed, agents, **how):
     from tacit.learn import PrivateLogisticRegression
 
     model = PrivateLogisticRegression(
-        epsilon, DELTA, classes=np.unique(of.y).tolist(), random_state=seed
+        epsilon, DELTA, classes=np.unique(of.y).tolist(), random_state=seed, **how
     )
     model.fit(of.X, of.y, agents=agents)
     assert model.privacy_.epsilon <= epsilon
     assert model.privacy_.delta <= DELTA
     return float(np.mean(model.predict(of.X_test) != of.y_test))
+
+
+def summed(of, epsilon, seed):
+    """Up to half of the parties may collude with the server."""
+    half = len(np.unique(of.owner)) // 2
+    return tacit(of, epsilon, seed, of.owner, aggregation="sum", colluding=half)
 
 
 def plain(X, y, X_test, y_test):
@@ -144,6 +150,8 @@ def ours_and_plain(splits, epsilons):
     for seed, of in enumerate(splits):
         for epsilon in epsilons:
             add("Tacit", epsilon, tacit, of, epsilon, seed, of.owner)
+            if len(np.unique(of.owner)) > 3:
+                add("Tacit, summed", epsilon, summed, of, epsilon, seed)
             add("Tacit, trusted", epsilon, tacit, of, epsilon, seed, None)
         add("not private, trusted", None, plain, of.X, of.y, of.X_test, of.y_test)
         add("not private, alone", None, plain_alone, of)
@@ -174,6 +182,7 @@ def of_peers(python, splits, epsilons, jobs):
 
 METHODS = (
     "Tacit",
+    "Tacit, summed",
     "Tacit, trusted",
     "Opacus, trusted",
     "diffprivlib, trusted",

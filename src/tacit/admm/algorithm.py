@@ -172,8 +172,12 @@ def sample_on_host(
     key: Array, t: Array, e: Array, size: int, Δ: Array, dtype: Any, mechanism: Mechanism
 ) -> Array:
     """The first entries of a longer draw: agents of many sizes share few compiled samplers."""
-    longer = 1 << (size - 1).bit_length() if size <= 256 else -(-size // 256) * 256
-    return np.asarray(_compiled_sample(key, t, e, longer, Δ, dtype, mechanism))[:size]
+    return np.asarray(_compiled_sample(key, t, e, room(size), Δ, dtype, mechanism))[:size]
+
+
+def room(size: int) -> int:
+    """One of a few sizes, for which programs are compiled."""
+    return 1 << (size - 1).bit_length() if size <= 256 else -(-size // 256) * 256
 
 
 def proximal_target(

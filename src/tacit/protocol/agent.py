@@ -41,6 +41,7 @@ from tacit.admm.algorithm import (
     admitted,
     agent_round,
     local_round,
+    room,
     sample_on_host,
 )
 from tacit.admm.fixed_point import MEMORY, Instructions, LocalRounds
@@ -61,6 +62,7 @@ from tacit.protocol.statement import why_uncertified
 from tacit.sets.feasible_set import require_64_bits
 
 log = logging.getLogger("tacit.agent")
+MANY = 4096  # records of a summand that are worth a program of their own
 _compiled = jax.jit(local_round, static_argnames="rule")
 
 
@@ -493,6 +495,9 @@ class Summand(Agent):
         f = problem.objective
         self.entries = f.reading().size if release else f.statistic_size
         super().__init__(problem, name, settings, key, run, size, **how)
+        f = self._local.f
+        if not release and f.in_place and (have := f.present.shape[-1]) < MANY:  # which is public
+            self._local = self._local._replace(f=f.pad(room(max(have, 1))))
 
     def _check_arguments(self, key: Array, size: int) -> None:
         summed, problem, f = self.summed, self.problem, self.problem.objective
@@ -515,6 +520,11 @@ class Summand(Agent):
             raise Refused(f"Agent {self.name!r} expects {why}. Nothing was computed.")
         if not self.release:
             super()._check_arguments(key, size)
+
+    @property
+    def objective(self) -> Objective:
+        """With room for more records, as it is computed with."""
+        return self._local.f
 
     def _secure_noise(self) -> SecureNoise:
         super()._secure_noise()  # refuses what is not certified

@@ -357,6 +357,7 @@ class Participant:
         z, noise = agent.point, 0.0
         if request.point is not None:
             z, noise = request.point, getattr(agent, "noise_magnitude", 0.0)
+            valued = getattr(agent, "objective", valued)
         elif isinstance(agent, Agent):
             z, noise = agent.average, agent.noise_magnitude
         elif run.release is not None:
