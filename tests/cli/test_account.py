@@ -49,6 +49,20 @@ def test_account_for_a_total_budget(mechanism, account):
     assert 0.999 <= spent <= 1.0
 
 
+@pytest.mark.parametrize(
+    ("parties", "colluding", "noise", "alone"),  # the table of docs/secure-sum.md
+    [(3, 1, 1.22, 1.47), (5, 2, 1.29, 1.83), (10, 1, 1.05, 3.41), (10, 4, 1.29, 2.71)],
+)
+def test_account_of_a_secure_sum(account, command, parties, colluding, noise, alone):
+    asked = "--total-epsilon", 1, "--total-delta", 1e-5, "--updates", 200, "--parties", parties
+    found = account(*asked, "--colluding", colluding)
+    assert found["exact"]["epsilon"] == pytest.approx(1.0, rel=1e-6)
+    assert found["sum"]["noise"] == pytest.approx(noise, abs=5e-3)
+    assert found["sum"]["alone"]["epsilon"] == pytest.approx(alone, abs=5e-3)
+    assert account(*asked)["sum"]["colluding"] == (parties - 1) // 2
+    assert "each party alone" in command("account", *asked)
+
+
 def test_account_names_what_is_wrong(refused):
     for given, words in (
         ("--epsilon -1 --delta 1e-6", "epsilon=-1.0"),
@@ -58,6 +72,10 @@ def test_account_names_what_is_wrong(refused):
         ("--total-epsilon 1", "--total-delta"),
         ("--total-epsilon 1 --delta 0.1", "got --delta"),
         ("--epsilon 1 --total-delta 0.1", "got --total-delta"),
+        ("--noise-multiplier 1 --delta 0.1 --parties 2", "three parties"),
+        ("--noise-multiplier 1 --delta 0.1 --parties 5 --colluding 4", "colluding <= 3"),
+        ("--noise-multiplier 1 --delta 0.1 --colluding 4", "--parties"),
+        ("--noise-multiplier 1 --mechanism laplace --parties 5", "laplace noise"),
     ):
         assert words in refused(f"account --updates 10 {given}")
 

@@ -90,7 +90,7 @@ def test_the_private_mean_is_a_sum_too(tmp_path):
     means = model._means(X, *owners(owner, len(X)))
 
     def mean(seed, **how):
-        return private_mean(means, Gaussian(9.0), 1e-5, seed=seed, **how)
+        return private_mean(means, Gaussian(9.0), 1e-5, seed=seed, **how)[0]
 
     summed = {"aggregation": "sum", "colluding": 1}
     many = ([mean(seed, **how) for seed in range(60)] for how in ({}, summed))

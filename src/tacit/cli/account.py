@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 from tacit.cli.console import tell
@@ -16,7 +17,8 @@ def add_account(add: Add) -> None:
         _account,
         "Total privacy of many noisy updates, or the noise for a total budget.",
         "tacit account --mechanism gaussian --epsilon 1 --delta 1e-6 --updates 50000\n"
-        "  tacit account --total-epsilon 1 --total-delta 1e-5 --updates 1500",
+        "  tacit account --total-epsilon 1 --total-delta 1e-5 --updates 1500\n"
+        "  tacit account --total-epsilon 1 --total-delta 1e-5 --updates 200 --parties 10",
     )
     account.add_argument("--mechanism", choices=("gaussian", "laplace"), default="gaussian")
     account.add_argument("--epsilon", type=float, help="epsilon of one update")
@@ -27,6 +29,10 @@ def add_account(add: Add) -> None:
     account.add_argument("--total-delta", type=float, help="delta of all updates together")
     account.add_argument("--noise-multiplier", type=float, help="noise in units of the sensitivity")
     account.add_argument("--updates", type=whole, required=True, help="rounds times local updates")
+    account.add_argument("--parties", type=int, help="whose secure sum each update is")
+    account.add_argument(
+        "--colluding", type=int, help="of whom so many may collude (default: just less than half)"
+    )
 
 
 def _account(options: argparse.Namespace) -> int:
@@ -52,7 +58,8 @@ def _account(options: argparse.Namespace) -> int:
     rows: list[tuple[str, str]] = []
     if options.noise_multiplier is not None:
         kind = {"gaussian": mechanisms.Gaussian, "laplace": mechanisms.Laplace}[name]
-        total = accounting.exact(kind(options.noise_multiplier), updates, delta or 0.0)
+        mechanism = kind(options.noise_multiplier)
+        total = accounting.exact(mechanism, updates, delta or 0.0)
         title += f" of noise multiplier {digits(options.noise_multiplier)}"
     elif options.total_epsilon is not None:
         budget = options.total_epsilon, delta or 0.0
@@ -87,7 +94,36 @@ def _account(options: argparse.Namespace) -> int:
     rows.append(
         ("exact" if options.total_epsilon is None else "spent in all (exact)", _words(total))
     )
+    if options.parties is not None:
+        title += f", sums of {options.parties} parties"
+        _of_sum(options, document, rows, mechanism, total.delta)
+    elif options.colluding is not None:
+        raise InvalidInput("Expected --parties beside --colluding, got none.")
     return tell(options.json, document, (title, ("", ""), rows))
+
+
+def _of_sum(
+    options: argparse.Namespace,
+    document: dict[str, Any],
+    rows: list[tuple[str, str]],
+    mechanism: Any,
+    delta: float,
+) -> None:
+    """What is left where more parties collude or ciphers fail, and what noise is spared."""
+    from tacit.privacy.accounting import exact
+    from tacit.privacy.mechanisms import share_of
+    from tacit.protocol.masks import check_parties, refuse_no_sum
+
+    refuse_no_sum(mechanism.name)
+    P, c = options.parties, check_parties(options.parties, options.colluding)
+    rows[-1] = f"{rows[-1][0]}, if at most {c} of {P} collude", rows[-1][1]
+    alone, more = exact(share_of(mechanism, P - c), options.updates, delta), math.sqrt(P / (P - c))
+    document["sum"] = {"parties": P, "colluding": c, "alone": _pair(alone), "noise": more}
+    rows += [
+        ("whatever others do: each party alone", _words(alone)),
+        ("noise of the sum, of a curator's", f"{more:.4g}"),
+        ("without a secure sum", f"{math.sqrt(P):.4g}"),
+    ]
 
 
 def _pair(total: Any) -> dict[str, float]:

@@ -495,9 +495,9 @@ class Summand(Agent):
         f = problem.objective
         self.entries = f.reading().size if release else f.statistic_size
         super().__init__(problem, name, settings, key, run, size, **how)
-        f = self._local.f
-        if not release and f.in_place and (have := f.present.shape[-1]) < MANY:  # which is public
-            self._local = self._local._replace(f=f.pad(room(max(have, 1))))
+        known: Any = self._local.f
+        if not release and known.in_place and (have := known.present.shape[-1]) < MANY:
+            self._local = self._local._replace(f=known.pad(room(max(have, 1))))
 
     def _check_arguments(self, key: Array, size: int) -> None:
         summed, problem, f = self.summed, self.problem, self.problem.objective
