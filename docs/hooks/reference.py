@@ -9,8 +9,8 @@ import re
 from mkdocs.structure.files import File, Files
 
 INDEX = "api/index.md"
-PART = re.compile(r"^## (\w+)(.*)\n\n(.*)\n((?:\n\|.*)+)", re.MULTILINE)
-NAME = re.compile(r"^\| `([\w.]+)` \|", re.MULTILINE)
+PART = re.compile(r"^## (\w+)(.*)\n\n(.*)\n((?:\n- .*)+)", re.MULTILINE)
+NAME = re.compile(r"^- `([\w.]+)`:", re.MULTILINE)
 HEAD = "---\nsearch:\n  boost: 0.3\n---\n\n# {}\n\n{}\n"
 FIT = "\n    options:\n      inherited_members: [fit]"  # of estimators
 
@@ -27,7 +27,7 @@ def on_files(files: Files, config) -> Files:
 def on_page_markdown(markdown: str, page, **_) -> str:
     if page.file.src_uri != INDEX:
         return markdown
-    markdown = NAME.sub(r"| [`\1`][\1] |", markdown)
+    markdown = NAME.sub(r"- [`\1`][\1]:", markdown)
     return re.sub(
         r"^## (\w+)(.*)$", lambda m: f"## [{m[1]}{m[2]}]({m[1].lower()}.md)", markdown, flags=re.M
     )

@@ -103,12 +103,6 @@ def test_columns_are_found_by_name(kit):
     assert same(north(kit), before)
 
 
-def test_an_example_stands_in_the_reference_word_for_word():
-    page = (EXAMPLES.parent / "docs" / "files.md").read_text()
-    for path in (HOSPITALS / "study.toml", HOSPITALS / "north.toml"):
-        assert path.read_text() in page
-
-
 # --- the same study everywhere -------------------------------------------------------------------
 
 
