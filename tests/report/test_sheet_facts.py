@@ -151,6 +151,9 @@ def test_what_a_ledger_paid_is_compared_with_what_the_run_says(change, counted, 
     page = told(subject)[2]
     assert (len(page.odds.header) == 4) is counted
     assert ("PAID MORE" in page.verdict) is overpaid
+    # what was answered costs more than the result says: not only that a round was paid for again
+    assert subject.disputed is (overpaid and "rounds_charged" not in change)
+    assert page.promised is not subject.disputed
     if overpaid:
         run = {**RUN, **change}
         law = Laplace(14.0) if change.get("mechanism", {}).get("kind") == "laplace" else None
@@ -172,3 +175,52 @@ def test_a_mean_is_the_release_that_costs_least_with_the_rounds(before, least):
     parts = [(LAW, 24), (Gaussian(50.0), 1)][:least]
     assert paid.epsilon == pytest.approx(compose(parts, 1e-5).epsilon, rel=1e-9)
     assert paid.answered == pytest.approx(paid.epsilon) and paid.alike
+
+
+def test_all_runs_are_never_told_as_less_than_this_one():
+    """1.0828 is shown as 1.09 of the run, and as 1.083 of the ledger."""
+    account = dataclasses.replace(ACCOUNT, runs=(RUN,), spent=Guarantee(SAID.epsilon, 1e-3))
+    rows = told(dataclasses.replace(SUBJECT, account=account))[2].odds.rows
+    assert rows[1][2] == percent(suspicion(0.1, 1.09, 1e-3)) != percent(suspicion(0.1, 1.083, 1e-3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "there"),
+    [
+        ({}, True),
+        ({"others": 0}, False),
+        ({"others": 0, "agents": ("north", "south")}, True),
+        ({"apart": True}, False),
+        ({"apart": True, "others": None}, False),
+    ],
+    ids=str,
+)
+def test_who_has_read_the_data_beside_their_owner(changes, there):
+    words = told(dataclasses.replace(SUBJECT, **changes))[1]["Not covered"]
+    assert ("whoever ran the command, which read the data of all agents" in words) is there
+
+
+def test_one_change_that_is_no_record_makes_all_exact():
+    load = "the active demand of one bus moving by at most 0.02 per unit"
+    for changes, records in (((CHANGE,), True), ((CHANGE, load), False), ((load,), False)):
+        hidden = tuple((change, ("north",)) for change in changes)
+        said = dataclasses.replace(SAID, neighbours=hidden)
+        words = told(dataclasses.replace(SUBJECT, statement=said, account=None))[1][
+            "What is hidden"
+        ]
+        assert words.startswith("Whether any one record") is records
+        assert all(change in words or change.capitalize() in words for change in changes)
+
+
+@pytest.mark.parametrize(
+    ("once", "secure", "seeded"), [(o, s, d) for o in (0, 1) for s, d in ((0, 0), (0, 1), (1, 0))]
+)
+def test_what_is_said_of_the_noise(once, secure, seeded):
+    said = dataclasses.replace(SAID, once=bool(once), secure=bool(secure), seeded=bool(seeded))
+    _, sections, page = told(dataclasses.replace(SUBJECT, statement=said, account=None))
+    shared = sections["What was shared, and with whom"]
+    assert ("a key of 64 bits" in shared) == (not secure and not seeded)
+    assert ("follows from a seed" in shared) == bool(seeded)
+    assert ("the seed" in sections["Must be kept"]) == bool(seeded)
+    assert ("released once" in shared) == bool(once) != ("one in each round" in shared)
+    assert ("secret" in page.verdict) == bool(seeded)
