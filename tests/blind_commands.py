@@ -219,7 +219,7 @@ PROMPT = {
         "power check out --json",
         "power check out",
         "report out --public --json",
-        "sheet out --json",
+        "sheet out --purpose research --recipients 'the operators' --json",
         "show out --json",
     ),
     "power, not certified": (grid, f"{POWER} {TOTAL} {ON_Z} --calibration paper"),

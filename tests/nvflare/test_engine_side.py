@@ -177,6 +177,11 @@ def test_a_party_that_cannot_take_part(kits, tmp_path, monkeypatch):
     answer = answer_from(engine.handler("tacit", message, context)[BYTES])
     assert answer.words == f"Party 'north' {WORDS['absent'][1]}"
     assert "gone.csv" in north.log.read_text()
+    with monkeypatch.context() as patch:  # a party that lets the coordinator know
+        (folder / "tells.toml").write_text(f"tell_why = true\n{broken}")
+        patch.setenv(PARTY_FILE, str(folder / "tells.toml"))
+        told = answer_from(engine.handler("tacit", message, context)[BYTES]).words
+    assert told.startswith(f"Party 'north' {WORDS['absent'][1]} It says: ") and "gone.csv" in told
     reply = executor.execute("tacit", message, context, None)
     assert reply.get_return_code() == ReturnCode.TASK_UNKNOWN
     executor.handle_event(EventType.END_RUN, context)

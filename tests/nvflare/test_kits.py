@@ -148,7 +148,9 @@ def test_check(made, tmp_path, capsys):
         ("north.db", "spent.db", "ledger"),
         ("[limits]", "[limits]\nrounds = 5", "limits"),
         ("total_delta", "totl_delta", "party file"),
-        ('agent = "north"', 'agent = "south"', "data"),
+        ('agent = "north"', 'agent = "south"', "party file"),
+        ('agent = "north"', 'agent = "north"\nunit = "MW"', "party file"),
+        ("[limits]", '[limits]\nhides = "another change"', "limits"),
         ("total_epsilon = 2.0", "total_epsilon = 1.0", "limits"),
         ("north.db", "gone.db", "ledger"),
     ):
@@ -156,7 +158,7 @@ def test_check(made, tmp_path, capsys):
         assert old in text
         wrong.write_text(text.replace(old, new))
         findings = found(kit, wrong)
-        assert findings[what].sound is False, what
+        assert [f.what for f in findings.values() if f.sound is False] == [what]
     assert main(["federation", "check", str(kit.folder), "--party", str(wrong)]) == 1
     assert "WRONG ledger: there is none" in capsys.readouterr().out
     assert main(["federation", "check", str(kit.folder), "--party", str(party), "--json"]) == 0
@@ -186,6 +188,8 @@ def test_check_of_files(made, tmp_path):
         (north / "study" / "study.toml").read_text().replace("radius = 2.0", "radius = 2.5")
     )
     assert "not that of the kit" in found(kit)["study"].words
+    findings = found(kit, made[1] / "north.toml")  # nor is the same said of what rests on it
+    assert findings["study"].sound is False and not {"data", "limits"} & set(findings)
     (north / "kit.json").write_text((north / "kit.json").read_text().replace('"0.', '"9.'))
     assert found(Kit.load(north))["versions"].sound is False
     write_keys(ours / "coordinator.key", tmp_path / "other.pem")

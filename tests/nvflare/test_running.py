@@ -1,5 +1,6 @@
 """The coordinator's command through losses, with a server that follows a script."""
 
+import dataclasses
 import json
 import time
 from itertools import repeat
@@ -96,11 +97,30 @@ def test_where_a_study_is(kit, monkeypatch):
     server.dead = False
     found = servers.state_of(kit)
     assert (found["stage"], found["running"], found["waiting"]) == ("finished", False, [])
-    assert found["result"] == str(kit.run)
+    assert found["result"] == str(kit.run) and found["epsilon"] is None
+    server.dead = True
+    (kit.run / "result.json").write_text('{"privacy": {"epsilon": 1.5}}')
+    found = servers.state_of(kit)  # the end is no failure
+    assert found["server"].endswith("not running, as the study is finished")
+    assert found["epsilon"] == "1.5"
+    server.dead = False
     server.there, many = [], len(closed)
     with pytest.raises(IndexError):  # as of a command that is interrupted
         servers.state_of(kit)
     assert len(closed) == many + 1
+
+
+def test_where_a_party_is_after_the_end(kit, monkeypatch):
+    monkeypatch.setattr(servers, "reachable", lambda kit: False)
+    party = dataclasses.replace(kit, role="party", agent="north")
+    found = servers.state_of(party)
+    assert found["stage"] is None and found["server"].endswith("cannot be reached")
+    (kit.folder / "own").mkdir()
+    said = {"run": "winter", "epsilon": 0.5}
+    (kit.folder / "own" / "statement.json").write_text(json.dumps(said))
+    found = servers.state_of(party)
+    assert (found["stage"], found["run"], found["epsilon"]) == ("finished", "winter", "0.5")
+    assert found["server"].endswith("as the study is finished")
 
 
 FINISHED = {"state": "finished"}

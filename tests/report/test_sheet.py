@@ -292,6 +292,29 @@ def test_what_a_statement_says(result, tmp_path, changes, there, not_there):
     assert ("or another in its place" in text) == (relation == RELATIONS["replace"])
 
 
+def test_data_used_purpose_and_recipients(result, tmp_path):
+    folder = noted(result.save(tmp_path / "r"))
+    facts, _, _ = about(folder)
+    assert facts["Purpose"].startswith("NOT STATED") and "who see messages" in facts["Recipients"]
+    assert facts["Data used"].startswith("As the run's own files say")
+    columns = [f"c{k}" for k in range(14)]
+    (folder / "model.json").write_text(json.dumps({"columns": columns, "scores": []}))
+    subject = dataclasses.replace(
+        Subject.read(folder), purpose="research\n" * 999, recipients="<b>us</b>"
+    )
+    facts = dict(sheet(subject, NOW).facts)
+    assert facts["Data used"].endswith("c11 and 2 others")
+    assert facts["Recipients"] == "<b>us</b>" and len(facts["Purpose"]) < 350
+    assert "<b>us" not in html_page(sheet(subject, NOW))
+    # of a run that promises nothing the model is no public file
+    doubt = dataclasses.replace(
+        result, privacy=dataclasses.replace(result.privacy, uncertified="planted.")
+    )
+    other = noted(doubt.save(tmp_path / "doubt"))
+    (other / "model.json").write_text(json.dumps({"columns": columns, "scores": []}))
+    assert "c11" not in about(other)[0]["Data used"]
+
+
 def test_an_agent_s_sheet_hides_what_is_hidden_of_that_agent(result, tmp_path):
     """Not what is hidden of others: they may have agreed to more."""
     one, *others = result.names

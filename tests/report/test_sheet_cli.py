@@ -220,6 +220,13 @@ def test_a_party_makes_its_own_sheet(kind, tmp_path, capsys):
     (tmp_path / "own-north").rename(kit / "own")
     document = told(capsys, kit, "--party", tmp_path / "north.toml")
     page, found = document["sheet"], facts(document)
+    assert found["Data used"].startswith("As the run's own")  # no study lies beside it
+    (kit / "study").mkdir()
+    shutil.copy(tmp_path / "study.toml", kit / "study")
+    document = told(capsys, kit, "--party", tmp_path / "north.toml", "--purpose", "to learn")
+    page, found = document["sheet"], facts(document)
+    assert found["Data used"] == "The columns age, dose, weight; 90 records of all parties"
+    assert found["Purpose"] == "to learn"
     assert page["promised"] and page["title"] == "Privacy sheet: north"
     assert found["Limit of one run"].startswith("ε = 2, δ = 0.00001, in")
     with tacit.Ledger(tmp_path / "north.db") as ledger:

@@ -29,7 +29,7 @@ from tacit.protocol.messages import (
     Start,
     answer_from,
 )
-from tacit.protocol.participant import WORDS, Participant, answer_bytes
+from tacit.protocol.participant import WORDS, Participant, answer_bytes, refusal
 from tacit.studies.conduct import conduct
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import Study
@@ -86,6 +86,26 @@ def test_limits_of_a_party(tmp_path):
     assert north.ledger.runs()[0]["rounds_charged"] == 0
     # the same run on other terms
     refused(north, proposal(study, rounds(Gaussian(30.0), step_size=0.2)), "terms")
+
+
+def test_why_a_party_refused_is_told_where_it_lets_it_be(tmp_path):
+    study = write_study(tmp_path, rehearsal=None)
+    write_party(tmp_path, "north", rehearsal=False, more="rounds = 4")
+    file = tmp_path / "north.toml"
+    file.write_text("tell_why = true\n" + file.read_text())
+    north = party(study, tmp_path, "north")
+    answer = asked(north, proposal(study, rounds(Gaussian(30.0), 5)))
+    assert answer.words.startswith(
+        f"Party 'north' {WORDS['rounds'][1]} It says: Expected at most 4"
+    )
+    assert "got 5" in answer.words and answer.words.isprintable()
+    answer = asked(north, proposal(study, rounds(Gaussian(0.5))))
+    assert "total epsilon of at most 2" in answer.words
+    assert refusal("x", "", 0, "failed", "a\n" * 999).words.isprintable()
+    assert len(refusal("x", "", 0, "failed", "a" * 9999).words) < 1000
+    file.write_text(file.read_text().replace("tell_why = true", "tell_why = 1"))
+    with pytest.raises(tacit.InvalidInput, match="tell_why = true or false"):
+        PartyFile.load(file)
 
 
 def test_a_hostile_coordinator_gets_refusals(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from tacit.cli.console import hints, tell
@@ -30,6 +31,10 @@ def add_sheet(add: Add) -> None:
     )
     sheet.add_argument(
         "--party", metavar="FILE", help="of a party: its own file, which names agent and ledger"
+    )
+    sheet.add_argument("--purpose", metavar="TEXT", default="", help="what the data are used for")
+    sheet.add_argument(
+        "--recipients", metavar="TEXT", default="", help="who gets what comes of it, by name"
     )
     sheet.add_argument(
         "--out",
@@ -64,6 +69,7 @@ def _sheet(options: argparse.Namespace) -> int:
             f"Expected --out FILE.html or FILE.pdf, got {options.out}. No sheet was written."
         )
     subject = Subject.read(folder, options.agent, options.ledger, options.party)
+    subject = replace(subject, purpose=options.purpose, recipients=options.recipients)
     for path in paths:  # before either is written
         refuse_all_but_sheets(path)
     page = sheet(subject)

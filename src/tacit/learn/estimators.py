@@ -248,9 +248,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _assumed(self, records: int, delta: float) -> str:
         """What the statement takes for public, and where its delta says little."""
         words = (
-            f"{PUBLIC} Also {self._public()}, every number with which the rows given to fit "
-            "were prepared (a scaler fitted on private data is not covered), and that all records "
-            "are well formed, as an error would say."
+            f"{PUBLIC} Also {self._public()}, the number of records ({records}), every number with "
+            "which the rows given to fit were prepared (a scaler fitted on private data is not "
+            "covered), and that all records are well formed, as an error would say."
         )
         if getattr(self, "mean_given_", False):
             words += about_given(self.reading_)

@@ -27,6 +27,7 @@ from tacit.errors import (
     Refused,
     SolverFailure,
     digits,
+    plain,
 )
 from tacit.objectives.public import PublicObjective, without_noise
 from tacit.privacy.ledger import Ledger, Terms
@@ -80,6 +81,9 @@ WORDS = {
     "signature": ("refused", "got a request that its coordinator did not sign."),
     "absent": ("refused", "cannot take part: its own log says why."),
 }
+
+
+MOST_WORDS = 600  # of a reason
 
 
 class Disagrees(Refused):
@@ -433,13 +437,15 @@ class Participant:
             code, said, level = "refused", str(error), logging.WARNING
         log.log(level, "Party %r: %s", self.name, said)
         run, round = getattr(request, "run", ""), getattr(request, "round", 0)
-        return refusal(self.name, run, round, code)
+        told = said if code != "failed" and getattr(self.rules, "tell_why", False) else ""
+        return refusal(self.name, run, round, code, told)
 
 
-def refusal(party: str, run: str, round: int, code: str) -> Refusal:
-    """In one of ``WORDS``."""
+def refusal(party: str, run: str, round: int, code: str, why: str = "") -> Refusal:
+    """In one of ``WORDS``; and why, where the party lets others know."""
     reason, words = WORDS[code]
-    return Refusal(run, round, reason, f"Party {party!r} {words}")
+    more = f" It says: {plain(why, '')[:MOST_WORDS]}" if why else ""
+    return Refusal(run, round, reason, f"Party {party!r} {words}{more}")
 
 
 def answer_bytes(participant: Participant, data: bytes) -> bytes:

@@ -162,6 +162,11 @@ def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
     p, most = subject.statement, subject.limits
     others = f", with {subject.others} other agents" if subject.others else ""
     yield "Whose data", who + (", with one other agent" if subject.others == 1 else others)
+    data = "the active and the reactive load of every bus" if subject.grid else subject.data
+    yield "Data used", _capital(data) or "As the run's own files say; no columns are named there"
+    yield "Purpose", plain(subject.purpose, 300) or "NOT STATED: to be said with --purpose"
+    seen = "those who see messages, below, and whoever gets what may be published"
+    yield "Recipients", plain(subject.recipients, 300) or _capital(seen)
     # without a name in a ledger a command calls every run alike
     known = subject.account is not None and subject.account.run(subject.run) is not None
     named = subject.run and (known or subject.run != "run" or not subject.about)

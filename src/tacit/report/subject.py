@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.files import read_json, read_npz, reading
+from tacit.files import read_json, read_npz, read_toml, reading
 from tacit.html import plain, several
+from tacit.protocol.disclosure import level, may_have
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement, promised
 from tacit.report.account import NOT_WRITTEN, NOTHING, PART, Account, Paid
@@ -48,6 +49,9 @@ class Subject:
     limits: Limits | None = None  # of a party: what it agrees to in one run
     about: str = ""  # what it is of, in words: case, job or data, and the folder
     grid: bool = False  # the data are the loads of a grid
+    data: str = ""  # which columns were used, and public numbers of records, in words
+    purpose: str = ""  # as whoever makes the sheet says it
+    recipients: str = ""
 
     @cached_property
     def paid(self) -> Paid | None:
@@ -139,6 +143,7 @@ def _of_kit(path: Path) -> Subject:
     with reading(path, "the statement of a run", NOT_WRITTEN):
         data = read_json(path, "the statement of a run")
         statement, run = PrivacyStatement.from_dict(data), str(data["run"])
+        used = _of_study(path.parent.parent / "study" / "study.toml")
         names = tuple(name for _, names in statement.neighbours for name in names)
         _check(statement, names)
         return Subject(
@@ -151,6 +156,7 @@ def _of_kit(path: Path) -> Subject:
             apart=True,
             own=True,  # a party answers from its own ledger only
             files=_listed(path.parent),
+            data=used,
         )
 
 
@@ -176,9 +182,36 @@ def _of_result(folder: Path, agent: str | None) -> tuple[Subject, str]:
             own=False if options.get("ledgers", "") is None else None,
             about=_named(contents),
             grid=contents.command == "power solve" or "bus" in contents.tables,
+            data=_of_model(contents),
         )
     noted = options.get("ledgers")
     return subject, noted if isinstance(noted, str) else ""
+
+
+def _of_model(contents: Contents) -> str:
+    """The columns of a classifier's or regressor's rows, which its file names too."""
+    if contents.model is None or not may_have(contents.result.privacy, level("model.json")):
+        return ""
+    target = contents.options.get("target")
+    more = f"; to predict {plain(target, 40)}" if isinstance(target, str) else ""
+    return f"the columns {several(tuple(contents.model['columns']), 12, 30)}{more}"
+
+
+def _of_study(path: Path) -> str:
+    """What a study, which is public, says of a party's table."""
+    found = read_toml(path) if path.is_file() else {}
+    if "power" in found:
+        return "the active and the reactive load of every bus of the zone"
+    about: dict[str, Any] = found.get("learn") or found.get("objective") or {}
+    words = []
+    if isinstance(columns := about.get("features", found.get("columns")), list):
+        words.append(f"the columns {several(tuple(map(str, columns)), 12, 30)}")
+    for key, said in (
+        *(("target", "to predict {}"), ("normaliser", "{} records of all parties")),
+        ("record_bound", "at most {} of one party"),
+    ):
+        words += [said.format(plain(about[key], 40))] if key in about else []
+    return "; ".join(words)
 
 
 def _named(contents: Contents) -> str:

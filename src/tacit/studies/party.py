@@ -59,6 +59,7 @@ class PartyRules:
         self, study: Study, file: PartyFile, ledger: LimitedLedger, folder: Path | None
     ) -> None:
         self.study, self.file, self.ledger, self.folder = study, file, ledger, folder
+        self.tell_why = file.tell_why
 
     def invited(self, study: str) -> None:
         if study != self.study.digest:

@@ -16,7 +16,8 @@ from tacit.studies.study import nothing_sent, refuse_unknown
 
 TEXTS = ("agent", "data", "ledger", "target", "unit", "coordinator", "identity")
 LIMITS = {"total_epsilon", "total_delta", "rounds", "hides", "total_epsilon_alone", "colluding"}
-KEYS = {*TEXTS, "rehearsal", "limits"}
+FLAGS = ("rehearsal", "tell_why")
+KEYS = {*TEXTS, *FLAGS, "limits"}
 UNITS = ("MW", "per unit")
 
 
@@ -65,6 +66,7 @@ class PartyFile:
     target: str | None = None
     unit: str | None = None
     rehearsal: bool = False
+    tell_why: bool = False  # the coordinator too, why a request was refused
     coordinator: str | None = None
     identity: Path | None = None  # the file of its private key, for secure sums
 
@@ -77,11 +79,12 @@ class PartyFile:
             wanted = {"agent", "data", "ledger"} | {*TEXTS} & found.keys()
             text: dict[str, Any] = {key: _text(found, key, path) for key in TEXTS if key in wanted}
             choice("unit", text.get("unit"), (None, *UNITS))
-            rehearsal, limits = found.get("rehearsal", False), found.get("limits")
-            if not isinstance(rehearsal, bool):
-                raise InvalidInput(
-                    f"Expected rehearsal = true or false in {path}, got {shown(rehearsal)}."
-                )
+            flags, limits = {k: found.get(k, False) for k in FLAGS}, found.get("limits")
+            for key, value in flags.items():
+                if not isinstance(value, bool):
+                    raise InvalidInput(
+                        f"Expected {key} = true or false in {path}, got {shown(value)}."
+                    )
             if not isinstance(limits, dict):
                 raise InvalidInput(f"Expected a section [limits] in {path}, found none.")
             refuse_unknown(limits, LIMITS, "[limits]")
@@ -92,7 +95,7 @@ class PartyFile:
             if "identity" in text:
                 text["identity"] = path.parent / text["identity"]
             own = Limits(**limits)
-            return cls(path, data=data, ledger=ledger, limits=own, rehearsal=rehearsal, **text)
+            return cls(path, data=data, ledger=ledger, limits=own, **flags, **text)
 
 
 def _text(found: dict[str, Any], key: str, path: Path) -> str:

@@ -219,6 +219,21 @@ class Study:
         the bounds are proven, unless the party has allowed a rehearsal.
         """
         with nothing_sent(f"the study {self.name!r} and the data of {agent!r}"):
+            self.refuse_file(agent, party)
+            problem = self.kind.problem_of(agent, party)
+            hidden, agreed = self.hidden(problem, party), party.limits.hides
+            if agreed not in (None, hidden):
+                raise InvalidInput(
+                    f"Expected a study that hides what {party.path} says, {agreed!r}; this one "
+                    f"hides {hidden!r}."
+                )
+            if self.rehearsal is None and (reason := problem.objective.uncertified):
+                raise InvalidInput(f"Expected what is proven to be hidden, but {reason}")
+        return problem
+
+    def refuse_file(self, agent: str, party: PartyFile) -> None:
+        """Refuse a party's file that is not one of this study; its data are not read."""
+        with nothing_sent(f"the study {self.name!r} and the file of {agent!r}"):
             choice("agent", agent, self.agents)
             if party.agent != agent:
                 raise InvalidInput(
@@ -241,16 +256,6 @@ class Study:
                     raise InvalidInput(
                         f"Expected no {key} in {party.path}, which this kind of study does not use."
                     )
-            problem = self.kind.problem_of(agent, party)
-            hidden, agreed = self.hidden(problem, party), party.limits.hides
-            if agreed not in (None, hidden):
-                raise InvalidInput(
-                    f"Expected a study that hides what {party.path} says, {agreed!r}; this one "
-                    f"hides {hidden!r}."
-                )
-            if self.rehearsal is None and (reason := problem.objective.uncertified):
-                raise InvalidInput(f"Expected what is proven to be hidden, but {reason}")
-        return problem
 
     def hidden(self, problem: LocalProblem, party: PartyFile) -> str:
         """What ``[limits] hides`` is compared with: the relation, and how large a unit is."""

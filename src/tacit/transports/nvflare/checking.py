@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ SOON = datetime.timedelta(days=30)
 PEM = 2**20  # most bytes of a certificate or a key
 
 
+# what would only repeat that the study, or the party's file, is wrong
+RESTS = ("party file", "data", "limits", "secure sum")
 Step = Callable[[Kit, Any], tuple[bool | None, str]]
 
 
@@ -55,9 +58,13 @@ def check(kit: Kit, party: str | Path | None = None, connect: bool = True) -> li
             file = PartyFile.load(party)
         except TacitError as error:  # all else would say the same in other words
             return [Finding("party file", False, str(error))]
-        steps |= {"data": data, "limits": limits, "ledger": ledger}
+        steps |= {"party file": party_file, "ledger": ledger, "data": data, "limits": limits}
     steps["secure sum"] = secure_sum
-    found = [_finding(what, step, kit, file) for what, step in steps.items()]
+    found: list[Finding] = []
+    for what, step in steps.items():
+        wrong = {one.what for one in found if one.sound is False} & {"study", "party file"}
+        if not (wrong and what in RESTS):
+            found.append(_finding(what, step, kit, file))
     found = [one for one in found if one.words]
     if connect and found[0].sound is not False:  # certificates: TLS would read any file, or ask
         found.append(_finding("server", server, kit, file))
@@ -183,12 +190,21 @@ def secure_sum(kit: Kit, file: PartyFile | None) -> tuple[bool | None, str]:
     return True, f"{most}; compare with each of them, by telephone: {words}."
 
 
-def data(kit: Kit, file: Any) -> tuple[bool | None, str]:
+def party_file(kit: Kit, file: Any) -> tuple[bool | None, str]:
     if kit.agent is not None and file.agent != kit.agent:
         return False, f"this is the kit of {kit.agent!r}; the party's file names {file.agent!r}."
-    study = Study.load(kit.study_file)
-    hidden = study.hidden(study.problem_of(file.agent, file), file)
-    return True, f"fit the study; what is hidden: {hidden}."
+    Study.load(kit.study_file).refuse_file(file.agent, file)
+    return True, f"{file.path}."
+
+
+def data(kit: Kit, file: Any) -> tuple[bool | None, str]:
+    return True, f"fit the study; what is hidden: {_hidden(kit, file)}."
+
+
+def _hidden(kit: Kit, file: Any) -> str:
+    """What the study hides of the party's data, whatever the limits say of that."""
+    study, own = Study.load(kit.study_file), replace(file, limits=replace(file.limits, hides=None))
+    return study.hidden(study.problem_of(own.agent, own), own)
 
 
 def limits(kit: Kit, file: Any) -> tuple[bool | None, str]:
@@ -207,6 +223,9 @@ def limits(kit: Kit, file: Any) -> tuple[bool | None, str]:
     for name in ("total_epsilon", "total_delta"):
         if asked.get(name, 0.0) > getattr(own, name):
             return False, f"{words}; the study asks for {name} {digits(asked[name])}."
+    with suppress(TacitError):  # what is wrong with the data stands in their own line
+        if own.hides is not None and own.hides != (hidden := _hidden(kit, file)):
+            return False, f"{words}, hides {own.hides!r}; the study hides {hidden!r}."
     rounds = read_toml(kit.study_file).get("algorithm", {}).get("rounds", 0)
     if own.rounds is not None and rounds > own.rounds:
         return False, f"{words}; the study asks for {rounds} rounds."

@@ -365,7 +365,7 @@ def state_of(kit: Kit) -> dict[str, Any]:
         "study": kit.study,
         "stage": "finished" if finished else status.get("stage", "not begun"),
         "running": running and not finished,
-        "server": f"{kit.server}{'' if server.alive() else ', not running'}",
+        "server": f"{kit.server}{'' if server.alive() else _down(finished)}",
         "there": there,
         "missing": None if there is None else [n for n in kit.agents if n not in there],
         "run": status.get("run"),
@@ -380,11 +380,17 @@ def state_of(kit: Kit) -> dict[str, Any]:
 
 
 def _totals(privacy: dict[str, Any]) -> str | None:
-    """Both of a secure sum, once there is a statement."""
-    if "alone" not in privacy:
+    """Once there is a statement; of a secure sum both."""
+    if privacy.get("epsilon") is None:
         return None
-    total, alone = (rounded_up(privacy[name], 4) for name in ("epsilon", "alone"))
-    return f"{total}; whatever other parties do {alone}"
+    total = rounded_up(privacy["epsilon"], 4)
+    if "alone" not in privacy:
+        return total
+    return f"{total}; whatever other parties do {rounded_up(privacy['alone'], 4)}"
+
+
+def _down(finished: bool) -> str:
+    return ", not running, as the study is finished" if finished else ", not running"
 
 
 def _of_party(kit: Kit) -> dict[str, Any]:
@@ -392,13 +398,16 @@ def _of_party(kit: Kit) -> dict[str, Any]:
     with suppress(CorruptFile), reading(kit.log, "a log"):
         lines = [parse_json(line) for line in read_text(kit.log).splitlines()[-LAST:]]
         log = [f"{line.get('time')} {line.get('words')}" for line in lines]
-    reached = reachable(kit)
+    said = _read(kit.folder / "own" / "statement.json")
+    down = _down(True) if said else ", cannot be reached"
     return {
         "study": kit.study,
         "party": kit.agent,
-        "server": f"{kit.server}{'' if reached else ', cannot be reached'}",
+        "stage": "finished" if said else None,
+        "run": said.get("run"),
+        "server": f"{kit.server}{'' if reachable(kit) else down}",
         "own part": str(kit.folder / "own") if (kit.folder / "own").is_dir() else None,
-        "epsilon": _totals(_read(kit.folder / "own" / "statement.json")),
+        "epsilon": _totals(said),
         "log": log,
     }
 

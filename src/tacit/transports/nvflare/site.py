@@ -30,6 +30,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ class PartyExecutor(Executor):  # type: ignore[misc]
     Guarantee: all that this class gives to the engine is, in the one field of a reply, what
     ``answer_bytes`` returned or a ``Refusal`` in a fixed sentence. A request reaches the party only
     if the key that is pinned in its kit has signed it. Errors, with their words, stay in the
-    party's log.
+    party's log, unless its own file says ``tell_why = true``.
     """
 
     def __init__(self) -> None:
@@ -235,7 +236,7 @@ class PartyExecutor(Executor):  # type: ignore[misc]
 
         assert self._kit is not None and self._verifier is not None and self._party is not None
         name = self._kit.agent or ""
-        code = "signature"
+        code, why = "signature", ""
         try:
             request = self._verifier.request(signed) if isinstance(signed, bytes) else None
             if request is not None:
@@ -246,7 +247,10 @@ class PartyExecutor(Executor):  # type: ignore[misc]
             if self._ended:
                 return None
             log.error("The party cannot answer (%s).", type(error).__name__)
-        return refusal(name, "", 0, code).to_bytes()
+            with suppress(TacitError):
+                if isinstance(error, TacitError) and own_file().tell_why:
+                    why = str(error)
+        return refusal(name, "", 0, code, why).to_bytes()
 
     def _once(self, party: Any, request: bytes) -> Future[bytes]:
         """The answer to a request, or to the same one that is being answered."""
@@ -264,14 +268,20 @@ class PartyExecutor(Executor):  # type: ignore[misc]
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
 
+def own_file() -> Any:
+    """The party's own file, which it named when it joined."""
+    from tacit.studies.party_file import PartyFile
+
+    return PartyFile.load(os.environ[PARTY_FILE])
+
+
 def load(kit: Kit) -> Any:
     """The party of this kit, with the file that it named itself when it joined."""
     from tacit.studies.party import party
-    from tacit.studies.party_file import PartyFile
     from tacit.studies.study import Study
 
     try:
-        file = PartyFile.load(os.environ[PARTY_FILE])
+        file = own_file()
         found = party(Study.load(kit.study_file), file, kit.folder / "own")
     except TacitError as error:  # in our own words
         log.error("The party cannot take part: %s", error)
