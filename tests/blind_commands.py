@@ -186,6 +186,14 @@ PROMPT = {
         f"--range *=0:10 --fill *=1 {FEW} --seed 3",
     ),
     "learn, json": (table, f"{LEARN} {CHURN} {FEW} --json"),
+    "learn, wide ranges": (
+        table,
+        f"{LEARN} {CHURN.replace('15', '20').replace('fee=0:10', 'fee=auto:0:99')} {FEW}",
+    ),
+    "learn, wide target": (
+        table,
+        f"{LEARN} {PRICE.replace('0:10 --d', 'auto:0:99 --d').replace('1 --s', '20 --s')} {FEW}",
+    ),
     "learn, columns": (
         table,
         f"{LEARN} --columns columns.toml --total-epsilon 2 --seed 4 {FEW}",

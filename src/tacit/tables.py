@@ -381,6 +381,8 @@ class Rules:
     target        what is to be predicted: one of ``classes``, or a number in ``target_range``
     features      columns to learn from, in order; None: all but the target and those to ``drop``
     ranges, categories, fill   as ``PublicColumns`` has them
+    auto          columns of numbers whose range is wide, within which it is read privately; ``"*"``
+                  for those without a range of their own, and the target's name
     """
 
     target: str | None = None
@@ -391,6 +393,7 @@ class Rules:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fill: Mapping[str, Any] = field(default_factory=dict)
+    auto: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, section: Mapping[str, Any], where: str) -> Rules:
@@ -412,13 +415,19 @@ class Rules:
             raise InvalidInput(
                 f"Expected target as a column beside the features, got {shown(found['target'])}."
             )
+        ranges = dict(found.get("ranges", {}))
+        wide = [n for n, pair in ranges.items() if isinstance(pair, list) and pair[:1] == ["auto"]]
+        ranges |= {name: ranges[name][1:] for name in wide}
         if "target_range" in found:
-            found["target_range"] = _pair("target_range", found["target_range"], where)
+            ends = found["target_range"]
+            if isinstance(ends, list) and ends[:1] == ["auto"]:
+                wide, ends = [*wide, str(found.get("target"))], ends[1:]
+            found["target_range"] = _pair("target_range", ends, where)
+        found["auto"] = tuple(wide)
         if {"classes", "target_range"} <= found.keys():
             raise InvalidInput(f"Expected classes or a target_range in {where}, got both.")
         if len(found.get("classes", "ab")) < 2:
             raise InvalidInput(f"Expected two or more different classes in {where}.")
-        ranges = found.get("ranges", {})
         found["ranges"] = {name: _pair(repr(name), pair, where) for name, pair in ranges.items()}
         lists = found.get("categories", {})
         found["categories"] = {name: public_list(name, known) for name, known in lists.items()}
@@ -439,7 +448,9 @@ class Rules:
         return self.features or tuple(name for name in named if name not in left_out)
 
     def with_target_as_a_column(self) -> Rules:
-        """The same where nothing is to be predicted."""
+        """The same where nothing is to be predicted, nor read before."""
+        if self.auto:
+            raise InvalidInput("Expected public ranges [low, high] here, got auto.")
         if self.target is None:
             return self
         name, ends, known = self.target, self.target_range, self.classes
@@ -450,6 +461,16 @@ class Rules:
             categories={**self.categories, **({} if known is None else {name: known})},
             fill=self.fill,
         )
+
+    def read(self, names: Sequence[str]) -> list[int]:
+        """Positions of those columns of mapped rows whose ranges are read."""
+        made = {f"{column}={known}" for column, of in self.categories.items() for known in of}
+        rest = "*" in self.auto
+        return [
+            j
+            for j, name in enumerate(names)
+            if name not in made and (name in self.auto or (rest and name not in self.ranges))
+        ]
 
     def records(
         self, paths: Sequence[str | Path], *, target: str | None = None, **how: Any
@@ -487,7 +508,7 @@ def _pair(key: str, value: Any, where: str) -> tuple[float, float]:
     return float(value[0]), float(value[1])
 
 
-RULES = tuple(Rules.__dataclass_fields__)
+RULES = tuple(name for name in Rules.__dataclass_fields__ if name != "auto")
 
 
 def read_arrays(

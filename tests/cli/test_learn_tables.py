@@ -456,3 +456,25 @@ def test_every_number_of_a_fit_follows_from_the_table(tmp_path, monkeypatch, com
     assert all(cells[c] == f"{weights[c]:.4g}" for c in "abc")
     assert cells["(intercept)"] == f"{score['intercept']:.4g}"
     assert min(weights.values()) < 0 < max(weights.values())
+
+
+def test_a_wide_range_is_narrowed_by_what_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(0).uniform(20, 40, 4000)
+    write("t.csv", ["a", "kind", "y"], [(f"{v:.3f}", "xy"[k % 2], 2 * v) for k, v in enumerate(x)])
+    words = ["--target", "y", "--agents", "2", "--total-epsilon", "4", "--seed", "1", "--json"]
+    words += ["--categories", "kind=x,y", "--rounds", "4"]
+    ends = ["--range", "a=auto:0:1000", "--target-range", "auto:0:1000"]
+    assert main(["learn", "t.csv", *words, *ends, "--out", "a"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    saved = json.loads(Path("a/model.json").read_text())
+    assert saved["ranges"]["a"][1] < -0.8 and saved["ranges"]["kind=x"] == [-1, 1]
+    assert saved["target_range"][1] < 200 and said["epsilon"] <= 4.0
+    assert not [*Path("a").glob("range-*")]  # with which data could be told again
+    text = 'target = "y"\ntarget_range = ["auto", 0, 1000]\n[ranges]\n"*" = ["auto", 0, 1000]\n'
+    Path("columns.toml").write_text(text + '[categories]\nkind = ["x", "y"]\n')
+    assert main(["learn", "t.csv", *words, "--columns", "columns.toml", "--out", "b"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == said["scores"]
+    wrong = ["--features", "fourier", "--out", "c"]
+    assert main(["learn", "t.csv", *words, *ends, *wrong]) == 2
+    assert "auto" in capsys.readouterr().err

@@ -109,7 +109,7 @@ def test_the_statement_of_both_counts_the_distance_of_every_update(secure):
     updates, sizes, delta = 10**6, (5000, 50), 1e-9
     run, reading = calibrate("gaussian", 1.0, delta, updates), calibrate("gaussian", 0.1, delta, 1)
     alone = PrivacyStatement(1.0, delta, "gaussian", updates, (), False, secure=secure)
-    found = with_reading(alone, run, reading, "read", sizes)
+    found = with_reading(alone, run, sizes[0], [(reading, 1, sizes[1])], "read")
     far = updates * largest_distance(run, sizes[0]) + largest_distance(reading, sizes[1])
     parts = [(reading, 1), (run, updates)]
     assert found.epsilon == epsilon_of(parts, delta, far if secure else 0.0)

@@ -228,13 +228,15 @@ def test_a_total_with_a_reading_before_it_counts_both_with_their_distances():
     run = PrivacyStatement(1.0, 1e-5, "gaussian", 6, (("x", ("a",)),), False, secure=True)
     parts = [(first, 1), (rounds, 6)]
     distance = 6 * largest_distance(rounds, 9) + largest_distance(first, 400)
-    found = with_reading(run, rounds, first, "words", (9, 400))
+    found = with_reading(run, rounds, 9, [(first, 1, 400)], "words")
     assert found.epsilon == epsilon_of(parts, 1e-5, distance) and found.before == "words"
-    plain = with_reading(dataclasses.replace(run, secure=False), rounds, first, "words", (9, 400))
+    plain = with_reading(
+        dataclasses.replace(run, secure=False), rounds, 9, [(first, 1, 400)], "words"
+    )
     assert plain.epsilon == epsilon_of(parts, 1e-5) < found.epsilon
-    open_ = with_reading(run, rounds, tacit.Noiseless(), "words", (9, 400))
+    open_ = with_reading(run, rounds, 9, [(tacit.Noiseless(), 1, 400)], "words")
     assert open_.epsilon == math.inf and not open_.certified and open_.before == "words"
-    assert with_reading(run, tacit.Noiseless(), first, "words", (9, 400)) is run
+    assert with_reading(run, tacit.Noiseless(), 9, [(first, 1, 400)], "words") is run
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tacit.cli.console import print_files, print_table, progress_bar, spent_rows
 from tacit.cli.options import Add, add_run_options, make_absolute, on_device, refuse
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
-from tacit.cli.run_folder import MEAN, RunFolder, refuse_used, run_folder
+from tacit.cli.run_folder import BEFORE, MEAN, RunFolder, refuse_used, run_folder
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import read_json, save_figure, write_atomically
 
@@ -91,7 +91,10 @@ def add_rule_options(option: Any) -> None:
     """Whose records a table has, and the public rules of its columns."""
     many: Any = {"action": "append", "default": []}
     option("--agent-column", help="column that says whose record it is")
-    ranged = "public range of a table's column, mapped to [-1, 1] and clipped"
+    ranged = (
+        "public range of a table's column, mapped to [-1, 1] and clipped (auto:LOW:HIGH if wide"
+    )
+    ranged += ": where records lie in it is read privately)"
     others = "every column needs one, '*=LOW:HIGH' is for all others"
     option("--range", **many, metavar="COLUMN=LOW:HIGH", help=f"{ranged}; {others}")
     listed = "public list of a column's categories, each of which becomes a column of 0 and 1"
@@ -144,7 +147,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
             mean = getattr(model, "mean_", None)
             if mean is not None:
                 mean = [*mean.tolist(), *filter(None, [model.length_])]
-            told = {**vars(options), "mean": mean}
+            told = {**vars(options), "mean": mean, "ranges": model.read_}
             build(options.crew, "learn", argparse.Namespace(**told))
         if options.evaluate_every is None:
             options.evaluate_every = max(1, settings.rounds // 20)
@@ -171,7 +174,8 @@ def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     mean = None if options.mean is None else np.array(options.mean)
     records = train.features, train.targets, _agents(options, train)
     with one_line():
-        problem, _ = prepare(model_of(options, train), *records, mean=mean)
+        model = model_of(options, train)
+        problem, _ = prepare(model, *records, mean=mean, ranges=options.ranges)
     mine = share_of(len(problem.agents), rank, ranks)
     named = list(zip(problem.names, problem.agents, strict=True))
     return Part(mine.start, named[mine.start : mine.stop])
@@ -232,7 +236,14 @@ def model_of(options: argparse.Namespace, train: Any) -> Any:
     given = *same, *RELEASED
     public: dict[str, Any] = {name: getattr(options, name) for name in given}
     public["constraint"] = None if options.bound is None else tacit.learn.Box(options.bound)
+    if rules.auto:
+        if options.features not in (None, "none"):
+            raise InvalidInput(
+                "Expected ranges LOW:HIGH with --features, got auto. Nothing was fit."
+            )
+        public["ranges"] = rules.read(train.columns)
     if number:
+        public["narrow_target"] = rules.target in rules.auto
         refuse(options, ("centring_share",), "for classifiers only")
         level = {"level": options.level} if chosen == "quantile" else {}
         return getattr(tacit.learn, name)(target_range=target, **level, **public)
@@ -263,23 +274,28 @@ def prepared(
     is continued goes on with what was released, of the same data."""
     from tacit.learn.estimators import prepare
 
-    kept = folder.path / MEAN
-    if getattr(model, "centring_share", None) is None:
+    centred = getattr(model, "centring_share", None) is not None
+    if not centred and not model.ranges and not model.narrow_target:
         return prepare(model, *records)
+    kept, mean = (folder.path / (MEAN if last else BEFORE[-1]) for last in (centred, True))
     noisy = options.total_epsilon is not None
     free = options.ledgers is not None and options.aggregation is None  # no ledger has a sum
     if noisy and folder.has_begun and not (free or kept.is_file()):
         raise InvalidInput(
-            f"Expected {MEAN} of the run in {folder.path}, found none: another mean of the same "
-            "data would be a second release. Nothing was read."
+            f"Expected {kept.name} of the run in {folder.path}, found none: another mean or range "
+            "of the same data would be a second release. Nothing was read."
         )
     folder.start(label, options)
-    had = kept.exists()
+    had = _released(folder)
     try:
-        return prepare(model, *records, seed=options.seed, checkpoint=kept)
+        return prepare(model, *records, seed=options.seed, checkpoint=mean)
     finally:
-        if kept.exists() and not had:
+        if _released(folder) and not had:
             folder.has_paid()
+
+
+def _released(folder: RunFolder) -> bool:
+    return any((folder.path / name).exists() for name in BEFORE)
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -407,7 +423,11 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
     return Data(parts[0], parts[1] if cut else None, (transformer,), changes)
 
 
-def _interval(text: str) -> tuple[float, float]:
+def _interval(text: str, wide: set[str], name: str) -> tuple[float, float]:
+    """LOW:HIGH, or auto:LOW:HIGH, which is noted in ``wide``."""
+    if text.startswith("auto:"):
+        wide.add(name)
+        text = text.removeprefix("auto:")
     low, high = (float(x) for x in text.split(":"))
     return low, high
 
@@ -457,10 +477,12 @@ def rules_of(options: argparse.Namespace) -> Any:
         return text.partition("=") if text.partition("=")[0] in categories else text.rpartition("=")
 
     found: dict[str, Any] = {"target": options.target or rules.target}
+    wide: set[str] = set()
     if options.target_range is not None:
         refuse(options, ("classes",), "without --target-range")
         try:
-            found |= {"target_range": _interval(options.target_range), "classes": None}
+            ends = _interval(options.target_range, wide, str(found["target"]))
+            found |= {"target_range": ends, "classes": None}
         except ValueError:
             raise InvalidInput(
                 f"Expected --target-range LOW:HIGH, got {options.target_range!r}."
@@ -469,15 +491,19 @@ def rules_of(options: argparse.Namespace) -> Any:
         classes = tuple(name.strip() for name in options.classes.split(","))
         found |= {"classes": classes, "target_range": None}
     kind = "a range COLUMN=LOW:HIGH"
-    ranges = _by_column(options.range, kind, lambda _, text: _interval(text))
+    ranges = _by_column(options.range, kind, lambda name, text: _interval(text, wide, name))
     first = "categories COLUMN=A,B,..."
-    own = _by_column(options.categories, first, category, lambda text: text.partition("="))
-    categories = {**rules.categories, **own}
+    listed = _by_column(options.categories, first, category, lambda text: text.partition("="))
+    categories = {**rules.categories, **listed}
     kind = "a value to fill in COLUMN=VALUE, a number or one of the column's --categories"
     fill = _by_column(options.fill, kind, value, parts)
     drop = [*options.drop, *filter(None, [options.id])]
     found["drop"] = (*(name for name in rules.drop if name not in drop), *drop)
     found |= {"ranges": {**rules.ranges, **ranges}, "categories": categories}
+    own = {name for name in rules.auto if name not in ranges and name != found["target"]}
+    if options.target_range is None and found["target"] in rules.auto:
+        own.add(str(found["target"]))
+    found["auto"] = tuple(sorted(own | wide))
     return replace(rules, **found, fill={**rules.fill, **fill})
 
 
@@ -509,7 +535,7 @@ def tested_figures(model: Any, data: Data) -> dict[str, Any]:
         error = float(1 - model.score(test.features, test.targets))
         guess = float(np.mean(test.targets != names[counts.argmax()]))
     elif test is not None:
-        low, high = model.target_range
+        low, high = model._range
         error = float(np.abs(model.predict(test.features) - test.targets).mean())
         guess = float(np.abs(test.targets - (low + high) / 2).mean())
     price: dict[str, Any] | None = None
@@ -545,7 +571,7 @@ def without_privacy(model: Any, data: Data) -> dict[str, Any]:
     if hasattr(model, "classes_"):
         wrong = np.mean(found != test.targets)
     else:
-        wrong = np.mean(np.abs(np.clip(found, *model.target_range) - test.targets))
+        wrong = np.mean(np.abs(np.clip(found, *model._range) - test.targets))
         what, unit = f"mean absolute {what}", ""
     by = f"scikit-learn's {name} on the same columns"
     return {"what": what, "unit": unit, "without_privacy": float(wrong), "by": by}
@@ -571,7 +597,8 @@ def not_covered(model: Any, data: Data) -> dict[str, Any]:
         "scaled_down": int(np.count_nonzero(lengths > longest * (1 + 1e-9))),
         **data.changes,
     }
-    if (ends := getattr(model, "target_range", None)) is not None:
+    if hasattr(model, "target_range"):
+        ends = model._range
         outside = (train.targets < ends[0]) | (train.targets > ends[1])
         found["targets_clipped"] = int(np.count_nonzero(outside))
     return found

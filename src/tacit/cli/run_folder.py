@@ -28,7 +28,8 @@ from tacit.files import locked, read_bytes, read_json, reading, sync_folder, typ
 
 NOTE, CHECKPOINT, RESULT = "run.json", "checkpoint.npz", "result.json"
 MEAN = "mean.npz"  # what was released before the first round
-FILES = (RESULT, NOTE, CHECKPOINT, MEAN, "model.json")  # one of them is in the folder of any run
+BEFORE = (MEAN, *(f"range-{stage}.npz" for stage in (1, 2, 3)))  # by each of its releases
+FILES = (RESULT, NOTE, CHECKPOINT, *BEFORE, "model.json")  # one of them is in the folder of any run
 ABOUT = {"solve": "job", "power solve": "case", "learn": "data_set"}  # what a command runs
 NOT_NOTED = ("command", "parser", "crew", "engine", "json", "resume", "out")
 BESIDE_RESUME = ("resume", "json", "engine")  # no number depends on them
@@ -61,7 +62,8 @@ class Note:
             return "secure noise without ledgers cannot be continued; what was sent is spent"
         if self.options.get("ledgers") is not None or (folder / CHECKPOINT).is_file():
             return ""
-        mean = f"; {MEAN} was released" if (folder / MEAN).is_file() else ""
+        kept = next((name for name in BEFORE if (folder / name).is_file()), None)
+        mean = f"; {kept} was released" if kept else ""
         return f"no checkpoint is there, and no ledgers know what was spent{mean}"
 
     def parsed(self, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -131,7 +133,7 @@ def run_folder(
         else:
             refuse_used(path)
         yield folder, options
-        for name in (MEAN, CHECKPOINT):  # with which data can be told again
+        for name in (*BEFORE, CHECKPOINT):  # with which data can be told again
             (path / name).unlink(missing_ok=True)
     except BaseException as error:
         folder.failed(error)
@@ -222,7 +224,7 @@ class RunFolder:
             self._note = Note(self.command, run, noted, once)
             # maybe a seed; before all others, which would say nothing without it
             contents = {NOTE: json.dumps(asdict(self._note), indent=2).encode(), **contents}
-        for name in (CHECKPOINT, MEAN):  # of a killed process: there may be a noise key in it
+        for name in (CHECKPOINT, *BEFORE):  # of a killed process: there may be a noise key in it
             for left in self.path.glob(f"{name}.*.tmp"):
                 left.unlink()
         for name, content in contents.items():

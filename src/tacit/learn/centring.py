@@ -115,14 +115,19 @@ def about_given(reading: Mechanism) -> str:
 
 
 def private_mean(
-    means: Sequence[LocalProblem], mechanism: Mechanism, delta: float, **how: Any
+    means: Sequence[LocalProblem],
+    mechanism: Mechanism,
+    delta: float,
+    run: str = "centring",
+    **how: Any,
 ) -> tuple[Vector, float]:
     """The mean of all agents' rows, from one noisy sum of each, and the deviation of its noise:
     public from here on.
 
     ``means`` are the agents with their ``Mean``. Asked again for the same data and budget, an agent
     with a ledger gives what it has given, and so does a ``checkpoint``, which keeps the sums;
-    ledgers are to pay for what comes ``then`` too. A secure sum is kept by its checkpoint alone.
+    ledgers are to pay for what comes ``then`` too; seeded noise differs with the name of a ``run``.
+    A secure sum is kept by its checkpoint alone.
     """
     f: Any = means[0].objective
     noises = float(len(means))  # how many agents' noise is in the sum
@@ -131,7 +136,7 @@ def private_mean(
     else:
         names = "noise", "ledgers", "checkpoint", "then", "aggregation", "colluding"
         others = (how.get(name) for name in names)
-        found = read(Problem(means), mechanism, delta, how.get("seed"), "centring", *others)
+        found = read(Problem(means), mechanism, delta, how.get("seed"), run, *others)
         sums = [release.values for release in found.releases]
         each = mechanism.variance(f.reading().sensitivity(mechanism.norm))
         if how.get("aggregation"):

@@ -33,6 +33,7 @@ from tacit.admm.settings import Asked, Settings
 from tacit.errors import (
     EXACT,
     InvalidInput,
+    array,
     choice,
     count,
     non_negative,
@@ -56,6 +57,18 @@ from tacit.learn.centring import (
 )
 from tacit.learn.constraints import CoefficientBox, Constraint
 from tacit.learn.features import checked
+from tacit.learn.ranges import (
+    BINS,
+    SHARE,
+    STAGES,
+    TARGET_SHARE,
+    narrowed,
+    of_a_stage,
+    private_ranges,
+    together,
+    weights_of,
+)
+from tacit.learn.ranges import WORDS as RANGES
 from tacit.objectives.losses import (
     Hinge,
     Huber,
@@ -70,6 +83,7 @@ from tacit.objectives.objective import Descent, Objective
 from tacit.planning import MOST_COLUMNS, Known, Plan, descent_of
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate, rounded_up
+from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.facts import as_summed
 from tacit.protocol.jupyter import above_model
 from tacit.protocol.masks import check_parties, refuse_no_sum
@@ -107,12 +121,15 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: Any = None
     noise: str | None = None
     ledgers: Any = None
+    ranges: Any = None
     aggregation: str | None = None
     colluding: int | None = None
 
     calibration = "certified"  # a parameter of some
     mean_ = length_ = cast("Any", None)  # of those that centre rows, where they do
     keeps_length_ = False
+    ranges_ = read_ = cast("Any", None)  # where they were read; with the target's behind them
+    narrow_target = False  # a parameter of regressors
     _y_must_be: ClassVar[dict[str, Any]] = {}  # for scikit-learn's check of targets
 
     @property
@@ -137,6 +154,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _targets(self, y: Vector) -> Vector:
         """Targets, checked, as the loss takes them."""
+        raise NotImplementedError
+
+    def _in_range(self, targets: Vector) -> Vector:
+        """Targets in [−1, 1], of those whose range is narrowed."""
         raise NotImplementedError
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
@@ -174,6 +195,9 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
     def _plan_in_words(self, found: Result) -> str:
         """What the budget was spent on: numbers that were given, or planned from public ones."""
         words = []
+        if self.ranges_ is not None and self.total_epsilon is not None:
+            part = range_share(len(self._ranged()), self.narrow_target) or 0.0
+            words.append(f"{100 * part:.2g} % of the budget for ranges")
         if share := getattr(self, "centring_share_", None):
             words.append(f"{100 * share:.2g} % of the budget for a mean that rows are centred by")
         if (limit := getattr(self, "slope_limit_", None)) is not None:
@@ -268,18 +292,75 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         root = math.sqrt(self.n_features_in_ / 3) if self.keeps_length_ else 1.0
         return self.feature_norm_ * root
 
+    def take_ranges(self, ranges: Vector) -> None:
+        """Ranges that were read, of the columns and of a target after them."""
+        d = int(self.n_features_in_)
+        found = array("ranges", ranges, (d + self.narrow_target, 2), dtype=np.float64)
+        if not ((found[:, 0] >= -1) & (found[:, 0] < found[:, 1]) & (found[:, 1] <= 1)).all():
+            raise InvalidInput("Expected ranges within [-1, 1] that were read, got others.")
+        self.ranges_, self.read_ = found[:d], found.tolist()
+
     def _means(self, X: Vector, names: Vector, owner: Vector) -> list[LocalProblem]:
         """The agents, each with the mean of its rows, scaled down to the norm."""
         B = self.longest_given
-        rows = scaled_down(X, B)
+        rows = scaled_down(self._narrowed(X), B)
         if self.keeps_length_:
             rows, B = with_squares(rows, B), B * math.sqrt(1 + SQUARE**2)
-        public: Any = {"feature_norm": B, "neighbours": self.neighbours} | sizes(owner)
+        return self._sums(names, owner, rows, B)
+
+    def _sums(
+        self, names: Vector, owner: Vector, rows: Vector, B: float, B1: float | None = None
+    ) -> list[LocalProblem]:
+        """The agents, each with the mean of rows of these norms."""
+        public: Any = {"feature_norm": B, "feature_norm_1": B1, "neighbours": self.neighbours}
+        public |= sizes(owner)
         box = Box(-B, B, size=rows.shape[1])
         return [
             LocalProblem(Mean(rows[owner == p], **public), box, name=str(name))
             for p, name in enumerate(names)
         ]
+
+    def _narrowed(self, X: Vector) -> Vector:
+        """Rows by the ranges that were read, where they were."""
+        return X if self.ranges_ is None else narrowed(X, self.ranges_)
+
+    def _ranged(self) -> Vector:
+        """Positions of the columns whose ranges are read."""
+        d = int(self.n_features_in_)
+        if self.ranges is None or (isinstance(self.ranges, str) and self.ranges == "auto"):
+            return np.arange(0 if self.ranges is None else d)
+        names = getattr(self, "feature_names_in_", np.array([], object)).tolist()
+        try:
+            found = [names.index(c) if c in names else range(d)[c] for c in self.ranges]
+        except (TypeError, IndexError):
+            raise InvalidInput(
+                'Expected ranges as "auto", None, or columns by name or position, got '
+                f"{shown(self.ranges)}. Nothing was fit."
+            ) from None
+        return np.unique(np.array(found, int))
+
+    def _read_ranges(
+        self, X: Vector, targets: Vector, *about: Any, checkpoint: Any, **how: Any
+    ) -> Vector:
+        """(low, high) of every column, and of the target after them where it is narrowed."""
+        at, narrow = self._ranged(), self.narrow_target
+        parts = [X[:, at].astype(np.float64)]
+        if narrow:
+            parts.append(self._in_range(targets)[:, None])
+        names, owner, mechanism, then = about
+        found = private_ranges(
+            lambda rows, *norms: self._sums(names, owner, rows, *norms),
+            np.hstack(parts),
+            weights_of(len(at), narrow),
+            mechanism,
+            self.total_delta,
+            then,
+            None if checkpoint is None else Path(checkpoint),
+            **how,
+        )
+        ranges = np.array([[-1.0, 1.0]] * (X.shape[1] + narrow))
+        ranges[[*at, *([X.shape[1]] if narrow else [])]] = found
+        return ranges
 
     def _problem(
         self, X: Vector, targets: Vector, names: Vector, owner: Vector, **public: float
@@ -321,7 +402,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Vector) -> Vector:
         """Rows no longer than the norm, with a constant for the intercept within it."""
-        mean, R = self.mean_, self.length_
+        X, mean, R = self._narrowed(X), self.mean_, self.length_
         if mean is None:
             rows = scaled_down(X, self.longest_row)
         elif R is None:
@@ -357,14 +438,16 @@ def prepare(
     *,
     seed: int | None = None,
     mean: Vector | None = None,
+    ranges: Vector | None = None,
     checkpoint: str | Path | None = None,
 ) -> tuple[Problem, Any]:
     """What ``fit`` solves, for those who run it themselves, with a checkpoint say.
 
     A model with a ``centring_share`` releases its mean here, with noise from ``seed`` as ``solve``
     has it, and keeps what was released in the file ``checkpoint``, for a run that is continued:
-    without one every call is a release of its own. A ``mean`` that is given is nobody's to check,
-    and the statement says what it is taken for.
+    without one every call is a release of its own. So does one whose ``ranges`` are read, in files
+    beside that. A ``mean`` and ``ranges`` that are given are nobody's to check, and the statement
+    says what a mean is taken for.
     """
     for fitted in [name for name in vars(model) if name.endswith("_")]:
         delattr(model, fitted)  # an earlier statement says nothing of what follows, or of a part
@@ -383,10 +466,16 @@ def prepare(
         known = model.mechanism, model.local_updates or 1, model.calibration
         refuse_no_sum(*known, model.total_epsilon)
     model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
-    budget = model.mechanism, model.total_epsilon, model.total_delta
-    model.centring_share_ = share = model._share(X.shape[1], **sizes(owner))
+    model.readings_ = []
     secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
-    reading, epsilon = first_release(share, model.calibration, *budget, secure)
+    first, epsilon = first_release(
+        range_share(len(model._ranged()), model.narrow_target),
+        *(model.calibration, model.mechanism, model.total_epsilon, model.total_delta, secure),
+    )
+    model.centring_share_ = share = model._share(X.shape[1], **sizes(owner))
+    reading, epsilon = first_release(
+        share, model.calibration, model.mechanism, epsilon, model.total_delta, secure
+    )
 
     def without_records(names: Vector, **public: float) -> Problem:
         """Of one record of zeros at each."""
@@ -402,25 +491,48 @@ def prepare(
         return model._settings(problem, epsilon)
 
     model.keeps_length_ = reading is not None and model._keeps_length(X.shape[1], **sizes(owner))
-    if reading is not None:
+    how: Any = {"seed": seed, "checkpoint": checkpoint}
+    how |= {name: getattr(model, name) for name in RELEASED}
+    if first is not None or reading is not None:
         model.length_ = 1.0 if model.keeps_length_ else None  # until it is known: for sizes
         # what can be refused is refused before anything is paid
-        planned = settings(without_records(names, **sizes(owner)))
+        then = _cost(settings(without_records(names, **sizes(owner))))
+    if first is not None:
+        first = of_a_stage(first)
+        if ranges is None:
+            after = then if reading is None else together((reading, 1), then)
+            ranges = model._read_ranges(X, targets, names, owner, first, after, **how)
+        model.take_ranges(ranges)
+        model.readings_.append((first, STAGES, BINS * len(ranges)))
+        targets = model._targets(y)
+    if reading is not None:
         if mean is not None:
             mean = given_mean(mean, X.shape[1], model.longest_given, model.keeps_length_)
         else:
-            how: Any = {"seed": seed, "checkpoint": checkpoint}
-            how |= {name: getattr(model, name) for name in RELEASED}
-            then = planned.mechanism, planned.updates
             means = model._means(X, names, owner)
             found = private_mean(means, reading, model.total_delta, then=then, **how)
             mean = mean_and_length(*found, model.longest_given, model.keeps_length_)
         model.mean_, model.reading_ = mean[: X.shape[1]], reading
         model.length_ = float(mean[-1]) if model.keeps_length_ else None
+        model.readings_.append((reading, 1, len(mean)))
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
     problem = model._problem(X, targets, names, owner, **sizes(owner))
-    return problem, settings(problem)
+    chosen = settings(problem)
+    model.law_ = _cost(chosen)[0]
+    return problem, chosen
+
+
+def _cost(chosen: Settings | Plan) -> tuple[Mechanism, int]:
+    """The mechanism that a run with these settings pays for, and how often."""
+    if isinstance(chosen, Plan):
+        return (chosen.release, 1) if chosen.release else _cost(chosen.settings)
+    return chosen.mechanism, chosen.updates
+
+
+def range_share(columns: int, target: bool) -> float | None:
+    """Of the budget, for ranges that are read; None: none is."""
+    return SHARE * bool(columns) + TARGET_SHARE * target or None
 
 
 def adopt(model: LinearEstimator, records: Problem | int, found: Result) -> None:
@@ -430,10 +542,13 @@ def adopt(model: LinearEstimator, records: Problem | int, found: Result) -> None
     """
     if isinstance(records, Problem):
         records = sum(agent.objective.sample_count for agent in records.agents)
-    privacy, reading = found.privacy, getattr(model, "reading_", None)
-    if reading is not None:
-        sizes = int(found.solution.size), int(model.n_features_in_) + model.keeps_length_
-        privacy = with_reading(privacy, found.settings.mechanism, reading, WORDS, sizes)
+    privacy = found.privacy
+    if readings := getattr(model, "readings_", []):
+        read = [RANGES] * (model.ranges_ is not None) + [WORDS] * (model.mean_ is not None)
+        size = int(found.solution.size)
+        if privacy.once:  # X'X and X'y
+            size = size * (size + 3) // 2
+        privacy = with_reading(privacy, model.law_, size, readings, " and ".join(read))
     model.privacy_ = replace(privacy, assumed=model._assumed(records, privacy.delta))
     plan = " ".join(filter(None, [found.plan, model._plan_in_words(found)]))
     model.result_ = replace(found, privacy=model.privacy_, plan=plan)
@@ -636,6 +751,9 @@ class PrivateLogisticRegression(LinearClassifier):
     rounds, local_updates   by default planned from public numbers
     centring_share  of the budget, for a private mean that rows are centred by (``centring.py``):
                     all rows then get the same length. None: rows are not centred
+    ranges          "auto": where the numbers of each column lie within [−1, 1] is read privately,
+                    with a tenth of the budget (``ranges.py``), and rows go by that; or a list of
+                    columns. For public ranges that are wide; needs many records
     keep_length     whether centred rows keep their length in a column of its own
                     (``length_coef_``). "auto": with up to 20 columns, no constraint, a
                     ``feature_norm`` of 1, as ``PublicRange`` makes rows, and many records
@@ -795,7 +913,9 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
     feature_norm: Any = None
     target_range: Any = None
+    narrow_target: bool = False
 
+    target_range_ = cast("Any", None)  # where it was read
     _y_must_be: ClassVar[dict[str, Any]] = {"y_numeric": True}
 
     @property
@@ -806,9 +926,10 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 
     @property
     def _range(self) -> tuple[float, float]:
-        """The public target range, checked."""
+        """The target range, public or read, checked."""
+        given = self.target_range if self.target_range_ is None else self.target_range_
         try:
-            low, high = (float(x) for x in self.target_range)
+            low, high = (float(x) for x in given)
         except (TypeError, ValueError, OverflowError):
             low, high = math.nan, math.nan
         if not -1e100 < low < high < 1e100:
@@ -840,6 +961,18 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
         targets: Vector = np.clip(numbers, low, high) - self._offset
         return targets
 
+    def _in_range(self, targets: Vector) -> Vector:
+        low, high = self._range
+        found: Vector = (targets + self._offset - (low + high) / 2) / ((high - low) / 2)
+        return found
+
+    def take_ranges(self, ranges: Vector) -> None:
+        super().take_ranges(ranges)
+        if self.narrow_target:
+            low, high = self._range
+            read = (low + high) / 2 + (high - low) / 2 * np.asarray(ranges)[-1]
+            self.target_range_ = tuple(read.tolist())
+
     def _public(self) -> str:
         return "the range of targets"
 
@@ -870,6 +1003,8 @@ class PrivateHuberRegressor(LinearRegressor):
     ``feature_norm`` are scaled down, and targets clipped, each by its own numbers only.
 
     target_range    (low, high) of targets, public; clipped to it, and predictions too
+    narrow_target   whether it is narrowed first, to what is read privately of where targets lie,
+                    with 3 % of the budget (``target_range_``); ``ranges`` as there, for columns
     threshold       in the units of targets; None: a fifth of half the range
     feature_norm    None: √(d/3) for d columns, as fits columns in [−1, 1] (``PublicRange``)
     rounds, local_updates   by default planned from public numbers (``planning.py``)

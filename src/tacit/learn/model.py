@@ -10,13 +10,15 @@
     feature_norm, longest_row, mean   a row longer than ``feature_norm`` is scaled down to it, the
                         mean is taken off, and the rest gets ``longest_row``; without a mean a
                         longer row is scaled down to ``longest_row``
+    ranges              null, or by column (low, high) within [−1, 1] that was read privately: first
+                        of all these are brought to [−1, 1] and clipped (``ranges.py``)
     length              null, or R: rows are scaled down to √(d/3)·``feature_norm``, and a column
                         for their length follows the others (``centring.py``)
     privacy             the statement, which covers every number here
 
 For two classes there is one score, of the second; for more there is one per class; for a number
-there is one, without a class. Format 3 has no length. Formats 1 and 2, of logistic regressions,
-have ``ranges`` in place of steps; 1 has no mean.
+there is one, without a class. Format 3 has neither of the last two. Formats 1 and 2, of logistic
+regressions, have ``ranges`` in place of steps; 1 has no mean.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from tacit.protocol.statement import PrivacyStatement
 
 FILE = "model.json"
 WHAT = "a model that tacit saved"
+NEW = ("length", "ranges")  # of format 4
 MOST_COLUMNS = 10**6  # of a step: more would only fill memory
 ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind
@@ -101,8 +104,8 @@ def load_model(folder: str | Path) -> Any:
             raise ValueError(f"format {document['format']}")
         if document["format"] < 3:
             document = _as_format_3(document)
-        if ("length" in document) != (document["format"] == 4):
-            raise ValueError("a length in a document of another format")
+        if [key in document for key in NEW] != [document["format"] == 4] * 2:
+            raise ValueError("keys of another format")
         steps = [_made(step) for step in document["steps"]]
         model = _estimator(document)
         widths = [*(step.n_features_in_ for step in steps), model.n_features_in_]
@@ -170,12 +173,13 @@ def _document(before: list[Any], last: Any) -> dict[str, Any]:
     named = getattr((before or [last])[0], "feature_names_in_", None)
     columns, mean = _columns(before, last, named), getattr(last, "mean_", None)
 
-    def by_column(values: Any) -> dict[str, float]:
+    def by_column(values: Any) -> dict[str, Any]:
         return dict(zip(columns, values.tolist(), strict=True))
 
-    R = last.length_
+    R, ranges = last.length_, last.ranges_
+    new = {"length": R, "ranges": None if ranges is None else by_column(ranges)}
     document: dict[str, Any] = {
-        "format": 3 if R is None else 4,  # as old as can be
+        "format": 3 if R is None and ranges is None else 4,  # as old as can be
         "estimator": type(last).__name__,
         "steps": [_step(step) for step in before],
         "columns": columns,
@@ -184,7 +188,7 @@ def _document(before: list[Any], last: Any) -> dict[str, Any]:
         "longest_row": float(last.longest_row),
         "fit_intercept": bool(last.fit_intercept),
         "mean": None if mean is None else by_column(mean),
-        **({} if R is None else {"length": float(R)}),
+        **({} if R is None and ranges is None else new),
     }
     intercepts, rows = np.atleast_1d(last.intercept_), np.atleast_2d(last.coef_)
     scores: list[dict[str, Any]] = [
@@ -194,7 +198,7 @@ def _document(before: list[Any], last: Any) -> dict[str, Any]:
     if R is not None:
         scores = [{**s, "length": float(c)} for s, c in zip(scores, last.length_coef_, strict=True)]
     if isinstance(last, estimators.LinearRegressor):
-        document["target_range"] = _public(last.target_range)
+        document["target_range"] = list(last._range)
     else:
         document["classes"] = classes = last.classes_.tolist()
         labels = classes[-len(scores) :]
@@ -283,6 +287,8 @@ def _estimator(document: Any) -> Any:
     model.total_epsilon = document["privacy"]["epsilon"]
     model.total_delta = document["privacy"]["delta"]
     model.n_features_in_ = len(columns)
+    if document["format"] == 4 and document["ranges"] is not None:
+        model.take_ranges(np.array([document["ranges"][c] for c in columns], np.float64))
     model.mean_, model.length_ = None, document.get("length")
     model.keeps_length_ = kept = model.length_ is not None
     if document["mean"] is not None:

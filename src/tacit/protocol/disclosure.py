@@ -110,7 +110,7 @@ FILES: dict[str, Level | Parts] = {
     "check.json": PRIVATE,  # the AC power flow at the true loads
     "check.png": PRIVATE,
     "checkpoint.npz": PRIVATE,  # the noise key, or releases with a seal of the data
-    "mean.npz": PRIVATE,
+    **dict.fromkeys(("mean.npz", "range-1.npz", "range-2.npz", "range-3.npz"), PRIVATE),
     "mean.json": COVERED,  # of 0.2.0: the mean alone
     "report.html": PRIVATE,
     "report-public.html": COVERED,

@@ -281,14 +281,14 @@ def release_statement(
 def with_reading(
     run: PrivacyStatement,
     mechanism: Mechanism,
-    reading: Mechanism,
+    size: int,
+    readings: Sequence[tuple[Mechanism, int, int]],
     words: str,
-    coordinates: tuple[int, int],
 ) -> PrivacyStatement:
-    """Of a run whose agents released a reading of their data before it, all in one total.
+    """Of a run whose agents released readings of their data before it, all in one total.
 
-    ``mechanism`` is the run's and ``reading`` that of the reading, with so many ``coordinates`` in
-    one update and in the reading; ``words`` say what was read.
+    ``mechanism`` is the run's, with ``size`` numbers in one update; each of ``readings`` has its
+    own, how often it was read, and how many numbers it has; ``words`` say what was read.
 
     Guarantee: the run may depend on what was read (adaptive composition); the same records are
     hidden by both, if both have the same neighbours. Secure noise counts with the largest distance
@@ -296,18 +296,20 @@ def with_reading(
     """
     if isinstance(mechanism, Noiseless):
         return run
-    if isinstance(reading, Noiseless):
+    if any(isinstance(reading, Noiseless) for reading, *_ in readings):
         why = "what the agents released before the run had no noise."
         return replace(run, epsilon=math.inf, uncertified=why, before=words)
-    parts = [(reading, 1), (mechanism, run.updates)]
+    parts = [*((reading, times) for reading, times, _ in readings), (mechanism, run.updates)]
     distance = 0.0
     if run.secure:
-        distance = run.updates * largest_distance(mechanism, coordinates[0])
-        distance += largest_distance(reading, coordinates[1])
+        distance = run.updates * largest_distance(mechanism, size)
+        distance += sum(times * largest_distance(law, many) for law, times, many in readings)
     found = replace(run, epsilon=epsilon_of(parts, run.delta, distance), before=words)
     if run.parties == 1:
         return found
-    return of_sum(found, run.parties, run.colluding, parts, max(coordinates))
+    return of_sum(
+        found, run.parties, run.colluding, parts, max(size, *(many for *_, many in readings))
+    )
 
 
 def _widest(problem: Problem) -> int:

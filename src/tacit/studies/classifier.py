@@ -189,6 +189,8 @@ class ClassifierKind(Kind):
 def _rules(section: dict[str, Any], folder: Path) -> tuple[Rules, tuple[str, ...]]:
     """Rules of the columns, in [learn] or in a file that travels with the study; and its name."""
     rules, files = rules_in(section, folder, "[learn]")
+    if rules.auto:
+        raise InvalidInput("Expected public ranges in a study, which has one run, got auto.")
     if rules.target is None:
         raise InvalidInput("Expected target in [learn]; not given.")
     if rules.classes is None and rules.target_range is None:
