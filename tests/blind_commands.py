@@ -188,11 +188,11 @@ PROMPT = {
     "learn, json": (table, f"{LEARN} {CHURN} {FEW} --json"),
     "learn, wide ranges": (
         table,
-        f"{LEARN} {CHURN.replace('15', '20').replace('fee=0:10', 'fee=auto:0:99')} {FEW}",
+        f"{LEARN} {CHURN.replace('15', '100').replace('fee=0:10', 'fee=auto:0:99')} {FEW}",
     ),
     "learn, wide target": (
         table,
-        f"{LEARN} {PRICE.replace('0:10 --d', 'auto:0:99 --d').replace('1 --s', '20 --s')} {FEW}",
+        f"{LEARN} {PRICE.replace('0:10 --d', 'auto:0:99 --d').replace('1 --s', '250 --s')} {FEW}",
     ),
     "learn, columns": (
         table,

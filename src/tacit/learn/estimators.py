@@ -545,10 +545,10 @@ def adopt(model: LinearEstimator, records: Problem | int, found: Result) -> None
     privacy = found.privacy
     if readings := getattr(model, "readings_", []):
         read = [RANGES] * (model.ranges_ is not None) + [WORDS] * (model.mean_ is not None)
-        size = int(found.solution.size)
+        law, size = found.settings.mechanism, int(found.solution.size)
         if privacy.once:  # X'X and X'y
-            size = size * (size + 3) // 2
-        privacy = with_reading(privacy, model.law_, size, readings, " and ".join(read))
+            law, size = model.law_, size * (size + 3) // 2
+        privacy = with_reading(privacy, law, size, readings, " and ".join(read))
     model.privacy_ = replace(privacy, assumed=model._assumed(records, privacy.delta))
     plan = " ".join(filter(None, [found.plan, model._plan_in_words(found)]))
     model.result_ = replace(found, privacy=model.privacy_, plan=plan)
