@@ -34,8 +34,8 @@ PLAIN = {"total_epsilon": 0.5, "total_delta": 1e-3, "mechanism": "laplace", "nei
 PLAIN |= {"feature_norm": 2.5, "constraint": Box(0.25), "fit_intercept": False, "rounds": 7}
 PLAIN |= {"local_updates": 2, "random_state": 5, "noise": "seeded"}
 OF_RUNS = {"random_state": ("seed", 5), "noise": ("noise", "seeded")}
-# by tests of their own: sums, payments, what is planned
-ELSEWHERE = {"aggregation", "colluding", "ledgers", "_", "keep_length"}
+# by tests of their own (sums, payments, what is released before): here, or a value in KINDS
+ELSEWHERE = {"aggregation", "colluding", "ledgers", "_", "keep_length", "ranges", "narrow_target"}
 CLASSES = PLAIN | {"classes": [0, 1, 2], "centring_share": None}
 RANGED = PLAIN | {"target_range": (-3.0, 1.0)}
 KINDS = {
