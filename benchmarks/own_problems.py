@@ -130,7 +130,7 @@ def entropic():
     rng = np.random.default_rng(22)
     R = np.clip(0.02 * np.arange(6) + rng.normal(size=(4000, 6)) * np.linspace(0.1, 0.6, 6), -1, 1)
     loss = lambda z, r: jnp.exp(-3 * (r[0] @ z)) / 3  # noqa: E731
-    parts = agents(loss, (R,), np.arange(4000) % 4, tacit.Simplex(6), clip=2.0, size=6)
+    parts = agents(loss, (R,), np.arange(4000) % 4, tacit.Simplex(6), clip=5.0, size=6)
     z = cp.Variable(6)
     best = solved(cp.sum(cp.exp(-3 * (R @ z))) / 12000, [z >= 0, cp.sum(z) == 1])
     return parts, lambda u: np.exp(-3 * R @ u).mean() / 3, best

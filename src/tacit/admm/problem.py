@@ -216,13 +216,17 @@ class Problem:
         inner = getattr(given, "problem", given)
         return inner if isinstance(inner, Problem) else cls(given)
 
-    def value(self, solution: Vector) -> float:
-        """F(w) = Σ_p f_p(w) for a global consensus problem. Reads private data: do not publish."""
-        if not self.is_global:
+    def value(self, solution: Vector, local: Sequence[Vector] | None = None) -> float:
+        """F = Σ_p f_p(z_p), coordinates in common at ``solution``. Where agents keep private ones,
+        ``local`` has all of each agent's (``Result.local``). Reads private data: do not publish.
+        """
+        if local is None and any((np.asarray(a.coupling) < 0).any() for a in self.agents):
             raise InvalidInput(
-                "Expected a global consensus problem: here agents keep private parts."
+                "Expected local points too (Result.local): here agents keep private coordinates."
             )
-        return sum(
-            objective_value(a.objective, np.asarray(solution)[np.asarray(a.coupling)])
-            for a in self.agents
-        )
+        total, w = 0.0, np.asarray(solution)
+        for p, agent in enumerate(self.agents):
+            at = np.asarray(agent.coupling)
+            z = w[at] if local is None else np.where(at >= 0, w[at], np.asarray(local[p]))
+            total += objective_value(agent.objective, z)
+        return total

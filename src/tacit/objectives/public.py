@@ -12,7 +12,8 @@ argmin over z in W of f(z) + ½ Σ_i c_i (z_i − v_i)²:
 
 Each step is a function of (v, c) alone: what was computed before leaves no trace in its answer.
 Not offered: losses with kinks (no bound on the curvature), other losses than quadratics on cone
-sets, and products of cone sets with others. Linearised steps (Algorithm 1) solve these.
+sets, and products of cone sets with others. ``admm/reference.py`` solves these in one place, and
+linearised steps (Algorithm 1) with noise.
 """
 
 from __future__ import annotations
@@ -149,6 +150,19 @@ class WithoutNoise(PublicObjective):
 
     def prox(self, feasible_set: FeasibleSet) -> Prox:
         return smooth_step(self.objective, feasible_set)
+
+
+def has_exact_step(objective: Objective, feasible_set: FeasibleSet) -> bool:
+    """Whether ``without_noise`` of it has a ``prox`` on this set."""
+    if feasible_set.closed_form:
+        return objective.smoothness is not None
+    if not isinstance(feasible_set, Conic):
+        return False
+    try:
+        objective.reading()
+    except InvalidInput:
+        return isinstance(objective, PublicObjective)
+    return True
 
 
 def without_noise(objective: Objective) -> PublicObjective:

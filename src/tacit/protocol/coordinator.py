@@ -25,8 +25,10 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.adaptive import Pace, gap_of, ground_of_consensus, is_adaptive
 from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.reference import optimum
 from tacit.admm.settings import Asked, ConstantPenalty, Settings
 from tacit.errors import InvalidInput, Refused, choice, count, shown
+from tacit.objectives.public import has_exact_step
 from tacit.planning import Plan, penalties_of
 from tacit.planning import plan as planned
 from tacit.privacy.mechanisms import Mechanism, Noiseless
@@ -403,6 +405,8 @@ class Coordinator:
             run, source = self._agreed_release(problem, plan)
         else:
             run, source = self._name, self._source(problem, plan)
+        if self.released is None and self._needs_one_place(plan):
+            return self._in_one_place(problem, plan, source)
         self.show("reading")
         curvatures = [copy.curvature for copy in self._all(Read(run), Copied)]
         check_exact(settings)
@@ -446,6 +450,46 @@ class Coordinator:
             duals=duals,
             timing=self._timing(),
             release=mark(source.releases, found) if source.releases else "",
+        )
+
+    def _needs_one_place(self, plan: Plan) -> bool:
+        """Whether there is no noise, and some agent of this process has no exact steps."""
+        if plan.release is not None or self.known is None:
+            return False
+        parts = self.known.agents
+        return not all(has_exact_step(a.objective, a.feasible_set) for a in parts)
+
+    def _in_one_place(self, problem: Problem, plan: Plan, source: Source) -> Result:
+        """The optimum where exact steps are not offered (``admm/reference.py``)."""
+        check_exact(plan.settings)
+        if self.start is not None:
+            raise InvalidInput("Expected no start where exact steps are not offered, got one.")
+        settings = plan.settings
+        tolerance = min(settings.tolerance or 1e-6, 1e-6)
+        found = optimum(problem, tolerance, settings.rounds)
+        couplings = [np.asarray(agent.coupling) for agent in problem.agents]
+        solution = np.zeros(problem.size)
+        for z, at in zip(found.points, couplings, strict=True):
+            solution[at[at >= 0]] = z[at >= 0]
+        pairs = zip(problem.agents, found.points, strict=True)
+        violation = max(float(a.feasible_set.violation(z)) for a, z in pairs)
+        row = found.rounds, found.value, 0.0, found.gap, violation
+        trace = {k: np.array([x]) for k, x in zip(results.RELEASED_TRACE, row, strict=True)}
+        return Result(
+            solution=solution,
+            ergodic=solution,
+            local=tuple(found.points),
+            trace=trace,
+            settings=settings,
+            privacy=source.privacy,
+            names=problem.names,
+            seed=None,
+            versions=results.versions(),
+            converged=found.converged,
+            plan=(
+                "Without noise, all in one place, as exact steps are not offered for these losses "
+                f"on these sets: the optimum is at most {found.gap:.2g} lower."
+            ),
         )
 
     def _agreed_release(self, problem: Problem, plan: Plan) -> tuple[str, Source]:

@@ -1,0 +1,131 @@
+"""The optimum in one place: as CVXPY has it, for losses with kinks and for any loss on any set."""
+
+import warnings
+
+import cvxpy as cp
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import CLOSED_SETS, SOLVER_SETS, problem_of, repeat
+
+import tacit
+from tacit.admm.reference import optimum, rows_of
+from tacit.errors import InvalidInput
+
+EXACT = tacit.Settings(500, tolerance=1e-8)
+EVERY = [(o, s) for o in ("hinge", "quantile", "logistic") for s in (*CLOSED_SETS, *SOLVER_SETS)]
+SOME = [("quantile", s) for s in (*CLOSED_SETS, *SOLVER_SETS)]
+SOME += [("hinge", "product"), ("logistic", "cone"), ("huber", "polyhedron")]
+
+
+def expression(f, z):
+    """f in CVXPY."""
+    X, N = np.asarray(f.features).T, float(f.normaliser)
+    if isinstance(f, tacit.Quantile):
+        r, level = np.asarray(f.targets) - X @ z, float(f.level)
+        return cp.sum(cp.maximum(level * r, (level - 1) * r)) / N
+    if isinstance(f, tacit.Huber):
+        return cp.sum(cp.huber(np.asarray(f.targets) - X @ z, float(f.threshold))) / (2 * N)
+    margin = cp.multiply(np.where(np.asarray(f.labels) > 0, 1.0, -1.0), X @ z)
+    kinked = isinstance(f, tacit.Hinge)
+    return cp.sum(cp.pos(1 - margin) if kinked else cp.logistic(-margin)) / N
+
+
+def constraints(W, z):
+    """The cones of the set, which ``test_the_cones_of_a_set_are_the_set`` holds to the set."""
+    A, b, cones, F = rows_of(W)
+    x, found, at = cp.Variable(A.shape[1]), [], 0
+    for kind, m in cones:
+        rest = b[at : at + m] - A[at : at + m] @ x
+        at += m
+        if kind == "soc":
+            found.append(cp.norm(rest[1:], 2) <= rest[0])
+        else:
+            found.append(rest == 0 if kind == "zero" else rest >= 0)
+    return [*found, z == F @ x]
+
+
+@pytest.mark.parametrize("kind", [*CLOSED_SETS, *SOLVER_SETS])
+def test_the_cones_of_a_set_are_the_set(kind):
+    """The nearest point by cones is the projection."""
+    W, rng = {**CLOSED_SETS, **SOLVER_SETS}[kind](4), np.random.default_rng(0)
+    for _ in range(3):
+        v, z = rng.normal(size=4), cp.Variable(4)
+        cp.Problem(cp.Minimize(cp.sum_squares(z - v)), constraints(W, z)).solve(cp.CLARABEL)
+        np.testing.assert_allclose(z.value, np.asarray(W.project(v)), atol=2e-5)
+
+
+@pytest.mark.parametrize(("objective", "feasible"), repeat(SOME, EVERY))
+def test_it_is_what_cvxpy_finds(objective, feasible):
+    problem = problem_of(objective, feasible, 0, agents=2)
+    z = cp.Variable(problem.size)
+    total = sum(expression(a.objective, z) for a in problem.agents)
+    best = cp.Problem(cp.Minimize(total), constraints(problem.agents[0].feasible_set, z))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Solution may be inaccurate")
+        expected = best.solve(cp.CLARABEL)
+    found = tacit.solve(problem, EXACT)
+    assert found.converged and not found.privacy.certified
+    assert abs(problem.value(found.solution) - expected) <= 1e-6 * abs(expected) + 2e-8
+    assert all(a.feasible_set.violation(found.solution) < 1e-6 for a in problem.agents)
+
+
+def test_private_coordinates_are_in_it():
+    """And ``Problem.value`` has them."""
+    rng = np.random.default_rng(1)
+    X, y = rng.uniform(-1, 1, (2, 40, 3)), rng.uniform(-1, 1, (2, 40))
+    kink = lambda z, r: jnp.abs(r[1] - r[0] @ z)  # noqa: E731
+    box, about = tacit.Box(-1.0, 1.0, 3), {"clip": 0.01, "size": 3, "normaliser": 80}
+    problem = tacit.Problem(
+        tacit.LocalProblem(tacit.PerSample(kink, (X[p], y[p]), **about), box, [-1, 0, -1])
+        for p in range(2)
+    )
+    z, v = cp.Variable(), cp.Variable((2, 2))
+    each = [y[p] - X[p][:, 1] * z - X[p][:, [0, 2]] @ v[p] for p in range(2)]
+    size = sum(cp.norm1(r) for r in each) / 80
+    best = cp.Problem(cp.Minimize(size), [cp.abs(z) <= 1, cp.abs(v) <= 1]).solve(cp.CLARABEL)
+    found = tacit.solve(problem, EXACT)
+    assert found.converged  # also where gradients would be clipped in a run with noise
+    assert problem.value(found.solution, found.local) == pytest.approx(best, rel=1e-6)
+    with pytest.raises(InvalidInput, match="local points"):
+        problem.value(found.solution)
+
+
+def test_what_is_not_reached_is_said():
+    problem = problem_of("quantile", "ball", 0, agents=2)
+    short = tacit.solve(problem, tacit.Settings(3, tolerance=1e-8))
+    known = optimum(problem, 1e-9, 500)
+    assert short.converged is False and known.converged
+    gap = short.trace["dual_residual"][-1]
+    assert 0 <= problem.value(short.solution) - known.value <= gap + 1e-9
+
+
+def test_a_loss_that_is_not_convex_is_found_out():
+    data, box = np.ones((4, 1)), tacit.Box(-1.0, 1.0, 1)
+    f = tacit.PerSample(
+        lambda z, r: jnp.sqrt(jnp.abs(z[0] - 0.5) + 0.01), data, clip=1.0, size=1, normaliser=4
+    )
+    with pytest.raises(InvalidInput, match="convex"):
+        tacit.solve(
+            [tacit.LocalProblem(f, tacit.Box(-0.2, 1.0, 1)), tacit.LocalProblem(f, box)], EXACT
+        )
+
+
+def test_sets_of_ones_own_are_refused():
+    from tacit.sets import FeasibleSet
+
+    class Own(FeasibleSet):
+        dimension, diameter = 4, 2.0
+
+        def project(self, point, weight=None):
+            return jnp.clip(jnp.asarray(point), -0.5, 0.5)
+
+        def violation(self, point):
+            return 0.0
+
+        def radius(self, norm):
+            return 1.0
+
+    f = problem_of("quantile", "box", 0, agents=1).agents[0].objective
+    with pytest.raises(InvalidInput, match="Own"):
+        tacit.solve([tacit.LocalProblem(f, Own())], EXACT)
