@@ -186,6 +186,8 @@ PROMPT = {
         f"--range *=0:10 --fill *=1 {FEW} --seed 3",
     ),
     "learn, json": (table, f"{LEARN} {CHURN} {FEW} --json"),
+    "learn, evaluated": (table, f"{LEARN} {CHURN} {FEW} --test-epsilon 1 --json", "show out"),
+    "learn, huber, evaluated": (table, f"{LEARN} {PRICE} {FEW} --test-epsilon 1"),
     "learn, wide ranges": (
         table,
         f"{LEARN} {CHURN.replace('15', '100').replace('fee=0:10', 'fee=auto:0:99')} {FEW}",

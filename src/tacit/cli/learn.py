@@ -18,7 +18,7 @@ from tacit.cli.options import Add, add_run_options, make_absolute, on_device, re
 from tacit.cli.ranks import build
 from tacit.cli.report import draw
 from tacit.cli.run_folder import BEFORE, MEAN, RunFolder, refuse_used, run_folder
-from tacit.errors import RUNS, InvalidInput, count
+from tacit.errors import EPSILONS, RUNS, InvalidInput, count, positive
 from tacit.files import read_json, save_figure, write_atomically
 
 NAMED = ("digits", "mnist", "femnist")
@@ -56,6 +56,8 @@ def add_learn(add: Add) -> None:
     labels = "public list of a table's labels; default: those there"
     option("--classes", metavar="A,B,...", help=labels)
     add_rule_options(option)
+    published = "release the test's errors with noise, at this epsilon of the records kept for it"
+    option("--test-epsilon", type=float, metavar="EPSILON", help=published)
     option("--test-share", type=float, default=0.2, help="of a table, or 0; default: 0.2")
     agents = "number of agents, for the splits without groups; default: 10"
     option("--agents", type=int, help=agents)
@@ -139,6 +141,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
         data = featured(options, load(options, options.data_set))
         files = () if options.data_set in NAMED else ("data_set", "more", "columns")
         records = data.train.features, data.train.targets, _agents(options, data.train)
+        refuse_no_test(options, data)
         make_absolute(options, files, folders=("data", "ledgers"))
         model = model_of(options, data.train)
         with one_line():
@@ -160,7 +163,38 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
     model.result_.save(folder.path)
     tested = tested_figures(model, data)
     write_atomically(folder.path / "figures.json", json.dumps(tested, indent=1).encode())
+    evaluate(options, folder.path, model, data)
     return model, data, tested
+
+
+def evaluate(options: argparse.Namespace, folder: Path, model: Any, data: Data) -> Any:
+    """What --test-epsilon releases of the records kept for the test, or has released."""
+    if options.test_epsilon is None:
+        return None
+    from tacit.learn import PrivateEvaluation
+
+    if (folder / PrivateEvaluation.FILE).exists():
+        return PrivateEvaluation.load(folder)
+    how = {name: getattr(options, name) for name in ("noise", "ledgers")}
+    budget = options.test_epsilon, options.total_delta
+    found = PrivateEvaluation(*budget, model=model, random_state=options.seed, **how)
+    found.fit(data.test.features, data.test.targets, data.test.groups)
+    found.save(folder)
+    return found
+
+
+def refuse_no_test(options: argparse.Namespace, data: Data) -> None:
+    """Before anything is paid."""
+    if options.test_epsilon is None:
+        return
+    positive("test_epsilon", options.test_epsilon, EPSILONS)
+    if data.test is None:
+        raise InvalidInput("Expected --test-share above 0 with --test-epsilon. Nothing was fit.")
+    if options.ledgers is not None and data.test.groups is None:
+        raise InvalidInput(
+            "Expected --agent-column or a file of each agent with --test-epsilon and --ledgers, as "
+            "each pays for its own records. Nothing was fit."
+        )
 
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
@@ -615,6 +649,7 @@ def _print_fit(
     scores = read_json(folder / "model.json")["scores"] if train.columns else []
     objective = float(result.trace["objective"][-1])
     error, guess, classes, price = tested.values()
+    evaluation = evaluate(options, folder, model, data)
     rounds, local_updates = result.summary["round"], result.settings.local_updates
     said = "epsilon", "delta", "certified", "statement", *OF_SUM
     stated = {name: value for name, value in privacy.to_dict().items() if name in said}
@@ -624,6 +659,8 @@ def _print_fit(
         kept = {**hidden, "test_error": error, "test_error_of_a_guess": guess}
         kept["what_privacy_costs"] = price
         (stated if privacy.once else kept)["train_objective"] = objective
+        if evaluation is not None:
+            stated["evaluation"] = evaluation.figures()
         document = {
             **{"classes": classes, **stated, "rounds": rounds, "local_updates": local_updates},
             **{**chosen, "seed": options.seed, "agents": len(result.names)},
@@ -645,6 +682,8 @@ def _print_fit(
             (f"{which} ({len(data.test)} records; not covered)", one),
             (f"the same if all were {ignoring} (not covered)", other),
         ]
+    if evaluation is not None:
+        errors += in_words(evaluation)
     from tacit.report.page import price_in_words
 
     secret = "training objective (not covered: keep secret)"
@@ -672,7 +711,29 @@ def _print_fit(
     if doubts := look(hidden, error, guess):
         print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")
     print(privacy.words)
+    if evaluation is not None:
+        print(f"Of the records kept for the test: {evaluation.privacy_.words}")
     print_files(folder)
+
+
+def in_words(evaluation: Any) -> list[tuple[str, str]]:
+    """Of what was released of the test: it may be published."""
+    from tacit.privacy.accounting import rounded_up
+
+    epsilon = rounded_up(evaluation.privacy_.epsilon, 4)
+    about = f"(released at epsilon {epsilon}, 95 % interval)"
+    found = evaluation.figures()
+    if "within" in found:
+        shares = {f"predictions {name} of the range": v for name, v in found["within"].items()}
+    else:
+        shares = {"test error": [found["error"], *found["error_interval"]]}
+    rows = [
+        (f"{name} {about}", f"{100 * x:.1f} % ({100 * low:.1f} to {100 * high:.1f})")
+        for name, (x, low, high) in list(shares.items())[:4]
+    ]
+    if found.get("auc") is not None:
+        rows.append(("AUC (the same release)", f"{found['auc']:.3f}"))
+    return rows
 
 
 def _chosen(model: Any, data: Data) -> dict[str, Any]:

@@ -9,6 +9,8 @@ estimators   what all estimators share, and each: a loss, its targets, its predi
 error_bars   a regression from noisy second moments: estimate, intervals, summary
 released_table   one release of a table, and every regression of it
 counts       one histogram over the parties
+ranges       where the numbers of columns lie, read privately: a first release too
+evaluation   how good a model is, from one histogram of records that were held out
 model        a fitted model as one JSON file; which steps before it are public
 """
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         PrivateRidge,
         plan,
     )
+    from tacit.learn.evaluation import PrivateEvaluation
     from tacit.learn.features import (
         Orientations,
         PublicColumns,
@@ -61,6 +64,7 @@ __all__ = [
     "Dataset",
     "Orientations",
     "PrivateCounts",
+    "PrivateEvaluation",
     "PrivateHuberRegressor",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
@@ -90,7 +94,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn is imported when it is asked for."""
     if name in __all__:
-        for module in ("estimators", "features", "model", "released_table", "counts"):
+        for module in ("estimators", "features", "model", "released_table", "counts", "evaluation"):
             found = getattr(import_module(f"tacit.learn.{module}"), name, None)
             if found is not None:
                 return found

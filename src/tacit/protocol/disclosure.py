@@ -89,6 +89,7 @@ FILES: dict[str, Level | Parts] = {
     },
     "job.toml": PRIVATE,  # a seed may be in it
     "model.json": COVERED,
+    "evaluation.json": COVERED,
     "moments.json": COVERED,
     "counts.json": COVERED,
     "release.npz": COVERED,

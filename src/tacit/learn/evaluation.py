@@ -1,0 +1,163 @@
+"""How good a model is, in numbers that may be published: one histogram of records it never saw.
+
+    two classes    class × tenth of the probability      error, confusion, AUC, calibration
+    more           class × predicted class               error, confusion
+    a number       distance from the truth, of the public range of targets
+
+Guarantee: of ``PrivateCounts``: a record is in one cell. The model is public here: covered by its
+own statement, which is about other records where these were held out. A record that was in both
+spends both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from tacit._types import Vector
+from tacit.errors import InvalidInput
+from tacit.learn.counts import PrivateCounts
+
+TENTHS = tuple(f"{10 * k} to {10 * k + 10} %" for k in range(10))
+MOST_CONFUSED = 10  # classes of which all pairs are counted
+RIGHT = ("wrong", "right")
+WITHIN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of the range of targets
+FAR = tuple(f"within {100 * x:g} %" for x in WITHIN)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateEvaluation(PrivateCounts):
+    """A model's errors on records that were held out at each party, released once.
+
+    ``fit(X, y, agents)`` counts; ``model`` is fitted, with or without privacy. Other parameters and
+    the guarantee are those of ``PrivateCounts``; ``categories`` follow from the model.
+    """
+
+    model: Any = None
+
+    FILE = "evaluation.json"
+
+    def fit(self, X: Any, y: Any = None, agents: Any = None) -> Any:
+        model = self.model
+        check_is_fitted(model)
+        last = model[-1] if hasattr(model, "steps") else model
+        if not hasattr(last, "classes_"):
+            return self._of_numbers(last, np.asarray(y, np.float64), model.predict(X), agents)
+        known = last.classes_
+        if not np.isin(y, known).all():
+            raise InvalidInput(f"Expected labels of {known.tolist()}, got another one.")
+        names = tuple(map(str, known.tolist()))
+        truth, found = (np.searchsorted(known, labels) for labels in (y, model.predict(X)))
+        cells = {"class": names}
+        if len(names) == 2 and hasattr(model, "predict_proba"):
+            cells["probability"] = TENTHS
+            # as decided: at a half exactly it is the first class
+            place = np.clip(np.ceil(10 * model.predict_proba(X)[:, 1]) - 1, 0, 9).astype(int)
+            place = np.where(found == 1, np.maximum(place, 5), np.minimum(place, 4))
+        elif len(names) <= MOST_CONFUSED:
+            cells["predicted"], place = names, found
+        else:
+            cells["right"], place = RIGHT, (truth == found).astype(int)
+        return self._count(cells, (truth, place), agents)
+
+    def _of_numbers(self, last: Any, y: Vector, found: Vector, agents: Any) -> Any:
+        if not hasattr(last, "_range"):
+            raise InvalidInput(
+                "Expected a regressor of Tacit's, which has a public range, got none."
+            )
+        low, high = last._range
+        apart = np.abs(np.clip(y, low, high) - found) / (high - low)
+        place = np.minimum(np.searchsorted(WITHIN, apart), len(WITHIN) - 1)
+        return self._count({"distance": FAR}, (place,), agents)
+
+    def _count(self, cells: dict[str, Any], places: tuple[Vector, ...], agents: Any) -> Any:
+        self.categories = cells
+        columns = zip(cells.items(), places, strict=True)
+        return super().fit({n: np.array(of, object)[p] for (n, of), p in columns}, agents=agents)
+
+    @property
+    def table(self) -> Vector:
+        """The noisy counts, by the columns of ``categories``."""
+        check_is_fitted(self, "privacy_")
+        return np.asarray(self.values_.reshape(self._shape))
+
+    @property
+    def confusion(self) -> Vector | None:
+        """Of every class as it was predicted; None for numbers, and where only errors are known."""
+        kind = self._kind
+        if kind == "probability":
+            return np.stack([self.table[:, :5].sum(axis=1), self.table[:, 5:].sum(axis=1)], axis=1)
+        return self.table if kind == "predicted" else None
+
+    @property
+    def _kind(self) -> str:
+        return str(self.layout_.rules[-1].name)
+
+    def error(self, level: float = 0.95) -> tuple[float, float, float]:
+        """The share of wrong classes, and its interval: of the noise, and of the records as a
+        sample. All records less those that are right, as these are in fewer cells."""
+        table, kind = self.table, self._kind
+        if kind == "distance":
+            raise InvalidInput("Expected a model of classes; of numbers see within().")
+        right = {"probability": 10, "predicted": len(table), "right": len(table)}[kind]
+        if kind == "right":
+            many = float(table[:, 1].sum())
+        else:
+            confused = self.confusion
+            assert confused is not None
+            many = float(np.trace(confused))
+        return self._share(self.records_ - many, right, level)
+
+    def within(self, level: float = 0.95) -> dict[str, tuple[float, float, float]]:
+        """Shares of the predictions that are so near, of the range of targets."""
+        sums = np.cumsum(self.table)
+        return {
+            n: self._share(float(s), k + 1, level)
+            for k, (n, s) in enumerate(zip(FAR, sums, strict=True))
+        }
+
+    def _share(self, many: float, cells: int, level: float) -> tuple[float, float, float]:
+        n = self.records_
+        share = min(max(many / n, 0.0), 1.0)
+        sample = ndtri((1 + level) / 2) * np.sqrt(share * (1 - share) / n)
+        half = float(np.hypot(self.half_width(cells, level) / n, sample))
+        return share, max(share - half, 0.0), min(share + half, 1.0)
+
+    @property
+    def auc(self) -> float | None:
+        """The probability that of two records of different classes the right one has the larger
+        probability, with ties at a half; of two classes."""
+        if self._kind != "probability":
+            return None
+        first, second = np.maximum(self.table, 0)
+        pairs = float(first.sum() * second.sum())
+        below = np.cumsum(first) - first / 2
+        return float(below @ second) / pairs if pairs else None
+
+    @property
+    def calibration(self) -> list[tuple[str, float, float]] | None:
+        """Each tenth of the probability, the share of records there that are of the second class,
+        and how many there are; of two classes."""
+        if self._kind != "probability":
+            return None
+        many = np.maximum(self.table, 0)
+        total = many.sum(axis=0)
+        share = np.divide(many[1], total, out=np.full(10, np.nan), where=total > 0)
+        return list(zip(TENTHS, share.tolist(), total.tolist(), strict=True))
+
+    def figures(self) -> dict[str, Any]:
+        """All of it as numbers and lists."""
+        found: dict[str, Any] = {"records": self.records_}
+        if self._kind == "distance":
+            found["within"] = {name: list(v) for name, v in self.within().items()}
+        else:
+            value, low, high = self.error()
+            found |= {"error": value, "error_interval": [low, high], "auc": self.auc}
+            confused = self.confusion
+            found["confusion"] = None if confused is None else confused.tolist()
+            found["calibration"] = self.calibration
+        return {**found, "epsilon": self.privacy_.epsilon, "delta": self.privacy_.delta}
