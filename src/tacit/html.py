@@ -21,8 +21,8 @@ EDGE = {True: "#d32f2f", False: "currentColor"}  # of a box, loud or not; seen o
 # control characters, surrogates and those that turn the direction of what follows
 UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
 _CELL = "text-align:left;vertical-align:top;padding:.15em 1.2em .15em 0;font-size:100%"
-WIDTH, HEIGHT = 480, 230  # of a chart, in units that a page scales
-LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 40  # around what is drawn
+WIDTH, HEIGHT = 480, 246  # of a chart, in units that a page scales
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 28, 40  # around what is drawn
 LABEL, ROW = 170, 20  # of a bar: at most, and its height
 POINTS = 120  # of a curve that tell their number, and of a sparkline
 SPARK = 160, 28
@@ -178,11 +178,9 @@ def curve(
     def down(v: float) -> float:
         return round(TOP + high * (1 - up.at(v)), 1)
 
-    parts = [_axis(up.ticks(), down, across=False), _axis(across.ticks(whole=True), right)]
-    parts.append(
-        f'<text class="name" x="{LEFT + wide / 2}" y="{HEIGHT - 4}" text-anchor="middle">'
-        f"{text(axis)}</text>"
-    )
+    parts = [_axis(up.ticks(), down, across=False), _axis(across.ticks(whole=True), right, TOP)]
+    parts.append(_name(axis, LEFT + wide / 2, HEIGHT - 4, "middle"))
+    parts.append(_name(title, 2, 16, "start"))
     path, pen = "", "M"
     for k in _kept(y):
         path += f"{pen}{right(x[k])} {down(y[k])}" if math.isfinite(y[k]) else ""
@@ -201,16 +199,24 @@ def curve(
     return picture("".join(parts), words, WIDTH, HEIGHT, name)
 
 
-def bars(names: Sequence[object], values: Sequence[float], words: str, name: str) -> str:
+def _name(words: str, x: float, y: float, anchor: str) -> str:
+    """What an axis shows."""
+    return f'<text class="name" x="{x}" y="{y}" text-anchor="{anchor}">{text(words)}</text>'
+
+
+def bars(
+    names: Sequence[object], values: Sequence[float], words: str, name: str, axis: str = "value"
+) -> str:
     """Finite numbers as horizontal bars from zero, in the order given."""
     scale = Scale(min(0.0, *values), max(0.0, *values)) if values else Scale(0.0, 1.0)
     first = min(LABEL, 24 + 9 * max((len(_cut(label)) for label in names), default=0))
-    wide, height = WIDTH - first - RIGHT - 60, ROW * len(values) + 30  # numbers stand at the right
+    wide, height = WIDTH - first - RIGHT - 60, ROW * len(values) + 46  # numbers stand at the right
 
     def right(v: float) -> float:
         return round(first + wide * scale.at(v), 1)
 
-    parts = [_axis(scale.ticks(), right, bottom=height - 26)]
+    parts = [_axis(scale.ticks(), right, bottom=height - 42)]
+    parts.append(_name(axis, first + wide / 2, height - 5, "middle"))
     for k, (label, value, said) in enumerate(zip(names, values, map(number, values), strict=True)):
         left, end, y = *sorted((right(0.0), right(value))), ROW * k + 4
         parts.append(
@@ -259,6 +265,7 @@ def sparkline(values: Iterable[float], label: str) -> str:
 def _axis(
     ticks: Sequence[float],
     at: Callable[[float], float],
+    top: float = 4,
     across: bool = True,
     bottom: float = HEIGHT - BOTTOM,
 ) -> str:
@@ -267,7 +274,7 @@ def _axis(
     for tick, label in zip(ticks, labels(ticks), strict=True):
         place = at(tick)
         if across:
-            lines += f"M{place} 4V{bottom}"
+            lines += f"M{place} {top}V{bottom}"
             words += f'<text x="{place}" y="{bottom + 17}" text-anchor="middle">{label}</text>'
         else:
             lines += f"M{LEFT} {place}H{WIDTH - RIGHT}"

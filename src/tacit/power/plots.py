@@ -80,7 +80,8 @@ def plot_power_flow(flow: PowerFlow) -> Figure:
     figure.colorbar(shown, ax=axes, label="voltage (per unit)", shrink=0.6)
     axes.set_title(
         f"{grid.name}: slack {summary['slack_mw']:+.3g} MW, losses {summary['losses_mw']:.3g} MW; "
-        f"beyond limits, in red: lines {len(flow.overloads)}, voltages {len(flow.voltages)}",
+        f"width = loading; beyond limits, in red: lines {len(flow.overloads)}, "
+        f"voltages {len(flow.voltages)}",
         fontsize=10,
     )
     axes.autoscale()

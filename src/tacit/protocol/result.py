@@ -282,8 +282,9 @@ class Result:
             if (column > 0).all() and column.max() / 20 > column.min():
                 panel.set_yscale("log")
             panel.grid(alpha=0.3)
-        for panel in panels[1]:
+        for panel in panels.flat[max(0, len(columns) - 2) : len(columns)]:
             panel.set_xlabel("round")
+            panel.tick_params(labelbottom=True)  # nothing is drawn below it
         p = self.privacy
         if np.isinf(p.epsilon):
             label = "no noise: not private"

@@ -75,6 +75,9 @@ def tables(contents: Contents) -> dict[str, Any]:
 def curves(contents: Contents) -> list[dict[str, Any]]:
     """A chart of each column of the trace, and whether the statement covers it."""
     result, found = contents.result, []
+    units = {"residual": "p.u."} if "bus" in contents.tables else {}
+    if units and contents.options.get("objective", "shed") == "shed":
+        units["objective"] = "p.u.²"
     for name, values in result.trace.items():
         if name == "round" or not np.isfinite(values).any():
             continue
@@ -84,7 +87,8 @@ def curves(contents: Contents) -> list[dict[str, Any]]:
             f"{rounds[0]:g}, {values[-1]:.4g} in round {rounds[-1]:g}, between "
             f"{np.nanmin(values):.4g} and {np.nanmax(values):.4g}."
         )
-        drawn = html.curve(rounds.tolist(), values.tolist(), title, words, f"trace-{name}")
+        shown = f"{title} ({units[name]})" if name in units else title
+        drawn = html.curve(rounds.tolist(), values.tolist(), shown, words, f"trace-{name}")
         notes = [NOTES.get(name, ""), "logarithmic scale" if html.Scale.of(values).log else ""]
         found.append(
             {
@@ -109,7 +113,8 @@ def bars(table: dict[str, Any], name: str) -> list[tuple[str, str]]:
         words = f"{table['title']}, {html.plain(column)}: bars of the largest by size; the table "
         words += "has all of them."
         names = [labels[i] for i, _ in shown]
-        drawn = html.bars(names, [v for _, v in shown], words, f"{name}-{len(found)}")
+        axis = "coefficient" if name == "coefficients" else "value"
+        drawn = html.bars(names, [v for _, v in shown], words, f"{name}-{len(found)}", axis)
         found.append((str(column), drawn))
     return found
 
