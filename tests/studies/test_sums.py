@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import repeat
 from killed_party import HEAD
 from small_study import NAMES, Here, identity, in_one_process, party, run, write_party, write_study
+from sums_attacked import FOUR, SETTINGS, Attack, asked, meet, proposal
 
-from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian
@@ -22,21 +23,13 @@ from tacit.protocol.messages import (
     Broadcast,
     Keys,
     Masked,
-    Proposal,
     Refusal,
-    Sum,
     answer_from,
     request_from,
 )
-from tacit.protocol.participant import WORDS, answer_bytes
+from tacit.protocol.participant import WORDS
 from tacit.studies.conduct import conduct
 from tacit.studies.study import Study
-
-FOUR = (*NAMES, "east")
-
-
-def asked(one, request):
-    return answer_from(answer_bytes(one, request.to_bytes()))
 
 
 @pytest.mark.parametrize("kind", ["logistic", "least-squares"])
@@ -130,17 +123,6 @@ def test_a_party_without_its_own_identity_takes_no_part(tmp_path):
         party(study, tmp_path, "north")
 
 
-SETTINGS = Settings(4, mechanism=Gaussian(20.0), delta=1e-5, penalty=1.0, step_size=0.1)
-
-
-def proposal(of, settings=SETTINGS, **changes):
-    summed = {"epoch": 1, "names": of.agents, "colluding": of.colluding, "sensitivity": 1.0}
-    mine = {key: changes.pop(key) for key in [*changes] if key in summed}
-    summed = changes.pop("summed", Sum(**summed | mine))
-    about = {"study": of.digest, "run": "r", "size": 3, "settings": settings, "delta": 1e-5}
-    return Proposal(**about | changes, summed=summed)
-
-
 @pytest.mark.parametrize(
     "limits, changes, code",
     [
@@ -177,20 +159,6 @@ def test_a_sum_that_the_study_does_not_have(tmp_path):
 
 
 # --- keys ---------------------------------------------------------------------------------------
-
-
-def meet(parties, study, epoch=1, twist=lambda told: told, **changes):
-    """Everybody's answers until masks are there, or the refusals of those that refuse."""
-    asking = proposal(study, epoch=epoch, **changes)
-    agreed = {one.name: asked(one, asking) for one in parties}
-    told = {name: answer.told[name] for name, answer in agreed.items()}
-    met = {p.name: asked(p, Keys("r", epoch, twist(dict(told)))) for p in parties}
-    for p in parties:
-        sealed = {q: a.told[p.name] for q, a in met.items() if p.name in getattr(a, "told", ())}
-        done = asked(p, Keys("r", epoch, sealed, True))
-        if isinstance(done, Refusal):
-            met[p.name] = done
-    return met
 
 
 @pytest.fixture
@@ -398,3 +366,26 @@ def test_a_coordinator_stopped_anywhere(tmp_path, kind):
     for name in NAMES:
         (about,) = Ledger(tmp_path / "storm" / f"{name}.db").runs()
         assert about["rounds_charged"] == (6 if kind == "logistic" else 1)
+
+
+# --- attacked: a server and two parties against the other two -------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(repeat(2, 8)))
+def test_a_server_with_two_parties_gets_sums_or_uniform_numbers(tmp_path, monkeypatch, seed):
+    """Whatever it asks and says again: one part for each charge and round, always under masks, and
+    between the two honest parties no mask twice on different parts."""
+    attack = Attack(tmp_path, seed)
+    attack.watch(monkeypatch)
+    for _ in range(repeat(150, 1000)):
+        attack.step()
+    assert attack.sums > 0 and attack.count["ask", "Masked"] > 10 and attack.restarts > 0
+    for name, shown in attack.parts.items():
+        ledger = Ledger(tmp_path / f"{name}.db")
+        for about in ledger.runs():
+            parts = [t for r, t, _ in shown if r == about["run"]]
+            assert len(parts) == len(set(parts)) == about["rounds_answered"]
+            assert len(parts) <= about["rounds_charged"] <= 4  # the rounds of the run
+            terms = ledger.terms(about["run"])
+            assert (terms.parties, terms.colluding, terms.noise) == (4, 2, "secure")
+        assert all(ledger.answer(r, t).reply == digest for r, t, digest in shown)
