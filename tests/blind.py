@@ -84,7 +84,11 @@ def draws(blind):
         patch.setattr(secrets, "token_hex", named)
         now = "2026-01-01T00:00:00.000+00:00"
         patch.setattr(tacit.privacy.ledger, "now", lambda: now)
+        patch.setattr(tacit.protocol.masks, "_stream", lambda key, tag, size: bytes(size))
         if blind:
+            patch.setattr(
+                tacit.protocol.agent, "cut", lambda steps, parties: np.zeros(len(steps), int)
+            )
             patch.setattr(tacit.admm.settings, "Rule", Blind)
             patch.setattr(tacit.admm.algorithm, "noisy", noise_alone)
             patch.setattr(tacit.protocol.release, "noisy", noise_alone)

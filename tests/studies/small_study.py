@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import tacit
 from tacit.admm.problem import Problem
 from tacit.privacy.ledger import Ledger
-from tacit.protocol.masks import new_identity, read_identity
 from tacit.protocol.participant import answer_bytes
 from tacit.studies.conduct import conduct
 from tacit.studies.job import asked_of
@@ -91,9 +94,10 @@ def write_study(
 
 
 def identity(folder, name):
-    """Of a party, which is made only once."""
-    path = folder / f"{name}.pem"
-    key = read_identity(path) if path.exists() else new_identity(path)
+    """Of a party, always the same."""
+    key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+    pem = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    (folder / f"{name}.pem").write_bytes(key.private_bytes(*pem))
     return key.public_key().public_bytes_raw().hex()
 
 

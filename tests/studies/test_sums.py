@@ -76,6 +76,21 @@ def test_a_pause_and_a_restart_lose_nothing(tmp_path):
     assert len({m.values.tobytes() for m in sent}) == len(sent) == 3 * 6
 
 
+@pytest.mark.parametrize("many", [1, 3])
+def test_data_of_another_format_are_refused(tmp_path, many):
+    """Points would be rounded to it, requests would differ, and sums be noise."""
+    study = write_study(tmp_path, colluding=1)
+    for name in NAMES[:many]:
+        rows = np.loadtxt(tmp_path / f"{name}.csv", delimiter=",", skiprows=1)
+        arrays = {"features": rows[:, :3].astype(np.float32), "labels": rows[:, 3].astype(int)}
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+        file = tmp_path / f"{name}.toml"
+        text = file.read_text().replace(f"{name}.csv", f"{name}.npz")
+        file.write_text(text.replace('target = "y"', ""))
+    with pytest.raises(InvalidInput, match="Nothing was computed"):
+        run(study, tmp_path)
+
+
 # --- refused before anything is paid ------------------------------------------------------------
 
 

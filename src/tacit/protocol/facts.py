@@ -117,7 +117,9 @@ def summed(facts: Sequence[Facts], colluding: int, parties: int = 0) -> Facts:
     for own in facts:
         for name in (*public, "size", "neighbours", "relation", "not_once"):
             mine, other = np.asarray(getattr(first, name)), np.asarray(getattr(own, name))
-            if mine.shape != other.shape or (mine != other).any() or not own.everything:
+            same = mine.dtype.kind != "f" or mine.dtype == other.dtype  # else requests differ
+            same = same and mine.shape == other.shape and (mine == other).all()
+            if not same or not own.everything:
                 raise InvalidInput(
                     f"Expected losses of one kind over records on one common set, alike for all "
                     f"agents, for a secure sum: {name.replace('_', ' ')} of agent {own.agent!r} "
