@@ -66,9 +66,9 @@ def serve(folder, name, kills):
             hooked(step, owner, method, round)
     respond = Summand._computed
 
-    def computed(self, t, w):
+    def computed(self, t, *about):
         now[0] = t
-        return respond(self, t, w)
+        return respond(self, t, *about)
 
     Summand._computed = computed
     one = party(Study.load(folder), folder, name)

@@ -114,9 +114,9 @@ class Summed:
         match request:
             case Invitation():
                 self._facts = self._all(request, Facts)
-                if (found := self._facts[0].start.dtype) != self.part.dtype:
+                if (other := self._facts[0].start.dtype) != self.part.dtype:
                     raise InvalidInput(
-                        f"Expected data in {self.part.dtype} for this secure sum, got {found}. "
+                        f"Expected data in {self.part.dtype} for this secure sum, got {other}. "
                         "Nothing was computed."
                     )
                 return summed(self._facts, self.colluding)
