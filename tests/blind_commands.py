@@ -177,6 +177,8 @@ PROMPT = {
     "learn, three classes": (table, f"{LEARN} {CHURN.replace('no,yes', 'maybe,no,yes')} {FEW}"),
     "learn, fourier": (table, f"{LEARN} {CHURN} {FEW} --features fourier --centring-share none"),
     "learn, agents": (table, f"{DEALT} {CHURN} {FEW}"),
+    "learn, sum": (table, f"{DEALT} {CHURN} {FEW} --aggregation sum --colluding 1", "show out"),
+    "learn, sum, ridge": (table, f"{DEALT} {PRICE} --model ridge --aggregation sum --json"),
     "learn, huber": (table, f"{LEARN} {PRICE} {FEW}", "predict out new.csv --json"),
     "learn, ridge": (table, f"{LEARN} {PRICE} --model ridge"),
     "learn, quantile": (table, f"{LEARN} {PRICE} {FEW} --model quantile --level 0.8"),

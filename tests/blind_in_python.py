@@ -13,10 +13,10 @@ from tacit.objectives.moments import Mean
 RELATIONS = ("add-remove", "zero-out", "replace")
 
 
-def problem_of(kind, relation, world):
+def problem_of(kind, relation, world, agents=2):
     return tacit.Problem(
         tacit.LocalProblem(*part_of(kind, relation, world, agent), name=f"agent {agent}")
-        for agent in range(2)
+        for agent in range(agents)
     )
 
 
@@ -162,6 +162,27 @@ def once(kind, relation, law, path):
     return outcome
 
 
+def summed(kind, relation, path):
+    """What three agents have is only added up: in every round, or once."""
+
+    def outcome(folder, world):
+        problem, seen = problem_of(kind, relation, world, agents=3), []
+        how = {"aggregation": "sum", "callback": lambda now: seen.append(flat(now.consensus))}
+        if path == "ledgers":
+            how["ledgers"] = ledgers_in(folder / "ledgers", problem.names)
+        else:
+            how |= {"seed": 3, "batch": False if path == "masked" else None}
+        once = kind == "least-squares"
+        if once:
+            del how["callback"]
+        result = tacit.solve(problem, Asked(8.0, 1e-5, rounds=None if once else 4), **how)
+        assert result.privacy.certified and result.privacy.parties == 3
+        books = told_by(how["ledgers"]) if path == "ledgers" else {}
+        return {"seen": seen, "ledgers": books, **covered(result.save(folder / "out"))}
+
+    return outcome
+
+
 def many(folder, world):
     """Several configurations as one program."""
     problem = problem_of("logistic", "replace", world)
@@ -176,6 +197,9 @@ ADAPTIVE = "per-sample", "in units", "quantile", "residual"
 IN_PYTHON |= {f"adaptive: {', '.join(w)}": rounds(*w, updates=1) for w in ways(ADAPTIVE, PATHS)}
 IN_PYTHON |= {f"once: {', '.join(w)}": once(*w) for w in ways(ONCE, PATHS[1:])}
 IN_PYTHON |= {"many": many}
+SUMS = ("logistic", "replace", "plain"), ("per-sample", "zero-out", "masked")
+SUMS += ("softmax", "add-remove", "ledgers"), ("least-squares", "zero-out", "plain")
+IN_PYTHON |= {f"sum: {', '.join(w)}": summed(*w) for w in SUMS}
 
 
 def bare(settings):
