@@ -569,9 +569,8 @@ def tested_figures(model: Any, data: Data) -> dict[str, Any]:
         error = float(1 - model.score(test.features, test.targets))
         guess = float(np.mean(test.targets != names[counts.argmax()]))
     elif test is not None:
-        low, high = model._range
         error = float(np.abs(model.predict(test.features) - test.targets).mean())
-        guess = float(np.abs(test.targets - (low + high) / 2).mean())
+        guess = float(np.abs(test.targets - np.median(data.train.targets)).mean())
     price: dict[str, Any] | None = None
     if error is not None and getattr(model, "total_epsilon", None) is not None:
         with contextlib.suppress(ValueError):  # such as of one class only
@@ -677,7 +676,7 @@ def _print_fit(
     if error is not None:
         which = "test error" if classes else "mean absolute test error"
         one, other = (f"{100 * x:.2f} %" if classes else f"{x:.4g}" for x in (error, guess))
-        ignoring = "the largest class" if classes else "the middle of the range"
+        ignoring = "the largest class" if classes else "the median of the others"
         errors = [
             (f"{which} ({len(data.test)} records; not covered)", one),
             (f"the same if all were {ignoring} (not covered)", other),
@@ -701,14 +700,15 @@ def _print_fit(
     )
     _print_coefficients(scores)
     longest = f"{hidden['longest_row']:.4g}"
-    changed = [f"{hidden['scaled_down']} of {len(train)} rows scaled down to {longest}"]
+    normal = ", as is normal" if 2 * hidden["scaled_down"] > len(train) else ""
+    changed = [f"{hidden['scaled_down']} of {len(train)} rows scaled down to {longest}{normal}"]
     if "targets_clipped" in hidden:
         changed.append(f"{hidden['targets_clipped']} targets clipped to their range")
     changed += changes_in_words(data.changes)
     if price is not None:
         print(f"What privacy costs (not covered: keep secret): {price_in_words(price)}.")
     print(f"What was changed (not covered: keep secret): {'; '.join(changed)}.")
-    if doubts := look(hidden, error, guess):
+    if doubts := look(hidden, error, guess, 0 if data.test is None else len(data.test)):
         print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")
     print(privacy.words)
     if evaluation is not None:
@@ -761,14 +761,19 @@ def changes_in_words(changes: dict[str, dict[str, int]]) -> list[str]:
     ]
 
 
-def look(hidden: dict[str, Any], error: float | None, guess: float | None) -> list[str]:
+def look(
+    hidden: dict[str, Any], error: float | None, guess: float | None, tested: int
+) -> list[str]:
     """What is likely a mistake: nothing was learnt, or a public rule that does not fit a column.
 
     Guarantee: none: read off exact counts and errors, for the owner's eyes.
     """
     found, n = [], hidden["records"]
-    if error is not None and guess is not None and error > guess:
-        found.append("the test error is larger than that of a guess")
+    if error is not None and guess is not None:
+        number = "targets_clipped" in hidden  # whose errors spread about as far as they are large
+        variance = guess**2 if number else guess * (1 - guess)
+        if error > guess + 2 * math.sqrt(variance / max(tested, 1)):  # not by chance
+            found.append("the test error is larger than that of a guess")
     for name, many in hidden.get("clipped", {}).items():
         if many == n:
             found.append(f"every value of {name} is clipped (is its --range right?)")

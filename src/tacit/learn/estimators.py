@@ -205,7 +205,12 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         T, E = found.settings.rounds, found.settings.local_updates
         if found.settings.tolerance is None:
             words.append(f"{T} rounds of {'one update' if E == 1 else f'{E} updates'}")
-        return f"Spent as follows: {', '.join(words)}." if words else ""
+        said = [f"Spent as follows: {', '.join(words)}."] if words else []
+        if self.n_agents_ == 1 and self.total_epsilon is not None:
+            said.append(
+                "One party has all records, and is trusted with them (no agents were given)."
+            )
+        return " ".join(said)
 
     def _public(self) -> str:
         """What the statement takes for public, beside numbers of records."""
