@@ -47,30 +47,28 @@ class PrivateCounts(TableRelease):
             raise InvalidInput(f"Expected a column {absent[0]!r} in the table, got none.")
         names = list(self.categories)
         part = {name: X[name] for name in names}
-        self.layout_ = Layout(PublicColumns(None, self.categories, self.fill).fit(part).rules_)
-        if (cells := self._size) > MOST_CELLS or cells * len(X[names[0]]) > MOST_NUMBERS:
+        layout = Layout(PublicColumns(None, self.categories, self.fill).fit(part).rules_)
+        if (cells := math.prod(_shape(layout))) > MOST_CELLS or cells * len(
+            X[names[0]]
+        ) > MOST_NUMBERS:
             raise InvalidInput(
                 f"Expected at most {MOST_CELLS} cells, and {MOST_NUMBERS:.0e} times records, got "
                 f"{cells} cells. Nothing was released."
             )
         rows = np.ones((len(X[names[0]]), 1))
-        for rule in self.layout_.rules:
+        for rule in layout.rules:
             one = rule.part(part[rule.name].tolist()).values
             rows = (rows[:, :, None] * one[:, None, :]).reshape(len(rows), -1)
-        return self._release(self._part, rows, agents, None)
+        return self._release(layout, self._part, rows, agents, None)
 
     @staticmethod
     def _part(name: str, rows: Vector, **bounds: Any) -> LocalProblem:
         f = Counts(rows, feature_norm=1.0, **bounds)
         return LocalProblem(f, Box(-1.0, 1.0, size=f.dimension), name=name)
 
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return tuple(len(rule.names) for rule in self.layout_.rules)
-
-    @property
-    def _size(self) -> int:
-        return math.prod(self._shape)
+    def _keep(self, layout: Layout, values: Vector, *sizes: Any) -> None:
+        self.counts_ = values.reshape(_shape(layout))
+        super()._keep(layout, values, *sizes)
 
     def count(self, level: float = 0.95, **cells: str) -> tuple[float, float, float]:
         """How many records have these categories, such as ``sex="f"``, and the interval of that:
@@ -82,7 +80,7 @@ class PrivateCounts(TableRelease):
             if value not in known.get(name, ()):
                 raise InvalidInput(f"Expected categories of {known}, got {value!r} of {name!r}.")
             at[[*known].index(name)] = known[name].index(value)
-        found = np.asarray(self.values_.reshape(self._shape)[tuple(at)])
+        found = np.asarray(self.counts_[tuple(at)])
         total, half = float(found.sum()), self.half_width(found.size, level)
         return total, max(total - half, 0.0), min(total + half, float(self.records_))
 
@@ -119,3 +117,7 @@ class PrivateCounts(TableRelease):
             )
             for row in self.rows()
         ]
+
+
+def _shape(layout: Layout) -> tuple[int, ...]:
+    return tuple(len(rule.names) for rule in layout.rules)

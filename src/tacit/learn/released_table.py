@@ -155,7 +155,12 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
     HEAD: ClassVar[tuple[str, ...]]
 
     def _release(
-        self, part: Callable[..., LocalProblem], rows: Vector, agents: Any, mechanism: str | None
+        self,
+        layout: Layout,
+        part: Callable[..., LocalProblem],
+        rows: Vector,
+        agents: Any,
+        mechanism: str | None,
     ) -> Self:
         """Of all agents' rows, each ``part``'s problem."""
         choice("neighbours", self.neighbours, ("zero-out", "replace"))
@@ -174,10 +179,11 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
         values = np.sum([one.values for one in found.releases], axis=0)
         law, reading = found.mechanism, parts[0].objective.reading()
         each = law.variance(reading.sensitivity(law.norm))
-        return self.adopt(values, each, len(rows), tuple(map(str, names)), found.privacy)
+        return self.adopt(layout, values, each, len(rows), list(map(str, names)), found.privacy)
 
     def adopt(
         self,
+        layout: Layout,
         values: Vector,
         variance: float,
         records: int,
@@ -187,20 +193,13 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
         """Take what was released, with noise of this variance for one agent: all else is free."""
         shares = len(agents) - privacy.colluding if privacy.parties > 1 else 1
         said = replace(privacy, assumed=assumed(records, privacy.delta))
-        deviation = math.sqrt(variance * len(agents) / shares)
-        return self._keep(values, deviation, records, agents, said)
-
-    def _keep(
-        self,
-        values: Vector,
-        deviation: float,
-        records: int,
-        agents: Sequence[str],
-        privacy: PrivacyStatement,
-    ) -> Self:
-        self.values_, self.deviation_ = values, deviation
-        self.records_, self.agents_, self.privacy_ = records, tuple(agents), privacy
+        self._keep(layout, values, math.sqrt(variance * len(agents) / shares), records)
+        self.agents_, self.privacy_ = tuple(agents), said
         return self
+
+    def _keep(self, layout: Layout, values: Vector, deviation: float, records: int) -> None:
+        self.layout_, self.values_ = layout, values
+        self.deviation_, self.records_ = deviation, records
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as in the file: everything is covered by the statement."""
@@ -234,15 +233,11 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"format {data['format']}")
             privacy = PrivacyStatement.from_dict(data["privacy"])
             found = cls(float(f"{privacy.epsilon:.9g}"), privacy.delta)
-            found.layout_ = Layout.from_dict(data)
-            values = array("values", data["values"], (found._size,), dtype=np.float64)
-            about = count("records", data["records"]), tuple(map(str, data["agents"])), privacy
-            return found._keep(values, non_negative("deviation", data["deviation"]), *about)
-
-    @property
-    def _size(self) -> int:
-        """How many values there are."""
-        raise NotImplementedError
+            values = array("values", data["values"], (None,), dtype=np.float64)
+            sizes = non_negative("deviation", data["deviation"]), count("records", data["records"])
+            found._keep(Layout.from_dict(data), values, *sizes)
+            found.agents_, found.privacy_ = tuple(map(str, data["agents"])), privacy
+            return found
 
     def _cells(self) -> list[tuple[str, ...]]:
         """The rows of a summary."""
@@ -302,21 +297,14 @@ class PrivateMoments(TableRelease):
     def fit(self, X: Any, y: Any = None, agents: Any = None) -> Self:
         """Release the moments of a DataFrame, every column of which has a rule; ``agents`` has one
         label per record."""
-        self.layout_ = Layout.of(PublicColumns(self.ranges, self.categories, self.fill).fit(X))
-        return self._release(self.layout_.problem, self.layout_.rows(X), agents, "gaussian")
+        layout = Layout.of(PublicColumns(self.ranges, self.categories, self.fill).fit(X))
+        return self._release(layout, layout.problem, layout.rows(X), agents, "gaussian")
 
-    @property
-    def _size(self) -> int:
-        m = len(self.layout_.names)
-        return m * (m + 3) // 2
-
-    def _keep(self, values: Vector, deviation: float, records: int, *about: Any) -> Self:
-        self.matrix_ = matrix_of(values, len(self.layout_.names), records)
-        m = len(self.matrix_)
-        self.variances_ = np.full((m, m), deviation**2 / 2)
-        np.fill_diagonal(self.variances_, deviation**2)
+    def _keep(self, layout: Layout, values: Vector, deviation: float, records: int) -> None:
+        self.matrix_ = matrix_of(values, m := len(layout.names), records)
+        self.variances_ = deviation**2 / 2 * (np.ones((m + 1, m + 1)) + np.eye(m + 1))
         self.variances_[0, 0] = 0.0  # the number of records is public
-        return super()._keep(values, deviation, records, *about)
+        super()._keep(layout, values, deviation, records)
 
     # --- what follows ---------------------------------------------------------------------------
 

@@ -224,6 +224,7 @@ class RowProducts(RowSum):
 
 def matrix_of(values: Vector, d: int, records: float) -> Vector:
     """Σ_i ww' with w = (1, x), of the values of a ``RowProducts`` and the number of records."""
+    values = array("values", values, (d * (d + 3) // 2,), dtype=np.float64)
     T = np.zeros((d + 1, d + 1))
     T[0, 0], T[0, 1:] = records, values[:d] / ROOT
     T[1:, 1:][np.triu_indices(d)] = values[d:]

@@ -94,10 +94,9 @@ class MomentsKind(Kind):
     def _table(self, point: Vector, privacy: PrivacyStatement) -> PrivateMoments:
         law, total = calibrate("gaussian", *self.budget, 1), sum(self.records.values())
         variance = law.variance(self.public_part().objective.reading().sensitivity(2))
-        found = PrivateMoments(*self.budget)
-        found.layout_ = self.layout
         values = np.asarray(point, np.float64) * total * len(self.agents)
-        return found.adopt(values, variance, total, self.agents, privacy)
+        about = self.layout, values, variance, total, self.agents, privacy
+        return PrivateMoments(*self.budget).adopt(*about)
 
     def stated(self, result: Result) -> Result:
         said = replace(result.privacy, assumed=self.assumed(result.privacy.delta))
