@@ -12,7 +12,13 @@ from scipy.stats import binom, kstest
 
 import tacit
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.learn import Box, PrivateMoments
+from tacit.learn import (
+    Box,
+    PrivateHuberRegressor,
+    PrivateLogisticRegression,
+    PrivateMoments,
+    PrivateRidge,
+)
 from tacit.learn.error_bars import CLEAR, edge, estimate, spread
 from tacit.learn.released_table import MOST_COLUMNS, Layout, expected
 from tacit.privacy.accounting import calibrate
@@ -257,6 +263,51 @@ def test_expected_widths_are_those_that_come(table):
     assert CLEAR >= 1
 
 
+# --- other estimators -----------------------------------------------------------------------------
+
+
+def plane(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 3))
+    return X, 5 + X @ [2.0, -1.0, 0.5] + rng.normal(0, 0.5, n), np.arange(n) % 5
+
+
+@pytest.mark.parametrize(("n", "how"), [(20_000, {}), (4000, {"aggregation": "sum"})])
+def test_intervals_of_a_ridge_cover_at_least_as_often(n, how):
+    """Their part of the noise is exact: the estimates spread no more than they say, and where
+    sampling is next to nothing no less."""
+    X, y, agents = plane(n, 0)
+    ranges = {"target_range": (0.0, 10.0), "feature_norm": 2.0}
+    off, missed, truth = [], [], [2.0, -1.0, 0.5]
+    for seed in range(repeat(12, 60)):
+        model = PrivateRidge(0.5, random_state=seed, **ranges, **how).fit(X, y, agents)
+        bars = model._bars()
+        exact = np.linalg.lstsq(np.c_[np.ones(n), X], y, rcond=None)[0]  # the noise's part alone
+        off.append((bars.free - exact) / np.sqrt(np.diag(bars.privacy)))
+        ends = model.coef_interval_
+        np.testing.assert_array_equal(ends, bars.interval())
+        missed += [(ends[:, 0] > truth) | (ends[:, 1] < truth)]
+    assert np.mean(missed) < 0.12
+    assert 0.6 < np.sqrt(np.mean(np.square(off))) < 1.5
+    assert "no ridge" not in model.summary() and "Intervals are of the free" in model.summary()
+
+
+def test_estimators_that_have_no_intervals_say_so():
+    X, y, agents = plane(400, 1)
+    ranges = {"target_range": (0.0, 10.0), "random_state": 0, "rounds": 3}
+    for model in (PrivateHuberRegressor(1.0, **ranges), PrivateRidge(1.0, **ranges)):
+        assert "PrivateMoments" in model.fit(X, y, agents).summary()
+    assert np.isnan(model.coef_interval_).all()
+    three = PrivateLogisticRegression(1.0, random_state=0, rounds=3)
+    said = three.fit(X, np.digitize(y, [4, 6]), agents).summary()
+    assert "PrivateMoments" in said and len(said.splitlines()[0].split()) == 3
+    few = PrivateRidge(0.1, target_range=(0.0, 10.0), random_state=0).fit(X, y, agents)
+    assert np.isnan(few.coef_interval_).all() and "records" in few.summary()
+    bare = PrivateRidge(50.0, target_range=(0.0, 10.0), fit_intercept=False, random_state=0)
+    rows = bare.fit(X, y, agents)._bars().rows()
+    assert rows[0].value == 0 and math.isnan(rows[0].error) and rows[1].error > 0
+
+
 # --- what is kept, paid and refused ---------------------------------------------------------------
 
 
@@ -309,6 +360,15 @@ def test_questions_that_have_no_answer(released, target, on, named):
     with pytest.raises(InvalidInput) as error:
         released.regress(target, on)
     assert named in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_fit_that_fails_leaves_the_table_as_it_was(table):
+    moments = PrivateMoments(1.0, 1e-5, **RULES, random_state=1).fit(table.head(500))
+    before = moments.summary()
+    moments.ranges = {**RANGES, "bmi": (0, 60)}
+    with pytest.raises(InvalidInput):
+        moments.fit(table.head(500), agents=[1, 2])
+    assert moments.summary() == before
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ class Regression:
     @property
     def _errors(self) -> Vector:
         found = np.sqrt(np.diag(self.sampling) + np.diag(self.privacy))
-        return np.full_like(found, np.nan) if self.doubt else found
+        return np.where((found > 0) & (not self.doubt), found, np.nan)  # 0: no intercept
 
     def _intervals(self, level: float) -> Vector:
         from scipy.stats import t

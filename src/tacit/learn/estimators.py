@@ -56,6 +56,7 @@ from tacit.learn.centring import (
     with_squares,
 )
 from tacit.learn.constraints import CoefficientBox, Constraint
+from tacit.learn.error_bars import Regression, aligned, estimate, what_would_do
 from tacit.learn.features import checked
 from tacit.learn.ranges import (
     BINS,
@@ -94,6 +95,14 @@ from tacit.sets.feasible_set import FeasibleSet
 from tacit.transports import solve
 
 DEFAULT_BOX = 32.0  # the box of an unconstrained model, in units of 1/feature_norm
+NO_INTERVALS = (
+    "No intervals: with noise in every round, clipping and an unfinished path bias coefficients by "
+    "amounts that no release bounds. tacit.learn.PrivateMoments gives intervals."
+)
+OF_RIDGE = (
+    "Intervals are of the free estimate, without ridge and constraint, of rows as they were scaled."
+    " The spread of residuals is not released: it counts as the largest that the range allows."
+)
 UNSAID = "Do not publish what is below: its privacy statement cannot be shown."
 RELEASED = "noise", "ledgers", "aggregation", "colluding"  # how a mean is, as the run after it
 MISSING = ("", "None", "nan", "<NA>", "NaT")  # names of no agent
@@ -267,6 +276,21 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             before = never_raises(above_model)(privacy) or box(UNSAID, loud=True)
             shown["text/html"] = before + shown["text/html"]
         return shown
+
+    def summary(self) -> str:
+        """Coefficients by column, and why they have no intervals."""
+        check_is_fitted(self, "privacy_")
+        named = [str(label) for label in getattr(self, "classes_", ())][-self._outputs :]
+        rows = [("", *(named or ["coefficient"]))]
+        columns = zip(self._names, np.atleast_2d(self.coef_).T, strict=True)
+        rows += [(name, *(f"{x:.4g}" for x in line)) for name, line in columns]
+        rows.append(("(intercept)", *(f"{x:.4g}" for x in np.atleast_1d(self.intercept_))))
+        return "\n".join([*aligned(rows), NO_INTERVALS])
+
+    @property
+    def _names(self) -> list[str]:
+        own = [f"x{j}" for j in range(self.n_features_in_)]
+        return [str(name) for name in getattr(self, "feature_names_in_", own)]
 
     def _scores(self, X: Any) -> Vector:
         check_is_fitted(self, "privacy_")
@@ -557,6 +581,7 @@ def adopt(model: LinearEstimator, records: Problem | int, found: Result) -> None
     model.privacy_ = replace(privacy, assumed=model._assumed(records, privacy.delta))
     plan = " ".join(filter(None, [found.plan, model._plan_in_words(found)]))
     model.result_ = replace(found, privacy=model.privacy_, plan=plan)
+    model.n_records_ = records
     model._keep(model.result_.solution)
     model.n_iter_ = found.summary["round"]
 
@@ -1041,9 +1066,65 @@ class PrivateRidge(LinearRegressor):
     alpha           of the ridge. "auto": as much as the noise needs, from public numbers; without
                     noise, or with noise in every round, 1. ``alpha_`` is what was taken
     others          as in ``PrivateHuberRegressor``
+
+    Where this process has the releases, ``coef_interval_`` has 95 % intervals, rows (low, high), of
+    the free estimate, without ridge and constraint (else NaN); ``summary()`` shows them. Squares of
+    targets are not released: residuals count as spread as the public range allows, so intervals
+    cover at least as often as they say. ``PrivateMoments`` has shorter ones.
     """
 
     alpha: float | str = "auto"
+
+    @property
+    def coef_interval_(self) -> Vector:
+        if (bars := self._bars()) is None:
+            return np.full((self.n_features_in_, 2), np.nan)
+        return bars.interval()
+
+    def summary(self) -> str:
+        bars = self._bars()
+        return super().summary() if bars is None else bars.summary()
+
+    def _bars(self) -> Regression | None:
+        """The free estimate and its intervals, of what was released, if it is known here."""
+        check_is_fitted(self, "privacy_")
+        found, p = getattr(self, "result_", None), self.privacy_
+        epsilon, law = self.total_epsilon, self.mechanism
+        if epsilon is None or found is None or not found.released or law != "gaussian":
+            return None
+        d, N, Y = len(self._weights()), self.n_records_, self._unit
+        public: Any = {"feature_norm": self.feature_norm_, "neighbours": self.neighbours}
+        zero = np.zeros((1, d)), np.zeros(1)
+        read = LeastSquares(*zero, target_bound=Y, normaliser=N, **public).reading()
+        noise = calibrate(law, epsilon, self.total_delta, 1)
+        s2 = noise.variance(read.sensitivity(2)) * self._noises(self.n_agents_)
+        S, b = read.matrices(np.sum(found.released, axis=0))
+        T = np.block([[S, b[:, None]], [b, N * Y**2]])
+        W = np.full((d + 1, d + 1), s2 * (Y / self.feature_norm_) ** 2)
+        W[:d, :d], W[d, d] = s2 / 2 * (1 + np.eye(d)), 0.0
+        free, k = estimate(T, W, N), self.n_features_in_
+        L = np.vstack([np.zeros(d), np.eye(k, d)])
+        if self.fit_intercept:
+            L[0, -1] = self._constant
+        doubt = ""
+        if free.clear < 1:
+            more = what_would_do(free.clear, N, p.epsilon, p.delta)
+            doubt = f"No interval: too few records beside the noise. {more}"
+        return Regression(
+            "target",
+            tuple(self._names),
+            self.coef_,
+            float(self.intercept_),
+            L @ free.coef + np.append(self._offset, np.zeros(k)),
+            L @ free.sampling @ L.T,
+            L @ free.privacy @ L.T,
+            free.freedom,
+            math.nan,
+            math.sqrt(free.variance),
+            N,
+            doubt,
+            said=(OF_RIDGE,),
+        )
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
         public["target_bound"] = self._unit

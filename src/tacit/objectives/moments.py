@@ -333,6 +333,14 @@ class SecondMoments(Reading):
         size = math.hypot(1 / self._scale, R * math.sqrt((d + 1) / (2 * d)))
         return deviation * size / self.objective.normaliser
 
+    def matrices(self, values: Vector) -> tuple[Vector, Vector]:
+        """S and b of such values."""
+        values = array("values", values, (self.size,), dtype=np.float64)
+        S = np.zeros((d := self._d, d))
+        S[np.triu_indices(d)] = values[:-d]
+        S /= _weights(d)
+        return S + np.triu(S, 1).T, values[-d:] / self._scale
+
     def public_copy(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> PublicQuadratic:
@@ -347,16 +355,12 @@ class SecondMoments(Reading):
         Without noise (deviation 0) f is exact but for its constant.
         """
         f, d = self.objective, self._d
-        values = array("values", values, (d * (d + 3) // 2,), dtype=np.float64)
-        S = np.zeros((d, d))
-        S[np.triu_indices(d)] = values[:-d]
-        S /= _weights(d)
-        spectrum, V = np.linalg.eigh(S + np.triu(S, 1).T)
+        spectrum, V = np.linalg.eigh(self.matrices(values)[0])
         none = 4 * d * float(np.finfo(np.float64).eps) * float(np.abs(spectrum).max())
         P = max(1.0, f.normaliser / f.most_records) if agents is None else agents
         floor = FLOOR * math.sqrt(2 * d / P) * deviation
         spectrum = np.where(spectrum > max(floor, none), spectrum, floor)
         roots = np.sqrt((spectrum / f.normaliser + f.ridge) / 2)
-        linear = V.T @ values[-d:] / (self._scale * f.normaliser)
+        linear = V.T @ np.asarray(values)[-d:] / (self._scale * f.normaliser)
         data = -np.divide(linear, 2 * roots, out=np.zeros(d), where=roots > 0)
         return PublicQuadratic(roots[:, None] * V.T, data, constant=-float(data @ data))

@@ -450,6 +450,7 @@ class Coordinator:
             duals=duals,
             timing=self._timing(),
             release=mark(source.releases, found) if source.releases else "",
+            released=tuple(release.values for release in source.releases),
         )
 
     def _needs_one_place(self, plan: Plan) -> bool:

@@ -36,7 +36,8 @@ Parts = Mapping[str, "Level | Mapping[str, Level]"]
 FLOWS = dict.fromkeys(("p_from", "q_from", "p_to", "q_to"), COVERED)
 RESULT = {  # fields of a ``Result``, beside trace, settings and statement
     **dict.fromkeys(
-        ("solution", "ergodic", "local", "duals", "converged", "release", "gap"), COVERED
+        ("solution", "ergodic", "local", "duals", "converged", "release", "released", "gap"),
+        COVERED,
     ),
     "plan": COVERED,  # of a run that is not certified, data may have chosen it
     "seed": PRIVATE,

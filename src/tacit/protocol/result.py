@@ -95,6 +95,7 @@ class Result:
                  noise explains it (``adaptive.Gap``); else None
     timing       where the time went (``transports/local.py``): seconds, no two runs have the same.
                  Not covered: how long a computation takes may depend on the data
+    released     what every agent of one owner, or their sum, released: covered, in no file
     """
 
     solution: Vector
@@ -112,6 +113,7 @@ class Result:
     timing: dict[str, Any] = field(default_factory=dict)
     release: str = ""
     gap: Gap | None = None
+    released: tuple[Vector, ...] = ()
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy

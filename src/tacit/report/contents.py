@@ -50,7 +50,7 @@ NOTHING: dict[str, Any] = {
     **dict.fromkeys(("solution", "ergodic"), np.zeros(0)),
     **dict.fromkeys(("converged", "seed", "penalty", "step_size", "gap"), None),
     **dict.fromkeys(("plan", "release", "assumed", "before"), ""),
-    "duals": (),
+    **dict.fromkeys(("duals", "released"), ()),
     "timing": {},
 }
 
