@@ -152,8 +152,13 @@ def test_the_command_says_both_guarantees_and_goes_on_where_it_stopped(
     command("learn", "--resume", "part")
     results = [load_model(tmp_path / name)[-1].coef_ for name in ("whole", "part")]
     assert np.array_equal(*results)
-    shown = command("show", "whole")
-    assert "whatever others do" in shown.lower()
+    held = "as long as at most 1 of the 3 agents collude"
+    assert held in command("sheet", "whole")
+    command("report", "whole")
+    assert (tmp_path / "whole" / "report.html").read_text().count(held) >= 2
+    privacy = tacit.Result.load(tmp_path / "whole").privacy
+    assert (privacy.parties, privacy.alone) == (3, whole["alone"]) and held in privacy._repr_html_()
+    assert "whatever others do" in command("show", "whole").lower()
     for more, words in (
         ("--colluding 2", "colluding <= 1"),
         ("--mechanism laplace", "laplace noise"),

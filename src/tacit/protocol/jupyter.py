@@ -76,7 +76,7 @@ def _first_line(p: PrivacyStatement) -> str:
     if why := not_promised(p):
         kind = "NOT PRIVATE" if math.isinf(p.epsilon) else "NOT CERTIFIED"
         return html.box(f"{kind}, nothing is promised: {why}", loud=True)
-    return html.box(f"({_numbers(p)})-differentially private, against everyone")
+    return html.box(f"({_numbers(p)})-differentially private, against everyone{p.unless}")
 
 
 def _rows(p: PrivacyStatement) -> Iterator[tuple[str, str]]:

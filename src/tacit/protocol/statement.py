@@ -67,6 +67,15 @@ class PrivacyStatement:
         return self.words
 
     @property
+    def unless(self) -> str:
+        """Of a secure sum what the numbers count on, and what holds else; else empty."""
+        if self.parties == 1:
+            return ""
+        few = f"at most {self.colluding} of the {self.parties} agents collude or add no noise"
+        held = f"as long as {few}, and the ciphers hold"
+        return f", {held} (ε ≤ {rounded_up(self.alone, 3)} whatever others do)"
+
+    @property
     def words(self) -> str:
         """The statement as a sentence that can stand in a report."""
         if math.isinf(self.epsilon):

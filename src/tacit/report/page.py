@@ -189,6 +189,8 @@ def lead(contents: Contents) -> str:
         "Any finding in what was sent is at most "
         f"{times(privacy.epsilon, privacy.delta)} with a hidden change named below as without it."
     )
+    if privacy.unless:
+        said = f"{said[:-1]}{privacy.unless}."
     if privacy.seeded:
         said += " This holds only while the seed is secret and never used again."
     return said
@@ -206,7 +208,7 @@ def privacy_facts(contents: Contents) -> Facts:
             facts.append((hidden, f"{change}{whose}"))
     if kind == "certified":
         everyone = "everyone, the server and the other agents included"
-        facts.append(("Against whom", everyone))
+        facts.append(("Against whom", f"everyone{privacy.unless}" if privacy.unless else everyone))
     facts.append(("Over how much", _messages(contents)))
     if kind != "noiseless":
         source = "discrete and exact, from the operating system"
@@ -242,7 +244,8 @@ def _listed(names: Sequence[str]) -> str:
 def _messages(contents: Contents) -> str:
     result, privacy = contents.result, contents.result.privacy
     if privacy.once:
-        return "one noisy release by each agent; the rounds use nothing else, and cost nothing"
+        by = "of the sum of all agents' data" if privacy.unless else "by each agent"
+        return f"one noisy release {by}; the rounds use nothing else, and cost nothing"
     before = f", and before them {privacy.before}" if privacy.before else ""
     rounds = f" in {int(result.trace['round'][-1])} rounds" if result.trace else ""
     if math.isinf(privacy.epsilon):

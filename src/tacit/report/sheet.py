@@ -150,7 +150,7 @@ def _verdict(subject: Subject) -> str:
         return f"Certified, but {budget} promises next to nothing: see the odds below."
     return (
         f"Certified: all that was shared is differentially private with {budget}, against "
-        f"everyone, whatever else they know{SEED if p.seeded else ''}."
+        f"everyone, whatever else they know{SEED if p.seeded else ''}{p.unless}."
     )
 
 
@@ -176,7 +176,7 @@ def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
     if not promised(p):
         yield "Budget of this run", "none that means anything"
     elif subject.overpaid is None:
-        yield "Budget of this run", f"ε ≤ {_up(p.epsilon)}, δ ≤ {_up(p.delta, 6)}"
+        yield "Budget of this run", f"ε ≤ {_up(p.epsilon)}, δ ≤ {_up(p.delta, 6)}{p.unless}"
     else:
         said = f"{_paid(subject)} by the ledger; its result says ε ≤ {_up(p.epsilon)}"
         yield "Budget of this run", f"{said}; at δ = {_up(p.delta, 6)}"
