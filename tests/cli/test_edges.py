@@ -42,6 +42,9 @@ BASES = {
     "reproduce": "case14 --case absent.m --rounds 1 --seeds 1 --workers 1",
     "reproduce mnist": "--data absent --rounds 1 --seeds 1",
     "federation run": "absent-kit",
+    "moments": "t.csv --range *=-1:1 --agents 2 --total-epsilon 1",
+    "counts": "t.csv --by y --categories y=0,1 --total-epsilon 1",
+    "regress": "absent --target y --on a",
     "audit": "least-squares --trials 100 --rounds 1 --local-updates 1",
 }
 # options that exclude those of the base, or need another

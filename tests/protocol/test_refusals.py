@@ -98,7 +98,6 @@ def told(one, *requests):
         ([dataclasses.replace(ROUNDS, settings=tacit.Settings(4))], "refused"),
         ([dataclasses.replace(ROUNDS, settings=dataclasses.replace(SHORT, rounds=400))], "terms"),
     ],
-    ids=str,
 )
 def test_a_stranger_is_refused_in_words_and_pays_nothing(stranger, requests, code):
     answer = told(stranger, *requests)
