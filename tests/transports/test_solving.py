@@ -355,3 +355,11 @@ def test_float32_data_stay_float32(rng):
     assert result.local[0].dtype == np.float32
     one = tacit.solve(agents, SETTINGS, seed=0, batch=False)
     np.testing.assert_allclose(result.solution, one.solution, atol=1e-5)
+
+
+def test_progress_is_said_on_standard_error(capsys):
+    problem = problem_of("logistic", "box")
+    plain = tacit.solve(problem, SETTINGS, seed=4)
+    assert capsys.readouterr().err == ""
+    same(tacit.solve(problem, SETTINGS, seed=4, progress=True), plain)
+    assert "round 12 of 12" in capsys.readouterr().err

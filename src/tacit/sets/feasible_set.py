@@ -80,6 +80,9 @@ def require_64_bits() -> None:
 class FeasibleSet(ABC):
     """A public closed convex set W of one agent's variables."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.dimension} variables)"
+
     @property
     def closed_form(self) -> bool:
         """Whether ``project`` is pure JAX; otherwise it runs a solver on the host in float64."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -37,6 +39,7 @@ def solve(
     start: Result | None = None,
     aggregation: str | None = None,
     colluding: int | None = None,
+    progress: bool = False,
 ) -> Result:
     """Solve ``problem`` privately with all agents in this process.
 
@@ -68,6 +71,7 @@ def solve(
                     than ``colluding`` of them, by default just less than half, collude with the
                     server. Masked as between organisations with ``batch=False``, ledgers or secure
                     noise; else without masks, which gives the same bits
+    progress        say on standard error which round the run is at
 
     Returns the ``Result``: solutions, trace, plan and statement.
 
@@ -81,7 +85,7 @@ def solve(
     released = problem if isinstance(problem, Released) else None
     problem = released.problem if released is not None else Problem.of(problem)
     workers = count("workers", (os.cpu_count() or 1) if workers is None else workers)
-    return Coordinator(
+    run_of_all = Coordinator(
         Local.of(problem, workers, ledgers),
         settings,
         known=problem,
@@ -97,7 +101,28 @@ def solve(
         batched=Batched,
         aggregation=aggregation,
         colluding=colluding,
-    ).conduct()
+    )
+    if progress:
+        run_of_all.show = Shown()
+    return run_of_all.conduct()
+
+
+class Shown:
+    """Where a run is, as a line on standard error, at most every so many seconds and at its end."""
+
+    every = 1.0
+
+    def __init__(self) -> None:
+        self._begun = self._last = time.monotonic()
+
+    def __call__(self, stage: str, done: int = 0, rounds: int = 0, **about: object) -> None:
+        now = time.monotonic()
+        if not rounds or (done < rounds and now - self._last < self.every):
+            return
+        self._last = now
+        end = "\n" if done == rounds else ""
+        line = f"\rround {done} of {rounds}, {now - self._begun:.0f} s"
+        print(line, end=end, file=sys.stderr, flush=True)
 
 
 def release(
