@@ -10,7 +10,7 @@ import sys
 import time
 
 import numpy as np
-from scipy.ndimage import rotate, zoom
+from scipy.ndimage import rotate, shift, zoom
 from sklearn.datasets import load_digits
 
 from tacit.learn import Orientations, PrivateLogisticRegression, PublicComponents, load_mnist
@@ -21,7 +21,9 @@ ANGLES = (-15, -9, -3, 3, 9, 15)
 def public_pictures():
     found = []
     for picture in load_digits().images / 16:
-        large = np.pad(np.clip(zoom(picture, 2.5, order=1), 0, 1), 4)
+        large = np.pad(np.clip(zoom(picture, 2.5), 0, 1), 4)
+        middle = (np.indices(large.shape) * large).sum(axis=(1, 2)) / large.sum()
+        large = np.clip(shift(large, 13.5 - middle, order=1), 0, 1)  # centred by mass, as MNIST's
         found += [rotate(large, angle, reshape=False, order=1) for angle in ANGLES]
     return np.array(found).reshape(len(found), -1)
 
