@@ -380,7 +380,7 @@ class Rules:
 
     target        what is to be predicted: one of ``classes``, or a number in ``target_range``
     features      columns to learn from, in order; None: all but the target and those to ``drop``
-    ranges, categories, fill   as ``PublicColumns`` has them
+    ranges, categories, fill, log   as ``PublicColumns`` has them
     auto          columns of numbers whose range is wide, within which it is read privately; ``"*"``
                   for those without a range of their own, and the target's name
     """
@@ -393,6 +393,7 @@ class Rules:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fill: Mapping[str, Any] = field(default_factory=dict)
+    log: tuple[str, ...] = ()
     auto: tuple[str, ...] = ()
 
     @classmethod
@@ -404,7 +405,7 @@ class Rules:
                 raise InvalidInput(
                     f"Expected a table {key} by column in {where}, got {shown(found[key])}."
                 )
-        for key in ("features", "drop", "classes"):
+        for key in ("features", "drop", "classes", "log"):
             if key in found:
                 found[key] = _list_of(key, found[key], where, (str, int)[: 1 + (key == "classes")])
         if "target" in found and not (isinstance(found["target"], str) and found["target"]):
@@ -449,8 +450,8 @@ class Rules:
 
     def with_target_as_a_column(self) -> Rules:
         """The same where nothing is to be predicted, nor read before."""
-        if self.auto:
-            raise InvalidInput("Expected public ranges [low, high] here, got auto.")
+        if self.auto or self.log:
+            raise InvalidInput("Expected public ranges [low, high] here, got auto or log.")
         if self.target is None:
             return self
         name, ends, known = self.target, self.target_range, self.classes
@@ -672,12 +673,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers, its public range, and what is filled in."""
+    """A column of numbers, its public range, what is filled in, and whether x counts as
+    ln(1 + x − low), as money does."""
 
     name: Any
     low: float
     high: float
     fill: float | None
+    log: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -698,7 +701,10 @@ class Number:
                 f"{int(np.argmin(np.isfinite(found))) + 1}."
             )
         inside = np.clip(found, self.low, self.high)
-        mapped = 2 * (inside - self.low) / (self.high - self.low) - 1
+        above, most = inside - self.low, self.high - self.low
+        if self.log:
+            above, most = np.log1p(above), math.log1p(most)
+        mapped = 2 * above / most - 1
         marks = {"clipped": inside != found, "unknown": np.zeros_like(missing), "filled": missing}
         return Part(mapped[:, None], marks)
 
@@ -754,7 +760,7 @@ class Category:
 
 
 def public_rules(
-    names: Sequence[Any], ranges: Any, categories: Any, fill: Any
+    names: Sequence[Any], ranges: Any, categories: Any, fill: Any, log: Collection[Any] = ()
 ) -> tuple[Number | Category, ...]:
     """The rule of every column, checked. As ``tacit.learn.PublicColumns`` takes them."""
     for word, given in (("categories", categories), ("fill", fill)):
@@ -767,6 +773,8 @@ def public_rules(
     if both := [name for name in categories if name in ranges]:
         raise InvalidInput(f"Expected a range or categories of {both[0]!r}, got both.")
     numbers = [name for name in names if name not in categories]
+    if odd := [name for name in log if name not in numbers]:
+        raise InvalidInput(f"Expected log of columns of numbers, got of {odd[0]!r}.")
     pairs = dict(zip(numbers, public_ranges(ranges, numbers), strict=True))
     rules: list[Number | Category] = []
     for name in names:
@@ -787,7 +795,8 @@ def public_rules(
                 f"Expected a number from {low:g} to {high:g} to fill in for {name!r}, got "
                 f"{value!r}."
             )
-        rules.append(Number(name, low, high, None if value is None else float(value)))
+        filled = None if value is None else float(value)
+        rules.append(Number(name, low, high, filled, name in log))
     out = Counter(name for rule in rules for name in rule.names)
     if twice := [name for name, many in out.items() if many > 1]:
         raise InvalidInput(

@@ -363,6 +363,11 @@ def test_rules_in_a_file_are_those_of_options(tmp_path, monkeypatch, capsys):
     assert main(["learn", "t.csv", *options, "--out", "b", *few]) == 0
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert first["scores"] == second["scores"]
+    logged = ["--columns", "columns.toml", "--log", "age", "--out", "l"]
+    assert main(["learn", "t.csv", *logged, *few]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] != first["scores"]
+    step = json.loads(Path("l/model.json").read_text())["steps"][0]
+    assert step["parameters"]["log"] == ["age"] and load_model("l") is not None
     wider = ["--columns", "columns.toml", "--range", "age=0:200", "--out", "c"]
     assert main(["learn", "t.csv", *wider, *few]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] != first["scores"]

@@ -151,3 +151,17 @@ def test_two_columns_of_one_name_are_refused():
         PublicColumns({"a=b": (0, 1)}, {"a": ["b"]}).fit(pd.DataFrame({"a=b": [0], "a": ["b"]}))
     with pytest.raises(InvalidInput, match="got one twice"):
         PublicColumns({"*": (0, 1)}).fit(pd.DataFrame([[0, 1]], columns=["a", "a"]))
+
+
+def test_of_money_the_logarithm_counts(tmp_path):
+    """ln(1 + x − low), from one end of the range to the other; clipped as without it."""
+    rules = PublicColumns({"pay": (1000, 101_000), "*": (0, 1)}, log=["pay"])
+    table = {"pay": [0, 1000, 11_000, 101_000, 1e9], "x": [0.0, 0.25, 0.5, 0.75, 1.0]}
+    found = rules.fit(table).transform(table)
+    expected = 2 * np.log1p(np.array([0, 0, 1e4, 1e5, 1e5])) / np.log1p(1e5) - 1
+    np.testing.assert_allclose(found[:, 0], expected)
+    np.testing.assert_allclose(found[:, 1], [-1, -0.5, 0, 0.5, 1])
+    assert rules.public_parameters()["log"] == ["pay"]
+    assert "log" not in PublicColumns({"*": (0, 1)}).public_parameters()
+    with pytest.raises(InvalidInput, match="'town'"):
+        PublicColumns({"*": (0, 1)}, {"town": ["a"]}, log=["town"]).fit({"town": ["a"]})

@@ -25,8 +25,8 @@ NAMED = ("digits", "mnist", "femnist")
 IMAGE_MAPS = ("orientations", "scattering")
 # options of a table only
 TABLE = (
-    *("target", "target_range", "agent_column", "classes", "range", "categories", "fill", "drop"),
-    *("id", "columns", "test_share"),
+    *("target", "target_range", "agent_column", "classes", "range", "categories", "fill", "log"),
+    *("drop", "id", "columns", "test_share"),
 )
 MODELS = ("logistic", "svm", "huber", "ridge", "quantile")  # of ``tacit.learn.MODELS``
 EXAMPLES = """tacit learn digits --agents 10 --total-epsilon 2 --total-delta 1e-5
@@ -104,6 +104,8 @@ def add_rule_options(option: Any) -> None:
     option("--categories", **many, metavar="COLUMN=A,B,...", help=f"{listed}; {absent}")
     filled = "public value for what is missing in a column; '*=NUMBER' is for all of numbers"
     option("--fill", **many, metavar="COLUMN=VALUE", help=filled)
+    logged = "a column of numbers of which the logarithm ln(1 + x - LOW) counts, such as money"
+    option("--log", **many, metavar="COLUMN", help=logged)
     option("--drop", **many, metavar="COLUMN", help="a table's column not to use")
     rules = "these rules of a table's columns in a file (tacit columns drafts one)"
     option("--columns", metavar="FILE", help=f"{rules}; options come before it")
@@ -433,7 +435,7 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
         raise InvalidInput(f"Expected 0 <= test-share < 1, got {options.test_share}.")
     records = rules.records(paths, agent_column=options.agent_column)
     ranges, categories, fill = rules.ranges, rules.categories, rules.fill
-    mapping = PublicColumns(ranges, categories, fill).fit(records.columns)
+    mapping = PublicColumns(ranges, categories, fill, rules.log or None).fit(records.columns)
     order = np.random.default_rng(0).permutation(len(records))
     cut = max(1, round(options.test_share * len(records))) if options.test_share else 0
     if cut == len(records):
@@ -451,7 +453,9 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
     names = mapping.get_feature_names_out().tolist()
     parts = [dataset(part, mapping.transform(part.columns), names) for part in (train, test)]
     transformer: Any = mapping
-    if not categories and not fill:  # the same map, in a model that the first version reads too
+    if (
+        not categories and not fill and not rules.log
+    ):  # the same map, in a model that the first version reads too
         transformer = PublicRange(ranges).fit(pd.DataFrame(dict(records.part(order[:1]).columns)))
     changes = mapping.changes(train.columns)
     return Data(parts[0], parts[1] if cut else None, (transformer,), changes)
@@ -538,6 +542,7 @@ def rules_of(options: argparse.Namespace) -> Any:
     if options.target_range is None and found["target"] in rules.auto:
         own.add(str(found["target"]))
     found["auto"] = tuple(sorted(own | wide))
+    found["log"] = (*rules.log, *options.log)
     return replace(rules, **found, fill={**rules.fill, **fill})
 
 

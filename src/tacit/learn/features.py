@@ -87,6 +87,8 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     fill            a value for each column where one may be missing: a number within the range, or
                     one of the categories; "*" is for all other columns of numbers.
 
+    log             columns of numbers of which the logarithm ln(1 + x − low) counts, such as money
+
     A category of its own adds 1 to a row's squared length, as a number at an end of its range does.
 
     Guarantee: no number is taken from the data, and each record is mapped by itself. So neighbours
@@ -98,6 +100,12 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ranges: Mapping[Any, tuple[float, float]] | None = None
     categories: Mapping[Any, Any] | None = None
     fill: Mapping[Any, Any] | None = None
+    log: Sequence[Any] | None = None
+
+    def public_parameters(self) -> dict[str, Any]:
+        """Without ``log`` where there is none: as 0.2.0 reads them."""
+        found: dict[str, Any] = self.get_params(deep=False)
+        return {name: value for name, value in found.items() if name != "log" or value}
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check that there is a rule for every column. Nothing is learnt."""
@@ -106,7 +114,7 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput("Expected one or more columns to learn from, got none.")
         if len(set(names)) != len(names):
             raise InvalidInput("Expected columns of different names, got one twice.")
-        rules = self.ranges or {}, self.categories or {}, self.fill or {}
+        rules = self.ranges or {}, self.categories or {}, self.fill or {}, self.log or ()
         self.rules_ = public_rules(names, *rules)
         self.n_features_in_ = len(names)
         if all(isinstance(name, str) for name in names):

@@ -205,9 +205,12 @@ def _rules(section: dict[str, Any], folder: Path) -> tuple[Rules, tuple[str, ...
 def _mapping(rules: Rules) -> PublicColumns | PublicRange:
     """There is a rule for every column."""
     nothing = pd.DataFrame({name: np.zeros(1) for name in rules.features or ()})
-    if not rules.categories and not rules.fill:  # a model that the first version reads too
+    if (
+        not rules.categories and not rules.fill and not rules.log
+    ):  # a model that the first version reads too
         return PublicRange(rules.ranges).fit(nothing)
-    return PublicColumns(rules.ranges, rules.categories, rules.fill).fit(nothing)
+    own = rules.ranges, rules.categories, rules.fill, rules.log or None
+    return PublicColumns(*own).fit(nothing)
 
 
 def _spending(data: dict[str, Any]) -> dict[str, Any]:
