@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -33,13 +34,13 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from tacit.protocol.agent import Summand
 from tacit.protocol.masks import new_identity
-from tacit.protocol.messages import Broadcast, Reply
+from tacit.protocol.messages import Broadcast, Masked, Reply, answer_from, request_from
 from tacit.transports.nvflare import controller, provisioning
 from tacit.transports.nvflare.controller import EngineLine, StudyController
 from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, Kit
 from tacit.transports.nvflare.site import PartyExecutor
 
-BARE, TIMES, WORK = "bare", "times.jsonl", "TACIT_BENCH_WORK"
+BARE, PLAIN, TIMES, WORK = "bare", "plain", "times.jsonl", "TACIT_BENCH_WORK"
 
 
 class BenchExecutor(PartyExecutor):
@@ -64,7 +65,7 @@ def zeros(request, party):
     """The reply to a round without any work, but for masks."""
     if not isinstance(request, Broadcast):
         return None
-    if isinstance(rounds := party.run.rounds, Summand):
+    if request.run != PLAIN and isinstance(rounds := party.run.rounds, Summand):
         rounds.average = np.zeros(len(request.consensus), np.int64)
         return rounds._said(request.round, request.consensus)
     return Reply(request.run, request.round, np.zeros(len(request.consensus)))
@@ -86,13 +87,25 @@ class BenchLine(EngineLine):
         began = time.perf_counter()
         answers = super().ask(requests, deadline, heard)
         asked = time.perf_counter() - began
+        plain = self._plain(requests, deadline) if answers and self._summed(answers) else 0.0
         bare = bare or self._timed_bare(requests)  # by turns before and after
         size = len(next(iter(requests.values())))
-        times = {"bytes": size, "bare": bare, "asked": asked, "own": own}
+        times = {"bytes": size, "bare": bare, "asked": asked, "own": own, "plain": plain}
         with open(self._kit.folder / TIMES, "a") as file:
             file.write(json.dumps(times) + "\n")
         self.ended = time.perf_counter()
         return answers
+
+    def _summed(self, answers):
+        return all(isinstance(answer_from(data), Masked) for data in answers.values())
+
+    def _plain(self, requests, deadline):
+        """Seconds of the same round without a sum: numbers of the same size come back."""
+        asked = {n: replace(request_from(data), run=PLAIN) for n, data in requests.items()}
+        asked = {name: request.to_bytes() for name, request in asked.items()}
+        began = time.perf_counter()
+        super().ask(asked, deadline, lambda name: None)
+        return time.perf_counter() - began
 
     def _timed_bare(self, requests):
         began = time.perf_counter()
@@ -187,7 +200,7 @@ def measure(parties=10, size=7840, rounds=60, work=False, summed=False):
                 mock.patch.object(provisioning, "server_resources", lambda w: allow(original(w))),
                 mock.patch.object(provisioning, "CONFIGS", configs()),
             ):
-                run(ours, 300.0, Watch(), server)
+                run(ours, 1200.0, Watch(), server)
             rows = [json.loads(line) for line in (ours.folder / TIMES).read_text().splitlines()]
         finally:
             server.stop()
@@ -234,6 +247,10 @@ def main():
     print(f"bare loop     {bare:.4f} s")
     print(f"asked         {asked:.4f} s   {asked / bare:.2f}")
     print(f"whole round   {whole:.4f} s   {whole / bare:.2f}")
+    if options.summed:
+        plain = float(np.median([row["plain"] for row in rows]))
+        pairs = float(np.median([row["asked"] / row["plain"] for row in rows]))
+        print(f"without sum   {plain:.4f} s   of asked; {pairs:.2f} times that (median of rounds)")
 
 
 if __name__ == "__main__":

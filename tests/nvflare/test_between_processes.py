@@ -29,7 +29,8 @@ PARTIES = repeat(("south", "west"), NAMES)  # a site is two processes; test_walk
 
 
 def charges(folder):
-    return [[r["rounds_charged"] for r in Ledger(folder / f"{n}.db").runs()] for n in PARTIES]
+    ledgers = map(Ledger, sorted(folder.glob("*.db")))
+    return [[r["rounds_charged"] for r in one.runs()] for one in ledgers]
 
 
 def patient(folder):
@@ -88,10 +89,14 @@ def refuse_impostor_and_other_job(kits, impostor, processes, party, monkeypatch)
     processes.kill("impostor")
 
 
-def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
+# of a secure sum, tests/studies/test_sums.py kills parties and coordinators in make test too
+@pytest.mark.parametrize("colluding", [None, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_a_study_between_processes(tmp_path, monkeypatch, capsys, colluding):
     calm, storm = tmp_path / "calm", tmp_path / "storm"
-    expected, _ = run(write_study(calm, rounds=ROUNDS, names=PARTIES), calm)
-    write_study(storm, rounds=ROUNDS, names=PARTIES)
+    parties = PARTIES if colluding is None else NAMES
+    about = {"rounds": ROUNDS, "names": parties, "colluding": colluding}
+    expected, _ = run(write_study(calm, **about), calm)
+    write_study(storm, **about)
     address = f"localhost:{free_port()}"
     kits = [Kit.load(path) for path in init(patient(storm), address, storm / "kits")]
     ours, *before, south, west = kits
@@ -105,11 +110,11 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
             processes.join(kit, storm / f"{kit.agent}.toml")
         files = [impostor, processes, storm / "west.toml", monkeypatch]
         refuse_impostor_and_other_job(kits, *files)
-        assert charges(storm) == [[] for _ in PARTIES]
+        assert charges(storm) == [[] for _ in parties]
 
         # Ctrl-C while a party is missing
         waiting = processes.start("waits", *command)
-        there = f"There: {', '.join(PARTIES[:-1])}. Waiting for west"
+        there = f"There: {', '.join(parties[:-1])}. Waiting for west"
         until(lambda: there in processes.said("waits"), 120, waiting)
         assert processes.interrupt("waits") == 130
         assert "to go on: tacit federation run" in processes.said("waits").splitlines()[-1]
@@ -151,7 +156,7 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys):
         np.testing.assert_array_equal(found.solution, expected.solution)
         np.testing.assert_array_equal(found.ergodic, expected.ergodic)
         np.testing.assert_array_equal(found.trace["residual"], expected.trace["residual"])
-        assert charges(storm) == [[ROUNDS] for _ in PARTIES] == charges(calm)
+        assert charges(storm) == [[ROUNDS] for _ in parties] == charges(calm)
         assert found.privacy.seeded  # a rehearsal, and called one
         until(lambda: "is finished" in processes.said(west.site))
         assert any((west.folder / "own").iterdir())

@@ -76,6 +76,26 @@ def test_a_pause_and_a_restart_lose_nothing(tmp_path):
     assert len({m.values.tobytes() for m in sent}) == len(sent) == 3 * 6
 
 
+def test_a_classifier(tmp_path):
+    """Its clipping is planned for the noise of the sum."""
+    write_study(tmp_path, rehearsal=None, colluding=1)
+    text = (tmp_path / "study.toml").read_text()
+    about = (
+        'aggregation = "sum"\ncolluding = 1\n[learn]\nfeatures = ["age", "dose", "weight"]\n'
+        'target = "y"\nclasses = [0, 1]\nnormaliser = 90\nrecord_bound = 40\nbound = 4.0\n'
+        '[learn.ranges]\n"*" = [-1, 1]\n[privacy]\ntotal_epsilon = 2.0\ntotal_delta = 1e-5\n'
+        "[algorithm]\nrounds = 4\n"
+    )
+    people = text[text.index("[identities]") :]
+    (tmp_path / "study.toml").write_text(about + people)
+    study = Study.load(tmp_path)
+    found, _ = run(study, tmp_path)
+    assert found.privacy.certified and found.privacy.epsilon <= 2.0 < found.privacy.alone
+    assert (tmp_path / "out" / "model.json").exists()
+    assert (tmp_path / "own-north" / "model.json").exists()
+    assert study.kind._model()._noises(3) == 1.5 < 3
+
+
 @pytest.mark.parametrize("many", [1, 3])
 def test_data_of_another_format_are_refused(tmp_path, many):
     """Points would be rounded to it, requests would differ, and sums be noise."""
