@@ -10,6 +10,9 @@ the disk (round). Medians, and the ratio of the two.
 Without --work a party answers a round by a vector of zeros, so that the difference is what this
 package adds to the engine. With --work it takes a step on one record and pays in its ledger, which
 has nothing to do with the transport, but takes time on a machine that all parties share.
+
+With --sum it is a secure sum: zeros get masks, and the server adds them up and takes the step. The
+same round is asked without a sum too.
 """
 
 from __future__ import annotations
