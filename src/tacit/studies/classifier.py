@@ -79,7 +79,7 @@ class ClassifierKind(Kind):
         choice("model", name, tuple(m for m, (_, of) in MODELS.items() if of == number))
         relations = ("zero-out", "replace")
         neighbours = choice("neighbours", section.get("neighbours", "zero-out"), relations)
-        sums = {key: data[key] for key in ("aggregation", "colluding") if key in data}
+        sums: dict[str, Any] = {k: data[k] for k in ("aggregation", "colluding") if k in data}
         estimator: dict[str, Any] = {"neighbours": neighbours, **sums}
         if "feature_norm" in section:
             estimator["feature_norm"] = positive("feature_norm", section["feature_norm"])
