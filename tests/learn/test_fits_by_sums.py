@@ -92,10 +92,15 @@ def test_the_private_mean_is_a_sum_too(tmp_path):
     def mean(seed, **how):
         return private_mean(means, Gaussian(9.0), 1e-5, seed=seed, **how)[0]
 
+    def said(**how):
+        """The deviation that shrinks it."""
+        return private_mean(means, Gaussian(9.0), 1e-5, seed=0, **how)[1]
+
     summed = {"aggregation": "sum", "colluding": 1}
     many = ([mean(seed, **how) for seed in range(60)] for how in ({}, summed))
     apart, ours = (np.std(found, axis=0).mean() for found in many)
     assert apart / ours == pytest.approx(math.sqrt(3), rel=0.2)
+    assert said() / said(**summed) == pytest.approx(math.sqrt(3))
     kept = [mean(1, **summed, checkpoint=tmp_path / "mean.npz") for _ in range(2)]
     assert np.array_equal(*kept) and np.array_equal(kept[0], mean(1, **summed))
 
