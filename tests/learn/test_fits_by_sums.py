@@ -62,7 +62,7 @@ def test_a_fit_is_planned_as_for_one_agent_with_the_noise_of_a_sum(kind, public)
         return settings.rounds / (1 / settings.step_size(0) + settings.penalty(1))
 
     ratio, more = path(curators) / path(ours), math.sqrt(4 / 3)
-    assert any(ratio == pytest.approx(more**k, rel=1e-2) for k in (0, 1, 2)), ratio
+    assert any(ratio == pytest.approx(more**k, rel=1e-2) for k in (1, 2)), ratio
 
 
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateRidge])
