@@ -5,13 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import repeat
+from scipy.stats import beta
 
 import tacit
 from tacit.admm import adaptive
 from tacit.admm.adaptive import MOST, RANGE, Pace, ground_of_consensus
-from tacit.admm.algorithm import Holders
+from tacit.admm.algorithm import Holders, Round
 from tacit.admm.settings import AdaptiveStep, Settings, step_size_from
 from tacit.errors import InvalidInput, Refused
+from tacit.privacy.accounting import exact
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.agent import Agent
 from tacit.protocol.coordinator import Coordinator
@@ -311,3 +313,62 @@ def test_what_is_left_is_bounded_and_said(tmp_path):
     assert alone.gap.bound == pytest.approx(found.gap.bound, rel=1e-9)
     assert tacit.Result.load(found.save(tmp_path / "out")).gap == found.gap
     assert solved(partly()).gap is None  # nobody knows what private coordinates would gain
+
+
+def canary_runs(trials, multiplier, T=4):
+    """Of so many runs without and with a record, Σ_t of the gradient that each step has shown along
+    the record's own: what an adversary who sees all messages makes of them."""
+    found = []
+    for there in (0, 1):
+        data = np.array([[0.0, 1.0]] + there * [[1.0, 0.0]])
+        f = tacit.PerSample(
+            lambda z, x: x @ z, data, clip=1.0, size=2, normaliser=2, record_bound=2
+        )
+        problem = tacit.Problem([tacit.LocalProblem(f, tacit.Box(-50.0, 50.0, 2))])
+        law = tacit.Gaussian(multiplier)
+        settings = Settings(T, mechanism=law, delta=0.01).complete(problem)
+        seen, seeds = [np.zeros((trials, 2))], list(range(there * trials, (1 + there) * trials))
+        keep = lambda t, z, rows, seen=seen: seen.append(z)  # noqa: E731
+        tacit.solve_many(problem, [settings] * trials, seeds, evaluate_every=1, callback=keep)
+        ground, scores = ground_of_consensus(problem, settings), []
+        holders = Holders.of([np.arange(2)], 2, float)
+        for points in np.stack(seen, axis=1):
+            pace, λ, score = Pace.first(2, 2, settings, 2), np.zeros(2), 0.0
+            for t in range(1, T + 1):
+                z, after = points[t - 1], points[t]
+                reach, c = adaptive.consensus_steps(pace, ground, z, t, holders)
+                w = z - λ / (c / 2)
+                now = Round(np.float64(t), w, λ, c / 2, 2 / c)
+                score += adaptive._shown(now, 1.0, z, after)[0]
+                about = pace, ground, reach, now, z, after, holders
+                pace, λ = adaptive.consensus_learned(*about), λ + c / 2 * (w - after)
+            scores.append(score)
+        found.append(np.array(scores))
+    return found
+
+
+def largest_bound(without, with_record, delta, confidence=0.999):
+    """A lower bound of ε: the threshold from one half of the trials, the bound from the other."""
+    half = len(without) // 2
+
+    def share(scores, threshold):
+        return int((scores > threshold).sum())
+
+    def bound(threshold, a, b, confidence):
+        hits, false = share(b, threshold), share(a, threshold)
+        least = beta.ppf(1 - confidence, max(hits, 1e-9), len(b) - hits + 1)
+        most = beta.ppf(confidence, false + 1, max(len(a) - false, 1e-9))
+        return np.log(max(least - delta, 1e-12) / most)
+
+    every = np.quantile(with_record[:half], np.linspace(0.05, 0.95, 40))
+    best = max(every, key=lambda x: bound(x, without[:half], with_record[:half], confidence))
+    return bound(best, without[half:], with_record[half:], confidence)
+
+
+def test_an_audit_of_adaptive_runs_finds_no_more_than_is_claimed():
+    """And finds a part of what is claimed, and half of the noise."""
+    trials, T = repeat(1500, 20_000), 4
+    claim = exact(tacit.Gaussian(2.0), T, 0.01).epsilon
+    found = largest_bound(*canary_runs(trials, 2.0), 0.01)
+    assert 0.25 * claim < found <= claim
+    assert largest_bound(*canary_runs(trials, 1.0), 0.01) > claim  # noise for another claim
