@@ -41,4 +41,4 @@ def test_a_tutorial_shows_what_it_computes(path, tmp_path, shared):
             for ours, theirs in zip(shown(after), shown(before), strict=True):
                 assert not differs(ours, theirs, stated), f"{before.source}\n{ours}\n{theirs}"
     pictures = sum("image/png" in str(cell.get("outputs", "")) for cell in stored.cells)
-    assert pictures == {"grid": 2, "hospitals": 1, "own_loss": 0}[path.stem]
+    assert pictures == {"error_bars": 1, "grid": 2, "hospitals": 1, "own_loss": 0}[path.stem]
