@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import tacit
 from tacit.admm.problem import Problem
+from tacit.files import write_atomically
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.participant import answer_bytes
 from tacit.studies.conduct import conduct
@@ -97,7 +98,7 @@ def identity(folder, name):
     """Of a party, always the same."""
     key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
     pem = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
-    (folder / f"{name}.pem").write_bytes(key.private_bytes(*pem))
+    write_atomically(folder / f"{name}.pem", key.private_bytes(*pem))
     return key.public_key().public_bytes_raw().hex()
 
 
