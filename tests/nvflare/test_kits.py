@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from small_study import write_study
+from small_study import write_party, write_study
 
 from tacit.cli.main import main
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.mechanisms import Gaussian
+from tacit.protocol.masks import fingerprint
 from tacit.studies.party_file import PartyFile
 from tacit.transports.nvflare.checking import check
 from tacit.transports.nvflare.kit import CLASSES, Kit, address, site_names
@@ -212,3 +213,28 @@ def test_kits_of_the_other_role(made, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["party"] == "north"
     assert main(["federation", "status", str(folders[0])]) == 0
     assert "not begun" in capsys.readouterr().out
+
+
+def test_check_of_a_secure_sum(tmp_path):
+    """Fingerprints of all, what it costs whatever others do, and whose key the party has."""
+    study = write_study(tmp_path, rehearsal=None, colluding=1)
+    folders = init(tmp_path / "study.toml", "localhost:8002", tmp_path / "k")
+    ours, kit, *_ = map(Kit.load, folders)
+
+    def found():
+        return {one.what: one for one in check(kit, tmp_path / "north.toml", connect=False)}
+
+    assert all(one.sound is not False for one in found().values())
+    marks = [fingerprint(key) for key in study.roster.identities]
+    assert all(mark in found()["secure sum"].words for mark in marks)
+    assert "whatever others do, the study costs epsilon 2.954" in found()["limits"].words
+    assert "secure sum" in {one.what for one in check(ours, connect=False)}
+    for limits in ("total_epsilon_alone = 2.9", "colluding = 2"):
+        write_party(tmp_path, "north", rehearsal=False, more=limits)
+        assert found()["limits"].sound is False
+    write_party(tmp_path, "north", rehearsal=False)
+    (tmp_path / "north.pem").chmod(0o644)
+    assert found()["private files"].sound is False
+    (tmp_path / "north.pem").write_bytes((tmp_path / "south.pem").read_bytes())
+    assert found()["secure sum"].sound is False
+    assert not [p for p in (tmp_path / "k").rglob("*.pem") if b"PRIVATE" in p.read_bytes()]
