@@ -83,7 +83,7 @@ class PrivateEvaluation(PrivateCounts):
     def table(self) -> Vector:
         """The noisy counts, by the columns of ``categories``."""
         check_is_fitted(self, "privacy_")
-        return np.asarray(self.values_.reshape(self._shape))
+        return np.asarray(self.counts_)
 
     @property
     def confusion(self) -> Vector | None:
