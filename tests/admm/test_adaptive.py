@@ -4,7 +4,7 @@ import cvxpy as cp
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import repeat
+from conftest import problem_of, repeat
 from scipy.stats import beta
 
 import tacit
@@ -17,6 +17,7 @@ from tacit.privacy.accounting import exact
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.agent import Agent
 from tacit.protocol.coordinator import Coordinator
+from tacit.protocol.facts import described, facts_of
 from tacit.protocol.messages import Broadcast
 from tacit.protocol.participant import Participant
 from tacit.transports.batched import Batched
@@ -372,3 +373,24 @@ def test_an_audit_of_adaptive_runs_finds_no_more_than_is_claimed():
     found = largest_bound(*canary_runs(trials, 2.0), 0.01)
     assert 0.25 * claim < found <= claim
     assert largest_bound(*canary_runs(trials, 1.0), 0.01) > claim  # noise for another claim
+
+
+def told(problem):
+    """The problem as rank 0 of a cluster knows it."""
+    pairs = zip(problem.agents, problem.names, strict=True)
+    return described([facts_of(agent, name) for agent, name in pairs])
+
+
+@pytest.mark.parametrize("make", [alike, partly])
+def test_of_ranks_that_are_elsewhere_facts_will_do(make):
+    problem, expected = make(), solved(make(), batch=False)
+    found = Coordinator(Local.of(problem), BUDGET, known=told(problem), seed=3).conduct()
+    np.testing.assert_array_equal(found.solution, expected.solution)
+    assert found.gap is None  # nobody here knows the set
+
+
+def test_exact_steps_of_ranks_that_are_elsewhere_are_theirs():
+    problem, settings = problem_of("residual", "polyhedron"), Settings(40, tolerance=1e-3)
+    expected = tacit.solve(problem, settings)
+    found = Coordinator(Local.of(problem), settings, known=told(problem)).conduct()
+    np.testing.assert_array_equal(found.solution, expected.solution)

@@ -33,7 +33,7 @@ from tacit.planning import Plan, penalties_of
 from tacit.planning import plan as planned
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.protocol import result as results
-from tacit.protocol.facts import NotKnown, described, members_of
+from tacit.protocol.facts import DescribedObjective, NotKnown, described, members_of
 from tacit.protocol.journal import Arrays, Journal, joined_digest
 from tacit.protocol.keys import generator, noise_source, root_key
 from tacit.protocol.messages import (
@@ -331,7 +331,10 @@ class Coordinator:
         ground = ground_of_consensus(problem, settings)
         kept, n = state["steps"][0], problem.size
         pace = Pace.unpacked(kept, len(kept) - 2 * n - 2, n)
-        return replace(found, gap=gap_of(pace, ground, problem, self.model.feasible_set))
+        try:
+            return replace(found, gap=gap_of(pace, ground, problem, self.model.feasible_set))
+        except NotKnown:  # of a set that is elsewhere
+            return found
 
     def _begun(
         self, problem: Problem, plan: Plan, paid: bool, noise: str, alone: bool
@@ -458,6 +461,8 @@ class Coordinator:
         if plan.release is not None or self.known is None:
             return False
         parts = self.known.agents
+        if any(isinstance(a.objective, DescribedObjective) for a in parts):  # they are elsewhere
+            return False
         return not all(has_exact_step(a.objective, a.feasible_set) for a in parts)
 
     def _in_one_place(self, problem: Problem, plan: Plan, source: Source) -> Result:
