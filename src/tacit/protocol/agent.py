@@ -498,6 +498,8 @@ class Summand(Agent):
         known: Any = self._local.f
         if not release and known.in_place and (have := known.present.shape[-1]) < MANY:
             self._local = self._local._replace(f=known.pad(room(max(have, 1))))
+        nothing: Any = dict.fromkeys(("f", "coupled", "Δ", "mechanism", "key"))
+        self._limits = self._local._replace(**nothing)  # all that a point is checked by
 
     def _check_arguments(self, key: Array, size: int) -> None:
         summed, problem, f = self.summed, self.problem, self.problem.objective
@@ -541,7 +543,7 @@ class Summand(Agent):
         if self.epoch is not None and not self.epoch.ready:  # before anything is paid
             raise Refused(f"Agent {self.name!r} expects the keys of all parties before a sum.")
         try:
-            inside = self.release or np.isfinite(np.asarray(self._checked(z, self._local))).all()
+            inside = self.release or np.isfinite(np.asarray(self._checked(z, self._limits))).all()
         except SolverFailure:
             inside = False
         if not inside:
