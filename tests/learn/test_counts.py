@@ -82,6 +82,7 @@ def test_counts_are_kept_and_asked_again(tmp_path):
         (None, "categories"),
         ({"colour": ["red"]}, "'colour'"),
         ({"sex": []}, "'sex'"),
+        (["sex"], "categories"),
         ({"stage": [*map(str, range(MOST_CELLS)), "I"]}, "cells"),
     ],
 )
@@ -95,3 +96,25 @@ def test_cells_that_there_are_not(asked):
     found = PrivateCounts(1.0, categories=CATEGORIES, random_state=0).fit(frame(9))
     with pytest.raises(InvalidInput, match=next(iter(asked))):
         found.count(**asked)
+
+
+@pytest.mark.parametrize("name", ["level", "self", "all of it"])
+def test_columns_may_have_any_name(name):
+    table = pd.DataFrame({name: ["a", "b", "b"]})
+    found = PrivateCounts(1e6, categories={name: ["a", "b"]}, random_state=0).fit(table)
+    assert [round(row["count"]) for row in found.rows()] == [1, 2, 3]
+    assert f"{name}=b" in found.summary()
+
+
+def test_no_interval_ends_before_it_begins():
+    """Noise takes empty cells far below 0, and the sum of all above the records that there are."""
+    table = pd.DataFrame({"k": ["a"] * 20})
+    for seed in range(repeat(20, 200)):
+        found = PrivateCounts(0.3, 0.0, categories={"k": list("abcdefgh")}, random_state=seed)
+        rows = found.fit(table).rows(0.5)
+        assert all(0 <= row["low"] <= row["high"] <= 20 for row in rows)
+
+
+def test_tables_without_records_are_refused():
+    with pytest.raises(InvalidInput, match="records"):
+        PrivateCounts(1.0, categories=CATEGORIES).fit(frame(0))

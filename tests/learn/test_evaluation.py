@@ -107,3 +107,15 @@ def test_the_command_releases_it_of_the_records_kept_for_the_test(tmp_path, monk
     assert main([*words, "--test-epsilon", "2", "--test-share", "0", "--out", "c"]) == 2
     dealt = [w for w in words if w not in ("--agent-column", "who")] + ["--drop", "who"]
     assert main([*dealt, "--test-epsilon", "2", "--ledgers", ".", "--out", "d"]) == 2
+
+
+@pytest.mark.parametrize("odd", ["a word", np.nan])
+def test_targets_that_are_no_numbers_are_refused_without_showing_them(records, odd):
+    X, _ = records
+    model = PrivateHuberRegressor(1.0, target_range=(-3, 3), random_state=0, rounds=2)
+    model.fit(X, X[:, 0])
+    y = X[:, 0].astype(object)
+    y[0] = odd
+    with pytest.raises(InvalidInput, match="targets") as error:
+        PrivateEvaluation(model=model, **BUDGET).fit(X, y)
+    assert "word" not in str(error.value)

@@ -274,6 +274,17 @@ def test_expected_widths_are_those_that_come(table):
     assert CLEAR >= 1
 
 
+def test_deviations_of_a_single_category_cover():
+    """A list of one, of which most records are: far from the middle of what it may be."""
+    rng, hits, times = np.random.default_rng(0), 0, repeat(60, 400)
+    for seed in range(times):
+        few = pd.DataFrame({"ill": np.where(rng.random(500) < 0.8, "yes", "no")})
+        found = PrivateMoments(1e4, categories={"ill": ["yes"]}, random_state=seed).fit(few)
+        ((_, deviation),) = found.rows()
+        hits += deviation.low <= 0.4 <= deviation.high
+    assert hits >= binom.ppf(1e-4, times, 0.95)
+
+
 # --- other estimators -----------------------------------------------------------------------------
 
 
@@ -301,6 +312,17 @@ def test_intervals_of_a_ridge_cover_at_least_as_often(n, how):
     assert np.mean(missed) < 0.12
     assert 0.6 < np.sqrt(np.mean(np.square(off))) < 1.5
     assert "no ridge" not in model.summary() and "Intervals are of the free" in model.summary()
+
+
+def test_ranges_that_are_read_leave_more_noise_in_the_intervals_of_a_ridge():
+    X, y, agents = plane(4000, 0)
+    public = {"target_range": (0.0, 10.0), "random_state": 0}
+    plain = PrivateRidge(1.0, **public).fit(X, y, agents)
+    read = PrivateRidge(1.0, ranges="auto", **public).fit(X, y, agents)
+    assert read.law_.noise_multiplier > 1.04 * plain.law_.noise_multiplier
+    noises = [np.diag(model._bars().privacy)[1:] for model in (plain, read)]
+    shares = [np.square(model.law_.noise_multiplier) for model in (plain, read)]
+    np.testing.assert_allclose(noises[1] / shares[1], noises[0] / shares[0], rtol=0.1)
 
 
 def test_estimators_that_have_no_intervals_say_so():
@@ -394,6 +416,11 @@ def test_a_fit_that_fails_leaves_the_table_as_it_was(table):
 def test_tables_that_are_not_released(table, change, named):
     with pytest.raises(InvalidInput, match=named):
         PrivateMoments(**{**RULES, **change}).fit(table.head(20))
+
+
+def test_tables_without_records_are_refused(table):
+    with pytest.raises(InvalidInput, match="records"):
+        PrivateMoments(**RULES).fit(table.head(0))
 
 
 def test_more_columns_than_a_release_can_bear():

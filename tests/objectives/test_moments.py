@@ -192,6 +192,16 @@ def test_the_bound_of_counts_is_attained(relation, bounds):
         assert apart(f, g, norm) == pytest.approx(bound)
 
 
+def test_shares_of_many_in_a_cell_are_rounded_within_the_bound():
+    """Two counts that differ by 1, over N, differ by more than 1/N."""
+    n = 1e6
+    f = Counts([[1.0]], feature_norm=1.0, normaliser=n, record_bound=n)
+    box = tacit.Box(-1.0, 1.0, size=1)
+    counts = np.arange(n + 1)
+    assert np.abs(np.diff(counts / n)).max() > (1 + 1e-12) / n
+    assert np.abs(np.diff(counts / n)).max() <= f.sensitivity(1, box) <= (1 + 1e-9) / n
+
+
 @pytest.mark.parametrize("row", [[0.5, 0.5], [1, 1], [2, 0], [-1, 0]])
 def test_counts_are_of_one_cell_for_each_row(row):
     with pytest.raises(InvalidInput):

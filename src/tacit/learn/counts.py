@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Self
@@ -15,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput, probability
-from tacit.learn.features import PublicColumns
 from tacit.learn.released_table import Layout, TableRelease
 from tacit.objectives.moments import Counts
 from tacit.sets import Box
+from tacit.tables import public_rules
 
 MOST_CELLS = 10_000
 MOST_NUMBERS = 2**28  # of cells times records, in memory
@@ -43,21 +44,15 @@ class PrivateCounts(TableRelease):
         """Release the counts of a DataFrame that has the columns of ``categories``."""
         if not self.categories:
             raise InvalidInput("Expected categories of the columns to count by, got none.")
-        if absent := [name for name in self.categories if name not in X]:
-            raise InvalidInput(f"Expected a column {absent[0]!r} in the table, got none.")
-        names = list(self.categories)
-        part = {name: X[name] for name in names}
-        layout = Layout(PublicColumns(None, self.categories, self.fill).fit(part).rules_)
-        if (cells := math.prod(_shape(layout))) > MOST_CELLS or cells * len(
-            X[names[0]]
-        ) > MOST_NUMBERS:
+        rules = public_rules([*self.categories], {}, self.categories, self.fill or {})
+        columns, shape = (layout := Layout(rules)).mapped(X), _shape(layout)
+        if (cells := math.prod(shape)) > MOST_CELLS or cells * len(columns) > MOST_NUMBERS:
             raise InvalidInput(
                 f"Expected at most {MOST_CELLS} cells, and {MOST_NUMBERS:.0e} times records, got "
                 f"{cells} cells. Nothing was released."
             )
-        rows = np.ones((len(X[names[0]]), 1))
-        for rule in layout.rules:
-            one = rule.part(part[rule.name].tolist()).values
+        rows = np.ones((len(columns), 1))
+        for one in np.split(columns, np.cumsum(shape)[:-1], axis=1):
             rows = (rows[:, :, None] * one[:, None, :]).reshape(len(rows), -1)
         return self._release(layout, self._part, rows, agents, None)
 
@@ -72,9 +67,11 @@ class PrivateCounts(TableRelease):
 
     def count(self, level: float = 0.95, **cells: str) -> tuple[float, float, float]:
         """How many records have these categories, such as ``sex="f"``, and the interval of that:
-        a sum over all cells that have them."""
-        check_is_fitted(self, "privacy_")
-        known = {str(rule.name): rule.known for rule in self.layout_.rules}  # type: ignore[union-attr]
+        a sum over all cells that have them. A column that is called "level" is in ``rows``."""
+        return self._sum(cells, level)
+
+    def _sum(self, cells: Mapping[str, str], level: float) -> tuple[float, float, float]:
+        known = self._known
         at: list[Any] = [slice(None)] * len(known)
         for name, value in cells.items():
             if value not in known.get(name, ()):
@@ -82,7 +79,15 @@ class PrivateCounts(TableRelease):
             at[[*known].index(name)] = known[name].index(value)
         found = np.asarray(self.counts_[tuple(at)])
         total, half = float(found.sum()), self.half_width(found.size, level)
-        return total, max(total - half, 0.0), min(total + half, float(self.records_))
+        low, high = np.clip((total - half, total + half), 0, self.records_).tolist()
+        return total, low, high
+
+    @property
+    def _known(self) -> dict[str, tuple[str, ...]]:
+        """The lists of categories, by column."""
+        check_is_fitted(self, "privacy_")
+        rules: Any = self.layout_.rules
+        return {str(rule.name): rule.known for rule in rules}
 
     def half_width(self, cells: int = 1, level: float = 0.95) -> float:
         """Of the interval of a sum of so many cells.
@@ -99,13 +104,14 @@ class PrivateCounts(TableRelease):
 
     def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
         """Every cell, then what each category adds up to, and all: by column, with intervals."""
-        known = {str(rule.name): rule.known for rule in self.layout_.rules}  # type: ignore[union-attr]
+        known = self._known
         asked = [dict(zip(known, values, strict=True)) for values in product(*known.values())]
         if len(known) > 1:
             asked += [{name: value} for name, values in known.items() for value in values]
-        found = [(one, self.count(level, **one)) for one in [*asked, {}]]
+        names = "count", "low", "high"
         return [
-            {"cell": one, "count": c, "low": low, "high": high} for one, (c, low, high) in found
+            {"cell": one, **dict(zip(names, self._sum(one, level), strict=True))}
+            for one in [*asked, {}]
         ]
 
     def _cells(self) -> list[tuple[str, ...]]:

@@ -1089,15 +1089,14 @@ class PrivateRidge(LinearRegressor):
         """The free estimate and its intervals, of what was released, if it is known here."""
         check_is_fitted(self, "privacy_")
         found, p = getattr(self, "result_", None), self.privacy_
-        epsilon, law = self.total_epsilon, self.mechanism
-        if epsilon is None or found is None or not found.released or law != "gaussian":
+        private = self.total_epsilon is not None and self.mechanism == "gaussian"
+        if found is None or not found.released or not private:
             return None
         d, N, Y = len(self._weights()), self.n_records_, self._unit
         public: Any = {"feature_norm": self.feature_norm_, "neighbours": self.neighbours}
         zero = np.zeros((1, d)), np.zeros(1)
         read = LeastSquares(*zero, target_bound=Y, normaliser=N, **public).reading()
-        noise = calibrate(law, epsilon, self.total_delta, 1)
-        s2 = noise.variance(read.sensitivity(2)) * self._noises(self.n_agents_)
+        s2 = self.law_.variance(read.sensitivity(2)) * self._noises(self.n_agents_)
         S, b = read.matrices(np.sum(found.released, axis=0))
         T = np.block([[S, b[:, None]], [b, N * Y**2]])
         W = np.full((d + 1, d + 1), s2 * (Y / self.feature_norm_) ** 2)

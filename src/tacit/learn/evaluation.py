@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, array
 from tacit.learn.counts import PrivateCounts
 
 TENTHS = tuple(f"{10 * k} to {10 * k + 10} %" for k in range(10))
@@ -46,7 +46,7 @@ class PrivateEvaluation(PrivateCounts):
         check_is_fitted(model)
         last = model[-1] if hasattr(model, "steps") else model
         if not hasattr(last, "classes_"):
-            return self._of_numbers(last, np.asarray(y, np.float64), model.predict(X), agents)
+            return self._of_numbers(last, y, model.predict(X), agents)
         known = last.classes_
         if not np.isin(y, known).all():
             raise InvalidInput(f"Expected labels of {known.tolist()}, got another one.")
@@ -64,12 +64,13 @@ class PrivateEvaluation(PrivateCounts):
             cells["right"], place = RIGHT, (truth == found).astype(int)
         return self._count(cells, (truth, place), agents)
 
-    def _of_numbers(self, last: Any, y: Vector, found: Vector, agents: Any) -> Any:
+    def _of_numbers(self, last: Any, y: Any, found: Vector, agents: Any) -> Any:
         if not hasattr(last, "_range"):
             raise InvalidInput(
                 "Expected a regressor of Tacit's, which has a public range, got none."
             )
         low, high = last._range
+        y = array("targets", y, found.shape, dtype=np.float64)
         apart = np.abs(np.clip(y, low, high) - found) / (high - low)
         place = np.minimum(np.searchsorted(WITHIN, apart), len(WITHIN) - 1)
         return self._count({"distance": FAR}, (place,), agents)

@@ -120,11 +120,17 @@ class Layout:
         f = Moments(rows, feature_norm=self.row_norm, **bounds)
         return LocalProblem(f, Box(-(R := f.longest(2)), R, size=f.dimension), name=name)
 
-    def rows(self, X: Any) -> Vector:
-        """u of a table's records."""
+    def mapped(self, X: Any) -> Vector:
+        """Numbers in [−1, 1], and 0 or 1 of categories, of a table's records."""
         mapping = PublicColumns()
         mapping.rules_ = self.rules
-        return mapping.transform(X) - self.units[0]
+        found = mapping.transform(X)
+        count("records", len(found))
+        return found
+
+    def rows(self, X: Any) -> Vector:
+        """u of a table's records."""
+        return self.mapped(X) - self.units[0]
 
     def in_units(self, X: Any, names: Sequence[str]) -> Vector:
         """These columns of a table, in units of the data and within their ranges; others need not
@@ -407,7 +413,7 @@ class PrivateMoments(TableRelease):
         centre, middle, half, *_ = kind.units
         m, noise = self.matrix_[0, 1:] / n, self.variances_[0, 1:] / n**2
         v = np.diag(self.matrix_)[1:] / n - m**2 + noise
-        reach = np.abs(m) + 1 - centre
+        reach = np.abs(m) + np.maximum(centre, 1 - centre)
         chance = np.maximum(v, 0) / n, np.maximum(reach**2 * v - v**2, 0) / n
         errors = np.sqrt(chance[0] + noise)
         of_v = z * np.sqrt(chance[1] + np.diag(self.variances_)[1:] / n**2 + 4 * m**2 * noise)

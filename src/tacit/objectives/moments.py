@@ -145,7 +145,8 @@ class Counts(Mean):
 
     Guarantee: rows of anything else are refused, without showing them. So ‖x‖₂ = ‖x‖₁ ≤ 1, and two
     rows differ by at most √2 in L2, 2 in L1: Δ_2 under *replace* is √2, less than twice that of one
-    record. All attained. Sums of zeros and ones are exact.
+    record. All attained. Sums of zeros and ones are exact;
+    their quotients by N are not, in the two cells that differ: by u·M/N in all for M records.
     """
 
     def __post_init__(self) -> None:
@@ -156,7 +157,8 @@ class Counts(Mean):
 
     def _moved(self, norm: int, depth: float) -> float:
         choice("norm", norm, (1, 2))
-        return 2.0 ** (1 / norm) if self.neighbours == RELATIONS["replace"] else 1.0
+        changed = 2.0 ** (1 / norm) if self.neighbours == RELATIONS["replace"] else 1.0
+        return changed + 2 * gamma(1) * self.most_records
 
 
 @dataclass(frozen=True)
