@@ -56,7 +56,7 @@ WHAT = "a released table that tacit saved"
 MOST_COLUMNS = 200
 TYPICAL = 0.2  # of its range: the deviation of a column, where nothing is known
 PARTS = 0.3  # of the largest in a direction: columns with more are named
-MOST_STEPS = 1000  # to a constrained optimum
+WEIGHT = 1e-9  # relative: of the distance from 0, in a constrained optimum
 
 
 @dataclass(frozen=True)
@@ -418,15 +418,11 @@ class PrivateMoments(TableRelease):
         errors = np.sqrt(chance[0] + noise)
         of_v = z * np.sqrt(chance[1] + np.diag(self.variances_)[1:] / n**2 + 4 * m**2 * noise)
         found = []
-        for j, name in enumerate(kind.names):
-            h, mean = half[j], middle[j] + half[j] * m[j]
-            part = noise[j] / errors[j] ** 2
-            e = h * errors[j]
+        ends = np.sqrt(np.maximum([v, v - of_v, v + of_v], 0)) * half
+        numbers = middle + half * m, half * errors, noise / errors**2, *ends
+        for name, mean, e, part, value, low, high in zip(kind.names, *numbers, strict=True):
             one = Row(name, mean, e, mean - z * e, mean + z * e, privacy=part)
-            deviation, low, high = h * np.sqrt(
-                np.maximum([v[j], v[j] - of_v[j], v[j] + of_v[j]], 0)
-            )
-            found.append((one, Row(name, deviation, (high - low) / (2 * z), low, high)))
+            found.append((one, Row(name, value, (high - low) / (2 * z), low, high)))
         return found
 
     def _cells(self) -> list[tuple[str, ...]]:
@@ -530,11 +526,6 @@ def _constrained(
     roots = np.sqrt(np.maximum(spectrum, floor) / 2)
     A = roots[:, None] * V.T / slopes
     f = PublicQuadratic(A, -(V.T @ t) / (2 * roots))
-    weight = 2e-3 * np.sum(A * A, axis=0)
-    step, z = f.prox(constraint(len(slopes), 1, 0.0)), np.zeros(len(slopes))
-    for _ in range(MOST_STEPS):
-        before, z = z, np.asarray(step(z, weight))
-        if np.abs((z - before) / slopes).max() <= 1e-9 * np.abs(z / slopes).max():
-            break
-    b = z / slopes
+    step = f.prox(constraint(len(slopes), 1, 0.0))
+    b = np.asarray(step(np.zeros(len(slopes)), WEIGHT * np.sum(A * A, axis=0))) / slopes
     return np.append(T[0, -1] / n - means @ b, b)
