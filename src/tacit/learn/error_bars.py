@@ -24,11 +24,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtr, stdtrit
 
 from tacit._types import Vector
 from tacit.errors import InvalidInput, probability
 from tacit.html import card, never_raises, small, table
 from tacit.objectives.moments import FLOOR
+from tacit.privacy.accounting import rounded_up
 from tacit.privacy.mechanisms import gaussian_epsilon, gaussian_multiplier
 
 CLEAR = 2.0  # edges of the noise, from where on intervals cover: by experiment
@@ -102,16 +104,9 @@ def what_would_do(clear: float, records: float, epsilon: float, delta: float) ->
     known = clear * CLEAR > 0.5
     lacking = clear if known else 0.5 / CLEAR
     wanted = gaussian_epsilon(1 / gaussian_multiplier(epsilon, delta) / lacking, delta)
-    return (
-        f"{'About' if known else 'At least'} {_two_digits(records / lacking):,.0f} records, or a "
-        f"total epsilon of {_two_digits(wanted):g}, would do."
-    )
-
-
-def _two_digits(value: float) -> float:
-    """Rounded up."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / unit) * unit:.6g}")
+    many, total = (float(rounded_up(x, 2)) for x in (records / lacking, wanted))
+    about = "About" if known else "At least"
+    return f"{about} {many:,.0f} records, or a total epsilon of {total:g}, would do."
 
 
 @dataclass(frozen=True)
@@ -190,21 +185,16 @@ class Regression:
         return np.where((found > 0) & (not self.doubt), found, np.nan)  # 0: no intercept
 
     def _intervals(self, level: float) -> Vector:
-        from scipy.stats import t
-
-        half = t.ppf((1 + probability("level", level)) / 2, self.freedom) * self._errors
+        half = stdtrit(self.freedom, (1 + probability("level", level)) / 2) * self._errors
         return np.stack([self.free - half, self.free + half], axis=1)
 
     def rows(self, level: float = 0.95) -> list[Row]:
         """The intercept, then the coefficients."""
-        from scipy.stats import t
-
-        errors, ends = self._errors, self._intervals(level)
-        p = 2 * t.sf(np.abs(self.free) / errors, self.freedom)
-        values, part = [self.intercept, *self.coef], np.diag(self.privacy) / errors**2
-        columns = zip(values, errors, *ends.T, p, part, strict=True)
-        names = ("(intercept)", *self.on)
-        return [Row(n, *map(float, row)) for n, row in zip(names, columns, strict=True)]
+        names, values = ("(intercept)", *self.on), (self.intercept, *self.coef)
+        errors, ends = self._errors, self._intervals(level).T
+        p = 2 * stdtr(self.freedom, -np.abs(self.free) / errors)
+        columns = names, values, errors, *ends, p, np.diag(self.privacy) / errors**2
+        return [Row(name, *map(float, row)) for name, *row in zip(*columns, strict=True)]
 
     def predict(self, new: Any) -> Vector:
         """For the records of a table with the predictors' columns, within the target's range."""
@@ -252,13 +242,10 @@ class Regression:
 
     @property
     def _below(self) -> list[str]:
-        found = f"R² {self.r2:.3f}, deviation of residuals {self.deviation:.4g}."
-        about = "" if self.doubt else "privacy: the noise's share of the squared error."
-        fit = "" if math.isnan(self.r2) else found
-        return [
-            *filter(None, (" ".join(filter(None, (fit, about))), self.doubt, self.held)),
-            *self.said,
-        ]
+        fit = f"R² {self.r2:.3f}, deviation of residuals {self.deviation:.4g}. "
+        found = "" if math.isnan(self.r2) else fit
+        found += "" if self.doubt else "privacy: the noise's share of the squared error."
+        return [*filter(None, (found.strip(), self.doubt, self.held)), *self.said]
 
     def __repr__(self) -> str:
         return self.summary()
