@@ -212,14 +212,9 @@ class RowProducts(RowSum):
 
     @cached_property
     def values(self) -> Vector:  # type: ignore[override]
-        columns = np.asarray(self.objective.features)
-        d = len(columns)
-        sums, S = np.zeros(d), np.zeros((d, d))
-        for start in range(0, columns.shape[1], BLOCK):
-            x = np.asarray(columns[:, start : start + BLOCK], np.float64)
-            sums += x.sum(axis=1)
-            S += x @ x.T
-        found = np.concatenate([ROOT * sums, (S * _weights(d))[np.triu_indices(d)]])
+        columns = self.objective.features
+        products, sums = _products(columns, np.ones(columns.shape[-1]))
+        found = np.concatenate([ROOT * sums, products])
         found.flags.writeable = False
         return found
 
@@ -232,6 +227,17 @@ def matrix_of(values: Vector, d: int, records: float) -> Vector:
     T[1:, 1:][np.triu_indices(d)] = values[d:]
     T[1:, 1:] /= _weights(d)
     return T + np.triu(T, 1).T
+
+
+def _products(features: Array, targets: Array) -> tuple[Vector, Vector]:
+    """X'X as a vector, those beside the diagonal times √2, and X'y: by blocks of records."""
+    d, records = features.shape
+    S, b = np.zeros((d, d)), np.zeros(d)
+    for start in range(0, records, BLOCK):
+        x = np.asarray(features[:, start : start + BLOCK], np.float64)
+        S += x @ x.T
+        b += x @ np.asarray(targets[start : start + BLOCK], np.float64)
+    return (S * _weights(d))[np.triu_indices(d)], b
 
 
 def _weights(d: int) -> Vector:
@@ -273,13 +279,8 @@ class SecondMoments(Reading):
     @cached_property
     def values(self) -> Vector:  # type: ignore[override]
         f = self.objective
-        d, records = self._d, f.features.shape[-1]
-        S, b = np.zeros((d, d)), np.zeros(d)
-        for start in range(0, records, BLOCK):
-            x = np.asarray(f.features[:, start : start + BLOCK], np.float64)
-            S += x @ x.T
-            b += x @ np.asarray(f.targets[start : start + BLOCK], np.float64)
-        found = np.concatenate([(S * _weights(d))[np.triu_indices(d)], self._scale * b])
+        products, b = _products(f.features, f.targets)
+        found = np.concatenate([products, self._scale * b])
         found.flags.writeable = False
         return found
 
