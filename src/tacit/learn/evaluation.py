@@ -89,10 +89,9 @@ class PrivateEvaluation(PrivateCounts):
     @property
     def confusion(self) -> Vector | None:
         """Of every class as it was predicted; None for numbers, and where only errors are known."""
-        kind = self._kind
-        if kind == "probability":
-            return np.stack([self.table[:, :5].sum(axis=1), self.table[:, 5:].sum(axis=1)], axis=1)
-        return self.table if kind == "predicted" else None
+        if self._kind == "probability":
+            return np.add.reduceat(self.table, [0, 5], axis=1)
+        return self.table if self._kind == "predicted" else None
 
     @property
     def _kind(self) -> str:
@@ -104,14 +103,11 @@ class PrivateEvaluation(PrivateCounts):
         table, kind = self.table, self._kind
         if kind == "distance":
             raise InvalidInput("Expected a model of classes; of numbers see within().")
-        right = {"probability": 10, "predicted": len(table), "right": len(table)}[kind]
-        if kind == "right":
-            many = float(table[:, 1].sum())
-        else:
-            confused = self.confusion
-            assert confused is not None
-            many = float(np.trace(confused))
-        return self._share(self.records_ - many, right, level)
+        right = np.eye(len(table), dtype=bool)
+        if kind == "probability":
+            right = np.repeat(right, 5, axis=1)
+        many = table[:, 1] if kind == "right" else table[right]
+        return self._share(self.records_ - float(many.sum()), many.size, level)
 
     def within(self, level: float = 0.95) -> dict[str, tuple[float, float, float]]:
         """Shares of the predictions that are so near, of the range of targets."""
