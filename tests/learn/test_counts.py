@@ -8,6 +8,7 @@ import pytest
 from conftest import repeat
 from scipy.stats import binom, laplace
 
+import tacit
 from tacit.errors import InvalidInput
 from tacit.learn import PrivateCounts
 from tacit.learn.counts import MOST_CELLS
@@ -118,3 +119,13 @@ def test_no_interval_ends_before_it_begins():
 def test_tables_without_records_are_refused():
     with pytest.raises(InvalidInput, match="records"):
         PrivateCounts(1.0, categories=CATEGORIES).fit(frame(0))
+
+
+def test_that_two_columns_are_alike_does_not_show(tmp_path):
+    tacit.Ledger.create(tmp_path / "agent 1.db", 10.0, 1e-5)
+    table, found = frame().assign(smokes=lambda t: t.sex == "f"), []
+    for name, known in (("sex", ["f", "m"]), ("smokes", ["True", "False"]), ("sex", ["f", "m"])):
+        one = PrivateCounts(1.0, categories={name: known}, ledgers=tmp_path).fit(table)
+        found.append(one.counts_)
+    assert (found[0] != found[1]).any() and (found[0] == found[2]).all()
+    assert len(tacit.Ledger(tmp_path / "agent 1.db").runs()) == 2

@@ -8,6 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import confusion_matrix, roc_auc_score
 from sklearn.svm import LinearSVC
 
+import tacit
 from tacit.cli.main import main
 from tacit.errors import InvalidInput
 from tacit.learn import PrivateEvaluation, PrivateHuberRegressor
@@ -119,3 +120,16 @@ def test_targets_that_are_no_numbers_are_refused_without_showing_them(records, o
     with pytest.raises(InvalidInput, match="targets") as error:
         PrivateEvaluation(model=model, **BUDGET).fit(X, y)
     assert "word" not in str(error.value)
+
+
+def test_that_two_models_agree_on_all_records_does_not_show(tmp_path, records):
+    X, y = records
+    tacit.Ledger.create(tmp_path / "agent 1.db", 10.0, 1e-5)
+    model = LogisticRegression().fit(X, y)
+    other = LogisticRegression().fit(X, y)
+    other.coef_ = other.coef_ * (1 + 1e-12)  # all records are in the same cells
+    about = {"total_epsilon": 1.0, "ledgers": tmp_path}
+    found = [PrivateEvaluation(model=m, **about).fit(X, y) for m in (model, other, model)]
+    assert (found[0].table != found[1].table).any()
+    assert (found[0].table == found[2].table).all()  # asked again, at no cost
+    assert len(tacit.Ledger(tmp_path / "agent 1.db").runs()) == 2

@@ -215,3 +215,29 @@ def test_a_sum_costs_less(narrow, how):
             model.fit(X, y > 0, agents)
     else:
         assert model.fit(X, y > 0, agents).privacy_.epsilon <= 0.45
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_that_two_stages_sort_all_records_alike_does_not_show(tmp_path, changed):
+    """A number of 1/3 of its range is in the third bin of each stage, whatever was left out: all
+    rows of two stages are the same, unless one record is elsewhere."""
+    tacit.Ledger.create(tmp_path / "agent 1.db", 2.0, 1e-5)
+    y = np.full(3000, 1 / 3)
+    y[7] -= changed
+    model = PrivateHuberRegressor(
+        1.0, target_range=(-1, 1), narrow_target=True, ledgers=tmp_path, rounds=1
+    )
+    model.fit(np.zeros((3000, 1)), y)
+    ledger = tacit.Ledger(tmp_path / "agent 1.db")
+    assert len(ledger.runs()) == STAGES + 1
+    assert ledger.spent.epsilon == pytest.approx(model.privacy_.epsilon, rel=1e-6)
+
+
+def test_a_ridge_after_ranges_has_intervals_and_a_statement_of_all_that_was_released(narrow):
+    X, y = narrow
+    model = PrivateRidge(1.0, target_range=(-40, 40), narrow_target=True, random_state=0)
+    model.fit(X, y, AGENTS)
+    assert "and before it three noisy histograms" in model.privacy_.words
+    own = np.diag(model._bars().privacy)[1:]
+    model.law_ = calibrate("gaussian", 1.0, 1e-5, 1)  # as if nothing had been spent before
+    assert (np.diag(model._bars().privacy)[1:] < own).all()

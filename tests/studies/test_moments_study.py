@@ -99,3 +99,25 @@ def test_a_party_with_another_number_of_records_takes_no_part(tmp_path):
     with pytest.raises(InvalidInput, match="301 records"):
         party(study, tmp_path, "north")
     party(study, tmp_path, "south")
+
+
+def test_that_two_studies_make_the_same_rows_of_a_partys_records_does_not_show(tmp_path):
+    """A category that nobody has, under another name: whoever writes studies could ask for free
+    whether a party has such a record."""
+    seen = {}
+    for more, name in (('"x"', "first"), ('"y"', "second"), ('"x"', "again")):
+        folder = tmp_path / name
+        folder.mkdir()
+        study, _ = write(folder)
+        text = (folder / "study.toml").read_text().replace('"m"]', f'"m", {more}]')
+        (folder / "study.toml").write_text(text)
+        if seen:
+            for agent in SIZES:
+                path = folder / f"{agent}.toml"
+                path.write_text(path.read_text().replace(f"{agent}.db", f"../first/{agent}.db"))
+        study = Study.load(folder)
+        conduct(study, folder / "out", Here([party(study, folder, n) for n in study.agents]))
+        seen[name] = PrivateMoments.load(folder / "out").values_
+    assert np.abs(seen["first"] - seen["second"]).max() > 1
+    np.testing.assert_allclose(seen["first"], seen["again"], rtol=1e-6, atol=1e-3)
+    assert len(tacit.Ledger(tmp_path / "first" / "north.db").runs()) == 2

@@ -32,12 +32,18 @@ def objective_value(objective: Objective, z: Vector) -> float:
 
 @dataclass(frozen=True)
 class LocalProblem:
-    """One agent's part: a private objective f_p, a public compact set W_p, and its coupling."""
+    """One agent's part: a private objective f_p, a public compact set W_p, and its coupling.
+
+    ``asked``: of an agent's records, how the objective's data were made of them, in public words. A
+    ledger gives what it has released again for the same data and the same ``asked`` only: were
+    another question answered for free where its data are the same, that they are would show.
+    """
 
     objective: Objective
     feasible_set: FeasibleSet
     coupling: Sequence[int] | Vector | None = None
     name: str = ""
+    asked: str = ""
     holds_everything: bool = field(init=False)  # no coupling was given: all of the global vector
 
     def __post_init__(self) -> None:
@@ -102,6 +108,11 @@ class LocalProblem:
         """The same part of a problem with another objective, such as its public copy."""
         coupling = None if self.holds_everything else self.coupling
         return LocalProblem(objective, self.feasible_set, coupling, name)
+
+    def asked_as(self, asked: str) -> LocalProblem:
+        """The same part, as the answer to a question."""
+        coupling = None if self.holds_everything else self.coupling
+        return LocalProblem(self.objective, self.feasible_set, coupling, self.name, asked)
 
     @property
     def dimension(self) -> int:

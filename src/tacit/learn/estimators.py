@@ -15,6 +15,7 @@ Numbers are predicted within a public ``target_range``; targets are clipped to i
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
@@ -338,14 +339,20 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         return self._sums(names, owner, rows, B)
 
     def _sums(
-        self, names: Vector, owner: Vector, rows: Vector, B: float, B1: float | None = None
+        self,
+        names: Vector,
+        owner: Vector,
+        rows: Vector,
+        B: float,
+        B1: float | None = None,
+        asked: str = "",
     ) -> list[LocalProblem]:
         """The agents, each with the mean of rows of these norms."""
         public: Any = {"feature_norm": B, "feature_norm_1": B1, "neighbours": self.neighbours}
         public |= sizes(owner)
         box = Box(-B, B, size=rows.shape[1])
         return [
-            LocalProblem(Mean(rows[owner == p], **public), box, name=str(name))
+            LocalProblem(Mean(rows[owner == p], **public), box, None, str(name), asked)
             for p, name in enumerate(names)
         ]
 
@@ -377,8 +384,10 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
         if narrow:
             parts.append(self._in_range(targets)[:, None])
         names, owner, mechanism, then = about
+        asked = [self._names[j] for j in at], at.tolist(), self._range if narrow else None
+        columns = json.dumps(asked)
         found = private_ranges(
-            lambda rows, *norms: self._sums(names, owner, rows, *norms),
+            lambda rows, B, B1, bins: self._sums(names, owner, rows, B, B1, columns + bins),
             np.hstack(parts),
             weights_of(len(at), narrow),
             mechanism,

@@ -21,6 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from tacit._types import Vector
 from tacit.errors import InvalidInput, array
 from tacit.learn.counts import PrivateCounts
+from tacit.learn.model import digest_of
+from tacit.learn.released_table import Layout
 
 TENTHS = tuple(f"{10 * k} to {10 * k + 10} %" for k in range(10))
 MOST_CONFUSED = 10  # classes of which all pairs are counted
@@ -74,6 +76,10 @@ class PrivateEvaluation(PrivateCounts):
         apart = np.abs(np.clip(y, low, high) - found) / (high - low)
         place = np.minimum(np.searchsorted(WITHIN, apart), len(WITHIN) - 1)
         return self._count({"distance": FAR}, (place,), agents)
+
+    def _asked(self, layout: Layout) -> str:
+        """Also of which model: that two of them agree on all records is not to be seen."""
+        return super()._asked(layout) + digest_of(self.model)
 
     def _count(self, cells: dict[str, Any], places: tuple[Vector, ...], agents: Any) -> Any:
         self.categories = cells

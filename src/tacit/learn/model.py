@@ -23,8 +23,10 @@ regressions, have ``ranges`` in place of steps; 1 has no mean.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import pickle
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -72,9 +74,8 @@ def save_model(model: Any, folder: str | Path) -> Path:
 
     The privacy statement covers what is in it; a pickle of the estimator holds more.
     """
-    *before, last = [m for _, m in model.steps] if isinstance(model, Pipeline) else [model]
-    maps = {*STEPS.values()}
-    if type(last) not in ESTIMATORS.values() or not maps.issuperset(map(type, before)):
+    before, last = _parts(model)
+    if not _has_document(before, last):
         named = not_covered(before)[:1]
         learnt = "".join(f" What {n} learnt is not covered by the statement." for n in named)
         raise InvalidInput(
@@ -89,6 +90,28 @@ def save_model(model: Any, folder: str | Path) -> Path:
     if last.privacy_.certified:
         os.chmod(folder / FILE, 0o644)  # what the statement covers may be read
     return folder / FILE
+
+
+def digest_of(model: Any) -> str:
+    """Of all that its predictions follow from; another one each time where that is not known."""
+    before, last = _parts(model)
+    if _has_document(before, last):
+        content = json.dumps(_document(before, last)).encode()
+    else:
+        try:
+            content = pickle.dumps(model)
+        except Exception:  # whatever is in somebody's model
+            content = os.urandom(32)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _parts(model: Any) -> tuple[list[Any], Any]:
+    *before, last = [m for _, m in model.steps] if isinstance(model, Pipeline) else [model]
+    return before, last
+
+
+def _has_document(before: list[Any], last: Any) -> bool:
+    return type(last) in ESTIMATORS.values() and {*STEPS.values()}.issuperset(map(type, before))
 
 
 def load_model(folder: str | Path) -> Any:

@@ -12,11 +12,14 @@ Guarantee: a record is one row of 0 and weights w, with one weight of each colum
 √(Σw²), Σ|w| in L1, whatever the record. What is released of all rows is their sum, by ``Mean`` and
 ``release.py``, with its proof, its payment and its noise. The bins of a stage follow from public
 numbers and from the releases before it: adaptive composition, and ``statement.with_reading`` states
-the total of all stages and of what follows. Given the ranges a record is mapped by itself.
+the total of all stages and of what follows. A ledger gives a stage again for the same bins only:
+that two stages put all records into the same places is not to be seen. Given the ranges a record is
+mapped by itself.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +67,7 @@ def weights_of(columns: int, target: bool) -> Vector:
 
 
 def private_ranges(
-    agents_of: Callable[[Vector, float, float], list[LocalProblem]],
+    agents_of: Callable[[Vector, float, float, str], list[LocalProblem]],
     columns: Vector,
     weights: Vector,
     mechanism: Mechanism,
@@ -75,13 +78,15 @@ def private_ranges(
 ) -> Vector:
     """(low, high) of every column of numbers in [−1, 1]; public from here on.
 
-    ``agents_of`` makes agents of their rows and the norms of a row, with ``Mean`` as objective;
+    ``agents_of`` makes agents of their rows, the norms of a row and what the bins are, with
+    ``Mean`` as objective;
     ``mechanism`` is the noise of each stage, ``then`` what follows all stages.
     """
     low, high = -np.ones(len(weights)), np.ones(len(weights))
     for stage in range(1, STAGES + 1):
         rows = (in_bins(columns, low, high) * weights[:, None]).reshape(len(columns), -1)
-        means = agents_of(rows, math.sqrt(math.fsum(weights**2)), math.fsum(weights))
+        bins = json.dumps(["bins", low.tolist(), high.tolist()])
+        means = agents_of(rows, math.sqrt(math.fsum(weights**2)), math.fsum(weights), bins)
         after = together((mechanism, STAGES - stage), then)
         own = None if checkpoint is None else checkpoint.with_name(f"range-{stage}.npz")
         if stage == 1:

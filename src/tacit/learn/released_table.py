@@ -172,7 +172,10 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
         choice("neighbours", self.neighbours, ("zero-out", "replace"))
         names, owner = owners(agents, len(rows))
         bounds: Any = {"neighbours": self.neighbours, **sizes(owner)}
-        parts = [part(str(name), rows[owner == p], **bounds) for p, name in enumerate(names)]
+        parts = [
+            part(str(name), rows[owner == p], **bounds).asked_as(self._asked(layout))
+            for p, name in enumerate(names)
+        ]
         how = ("noise", "ledgers", "aggregation", "colluding")
         found = release(
             parts,
@@ -186,6 +189,10 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
         law, reading = found.mechanism, parts[0].objective.reading()
         each = law.variance(reading.sensitivity(law.norm))
         return self.adopt(layout, values, each, len(rows), list(map(str, names)), found.privacy)
+
+    def _asked(self, layout: Layout) -> str:
+        """The question, of all tables that there may be: which columns, by which rules."""
+        return json.dumps(layout.to_dict())
 
     def adopt(
         self,

@@ -13,7 +13,8 @@ public numbers only (post-processing). With a ledger the release is paid for bef
 and kept before anything is computed from it; several processes, each killed at any moment, never
 show more readings than were paid for: a release is round 1 of a run of one round, and
 ``ledger.py`` has the proof. That data have changed since they were released shows: a new release
-is made then.
+is made then. So what is kept answers one question only (``LocalProblem.asked``): two that differ
+have a release each, even where their data are the same, which would show too.
 """
 
 from __future__ import annotations
@@ -157,6 +158,7 @@ class Reader:
         distance = secure.distance if secure else 0.0
         public = ["release", self.name, self.mechanism.to_dict(), float(self.delta), float(Δ)]
         public += [size, self.noise, objective.relation, self.from_seed]
+        public += [problem.asked] * bool(problem.asked)
         digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
         terms = Terms(self.name, law, 1, 1, distance, self.noise, objective.relation, digest)
         return _Plan(reading, Δ, secure, terms)

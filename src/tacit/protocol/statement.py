@@ -168,12 +168,13 @@ class PrivacyStatement:
     @property
     def _spent(self) -> str:
         if self.once:
-            return f"one reading of its data with {self.mechanism} noise"
+            return f"one reading of its data with {self.mechanism} noise{self._and_before}"
         return f"the {self.updates} updates{self._and_before}"
 
     @property
     def _and_before(self) -> str:
-        return f", and before them {self.before}" if self.before else ""
+        them = "it" if self.once else "them"
+        return f", and before {them} {self.before}" if self.before else ""
 
     def to_dict(self) -> dict[str, Any]:
         return {

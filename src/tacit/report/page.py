@@ -243,10 +243,11 @@ def _listed(names: Sequence[str]) -> str:
 
 def _messages(contents: Contents) -> str:
     result, privacy = contents.result, contents.result.privacy
+    them = "it" if privacy.once else "them"
+    before = f", and before {them} {privacy.before}" if privacy.before else ""
     if privacy.once:
         by = "of the sum of all agents' data" if privacy.unless else "by each agent"
-        return f"one noisy release {by}; the rounds use nothing else, and cost nothing"
-    before = f", and before them {privacy.before}" if privacy.before else ""
+        return f"one noisy release {by}{before}; the rounds use nothing else, and cost nothing"
     rounds = f" in {int(result.trace['round'][-1])} rounds" if result.trace else ""
     if math.isinf(privacy.epsilon):
         return f"all messages{rounds}, without noise"

@@ -145,6 +145,7 @@ class Study:
     rehearsal       the seed of a rehearsal's noise; None: a real run
     roster          of a secure sum: who adds up, with their identities; None: no sum
     colluding       of whom so many may collude
+    question        a digest of all that makes agents' problems of their data (``asked``)
     contents        study.toml and the files that travel with it, by name
     folder          where it was read
     """
@@ -159,6 +160,7 @@ class Study:
     folder: Path
     roster: Roster | None = None
     colluding: int = 0
+    question: str = ""
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -174,6 +176,7 @@ class Study:
                 printable("the name of an agent", agent)
             contents = {name: read_public(folder, name) for name in kind.files}
             sums = _sums(data, kind)
+            asked = {key: data[key] for key in kind.KEYS if key in data}
             return cls(
                 printable("name", data.get("name", "study")),
                 kind,
@@ -184,6 +187,7 @@ class Study:
                 _digest(data, contents, kind.digested()),
                 folder,
                 *sums,
+                _digest(asked, contents, kind.digested()),
             )
 
     @property
@@ -229,7 +233,8 @@ class Study:
                 )
             if self.rehearsal is None and (reason := problem.objective.uncertified):
                 raise InvalidInput(f"Expected what is proven to be hidden, but {reason}")
-        return problem
+        # everybody knows the noise of a rehearsal, which is that of one process
+        return problem.asked_as(self.question) if self.rehearsal is None else problem
 
     def refuse_file(self, agent: str, party: PartyFile) -> None:
         """Refuse a party's file that is not one of this study; its data are not read."""
