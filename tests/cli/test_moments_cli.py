@@ -11,6 +11,7 @@ from tacit.learn import PrivateCounts, PrivateMoments
 RULES = ["--range", "age=18:90", "--range", "cost=0:1200", "--categories", "sex=f,m"]
 
 
+SECURE = ["--total-epsilon", "1", "--noise", "secure"]
 WIDTHS = ["--expect", "--records", "9", "--agents", "3", "--total-epsilon", "1"]
 
 
@@ -93,6 +94,8 @@ def test_widths_to_expect_cost_nothing(tables, command, tmp_path):
         (["moments", "north.csv", "--expect", "--total-epsilon", "1"], "DATA"),
         (["moments", *WIDTHS, "--columns", "age"], "'age'"),
         (["moments", "north.csv", *RULES, "--total-epsilon", "-1"], "epsilon"),
+        (["moments", "north.csv", *RULES, "--total-epsilon", "1", "--colluding", "2"], "sum"),
+        (["moments", "north.csv", *RULES, *SECURE, "--seed", "2"], "seed"),
         (["counts", "north.csv", "--total-epsilon", "1"], "--by"),
         (["counts", "north.csv", "--by", "sex", "--total-epsilon", "1"], "sex=A,B"),
         (["regress", "nowhere", "--target", "a", "--on", "b"], "moments.json"),

@@ -11,10 +11,11 @@ from typing import Any
 
 from tacit.cli.console import tell
 from tacit.cli.learn import add_rule_options, rules_of
-from tacit.cli.options import Add, caution, refuse
+from tacit.cli.options import Add, add_release_options, caution, refuse, run_arguments
 from tacit.errors import InvalidInput
 
 EXPECTED = ("columns", "records", "agents")  # what --expect takes in place of a table
+BUDGET = "total_epsilon", "total_delta"
 TARGET = ("target", "target_range", "classes")  # of rules; here a column like the others
 EXAMPLES = """tacit moments north.csv south.csv --range age=18:90 --range cost=0:1200 \\
     --categories sex=f,m --total-epsilon 1 --out table
@@ -61,13 +62,7 @@ def _add(add: Add, name: str, command: Any, summary: str, example: str) -> Any:
     add_rule_options(parser.add_argument)
     parser.add_argument("--total-epsilon", type=float, help="of the release, and all that follows")
     parser.add_argument("--total-delta", type=float, default=1e-5, help="default: 1e-5")
-    parser.add_argument("--aggregation", choices=("sum",), help="one noise for all agents together")
-    parser.add_argument("--colluding", type=int, help="of --aggregation: how many agents may")
-    parser.add_argument("--seed", type=int, help="noise from a seed, for research")
-    parser.add_argument(
-        "--noise", choices=("seeded", "secure"), help="secure: exact discrete noise"
-    )
-    parser.add_argument("--ledgers", metavar="DIR", help="folder with AGENT.db: agents pay there")
+    add_release_options(parser.add_argument)
     parser.add_argument("--out", help=f"folder of the release (default: {name})")
     return parser
 
@@ -105,9 +100,10 @@ def _counts(options: argparse.Namespace) -> int:
 
 
 def _how(options: argparse.Namespace, rules: Any) -> dict[str, Any]:
-    names = "total_epsilon", "total_delta", "noise", "ledgers", "aggregation", "colluding"
-    public = {"categories": rules.categories, "fill": rules.fill, "random_state": options.seed}
-    return {**public, **{name: getattr(options, name) for name in names}}
+    found = run_arguments(options)
+    public = {"categories": rules.categories, "fill": rules.fill}
+    public["random_state"] = found.pop("seed", None)
+    return {**public, **found, **{name: getattr(options, name) for name in BUDGET}}
 
 
 def _released(options: argparse.Namespace, model: Any, rules: Any) -> int:
@@ -149,7 +145,7 @@ def _expect(options: argparse.Namespace) -> int:
     if not options.columns.isdecimal():
         raise InvalidInput(f"Expected --columns NUMBER beside --expect, got {options.columns!r}.")
     sizes["columns"] = int(options.columns)
-    names = "total_epsilon", "total_delta", "aggregation", "colluding"
+    names = *BUDGET, "aggregation", "colluding"
     found = expected(**sizes, **{name: getattr(options, name) for name in names})
     wide = f"± {found['coefficient']:.2g}, in deviations of the target for one of the predictor"
     if found["clear"] < 1:

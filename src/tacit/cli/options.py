@@ -37,28 +37,7 @@ def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
     """What ``tacit solve``, ``tacit power solve`` and ``tacit learn`` share, and its defaults."""
     parser.set_defaults(crew=None)  # the ranks, where there are any (``ranks.py``)
     run = parser.add_argument_group("run")
-    run.add_argument("--seed", type=int, help="noise from a seed, for research")
-    run.add_argument(
-        "--noise",
-        choices=("seeded", "secure"),
-        help="secure: exact discrete noise from the operating system (default with --ledgers)",
-    )
-    run.add_argument(
-        "--ledgers",
-        metavar="DIR",
-        help="folder with AGENT.db: every agent pays there before it answers",
-    )
-    run.add_argument(
-        "--aggregation",
-        choices=("sum",),
-        help="sum: agents' messages are only added up, under masks, with the noise of one",
-    )
-    run.add_argument(
-        "--colluding",
-        type=int,
-        metavar="AGENTS",
-        help="of a sum, that may collude or add no noise (default: just less than half)",
-    )
+    add_release_options(run.add_argument)
     run.add_argument(
         "--workers", type=int, help="agents at work at the same time (default: one per core)"
     )
@@ -80,6 +59,32 @@ def add_run_options(parser: Any, out: str, evaluate_every: str = "1") -> None:
     )
 
 
+def add_release_options(option: Any) -> None:
+    """Whose noise it is, who pays, and whether agents are added up."""
+    option("--seed", type=int, help="noise from a seed, for research")
+    option(
+        "--noise",
+        choices=("seeded", "secure"),
+        help="secure: exact discrete noise from the operating system (default with --ledgers)",
+    )
+    option(
+        "--ledgers",
+        metavar="DIR",
+        help="folder with AGENT.db: every agent pays there before it answers",
+    )
+    option(
+        "--aggregation",
+        choices=("sum",),
+        help="sum: agents' messages are only added up, under masks, with the noise of one",
+    )
+    option(
+        "--colluding",
+        type=int,
+        metavar="AGENTS",
+        help="of a sum, that may collude or add no noise (default: just less than half)",
+    )
+
+
 def add_noise_options(parser: Any) -> None:
     """Where Algorithm 1 adds its noise, and what that is scaled by."""
     where = ("objective", "output", "projected-output")
@@ -94,8 +99,10 @@ def add_noise_options(parser: Any) -> None:
 
 def run_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """The options of a run that were given, checked, as arguments of ``tacit.solve``."""
-    given = {name: getattr(options, name) for name in RUN}
+    given = {name: value for name, value in vars(options).items() if name in RUN}
     given = {name: value for name, value in given.items() if value is not None}
+    if "colluding" in given and "aggregation" not in given:
+        raise InvalidInput("Expected --aggregation sum beside --colluding. Nothing was started.")
     by_itself = "secure" if "ledgers" in given else "seeded"
     if "seed" in given and given.get("noise", by_itself) == "secure":
         raise InvalidInput(
