@@ -75,7 +75,7 @@ def box(words: str, *, loud: bool = False) -> str:
 
 def small(words: str) -> str:
     """A paragraph to read after the numbers."""
-    style = "font-size:90%;max-width:60em;margin:.4em 0"
+    style = "font-size:90%;max-width:60em;margin:.4em 0;white-space:pre-line"
     return f'<p style="{style}">{text(words, 3000)}</p>'
 
 

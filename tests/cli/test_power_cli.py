@@ -183,7 +183,7 @@ def test_stops_at_a_tolerance_and_says_so(tmp_path, run):
     assert "p_demand" in document["tables"]["bus"] and "tables.bus" in document["not_covered"]
     assert not (tmp_path / "r" / "checkpoint.npz").exists()
     said = run("show r")
-    assert "one reading of its data" in said and "read once" in said
+    assert "the sufficient statistics of each agent, once" in said and "read once" in said
     few = run(f"power solve case14 {BUDGET} --rounds 2 --out f")
     assert "NOT reached" in few and "Laplace noise adds least" in few
 

@@ -125,7 +125,7 @@ def test_the_statement_covers_both(blobs):
     both = epsilon_of([(fitted.reading_, 1), (run, 8)], 1e-5)
     assert alone < fitted.privacy_.epsilon == both <= 2.0
     assert both >= 1.998 and fitted.result_.privacy == fitted.privacy_
-    assert "(8 gaussian updates per agent, and before them one noisy sum" in fitted.privacy_.words
+    assert fitted.privacy_.updates == 8 and "before that one noisy sum" in str(fitted.privacy_)
     again = tacit.protocol.statement.PrivacyStatement.from_dict(fitted.privacy_.to_dict())
     assert again == fitted.privacy_
     plain = clone(fitted).set_params(centring_share=None).fit(X, y, agents)

@@ -124,12 +124,12 @@ def test_the_statement_reads_well_and_names_its_assumptions(rng):
         PrivateLogisticRegression(1.0, delta, classes=[0, 1], **fits).fit(X, y)
         for delta in (0.01, 1 / 60)
     )
-    assert model.privacy_.words.startswith(
-        "For taking one record out of the sums or putting it back (numbers of records stay) in one "
-        "agent's data, all messages of the run together"
+    assert str(model.privacy_).startswith(
+        "Hidden: taking one record out of the sums or putting it back (numbers of records stay) in "
+        "one agent's data.\nFrom: everyone who sees all messages"
     )
-    assert "1/60 or more" not in model.privacy_.words
-    assert "1/60 or more would allow publishing a whole record" in large.privacy_.words
+    assert "1/60 or more" not in str(model.privacy_)
+    assert "1/60 or more would allow publishing a whole record" in str(large.privacy_)
     assert large.result_.seed != model.result_.seed
 
 

@@ -86,7 +86,7 @@ def test_from_three_machines_to_a_result(tmp_path, monkeypatch, capsys, summed):
             run(name, join)
         for words in commands("run"):
             assert run("run", words).wait(240) == 0, processes.said("run")
-        assert "(1, 1e-05)-DP against everyone" in " ".join(processes.said("run").split())
+        assert "(1, 1e-05)-DP for all messages" in " ".join(processes.said("run").split())
         result = Result.load(tmp_path / "result")
         assert result.converged and result.privacy.certified and result.privacy.secure
         # as good as the same job in one process: one reading with the same noise

@@ -58,7 +58,7 @@ def test_the_bits_of_one_process(calm, kind):
     assert found.converged == expected.converged and found.plan == expected.plan
     assert found.settings == expected.settings
     assert found.privacy.epsilon == expected.privacy.epsilon and found.privacy.seeded
-    assert found.privacy.words.startswith("Not certified: this is a rehearsal")
+    assert str(found.privacy).startswith("Not certified: this is a rehearsal")
     assert "objective" not in found.trace and "noise" not in found.trace
     again = Result.load(tmp_path / "out")
     same(again, found)
@@ -111,7 +111,7 @@ def test_a_real_run_has_secure_noise(tmp_path):
     study = write_study(tmp_path, rehearsal=None)
     found, _ = run(study, tmp_path)
     assert found.privacy.secure and not found.privacy.seeded and found.seed is None
-    assert found.privacy.certified and "rehearsal" not in found.privacy.words
+    assert found.privacy.certified and "rehearsal" not in str(found.privacy)
     other, _ = run(study, tmp_path, "other")
     assert not np.array_equal(found.solution, other.solution)
 

@@ -57,7 +57,7 @@ def test_noise_is_that_of_the_budget(mechanism, noise):
     assert statement.certified and statement.once and statement.updates == 1
     assert statement.epsilon <= 0.8 * (1 + 1e-9) and statement.delta == delta
     assert statement.secure == (noise == "secure")
-    assert "one reading of its data" in statement.words
+    assert "the sufficient statistics of each agent, once" in str(statement)
     np.testing.assert_array_equal(
         released.problem.agents[0].objective.data, released.releases[0].values
     )

@@ -190,7 +190,7 @@ def print_result(
     if result.solution.size <= 20 and about is None:
         print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
         print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))
-    print(result.privacy.words)
+    print(result.privacy)
     print_files(folder)
 
 

@@ -715,9 +715,9 @@ def _print_fit(
     print(f"What was changed (not covered: keep secret): {'; '.join(changed)}.")
     if doubts := look(hidden, error, guess, 0 if data.test is None else len(data.test)):
         print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")
-    print(privacy.words)
+    print(privacy)
     if evaluation is not None:
-        print(f"Of the records kept for the test: {evaluation.privacy_.words}")
+        print(f"Of the records kept for the test:\n{evaluation.privacy_}")
     print_files(folder)
 
 
@@ -879,7 +879,7 @@ def _attack(options: argparse.Namespace) -> int:
         options.json,
         {**found.to_dict(), "seeds": options.seeds, "folder": str(folder)},
         (title, ("", "error", "correlation", "labels found"), found.table()),
-        *(f"{name}: {one.privacy.words}" for name, one in found.found.items()),
+        *(f"{name}:\n{one.privacy}" for name, one in found.found.items()),
         "Every statement is about one run. Budgets of several runs on the same data add up.",
         f"files: {folder}",
     )

@@ -129,7 +129,7 @@ def _released(options: argparse.Namespace, model: Any, rules: Any) -> int:
         rows = [{"mean": a.to_dict(), "deviation": b.to_dict()} for a, b in rows]
     stated = {k: privacy[k] for k in ("epsilon", "delta", "certified", "statement")}
     document = {"records": model.records_, "agents": list(model.agents_), "rows": rows}
-    said = model.summary(), model.privacy_.words, f"files: {folder}"
+    said = model.summary(), str(model.privacy_), f"files: {folder}"
     return tell(options.json, {**document, **stated, "folder": str(folder)}, *said)
 
 

@@ -77,67 +77,57 @@ class PrivacyStatement:
 
     @property
     def words(self) -> str:
-        """The statement as a sentence that can stand in a report."""
+        """What is hidden, from whom, ε and δ with what they rest on: a line each; then details."""
         if math.isinf(self.epsilon):
             return "Not private: the run adds no noise, and its messages reveal the data."
         if len(self.neighbours) == 1:
             change = f"{self.neighbours[0][0]} in one agent's data"
         else:
-            change = ", and for ".join(
+            change = "; or ".join(
                 f"{what} in the data of {' or '.join(names)}" for what, names in self.neighbours
             )
-        numbers = f"({rounded_up(self.epsilon, 3)}, {rounded_up(self.delta, 6)})-DP"
-        if self.parties > 1:
-            return self._of_sum(change, numbers)
+        total, own = (
+            f"({rounded_up(ε, 3)}, {rounded_up(self.delta, 6)})-DP"
+            for ε in (self.epsilon, self.alone)
+        )
+        summed = self.parties > 1
         if not self.certified:
+            total += f", and {own} by an agent's own noise alone" if summed else ""
             return (
-                f"Not certified: {self.uncertified} If it were covered, {self._spent} of an agent "
-                f"would be {numbers} for {change}."
+                f"Not certified: {self.uncertified}\nNothing is promised. If this were covered, "
+                f"{self._released} would be {total}, for {change}."
             )
-        if self.once:
-            text = (
-                f"For {change}, what an agent released ({self._spent}) is {numbers} against "
-                "everyone, the server and the other agents included. All else was computed from "
-                "it: the solutions and the whole trace are covered, and further runs, restarts "
-                "and stopping rules on the same release cost nothing."
+        others, total = " and the other agents", f"{total} for all messages of the run together"
+        if summed:
+            others = ""
+            total += (
+                f", as long as at most {self.colluding} of the {self.parties} agents collude with "
+                "whoever attacks or add no noise, and nobody breaks X25519, HKDF-SHA256 or "
+                f"ChaCha20; {own} by the agent's own noise, whatever others do and without any "
+                "assumption on ciphers"
             )
+        given = ["what is taken for public (below) is public"] if self.assumed else []
+        if self.seeded:
+            given.append("the seed of the noise is secret and never used again")
+        elif not self.secure:
+            given.append("nobody can try 2^64 keys")
+        given[:1] = [f" Assumed: {one}" for one in given[:1]]
+        covered = "The solutions are covered; "
+        if not self.once:
+            covered += "the objective and noise columns of the trace must not be published."
+        elif summed:
+            covered += "so is all else that is computed from the sum, at no further cost."
         else:
-            text = (
-                f"For {change}, all messages of the run together ({self.updates} "
-                f"{self.mechanism} updates per agent{self._and_before}) are {numbers} against "
-                "everyone who sees all "
-                "messages, the server and the other agents included. The solutions are covered; "
-                "the objective and noise columns of the trace are not, and must not be published."
+            covered = (
+                "All else was computed from that: the solutions and the whole trace are covered, "
+                "and further runs, restarts and stopping rules on the same release cost nothing."
             )
-        return text + self._noise
-
-    def _of_sum(self, change: str, numbers: str) -> str:
-        """Both guarantees of a secure sum."""
-        alone = f"({rounded_up(self.alone, 3)}, {rounded_up(self.delta, 6)})-DP"
-        if not self.certified:
-            return (
-                f"Not certified: {self.uncertified} If it were covered, all sums together would be "
-                f"{numbers} for {change}, and {alone} by an agent's own noise alone."
-            )
-        what = (
-            "the sum of one reading of all agents' data"
-            if self.once
-            else (f"all {self.updates} sums of the agents' statistics")
+        return (
+            f"Hidden: {change}.\n"
+            f"From: everyone who sees all messages, the server{others} included.\n"
+            f"Privacy: {total}.{'; '.join(given)}{'.' * bool(given)}\n"
+            f"Details: the run released {self._released}. {covered}{self._noise}"
         )
-        text = (
-            f"For {change}, {what}{self._and_before}, with {self.mechanism} noise that all agents "
-            f"add together, and all messages of the run are {numbers} against everyone, the server "
-            f"included, as long as at most {self.colluding} of the {self.parties} agents collude "
-            "with whoever attacks or add no noise, and nobody breaks X25519, HKDF-SHA256 or "
-            "ChaCha20. Whatever others do, and without any assumption on ciphers, the agent's own "
-            f"noise makes them {alone}. The solutions are covered; "
-        )
-        text += (
-            "so is all else that is computed from the sum, which costs nothing."
-            if self.once
-            else "the objective and noise columns of the trace are not, and must not be published."
-        )
-        return text + self._noise
 
     @property
     def _noise(self) -> str:
@@ -166,15 +156,16 @@ class PrivacyStatement:
         return statement_html(self)
 
     @property
-    def _spent(self) -> str:
-        if self.once:
-            return f"one reading of its data with {self.mechanism} noise{self._and_before}"
-        return f"the {self.updates} updates{self._and_before}"
-
-    @property
-    def _and_before(self) -> str:
-        them = "it" if self.once else "them"
-        return f", and before {them} {self.before}" if self.before else ""
+    def _released(self) -> str:
+        """What was released, and with which noise."""
+        if self.parties > 1:
+            sent = "one sum" if self.once else f"{self.updates} sums"
+            sent += f" of all agents' statistics, with {self.mechanism} noise that all add together"
+        elif self.once:
+            sent = f"the sufficient statistics of each agent, once, with {self.mechanism} noise"
+        else:
+            sent = f"{self.updates} {self.mechanism} updates per agent"
+        return f"{sent}{f', and before that {self.before}' if self.before else ''}"
 
     def to_dict(self) -> dict[str, Any]:
         return {
