@@ -183,7 +183,7 @@ def test_command(tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     text = " ".join(out.split())
     assert "guess without messages" in text and "attack" in err
-    assert "epsilon 10:\nHidden: taking one record" in text and "(10, 1e-05)-DP" in text
+    assert "epsilon 10: Hidden: taking one record" in text and "(10, 1e-05)-DP" in text
     assert (tmp_path / "digits-attack" / "attack.png").stat().st_size > 10_000
     assert main([*words.split(), "--total-epsilon", "5", "--json", "--out", "new"]) == 0
     document = json.loads(capsys.readouterr().out)
