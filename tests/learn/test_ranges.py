@@ -237,7 +237,7 @@ def test_a_ridge_after_ranges_has_intervals_and_a_statement_of_all_that_was_rele
     X, y = narrow
     model = PrivateRidge(1.0, target_range=(-40, 40), narrow_target=True, random_state=0)
     model.fit(X, y, AGENTS)
-    assert "and before it three noisy histograms" in model.privacy_.words
+    assert "and before that three noisy histograms" in str(model.privacy_)
     own = np.diag(model._bars().privacy)[1:]
     model.law_ = calibrate("gaussian", 1.0, 1e-5, 1)  # as if nothing had been spent before
     assert (np.diag(model._bars().privacy)[1:] < own).all()
