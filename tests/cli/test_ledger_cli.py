@@ -153,5 +153,5 @@ def test_what_is_spent_is_never_told_as_less():
     spent = Guarantee(1.000001, 1e-5)
     told = amounts(Mock(budget=Guarantee(9.0, 1e-5), spent=spent, spent_alone=spent, left=7.99999))
     assert [number for _, number in told] == ["9", "1.001", "7.999"]
-    [(_, total), *_] = spent_rows(Mock(), spent.epsilon, spent.delta)
+    [(_, total), *_] = spent_rows(Mock(privacy=Mock(parties=1)), spent.epsilon, spent.delta)
     assert total == "1.001"

@@ -72,7 +72,7 @@ name = "A"
 name = "B"
 """
 NUMBER = PLAIN.replace("classes = [0, 1]", "target_range = [-1.0, 3.0]").replace(
-    "[learn]", '[learn]\nmodel = "quantile"\nlevel = 0.9\ndrop = ["note"]'
+    "[learn]", '[learn]\nmodel = "quantile"\nlevel = 0.9\ndrop = ["note"]\nlog = ["fee"]'
 )
 POWER = """
 [power]
@@ -201,7 +201,7 @@ def test_keys_of_a_classifier(tmp_path):
     number = loaded(tmp_path, NUMBER)
     f = number.kind._without_records().agents[0].objective
     assert (type(f).__name__, f.level, number.kind.rules.drop) == ("Quantile", 0.9, ("note",))
-    assert number.kind._model().target_range == (-1.0, 3.0)
+    assert number.kind._model().target_range == (-1.0, 3.0) and number.kind.rules.log == ("fee",)
 
 
 def test_keys_of_a_grid(tmp_path):

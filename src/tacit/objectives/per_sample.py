@@ -142,8 +142,8 @@ class PerSample(Records):
         return float((self.deviations**2).sum())
 
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
-        stretch = 1.0 if self.units is None else float(self.deviations.max())
-        return rounded_up(stretch * self.sensitivity(norm, feasible_set))
+        Δ = self.sensitivity(norm, feasible_set)
+        return Δ if self.units is None else rounded_up(float(self.deviations.max()) * Δ)
 
     def lengths(self, z: Array) -> Vector:
         """Of every record's gradient at z, before it is clipped: what ``clip`` is compared with.
