@@ -394,3 +394,20 @@ def test_exact_steps_of_ranks_that_are_elsewhere_are_theirs():
     expected = tacit.solve(problem, settings)
     found = Coordinator(Local.of(problem), settings, known=told(problem)).conduct()
     np.testing.assert_array_equal(found.solution, expected.solution)
+
+
+@pytest.mark.parametrize("T", [1, 4, 5])
+def test_a_gap_is_of_the_second_half_of_the_rounds(T):
+    """Sums over as many rounds as ``gap_of`` divides them by."""
+    problem, one = alike(), np.ones(1)
+    settings = Settings.for_budget(1.0, 1e-5, rounds=T).complete(problem)
+    known = ground_of_consensus(problem, settings)
+    index = np.concatenate([np.asarray(agent.coupling) for agent in problem.agents])
+    holders = Holders.of([np.asarray(a.coupling) for a in problem.agents], problem.size, float)
+    pace, z = Pace.first(len(index), problem.size, settings, problem.size), np.ones(len(index))
+    for t in range(1, T + 1):
+        now = Round(t, 0.0, 0.0, one, one)  # g = z/η + ρw + λ − (1/η + ρ)z' = 1 at z' = 0
+        pace = adaptive.consensus_learned(pace, known, pace.reach, now, z, 0 * z, holders)
+    half = T - T // 2
+    np.testing.assert_allclose(pace.pull, half * len(problem.agents))
+    assert pace.inner == pytest.approx(half * len(index))

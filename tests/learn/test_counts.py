@@ -58,13 +58,16 @@ def test_intervals_of_cells_and_of_their_sums_cover(how):
 
 
 def test_half_widths_are_those_of_the_noise():
-    """One Laplace variable, and so many that they are as good as normal."""
+    """One Laplace variable, two, and so many that they are as good as normal."""
     found = PrivateCounts(1.0, 0.0, categories=CATEGORIES, random_state=0).fit(frame(50))
     b = found.deviation_ / math.sqrt(2)
     assert found.privacy_.mechanism == "laplace" and b == pytest.approx(1.0, rel=1e-6)
     assert found.half_width() == pytest.approx(laplace.ppf(0.975), rel=2e-3)
     assert found.half_width(1, 0.5) == pytest.approx(laplace.ppf(0.75), rel=2e-3)
     assert found.half_width(10_000) == pytest.approx(1.96 * 100 * math.sqrt(2), rel=2e-3)
+    two = PrivateCounts(1.0, 0.0, categories=CATEGORIES, random_state=0)
+    half = two.fit(frame(50), agents=np.arange(50) % 2).half_width() / b
+    assert math.exp(-half) * (1 + half / 2) == pytest.approx(0.05, rel=0.02)  # each agent's own
     replaced = PrivateCounts(1.0, 0.0, categories=CATEGORIES, neighbours="replace", random_state=0)
     assert replaced.fit(frame(50)).deviation_ == pytest.approx(2 * found.deviation_, rel=1e-6)
 

@@ -61,6 +61,9 @@ def test_units_are_another_name_of_the_coordinates() -> None:
     np.testing.assert_allclose(f.gradient(UNITS * u), same.gradient(u) / UNITS, rtol=1e-12)
     assert f.sensitivity(2, W) == same.sensitivity(2, W)
     assert f.sensitivity(1, W) == same.sensitivity(1, W)
+    for norm in (1, 2):  # one coordinate alone may move: the one whose gradient is stretched most
+        most = f.sensitivity(norm, W) / UNITS.min()
+        assert most <= f.gradient_sensitivity(norm, W) <= most * (1 + 1e-9)
     np.testing.assert_allclose(f.deviations, 1 / UNITS)
     assert f.lift_energy == pytest.approx((1 / UNITS**2).sum())
     assert f.gradient_bound(W) == pytest.approx(0.9 / 0.01)

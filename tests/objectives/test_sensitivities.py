@@ -188,7 +188,8 @@ def softmax_record(x: Any, label: int, K: int, relation: str = "add-remove") -> 
 
 
 @pytest.mark.parametrize(
-    ("c", "K", "factor"), [(1.0, 10, 1.0668), (2.8, 10, 1.389), (1e4, 5, 2**0.5)]
+    ("c", "K", "factor"),
+    [(0.3, 3, 0.9610), (1.0, 10, 1.0668), (2.8, 10, 1.389), (1e4, 5, 2**0.5)],
 )
 def test_softmax_bound_is_attained_on_a_box(c: float, K: int, factor: float) -> None:
     u = c / (B * math.sqrt(FEATURES))

@@ -1,6 +1,7 @@
 """The ledger: exact over runs, within its budget, and no way around it."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from conftest import repeat
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tacit.errors import InvalidInput, Refused
 from tacit.privacy.accounting import calibrate, compose, epsilon_of, exact
 from tacit.privacy.ledger import Ledger, Terms
-from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
+from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless, share_of
 
 
 def terms(mechanism=None, rounds=50, local_updates=2, distance=0.0, hides="one record"):
@@ -40,6 +41,20 @@ def test_spend_over_runs_is_composed_exactly(ledger):
     alone = {run["run"]: run for run in ledger.runs()}
     assert alone["a"]["epsilon"] == exact(gaussian, 20, 1e-5).epsilon
     assert (alone["a"]["rounds_charged"], alone["a"]["rounds_answered"]) == (10, 0)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_an_agent_s_own_noise_has_spent_counts_all_runs(ledger, turned):
+    """Of a secure sum by its share, of other runs by all of their noise, in any order."""
+    law, other = Gaussian(60.0), Gaussian(90.0)
+    runs = [("sum", replace(terms(law), parties=4, colluding=1)), ("own", terms(other))]
+    for name, about in runs[:: -1 if turned else 1]:
+        ledger.begin(name, about)
+        ledger.charge(name, 1, 3)
+    for found in (ledger, Ledger(ledger.path)):
+        assert found.spent == compose([(law, 6), (other, 6)], 1e-5)
+        alone = compose([(share_of(law, 3), 6), (other, 6)], 1e-5)
+        assert found.spent_alone.epsilon == pytest.approx(alone.epsilon, rel=1e-9)
 
 
 def test_the_distance_of_discrete_noise_is_counted(tmp_path):

@@ -12,7 +12,7 @@ from tacit.admm.settings import Asked
 from tacit.errors import CorruptFile
 from tacit.planning import plan
 from tacit.privacy.mechanisms import Gaussian
-from tacit.protocol.facts import NotKnown, described, facts_of, members_of
+from tacit.protocol.facts import NotKnown, described, facts_of, members_of, summed
 from tacit.protocol.messages import answer_from
 from tacit.protocol.statement import privacy_statement, release_statement
 
@@ -145,6 +145,17 @@ def test_a_device_is_in_doubt_for_rounds_only(monkeypatch):
     for problem in (whole, told(whole)):
         assert release_statement(problem, law, 1e-5, False, True).certified
         assert privacy_statement(problem, settings, False).uncertified == DOUBT
+
+
+@pytest.mark.parametrize("name", ["uncertified", "uncertified_here"])
+@pytest.mark.parametrize("place", range(3))
+def test_a_doubt_about_one_party_is_one_about_the_sum(name, place):
+    agent = problem_of("logistic", "box").agents[0]
+    facts = [facts_of(agent, party) for party in "abc"]
+    assert summed(facts, 1).uncertified == summed(facts, 1).uncertified_here == ""
+    facts[place] = dataclasses.replace(facts[place], **{name: DOUBT})
+    settings = tacit.Settings(2, 1, Gaussian(5.0), 1e-5)
+    assert privacy_statement(described([summed(facts, 1)]), settings, False).uncertified == DOUBT
 
 
 def numbers_of(agent):

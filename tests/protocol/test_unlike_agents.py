@@ -222,6 +222,7 @@ def test_secure_noise_that_was_paid_again_counts_the_widest_message(turned):
 
 def test_a_total_with_a_reading_before_it_counts_both_with_their_distances():
     from tacit.privacy.accounting import epsilon_of
+    from tacit.privacy.mechanisms import share_of
     from tacit.privacy.secure_noise import largest_distance
 
     first, rounds = tacit.Gaussian(7.0), tacit.Gaussian(5.0)
@@ -237,6 +238,10 @@ def test_a_total_with_a_reading_before_it_counts_both_with_their_distances():
     open_ = with_reading(run, rounds, 9, [(tacit.Noiseless(), 1, 400)], "words")
     assert open_.epsilon == math.inf and not open_.certified and open_.before == "words"
     assert with_reading(run, tacit.Noiseless(), 9, [(first, 1, 400)], "words") is run
+    parts, own = [(first, 1), (rounds, 6)], [(share_of(first, 3), 1), (share_of(rounds, 3), 6)]
+    of_sums = dataclasses.replace(run, secure=False, parties=4, colluding=1, alone=1.5)
+    found = with_reading(of_sums, rounds, 9, [(first, 1, 400)], "words")
+    assert (found.epsilon, found.alone) == (epsilon_of(parts, 1e-5), epsilon_of(own, 1e-5))
 
 
 @pytest.mark.parametrize(
