@@ -130,19 +130,26 @@ def private_mean(
     A secure sum is kept by its checkpoint alone.
     """
     f: Any = means[0].objective
-    noises = float(len(means))  # how many agents' noise is in the sum
     if isinstance(mechanism, Noiseless):
-        sums, deviation = [agent.objective.reading().values for agent in means], 0.0
+        sums = [agent.objective.reading().values for agent in means]
     else:
         names = "noise", "ledgers", "checkpoint", "then", "aggregation", "colluding"
         others = (how.get(name) for name in names)
         found = read(Problem(means), mechanism, delta, how.get("seed"), run, *others)
         sums = [release.values for release in found.releases]
-        each = mechanism.variance(f.reading().sensitivity(mechanism.norm))
-        if how.get("aggregation"):
-            noises /= noises - check_parties(len(means), how.get("colluding"))
-        deviation = math.sqrt(each * noises) / f.normaliser
-    return np.sum(sums, axis=0) / f.normaliser, deviation
+    return np.sum(sums, axis=0) / f.normaliser, deviation_of(means, mechanism, **how)
+
+
+def deviation_of(means: Sequence[LocalProblem], mechanism: Mechanism, **how: Any) -> float:
+    """Of the noise in the mean of all agents' rows: from public numbers."""
+    if isinstance(mechanism, Noiseless):
+        return 0.0
+    f: Any = means[0].objective
+    noises = float(len(means))  # how many agents' noise is in the sum
+    if how.get("aggregation"):
+        noises /= noises - check_parties(len(means), how.get("colluding"))
+    each = mechanism.variance(f.reading().sensitivity(mechanism.norm))
+    return math.sqrt(each * noises) / float(f.normaliser)
 
 
 def with_squares(rows: Vector, longest: float) -> Vector:

@@ -29,7 +29,7 @@ import numpy as np
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput
-from tacit.learn.centring import private_mean
+from tacit.learn.centring import deviation_of, private_mean
 from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
 
 STAGES, BINS = 3, 4
@@ -103,17 +103,14 @@ def refuse_noise(
     means: list[LocalProblem], mechanism: Mechanism, weight: float, how: dict[str, Any]
 ) -> None:
     """Refuse ranges that would follow the noise, by public numbers."""
-    if isinstance(mechanism, Noiseless):
-        return
-    f: Any = means[0].objective
-    each = mechanism.variance(f.reading().sensitivity(mechanism.norm))
-    many = len(means) if how.get("aggregation") is None else 1  # about, of a sum
-    deviation = math.sqrt(each * many) / weight
-    if 2 * deviation > MOST_NOISE * f.normaliser:
+    deviation = deviation_of(means, mechanism, **how) / weight
+    if 2 * deviation > MOST_NOISE:
+        f: Any = means[0].objective
         raise InvalidInput(
             f"Expected counts with less noise for ranges that are read, got a deviation of "
-            f"{deviation:.3g} for {f.normaliser:.6g} records, above {MOST_NOISE / 2:.0%}: give "
-            "ranges, read those of fewer columns, or take a larger epsilon. Nothing was fit."
+            f"{deviation * f.normaliser:.3g} for {f.normaliser:.6g} records, above "
+            f"{MOST_NOISE / 2:.0%}: give ranges, read those of fewer columns, or take a larger "
+            "epsilon. Nothing was fit."
         )
 
 
