@@ -17,7 +17,7 @@ from tacit.privacy.accounting import calibrate, exact
 
 # of results, folders and processes: their own tests run them
 ELSEWHERE = {"json", "help", "out", "resume", "engine", "ledgers", "device", "publish", "central"}
-ELSEWHERE |= {"data", "more", "data_set", "case", "job", "columns"}
+ELSEWHERE |= {"data", "more", "data_set", "case", "job", "columns", "log", "test_epsilon"}
 
 
 @pytest.fixture
