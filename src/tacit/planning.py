@@ -84,7 +84,7 @@ class Known:
     rounds: int | None = None
     schedules: Callable[[Problem, Settings], Settings] | None = None
     tolerance: Callable[[Problem, Mechanism], float] | None = None
-    reason: str = "The data are read once, with noise."
+    reason: str = "Sufficient statistics are released once, with noise."
 
 
 def plan(problem: Problem, asked: Asked | Settings | Plan, known: Known | None = None) -> Plan:
@@ -110,7 +110,7 @@ def plan(problem: Problem, asked: Asked | Settings | Plan, known: Known | None =
         return _every_round(problem, asked, known, f"Noise in every round: {of_rounds} was given.")
     release, reason = _release_or_rounds(problem, asked)
     if release:
-        return _once(problem, asked, known, f"The data are read once, with noise: {reason}")
+        return _once(problem, asked, known, f"Sufficient statistics are released once, with noise: {reason}")
     return _every_round(problem, asked, known, f"Noise in every round: {reason}")
 
 
@@ -204,7 +204,7 @@ def _release_or_rounds(problem: Problem, asked: Asked) -> tuple[bool, str]:
             readings.append(agent.objective.reading())
         except InvalidInput as error:
             why = str(error).rpartition(": ")[2]
-            return False, f"{agent.objective.kind} cannot be read once: {why}"
+            return False, f"{agent.objective.kind} has no sufficient statistics to release: {why}"
     moments = [
         (reading, agent)
         for reading, agent in zip(readings, problem.agents, strict=True)
@@ -294,7 +294,7 @@ def _settings(asked: Asked, rounds: int | None) -> Settings:
 
 
 def _budgeted(asked: Asked, rounds: int, others: dict[str, Any]) -> Settings:
-    """The least noise for which so many rounds cost at most the budget."""
+    """The least noise for which these rounds cost at most the budget."""
     assert asked.total_epsilon is not None
     budget = asked.total_epsilon, asked.total_delta
     settings: Settings = Settings.for_budget(

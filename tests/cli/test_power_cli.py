@@ -73,7 +73,7 @@ def test_attack(tmp_path, command, monkeypatch):
     words = f"power attack case14 --total-epsilons 1 --rounds {repeat(6, 20)} --seeds 1 --json"
     document = json.loads(command(*words.split()))
     assert document["error"]["no privacy"] < 1e-3 < 0.05 < document["error"]["epsilon 1"]
-    assert 0.015 < document["error"]["epsilon 1, read once"] < 0.045  # the noise of one reading
+    assert 0.015 < document["error"]["epsilon 1, released once"] < 0.045  # the noise of one reading
     assert (tmp_path / "case14-attack" / "attack.png").exists()
     assert (tmp_path / "case14-attack" / "loads.csv").stat().st_mode & 0o077 == 0
 
@@ -183,7 +183,7 @@ def test_stops_at_a_tolerance_and_says_so(tmp_path, run):
     assert "p_demand" in document["tables"]["bus"] and "tables.bus" in document["not_covered"]
     assert not (tmp_path / "r" / "checkpoint.npz").exists()
     said = run("show r")
-    assert "the sufficient statistics of each agent, once" in said and "read once" in said
+    assert "the sufficient statistics of each agent, once" in said and "released once" in said
     few = run(f"power solve case14 {BUDGET} --rounds 2 --out f")
     assert "NOT reached" in few and "Laplace noise adds least" in few
 
@@ -235,7 +235,7 @@ def test_released_numbers_of_a_job_are_published(tmp_path, command, refused):
         assert set(released.files) == {f"{n} hospital" for n in ("North", "South", "West")}
         assert released["North hospital"].shape == (20,)  # X'X of 5 columns, and X'y
     wine = example.with_name("wine.toml")
-    assert "reads its data once beside --publish" in refused(f"solve {wine} --publish --out w")
+    assert "of one release beside --publish" in refused(f"solve {wine} --publish --out w")
     assert not (tmp_path / "w").exists()
 
 

@@ -94,7 +94,7 @@ def test_the_command_on_one_reading(words, capsys):
     words += "" if "--agents" in words else " --seed 1"  # few trials: by chance they show little
     assert main(words.split()) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "one reading of the data" in out and "sees every reading" in out
+    assert "one release of sufficient" in out and "sees every release" in out
     assert ("kept in a ledger" in out) == ("--agents" in words)
     assert main([*words.split(), "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["audits"]
@@ -108,7 +108,7 @@ def test_the_command_on_one_reading(words, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("audit digits --once", "other objectives cannot be read once"),
+        ("audit digits --once", "other objectives have no sufficient statistics"),
         ("audit case14 --once --rounds 2", "Expected no --rounds"),
         ("audit case14 --once --agents --hostile", "Expected no --rounds"),
         ("audit case14 --once --calibration paper", "certified calibration"),

@@ -156,7 +156,7 @@ def test_an_agent_answers_each_round_once(released):
             agent.respond(request)
         assert agent.rounds_done == 3 and agent.point is point
     agent.respond(Broadcast("run", 4, w + 1, {}, plain))
-    with pytest.raises(InvalidInput, match="public copy"):
+    with pytest.raises(InvalidInput, match="released objective"):
         PublicAgent(zones().agents[0], "north", "run", penalties)
 
 
@@ -190,14 +190,14 @@ def test_a_tolerance_is_refused_where_rounds_have_noise():
 def test_a_budget_is_spent_as_the_problem_allows():
     budget = tacit.Settings.for_budget(1.0, 1e-5)
     result = tacit.solve(zones(), budget, seed=2)
-    assert result.plan.startswith("The data are read once") and result.privacy.once
+    assert result.plan.startswith("Sufficient statistics are released once") and result.privacy.once
     assert result.privacy.epsilon <= 1.0 and result.converged
     X = np.full((4, 2), 0.5)
     f = tacit.LogisticRegression(X, [0, 1, 0, 1], feature_norm=1.0, normaliser=4)
     agents = [tacit.LocalProblem(f, tacit.Box(-1, 1, size=2))]
     result = tacit.solve(agents, budget, seed=2, batch=False)  # compiles less
     assert (
-        "every round: LogisticRegression cannot be read once" in result.plan
+        "every round: LogisticRegression has no sufficient statistics" in result.plan
         and not result.privacy.once
     )
     assert result.privacy.epsilon <= 1.0 and result.settings.rounds == 200

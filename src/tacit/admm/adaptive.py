@@ -1,4 +1,4 @@
-"""Steps that adapt to what is public, for losses of which nobody knows a step size.
+"""Steps that adapt to what is public, for losses whose best step size nobody knows.
 
 In round t of T a coordinate of width D and m holders moves by the mean of their gradients times s,
 
@@ -89,7 +89,7 @@ class Pace(NamedTuple):
 def ground(
     settings: Settings, width: Vector, start: Vector, variance: Vector, scale: Vector, many: int
 ) -> Ground:
-    """Of coordinates, ``many`` of which may be the one that has come farthest."""
+    """Of coordinates: any of ``many`` may be the one that has come farthest."""
     step = settings.step_size
     assert isinstance(step, AdaptiveStep)
     k = max(0.0, math.sqrt(2 * math.log(2 * max(many, 1))) - 1.5)
@@ -221,8 +221,8 @@ class Gap(NamedTuple):
         if self.finished:
             return f"What is left, about {self.bound:.2g} or less, is what the noise explains."
         return (
-            f"Not finished: up to {self.bound:.2g} may be left, of which the noise explains "
-            f"{self.noise:.2g}. More rounds, another reach, or units in which the coordinates are "
+            f"Not finished: up to {self.bound:.2g} may be left, and noise explains {self.noise:.2g} of "
+            "that. More rounds, another reach, or units in which the coordinates are "
             "alike would help."
         )
 

@@ -80,7 +80,7 @@ def _check_assumptions(problem: Problem, settings: Settings) -> None:
             "about, got steps that adapt. Give both."
         )
     if any(a.objective.clipped for a in problem.agents):
-        raise InvalidInput("Expected (sub)gradients: clipped ones, as in PerSample, are none.")
+        raise InvalidInput("Expected (sub)gradients; clipped ones, as in PerSample, are not.")
     step, objectives = settings.step_size, [a.objective for a in problem.agents]
     if isinstance(step, SmoothStep) and any(
         f.smoothness is None or f.smoothness > step.smoothness * (1 + 1e-12) for f in objectives

@@ -29,9 +29,9 @@ def add_account(add: Add) -> None:
     account.add_argument("--total-delta", type=float, help="delta of all updates together")
     account.add_argument("--noise-multiplier", type=float, help="noise in units of the sensitivity")
     account.add_argument("--updates", type=whole, required=True, help="rounds times local updates")
-    account.add_argument("--parties", type=int, help="whose secure sum each update is")
+    account.add_argument("--parties", type=int, help="number of parties in a secure sum")
     account.add_argument(
-        "--colluding", type=int, help="of whom so many may collude (default: just less than half)"
+        "--colluding", type=int, help="parties that may collude (default: just less than half)"
     )
 
 

@@ -62,7 +62,7 @@ def add_audit(add: Add) -> None:
     audit.add_argument(
         "--once",
         action="store_true",
-        help="one reading of the data, as a release makes it; with --agents kept in a ledger",
+        help="one release of sufficient statistics; with --agents it is kept in a ledger",
     )
     audit.add_argument("--float32", action="store_true", help="features of 32 bits")
     audit.add_argument("--rounds", type=int, help="default: by application")
@@ -156,12 +156,12 @@ def _refuse_what_does_not_go_together(options: argparse.Namespace, updates: int)
         (
             options.once and options.application not in QUADRATIC,
             f"one of {', '.join(QUADRATIC)} with --once, got {options.application}: other "
-            "objectives cannot be read once",
+            "objectives have no sufficient statistics to release",
         ),
         (
             options.once and (updates != 1 or options.hostile),
-            "no --rounds, --local-updates or --hostile with --once: nobody asks for anything after "
-            "the one reading",
+            "no --rounds, --local-updates or --hostile with --once: nothing is asked after "
+            "the one release",
         ),
         (options.once and others, f"{certified} --once"),
         (
@@ -209,18 +209,18 @@ def _said(options: argparse.Namespace, found: list[Any]) -> Iterator[Any]:
     yield f"{first.name}: {first.trials} trials in each world", header, rows
     noise = f"{settings.mechanism.name} noise"
     if options.once:
-        yield f"{noise}, one reading of the data"
+        yield f"{noise}, one release of sufficient statistics"
     else:
         kind = f"{settings.perturbation} perturbation, {settings.calibration} calibration"
         yield f"{noise}, {kind}, {settings.rounds} x {settings.local_updates} updates"
     if options.agents and options.once:
-        yield "paid for and kept in a ledger, read again after a restart; secure noise"
+        yield "paid for and kept in a ledger, asked for again after a restart; secure noise"
     elif options.agents:
         yield "through agents, each with a ledger of its own; noise from the operating system"
     yield f"canary: {first.canary}; delta {digits(first.claim.delta)}"
     for one in found:
         yield f"epsilon {rounded_up(one.claim.epsilon, 4)}: {one.verdict}"
-    seen = "reading" if options.once else "local update"
+    seen = "release" if options.once else "local update"
     yield (
         f"Bounds of a row hold together with {100 * options.confidence:g} % confidence. White: the "
         f"adversary sees every {seen}; black: the last model. Free: whatever the noise is; curve: "

@@ -99,12 +99,12 @@ def add_rule_options(option: Any) -> None:
     ranged += ": where records lie in it is read privately)"
     others = "every column needs one, '*=LOW:HIGH' is for all others"
     option("--range", **many, metavar="COLUMN=LOW:HIGH", help=f"{ranged}; {others}")
-    listed = "public list of a column's categories, each of which becomes a column of 0 and 1"
+    listed = "public list of a column's categories; each becomes a column of 0 and 1"
     absent = "a value that is not on it is 0 in all"
     option("--categories", **many, metavar="COLUMN=A,B,...", help=f"{listed}; {absent}")
     filled = "public value for what is missing in a column; '*=NUMBER' is for all of numbers"
     option("--fill", **many, metavar="COLUMN=VALUE", help=filled)
-    logged = "a column of numbers of which the logarithm ln(1 + x - LOW) counts, such as money"
+    logged = "take the logarithm ln(1 + x - LOW) of a column of numbers, such as money"
     option("--log", **many, metavar="COLUMN", help=logged)
     option("--drop", **many, metavar="COLUMN", help="a table's column not to use")
     rules = "these rules of a table's columns in a file (tacit columns drafts one)"

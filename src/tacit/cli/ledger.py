@@ -31,7 +31,7 @@ def add_ledger(add: Add) -> None:
     budget = add(
         "budget",
         _budget,
-        "Set an agent's total budget; makes the ledger if there is none.",
+        "Set an agent's total budget; a new ledger is made if needed.",
         "tacit ledger budget agent.db --total-epsilon 4 --total-delta 1e-5",
     )
     budget.add_argument("ledger", help="the agent's ledger")

@@ -155,7 +155,7 @@ def refuse_to_publish(options: argparse.Namespace, plan: Any, problem: Any) -> N
         return
     if plan.release is None:
         raise InvalidInput(
-            "Expected a private run that reads its data once beside --publish: this one adds noise "
+            "Expected a private run of one release beside --publish: this one adds noise "
             "in every round, or none. Nothing was started."
         )
     if doubts := [a.objective.uncertified for a in problem.agents if a.objective.uncertified]:

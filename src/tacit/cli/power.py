@@ -53,8 +53,8 @@ def add_grid(command: Any, *, required: bool) -> None:
     )
     command.add_argument(
         "--nominal",
-        help="case with public loads: a percentage is taken of them, and loads that are read once "
-        "are drawn towards them",
+        help="case with public loads: percentages refer to them, and released loads are drawn "
+        "towards them",
     )
 
 
@@ -90,14 +90,14 @@ def add_solve(add: Add) -> None:
     solve.add_argument(
         "--total-delta",
         type=float,
-        help="delta of all that is released; 0 for Laplace noise alone (default: 1e-5 where loads "
-        "are read once, 0 with --mechanism laplace)",
+        help="delta of all that is released; 0 for Laplace noise alone (default: 1e-5 for one "
+        "release of the loads, 0 with --mechanism laplace)",
     )
     solve.add_argument("--no-noise", action="store_true", help="not private: the exact answer")
     solve.add_argument(
         "--mechanism",
         choices=("gaussian", "laplace"),
-        help="default: gaussian in every round; for one reading the one that adds less noise",
+        help="default: gaussian in every round; for one release the one that adds less noise",
     )
     solve.add_argument(
         "--tolerance",
@@ -106,7 +106,7 @@ def add_solve(add: Add) -> None:
         "(default: far below the noise, 1e-4 to 1e-2; 1e-6 without noise)",
     )
     solve.add_argument(
-        "--rounds", type=int, help="at most so many (default: 1000; every round noisy: 100)"
+        "--rounds", type=int, help="most rounds (default: 1000; with noise in every round: 100)"
     )
     solve.add_argument("--penalty", type=float, help="where the penalties start (default: chosen)")
     solve.add_argument(
@@ -439,7 +439,7 @@ def _attack(options: argparse.Namespace) -> int:
         chosen.append((f"epsilon {epsilon:g}", private))
     chosen = [(label, scheduled(case, settings)) for label, settings in chosen]
     releases = [
-        (f"epsilon {epsilon:g}, read once", least_noise(problem, epsilon, options.total_delta))
+        (f"epsilon {epsilon:g}, released once", least_noise(problem, epsilon, options.total_delta))
         for epsilon in options.total_epsilons
     ]
     folder = Path(options.out or f"{Path(options.case).stem}-attack")

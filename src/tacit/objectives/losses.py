@@ -340,8 +340,8 @@ class LeastSquares(LinearModel):
             return super().reading()  # type: ignore[return-value]  # refuses
         if self.moved_by is not None:
             raise InvalidInput(
-                "Expected neighbours that differ by a record for least squares to be read once: "
-                "where one target moves, features are public, and "
+                "Expected neighbours that differ by a record to release the sufficient statistics "
+                "of least squares: where one target moves, features are public, and "
                 "Residual(features, -targets, beta) is the objective whose data are the targets."
             )
         return SecondMoments(self)

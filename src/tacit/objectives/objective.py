@@ -185,10 +185,10 @@ class Objective(ABC):
         """Δ: the most that neighbouring data can move the statistic, in the L1 or L2 norm."""
 
     def reading(self) -> Reading:
-        """What one release of this objective reads; an error for kinds that cannot be read once."""
+        """The sufficient statistics of this objective; an error for kinds that have none."""
         raise InvalidInput(
-            f"Expected an objective that a few numbers say in full, a quadratic one, to be read "
-            f"once, got {type(self).__name__}: each of its gradients is a new question to the data."
+            f"Expected an objective with sufficient statistics to release, a quadratic one, got "
+            f"{type(self).__name__}: each of its gradients is a new question to the data."
         )
 
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
@@ -314,7 +314,7 @@ class Records(Objective):
         if self.most_records > 2.0**50:
             raise InvalidInput(
                 "Expected fewer than 2^50 records (record_bound, or else normaliser), got "
-                f"{self.most_records:g}: no sum of so many is bounded. Give a public record_bound."
+                f"{self.most_records:g}: a sum of more is not bounded. Give a public record_bound."
             )
         if self.most_records < records:
             raise InvalidInput(

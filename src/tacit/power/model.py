@@ -200,9 +200,9 @@ def build(
     private loads themselves, as the paper does; noise scaled by them gives them away, and results
     say that they are not certified.
 
-    Loads that are read once are drawn towards the public ones of ``nominal``, where given, by
+    Released loads are drawn towards the public ones of ``nominal``, where given, by
     ``nominal_spread``, a public number (0.1: loads lie within about 10% of the nominal ones), or
-    else by as much as the noisy readings themselves suggest (``shrunk``).
+    else by as much as the released loads themselves suggest (``shrunk``).
 
     Guarantee: ``Residual``'s, with the two demands of a bus as one group. Loads that the case
     models as generators with negative limits are part of the public set: not certified.
@@ -291,7 +291,7 @@ def asked_for(given: Mapping[str, Any], delta: float | None = None) -> Asked:
     if every and given.get("objective", "shed") != "shed":
         odd.append("objective")
     if odd:
-        way = "where the loads are read once, without" if every else "beside"
+        way = "where the loads are released once, without" if every else "beside"
         raise InvalidInput(
             f"Expected {odd[0]} {way} noise_every_round or epsilon of one update, got {odd[0]} = "
             f"{shown(given[odd[0]])}."
@@ -322,9 +322,9 @@ def asked_for(given: Mapping[str, Any], delta: float | None = None) -> Asked:
 
 def planned(problem: Problem, asked: Asked, nominal: bool = False) -> Plan:
     """How it is spent. ``nominal``: whether released loads are drawn towards public ones."""
-    reason = "The loads are read once, with noise; exact steps follow."
+    reason = "Loads are released once, with noise; exact steps follow."
     if nominal:
-        reason += " What was read is drawn towards the nominal loads."
+        reason += " Released loads are drawn towards the nominal ones."
     tolerance = None if nominal else worthwhile  # such loads have less noise than that of a release
     return plan(problem, asked, Known(None, 1.0, 100, scheduled, tolerance, reason))
 

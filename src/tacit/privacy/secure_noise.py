@@ -127,7 +127,7 @@ class SecureNoise:
         if self.shares > 1 and not isinstance(self.mechanism, Gaussian):
             raise InvalidInput(
                 f"Expected gaussian noise for a secure sum, got {self.mechanism.name}: a sum of "
-                f"Laplace noises is none. {NOT_DONE}"
+                f"Laplace noises is not Laplace noise. {NOT_DONE}"
             )
         if not 1e-200 < self.mechanism.scale(self.sensitivity) < 1e200:
             raise InvalidInput(

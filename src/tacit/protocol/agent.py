@@ -669,7 +669,7 @@ class PublicAgent:
     ) -> None:
         if not isinstance(problem.objective, PublicObjective):
             raise InvalidInput(
-                f"Expected a public copy as the objective of agent {name!r}, got "
+                f"Expected a released objective for agent {name!r}, got "
                 f"{type(problem.objective).__name__}. Nothing was computed."
             )
         self.problem, self.name, self.run, self._tolerance = problem, name, run, tolerance

@@ -294,7 +294,7 @@ class DescribedReading(Reading):
     def public_copy(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> NoReturn:
-        _not_known(self.facts, "public copy")
+        _not_known(self.facts, "released objective")
 
 
 def _moved(f: Objective, W: FeasibleSet, norm: int) -> float:

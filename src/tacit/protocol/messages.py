@@ -120,7 +120,7 @@ def decode(data: bytes, kinds: Mapping[str, type[M]]) -> M:
             raise ValueError("not in the one encoding of this message")
     except Exception as error:  # whatever a message does when it is looked at
         raise CorruptFile(
-            f"Expected a message of format {FORMAT}, got {len(data)} bytes that are none "
+            f"Expected a message of format {FORMAT}, got {len(data)} bytes that are not one "
             f"({type(error).__name__}). Nothing was computed."
         ) from None
     return message

@@ -86,7 +86,7 @@ class Summed:
         if not isinstance(part.objective, Records):
             raise InvalidInput(
                 "Expected losses over records for a secure sum, got "
-                f"{type(part.objective).__name__}: of others a sum brings no gain, or is none. "
+                f"{type(part.objective).__name__}: for others a sum has no gain or no proof. "
                 "Leave aggregation out. Nothing was computed."
             )
         self.part, self._secure, self._masked = part, secure, masked

@@ -363,8 +363,8 @@ def _colours(count: int) -> Iterable[str]:
 
 def _in_words(bus: Table, line: Table, zones: list[str]) -> str:
     cut = int((line["cut"] == "True").sum()) if "cut" in line else 0
-    words = f"Map of {len(bus['bus'])} buses in {len(zones)} zones and {len(line['line'])} lines, "
-    words += f"of which {cut} join zones."
+    words = f"Map of {len(bus['bus'])} buses in {len(zones)} zones and {len(line['line'])} lines; "
+    words += f"{cut} of them join zones."
     if "loading" in line and len(line["loading"]):
         most = int(np.nanargmax(line["loading"])) if np.isfinite(line["loading"]).any() else 0
         loading = 100 * line["loading"][most]

@@ -429,7 +429,7 @@ def handed_on(subject: Subject) -> Iterator[tuple[str, list[str]]]:
     things += [name for name in known if name not in free]
     if more := sum(name not in FILES and not OWN.fullmatch(name) for name in subject.files):
         what = "one file or folder more" if more == 1 else f"{more} more files and folders"
-        things.append(f"{what}, of which this page knows nothing")
+        things.append(f"{what} unknown to this page")
     yield "Must be kept", [f"{', '.join(things)}."]
 
 

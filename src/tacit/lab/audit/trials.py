@@ -591,8 +591,8 @@ def audit_releases(
     settings = prepared(worlds, settings, trials, confidence, claim)
     if settings.updates != 1:
         raise InvalidInput(
-            f"Expected settings of one update to audit releases, got {settings.updates}: data are "
-            "read once. Nothing was run."
+            f"Expected settings of one update to audit releases, got {settings.updates}: a "
+            "release is one update. Nothing was run."
         )
     count("starts", starts)
     if ledgers and seed is not None:

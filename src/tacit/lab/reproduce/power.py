@@ -250,7 +250,7 @@ class Experiment(reproduce.Experiment):
         if (traces["algorithm"] == ONCE).any():
             claims.append(
                 (
-                    "Not the paper's: reading the loads once, at the same total, reaches lower "
+                    "Not the paper's: releasing the loads once, at the same total, reaches lower "
                     "objectives than ObjG.",
                     "objective",
                     [((ONCE, e, E), ("ObjG", e, E)) for e in ε for E in (few, many)],

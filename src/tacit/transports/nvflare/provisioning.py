@@ -72,7 +72,7 @@ total_delta = {delta}
 OWN_KEY = 'identity = "identity.pem"    # make it: tacit federation identity identity.pem\n'
 OF_SUMS = """\
 # total_epsilon_alone = 5.0  # at most, whatever all others do; optional
-# colluding = 1              # at least so many parties may collude; optional
+# colluding = 1              # at least this many parties may collude; optional
 """
 
 
