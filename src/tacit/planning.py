@@ -110,7 +110,8 @@ def plan(problem: Problem, asked: Asked | Settings | Plan, known: Known | None =
         return _every_round(problem, asked, known, f"Noise in every round: {of_rounds} was given.")
     release, reason = _release_or_rounds(problem, asked)
     if release:
-        return _once(problem, asked, known, f"Sufficient statistics are released once, with noise: {reason}")
+        reason = f"{Known.reason[:-1]}: {reason}"
+        return _once(problem, asked, known, reason)
     return _every_round(problem, asked, known, f"Noise in every round: {reason}")
 
 

@@ -221,9 +221,9 @@ class Gap(NamedTuple):
         if self.finished:
             return f"What is left, about {self.bound:.2g} or less, is what the noise explains."
         return (
-            f"Not finished: up to {self.bound:.2g} may be left, and noise explains {self.noise:.2g} of "
-            "that. More rounds, another reach, or units in which the coordinates are "
-            "alike would help."
+            f"Not finished: up to {self.bound:.2g} may be left; the noise explains "
+            f"{self.noise:.2g} of it. More rounds, another reach, or units in which the coordinates "
+            "are alike would help."
         )
 
 
