@@ -222,8 +222,8 @@ class Gap(NamedTuple):
             return f"What is left, about {self.bound:.2g} or less, is what the noise explains."
         return (
             f"Not finished: up to {self.bound:.2g} may be left; the noise explains "
-            f"{self.noise:.2g} of it. More rounds, another reach, or units in which the coordinates "
-            "are alike would help."
+            f"{self.noise:.2g} of it. More rounds, another reach, or units in which the "
+            "coordinates are alike would help."
         )
 
 
