@@ -42,7 +42,7 @@ BOOLEANS |= dict.fromkeys(("False", "FALSE", "false"), False)
 KINDS: dict[type, str] = {int: "numbers", float: "numbers", bool: "truth values"}  # of labels
 CHANGES = ("clipped", "unknown", "filled")  # what public rules may do to a value
 ADVICE = (  # about a cell that is no number
-    "tacit learn takes text with --categories {0}=A,B,... and missing values with --fill {0}=VALUE,"
+    "Text is taken with --categories {0}=A,B,... and missing values with --fill {0}=VALUE,"
     " both public; --id {0} (an identifier) or --drop {0} leaves it out."
 )
 
@@ -350,8 +350,8 @@ def load_records(
         raise InvalidInput(
             f"Expected a public rule of every column, got none of {named(bare)} ({len(bare)} of "
             f"{len(used)} have none): a range for numbers ('*' is for all others), categories for "
-            "text; identifiers and what is not to be used are dropped (tacit learn: --range, "
-            "--categories, --id, --drop). Nothing was read."
+            "text; identifiers and what is not to be used are dropped (--range, --categories, "
+            "--id, --drop). Nothing was read."
         )
     matrix = _joined([table.numbers(numbers, gaps, advice) for table in tables])
     columns = {name: matrix[:, j] for j, name in enumerate(numbers)}
@@ -451,7 +451,10 @@ class Rules:
     def with_target_as_a_column(self) -> Rules:
         """The same where nothing is to be predicted, nor read before."""
         if self.auto or self.log:
-            raise InvalidInput("Expected public ranges [low, high] here, got auto or log.")
+            raise InvalidInput(
+                f"Expected a public range [low, high] of {[*self.auto, *self.log][0]!r}, got "
+                "auto or log, which only tacit learn takes."
+            )
         if self.target is None:
             return self
         name, ends, known = self.target, self.target_range, self.classes
@@ -505,7 +508,8 @@ def _list_of(key: str, value: Any, where: str, kinds: tuple[type, ...]) -> tuple
 
 def _pair(key: str, value: Any, where: str) -> tuple[float, float]:
     if not isinstance(value, list) or [type(x) in (int, float) for x in value] != [True, True]:
-        raise InvalidInput(f"Expected [low, high] of {key} in {where}, got {shown(value)}.")
+        got = "[]: fill it in, or drop the column" if value == [] else shown(value)
+        raise InvalidInput(f"Expected [low, high] of {key} in {where}, got {got}.")
     return float(value[0]), float(value[1])
 
 
@@ -783,7 +787,8 @@ def public_rules(
             text = None if name not in fill else str(fill[name]).strip()
             if text is not None and text not in known:
                 raise InvalidInput(
-                    f"Expected one of the categories of {name!r} to fill in, got {fill[name]!r}."
+                    f"Expected one of the categories of {name!r} to fill in, got {fill[name]!r}. "
+                    "If what is missing is a category of its own, list it too."
                 )
             rules.append(Category(name, known, text))
             continue

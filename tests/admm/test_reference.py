@@ -89,6 +89,8 @@ def test_private_coordinates_are_in_it():
     assert problem.value(found.solution, found.local) == pytest.approx(best, rel=1e-6)
     with pytest.raises(InvalidInput, match="local points"):
         problem.value(found.solution)
+    with pytest.raises(InvalidInput, match="solution"):
+        problem.value([], found.local)
 
 
 def test_what_is_not_reached_is_said():

@@ -56,6 +56,16 @@ def test_a_release_in_json_and_counts(tables, command):
     assert document["rows"][-1]["count"] == pytest.approx(800, abs=5)
 
 
+@pytest.mark.parametrize("kind", ["moments", "counts"])
+def test_what_was_released_is_shown_again(kind, tables, command):
+    by = ["--by", "sex"] if kind == "counts" else []
+    said = command(kind, *tables, *RULES, *by, "--total-epsilon", "1")
+    assert command("show", kind).split() == said.split()
+    assert json.loads(command("show", kind, "--json"))["records"] == 800
+    with pytest.raises(AssertionError, match="tacit show"):
+        command("report", kind)
+
+
 def test_rules_of_a_file_whose_target_is_a_column_like_others(tables, command):
     text = """target = "cost"
 target_range = [0, 1200]
@@ -98,6 +108,8 @@ def test_widths_to_expect_cost_nothing(tables, command, tmp_path):
         (["moments", "north.csv", *RULES, *SECURE, "--seed", "2"], "seed"),
         (["counts", "north.csv", "--total-epsilon", "1"], "--by"),
         (["counts", "north.csv", "--by", "sex", "--total-epsilon", "1"], "sex=A,B"),
+        (["moments", "north.csv", *RULES, "--fill", "sex=x", "--total-epsilon", "1"], "list it"),
+        (["moments", "north.csv", "--range", "*=auto:0:9", "--total-epsilon", "1"], "'*'"),
         (["regress", "nowhere", "--target", "a", "--on", "b"], "moments.json"),
     ],
 )

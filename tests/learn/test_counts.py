@@ -116,7 +116,7 @@ def test_no_interval_ends_before_it_begins():
     for seed in range(repeat(20, 200)):
         found = PrivateCounts(0.3, 0.0, categories={"k": list("abcdefgh")}, random_state=seed)
         rows = found.fit(table).rows(0.5)
-        assert all(0 <= row["low"] <= row["high"] <= 20 for row in rows)
+        assert all(0 <= row["low"] <= row["count"] <= row["high"] <= 20 for row in rows)
 
 
 def test_tables_without_records_are_refused():

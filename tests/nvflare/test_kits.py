@@ -116,6 +116,9 @@ def test_the_example_is_a_party_file(made, tmp_path):
     path = folders[1] / "party.example.toml"
     file = PartyFile.load(path)
     assert file.agent == "north" and file.limits.total_epsilon == 2.0 and not file.rehearsal
+    (tmp_path / "another.toml").write_bytes((made[1] / "study.toml").read_bytes())
+    again = init(tmp_path / "another.toml", "localhost:8002", tmp_path / "again")
+    assert (again[1] / "party.example.toml").read_bytes() == path.read_bytes()
     quoted = tmp_path / "quoted.toml"
     quoted.write_text(example(study, 'a "b" \\ c'))
     assert PartyFile.load(quoted).agent == 'a "b" \\ c'

@@ -128,6 +128,8 @@ def test_float32_per_sample_sums_do_not_round_away_a_record():
         (lambda z, x: z * 1.0, 2, "one number"),
         (lambda z, x: (x @ z) ** 2, 3, "failed"),
         (lambda z: z.sum(), 2, "failed"),
+        (lambda z, x: -z[0] if z[0] < 0 else z[0], 2, "jnp.where"),
+        (lambda z, x: 1, 2, "floating-point"),
     ],
 )
 def test_a_loss_of_the_wrong_form_is_refused(loss, size, words):

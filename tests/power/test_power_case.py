@@ -126,7 +126,11 @@ def test_what_is_no_case(tmp_path):
         load_case(tmp_path / "binary.m")
     with pytest.raises(InvalidInput, match="case118_ieee, got 'case15'"):
         load_case("case15")
-    for wrong, near in (("case118ieee", "case118_ieee"), ("case_14", "case14")):
+    for wrong, near in (
+        ("case118ieee", "case118_ieee"),
+        ("case_14", "case14"),
+        ("IEEE 118", "case118"),
+    ):
         with pytest.raises(InvalidInput, match=rf"got '{wrong}'\. Did you mean {near}\?"):
             load_case(wrong)
     with pytest.raises(InvalidInput, match=r"got 'my net'\.$"):

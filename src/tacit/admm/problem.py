@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import LENGTHS, InvalidInput, InvalidSet, shown
+from tacit.errors import LENGTHS, InvalidInput, InvalidSet, array, shown
 from tacit.objectives.objective import Objective
 from tacit.pytree import store
 from tacit.sets.feasible_set import FeasibleSet
@@ -235,7 +235,7 @@ class Problem:
             raise InvalidInput(
                 "Expected local points too (Result.local): here agents keep private coordinates."
             )
-        total, w = 0.0, np.asarray(solution)
+        total, w = 0.0, array("solution", solution, (self.size,), dtype=np.float64)
         for p, agent in enumerate(self.agents):
             at = np.asarray(agent.coupling)
             z = w[at] if local is None else np.where(at >= 0, w[at], np.asarray(local[p]))

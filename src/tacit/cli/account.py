@@ -121,7 +121,7 @@ def _of_sum(
     document["sum"] = {"parties": P, "colluding": c, "alone": _pair(alone), "noise": more}
     rows += [
         ("whatever others do: each party alone", _words(alone)),
-        ("noise of the sum, of a curator's", f"{more:.4g}"),
+        ("noise of the sum, times a curator's", f"{more:.4g}"),
         ("without a secure sum", f"{math.sqrt(P):.4g}"),
     ]
 

@@ -29,7 +29,7 @@ def add_moments(add: Add) -> None:
     widths = "widths of intervals to expect for --columns NUMBER; nothing is released"
     moments.add_argument("--expect", action="store_true", help=widths)
     for name in EXPECTED[1:]:
-        moments.add_argument(f"--{name}", type=int, help="of --expect: how many there will be")
+        moments.add_argument(f"--{name}", type=int, help=f"of --expect: how many {name}")
 
 
 def add_counts(add: Add) -> None:
@@ -143,7 +143,10 @@ def _expect(options: argparse.Namespace) -> int:
     if missing := [name for name, value in sizes.items() if value is None]:
         raise InvalidInput(f"Expected --{missing[0]} beside --expect.")
     if not options.columns.isdecimal():
-        raise InvalidInput(f"Expected --columns NUMBER beside --expect, got {options.columns!r}.")
+        raise InvalidInput(
+            "Expected --columns NUMBER beside --expect, where every column counts as one, got "
+            f"{options.columns!r}."
+        )
     sizes["columns"] = int(options.columns)
     names = *BUDGET, "aggregation", "colluding"
     found = expected(**sizes, **{name: getattr(options, name) for name in names})

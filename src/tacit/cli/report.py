@@ -30,11 +30,25 @@ def _show(options: argparse.Namespace) -> int:
     from tacit.protocol.result import Result
 
     folder = Path(options.folder)
+    if (table := _released_table(folder)) is not None:
+        said = table.summary(), table.privacy_.words, f"files: {folder}"
+        return tell(options.json, table.to_dict(), *said)
     result = Result.load(folder)
     with reading(folder, "a result that can be drawn", own=False):
         result.save_plot(folder)
     print_result(result, folder, options.json)
     return 0
+
+
+def _released_table(folder: Path) -> Any:
+    """What ``tacit moments`` or ``tacit counts`` left in a folder, which is no result."""
+    if not (folder / "result.json").exists():
+        for name, kind in (("moments.json", "PrivateMoments"), ("counts.json", "PrivateCounts")):
+            if (folder / name).exists():
+                import tacit.learn
+
+                return getattr(tacit.learn, kind).load(folder)
+    return None
 
 
 def add_report(add: Add) -> None:

@@ -79,7 +79,8 @@ class PrivateCounts(TableRelease):
             at[[*known].index(name)] = known[name].index(value)
         found = np.asarray(self.counts_[tuple(at)])
         total, half = float(found.sum()), self.half_width(found.size, level)
-        low, high = np.clip((total - half, total + half), 0, self.records_).tolist()
+        # no more than all records, and no fewer than none: of what was released and public numbers
+        total, low, high = np.clip((total, total - half, total + half), 0, self.records_).tolist()
         return total, low, high
 
     @property

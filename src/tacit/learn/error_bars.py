@@ -127,7 +127,14 @@ class Row:
             return self.name, f"{self.value:.4g}", *[""] * len(HEAD[2:])
         p = "" if math.isnan(self.p) else "< 0.001" if self.p < 0.001 else f"{self.p:.3f}"
         ends = f"{self.low:.4g} to {self.high:.4g}"
-        return self.name, f"{self.value:.4g}", f"{self.error:.2g}", ends, p, f"{self.privacy:.0%}"
+        return (
+            self.name,
+            f"{self.value:.4g}",
+            f"{float(f'{self.error:.2g}'):g}",
+            ends,
+            p,
+            f"{self.privacy:.0%}",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Without numbers that are none."""

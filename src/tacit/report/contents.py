@@ -192,6 +192,10 @@ def _is_place(name: str, value: Any) -> bool:
 def _no_result(folder: Path) -> str:
     if not folder.is_dir():
         return f"Expected a result folder, found none at {folder}."
+    if any((folder / name).exists() for name in ("moments.json", "counts.json")):
+        return (
+            f"Expected a run, got a release of a table in {folder}: tacit show {folder} has it all."
+        )
     begun = any((folder / name).exists() for name in ("run.json", "checkpoint.npz"))
     why = "the run in it is not finished" if begun else "it has no result.json"
     return f"Expected the folder of a finished run, got {folder}: {why}."

@@ -488,8 +488,10 @@ def from_cvxpy(variable: Any, constraints: Sequence[Any]) -> Conic:
     data = problem.get_problem_data(cp.CLARABEL)[0]
     dims = data["dims"]
     if dims.exp or dims.psd or dims.p3d or dims.pnd:
+        kinds = {"exponential": dims.exp, "semidefinite": dims.psd, "power": dims.p3d or dims.pnd}
+        got = ", ".join(name for name, many in kinds.items() if many)
         raise InvalidInput(
-            f"Expected constraints that need linear and second-order cones only, got {dims}."
+            f"Expected constraints that need linear and second-order cones only, got {got} cones."
         )
     linear = [("zero", int(dims.zero)), ("nonneg", int(dims.nonneg))]
     cones = [block for block in linear if block[1]] + [("soc", int(m)) for m in dims.soc]

@@ -334,9 +334,10 @@ def _sums(data: dict[str, Any], kind: Kind) -> tuple[Roster | None, int]:
     for name in kind.agents:
         text = identities.get(name)
         if not isinstance(text, str) or not IDENTITY.fullmatch(text):
+            got = f"{len(text)} characters" if isinstance(text, str) else shown(text)
             raise InvalidInput(
                 f"Expected the identity of {name!r} in [identities], 64 digits that `tacit "
-                f"federation identity` shows at that party, got {shown(text)}."
+                f"federation identity` shows at that party, got {got}."
             )
         keys.append(bytes.fromhex(text))
     if len(set(keys)) < len(keys):

@@ -165,9 +165,11 @@ def study(kit: Kit, _: Any) -> tuple[bool | None, str]:
         return False, "kit.json has another name or other parties than study.toml."
     asked = ", ".join(f"{k} {digits(v)}" for k, v in _asked(kit).items()) or "see study.toml"
     words = f"{found.name}, digest {found.digest[:16]}, {len(found.agents)} parties"
+    words = f"{words}, asks for {asked}."
     if found.rehearsal is None:
-        return True, f"{words}, asks for {asked}."
-    return None, f"{words}, asks for {asked}. A REHEARSAL: everybody can subtract its noise."
+        return True, words
+    alone = "It is charged, too: use a ledger of its own."
+    return None, f"{words} A REHEARSAL: everybody can subtract its noise. {alone}"
 
 
 def _asked(kit: Kit) -> dict[str, float]:
@@ -225,7 +227,10 @@ def limits(kit: Kit, file: Any) -> tuple[bool | None, str]:
             return False, f"{words}; the study asks for {name} {digits(asked[name])}."
     with suppress(TacitError):  # what is wrong with the data stands in their own line
         if own.hides is not None and own.hides != (hidden := _hidden(kit, file)):
-            return False, f"{words}, hides {own.hides!r}; the study hides {hidden!r}."
+            return False, (
+                f"hides = {own.hides!r} in the party's file, and the study hides another change. "
+                f"If that is agreed: hides = {hidden!r}."
+            )
     rounds = read_toml(kit.study_file).get("algorithm", {}).get("rounds", 0)
     if own.rounds is not None and rounds > own.rounds:
         return False, f"{words}; the study asks for {rounds} rounds."

@@ -113,7 +113,8 @@ def init(study_file: str | Path, server: str, out: str | Path) -> list[Path]:
         write_keys(ours.private_key, ours.public_key)
         for kit in parties:
             shutil.copyfile(ours.public_key, kit.public_key)
-            (kit.folder / "party.example.toml").write_text(example(study, str(kit.agent)))
+            party = example(Study.load(kit.study_file), str(kit.agent))
+            (kit.folder / "party.example.toml").write_text(party)
         write_certificates(ours, parties)
         for path in ready.rglob("*"):  # for the owner's eyes only
             path.chmod(0o700 if path.is_dir() else 0o600)
