@@ -219,7 +219,7 @@ def test_agents_tables_are_matched_by_name(tmp_path):
         (("other.csv",), "other.csv, got no records"),
         (("other.csv", "a,y,b,b", "1,0,2,3"), "one twice"),
         (("other.csv", "a,y,b,c", "1,0,2,"), r"line 2 of .*other.csv, column 'c'.* --fill c=VALUE"),
-        (("other.csv", "a,y,b,c", "1,0,red,3"), r"column 'b'. tacit .* --categories b=A,B"),
+        (("other.csv", "a,y,b,c", "1,0,red,3"), r"column 'b'. Text .* --categories b=A,B"),
         (("other.csv", "a,y,b,c", "1,7193 cats,2,3"), "numbers in .* and text in .*other.csv"),
         (("other.csv", "a,y,b,c", "1,,2,3"), "missing values in .*other.csv, found one in line 2"),
         (("FIRST.csv", "a,y,b,c", "1,0,2,3"), "tables of different names"),
