@@ -176,7 +176,8 @@ def test_every_argument_of_solve_reaches_the_coordinator(monkeypatch):
 
     monkeypatch.setattr(solving, "Coordinator", reached)
     monkeypatch.setattr(local.Local, "of", staticmethod(made))
-    options = inspect.signature(tacit.solve).parameters.keys() - {"problem", "settings"}
+    beside = {"problem", "settings", "progress"}  # progress: tests/transports
+    options = inspect.signature(tacit.solve).parameters.keys() - beside
     assert options == ARGUMENTS.keys()
     problem, _ = prepared(base(PrivateHuberRegressor))
     with pytest.raises(tacit.InvalidInput, match="begin"):

@@ -115,7 +115,7 @@ def test_pointer_and_arrow_keys_tell_the_numbers(opened):
       const box = chart.getBoundingClientRect();
       const seen = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 3);
       return seen.closest(":has(> title)").textContent;"""
-    assert "Consensus residual: " in browser.execute_script(under, "trace-residual")
+    assert "Consensus residual (p.u.): " in browser.execute_script(under, "trace-residual")
     box = browser.find_element(By.ID, "map")
     for key, first in ((Keys.HOME, "line "), (Keys.END, "bus ")):
         box.send_keys(key)
