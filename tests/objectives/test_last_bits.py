@@ -61,7 +61,7 @@ def test_a_clipped_float32_gradient_is_no_longer_than_clip(norm):
 
     @jax.jit
     def all_clipped(f):
-        return jax.vmap(lambda row: f._clipped(z, row))(f.data)
+        return jax.vmap(lambda row: f._clipped(f._scaled(z, row)))(f.data)
 
     for clip in (0.1, 1.0, 3.3):
         f = PerSample(

@@ -158,3 +158,24 @@ def test_a_record_adds_the_same_bits_wherever_it_stands():
     assert alone.any()
     for place, rows in [(0, 2), (1, 2), (2, 3), (6, 7), (100, 128), (129, 130), (130, 257)]:
         np.testing.assert_array_equal(added(place, rows), alone)
+
+
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+@pytest.mark.parametrize("units", [None, np.full(4, 3.0)])
+def test_what_is_clipped_is_what_was_measured(relation, units):
+    """Gradients az − b of a b that is az, rounded: 0, or 10⁷ where a compiler does not round az.
+    One that computes them twice may measure the 0 and add up the other."""
+    rng, z = np.random.default_rng(0), jnp.asarray(np.array([0.3, -0.7, 1.1, 0.9], np.float32))
+    a = (1e15 * rng.normal(size=(8, 4))).astype(np.float32)
+    data = {"a": a, "b": a * np.asarray(z)}
+    f = PerSample(
+        lambda z, record: jnp.sum(record["a"] * z * z / 2 - record["b"] * z),
+        data,
+        clip=1.0,
+        normaliser=8.0,
+        neighbours=relation,
+        size=4,
+        units=units,
+    )
+    for found in (f.statistic(z), jax.jit(lambda f, z: f.statistic(z))(f, z)):
+        assert np.linalg.norm(np.asarray(found)) <= 1

@@ -45,6 +45,7 @@ class PerSample(Records):
     holds at every z, also outside the set. With ``units`` the statistic is the sum of clip(D∘g_i):
     what is clipped, summed and released with isotropic noise are the same numbers D∘g, as computed,
     so nothing above changes; ``lift`` divides by D afterwards, a public map.
+    A gradient is in memory before it is measured, so that what is measured is what is added up.
     Rounding (``rounding.py``): clipped gradients are added in float64, 2γ_M·M·clip/N for M records.
     Where records stay in place, the gradients of the others are the same bit for bit. Where they
     shift (add-remove), each gradient is computed alone, by the same instructions wherever its
@@ -129,9 +130,8 @@ class PerSample(Records):
         return (total / self.normaliser).astype(z.dtype)
 
     def statistic(self, z: Array) -> Array:
-        return self._sum(lambda record: self._clipped(z, record), jnp.zeros(z.shape)) / (
-            self.normaliser
-        )
+        raw = self._sum(lambda record: self._scaled(z, record), jnp.zeros(z.shape), self._clipped)
+        return raw / self.normaliser
 
     def lift(self, statistic: Array) -> Array:
         return statistic if self.units is None else statistic / self._units
@@ -163,42 +163,70 @@ class PerSample(Records):
         gradient: Array = jax.grad(self.loss)(z, record).astype(jnp.float64)
         return gradient if self.units is None else gradient * self._units
 
-    def _clipped(self, z: Array, record: Any) -> Array:
+    def _clipped(self, gradient: Array) -> Array:
         """A record's gradient in these units, no longer than clip.
 
         A little less is asked for, so that rounding cannot exceed it: n + 8 units for a sum of n.
         """
         limit = self.clip * (1 - (self.size + 8) * float(np.finfo(np.float64).eps))
-        gradient = self._scaled(z, record)
         norm = jnp.linalg.norm(gradient, ord=self.clip_norm)
         scale = jnp.where(norm > limit, limit / norm, 1)
         return jnp.where(jnp.isfinite(norm), gradient * scale, 0)
 
-    def _sum(self, term: Callable[[Any], Array], zero: Array) -> Array:
-        """Σ term(record) over the records present, a block at a time, in float64.
+    def _sum(
+        self,
+        term: Callable[[Any], Array],
+        zero: Array,
+        then: Callable[[Array], Array] | None = None,
+    ) -> Array:
+        """Σ then(term(record)) over the records present, a block at a time, in float64.
 
-        Adding a million float32 gradients would round by more than one of them.
+        Adding a million float32 gradients would round by more than one of them. Terms are in memory
+        before ``then`` sees them, between two steps of a loop: else a compiler may compute them
+        twice, with other roundings, to measure one and to scale the other, and where terms cancel
+        these have nothing in common.
         """
         rows = self.present.shape[0]
         if rows == 0:
             return zero
         size = min(rows, BLOCK) if self.in_place else 1
+        blocks = math.ceil(rows / size)
 
-        def add_block(i: Array, total: Array) -> Array:
+        def block(i: Array) -> tuple[Any, Array]:
             start = jnp.minimum(i * size, rows - size)  # the last block begins early ...
             records, present = jax.tree.map(
                 lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size),
                 (self.data, self.present),
             )
             fresh = present & (start + jnp.arange(size) >= i * size)  # ... and skips what was seen
-            if size == 1:
-                alone = term(jax.tree.map(lambda leaf: leaf[0], records))
-                return total + jnp.where(fresh[0], alone, 0)
-            terms = jax.vmap(term)(records)
-            fresh = fresh.reshape((size,) + (1,) * (terms.ndim - 1))
-            return total + jnp.where(fresh, terms, 0).sum(axis=0, dtype=total.dtype)
+            return records, fresh
 
-        total: Array = jax.lax.fori_loop(0, math.ceil(rows / size), add_block, zero)
+        def terms(i: Array) -> Array:
+            records, _ = block(i)
+            if size == 1:
+                return term(jax.tree.map(lambda leaf: leaf[0], records))[None]
+            return jax.vmap(term)(records)
+
+        def add(i: Array, total: Array, found: Array) -> Array:
+            fresh = block(i)[1].reshape((size,) + (1,) * (found.ndim - 1))
+            return total + jnp.where(fresh, found, 0).sum(axis=0, dtype=total.dtype)
+
+        if then is None:
+            total: Array = jax.lax.fori_loop(
+                0, blocks, lambda i, sum_: add(i, sum_, terms(i)), zero
+            )
+            return total
+
+        def step(k: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+            sum_, found = now
+            return jax.lax.cond(  # type: ignore[no-any-return]
+                k % 2 == 0,
+                lambda: (sum_, terms(k // 2)),
+                lambda: (add(k // 2, sum_, jax.vmap(then)(found)), found),
+            )
+
+        nothing = jnp.zeros((size, *zero.shape), zero.dtype)
+        total, _ = jax.lax.fori_loop(0, 2 * blocks, step, (zero, nothing))
         return total
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
