@@ -105,7 +105,7 @@ class LocalProblem:
         object.__setattr__(self, "coupling", coupling.astype(np.int64))
 
     def with_objective(self, objective: Objective, name: str) -> LocalProblem:
-        """The same part of a problem with another objective, such as its public copy."""
+        """The same part of a problem with another objective, such as the released one."""
         coupling = None if self.holds_everything else self.coupling
         return LocalProblem(objective, self.feasible_set, coupling, name)
 
@@ -139,7 +139,7 @@ class Problem:
     """All agents' parts together.
 
     ``penalties``: for every global coordinate where its penalty starts, and its group, for exact
-    steps on public copies (``fixed_point.py``). Left out, they follow from the objectives.
+    steps on released objectives (``fixed_point.py``). Left out, they follow from the objectives.
     """
 
     agents: tuple[LocalProblem, ...]

@@ -77,7 +77,7 @@ def add_learn(add: Add) -> None:
     model = "default: logistic, or huber where there is a --target-range"
     option("--model", choices=MODELS, help=model)
     option("--level", type=float, default=0.5, help="of --model quantile; default: 0.5")
-    limit = "most that one record pulls, of a logistic model, or none; default: planned"
+    limit = "clip the per-record gradient of a logistic model, or none; default: planned"
     option("--slope-limit", metavar="LENGTH", help=limit)
     share = "of the budget, for the mean that a classifier's rows are centred by, or none"
     option("--centring-share", metavar="SHARE", help=f"{share}; default: planned")

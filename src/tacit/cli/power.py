@@ -23,7 +23,7 @@ from tacit.cli.run_folder import Note, RunFolder, run_folder
 from tacit.errors import RUNS, InvalidInput, count
 from tacit.files import as_csv, read_json, read_pandas, reading, save_figure, write_atomically
 
-DELTA = 1e-5  # of all that is released, where loads are read once and none is given
+DELTA = 1e-5  # of all that is released, for one release of the loads, where none is given
 BEYOND = {  # limits that a dispatch may break, by name: what breaks them, and its columns
     "voltages": ("voltages", ("bus", "voltage", "v_min", "v_max")),
     "overloads": ("lines", ("line", "from_bus", "to_bus", "loading")),

@@ -11,7 +11,7 @@ inputs, of which the reply shows some coordinates. The extended Kalman filter gi
 demand under a normal prior, up to the linearisation, which is repeated at the estimate. Without
 noise the prior fades with every repetition, and what remains is least squares.
 
-Of loads that were read once the release itself is all that there is to know: messages, results, and
+Of loads that were released once the release is all that there is to know: messages, results, and
 whatever else was computed from it say nothing more. With the prior it gives the most likely demand.
 """
 
@@ -187,7 +187,7 @@ def estimate_released(
     prior_mean: float,
     prior_deviation: float,
 ) -> Vector:
-    """The most likely demand, given one reading v of it with this noise.
+    """The most likely demand, given one release v of it with this noise.
 
     Gaussian noise of variance σ², prior variance τ²: m + (v − m) τ²/(τ² + σ²). Laplace noise of
     scale b: v, but no further than τ²/b from m.

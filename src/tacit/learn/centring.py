@@ -47,11 +47,11 @@ LEAST = 0.1  # R at least, of the longest row: what is less is noise
 def shared(
     mechanism: str, total_epsilon: float, total_delta: float, share: float, secure: bool = False
 ) -> tuple[Mechanism, float]:
-    """The noise of a reading that takes a share of a budget, and the ε that is left at the same δ.
+    """The noise of a release that takes a share of a budget, and the ε that is left at the same δ.
 
     Gaussian: a share of μ², as squares of shifts add up. Laplace: a share of ε.
 
-    Guarantee: the reading, and a run that costs at most (ε left, δ), cost at most the total.
+    Guarantee: the release, and a run that costs at most (ε left, δ), cost at most the total.
     """
     probability("centring_share", share)
     rest = 1 - (SECURE_ROOM if secure and total_delta > 0 else 1e-12)  # sums are rounded up

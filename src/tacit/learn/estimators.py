@@ -796,10 +796,10 @@ class PrivateLogisticRegression(LinearClassifier):
     keep_length     whether centred rows keep their length in a column of its own
                     (``length_coef_``). "auto": with up to 20 columns, no constraint, a
                     ``feature_norm`` of 1, as ``PublicRange`` makes rows, and many records
-    slope_limit     what one record can pull (``objectives/slope_limits.py``), as the length of a
-                    softmax's slope, at most √2. None: no limit. "auto" for both: planned from
-                    public numbers; without noise rows are centred and nothing is clipped; with the
-                    paper's calibration both are off
+    slope_limit     clipping of the per-record gradient (``objectives/slope_limits.py``), as the
+                    length of a softmax's slope, at most √2; None: none. "auto" for both: planned
+                    from public numbers; without noise rows are centred and nothing is clipped; with
+                    the paper's calibration both are off
     calibration     "paper": the paper's data-dependent sensitivity, not differentially private
     random_state    a seed for the noise, for research; None takes a key from the operating system
     noise, ledgers  as in ``tacit.solve``: "secure" noise, and each agent's ledger
@@ -825,7 +825,7 @@ class PrivateLogisticRegression(LinearClassifier):
         return SoftmaxRegression(rows, targets, classes, **form, **public)
 
     def predict_proba(self, X: Any) -> Vector:
-        """The softmax of the scores, not corrected for the limit on slopes: that would be right at
+        """The softmax of the scores, not corrected for clipping: that would be right at
         the optimum, which private fits are far from (``docs/own-problems.md``)."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
@@ -1060,14 +1060,14 @@ class PrivateHuberRegressor(LinearRegressor):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PrivateRidge(LinearRegressor):
-    """Least squares with a ridge, from one noisy reading of X'X and X'y of every agent.
+    """Least squares with a ridge, from one noisy release of X'X and X'y of every agent.
 
     min ‖y − Xw‖² + alpha‖w‖², as scikit-learn's ``Ridge``, over rows no longer than
     ``feature_norm``; the intercept is a coefficient like the others (of a constant column of 0.3
     ``feature_norm``), and has the ridge too. Where noise drowns a direction of X'X, it is held
     back as by a ridge of the size of the noise (``objectives/moments.py``).
 
-    Read once, the data need no rounds with noise: ``rounds`` None. With ``rounds`` or
+    Released once, the data need no rounds with noise: ``rounds`` None. With ``rounds`` or
     ``local_updates`` given, and with more than 2,000 columns, there is noise in every round, in
     proportion to the largest residual that the constraint allows: give a narrow one, or take
     ``PrivateHuberRegressor``.

@@ -87,7 +87,7 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     fill            a value for each column where one may be missing: a number within the range, or
                     one of the categories; "*" is for all other columns of numbers.
 
-    log             columns of numbers of which the logarithm ln(1 + x − low) counts, such as money
+    log             columns of numbers, such as money, to replace by ln(1 + x − low)
 
     A category of its own adds 1 to a row's squared length, as a number at an end of its range does.
 

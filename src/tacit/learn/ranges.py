@@ -40,7 +40,7 @@ WORDS = "three noisy histograms of columns"
 
 
 def of_a_stage(mechanism: Mechanism) -> Mechanism:
-    """The noise of each stage, where one reading with ``mechanism`` would cost what all do."""
+    """The noise of each stage, where one release with ``mechanism`` would cost what all do."""
     if isinstance(mechanism, Gaussian):
         return Gaussian(mechanism.noise_multiplier * math.sqrt(STAGES))
     if isinstance(mechanism, Laplace):
@@ -49,7 +49,7 @@ def of_a_stage(mechanism: Mechanism) -> Mechanism:
 
 
 def together(*parts: tuple[Mechanism, int]) -> tuple[Mechanism, int]:
-    """One mechanism that costs what these do, each so many times: μ² adds up, and pure ε does."""
+    """One mechanism that costs what these do, each with its count: μ² adds up, and pure ε does."""
     noisy = [(m, n) for m, n in parts if n and not isinstance(m, Noiseless)]
     if all(isinstance(m, Gaussian) for m, _ in noisy) and noisy:
         square = math.fsum(n / m.noise_multiplier**2 for m, n in noisy)  # type: ignore[attr-defined]

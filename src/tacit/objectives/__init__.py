@@ -3,7 +3,7 @@
 objective       what every objective can do: value, statistic, sensitivity, neighbours
 linear_model    losses of a linear model's scores: sensitivities, rounding, record by record
 losses          logistic, softmax, hinge; least squares, Huber, quantile
-slope_limits    limits on what one record can pull: two forms, their bounds, probabilities
+slope_limits    clipping of per-record gradients: two forms, their bounds, probabilities
 per_sample      any differentiable loss, each record's gradient clipped
 residual        |Az + d|^2 where d is private: power balance, inverse problems
 moments         sums and second moments, released once: the mean of rows, least squares

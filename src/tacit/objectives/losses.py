@@ -68,7 +68,7 @@ class LogisticRegression(_TwoClasses):
     Guarantee: |slope| = sigmoid(−y·s) ≤ sigmoid(a) for |s| ≤ a; attained on balls and boxes
     around 0. *replace*: twice that, attained in the limits a → 0 and a → ∞.
 
-    ``slope_limit`` c: the loss goes on as a straight line where its slope reaches c
+    ``slope_limit`` c clips: the loss goes on as a straight line where its slope reaches c
     (``slope_limits.py``), so |slope| ≤ min(c, sigmoid(a)) and, for c < sigmoid(a), NΔ_2 = cB, or
     2cB under *replace*: attained. In a softmax of two classes the same limit is √2·c.
     """
@@ -148,7 +148,7 @@ class SoftmaxRegression(LinearModel):
     more classes not all vertices are within reach. *replace*: twice that; approached as D → 0 and
     as D → ∞.
 
-    ``slope_limit`` c: no slope is longer than c (L2), in one of the forms of ``slope_limits.py``;
+    ``slope_limit`` c clips slopes to length c (L2), in one of the forms of ``slope_limits.py``;
     if that is less than the bound above, NΔ_2 = cB, or 2cB under *replace*. ``limit_form``
     "convex" (the default): f is convex, and ``gradient`` is that of ``value``; in L1 slopes are at
     most √2·c. "norm": the slope keeps its direction and loses length, no more than it must.
@@ -381,7 +381,7 @@ class LeastSquares(LinearModel):
 
 @pytree
 class Huber(LeastSquares):
-    """Least squares whose slope stops at ±``threshold``, so that outliers pull less.
+    """Least squares whose slope is clipped at ±``threshold``, so that outliers weigh less.
 
     loss = r²/2 for |r| ≤ threshold, else threshold·(|r| − threshold/2), with r = x'z − y.
 

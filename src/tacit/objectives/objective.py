@@ -32,7 +32,7 @@ RELATIONS = {
 
 
 class Reading(ABC):
-    """What a release reads of an objective, once: numbers that say all of f that a run needs.
+    """Sufficient statistics of f, released once.
 
     Guarantee: for neighbouring data, as the objective's ``neighbours`` says in words, the computed
     ``values`` are equally many and differ by at most ``sensitivity(norm)``, rounding included. The

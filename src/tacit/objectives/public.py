@@ -57,10 +57,10 @@ MOST_DENSE = 2**20  # entries of a sparse matrix that is written out
 
 
 class PublicObjective(Objective):
-    """An objective that may be read in full: it was released, or the run has no noise.
+    """A public objective: it was released, or the run has no noise.
 
     Guarantee: none of its own. It is as private as the release that it was computed from; Δ = 0,
-    as neighbours have the same public copy.
+    as neighbours have the same released objective.
     """
 
     neighbours = "nothing: the data in it are public"
@@ -184,8 +184,8 @@ def without_noise(objective: Objective) -> PublicObjective:
 
 @pytree
 class KnownSum(Objective):
-    """The sum of ``agents`` objectives, of which only the noisy ``sum`` of their statistics at one
-    point is known. ``part``: any of them, for its lift and public gradient, which all have."""
+    """The sum of ``agents`` objectives, known only by the noisy ``sum`` of their statistics at one
+    point. ``part``: any of them, for its lift and public gradient, which all have."""
 
     neighbours = "nothing: what is known of it was added up with noise"
     everywhere: ClassVar[bool] = True
@@ -219,8 +219,8 @@ class KnownSum(Objective):
 
 
 def of_sum(part: Any, agents: int) -> Any:
-    """One of so many objectives that are read once, as if it had the readings of all: with their
-    ridges, or where there are none (means) the same minimiser."""
+    """One of ``agents`` objectives that are released once, as if it had the data of all: with their
+    ridges, or for means, which have no ridge, with the same minimiser."""
     whole = jax.tree.map(lambda leaf: leaf, part)
     name = "ridge" if hasattr(part, "ridge") else "normaliser"
     store(whole, **{name: agents * getattr(part, name)})

@@ -2,13 +2,13 @@
 
     f(z) = (Σ_g c₂ p_g² + c₁ p_g + c₀ + price ‖balance @ z + d‖₁) / worth
 
-The price makes every f finite, whatever loads d are read with noise; where it is above the dual
+The price makes every f finite, whatever the noisy loads d are; where it is above the dual
 prices of the balance, and all demand can be met, the minimum meets it (an exact penalty). ``worth``
 is the largest marginal cost of a generator of the grid in $/h per unit of power, public: f is of
 the order of the power in per unit, as the squared load shedding is, and like penalties suit it.
 
-f has kinks, so that it is not solved with noise in every round: loads are read once (``reading``),
-and every local step on the public copy is one cone program.
+f has kinks, so that it is not solved with noise in every round: loads are released once
+(``reading``), and every local step on the released objective is one cone program.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class GenerationCost(_Kinked):
 
     ``demand`` says balance, loads and who counts as neighbours; its value is not part of f.
 
-    Guarantee: the loads are read as ``Residual`` has them read: d itself, with the groups and
+    Guarantee: the loads are released as those of ``Residual``: d itself, with the groups and
     bounds of ``demand``. Costs and prices are public. Nothing else is offered: no gradient is
     released.
     """

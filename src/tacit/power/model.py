@@ -330,7 +330,7 @@ def planned(problem: Problem, asked: Asked, nominal: bool = False) -> Plan:
 
 
 def worthwhile(problem: Problem, noise: Mechanism) -> float:
-    """The tolerance below which copies that agree better are worth nothing beside the noise.
+    """The tolerance below which closer agreement is worth nothing beside the noise.
 
     ‖z̄‖ is about √n for n copies: ‖noise‖/(30 √n) leaves ‖z − z̄‖ at a thirtieth of the noise, in
     per unit. Public where bounds are: it stays at ``TOLERANCE`` where they are not.

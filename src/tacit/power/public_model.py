@@ -301,7 +301,7 @@ def _by_metis(grid: Grid, zones: int) -> dict[int, int]:
     return {int(bus): first[p] for bus, p in zip(buses, part.tolist(), strict=True)}
 
 
-# --- noisy readings of loads, drawn towards public ones ---------------------------------------
+# --- released loads, drawn towards public ones -------------------------------------------------
 
 
 @pytree
@@ -324,7 +324,7 @@ class ExpectedLoads(Residual):
 
 @dataclass(frozen=True)
 class LoadReading(DataReading):
-    """The loads, as ``Residual`` has them read; a copy of them is drawn towards what is expected.
+    """The loads, as in ``Residual``; released ones are drawn towards what is expected.
 
     Guarantee: ``DataReading``'s.
     """
@@ -342,22 +342,22 @@ class LoadReading(DataReading):
 def shrunk(
     values: Vector, expected: Vector, deviation: float, spread: float | None = None
 ) -> Vector:
-    """Estimates of loads that are nearer to them than noisy readings v, at no cost in privacy.
+    """Estimates of loads that are nearer to them than released loads v, at no cost in privacy.
 
-    With a stated spread, loads are taken to be e_i·(1 + spread·(standard normal)), and a reading
-    with noise of deviation σ becomes the posterior mean
+    With a stated spread, loads are taken to be e_i·(1 + spread·(standard normal)), and a released
+    load with noise of deviation σ becomes the posterior mean
 
         e_i + (v_i − e_i) τ_i²/(τ_i² + σ²),     τ_i = spread·|e_i|
 
-    which has the least expected squared error: τ²σ²/(τ² + σ²) in place of σ². For other laws with
-    these variances it is the best estimate that is linear in v (Bernardo and Smith, 1994).
+    which has the least expected squared error: τ²σ²/(τ² + σ²) in place of σ². With these
+    variances, for any distribution, it is best of all linear in v (Bernardo and Smith, 1994).
 
-    Without one the readings themselves tell how far loads lie from what was expected: in blocks of
+    Without one the released loads tell how far loads lie from what was expected: in blocks of
     m loads of like expected size, James and Stein's estimate with positive part,
 
         e + (v − e) max(0, 1 − (m − 2)σ²/‖v − e‖²)
 
-    For Gaussian noise and m ≥ 3 its expected squared error is below mσ², that of the readings,
+    For Gaussian noise and m ≥ 3 its expected squared error is below mσ², that of released loads,
     whatever the loads are (James and Stein, 1961; Baranchik, 1964), hence that of all blocks too.
 
     Guarantee: post-processing. Only noisy values and public numbers (expected loads, spread, σ) are

@@ -264,7 +264,7 @@ class _Total:
         return sum(n for _, n in self.laplace)
 
     def losses(self) -> Any:
-        """The privacy loss distribution of the whole, on a grid that dominates the true law."""
+        """The privacy loss distribution of the whole, on a grid that dominates the true one."""
         from dp_accounting.pld import privacy_loss_distribution as pld
 
         # the error of one cell shrinks against the total like 1/sqrt(updates)

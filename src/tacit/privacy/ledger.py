@@ -159,7 +159,7 @@ class Terms:
         return f"release-{self.settings[:12]}-{n}"
 
     def released_as(self, run: str) -> bool:
-        """Whether a run is a release: one reading of the data, and no rounds."""
+        """Whether a run is a release: one charge, and no rounds."""
         return self.rounds == 1 and run.startswith(self.release(0)[:-1])
 
     def to_json(self) -> str:
@@ -502,7 +502,7 @@ class Ledger:
         return tuple(self._terms)
 
     def affords(self, *parts: tuple[Mechanism, int]) -> bool:
-        """Whether these mechanisms, each so many times, would fit; costs nothing."""
+        """Whether these mechanisms, each with its count, would fit; costs nothing."""
         budget, spend = self.budget, self._spend
         for mechanism, n in parts:
             spend = Spend(spend.updates + Counter({(mechanism, 0.0): n}))

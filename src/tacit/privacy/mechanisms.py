@@ -1,6 +1,6 @@
 """Noise mechanisms: each draws and scales its noise (line 18), and says what to account for.
 
-The law of the noise and its accounting event live in one frozen value, so they cannot drift
+The distribution and the accounting event of noise live in one frozen value, so they cannot drift
 apart. A mechanism knows the ratio of noise to sensitivity (its noise multiplier); the
 sensitivity, a public certified number, arrives when noise is drawn.
 
@@ -55,7 +55,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def scale(self, sensitivity: Any) -> Any:
-        """The parameter of the law: the standard deviation (Gaussian), b (Laplace)."""
+        """The parameter of the distribution: the standard deviation (Gaussian), b (Laplace)."""
 
     @abstractmethod
     def variance(self, sensitivity: Any) -> Any:
@@ -200,7 +200,7 @@ class Noiseless(Mechanism):
 
 @cache
 def register_with_jax() -> None:
-    """Let JAX look into mechanisms: parameters may differ within a batch of runs, the law is part
+    """Let JAX look into mechanisms: parameters may differ within a batch of runs, the kind is part
     of the compiled program. Done here if JAX is loaded, else by whoever compiles programs."""
     for kind in (Gaussian, Laplace, Noiseless):
         register(kind)
@@ -286,7 +286,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def share_of(mechanism: Gaussian, shares: int) -> Gaussian:
-    """The noise of one of so many that add up to ``mechanism``; rounded down."""
+    """The noise of one of ``shares`` that add up to ``mechanism``; rounded down."""
     return Gaussian(mechanism.noise_multiplier / math.sqrt(shares) * (1 - 1e-15))
 
 

@@ -154,7 +154,7 @@ class SecureNoise:
 
     @property
     def distance(self) -> float:
-        """Distance of one update's noise from a rounding of the continuous law."""
+        """Distance of one update's noise from a rounding of the continuous distribution."""
         name = self.mechanism.name
         s = min(float(self.scale), 2.0 ** (GRID_BITS[name] + 1))
         return self.size / (INVERSE_DISTANCE[name] * s**2)
@@ -169,7 +169,7 @@ class SecureNoise:
         return self.mechanism.event(updates)
 
     def draw(self, updates: int) -> GridNoise:
-        """Fresh noise for so many updates. Never twice the same: there is no seed."""
+        """Fresh noise for ``updates`` updates. Never twice the same: there is no seed."""
         with localcontext(prec=DIGITS):
             gaussian = isinstance(self.mechanism, Gaussian)
             variance = self.scale**2 / self.shares
@@ -210,7 +210,7 @@ def secure_noise(
 
 
 class Table(NamedTuple):
-    """A law on first, first + 1, ...: outcome i if the 256-bit number is below threshold i."""
+    """A distribution on first, first + 1, ...: i if the 256-bit number is below threshold i."""
 
     first: int
     high: np.ndarray[Any, np.dtype[np.uint64]]
@@ -239,7 +239,7 @@ def discrete_gaussian(variance: Decimal) -> Law:
 
 @lru_cache(maxsize=64)
 def discrete_laplace(scale: Decimal) -> Law:
-    """The discrete Laplace law with scale s."""
+    """The discrete Laplace distribution with scale s."""
     K, tables = RADIX[1], []
     with localcontext(prec=DIGITS):
         while scale > WIDEST_TABLE[1]:

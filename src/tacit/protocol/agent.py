@@ -473,7 +473,7 @@ class Summand(Agent):
     scale s (the lemma there), and the rest is known or uniform (``masks.py``). ∎ The point is in
     the set, and within the limits for which Δ is proven, before anything is paid.
 
-    release  the reading is added up, once; ``size`` is 0 then
+    release  the released statistics are added up, once; ``size`` is 0 then
     """
 
     def __init__(
@@ -641,7 +641,7 @@ _admitted = jax.jit(admitted)
 def shared_noise(
     summed: Sum, mechanism: Mechanism, updates: int, delta: float, size: int, secure: bool
 ) -> SecureNoise:
-    """The grid of a sum of so many numbers, and a participant's share of the noise on it."""
+    """The grid of a sum of ``size`` numbers, and a participant's share of the noise on it."""
     Δ, shares = summed.sensitivity, summed.shares
     if secure:
         return secure_noise(mechanism, Δ, size, updates, delta, shares)

@@ -155,7 +155,7 @@ class Coordinator:
     every      seconds between two entries in the journal
     batched    makes all agents one program, where a transport has them in one process
     aggregation, colluding   "sum": statistics are only added up (``summed.py``), and nobody learns
-               one, if no more than so many collude; by default just less than half of all
+               one, if no more than ``colluding`` collude; by default just less than half of all
     model      any participant's part of the problem, for what is public in it, where there is one
     study      digest of the study that participants hold
     deadline   seconds that a participant may take for an answer

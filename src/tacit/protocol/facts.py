@@ -278,7 +278,7 @@ class DescribedObjective(Objective):
 
 
 class DescribedReading(Reading):
-    """The size and the sensitivity of a reading."""
+    """The size and the sensitivity of a release."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -298,7 +298,7 @@ class DescribedReading(Reading):
 
 
 def _moved(f: Objective, W: FeasibleSet, norm: int) -> float:
-    """Δ of the statistic; infinite for a cost with kinks, which is read once or not at all."""
+    """Δ of the statistic; infinite for a cost with kinks, which is released once or not at all."""
     try:
         return float(f.sensitivity(norm, W))
     except InvalidInput:

@@ -184,7 +184,7 @@ class Broadcast(Message):
     """Server to agents: the consensus w^{t+1} of this round.
 
     ``last`` has, for each agent, the digest of the last reply the server got from it.
-    ``instructions``: how to go on from the last round, in public numbers, where data were read once
+    ``instructions``: how to go on from the last round, in public numbers, after a release
     (``fixed_point.py``) or steps adapt (``adaptive.py``).
     """
 
@@ -207,7 +207,7 @@ class Broadcast(Message):
 class Reply(Message):
     """Agent to server: the coupled part of z^{t+1}, randomised and (objective noise) feasible.
 
-    ``settled``, of exact steps on a public copy only: whether the private coordinates, which no
+    ``settled``, of exact steps after a release only: whether the private coordinates, which no
     server sees, are at rest too. It follows from what was released.
     """
 
@@ -255,8 +255,8 @@ class Facts(Message):
     """An agent, as it introduces itself.
 
     ``coupling`` of all its coordinates, −1 where private; ``start`` is z^1 on the coupled ones, in
-    its number format. ``one``, ``two``: Δ in the L1 and L2 norm, of the statistic and of a reading.
-    ``gradient_noise``: the deviation of a gradient's entry for unit noise on a reading, where that
+    its number format. ``one``, ``two``: Δ in the L1 and L2 norm, of the statistic and of a release.
+    ``gradient_noise``: the deviation of a gradient's entry for unit noise on a release, where that
     is not the gradient's own.
     """
 
@@ -286,8 +286,8 @@ class Facts(Message):
     smoothness: float | None = None
     normaliser: float | None = None
     uncertified: str = ""
-    not_once: str = ""  # why it cannot be read once, if so
-    size: int | None = None  # of a reading
+    not_once: str = ""  # why it cannot be released once, if so
+    size: int | None = None  # of a release
     read_one: float | None = None
     read_two: float | None = None
     gradient_noise: float | None = None
@@ -341,7 +341,7 @@ class Sum:
     """That parts are added up and nobody learns one: what all participants must agree on.
 
     epoch        of the keys; another one for every start of the run or of a participant
-    names        of all, in order       colluding  c, of whom so many may add no noise
+    names        of all, in order       colluding  c, how many may add no noise
     sensitivity  the largest of any participant: every one's noise is for it
     masked       False: of one owner's participants, whose parts may be seen
     """

@@ -314,7 +314,7 @@ class Participant:
         return Copied(run.name, float(run.copy.objective.mean_curvature))  # type: ignore[attr-defined]
 
     def _released(self, run: Run) -> Release:
-        """What is released in this run: read once, paid for and kept."""
+        """What is released in this run: once, paid for and kept."""
         assert run.reader is not None
         if run.release is None:
             run.release = run.reader.read(self.problem)

@@ -1,6 +1,6 @@
 """Sufficient statistics of an agent's data, released once with noise; what follows is free.
 
-    data ─▶ Objective.reading() ─▶ values + noise ─▶ public copy of the objective
+    data ─▶ Objective.reading() ─▶ values + noise ─▶ released objective
             paid for, once          kept first        rounds, retries, stopping: post-processing
 
 For an objective that depends on its data through a few numbers only (‖Az + d‖² through d, least
@@ -11,7 +11,7 @@ Guarantee: a release is the mechanism on ``Reading.values``, whose sensitivity i
 bound: exactly as private as one update of the mechanism. All that follows reads the release and
 public numbers only (post-processing). With a ledger the release is paid for before it is measured,
 and kept before anything is computed from it; several processes, each killed at any moment, never
-show more readings than were paid for: a release is round 1 of a run of one round, and
+show more releases than were paid for: a release is round 1 of a run of one round, and
 ``ledger.py`` has the proof. That data have changed since they were released shows: a new release
 is made then. So what is kept answers one question only (``LocalProblem.asked``): two that differ
 have a release each, even where their data are the same, which would show too.
@@ -74,9 +74,9 @@ class Release:
 
 @dataclass(frozen=True)
 class Reader:
-    """One agent's part of a release: which noise its reading gets, and who pays.
+    """One agent's part of a release: which noise its statistics get, and who pays.
 
-    mechanism  of one reading            delta   at which the total is stated
+    mechanism  of one release            delta   at which the total is stated
     noise      "seeded" from ``key``, or "secure"
     from_seed  whether the key follows from a seed that somebody knows: what is kept of such noise
                is not given where a key of the operating system is asked for, nor the other way
@@ -257,7 +257,7 @@ FORMAT, SAVED = 1, "a release that tacit saved"
 
 @dataclass(frozen=True)
 class Released:
-    """A problem of public copies: solve it as often as you like, at no further cost.
+    """A problem of released objectives: solve it as often as you like, at no further cost.
 
     problem    the same sets and couplings, with objectives that hold nothing private
     releases   what each agent has released (its seal stays with the agent)
@@ -281,7 +281,7 @@ class Released:
         privacy: PrivacyStatement,
         seed: int | None,
     ) -> Released:
-        """Public copies of the objectives of ``problem`` out of what its agents released."""
+        """``problem`` with the objectives that follow from what its agents released."""
         copies = []
         for name, agent, release in zip(problem.names, problem.agents, releases, strict=True):
             copies.append(public_part(agent, name, release, mechanism, len(releases)))
@@ -386,7 +386,7 @@ def _readable(path: str | Path) -> AbstractContextManager[None]:
 def public_part(
     agent: LocalProblem, name: str, release: Release, mechanism: Mechanism, agents: int
 ) -> LocalProblem:
-    """An agent's part of a problem as its release tells it, one of so many ``agents``."""
+    """An agent's part of a problem as its release tells it, one of ``agents``."""
     reading = agent.objective.reading()
     deviation = math.sqrt(mechanism.variance(reading.sensitivity(mechanism.norm)))
     return agent.with_objective(reading.public_copy(release.values, deviation, agents), name)

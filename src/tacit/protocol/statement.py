@@ -38,9 +38,9 @@ class PrivacyStatement:
     ``seeded``: whoever knows the seed can subtract the noise. Where neither ``seeded`` nor
     ``secure``, the noise is Threefry's from a key of the operating system.
     ``assumed``: sentences about what is taken for public (``PUBLIC``, and what a model adds).
-    ``once``: every agent released a noisy reading of its data, and the run used nothing else of it.
+    ``once``: every agent released noisy statistics, and the run used nothing else of its data.
     ``before``: what every agent released before the run, in words; the numbers are of both.
-    ``parties``: of a secure sum, of which up to ``colluding`` may collude with those who attack, or
+    ``parties``: of a secure sum; up to ``colluding`` of them may collude with those who attack, or
     add no noise; ``alone``: ε at the same δ, whatever others do.
     """
 
@@ -252,7 +252,7 @@ def of_sum(
     parts: Sequence[tuple[Mechanism, int]],
     coordinates: int,
 ) -> PrivacyStatement:
-    """The same where parts were only added up, if so many may collude: with the ε of one alone,
+    """The same where parts were only added up: with ``colluding`` and the ε of one alone,
     whose noise in each of ``parts`` is a share; secure noise counts with the largest distance."""
     shares = parties - colluding
     own: list[Any] = [(share_of(mechanism, shares), n) for mechanism, n in parts]  # type: ignore[arg-type]
@@ -268,7 +268,7 @@ def release_statement(
     seeded: bool,
     secure: bool,
 ) -> PrivacyStatement:
-    """Of one reading of every agent's data, and all that is computed from it."""
+    """Of one release by every agent, and all that is computed from it."""
     epsilon, uncertified, once = math.inf, "the run adds no noise.", False
     if not isinstance(mechanism, Noiseless):
         once = True
@@ -286,12 +286,12 @@ def with_reading(
     readings: Sequence[tuple[Mechanism, int, int]],
     words: str,
 ) -> PrivacyStatement:
-    """Of a run whose agents released readings of their data before it, all in one total.
+    """Of a run whose agents made releases before it, all in one total.
 
     ``mechanism`` is the run's, with ``size`` numbers in one update; each of ``readings`` has its
-    own, how often it was read, and how many numbers it has; ``words`` say what was read.
+    own, how often it was released, and how many numbers it has; ``words`` say what it was.
 
-    Guarantee: the run may depend on what was read (adaptive composition); the same records are
+    Guarantee: the run may depend on what was released (adaptive composition); the same records are
     hidden by both, if both have the same neighbours. Secure noise counts with the largest distance
     that it may have (``secure_noise.py``).
     """

@@ -253,7 +253,7 @@ class Summed:
         return np.asarray(added_up([part.values for part in parts]) * self._grid.spacing)
 
     def _release(self) -> None:
-        """The sum of everybody's readings, and the objective that follows from it."""
+        """The sum of all that is released, and the objective that follows from it."""
         values = self._sum(Read(self._run), self._grid.size)
         seal = self._seal(secrets.token_bytes(KEY)) if self.own else b""
         self._publish(Release(values, seal))

@@ -1,10 +1,10 @@
 """Studies of a grid in zones: the case is public, each party brings the loads of its own zone.
 
 ``docs/files.md`` lists the keys of [power]; [privacy] and [algorithm] have those of a job file
-and the meaning they have for ``tacit power solve``: loads are read once, and ``rounds`` is the most
-that follow, unless [algorithm] says ``noise_every_round = true`` or [privacy] the ``epsilon`` of
-one update. The party's table is a CSV file with the columns bus, p and q, one line for each bus of
-its zone, in the ``unit`` that the party's file says. No load of the case itself is read.
+and the meaning they have for ``tacit power solve``: loads are released once; ``rounds`` is the
+most that follow, unless [algorithm] says ``noise_every_round = true`` or [privacy] the ``epsilon``
+of one update. The party's table is a CSV file with the columns bus, p and q, one line for each bus
+of its zone, in the ``unit`` that the party's file says. No load of the case itself is read.
 """
 
 from __future__ import annotations

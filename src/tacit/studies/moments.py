@@ -1,4 +1,4 @@
-"""Studies of a table's moments: one release by every party, of which all can ask on their own.
+"""Studies of a table's moments: one release by every party, which all can query on their own.
 
 ``docs/files.md`` lists the keys of [moments]. The answer of the run is the sum of all releases,
 divided by the number of parties and of records: all have it at the end, in ``moments.json``.

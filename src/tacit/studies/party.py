@@ -226,7 +226,7 @@ def compare(limits: Limits, run: str, terms: Terms, noise: str) -> None:
 
 
 def refuse_beyond(limits: Limits, run: str, terms: Terms, rounds: int) -> None:
-    """Raise ``Disagrees`` where so many rounds of a run cost more than the limits."""
+    """Raise ``Disagrees`` where these rounds of a run cost more than the limits."""
     all_of_it = Spend().plus(terms, rounds * terms.local_updates)
     alone = limits.total_epsilon_alone
     for cost, most, by in (

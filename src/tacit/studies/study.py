@@ -101,7 +101,7 @@ class Kind:
         raise NotImplementedError
 
     def public_part(self) -> LocalProblem:
-        """An agent's problem without data, of which a secure sum needs what is public."""
+        """An agent's problem without data: what is public in it, for a secure sum."""
         raise InvalidInput(
             'Expected losses over records on one common set, as in [learn], for aggregation = "sum"'
             ", got others: their parts have no entries in common, or their sizes are not public."
@@ -144,7 +144,7 @@ class Study:
     deadline        seconds that a round may take
     rehearsal       the seed of a rehearsal's noise; None: a real run
     roster          of a secure sum: who adds up, with their identities; None: no sum
-    colluding       of whom so many may collude
+    colluding       how many may collude
     question        a digest of all that makes agents' problems of their data (``asked``)
     contents        study.toml and the files that travel with it, by name
     folder          where it was read

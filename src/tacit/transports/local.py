@@ -133,7 +133,7 @@ class Clock:
         self._compute = [0.0] * ranks
 
     def round(self, seconds: float, compute: Sequence[float]) -> None:
-        """One round took so many seconds, and of these every rank computed so many."""
+        """One round took ``seconds``; every rank computed for ``compute`` of them."""
         self._rounds += 1
         self._exchange += seconds
         self._slowest += max(compute)

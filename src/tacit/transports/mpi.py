@@ -62,7 +62,7 @@ Builder = Callable[[Any, int, int], Part]  # of what was asked for, rank and num
 
 
 def share(agents: int, comm: Comm | None = None) -> range:
-    """The agents of this rank, of so many: in order, as evenly as can be."""
+    """The agents of this rank: in order, as evenly as can be."""
     comm = comm or world()
     return share_of(agents, comm.rank, comm.size)
 

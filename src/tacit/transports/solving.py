@@ -53,7 +53,7 @@ def solve(
                     the same run name, unless there is a checkpoint to continue from
     run             a name; noise differs between runs of one seed. Default "run"; with ledgers a
                     fresh one
-    evaluate_every  trace row (and callback) every so many rounds, and after the last
+    evaluate_every  rounds between rows of the trace (and callbacks), and after the last
     checkpoint      file to save the state to at each evaluation, and to continue from if it is
                     there; the continued run is bit for bit the uninterrupted one. It holds the
                     noise key: guard it like the data, and remove it when the result is safe.
@@ -64,7 +64,7 @@ def solve(
                     such a run cannot be continued.
     ledgers         the agents' ledgers by name, or a folder with NAME.db for every agent: each
                     agent pays there before it answers, and refuses beyond its budget
-    start           exact steps only: begin at another answer from the same release. That of other
+    start           exact steps only: a warm start from an answer of the same release. That of other
                     data, or of the same at another time, would cost more than the statement says
     aggregation     "sum": the agents' statistics are only added up (losses over records, one common
                     set, Gaussian noise), and together they add the noise of one, as long as no more
@@ -151,7 +151,7 @@ def release(
     ledgers     the agents' ledgers by name, or a folder with NAME.db for every agent. Each agent
                 pays there once; asked again for the same data and budget, it gives what it has
                 given, at no cost. Data that have changed need, and get, a charge of their own.
-    aggregation, colluding   "sum", as in ``solve``: what is released is the sum of all readings,
+    aggregation, colluding   "sum", as in ``solve``: what is released is the sum of all statistics,
                 with the noise of one. It is a problem of one agent then, and agents keep nothing
 
     Returns a ``Released`` problem, which ``solve`` takes as often as you like.

@@ -23,11 +23,11 @@ average only.
 Any score is sound. A poor one only finds less; the last two say something of agents only.
 
 ``audit_releases`` runs ``Reader``: in every trial it reads the data of one world, and another one
-does on the same ledger, as after a restart. The adversary sees every reading and scores its noise
+does on the same ledger, as after a restart. The adversary sees every release and scores its noise
 likewise, with *single entry* (an entry without noise) for single updates, and *restart* between
-readings: was noise used for other data? A reading that was kept says the same again and adds
+releases: was noise used for other data? A release that was kept says the same again and adds
 nothing to the likelihood; one with fresh noise does. In the black-box form the adversary sees the
-least point of the last public copy only, which a run without a set would end at, and looks in the
+least point of the last released objective only, where a run without a set would end; looks in the
 direction that its own simulations tell it.
 """
 
@@ -482,7 +482,7 @@ def audit_agents(
     begin: Begin = paying,
     progress: Progress = lambda done: None,
 ) -> Audit:
-    """``audit`` through agents: so many trials in each world, then lower bounds on ε.
+    """``audit`` through agents: ``trials`` in each world, then lower bounds on ε.
 
     ``plans`` are what the server broadcasts, one plan for every start of the agent in a trial; by
     default one start and ``ordinary``. ``begin`` makes an agent from problem, settings, run and
@@ -577,14 +577,14 @@ def audit_releases(
     seed: int | None = None,
     progress: Progress = lambda done: None,
 ) -> Audit:
-    """``audit`` of readings: so many trials in each world, then lower bounds on ε.
+    """``audit`` of releases: ``trials`` in each world, then lower bounds on ε.
 
     settings   of one update: its mechanism is that of a release, its delta that of the claim
     ledgers    every trial pays from a fresh ledger and has secure noise; without, it has noise from
                a key that follows from ``seed``, and reads once
-    starts     with ledgers: so often the same data are read, each time after a restart
+    starts     with ledgers: how often the same data are released, each time after a restart
     later      data that the agent reads afterwards, one after another; known to the adversary
-    claim      by default the largest total that a trial's ledger shows, or that of one reading
+    claim      by default the largest total that a trial's ledger shows, or that of one release
 
     Guarantee: as ``audit``. With ledgers the noise has no seed, so no two audits are the same.
     """
@@ -668,7 +668,7 @@ def _white(seen: Array, guesses: Sequence[Array], telling: Array, norm: int) -> 
 
 
 class _Black(NamedTuple):
-    """An adversary that sees the least point of a public copy, and has simulated many."""
+    """An adversary that sees the minimiser of a released objective, and has simulated many."""
 
     problem: LocalProblem  # of which it knows what is public
     deviation: float
@@ -700,7 +700,7 @@ class _Black(NamedTuple):
 
 
 def _least_point(problem: LocalProblem, values: Vector, deviation: float) -> Vector:
-    """Of the public copy ‖Az + d‖² that these values tell, on no set: the shortest such point."""
+    """Of the released ‖Az + d‖² that these values tell, on no set: the shortest such point."""
     copy: Any = problem.objective.reading().public_copy(values, deviation)
     A = on_host(copy.matrix)
     least: Vector = np.linalg.lstsq(A.toarray() if sp.issparse(A) else A, -np.asarray(copy.data))[0]
