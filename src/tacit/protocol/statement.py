@@ -114,7 +114,7 @@ class PrivacyStatement:
         given[:1] = [f" Assumed: {one}" for one in given[:1]]
         covered = "The solutions are covered; "
         if not self.once:
-            covered += "the objective and noise columns of the trace must not be published."
+            covered += "the trace's objective and noise columns are not, and must not be published."
         elif summed:
             covered += "so is all else that is computed from the sum, at no further cost."
         else:

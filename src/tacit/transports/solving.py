@@ -53,7 +53,7 @@ def solve(
                     the same run name, unless there is a checkpoint to continue from
     run             a name; noise differs between runs of one seed. Default "run"; with ledgers a
                     fresh one
-    evaluate_every  rounds between rows of the trace (and callbacks), and after the last
+    evaluate_every  rounds between trace rows (and callbacks); the last round has one too
     checkpoint      file to save the state to at each evaluation, and to continue from if it is
                     there; the continued run is bit for bit the uninterrupted one. It holds the
                     noise key: guard it like the data, and remove it when the result is safe.
