@@ -51,6 +51,9 @@ def part_of(kind, relation, world, agent):
     if kind == "in units":
         common = {"clip": 0.5, "size": 3, "units": [0.1, 1.0, 20.0], **public}
         return tacit.PerSample(squared_loss, (X, y), **common), box
+    if kind == "exchange":  # all that a household has may change: here one of its rows does
+        public = {"size": 3, "clip": 0.5, "smoothness": 3.0, "normaliser": 30.0}
+        return tacit.Exchange(drawn, (X, y), half_square, **public), box
     if kind == "mean":
         return Mean(X, **bounded), box
     beta, how = MOVES[relation]
@@ -72,6 +75,15 @@ RECORDS = ("least-squares", "logistic", "softmax", "limited", "huber", "hinge", 
 RECORDS += ("per-sample", "in units", "float32", "solved")
 ONCE = ("least-squares", "mean", "residual")
 LAWS, PATHS = ("gaussian", "laplace"), ("batched", "one by one", "secure", "ledgers", "resumed")
+
+
+def drawn(z, home):
+    X, y = home
+    return y @ X - z
+
+
+def half_square(z):
+    return z @ z / 2
 
 
 def ways(kinds, paths):
@@ -193,12 +205,15 @@ def many(folder, world):
 
 NOISY = (*RECORDS, "residual", "gradient")
 IN_PYTHON = {f"rounds: {', '.join(w)}": rounds(*w) for w in ways(NOISY, PATHS)}
+PRICES = ("replace", "gaussian", "ledgers"), ("replace", "laplace", "batched")
+IN_PYTHON |= {f"prices: {', '.join(w)}": rounds("exchange", *w, updates=1) for w in PRICES}
 ADAPTIVE = "per-sample", "in units", "quantile", "residual"
 IN_PYTHON |= {f"adaptive: {', '.join(w)}": rounds(*w, updates=1) for w in ways(ADAPTIVE, PATHS)}
 IN_PYTHON |= {f"once: {', '.join(w)}": once(*w) for w in ways(ONCE, PATHS[1:])}
 IN_PYTHON |= {"many": many}
 SUMS = ("logistic", "replace", "plain"), ("per-sample", "zero-out", "masked")
 SUMS += ("softmax", "add-remove", "ledgers"), ("least-squares", "zero-out", "plain")
+SUMS += ("exchange", "replace", "masked"), ("exchange", "replace", "ledgers")
 IN_PYTHON |= {f"sum: {', '.join(w)}": summed(*w) for w in SUMS}
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tacit.errors import Refused as Refused
     from tacit.errors import SolverFailure as SolverFailure
     from tacit.errors import TacitError as TacitError
+    from tacit.objectives import Exchange as Exchange
     from tacit.objectives import Hinge as Hinge
     from tacit.objectives import Huber as Huber
     from tacit.objectives import LeastSquares as LeastSquares
@@ -89,8 +90,8 @@ NAMES = {  # by package
     "LocalProblem NonsmoothStep Problem Settings SmoothStep StronglyConvexStep",
     "errors": "CorruptFile EngineFailure InvalidInput InvalidSet LedgerFailure Refused "
     "SolverFailure TacitError",
-    "objectives": "Hinge Huber LeastSquares LogisticRegression Objective PerSample Quantile "
-    "Residual SoftmaxRegression",
+    "objectives": "Exchange Hinge Huber LeastSquares LogisticRegression Objective PerSample "
+    "Quantile Residual SoftmaxRegression",
     "privacy": "Gaussian Laplace Ledger Mechanism Noiseless",
     "protocol": "Agent Broadcast Progress Released Reply Result",
     "sets": "Ball Box Cone ConeSet Conic FeasibleSet HalfSpace Hyperplane L1Ball "

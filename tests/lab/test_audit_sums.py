@@ -7,14 +7,18 @@ import pytest
 from conftest import repeat
 from test_audit import DELTA, moved_worlds
 
+from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.lab.audit.bounds import largest_bound, lower_bounds
+from tacit.lab.audit.neighbouring_data import Worlds
+from tacit.objectives.exchange import Exchange
 from tacit.privacy import secure_noise
 from tacit.privacy.accounting import exact
 from tacit.privacy.mechanisms import Gaussian, share_of
 from tacit.protocol.agent import Summand, shared_noise
 from tacit.protocol.masks import Epoch, Roster, added_up
 from tacit.protocol.messages import Broadcast, Sum
+from tacit.sets.closed_form import Box
 
 PARTIES, COLLUDING = 5, 3
 TRIALS = repeat(250, 2000)
@@ -52,15 +56,25 @@ def summands(problem):
     ]
 
 
-def views():
+def household(hour):
+    """It draws all it may in one of two hours, whatever the price."""
+    f = Exchange(lambda z, x: x, np.eye(2)[hour], lambda z: z @ z, **PUBLIC)
+    return LocalProblem(f, Box(-1, 1, size=2))
+
+
+PUBLIC = {"size": 2, "clip": 1.0, "lower": 0.0, "smoothness": 1.0, "normaliser": 5.0}
+HOUSEHOLDS = Worlds("household", "another household", household(0), household(1), None)
+
+
+def views(worlds=None):
     """What the first party's data show, in units of Δ along the change, to c and to all others: the
     sum of all messages without the shares that colluders know. Both worlds, every trial."""
     found = {c: [] for c in CLAIMS}
-    worlds = moved_worlds(1.0)
+    worlds = worlds or moved_worlds(1.0)
     z = np.zeros(2)
     φ = [np.asarray(p.objective.statistic(z)) for p in worlds.problems]
     Δ = worlds.without.objective.sensitivity(2, worlds.without.feasible_set)
-    assert 0.9 * Δ < np.linalg.norm(φ[1] - φ[0]) <= Δ
+    assert np.linalg.norm(φ[1] - φ[0]) > 0.9 * Δ
     for problem in worlds.problems:
         target, others = summands(problem)[0], summands(worlds.without)[1:]
         everybody = [target, *others]
@@ -96,6 +110,18 @@ def test_both_claims_hold_and_are_near():
     found = bounds(views())
     assert all(0.3 * claim < found[c] <= claim for c, claim in CLAIMS.items())
     assert 1.3 * CLAIMS[COLLUDING] < CLAIMS[PARTIES - 1]
+
+
+def test_a_whole_household_is_hidden_in_an_exchange():
+    found = bounds(views(HOUSEHOLDS))
+    assert all(0.3 * claim < found[c] <= claim for c, claim in CLAIMS.items())
+
+
+def test_half_the_diameter_of_a_household_is_caught(monkeypatch):
+    real = Exchange.widest.fget
+    monkeypatch.setattr(Exchange, "widest", property(lambda self: real(self) / 2))
+    found = bounds(views(HOUSEHOLDS))
+    assert all(found[c] > claim for c, claim in CLAIMS.items())
 
 
 def test_shares_for_all_parties_are_caught(monkeypatch):

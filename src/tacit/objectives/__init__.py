@@ -5,12 +5,14 @@ linear_model    losses of a linear model's scores: sensitivities, rounding, reco
 losses          logistic, softmax, hinge; least squares, Huber, quantile
 slope_limits    clipping of per-record gradients: two forms, their bounds, probabilities
 per_sample      any differentiable loss, each record's gradient clipped
+exchange        what a household draws at a price: charging, sharing a line, a reserve
 residual        |Az + d|^2 where d is private: power balance, inverse problems
 moments         sums and second moments, released once: the mean of rows, least squares
 public          objectives in which nothing is private any more, and their exact local steps
 rounding        bounds on rounding errors, for the proofs
 """
 
+from tacit.objectives.exchange import Exchange
 from tacit.objectives.losses import (
     Hinge,
     Huber,
@@ -25,6 +27,7 @@ from tacit.objectives.public import PublicObjective, PublicQuadratic
 from tacit.objectives.residual import Residual
 
 __all__ = [
+    "Exchange",
     "Hinge",
     "Huber",
     "LeastSquares",

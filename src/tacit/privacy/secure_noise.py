@@ -32,8 +32,10 @@ for a larger s, τ is taken as for these. ∎
 
 *Shares of a sum.* h = P − c parties each add X_i of scale s/√h ≥ 2²⁸ (Gaussian): their sum is X of
 scale s, in every mass up to e^{±4.1(h−1)exp(−2π²v²)}, v² ≥ min s_i²/2 ≥ 2⁵⁵, so that nothing above
-changes by a number that could be written down; but tables end h times, (1 + e^ε)·3h·1.6e-41 in δ of
-a coordinate, for which e^{ε−42}τ has room up to h = 390. One share alone is X of multiplier m/√h.
+changes by a number that could be written down. Errors of the samplers add up to h·1e-24 in ratio,
+less than what κ is smaller by at s ≥ 2²⁸√h for h > 8; tables end h times, (1 + e^ε)·3h·1.6e-44 in δ
+of a coordinate, for which e^{ε−42}τ has room up to h = 390,000; both hold for h ≤ 100,000. One
+share alone is X of multiplier m/√h.
 Lemma. X_i independent discrete Gaussians of scales s_i, S_k² = s_1² + … + s_k². For every integer j
 |ln P[ΣX_i = j] − ln N_ℤ(j; S_h²)| ≤ 4.1 Σ_{k=2..h} exp(−2π²v_k²), v_k² = S_{k−1}²s_k²/S_k² ≥ ½ min
 s_i², v_k ≥ ½. Proof. For two terms complete the square; the rest is Σ_i ρ_v(i − ja²/s²), by Poisson
@@ -79,11 +81,11 @@ from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 GRID_BITS = {"gaussian": 28, "laplace": 32}  # between the noise's scale and the grid
 INVERSE_DISTANCE = {"gaussian": 40, "laplace": 7}  # of one coordinate, in units of s²; see above
-MOST_SHARES = 390
+MOST_SHARES = 100_000
 # The tables of the sampler
 DIGITS = 100  # of the decimal arithmetic that makes them
 LOW_BITS = 192  # of a threshold, beyond the first 64
-REACH = 13.5, 110.0  # scales after which they end: Gaussian, Laplace
+REACH = 14.0, 110.0  # scales after which they end: Gaussian, Laplace
 WIDEST_TABLE = 2048, 256  # the largest scale of one of them
 RADIX = 512, 2048
 
