@@ -17,7 +17,15 @@ from tacit.admm.algorithm import noisy
 from tacit.errors import InvalidInput
 from tacit.privacy.accounting import EPSILON_PER_DISTANCE, calibrate, delta_of, epsilon_of, exact
 from tacit.privacy.mechanisms import Gaussian, Laplace, Noiseless
-from tacit.privacy.secure_noise import INVERSE_DISTANCE, GridNoise, SecureNoise, secure_noise
+from tacit.privacy.secure_noise import (
+    GRID_BITS,
+    INVERSE_DISTANCE,
+    MOST_SHARES,
+    REACH,
+    GridNoise,
+    SecureNoise,
+    secure_noise,
+)
 
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
 
@@ -211,6 +219,7 @@ def secure(**options):
         (lambda: SecureNoise(Gaussian(1.0), 0.0, 5), "sensitivity"),
         (lambda: SecureNoise(Gaussian(1.0), 1e-250, 5), "1e-100 <= sensitivity"),
         (lambda: secure_noise(Gaussian(1.0), 1.0, 10**6, 10**6, 1e-9), "Expected a larger delta"),
+        (lambda: SecureNoise(Gaussian(1.0), 1.0, 5, MOST_SHARES + 1), "at most 100000 parties"),
         (lambda: secure(seed=1), "Expected no seed for secure noise"),
         (lambda: secure(batch=True), "batch=False"),
         (lambda: secure(noise="perfect"), "Expected noise to be one of"),
@@ -219,3 +228,12 @@ def secure(**options):
 def test_what_cannot_be_made_secure_is_refused(make, words):
     with pytest.raises(InvalidInput, match=words):
         make()
+
+
+def test_the_distance_has_room_for_the_ends_of_all_shares():
+    """Of one coordinate, in units of e^ε: the tables of three digits of every share end."""
+    distance = 1 / (INVERSE_DISTANCE["gaussian"] * 4.0 ** (GRID_BITS["gaussian"] + 1))
+    beyond, ends = (math.erfc(x / math.sqrt(2)) for x in (13.0, REACH[0]))
+    assert 2 * 3 * MOST_SHARES * ends + beyond < math.exp(-42) * distance
+    share = SecureNoise(Gaussian(5.0), 1.0, 5, MOST_SHARES)
+    assert float(share.scale) / math.sqrt(MOST_SHARES) >= 2.0 ** GRID_BITS["gaussian"]

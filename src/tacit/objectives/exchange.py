@@ -64,7 +64,8 @@ class Exchange(Records):
     Proof of B. Cutting to lower and upper is exact. Scaling by a rounded factor s in [0, 1] keeps
     every entry between 0 and where it was, so within the bounds, which have 0 between them. The
     computed norm has a relative error of at most (n + 2)u, the factor and the products one of 3u;
-    the limit is less than clip by (n + 8)2u. A draw with NaN, or too long for float64, counts as 0.
+    the limit is less than clip by (n + 8)2u. What is measured is what is scaled (``_draw``). A draw
+    with NaN, or too long for float64, counts as 0.
     Proof of D. ‖x − y‖ ≤ 2·clip; ‖x − y‖ ≤ ‖upper − lower‖; and over the entries with one sign, S,
     x_i y_i ≥ 0, so that ‖x − y‖² ≤ Σ_S (x_i² + y_i²) + Σ_{not S} 2(x_i² + y_i²), which is at most
     2clip² where all have one sign. Dividing by N rounds each of the two by at most u·clip/N. ∎
@@ -138,8 +139,18 @@ class Exchange(Records):
         return drawn
 
     def _draw(self, z: Array) -> Array:
-        """x in B."""
-        x = jnp.asarray(self.draw(z, self._own), jnp.float64)
+        """x in B. What ``draw`` said is in memory, between two steps of a loop, before it is
+        measured: else a compiler may compute it twice, and measure another rounding of it."""
+
+        def step(k: Array, said: Array) -> Array:
+            own = lambda: jnp.asarray(self.draw(z, self._own), jnp.float64)  # noqa: E731
+            found: Array = jax.lax.cond(k == 0, own, lambda: self._within(said))
+            return found
+
+        x: Array = jax.lax.fori_loop(0, 2, step, jnp.zeros(self.size))
+        return x
+
+    def _within(self, x: Array) -> Array:
         x = jnp.clip(x, np.array(self.lower), np.array(self.upper))
         limit = self.clip * (1 - (self.size + 8) * float(np.finfo(np.float64).eps))
         norm = jnp.linalg.norm(x)
@@ -147,7 +158,7 @@ class Exchange(Records):
         return jnp.where(jnp.isfinite(norm) & self.present[0], x, 0)
 
     def value(self, z: Array) -> Array:
-        x = jax.lax.stop_gradient(self._draw(z))  # so that its gradient is that of the minimum
+        x = self._draw(jax.lax.stop_gradient(z))  # so that its gradient is that of the minimum
         cost = 0.0 if self.cost is None else self.cost(x, self._own)
         return (self.conjugate(z) - cost - z @ x) / self.normaliser
 
