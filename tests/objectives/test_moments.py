@@ -363,7 +363,7 @@ def test_rows_that_are_padding_add_nothing():
 def test_what_is_not_quadratic_or_not_record_by_record_is_refused():
     for name in SAMPLED:
         if name != "least-squares":
-            with pytest.raises(InvalidInput, match="sufficient statistics to release, a quad"):
+            with pytest.raises(InvalidInput, match="a few numbers say in full, a quadratic one"):
                 sample(name, [[1.0]], [1.0]).reading()
     with pytest.raises(InvalidInput, match="Residual"):
         sample("least-squares", [[1.0]], [1.0], neighbours=("move", 0.1)).reading()

@@ -187,8 +187,9 @@ class Objective(ABC):
     def reading(self) -> Reading:
         """The sufficient statistics of this objective; an error for kinds that have none."""
         raise InvalidInput(
-            f"Expected an objective with sufficient statistics to release, a quadratic one, got "
-            f"{type(self).__name__}: each of its gradients is a new question to the data."
+            # in messages of facts, whose bytes are those of 0.2.0
+            f"Expected an objective that a few numbers say in full, a quadratic one, to be read "
+            f"once, got {type(self).__name__}: each of its gradients is a new question to the data."
         )
 
     def gradient_sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
