@@ -141,7 +141,7 @@ def test_the_command_says_both_guarantees_and_goes_on_where_it_stopped(
     line = f"{table(tmp_path)} --total-epsilon 1 --aggregation sum --rounds 8 --evaluate-every 2"
     whole = json.loads(command(*line.split(), "--seed", 4, "--out", "whole", "--json"))
     assert (whole["parties"], whole["colluding"]) == (3, 1) and whole["alone"] > whole["epsilon"]
-    assert "Whatever others do" in whole["statement"]
+    assert "whatever others do" in whole["statement"]
     paid, done = RunFolder.has_paid, []
 
     def stop(self):
