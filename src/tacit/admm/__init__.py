@@ -5,7 +5,7 @@ settings        rounds, schedules, mechanism: all that is public in a run, and w
 algorithm       Algorithm 1 of the paper, once, in its letters
 adaptive        steps for losses that nobody planned for: what they follow from, all of it public
 fixed_point     the same with exact local steps: one map that server and agents follow, accelerated
-reference       the optimum without privacy where exact steps are not offered, in one place
+reference       the optimum without privacy of losses with no exact local step, in one place
 local_side      what an agent computes with: sensitivity, limits of its points, start
 theory          the bounds of Section 5 as numbers
 """

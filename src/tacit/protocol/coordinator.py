@@ -466,10 +466,13 @@ class Coordinator:
         return not all(has_exact_step(a.objective, a.feasible_set) for a in parts)
 
     def _in_one_place(self, problem: Problem, plan: Plan, source: Source) -> Result:
-        """The optimum where exact steps are not offered (``admm/reference.py``)."""
+        """The optimum where some loss has no exact local step (``admm/reference.py``)."""
         check_exact(plan.settings)
         if self.start is not None:
-            raise InvalidInput("Expected no start where exact steps are not offered, got one.")
+            raise InvalidInput(
+                "Expected no start where the optimum is found by a bundle method, got one. "
+                "Nothing was computed."
+            )
         settings = plan.settings
         tolerance = min(settings.tolerance or 1e-6, 1e-6)
         found = optimum(problem, tolerance, settings.rounds)
@@ -493,8 +496,8 @@ class Coordinator:
             versions=results.versions(),
             converged=found.converged,
             plan=(
-                "Without noise, all in one place, as exact steps are not offered for these losses "
-                f"on these sets: the optimum is at most {found.gap:.2g} lower."
+                "Without noise: a bundle method on all data in one place, as some loss has no "
+                f"exact local step on its set. The optimum is at most {found.gap:.2g} lower."
             ),
         )
 
