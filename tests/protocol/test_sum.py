@@ -49,6 +49,11 @@ def test_sums_that_bring_nothing_are_refused(many, colluding):
         tacit.solve(parties(many), BUDGET, seed=1, aggregation="sum", colluding=colluding)
 
 
+def test_colluding_is_of_a_sum():
+    with pytest.raises(InvalidInput, match="colluding=1"):
+        tacit.solve(parties(), BUDGET, seed=1, colluding=1)
+
+
 def ledgers(folder, given, epsilon=5.0):
     return {p.name: Ledger.create(folder / f"{p.name}.db", epsilon, 1e-5) for p in given}
 

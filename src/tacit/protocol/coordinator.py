@@ -194,6 +194,11 @@ class Coordinator:
             self.seed = int(self.seed)
         if self.model is None and self.known is not None:
             self.model = self.known.agents[0]
+        if self.aggregation is None and self.colluding is not None:
+            raise InvalidInput(
+                f'Expected aggregation="sum" beside colluding={self.colluding!r}, got none. '
+                "Nothing was computed."
+            )
         if choice("aggregation", self.aggregation, (None, "sum")) is not None:
             part = self.model
             if part is None or self.released is not None or self.start is not None:
