@@ -67,10 +67,10 @@ def once(problem, epsilon, rng):
     mechanism = calibrate("gaussian", epsilon, DELTA, 1)
     copies = []
     for agent in problem.agents:
-        reading = agent.objective.reading()
-        deviation = mechanism.scale(reading.sensitivity(2))
-        noisy = reading.values + deviation * rng.normal(size=reading.values.size)
-        copies.append(reading.public_copy(noisy, deviation))
+        statistics = agent.objective.statistics()
+        deviation = mechanism.scale(statistics.sensitivity(2))
+        noisy = statistics.values + deviation * rng.normal(size=statistics.values.size)
+        copies.append(statistics.released_objective(noisy, deviation))
     together = PublicQuadratic(
         np.concatenate([c.matrix for c in copies]), np.concatenate([c.data for c in copies])
     )

@@ -35,7 +35,7 @@ def measure(case, zones, seed=0, tolerance=1e-3, noisy=True):
     released = tacit.release(problem, EPSILON, DELTA, seed=seed) if noisy else problem
     result = tacit.solve(released, settings, evaluate_every=300)
     end = time.perf_counter(), time.process_time()
-    reading = problem.agents[0].objective.reading()
+    reading = problem.agents[0].objective.statistics()
     noise = released.mechanism if noisy else None
     variance = noise.variance(reading.sensitivity(noise.norm)) if noisy else 0.0
     buses, held = len(problem.grid.bus), [np.asarray(a.coupling) >= 0 for a in problem.agents]

@@ -19,7 +19,7 @@ from tacit.admm.local_side import local_side, start_point
 from tacit.protocol.agent import compiled_round
 from tacit.protocol.facts import members_of
 from tacit.protocol.keys import agent_key, jax_key, root_key
-from tacit.protocol.messages import Broadcast, Own, Proposal
+from tacit.protocol.messages import Broadcast, Own, Propose
 from tacit.protocol.server import Member, Server
 from tacit.pytree import pytree, static
 from tacit.transports import mpi
@@ -166,7 +166,7 @@ def engine(comm, P, n, T, told=lambda: None):
     with mpi.Ranks(comm, {"part": part}) as everyone:
         everyone.build("part")
         own = Own("seeded", ROOT, True, P)
-        proposal = Proposal("", "run", n, of_rounds(T), 1e-6, own=own)
+        proposal = Propose("", "run", n, of_rounds(T), 1e-6, own=own)
         everyone.ask(dict.fromkeys(everyone.names, proposal))
         server = Server(members_of(everyone.problem), of_rounds(T), "run", reminds=False)
         times = []

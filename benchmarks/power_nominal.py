@@ -1,9 +1,9 @@
-"""How much public nominal loads improve noisy readings: case118, total (1, 1e-5), five seeds.
+"""How much public nominal loads improve noisy releases: case118, total (1, 1e-5), five seeds.
 
 True loads are the nominal ones times (1 + s·(standard normal)), at once for p and q. Printed, as
 means: the error of the loads (root mean square, per unit) and the squared load shedding at true
-loads of the central solution, for readings as they are, drawn towards the nominal loads by the true
-spread s, by half and by twice that, and by what the readings themselves suggest.
+loads of the central solution, for releases as they are, drawn towards the nominal loads by the true
+spread s, by half and by twice that, and by what the releases themselves suggest.
 
     python benchmarks/power_nominal.py [CASE] [EPSILON]
 """
@@ -36,16 +36,19 @@ def main(name: str = "case118", epsilon: float = 1.0) -> None:
                 "twice": build(grid, 3, nominal=nominal, nominal_spread=2 * spread),
                 "no spread given": build(grid, 3, nominal=nominal),
             }
-            readings = [agent.objective.reading() for agent in kinds["as read"].agents]
-            deviation = float(np.sqrt(law.variance(readings[0].sensitivity(2))))
-            noisy = [r.values + deviation * rng.normal(size=r.values.size) for r in readings]
+            all_statistics = [agent.objective.statistics() for agent in kinds["as read"].agents]
+            deviation = float(np.sqrt(law.variance(all_statistics[0].sensitivity(2))))
+            noisy = [r.values + deviation * rng.normal(size=r.values.size) for r in all_statistics]
             for kind, case in kinds.items():
                 copies = [
-                    agent.objective.reading().public_copy(values, deviation)
+                    agent.objective.statistics().released_objective(values, deviation)
                     for agent, values in zip(case.agents, noisy, strict=True)
                 ]
                 away = np.concatenate(
-                    [np.asarray(c.data) - r.values for c, r in zip(copies, readings, strict=True)]
+                    [
+                        np.asarray(c.data) - r.values
+                        for c, r in zip(copies, all_statistics, strict=True)
+                    ]
                 )
                 z = case.central(copies)
                 shed = sum(float(a.objective.value(x)) for a, x in zip(case.agents, z, strict=True))

@@ -34,7 +34,7 @@ def part_of(kind, relation, world, agent):
     if kind == "logistic":
         return tacit.LogisticRegression(X, label, **bounded), box
     if kind == "limited":
-        f = tacit.SoftmaxRegression(X, label, 2, slope_limit=0.3, **bounded)
+        f = tacit.SoftmaxRegression(X, label, 2, clip=0.3, **bounded)
         return f, tacit.Box(-1.0, 1.0, size=6)
     if kind == "softmax":
         return tacit.SoftmaxRegression(X, label, 3, **bounded), tacit.L1Ball(2.0, 9)

@@ -12,11 +12,13 @@ import json
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tacit
 from tacit.cli.main import COMMANDS as NOW
 from tacit.cli.main import parse, parser
+from tacit.learn import PrivateLogisticRegression
 
 MODULES = {  # of the record, and where their names are now
     "tacit": "tacit",
@@ -172,3 +174,15 @@ def test_a_command_of_the_first_version_takes_every_option(command):
 def test_commands_of_learning_are_told_from_data():
     assert parse(["learn", "download", "--data", "d"]).data == "d"
     assert parse(["learn", "attack", "digits"]).attacked == "digits"
+
+
+def test_old_names_of_arguments_work_with_a_warning():
+    X, y, sizes = np.eye(2), [0, 1], {"feature_norm": 1.0, "normaliser": 2.0}
+    with pytest.warns(FutureWarning, match="slope_limit is now clip"):
+        assert tacit.LogisticRegression(X, y, slope_limit=0.2, **sizes).clip == 0.2
+    with pytest.warns(FutureWarning, match="limit_form is now clip_form"):
+        f = tacit.SoftmaxRegression(X, y, 3, clip=0.2, limit_form="norm", **sizes)
+    assert f.clip_form == "norm"
+    with pytest.warns(FutureWarning, match="slope_limit is now clip"):
+        model = PrivateLogisticRegression(slope_limit=0.3)
+    assert model.clip == 0.3 and "slope_limit" not in model.get_params()

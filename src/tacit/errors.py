@@ -18,14 +18,18 @@ NumPy is imported where a check needs it: every command reads this module, and n
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
+import warnings
+from collections.abc import Callable
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tacit._types import Vector
 
+T = TypeVar("T")
 logging.getLogger("tacit").addHandler(logging.NullHandler())
 
 
@@ -211,3 +215,26 @@ def _real(name: str, value: float) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"Expected a number {name}, got {name}={shown(value)}.") from None
+
+
+def current(names: dict[str, str], given: dict[str, Any], where: str) -> dict[str, Any]:
+    """Arguments under their present names; an old name works for one version, with a warning."""
+    for old in names.keys() & given.keys():
+        warnings.warn(f"{where}: {old} is now {names[old]}", FutureWarning, stacklevel=3)
+    return {names.get(name, name): value for name, value in given.items()}
+
+
+def renamed(**names: str) -> Callable[[type[T]], type[T]]:
+    """For a class whose arguments have new names: old=new."""
+
+    def of(kind: type[T]) -> type[T]:
+        made: Any = kind.__init__
+
+        @functools.wraps(made)
+        def init(self: Any, *args: Any, **given: Any) -> None:
+            made(self, *args, **current(names, given, kind.__name__))
+
+        kind.__init__ = init  # type: ignore[method-assign]
+        return kind
+
+    return of

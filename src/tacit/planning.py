@@ -23,7 +23,7 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, ConstantPenalty, Settings, SmoothStep
 from tacit.errors import DERIVED, InvalidInput, positive
-from tacit.objectives.objective import Descent, Reading
+from tacit.objectives.objective import Descent, Statistics
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.mechanisms import Mechanism, Noiseless, per_update
 
@@ -158,9 +158,10 @@ def least_noise(problem: Problem, total_epsilon: float, total_delta: float) -> M
 
 def noise_energy(problem: Problem, noise: Mechanism) -> float:
     """The expected squared length of the noise on one release of every agent's data: public."""
-    readings = [agent.objective.reading() for agent in problem.agents]
+    all_statistics = [agent.objective.statistics() for agent in problem.agents]
     return math.fsum(
-        noise.variance(reading.sensitivity(noise.norm)) * reading.size for reading in readings
+        noise.variance(statistics.sensitivity(noise.norm)) * statistics.size
+        for statistics in all_statistics
     )
 
 
@@ -199,17 +200,17 @@ def _release_or_rounds(problem: Problem, asked: Asked) -> tuple[bool, str]:
     """
     budget = asked.total_epsilon, asked.total_delta
     assert budget[0] is not None
-    one, readings = _noise_of_a_release(problem, asked), []
+    one, all_statistics = _noise_of_a_release(problem, asked), []
     for agent in problem.agents:
         try:
-            readings.append(agent.objective.reading())
+            all_statistics.append(agent.objective.statistics())
         except InvalidInput as error:
             why = str(error).rpartition(": ")[2]
             return False, f"{agent.objective.kind} has no sufficient statistics to release: {why}"
     moments = [
-        (reading, agent)
-        for reading, agent in zip(readings, problem.agents, strict=True)
-        if reading.gradient_deviation(1.0, agent.feasible_set) is not None
+        (statistics, agent)
+        for statistics, agent in zip(all_statistics, problem.agents, strict=True)
+        if statistics.gradient_deviation(1.0, agent.feasible_set) is not None
     ]
     if not moments:
         return True, "the data are what each gradient would measure again in every round."
@@ -218,7 +219,7 @@ def _release_or_rounds(problem: Problem, asked: Asked) -> tuple[bool, str]:
         return False, f"X'X of {columns} columns is too large to be released."
     T = PURE_COMPARED if asked.total_delta == 0 else COMPARED
     many = calibrate(asked.mechanism_of_rounds, budget[0], budget[1], T)
-    once = math.hypot(*(_of_a_release(reading, agent, one) for reading, agent in moments))
+    once = math.hypot(*(_of_a_release(statistics, agent, one) for statistics, agent in moments))
     rounds = math.hypot(*(_of_rounds(agent, many) / math.sqrt(T) for _, agent in moments))
     if once > MARGIN * rounds:
         paid = ": Laplace noise is paid for every value" if one.norm == 1 else ""
@@ -233,9 +234,9 @@ def _release_or_rounds(problem: Problem, asked: Asked) -> tuple[bool, str]:
     return True, reason
 
 
-def _of_a_release(reading: Reading, agent: LocalProblem, noise: Mechanism) -> float:
-    deviation = math.sqrt(noise.variance(reading.sensitivity(noise.norm)))
-    return reading.gradient_deviation(deviation, agent.feasible_set) or 0.0
+def _of_a_release(statistics: Statistics, agent: LocalProblem, noise: Mechanism) -> float:
+    deviation = math.sqrt(noise.variance(statistics.sensitivity(noise.norm)))
+    return statistics.gradient_deviation(deviation, agent.feasible_set) or 0.0
 
 
 def _of_rounds(agent: LocalProblem, noise: Mechanism) -> float:
@@ -243,9 +244,9 @@ def _of_rounds(agent: LocalProblem, noise: Mechanism) -> float:
     return math.sqrt(noise.variance(Δ)) if math.isfinite(Δ) else math.inf
 
 
-def _drowned(moments: list[tuple[Reading, LocalProblem]], noise: Mechanism) -> bool:
+def _drowned(moments: list[tuple[Statistics, LocalProblem]], noise: Mechanism) -> bool:
     """Whether the noise of the sum of X'X reaches further than an eigenvalue on average can."""
-    variance = sum(noise.variance(reading.sensitivity(noise.norm)) for reading, _ in moments)
+    variance = sum(noise.variance(statistics.sensitivity(noise.norm)) for statistics, _ in moments)
     f: Any = moments[0][1].objective
     d = f.dimension
     return bool(math.sqrt(2 * d * variance) > f.normaliser * f.feature_bound(2) ** 2 / d)

@@ -26,7 +26,7 @@ from tacit.admm.local_side import certified_sensitivity
 from tacit.protocol.agent import Agent
 from tacit.protocol.facts import members_of
 from tacit.protocol.keys import agent_key, root_key
-from tacit.protocol.messages import Broadcast, Own, Proposal, Reply, Snapshot
+from tacit.protocol.messages import Broadcast, Own, Propose, Reply, Snapshot
 from tacit.protocol.server import Server
 from tacit.transports import local as transport
 from tacit.transports.batched import buckets_of
@@ -278,7 +278,7 @@ def duals_after(problem, settings, rounds, transport):
     """The server's copies of the duals, and the agents' own."""
     own = Own("seeded", root_key(0), True, len(problem.agents))
     names, about = problem.names, (problem.size, settings, settings.delta)
-    transport.ask(dict.fromkeys(names, Proposal("", "run", *about, own=own)))
+    transport.ask(dict.fromkeys(names, Propose("", "run", *about, own=own)))
     server = Server(members_of(problem), settings, "run", problem.dtype)
     for _ in range(rounds):
         assert server.step(transport) == {}

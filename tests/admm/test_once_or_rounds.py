@@ -52,12 +52,12 @@ def test_the_noise_of_both_ways_is_compared():
 
 def test_gradients_of_a_release_have_the_deviation_that_is_compared():
     f = problem(d=4).agents[0].objective
-    reading, rng, R = f.reading(), np.random.default_rng(1), 1.3
+    reading, rng, R = f.statistics(), np.random.default_rng(1), 1.3
     z = R * np.array([0.5, -0.5, 0.5, 0.5])
     exact = reading.values + 1e6 * np.r_[1, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0]  # no floor
-    clean = reading.public_copy(exact, 0.0).gradient(z)
+    clean = reading.released_objective(exact, 0.0).gradient(z)
     moved = [
-        reading.public_copy(exact + 3 * rng.normal(size=exact.size), 3.0).gradient(z) - clean
+        reading.released_objective(exact + 3 * rng.normal(size=exact.size), 3.0).gradient(z) - clean
         for _ in range(2000)
     ]
     expected = reading.gradient_deviation(3.0, Ball(0.0, R, 4))
@@ -87,7 +87,7 @@ def test_the_choice_reads_no_records():
     """Neighbours, and data of another size of effect, are treated alike."""
     one, other = (problem(neighbours="zero-out") for _ in range(2))
     assert chosen(one, 1.0, 1e-5) == chosen(other, 1.0, 1e-5)
-    assert math.isfinite(one.agents[0].objective.reading().sensitivity(2))
+    assert math.isfinite(one.agents[0].objective.statistics().sensitivity(2))
 
 
 def test_the_noise_of_one_update_is_of_the_calibration_that_was_asked_for():

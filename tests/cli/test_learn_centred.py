@@ -112,9 +112,9 @@ def test_a_mean_of_something_else_ends_in_no_answer(folder, books, refused, stop
 def test_a_refused_start_leaves_nothing_and_spends_nothing(folder, books, refused):
     runs = books()
     for wrong in (
-        *("--slope-limit x", "--slope-limit 0", "--slope-limit 1e-9", "--centring-share x"),
+        *("--clip x", "--clip 0", "--clip 1e-9", "--centring-share x"),
         *("--centring-share 2", "--centring-share 0", "--model ridge", "--level 0.3"),
-        *("--model svm --slope-limit 1", "--features orientations"),
+        *("--model svm --clip 1", "--features orientations"),
         "--target-range 0:1 --centring-share 0.1",
     ):
         said = refused(f"{FIT} {wrong} --total-epsilon 2 --ledgers books --out r")

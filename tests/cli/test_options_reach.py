@@ -79,18 +79,18 @@ LINES = [
     ),
     (
         f"{LEARN} --total-epsilon 2 --total-delta 1e-3 --mechanism laplace --rounds 7 --bound 0.5 "
-        "--local-updates 3 --feature-norm 2.5 --slope-limit 0.25 --centring-share none --seed 5 "
+        "--local-updates 3 --feature-norm 2.5 --clip 0.25 --centring-share none --seed 5 "
         "--noise seeded --workers 2 --evaluate-every 4 --agents 3 --test-share 0.5 --split iid",
         named(
             **{"cost": 2.0, "delta": 1e-3, "rounds": 7, "local_updates": 3, "names": 3},
-            **{"f_feature_norm": 2.5, "f_slope_limit": 0.25 / math.sqrt(2), "f_sample_count": 10},
+            **{"f_feature_norm": 2.5, "f_clip": 0.25 / math.sqrt(2), "f_sample_count": 10},
             **{"seed": 5, "noise": "seeded", "workers": 2, "evaluate_every": 4},
             **{"f_normaliser": 30.0, "f_dimension": 3},
         ),
     ),
     (
-        f"{LEARN} --total-epsilon 1 --centring-share 0.1 --slope-limit none --id b --rounds 60",
-        named(f_slope_limit=None, f_dimension=2, evaluate_every=3),
+        f"{LEARN} --total-epsilon 1 --centring-share 0.1 --clip none --id b --rounds 60",
+        named(f_clip=None, f_dimension=2, evaluate_every=3),
     ),
     (
         f"{LEARN.replace('--drop who', '')} --agent-column who --no-noise --classes 0,1,2 "

@@ -220,7 +220,7 @@ def test_a_failure_after_the_payment_leaves_the_release(tmp_path, refused, monke
     def fails(*_):
         raise SolverFailure("planted")
 
-    monkeypatch.setattr("tacit.protocol.agent.PublicAgent.respond", fails)
+    monkeypatch.setattr("tacit.protocol.agent.ExactRounds.respond", fails)
     said = refused(f"power solve case14 {BUDGET} --ledgers ledgers --out r")
     assert "Continue with: tacit power solve --resume r" in said
     assert (tmp_path / "r" / "checkpoint.npz").exists()

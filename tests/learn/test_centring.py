@@ -21,7 +21,7 @@ from tacit.learn.estimators import adopt, owners, prepare
 from tacit.privacy.accounting import calibrate, epsilon_of
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.secure_noise import SecureNoise, largest_distance
-from tacit.protocol.statement import PrivacyStatement, with_reading
+from tacit.protocol.statement import PrivacyStatement, with_releases
 from tacit.transports.solving import read
 
 SMALL = {"rounds": 4, "local_updates": 2, "centring_share": 0.05}
@@ -109,7 +109,7 @@ def test_the_statement_of_both_counts_the_distance_of_every_update(secure):
     updates, sizes, delta = 10**6, (5000, 50), 1e-9
     run, reading = calibrate("gaussian", 1.0, delta, updates), calibrate("gaussian", 0.1, delta, 1)
     alone = PrivacyStatement(1.0, delta, "gaussian", updates, (), False, secure=secure)
-    found = with_reading(alone, run, sizes[0], [(reading, 1, sizes[1])], "read")
+    found = with_releases(alone, run, sizes[0], [(reading, 1, sizes[1])], "read")
     far = updates * largest_distance(run, sizes[0]) + largest_distance(reading, sizes[1])
     parts = [(reading, 1), (run, updates)]
     assert found.epsilon == epsilon_of(parts, delta, far if secure else 0.0)
@@ -122,7 +122,7 @@ def test_the_statement_covers_both(blobs):
     fitted = model(total_epsilon=2.0, random_state=0).fit(X, y, agents)
     run = fitted.result_.settings.mechanism
     alone = epsilon_of([(run, 8)], 1e-5)
-    both = epsilon_of([(fitted.reading_, 1), (run, 8)], 1e-5)
+    both = epsilon_of([(fitted.mean_mechanism_, 1), (run, 8)], 1e-5)
     assert alone < fitted.privacy_.epsilon == both <= 2.0
     assert both >= 1.998 and fitted.result_.privacy == fitted.privacy_
     assert fitted.privacy_.updates == 8 and "before that one noisy sum" in str(fitted.privacy_)
@@ -212,7 +212,7 @@ def test_the_sum_with_squares_moves_by_no_more_than_its_sensitivity(neighbours):
     other = X.copy()
     other[0] = 0 if neighbours == "zero-out" else -1
     (one,), (two,) = (fitted._means(part, *own) for part in (X, other))
-    readings = one.objective.reading(), two.objective.reading()
+    readings = one.objective.statistics(), two.objective.statistics()
     for norm in (1, 2):
         moved = np.linalg.norm(readings[0].values - readings[1].values, norm)
         bound = readings[0].sensitivity(norm)
@@ -384,7 +384,7 @@ def test_the_noise_of_the_mean_does_not_depend_on_the_data(blobs, monkeypatch, n
     seen = []
 
     def recorded(problem, *others):
-        seen.append(problem.agents[0].objective.reading().sensitivity(2))
+        seen.append(problem.agents[0].objective.statistics().sensitivity(2))
         return read(problem, *others)
 
     monkeypatch.setattr("tacit.learn.centring.read", recorded)
@@ -410,7 +410,7 @@ def test_a_mean_that_may_be_noise_is_drawn_towards_zero():
 @pytest.mark.parametrize("ranges", [False, True])
 def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
     X, y, agents = blobs
-    fitted = model(random_state=0, slope_limit=None)
+    fitted = model(random_state=0, clip=None)
     if ranges:
         fitted = Pipeline([("ranges", PublicRange({"*": (-1, 5)})), ("model", fitted)])
     fitted.fit(X, y, **{"model__agents" if ranges else "agents": agents})

@@ -102,8 +102,8 @@ def test_without_noise_nothing_is_private(model):
     X, y, _ = data()
     found = fit(model, total_epsilon=None)
     assert not found.privacy_.certified and found.score(X, targets(model, y)) > 0.5
-    assert getattr(found, "reading_", None) in (None, Noiseless())
-    assert getattr(found, "slope_limit_", None) is None
+    assert getattr(found, "mean_mechanism_", None) in (None, Noiseless())
+    assert getattr(found, "clip_", None) is None
 
 
 @of(*repeat([HUBER, RIDGE], [HUBER, RIDGE, SVC]))  # a classifier's: test_centring.py
@@ -162,8 +162,8 @@ def test_both_defaults_are_on_and_within_the_total(classes):
     labels = np.digitize(y, [5.0] if classes == 2 else [4.5, 5.5])
     model = PrivateLogisticRegression(2.0, rounds=6, local_updates=2, random_state=0)
     problem, settings = prepare(model, X, labels, agents)
-    assert model.mean_ is not None and model.slope_limit_ == 0.6
-    spent = epsilon_of([(model.reading_, 1), (settings.mechanism, 12)], 1e-5)
+    assert model.mean_ is not None and model.clip_ == 0.6
+    spent = epsilon_of([(model.mean_mechanism_, 1), (settings.mechanism, 12)], 1e-5)
     assert 1.99 <= spent <= 2.0
     if classes == 2 or EXHAUSTIVE:
         assert model.fit(X, labels, agents).privacy_.epsilon == spent
@@ -173,7 +173,7 @@ def test_both_defaults_are_on_and_within_the_total(classes):
     assert slope / 120 <= bound <= 1.001 * slope / 120
     paper = PrivateLogisticRegression(2.0, calibration="paper", rounds=2, random_state=0)
     prepare(paper, X, labels)
-    assert paper.slope_limit_ is None and paper.mean_ is None
+    assert paper.clip_ is None and paper.mean_ is None
 
 
 @pytest.mark.parametrize("norm", [1.0, 4.0])
@@ -283,11 +283,11 @@ OF_CLASSES = [
     ({"centring_share": 0.0}, "0 < centring_share < 1"),
     ({"calibration": "paper", "centring_share": 0.1}, "certified noise for a private mean"),
     ({"mechanism": "cauchy"}, "mechanism name"),
-    ({"slope_limit": 1e-9}, "slope_limit >= 1e-06"),
+    ({"clip": 1e-9}, "clip >= 1e-06"),
     ({"rounds": 10**6, "local_updates": 10**6}, "rounds times local_updates"),
     *(
         ({name: value}, f"{name} as a number")
-        for name in ("slope_limit", "centring_share")
+        for name in ("clip", "centring_share")
         for value in ("some", [1], {}, 1j)
     ),
 ]

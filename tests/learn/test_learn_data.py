@@ -1,4 +1,4 @@
-"""Reading data, and sharing them out to agents."""
+"""Statistics data, and sharing them out to agents."""
 
 import gzip
 import hashlib

@@ -39,7 +39,7 @@ ELSEWHERE = {"aggregation", "colluding", "ledgers", "_", "keep_length", "ranges"
 CLASSES = PLAIN | {"classes": [0, 1, 2], "centring_share": None}
 RANGED = PLAIN | {"target_range": (-3.0, 1.0)}
 KINDS = {
-    PrivateLogisticRegression: CLASSES | {"slope_limit": 0.25, "calibration": "paper"},
+    PrivateLogisticRegression: CLASSES | {"clip": 0.25, "calibration": "paper"},
     PrivateLinearSVC: CLASSES | {"classes": [0, 1]},
     PrivateHuberRegressor: RANGED | {"threshold": 0.125},
     PrivateRidge: RANGED | {"alpha": 3.5},
@@ -118,7 +118,7 @@ def test_what_is_given_is_what_is_used(kind):
         largest = 3.0  # without an intercept what is farthest from zero
         np.testing.assert_allclose(f.targets, np.clip(NUMBERS, -3, 1)[OWNER == 2])
         assert getattr(f, "target_bound", largest) == largest
-    own = {"threshold": "threshold", "level": "level", "slope_limit": "slope_limit"}
+    own = {"threshold": "threshold", "level": "level", "clip": "clip"}
     for name, attribute in own.items():
         if name in given:
             assert getattr(f, attribute) == given[name]
@@ -133,7 +133,7 @@ def test_a_planned_ridge_is_that_of_the_noise_of_all_agents(mechanism):
     f = prepared(model)[0].agents[0].objective
     s = math.sqrt(
         calibrate(mechanism, 1.0, 1e-5, 1).variance(
-            f.reading().sensitivity({"gaussian": 2, "laplace": 1}[mechanism])
+            f.statistics().sensitivity({"gaussian": 2, "laplace": 1}[mechanism])
         )
     )
     edge, signal = math.sqrt(2 * 3 * 3) * s, 60 * 1.5**2 / 3

@@ -15,7 +15,7 @@ from tacit.learn import (
     PrivateLogisticRegression,
     plan,
 )
-from tacit.learn.estimators import planned_share, planned_slope_limit, prepare
+from tacit.learn.estimators import planned_clip, planned_share, prepare
 from tacit.planning import DEVIATION, SHORT_PATH, UPDATES
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate
@@ -115,7 +115,7 @@ def test_a_slope_limit_shortens_the_step_no_less_than_the_noise(classes):
     def settings(limit):
         kind = tacit.LogisticRegression if classes == 2 else tacit.SoftmaxRegression
         extra = () if classes == 2 else (classes,)
-        f = kind(rows, labels, *extra, feature_norm=1.0, normaliser=1000, slope_limit=limit)
+        f = kind(rows, labels, *extra, feature_norm=1.0, normaliser=1000, clip=limit)
         outputs = 1 if classes == 2 else classes
         box = tacit.Box(-9.0, 9.0, size=3 * outputs)
         return plan(tacit.Problem([tacit.LocalProblem(f, box)]), classes, 1.0, 1e-5)
@@ -129,9 +129,7 @@ def test_a_slope_limit_shortens_the_step_no_less_than_the_noise(classes):
 def test_a_wider_limit_for_few_classes_where_data_are_plenty(classes):
     """From public numbers: few records 0.6, many no limit; more than six classes 0.1."""
     cases = [(classes, 30, 3, 500), (classes, 10, 3, 6000), (classes, 10, 3, 10**6)]
-    few, more, none, many = (
-        planned_slope_limit(*case, 1.0, 1e-5) for case in (*cases, (7, 30, 3, 10**6))
-    )
+    few, more, none, many = (planned_clip(*case, 1.0, 1e-5) for case in (*cases, (7, 30, 3, 10**6)))
     assert few == 0.6 < more < math.sqrt(2) and none is None and many == 0.1
 
 
@@ -154,7 +152,7 @@ def test_without_noise_there_is_a_reference():
     X, y = load_breast_cancer(return_X_y=True)
     X = 2 * (X - X.min(axis=0)) / (X.max(axis=0) - X.min(axis=0)) - 1
     model = PrivateLogisticRegression(None).fit(X, y, agents=np.arange(len(y)) % 3)
-    assert model.mean_ is not None and model.slope_limit_ is None
+    assert model.mean_ is not None and model.clip_ is None
     assert "mean that rows" not in model.result_.plan  # no part of a budget
     best = LogisticRegression(C=np.inf, fit_intercept=False, max_iter=5000)
     rows = model._rows(X)

@@ -76,12 +76,12 @@ def test_the_total_counts_every_stage(narrow, law):
     model = PrivateLogisticRegression(20.0, delta, ranges="auto", mechanism=law, rounds=4)
     model.random_state = 0
     _, settings = prepare(model, X, y > 0, seed=0)
-    parts = [(m, n) for m, n, _ in model.readings_] + [(settings.mechanism, settings.updates)]
+    parts = [(m, n) for m, n, _ in model.first_releases_] + [(settings.mechanism, settings.updates)]
     assert [n for _, n in parts[:2]] == [STAGES, 1]
     assert 19.8 < epsilon_of(parts, delta) <= 20.0
     assert model.fit(X, y > 0).privacy_.epsilon == pytest.approx(epsilon_of(parts, delta))
     ridge = PrivateRidge(4.0, target_range=(-40, 40), ranges="auto", random_state=0).fit(X, y)
-    (first, times, _), release = ridge.readings_[0], ridge.law_
+    (first, times, _), release = ridge.first_releases_[0], ridge.release_mechanism_
     assert ridge.privacy_.once and times == STAGES
     assert ridge.privacy_.epsilon == epsilon_of([(first, times), (release, 1)], 1e-5) <= 4.0
 
@@ -129,7 +129,7 @@ def test_one_record_moves_a_histogram_by_no_more_than_its_sensitivity(columns, t
     norms = math.sqrt(sum(weights**2)), sum(weights)
     own = np.array(["a"]), np.zeros(40, int)
     (one,), (two,) = (model._sums(*own, part, *norms) for part in rows)
-    readings = one.objective.reading(), two.objective.reading()
+    readings = one.objective.statistics(), two.objective.statistics()
     for norm in (1, 2):
         moved = np.linalg.norm(readings[0].values - readings[1].values, norm)
         assert moved <= readings[0].sensitivity(norm)
@@ -167,7 +167,7 @@ def test_stages_have_noise_of_their_own(narrow, monkeypatch):
 
     def kept(problem, *others):
         found = read(problem, *others)
-        truth = problem.agents[0].objective.reading().values
+        truth = problem.agents[0].objective.statistics().values
         seen.append(found.releases[0].values - truth)
         return found
 
@@ -239,5 +239,7 @@ def test_a_ridge_after_ranges_has_intervals_and_a_statement_of_all_that_was_rele
     model.fit(X, y, AGENTS)
     assert "and before that three noisy histograms" in str(model.privacy_)
     own = np.diag(model._bars().privacy)[1:]
-    model.law_ = calibrate("gaussian", 1.0, 1e-5, 1)  # as if nothing had been spent before
+    model.release_mechanism_ = calibrate(
+        "gaussian", 1.0, 1e-5, 1
+    )  # as if nothing had been spent before
     assert (np.diag(model._bars().privacy)[1:] < own).all()

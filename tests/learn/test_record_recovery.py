@@ -149,7 +149,7 @@ def test_the_attacked_run_is_that_of_the_classifier(digits):
     """The same messages lead to the coefficients that ``fit`` finds."""
     problem, _, _ = small_agents(digits[0], 4, AGENTS, 1.0, None)
     part = digits[0].part(np.random.default_rng(0).permutation(len(digits[0]))[: 4 * AGENTS])
-    plain = {"centring_share": None, "slope_limit": None, "rounds": 6, "local_updates": 1}
+    plain = {"centring_share": None, "clip": None, "rounds": 6, "local_updates": 1}
     model = PrivateLogisticRegression(3.0, 1e-5, classes=range(CLASSES), random_state=7, **plain)
     model.fit(part.features, part.labels, agents=np.repeat(np.arange(AGENTS), 4))
     settings = plan(problem, CLASSES, 3.0, 1e-5, rounds=6, local_updates=1)

@@ -165,13 +165,13 @@ def test_reading_once_has_the_bound_of_second_moments(plane):
     model = PrivateRidge(1.0, feature_norm=2.0, **RANGE)
     problem, plan = prepare(model, X, y, agents)
     assert plan.release is not None
-    reading = problem.agents[0].objective.reading()
+    reading = problem.agents[0].objective.statistics()
     mine = agents == 0
     rows, targets = model._rows(X[mine]), model._targets(y[mine])
     rows[0] = 0
     public = {"normaliser": 240.0, "record_bound": 80.0}
     without = model._agent("a", rows, targets, problem.agents[0].feasible_set, **public)
-    changed = np.linalg.norm(reading.values - without.objective.reading().values)
+    changed = np.linalg.norm(reading.values - without.objective.statistics().values)
     assert 0.99 * reading.sensitivity(2) < changed <= reading.sensitivity(2)
 
 

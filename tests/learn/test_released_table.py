@@ -319,9 +319,11 @@ def test_ranges_that_are_read_leave_more_noise_in_the_intervals_of_a_ridge():
     public = {"target_range": (0.0, 10.0), "random_state": 0}
     plain = PrivateRidge(1.0, **public).fit(X, y, agents)
     read = PrivateRidge(1.0, ranges="auto", **public).fit(X, y, agents)
-    assert read.law_.noise_multiplier > 1.04 * plain.law_.noise_multiplier
+    assert (
+        read.release_mechanism_.noise_multiplier > 1.04 * plain.release_mechanism_.noise_multiplier
+    )
     noises = [np.diag(model._bars().privacy)[1:] for model in (plain, read)]
-    shares = [np.square(model.law_.noise_multiplier) for model in (plain, read)]
+    shares = [np.square(model.release_mechanism_.noise_multiplier) for model in (plain, read)]
     np.testing.assert_allclose(noises[1] / shares[1], noises[0] / shares[0], rtol=0.1)
 
 

@@ -24,9 +24,9 @@ from small_study import NAMES, run, write_study
 from tacit.privacy.ledger import Ledger
 from tacit.protocol.messages import (
     Agreed,
-    Copied,
+    Curvature,
     Facts,
-    Invitation,
+    Invite,
     Refusal,
     Reply,
     answer_from,
@@ -96,7 +96,7 @@ def test_all_that_the_engine_gets(tmp_path, monkeypatch, caplog):
             assert set(reply) - {"__headers__"} == {BYTES}
             assert reply["__headers__"] == {"__rc__": ReturnCode.OK}
             kinds.add(type(answer_from(reply[BYTES])))
-        assert kinds == {Facts, Agreed, Reply} | ({Copied} if kind == "least-squares" else set())
+        assert kinds == {Facts, Agreed, Reply} | ({Curvature} if kind == "least-squares" else set())
         for _, engine, context in joined.values():
             assert engine.calls == [("register", ("tacit",), {})] and context.put == []
         assert all(
@@ -116,7 +116,7 @@ def test_requests_that_the_coordinator_did_not_sign(kits, tmp_path, monkeypatch)
     folder, (ours, north, south, _) = kits
     executor, engine, context = join(north, folder / "north.toml", monkeypatch)
     signer = Signer(ours.private_key, ours.digest)
-    invitation = Invitation(ours.digest).to_bytes()
+    invitation = Invite(ours.digest).to_bytes()
     good = signer.sign("north", invitation)
     write_keys(tmp_path / "key", tmp_path / "pem")
     forged = [
@@ -159,7 +159,7 @@ def test_a_job_that_ends_says_nothing(kits, monkeypatch):
     folder, (ours, north, *_) = kits
     executor, engine, context = join(north, folder / "north.toml", monkeypatch)
     executor.handle_event(EventType.END_RUN, context)
-    invited = Invitation(north.digest).to_bytes()
+    invited = Invite(north.digest).to_bytes()
     signed = Signer(ours.private_key, ours.digest).sign("north", invited)
     reply = engine.handler("tacit", {BYTES: signed}, context)
     assert BYTES not in reply and reply.get_return_code() != ReturnCode.OK

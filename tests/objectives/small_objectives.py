@@ -55,11 +55,11 @@ def sample(name: str, X: Any, y: Any, **options: Any) -> Objective:
         case "softmax":
             return SoftmaxRegression(X, classes(y), CLASSES, **options)
         case "limited-logistic":
-            return LogisticRegression(X, y > 0, slope_limit=0.3, **options)
+            return LogisticRegression(X, y > 0, clip=0.3, **options)
         case "limited-softmax":
-            return SoftmaxRegression(X, classes(y), CLASSES, slope_limit=0.3, **options)
+            return SoftmaxRegression(X, classes(y), CLASSES, clip=0.3, **options)
         case "clipped-softmax":
-            form = {"slope_limit": 0.3, "limit_form": "norm"}
+            form = {"clip": 0.3, "clip_form": "norm"}
             return SoftmaxRegression(X, classes(y), CLASSES, **form, **options)
     raise AssertionError(name)
 

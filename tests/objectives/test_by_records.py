@@ -13,9 +13,9 @@ from tacit.objectives.linear_model import BLOCK
 from tacit.transports import batched
 
 CASES = [(name, {}) for name in LOSSES] + [
-    ("logistic", {"slope_limit": 0.1}),
-    ("softmax", {"slope_limit": 0.15}),
-    ("softmax", {"slope_limit": 0.15, "limit_form": "norm"}),
+    ("logistic", {"clip": 0.1}),
+    ("softmax", {"clip": 0.15}),
+    ("softmax", {"clip": 0.15, "clip_form": "norm"}),
 ]
 FEW = [CASES[0], CASES[3], CASES[4], CASES[7]]  # no kink, a kink, many outputs, a limit
 STATISTIC = jax.jit(lambda f, z: f.statistic(z))

@@ -41,7 +41,7 @@ KINDS = {"mean": mean_of, "least-squares": squares, "moments": moments_of}
 
 
 def apart(f, g, norm):
-    return float(np.linalg.norm(f.reading().values - g.reading().values, norm))
+    return float(np.linalg.norm(f.statistics().values - g.statistics().values, norm))
 
 
 def neighbour(x, y, relation, record):
@@ -73,8 +73,8 @@ def test_neighbours_never_exceed_the_bound(kind, relation, seed, d, scale, dtype
         for a, b in ((x, y), neighbour(x, y, relation, record))
     )
     for norm in (1, 2):
-        Δ = f.reading().sensitivity(norm)
-        assert apart(f, g, norm) <= Δ == g.reading().sensitivity(norm)
+        Δ = f.statistics().sensitivity(norm)
+        assert apart(f, g, norm) <= Δ == g.statistics().sensitivity(norm)
         if kind != "least-squares":
             size = f.dimension
             moved = change(f, g, np.zeros(size), norm)
@@ -91,8 +91,8 @@ def test_the_bound_of_a_mean_is_attained(relation, norm):
     other, _ = neighbour(x, y, relation, np.append(-x[0], 0))
     f, g = (mean_of(rows, y, relation) for rows in (x, other))
     Δ = (2 if relation == "replace" else 1) * B * (2 if norm == 1 else 1)
-    assert apart(f, g, norm) == pytest.approx(f.reading().sensitivity(norm), rel=1e-6)
-    assert f.reading().sensitivity(norm) == pytest.approx(Δ, rel=1e-6)
+    assert apart(f, g, norm) == pytest.approx(f.statistics().sensitivity(norm), rel=1e-6)
+    assert f.statistics().sensitivity(norm) == pytest.approx(Δ, rel=1e-6)
     assert f.sensitivity(norm, tacit.Box(-1, 1, 4)) == pytest.approx(Δ / 12, rel=1e-6)
 
 
@@ -103,12 +103,12 @@ def test_rounding_of_a_mean_of_many_is_inside_the_bound(dtype):
     x = rng.normal(size=(3 * BLOCK + 5, 3)).astype(dtype)
     f, g = (mean_of(rows, normaliser=20_000.0) for rows in (x, x[1:]))
     exact = [np.asarray(h.features).astype(np.longdouble).sum(axis=1) for h in (f, g)]
-    errors = [np.abs(h.reading().values - e).max() for h, e in zip((f, g), exact, strict=True)]
-    room = f.reading().sensitivity(2) - B
+    errors = [np.abs(h.statistics().values - e).max() for h, e in zip((f, g), exact, strict=True)]
+    room = f.statistics().sensitivity(2) - B
     assert max(errors) <= room / 2 and room < 1e-6
     assert room >= 2 * BLOCK * 2.0**-53 * len(x) * B
     assert max(errors) > 0 or dtype == np.float32  # whose sums are exact here
-    assert apart(f, g, 2) <= f.reading().sensitivity(2)
+    assert apart(f, g, 2) <= f.statistics().sensitivity(2)
 
 
 def test_a_mean_is_the_quadratic_that_it_says():
@@ -116,7 +116,7 @@ def test_a_mean_is_the_quadratic_that_it_says():
     f, z = mean_of(x), jnp.asarray([0.3, -0.2, 0.9])
     np.testing.assert_allclose(f.gradient(z), z - x.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(f.gradient(z), jax.jit(jax.grad(f.value))(z), rtol=1e-12)
-    copy = f.reading().public_copy(f.reading().values, 0.0)
+    copy = f.statistics().released_objective(f.statistics().values, 0.0)
     assert float(copy.value(np.asarray(z))) == pytest.approx(float(f.value(z)))
     np.testing.assert_allclose(copy.gradient(np.asarray(z)), f.gradient(z), rtol=1e-12)
     assert (f.smoothness, f.strong_convexity) == (1.0, 1.0)
@@ -141,8 +141,8 @@ def test_sums_of_an_unknown_device_are_not_inside_the_proof():
 def test_the_rows_decide_whether_data_are_the_same():
     """Sums of other rows may be equal, and sums of the same rows differ in their last bits."""
     f, g = mean_of([[0.1, 0.2], [0.3, 0.4]]), mean_of([[0.3, 0.4], [0.1, 0.2]])
-    np.testing.assert_allclose(f.reading().values, g.reading().values, rtol=1e-15)
-    (one,), (other,) = f.reading().source, g.reading().source
+    np.testing.assert_allclose(f.statistics().values, g.statistics().values, rtol=1e-15)
+    (one,), (other,) = f.statistics().source, g.statistics().source
     assert (one != other).any()
 
 
@@ -154,10 +154,10 @@ def test_moments_are_sums_and_products_as_numpy_has_them():
     x = rng.uniform(-0.5, 0.5, (2 * BLOCK + 3, 3)) / 2
     f = moments_of(x, relation="zero-out", normaliser=float(len(x)))
     w = np.c_[np.ones(len(x)), x]
-    values = f.reading().values
+    values = f.statistics().values
     np.testing.assert_allclose(matrix_of(values, 3, len(x)), w.T @ w, rtol=1e-11, atol=1e-9)
     np.testing.assert_allclose(f.statistic(np.zeros(9)), -values / len(x), rtol=1e-9, atol=1e-13)
-    copy = f.reading().public_copy(values, 0.0)
+    copy = f.statistics().released_objective(values, 0.0)
     np.testing.assert_allclose(copy.gradient(values / len(x)), 0, atol=1e-12)
     assert f.gradient_bound(tacit.Box(-0.1, 0.1, 9)) >= np.linalg.norm(values / len(x))
 
@@ -168,16 +168,16 @@ def test_the_bound_of_moments_is_attained(length):
     x = np.array([[length, 0.0]])
     options = {"feature_norm": length}
     f, g = (moments_of(a, relation="zero-out", **options) for a in (x, 0 * x))
-    assert apart(f, g, 2) == pytest.approx(f.reading().sensitivity(2), rel=1e-6)
+    assert apart(f, g, 2) == pytest.approx(f.statistics().sensitivity(2), rel=1e-6)
     even = np.full((1, 2), length / ROOT)
     f, g = (moments_of(a, relation="zero-out", **options) for a in (even, 0 * even))
-    assert apart(f, g, 1) == pytest.approx(f.reading().sensitivity(1), rel=1e-6)
+    assert apart(f, g, 1) == pytest.approx(f.statistics().sensitivity(1), rel=1e-6)
     cosine = max(-1.0, -1 / length**2)
     other = length * np.array([[cosine, math.sqrt(1 - cosine**2)]])
     f, g = (moments_of(a, relation="replace", **options) for a in (x, other))
-    Δ, found = f.reading().sensitivity(2), apart(f, g, 2)
+    Δ, found = f.statistics().sensitivity(2), apart(f, g, 2)
     assert found <= Δ and (length < 1 or found == pytest.approx(Δ, rel=1e-6))
-    assert length < 1 or 1.9 * moments_of(x, **options).reading().sensitivity(2) > Δ
+    assert length < 1 or 1.9 * moments_of(x, **options).statistics().sensitivity(2) > Δ
 
 
 @pytest.mark.parametrize(("relation", "bounds"), [("zero-out", (1, 1)), ("replace", (2, ROOT))])
@@ -188,7 +188,7 @@ def test_the_bound_of_counts_is_attained(relation, bounds):
         for row in (np.eye(3)[0], rows)
     )
     for norm, bound in zip((1, 2), bounds, strict=True):
-        assert f.reading().sensitivity(norm) == pytest.approx(bound, rel=1e-9)
+        assert f.statistics().sensitivity(norm) == pytest.approx(bound, rel=1e-9)
         assert apart(f, g, norm) == pytest.approx(bound)
 
 
@@ -228,7 +228,7 @@ def worst(relation, d, angle=math.pi / 3):
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_the_bound_of_least_squares_is_attained(relation, d):
     one, other = (squares(*data, relation) for data in worst(relation, d))
-    Δ = one.reading().sensitivity(2)
+    Δ = one.statistics().sensitivity(2)
     assert (1 - 1e-9) * Δ <= apart(one, other, 2) <= Δ
     if relation == "replace":
         assert Δ / (2 * ROOT * B**2) < 0.76  # twice one record's norm would be too much
@@ -247,7 +247,7 @@ def test_the_bound_of_least_squares_is_attained(relation, d):
             row = np.r_[norm_1 - m * c, np.full(m, c)]
         one = squares([row], [Y], relation, feature_norm_1=norm_1)
         other = squares(*worst(relation, d)[1], relation, feature_norm_1=norm_1)
-        Δ = one.reading().sensitivity(1)
+        Δ = one.statistics().sensitivity(1)
         assert (1 - 1e-9) * Δ <= apart(one, other, 1) <= Δ
 
 
@@ -266,9 +266,9 @@ def test_replacing_a_record_comes_near_the_bound_in_L1(d, share):
             for row, t in zip(rows, (Y, -Y), strict=True)
         )
         best = max(best, apart(one, other, 1))
-    Δ = one.reading().sensitivity(1)
+    Δ = one.statistics().sensitivity(1)
     assert share * Δ <= best <= Δ
-    twice = 2 * squares([rows[0]], [Y]).reading().sensitivity(1)
+    twice = 2 * squares([rows[0]], [Y]).statistics().sensitivity(1)
     assert Δ / twice < 0.76
 
 
@@ -282,21 +282,21 @@ def test_rounding_of_second_moments_of_many_is_inside_the_bound(relation, dtype)
     x[0] = [2 * B, 0, 0]
     x2, y2 = neighbour(x, y, relation, np.array([B / 2, B * math.sqrt(0.75), 0, -y[0]]))
     f, g = (squares(a, b, relation, normaliser=2.0 * n) for a, b in ((x, y), (x2, y2)))
-    Δ = f.reading().sensitivity(2)
+    Δ = f.statistics().sensitivity(2)
     assert (1 - 1e-6) * Δ <= apart(f, g, 2) <= Δ
-    alone = squares(x[:1], y[:1], relation, normaliser=1.0).reading().sensitivity(2)
+    alone = squares(x[:1], y[:1], relation, normaliser=1.0).statistics().sensitivity(2)
     assert alone < Δ < alone * (1 + 1e-6)
     exact = np.asarray(f.features, np.longdouble)
     weights = np.where(np.eye(d, dtype=bool), 1, np.sqrt(np.longdouble(2)))
     reference = (weights * (exact @ exact.T))[np.triu_indices(d)]
-    error = f.reading().values[: d * (d + 1) // 2] - reference
+    error = f.statistics().values[: d * (d + 1) // 2] - reference
     assert np.linalg.norm(error.astype(float)) <= (Δ - alone) / 2
 
 
 def test_the_bound_grows_with_the_records_that_rounding_may_touch():
-    few, many = (squares([[1.0]], [0.0], normaliser=n).reading() for n in (1e3, 1e9))
+    few, many = (squares([[1.0]], [0.0], normaliser=n).statistics() for n in (1e3, 1e9))
     assert few.sensitivity(2) < many.sensitivity(2) < 1.2 * few.sensitivity(2)
-    assert squares([[1.0]], [0.0], normaliser=1e15).reading().sensitivity(2) > 1e3
+    assert squares([[1.0]], [0.0], normaliser=1e15).statistics().sensitivity(2) > 1e3
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
@@ -304,7 +304,7 @@ def test_without_noise_the_copy_is_the_objective(ridge):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 4)), rng.normal(size=30)
     f = squares(x, y, ridge=ridge, normaliser=30.0)
-    copy = f.reading().public_copy(f.reading().values, 0.0)
+    copy = f.statistics().released_objective(f.statistics().values, 0.0)
     assert isinstance(copy, PublicQuadratic)
     zero = np.zeros(4)
     for z in rng.normal(size=(5, 4)):
@@ -316,11 +316,11 @@ def test_without_noise_the_copy_is_the_objective(ridge):
 def test_columns_that_say_nothing_are_no_obstacle():
     x = np.c_[np.eye(3), np.zeros(3)]
     f = squares(x, [1.0, 1.0, 1.0])
-    copy = f.reading().public_copy(f.reading().values, 0.0)
+    copy = f.statistics().released_objective(f.statistics().values, 0.0)
     assert np.allclose(copy.gradient(np.ones(4)), 0)
     empty = squares(np.zeros((0, 2)), [])
-    assert not empty.reading().values.any()
-    copy = empty.reading().public_copy(np.zeros(5), 0.0)
+    assert not empty.statistics().values.any()
+    copy = empty.statistics().released_objective(np.zeros(5), 0.0)
     assert float(copy.value(np.ones(2))) == 0
 
 
@@ -329,10 +329,10 @@ def test_columns_that_say_nothing_are_no_obstacle():
 def test_a_copy_of_any_values_is_strongly_convex(seed, deviation):
     rng = np.random.default_rng(seed)
     f = squares(rng.normal(size=(8, 3)), rng.normal(size=8), "zero-out", normaliser=32.0)
-    noisy = f.reading().values + deviation * rng.normal(size=9)
-    copy = f.reading().public_copy(noisy, deviation)
+    noisy = f.statistics().values + deviation * rng.normal(size=9)
+    copy = f.statistics().released_objective(noisy, deviation)
     least = FLOOR * math.sqrt(6 / 4) * deviation / f.normaliser  # a quarter of all records
-    one = f.reading().public_copy(noisy, deviation, agents=1)
+    one = f.statistics().released_objective(noisy, deviation, agents=1)
     assert one.strong_convexity >= 2 * least * (1 - 1e-6) - 1e-12
     assert copy.strong_convexity >= least * (1 - 1e-6) - 1e-12
     # the linear part is as it was read
@@ -344,9 +344,9 @@ def test_noise_far_below_the_data_moves_the_answer_little():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(4000, 3))
     f = squares(x, x @ [0.3, -0.2, 0.1], normaliser=4000.0)
-    Δ = f.reading().sensitivity(2)
-    noisy = f.reading().values + Δ * rng.normal(size=9)
-    copy = f.reading().public_copy(noisy, Δ)
+    Δ = f.statistics().sensitivity(2)
+    noisy = f.statistics().values + Δ * rng.normal(size=9)
+    copy = f.statistics().released_objective(noisy, Δ)
     A, d = np.asarray(copy.matrix), np.asarray(copy.data)
     X, t = np.asarray(f.features).T, np.asarray(f.targets)
     exact = np.linalg.lstsq(X, t, rcond=None)[0]
@@ -356,22 +356,25 @@ def test_noise_far_below_the_data_moves_the_answer_little():
 def test_rows_that_are_padding_add_nothing():
     for f in (squares([[1.0, 2.0]], [0.5], "zero-out"), mean_of([[1.0, 2.0]])):
         g = f.pad(7)
-        assert np.array_equal(f.reading().values, g.reading().values)
-        assert f.reading().sensitivity(2) == g.reading().sensitivity(2)
+        assert np.array_equal(f.statistics().values, g.statistics().values)
+        assert f.statistics().sensitivity(2) == g.statistics().sensitivity(2)
 
 
 def test_what_is_not_quadratic_or_not_record_by_record_is_refused():
     for name in SAMPLED:
         if name != "least-squares":
             with pytest.raises(InvalidInput, match="a few numbers say in full, a quadratic one"):
-                sample(name, [[1.0]], [1.0]).reading()
+                sample(name, [[1.0]], [1.0]).statistics()
     with pytest.raises(InvalidInput, match="Residual"):
-        sample("least-squares", [[1.0]], [1.0], neighbours=("move", 0.1)).reading()
-    for reading in (squares([[1.0]], [0.0]).reading(), mean_of([[1.0]]).reading()):
+        sample("least-squares", [[1.0]], [1.0], neighbours=("move", 0.1)).statistics()
+    for reading in (
+        squares([[1.0]], [0.0]).statistics(),
+        mean_of([[1.0]]).statistics(),
+    ):
         with pytest.raises(InvalidInput, match="norm"):
             reading.sensitivity(3)
         with pytest.raises(InvalidInput, match="values"):
-            reading.public_copy(np.zeros(3), 1.0)
+            reading.released_objective(np.zeros(3), 1.0)
 
 
 @pytest.mark.parametrize("agents", [None, 1, 9])
@@ -379,7 +382,7 @@ def test_floors_of_all_agents_add_up_to_the_edge_of_their_noise(agents):
     """Where a release is nothing but noise: FLOOR·√(2d/P)·deviation in every direction."""
     d, deviation = 3, 0.5
     f = squares(np.zeros((4, d)), np.zeros(4), normaliser=12.0, record_bound=4)
-    copy = f.reading().public_copy(np.zeros(d * (d + 3) // 2), deviation, agents)
+    copy = f.statistics().released_objective(np.zeros(d * (d + 3) // 2), deviation, agents)
     P = 3 if agents is None else agents  # a third of all records
     floor = FLOOR * math.sqrt(2 * d / P) * deviation / f.normaliser
     A = np.asarray(copy.matrix)

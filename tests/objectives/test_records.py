@@ -195,14 +195,11 @@ NAN[2, 1] = math.nan
         (lambda: Residual(np.eye(2), np.zeros(2), [0.0, 0.0]), "the largest beta > 0"),
         (lambda: Residual(np.eye(2), np.zeros(2), [1.0]), "beta of shape"),
         *(
-            (lambda name=name: sample(name, X0, y0, slope_limit=0.1), "no slope_limit for")
+            (lambda name=name: sample(name, X0, y0, clip=0.1), "no clip for")
             for name in ("least-squares", "huber", "hinge", "quantile")
         ),
-        *(
-            (lambda c=c: sample("softmax", X0, y0, slope_limit=c), "slope_limit >")
-            for c in (0.0, math.nan, 1e-9)
-        ),
-        (lambda: sample("softmax", X0, y0, limit_form="both"), "limit_form to be one of"),
+        *((lambda c=c: sample("softmax", X0, y0, clip=c), "clip >") for c in (0.0, math.nan, 1e-9)),
+        (lambda: sample("softmax", X0, y0, clip_form="both"), "clip_form to be one of"),
         (lambda: PublicQuadratic(np.ones((3, 2)), np.ones(2)), r"data of shape \(3\)"),
         (lambda: PublicQuadratic(np.ones((1, 1)), [math.nan]), "finite"),
         (lambda: sample("hinge", [[1j, 2.0]], [1.0]), "to hold numbers"),

@@ -160,34 +160,36 @@ def test_the_sensitivity_of_a_reading_is_that_of_the_data_and_attained(seed, mov
         if grouped
         else [list(who) for who in combinations(range(5), moved)]
     )
-    reading = f.reading()
+    statistics = f.statistics()
     for norm in (1, 2):
         largest = 0.0
         for who in together:
             d = f.data.copy()
             d[who] += β[who] * rng.choice([-1, 1], size=len(who))
-            other = Residual(f.matrix, d, β, **options).reading()
-            apart = float(np.linalg.norm(other.values - reading.values, norm))
-            assert apart <= reading.sensitivity(norm) * (1 + 1e-9)
-            assert other.sensitivity(norm) == reading.sensitivity(norm)
+            other = Residual(f.matrix, d, β, **options).statistics()
+            apart = float(np.linalg.norm(other.values - statistics.values, norm))
+            assert apart <= statistics.sensitivity(norm) * (1 + 1e-9)
+            assert other.sensitivity(norm) == statistics.sensitivity(norm)
             largest = max(largest, apart)
-        assert reading.sensitivity(norm) == pytest.approx(largest, rel=1e-9)
+        assert statistics.sensitivity(norm) == pytest.approx(largest, rel=1e-9)
 
 
 def test_a_bus_with_two_demands_moves_by_the_root_of_two():
     f = Residual(np.eye(4), np.zeros(4), 0.01, groups=[0, 1, 0, 1])
-    assert f.reading().sensitivity(1) == pytest.approx(0.02, rel=1e-9)
-    assert f.reading().sensitivity(2) == pytest.approx(np.sqrt(2) * 0.01, rel=1e-9)
-    assert f.reading().sensitivity(2) >= np.sqrt(2) * 0.01
+    assert f.statistics().sensitivity(1) == pytest.approx(0.02, rel=1e-9)
+    assert f.statistics().sensitivity(2) == pytest.approx(np.sqrt(2) * 0.01, rel=1e-9)
+    assert f.statistics().sensitivity(2) >= np.sqrt(2) * 0.01
     # half of what moves the statistic 2(Az + d), and nothing for rounding
-    assert f.reading().sensitivity(2) < f.sensitivity(2, Ball(0.0, 1.0, 4)) / 2
+    assert f.statistics().sensitivity(2) < f.sensitivity(2, Ball(0.0, 1.0, 4)) / 2
     with pytest.raises(InvalidInput, match="norm"):
-        f.reading().sensitivity(3)
+        f.statistics().sensitivity(3)
 
 
 def test_numbers_of_any_size_are_read_as_they_are():
     """At 1e17 numbers are 16 apart: no arithmetic may round data that differ by 0.01 there."""
-    near, far = (Residual(np.array([[1.0]]), np.array([d]), 1.0).reading() for d in (1e17, -3.25))
+    near, far = (
+        Residual(np.array([[1.0]]), np.array([d]), 1.0).statistics() for d in (1e17, -3.25)
+    )
     assert near.values[0] == 1e17 and far.values[0] == -3.25
     with pytest.raises(ValueError, match="read-only"):
         near.values[0] = 7.0
@@ -197,10 +199,10 @@ def test_numbers_of_any_size_are_read_as_they_are():
 def test_a_public_copy_is_the_objective_of_its_data(sparse):
     f = residual(slack=True)
     A = sp.csr_matrix(f.matrix) if sparse else f.matrix
-    reading = Residual(A, f.data, 0.1, slack=True).reading()
+    statistics = Residual(A, f.data, 0.1, slack=True).statistics()
     rng = np.random.default_rng(0)
-    noisy = reading.values + rng.normal(size=6)
-    g = reading.public_copy(noisy, 1.0)
+    noisy = statistics.values + rng.normal(size=6)
+    g = statistics.released_objective(noisy, 1.0)
     truth = Residual(f.matrix, noisy, 0.1)
     assert isinstance(g, PublicQuadratic) and g.slack_size == 6 and g.dimension == 4
     z = rng.normal(size=4)

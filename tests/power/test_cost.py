@@ -22,8 +22,8 @@ from tacit.transports.solving import solve
 
 def public(case):
     """The zones' public copies, without noise."""
-    readings = [agent.objective.reading() for agent in case.agents]
-    return [reading.public_copy(reading.values, 0.0) for reading in readings]
+    readings = [agent.objective.statistics() for agent in case.agents]
+    return [reading.released_objective(reading.values, 0.0) for reading in readings]
 
 
 def curved(name):
@@ -106,13 +106,13 @@ def test_value_is_the_cost_in_dollars_and_the_price_of_all_that_is_short():
 def test_loads_are_read_as_for_load_shedding():
     cost, shed = (build("case14_ieee", 3, objective=o, beta=0.02) for o in ("cost", "shed"))
     for a, b in zip(cost.agents, shed.agents, strict=True):
-        ours, theirs = a.objective.reading(), b.objective.reading()
+        ours, theirs = a.objective.statistics(), b.objective.statistics()
         assert np.array_equal(ours.values, theirs.values)
         assert [ours.sensitivity(p) for p in (1, 2)] == [theirs.sensitivity(p) for p in (1, 2)]
         assert a.objective.relation == b.objective.relation
         noisy = ours.values + 1.0
-        assert np.array_equal(ours.public_copy(noisy, 0.1).data, noisy)
-        assert ours.public_copy(noisy, 0.1).sensitivity(2, a.feasible_set) == 0
+        assert np.array_equal(ours.released_objective(noisy, 0.1).data, noisy)
+        assert ours.released_objective(noisy, 0.1).sensitivity(2, a.feasible_set) == 0
     doubtful = build("case14_ieee", 3, objective="cost", beta="1% of bus")
     assert "private loads" in doubtful.agents[0].objective.uncertified
 
@@ -162,9 +162,9 @@ def test_central_solution_is_below_that_of_zones_at_released_loads(objective):
     more = 0.4 if objective == "shed" else 0.0  # so much that some is shed
     released = []
     for agent in case.agents:
-        reading = agent.objective.reading()
+        reading = agent.objective.statistics()
         noise = 0.05 * rng.normal(size=len(reading.values))
-        released.append(reading.public_copy(reading.values + more + noise, 0.05))
+        released.append(reading.released_objective(reading.values + more + noise, 0.05))
     central = case.central(released)
     for agent, x in zip(case.agents, central, strict=True):
         assert agent.feasible_set.violation(x) <= 1e-6

@@ -67,15 +67,15 @@ def test_released_loads_are_drawn_towards_the_nominal_ones(objective):
     case = build(nominal, 3, nominal=nominal, nominal_spread=0.1, objective=objective, beta=0.02)
     plain = build(nominal, 3, objective=objective, beta=0.02)
     for ours, theirs in zip(case.agents, plain.agents, strict=True):
-        a, b = ours.objective.reading(), theirs.objective.reading()
+        a, b = ours.objective.statistics(), theirs.objective.statistics()
         assert np.array_equal(a.values, b.values)
         assert a.sensitivity(2) == b.sensitivity(2)
         assert ours.objective.relation == theirs.objective.relation
         noise = calibrate("gaussian", 1.0, 1e-5, 1).variance(a.sensitivity(2)) ** 0.5
         noisy = a.values + noise * np.random.default_rng(3).normal(size=len(a.values))
-        copy = a.public_copy(noisy, noise)
+        copy = a.released_objective(noisy, noise)
         assert np.array_equal(copy.data, shrunk(noisy, a.values, noise, 0.1))
-        assert np.array_equal(b.public_copy(noisy, noise).data, noisy)
+        assert np.array_equal(b.released_objective(noisy, noise).data, noisy)
 
 
 def test_a_spread_needs_nominal_loads_of_the_same_grid():

@@ -68,7 +68,7 @@ def test_a_release_is_its_own_best_attack(law):
     loads = {q: τ * rng.choice([-1.0, 1.0], 14) for q in ("p_demand", "q_demand")}
     case = build(dataclasses.replace(grid, bus=grid.bus.assign(**loads)), 3)
     found = attack(case, [], releases=[("once", law)], seeds=SEEDS, prior_deviation=τ)
-    sensitivity = case.agents[0].objective.reading().sensitivity(law.norm)
+    sensitivity = case.agents[0].objective.statistics().sensitivity(law.norm)
     variance = float(law.variance(sensitivity))
     assert variance == pytest.approx({2: 4.0, 1: 8.0}[law.norm] * sensitivity**2)
     known = {2: 1.0, 1: 2.0}[law.norm] / variance

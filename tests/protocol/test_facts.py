@@ -87,7 +87,7 @@ def test_what_only_an_agent_knows_is_refused():
         lambda: f.statistic(z),
         lambda: W.project(z),
         lambda: W.violation(z),
-        lambda: f.reading().public_copy(z, 1.0),
+        lambda: f.statistics().released_objective(z, 1.0),
     ):
         with pytest.raises(NotKnown, match="agent 1"):
             ask()
@@ -171,10 +171,10 @@ def numbers_of(agent):
     asked = {
         "Δ1": lambda: f.sensitivity(1, W),
         "Δ2": lambda: f.sensitivity(2, W),
-        "released Δ1": lambda: f.reading().sensitivity(1),
-        "released Δ2": lambda: f.reading().sensitivity(2),
-        "released": lambda: f.reading().values.size,
-        "gradient deviation": lambda: f.reading().gradient_deviation(3.0, W),
+        "released Δ1": lambda: f.statistics().sensitivity(1),
+        "released Δ2": lambda: f.statistics().sensitivity(2),
+        "released": lambda: f.statistics().values.size,
+        "gradient deviation": lambda: f.statistics().gradient_deviation(3.0, W),
         "gradient bound": lambda: f.gradient_bound(W),
         "diameter": lambda: W.diameter,
         "radius": lambda: W.radius(np.inf),
@@ -196,7 +196,7 @@ def numbers_of(agent):
 
 
 CLIPPED = tacit.LogisticRegression(
-    np.eye(4)[:3], [0, 1, 1], feature_norm=1.0, normaliser=9.0, slope_limit=0.2, ridge=0.125
+    np.eye(4)[:3], [0, 1, 1], feature_norm=1.0, normaliser=9.0, clip=0.2, ridge=0.125
 )
 GROUPED = tacit.Residual(np.eye(4)[:2], [0.1, 0.2], 0.25, groups=(0, 0), doubt="it is a test.")
 

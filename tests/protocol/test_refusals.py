@@ -26,13 +26,13 @@ from tacit.protocol.keys import jax_key, root_key
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
-    Copied,
-    Invitation,
+    Curvature,
+    Invite,
     Measure,
     Own,
-    Proposal,
-    Read,
+    Propose,
     Refusal,
+    ReleaseOnce,
     Reply,
     Restore,
     Snapshot,
@@ -44,9 +44,9 @@ from tacit.protocol.result import Progress
 from tacit.protocol.statement import PrivacyStatement, not_promised
 from tacit.transports.local import Local
 
-ROUNDS = Proposal("", "june", 3, SHORT, 1e-5)
+ROUNDS = Propose("", "june", 3, SHORT, 1e-5)
 EXACT = tacit.Settings(5, tolerance=1e-3)
-ONCE = Proposal("", "june", 3, EXACT, 1e-5, tacit.Laplace(2.0), exact=True)
+ONCE = Propose("", "june", 3, EXACT, 1e-5, tacit.Laplace(2.0), exact=True)
 OWNER = Own("seeded", root_key(1), True, 1)
 
 
@@ -90,7 +90,7 @@ def told(one, *requests):
         ([dataclasses.replace(ONCE, release=None)], "noise"),
         ([Broadcast("june", 1, np.zeros(3))], "not agreed"),
         ([ROUNDS, Broadcast("july", 1, np.zeros(3))], "not agreed"),
-        ([ROUNDS, Read("june")], "refused"),  # a run with noise in every round
+        ([ROUNDS, ReleaseOnce("june")], "refused"),  # a run with noise in every round
         ([ROUNDS, Start("june", np.ones(3), np.zeros(3, int))], "refused"),
         ([ROUNDS, Broadcast("june", 2, np.zeros(3))], "refused"),
         ([ONCE], "refused"),  # whose loss cannot be read once
@@ -120,7 +120,7 @@ def test_a_first_point_and_a_start_before_reading_are_refused(tmp_path):
     assert told(one, ONCE) == Agreed("june")
     assert told(one, Start("june", *penalties)).words.endswith("Nothing was computed.")
     assert ledger.spent.epsilon == 0
-    assert isinstance(told(one, Read("june")), Copied) and ledger.spent.epsilon > 0
+    assert isinstance(told(one, ReleaseOnce("june")), Curvature) and ledger.spent.epsilon > 0
     first = np.zeros(3), np.zeros(3)
     assert told(one, Start("june", *penalties, first)).words == f"Party 'a' {WORDS['invalid'][1]}"
     assert told(one, Start("june", np.ones(2), np.zeros(2, int))).reason == "refused"
@@ -135,9 +135,9 @@ def test_who_a_participant_belongs_to_is_said():
     owner = Participant(part(), "a", owner=True)
     with pytest.raises(TypeError, match="not its owner's"):
         told(owner, dataclasses.replace(ROUNDS, own=OWNER))
-        answer_bytes(owner, Invitation("").to_bytes())
+        answer_bytes(owner, Invite("").to_bytes())
         owner.handle = lambda request: messages.Failure(ValueError("secret"))
-        answer_bytes(owner, Invitation("").to_bytes())
+        answer_bytes(owner, Invite("").to_bytes())
 
 
 def test_an_uncertified_release_is_not_paid_for(tmp_path):

@@ -147,7 +147,7 @@ def test_a_payment_that_was_taken_over_shows_nothing(ledger, overtaken):
 def test_another_processs_data_are_not_ours(ledger, overtaken):
     """Two processes with different data begin at once: each gets a release of its own data."""
     mine = overtaken(lambda other, run: reader(other).read(zone(DATA + 1)))
-    assert mine.fits(zone().objective.reading())
+    assert mine.fits(zone().objective.statistics())
     assert charges(ledger) == 2
     np.testing.assert_array_equal(reader(ledger).read(zone()).values, mine.values)
 
@@ -166,7 +166,7 @@ def test_every_state_of_the_data_has_one_release(ledger, noise, states):
     for problem, values in zip(states[::-1], shown[::-1], strict=True):
         np.testing.assert_array_equal(reader(ledger, noise).read(problem).values, values)
     assert charges(ledger) == len(states)
-    ξ = [s - p.objective.reading().values for s, p in zip(shown, states, strict=True)]
+    ξ = [s - p.objective.statistics().values for s, p in zip(shown, states, strict=True)]
     assert np.abs(ξ[0] - ξ[1]).min() > 1e-6 and np.abs(ξ[0] - ξ[2]).min() > 1e-6
 
 
@@ -227,7 +227,7 @@ def test_the_ledger_pays_for_the_noise_that_is_drawn(ledger, problem):
     """Discrete noise is a little wider, and its distance from the continuous law is counted."""
     reader(ledger).read(problem)
     terms = ledger.terms(ledger.runs()[0]["run"])
-    f = problem.objective.reading()
+    f = problem.objective.statistics()
     secure = secure_noise(MECHANISM, f.sensitivity(2), f.values.size, 1, 1e-5)
     assert terms.mechanism == secure.mechanism != MECHANISM
     assert terms.distance == secure.distance > 0
@@ -238,9 +238,9 @@ def test_the_ledger_pays_for_the_noise_that_is_drawn(ledger, problem):
 def test_a_reading_is_one_look_at_the_data():
     """Data that change under a reader cannot give values and seal of two states."""
     f = table().objective
-    reading = f.reading()
-    assert reading.values is reading.values
-    residual = zone().objective.reading()
+    statistics = f.statistics()
+    assert statistics.values is statistics.values
+    residual = zone().objective.statistics()
     assert residual.values is residual.values
 
 
@@ -250,7 +250,7 @@ def test_another_weight_of_the_targets_is_another_reading(ledger):
     assert np.abs(small).max() <= 0.1
     for Y in (1.0, 2.0):
         released = reader(ledger).read(table(target_bound=Y))
-        assert released.fits(table(target_bound=Y).objective.reading())
+        assert released.fits(table(target_bound=Y).objective.statistics())
     assert charges(ledger) == 2
 
 
@@ -262,7 +262,7 @@ def test_a_wider_bound_in_one_norm_is_another_reading():
         return tacit.LocalProblem(Mean(MATRIX / 10, **bounds), BOX)
 
     released = Reader("a", calibrate("laplace", 1.0, 0.0, 1), 0.0, "secure").read(mean(1.2))
-    one, other = (mean(longest).objective.reading() for longest in (1.2, 1.5))
+    one, other = (mean(longest).objective.statistics() for longest in (1.2, 1.5))
     assert one.sensitivity(2) == other.sensitivity(2)
     np.testing.assert_array_equal(one.values, other.values)
     assert released.fits(one) and not released.fits(other)
@@ -271,8 +271,8 @@ def test_a_wider_bound_in_one_norm_is_another_reading():
 @pytest.mark.parametrize(("one", "other"), [(zone(), zone(-DATA)), (table(), table(-2 * MATRIX))])
 def test_a_copy_is_made_of_the_release_and_public_numbers(one, other):
     """Agents with other data make the same of the same release."""
-    values = one.objective.reading().values + 0.1
-    copies = [p.objective.reading().public_copy(values, 0.1) for p in (one, other)]
+    values = one.objective.statistics().values + 0.1
+    copies = [p.objective.statistics().released_objective(values, 0.1) for p in (one, other)]
     np.testing.assert_array_equal(copies[0].matrix, copies[1].matrix)
     np.testing.assert_array_equal(copies[0].data, copies[1].data)
 
@@ -285,9 +285,9 @@ def test_the_seal_is_keyed(ledger):
     changed = DATA.copy()
     changed[-1] = np.nextafter(changed[-1], 9)
     one = Reader("a", MECHANISM, 1e-5, "secure").read(zone())
-    assert one.fits(zone().objective.reading())
-    assert not one.fits(zone(changed).objective.reading())
-    assert not release.Release(one.values).fits(zone().objective.reading())
+    assert one.fits(zone().objective.statistics())
+    assert not one.fits(zone(changed).objective.statistics())
+    assert not release.Release(one.values).fits(zone().objective.statistics())
 
 
 # --- ledgers ------------------------------------------------------------------------------------

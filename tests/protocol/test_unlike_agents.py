@@ -21,7 +21,7 @@ from tacit.protocol.statement import (
     privacy_statement,
     release_statement,
     why_uncertified,
-    with_reading,
+    with_releases,
 )
 
 ORDERS = pytest.mark.parametrize("turned", [False, True])
@@ -91,20 +91,22 @@ def test_one_release_is_compared_over_all_agents(turned, monkeypatch):
     one, many = (calibrate("gaussian", 1.0, 1e-5, T) for T in (1, planning.COMPARED))
     each = []
     for agent in agents:
-        reading, f = agent.objective.reading(), agent.objective
-        σ = one.noise_multiplier * reading.sensitivity(2)
+        statistics, f = agent.objective.statistics(), agent.objective
+        σ = one.noise_multiplier * statistics.sensitivity(2)
         Δ = f.sensitivity(2, agent.feasible_set)
-        each.append((reading.gradient_deviation(σ, agent.feasible_set), many.noise_multiplier * Δ))
+        each.append(
+            (statistics.gradient_deviation(σ, agent.feasible_set), many.noise_multiplier * Δ)
+        )
     once, rounds = (math.sqrt(sum(x * x for x in part)) for part in zip(*each, strict=True))
     ratio = once / (rounds / math.sqrt(planning.COMPARED))
     assert not any(math.isclose(ratio, a / (b / 10), rel_tol=0.01) for a, b in each)
     assert f"({ratio:.2g} times" in plan(problem, budget).reason
     # whether X'X drowns: the noise of the sum of all, in both orders at the limit
     f = agents[0].objective
-    total = sum(one.variance(a.objective.reading().sensitivity(2)) for a in agents)
+    total = sum(one.variance(a.objective.statistics().sensitivity(2)) for a in agents)
     signal = f.normaliser * f.feature_bound(2) ** 2 / f.dimension
     edge = signal / math.sqrt(2 * f.dimension * total)  # how much noisier it would be at the limit
-    pairs = [(a.objective.reading(), a) for a in problem.agents]
+    pairs = [(a.objective.statistics(), a) for a in problem.agents]
     for factor, drowned in ((1.01, True), (0.99, False)):
         law = tacit.Gaussian(one.noise_multiplier * edge * factor)
         assert planning._drowned(pairs, law) is drowned
@@ -229,18 +231,18 @@ def test_a_total_with_a_reading_before_it_counts_both_with_their_distances():
     run = PrivacyStatement(1.0, 1e-5, "gaussian", 6, (("x", ("a",)),), False, secure=True)
     parts = [(first, 1), (rounds, 6)]
     distance = 6 * largest_distance(rounds, 9) + largest_distance(first, 400)
-    found = with_reading(run, rounds, 9, [(first, 1, 400)], "words")
+    found = with_releases(run, rounds, 9, [(first, 1, 400)], "words")
     assert found.epsilon == epsilon_of(parts, 1e-5, distance) and found.before == "words"
-    plain = with_reading(
+    plain = with_releases(
         dataclasses.replace(run, secure=False), rounds, 9, [(first, 1, 400)], "words"
     )
     assert plain.epsilon == epsilon_of(parts, 1e-5) < found.epsilon
-    open_ = with_reading(run, rounds, 9, [(tacit.Noiseless(), 1, 400)], "words")
+    open_ = with_releases(run, rounds, 9, [(tacit.Noiseless(), 1, 400)], "words")
     assert open_.epsilon == math.inf and not open_.certified and open_.before == "words"
-    assert with_reading(run, tacit.Noiseless(), 9, [(first, 1, 400)], "words") is run
+    assert with_releases(run, tacit.Noiseless(), 9, [(first, 1, 400)], "words") is run
     parts, own = [(first, 1), (rounds, 6)], [(share_of(first, 3), 1), (share_of(rounds, 3), 6)]
     of_sums = dataclasses.replace(run, secure=False, parties=4, colluding=1, alone=1.5)
-    found = with_reading(of_sums, rounds, 9, [(first, 1, 400)], "words")
+    found = with_releases(of_sums, rounds, 9, [(first, 1, 400)], "words")
     assert (found.epsilon, found.alone) == (epsilon_of(parts, 1e-5), epsilon_of(own, 1e-5))
 
 

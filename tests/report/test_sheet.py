@@ -382,7 +382,7 @@ def test_loads_are_known_to_within_the_noise(tmp_path, result, law, by):
     change = f"the active and the reactive demand of one bus, each moving by at most {by} per unit"
     noise = calibrate(law, 1.0, 1e-5, 1)
     bus = tacit.Residual(np.eye(2), [0.1, 0.2], beta=0.02, groups=(0, 0))  # as grids have it
-    deviation = math.sqrt(noise.variance(bus.reading().sensitivity(noise.norm)))
+    deviation = math.sqrt(noise.variance(bus.statistics().sensitivity(noise.norm)))
     hidden = ((change, result.names),)
     grid = said(result, neighbours=hidden, once=True, mechanism=law, epsilon=1.0, delta=1e-5)
     folder = noted(grid.save(tmp_path / "r"))

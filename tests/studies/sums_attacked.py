@@ -12,11 +12,11 @@ from tacit.protocol import masks
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
+    Finish,
     Keys,
-    Outcome,
-    Proposal,
-    Read,
+    Propose,
     Refusal,
+    ReleaseOnce,
     Sum,
     answer_from,
 )
@@ -37,7 +37,7 @@ def proposal(of, settings=SETTINGS, **changes):
     mine = {key: changes.pop(key) for key in [*changes] if key in summed}
     summed = changes.pop("summed", Sum(**summed | mine))
     about = {"study": of.digest, "run": "r", "size": 3, "settings": settings, "delta": 1e-5}
-    return Proposal(**about | changes, summed=summed)
+    return Propose(**about | changes, summed=summed)
 
 
 def meet(parties, study, epoch=1, twist=lambda told: told, **changes):
@@ -177,8 +177,8 @@ class Attack:
 
     def end(self):
         if self.rng.random() < 0.7:
-            return self.any(Read(self.run), self.ask())
-        return Outcome(self.run, self.any(0, 1, self.round), np.zeros(3))
+            return self.any(ReleaseOnce(self.run), self.ask())
+        return Finish(self.run, self.any(0, 1, self.round), np.zeros(3))
 
     def noise(self):
         data = bytearray(self.any(self.ask(), self.keys(), self.propose()).to_bytes())

@@ -18,13 +18,13 @@ from tacit.protocol.facts import facts_of
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
-    Copied,
+    Curvature,
     Facts,
-    Invitation,
-    Outcome,
+    Finish,
+    Invite,
     ProposalInWords,
-    Read,
     Refusal,
+    ReleaseOnce,
     Reply,
     Start,
     answer_from,
@@ -114,7 +114,7 @@ def test_a_hostile_coordinator_gets_refusals(tmp_path):
     north = party(study, tmp_path, "north")
     w, groups = np.zeros(3), np.zeros(3, "<i8")
     first, start = Broadcast("r", 1, w).to_bytes(), Start("r", np.ones(3), groups).to_bytes()
-    for early in (first, Read("r").to_bytes(), start, Outcome("r", 1, w).to_bytes()):
+    for early in (first, ReleaseOnce("r").to_bytes(), start, Finish("r", 1, w).to_bytes()):
         refused(north, early, "not agreed")
     told = facts_of(north.problem, "x").to_bytes(), Reply("r", 1, w).to_bytes()
     for nonsense in (b"", b"\xff", *told):
@@ -122,7 +122,7 @@ def test_a_hostile_coordinator_gets_refusals(tmp_path):
     assert asked(north, released(study, Gaussian(4.0))) == Agreed("r")
     refused(north, first, "refused")
     refused(north, start, "refused")
-    assert isinstance(asked(north, Read("r").to_bytes()), Copied)
+    assert isinstance(asked(north, ReleaseOnce("r").to_bytes()), Curvature)
     for wrong in (
         Start("r", np.ones(2), groups[:2]),
         *(Start("r", np.full(3, x), groups) for x in (np.nan, np.inf, 0.0, -1.0)),
@@ -133,7 +133,7 @@ def test_a_hostile_coordinator_gets_refusals(tmp_path):
         assert asked(north, Start("r", np.full(3, penalty), groups).to_bytes()) == Agreed("r")
         assert isinstance(asked(north, first), Refusal)
     assert [r["rounds_charged"] for r in north.ledger.runs()] == [1]
-    refused(north, Invitation("0" * 64).to_bytes(), "study")
+    refused(north, Invite("0" * 64).to_bytes(), "study")
 
 
 def test_a_release_on_wider_limits_is_not_given_on_narrower_ones(tmp_path):
@@ -147,7 +147,7 @@ def test_a_release_on_wider_limits_is_not_given_on_narrower_ones(tmp_path):
     north = party(study, tmp_path, "north")
     answer = asked(north, released(study, wide))
     assert isinstance(answer, Refusal) and "epsilon or delta is above its limit" in answer.words
-    assert "not agreed" in asked(north, Read("r").to_bytes()).words
+    assert "not agreed" in asked(north, ReleaseOnce("r").to_bytes()).words
     write_party(tmp_path, "north", rehearsal=False, epsilon=3.0)  # whom it allows it
     north = party(study, tmp_path, "north")
     assert asked(north, released(study, wide)) == Agreed("r")
@@ -282,9 +282,9 @@ def test_an_outcome_that_is_not_of_the_last_round(tmp_path):
     assert asked(north, proposal(north.rules.study, CALM)) == Agreed("r")
     assert isinstance(asked(north, Broadcast("r", 1, np.zeros(3)).to_bytes()), Reply)
     for told in (0, 2, 4):
-        assert asked(north, Outcome("r", told, np.zeros(3)).to_bytes()).reason == "refused"
+        assert asked(north, Finish("r", told, np.zeros(3)).to_bytes()).reason == "refused"
     assert not (tmp_path / "own-north" / "solution.npz").exists()
-    assert asked(north, Outcome("r", 1, np.zeros(3)).to_bytes()) == Agreed("r")
+    assert asked(north, Finish("r", 1, np.zeros(3)).to_bytes()) == Agreed("r")
     assert (tmp_path / "own-north" / "solution.npz").exists()
 
 
@@ -368,6 +368,6 @@ def test_the_matrix_of_a_residual_is_in_the_study(tmp_path):
 @pytest.mark.parametrize("curvature", [-1.0, float("nan"), float("inf")])
 def test_a_curvature_that_is_none_is_no_answer(curvature):
     """A coordinator would start all penalties from it."""
-    assert answer_from(Copied("r", 0.0).to_bytes()) == Copied("r", 0.0)
+    assert answer_from(Curvature("r", 0.0).to_bytes()) == Curvature("r", 0.0)
     with pytest.raises(CorruptFile):
-        answer_from(Copied("r", curvature).to_bytes())
+        answer_from(Curvature("r", curvature).to_bytes())

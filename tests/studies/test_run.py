@@ -17,9 +17,9 @@ from tacit.protocol.journal import Journal
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
-    Copied,
+    Curvature,
     Facts,
-    Outcome,
+    Finish,
     Reply,
     answer_from,
     request_from,
@@ -203,7 +203,7 @@ def test_how_long_a_party_is_waited_for_and_how_often_a_row_is_written(tmp_path)
 
     line.ask = asked
     found = conduct(study, tmp_path / "out", line)
-    assert waited.pop(Outcome) == 60 and set(waited.values()) == {600}
+    assert waited.pop(Finish) == 60 and set(waited.values()) == {600}
     assert found.trace["round"].tolist() == [4, 6]
 
 
@@ -211,7 +211,7 @@ def test_all_that_leaves_a_party(calm):
     for kind in ("logistic", "least-squares"):
         *_, line = calm(kind)
         kinds = {type(answer_from(data)) for data in line.answers}
-        assert kinds == {Facts, Agreed, Reply} | ({Copied} if kind == "least-squares" else set())
+        assert kinds == {Facts, Agreed, Reply} | ({Curvature} if kind == "least-squares" else set())
         for data in line.answers:
             message = answer_from(data)
             if isinstance(message, Reply):

@@ -1,4 +1,4 @@
-"""One noisy reading of every agent's data: its noise, its price, and that it is paid for once."""
+"""One noisy release of every agent's data: its noise, its price, and that it is paid for once."""
 
 import io
 import json
@@ -65,7 +65,7 @@ def test_noise_is_that_of_the_budget(mechanism, noise):
 
 def test_groups_share_one_bound():
     """Two entries that move together: Δ is the norm of both."""
-    grouped = tacit.Residual(A, DATA[0], 0.1, groups=(0, 0, 1, 1, 2, 2)).reading()
+    grouped = tacit.Residual(A, DATA[0], 0.1, groups=(0, 0, 1, 1, 2, 2)).statistics()
     assert grouped.sensitivity(2) == pytest.approx(0.1 * math.sqrt(2), rel=1e-12)
     assert grouped.sensitivity(1) == pytest.approx(0.2, rel=1e-12)
     assert grouped.sensitivity(2) >= 0.1 * math.sqrt(2)
@@ -96,7 +96,7 @@ def test_no_agent_pays_where_one_cannot(tmp_path):
 
 
 def squares():
-    """Two agents whose readings are sums over their records."""
+    """Two agents whose all_statistics are sums over their records."""
     common = {"feature_norm": 5.0, "target_bound": 2.0, "normaliser": 12, "record_bound": 6}
     W = tacit.Box(-1, 1, size=4)
     return tacit.Problem(
@@ -109,10 +109,10 @@ def test_no_agent_pays_where_one_cannot_be_read(tmp_path, monkeypatch):
     problem, books = squares(), ledgers(tmp_path)
     south, values = problem.agents[1].objective, SecondMoments.values.func
 
-    def too_large(reading):
-        if reading.objective is south:
+    def too_large(statistics):
+        if statistics.objective is south:
             raise MemoryError
-        return values(reading)
+        return values(statistics)
 
     monkeypatch.setattr(SecondMoments, "values", property(too_large))
     with pytest.raises(MemoryError):
@@ -123,8 +123,8 @@ def test_no_agent_pays_where_one_cannot_be_read(tmp_path, monkeypatch):
 def test_a_plan_knows_how_many_values_there_are():
     mean = Mean(A, feature_norm=5.0, normaliser=12)
     for f in (zones().agents[0].objective, squares().agents[0].objective, mean):
-        reading = f.reading()
-        assert type(reading.size) is int and reading.values.shape == (reading.size,)
+        statistics = f.statistics()
+        assert type(statistics.size) is int and statistics.values.shape == (statistics.size,)
 
 
 def test_uncertified_data_are_not_paid_for(tmp_path):
@@ -174,9 +174,9 @@ def test_copies_know_the_size_of_the_noise(mechanism):
     delta = 1e-5 if mechanism == "gaussian" else 0.0
     released = tacit.release(agents, 1.0, delta, mechanism=mechanism, seed=1)
     law, norm = calibrate(mechanism, 1.0, delta, 1), 2 if mechanism == "gaussian" else 1
-    scale = law.scale(f.reading().sensitivity(norm))
+    scale = law.scale(f.statistics().sensitivity(norm))
     deviation = scale if mechanism == "gaussian" else math.sqrt(2) * scale
-    expected = f.reading().public_copy(released.releases[0].values, deviation)
+    expected = f.statistics().released_objective(released.releases[0].values, deviation)
     copy = released.problem.agents[0].objective
     np.testing.assert_allclose(copy.matrix, expected.matrix, rtol=1e-12)
     np.testing.assert_allclose(copy.data, expected.data, rtol=1e-12)

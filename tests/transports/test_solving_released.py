@@ -12,7 +12,7 @@ from test_releasing import DATA, ledgers, zones
 import tacit
 from tacit.errors import InvalidInput, Refused
 from tacit.planning import penalties_of
-from tacit.protocol.agent import PublicAgent
+from tacit.protocol.agent import ExactRounds
 from tacit.protocol.messages import Broadcast
 from tacit.transports import local
 
@@ -131,7 +131,7 @@ def test_an_agent_answers_each_round_once(released):
     """What it refuses leaves it as it was."""
     penalty, _ = starting_penalties(released)
     penalties = penalty, np.array([0, 0, 1, 1])
-    agent = PublicAgent(released.problem.agents[0], "north", "run", penalties)
+    agent = ExactRounds(released.problem.agents[0], "north", "run", penalties)
     w, plain = np.zeros(4), np.zeros(2)
     reply = agent.respond(Broadcast("run", 1, w))
     assert agent.respond(Broadcast("run", 1, w)) is reply
@@ -157,7 +157,7 @@ def test_an_agent_answers_each_round_once(released):
         assert agent.rounds_done == 3 and agent.point is point
     agent.respond(Broadcast("run", 4, w + 1, {}, plain))
     with pytest.raises(InvalidInput, match="released objective"):
-        PublicAgent(zones().agents[0], "north", "run", penalties)
+        ExactRounds(zones().agents[0], "north", "run", penalties)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def add_learn(add: Add) -> None:
     option("--model", choices=MODELS, help=model)
     option("--level", type=float, default=0.5, help="of --model quantile; default: 0.5")
     limit = "clip the per-record gradient of a logistic model, or none; default: planned"
-    option("--slope-limit", metavar="LENGTH", help=limit)
+    option("--clip", "--slope-limit", metavar="LENGTH", help=limit)
     share = "of the budget, for the mean that a classifier's rows are centred by, or none"
     option("--centring-share", metavar="SHARE", help=f"{share}; default: planned")
     longest = "public; longer rows are scaled down to this length"
@@ -267,7 +267,7 @@ def model_of(options: argparse.Namespace, train: Any) -> Any:
     if chosen != "quantile":
         refuse(options, ("level",), "for --model quantile only")
     if chosen != "logistic":
-        refuse(options, ("slope_limit",), "for --model logistic only")
+        refuse(options, ("clip",), "for --model logistic only")
     same = "total_epsilon", "total_delta", "mechanism", "rounds", "local_updates", "feature_norm"
     given = *same, *RELEASED
     public: dict[str, Any] = {name: getattr(options, name) for name in given}
@@ -287,7 +287,7 @@ def model_of(options: argparse.Namespace, train: Any) -> Any:
     classes = classes if rules.classes is None else list(rules.classes)
     public["centring_share"] = _planned(options.centring_share, "--centring-share")
     if chosen == "logistic":
-        public["slope_limit"] = _planned(options.slope_limit, "--slope-limit")
+        public["clip"] = _planned(options.clip, "--clip")
     if public["feature_norm"] is None:
         public["feature_norm"] = 1.0
     return getattr(tacit.learn, name)(classes=classes, **public)
@@ -748,7 +748,7 @@ def _chosen(model: Any, data: Data) -> dict[str, Any]:
         "model": type(model).__name__,
         "features": next((n for n in made if n not in ("PublicRange", "PublicColumns")), None),
     }
-    for name in ("slope_limit_", "centring_share_", "alpha_"):
+    for name in ("clip_", "centring_share_", "alpha_"):
         if hasattr(model, name) and (name != "centring_share_" or hasattr(model, "centring_share")):
             found[name.rstrip("_")] = getattr(model, name)
     return found

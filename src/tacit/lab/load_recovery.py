@@ -170,13 +170,13 @@ def least_expected(case: PowerProblem, how: Settings | Mechanism, prior_deviatio
     mechanism = how.mechanism if isinstance(how, Settings) else how
     total, loads = 0.0, 0
     for agent in case.agents:
-        reading = agent.objective.reading()
-        times, variance = 1, float(mechanism.variance(reading.sensitivity(mechanism.norm)))
+        statistics = agent.objective.statistics()
+        times, variance = 1, float(mechanism.variance(statistics.sensitivity(mechanism.norm)))
         if isinstance(how, Settings):
             times, variance = 4 * how.rounds, noise_deviation(agent, how) ** 2
         information = times * INFORMATION[mechanism.name] / (variance or 1.0)
-        total += reading.size / (prior_deviation**-2 + information)
-        loads += reading.size
+        total += statistics.size / (prior_deviation**-2 + information)
+        loads += statistics.size
     return float(np.sqrt(total / loads))
 
 
@@ -194,10 +194,12 @@ def estimate_released(
     """
     import jax
 
-    reading = agent.objective.reading()
-    Δ, size = reading.sensitivity(mechanism.norm), reading.size
+    statistics = agent.objective.statistics()
+    Δ, size = statistics.sensitivity(mechanism.norm), statistics.size
     key = jax.random.fold_in(jax.random.key(seed[0]), seed[1])
-    away = reading.values + np.asarray(mechanism.sample(key, (size,), Δ, np.float64)) - prior_mean
+    away = (
+        statistics.values + np.asarray(mechanism.sample(key, (size,), Δ, np.float64)) - prior_mean
+    )
     variance, prior = float(mechanism.variance(Δ)), prior_deviation**2
     if mechanism.name == "laplace":
         most = prior / float(mechanism.scale(Δ))

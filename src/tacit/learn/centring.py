@@ -16,7 +16,7 @@ where that is asked for. Rows are scaled down to a public B first, so Δ = B (``
 square of its length, a·‖x‖²/B, a row has a length of B√(1 + a²) at most (a = SQUARE), to which
 ``Mean`` scales it down again. Given m and R, which are public then, a row is mapped by its own
 numbers only: neighbours stay neighbours, and the mapped rows have a public length. The run that
-follows depends on m: adaptive composition, and ``statement.with_reading`` states the total of both.
+follows depends on m: adaptive composition, and ``statement.with_releases`` states their total.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def private_mean(
     """
     f: Any = means[0].objective
     if isinstance(mechanism, Noiseless):
-        sums = [agent.objective.reading().values for agent in means]
+        sums = [agent.objective.statistics().values for agent in means]
     else:
         names = "noise", "ledgers", "checkpoint", "then", "aggregation", "colluding"
         others = (how.get(name) for name in names)
@@ -148,7 +148,7 @@ def deviation_of(means: Sequence[LocalProblem], mechanism: Mechanism, **how: Any
     noises = float(len(means))  # how many agents' noise is in the sum
     if how.get("aggregation"):
         noises /= noises - check_parties(len(means), how.get("colluding"))
-    each = mechanism.variance(f.reading().sensitivity(mechanism.norm))
+    each = mechanism.variance(f.statistics().sensitivity(mechanism.norm))
     return math.sqrt(each * noises) / float(f.normaliser)
 
 

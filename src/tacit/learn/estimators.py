@@ -40,6 +40,7 @@ from tacit.errors import (
     non_negative,
     positive,
     probability,
+    renamed,
     shown,
 )
 from tacit.html import box, never_raises
@@ -90,7 +91,7 @@ from tacit.protocol.facts import as_summed
 from tacit.protocol.jupyter import above_model
 from tacit.protocol.masks import check_parties, refuse_no_sum
 from tacit.protocol.result import Result
-from tacit.protocol.statement import PUBLIC, with_reading
+from tacit.protocol.statement import PUBLIC, with_releases
 from tacit.sets import Box
 from tacit.sets.feasible_set import FeasibleSet
 from tacit.transports import solve
@@ -210,8 +211,8 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             words.append(f"{100 * part:.2g} % of the budget for ranges")
         if share := getattr(self, "centring_share_", None):
             words.append(f"{100 * share:.2g} % of the budget for a mean that rows are centred by")
-        if (limit := getattr(self, "slope_limit_", None)) is not None:
-            words.append(f"no record pulls more than {rounded_up(limit, 3)}")
+        if (limit := getattr(self, "clip_", None)) is not None:
+            words.append(f"per-record gradients clipped at {rounded_up(limit, 3)}")
         T, E = found.settings.rounds, found.settings.local_updates
         if found.settings.tolerance is None:
             words.append(f"{T} rounds of {'one update' if E == 1 else f'{E} updates'}")
@@ -307,7 +308,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             "covered), and that all records are well formed, as an error would say."
         )
         if getattr(self, "mean_given_", False):
-            words += about_given(self.reading_)
+            words += about_given(self.mean_mechanism_)
         if delta >= 1 / records:
             words += (
                 f" A delta of 1/{records} or more would allow publishing a whole record of the "
@@ -503,8 +504,8 @@ def prepare(
         check_parties(len(names), model.colluding)
         known = model.mechanism, model.local_updates or 1, model.calibration
         refuse_no_sum(*known, model.total_epsilon)
-    model.mean_, model.reading_, model.mean_given_ = None, None, mean is not None
-    model.readings_ = []
+    model.mean_, model.mean_mechanism_, model.mean_given_ = None, None, mean is not None
+    model.first_releases_ = []
     secure = model.noise == "secure" or (model.noise is None and bool(model.ledgers))
     first, epsilon = first_release(
         range_share(len(model._ranged()), model.narrow_target),
@@ -541,7 +542,7 @@ def prepare(
             after = then if reading is None else together((reading, 1), then)
             ranges = model._read_ranges(X, targets, names, owner, first, after, **how)
         model.take_ranges(ranges)
-        model.readings_.append((first, STAGES, BINS * len(ranges)))
+        model.first_releases_.append((first, STAGES, BINS * len(ranges)))
         targets = model._targets(y)
     if reading is not None:
         if mean is not None:
@@ -550,14 +551,14 @@ def prepare(
             means = model._means(X, names, owner)
             found = private_mean(means, reading, model.total_delta, then=then, **how)
             mean = mean_and_length(*found, model.longest_given, model.keeps_length_)
-        model.mean_, model.reading_ = mean[: X.shape[1]], reading
+        model.mean_, model.mean_mechanism_ = mean[: X.shape[1]], reading
         model.length_ = float(mean[-1]) if model.keeps_length_ else None
-        model.readings_.append((reading, 1, len(mean)))
+        model.first_releases_.append((reading, 1, len(mean)))
     elif mean is not None:
         raise InvalidInput("Expected no mean without a centring_share. Nothing was fit.")
     problem = model._problem(X, targets, names, owner, **sizes(owner))
     chosen = settings(problem)
-    model.law_ = _cost(chosen)[0]
+    model.release_mechanism_ = _cost(chosen)[0]
     return problem, chosen
 
 
@@ -581,12 +582,12 @@ def adopt(model: LinearEstimator, records: Problem | int, found: Result) -> None
     if isinstance(records, Problem):
         records = sum(agent.objective.sample_count for agent in records.agents)
     privacy = found.privacy
-    if readings := getattr(model, "readings_", []):
+    if releases := getattr(model, "first_releases_", []):
         read = [RANGES] * (model.ranges_ is not None) + [WORDS] * (model.mean_ is not None)
-        law, size = found.settings.mechanism, int(found.solution.size)
+        noise, size = found.settings.mechanism, int(found.solution.size)
         if privacy.once:  # X'X and X'y
-            law, size = model.law_, size * (size + 3) // 2
-        privacy = with_reading(privacy, law, size, readings, " and ".join(read))
+            noise, size = model.release_mechanism_, size * (size + 3) // 2
+        privacy = with_releases(privacy, noise, size, releases, " and ".join(read))
     model.privacy_ = replace(privacy, assumed=model._assumed(records, privacy.delta))
     plan = " ".join(filter(None, [found.plan, model._plan_in_words(found)]))
     model.result_ = replace(found, privacy=model.privacy_, plan=plan)
@@ -690,7 +691,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     keep_length: bool | str = "auto"
 
     # planned without noise: the reference is centred too, and nothing is clipped
-    _FREE: ClassVar[dict[str, float | None]] = {"centring_share": 0.0, "slope_limit": None}
+    _FREE: ClassVar[dict[str, float | None]] = {"centring_share": 0.0, "clip": None}
 
     def _planned(
         self, name: str, default: Callable[..., float | None], *public: Any
@@ -764,6 +765,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return found
 
 
+@renamed(slope_limit="clip")
 @dataclass(eq=False, repr=False, kw_only=True)
 class PrivateLogisticRegression(LinearClassifier):
     """Multiclass or binary logistic regression with hard constraints and a privacy budget.
@@ -796,7 +798,7 @@ class PrivateLogisticRegression(LinearClassifier):
     keep_length     whether centred rows keep their length in a column of its own
                     (``length_coef_``). "auto": with up to 20 columns, no constraint, a
                     ``feature_norm`` of 1, as ``PublicRange`` makes rows, and many records
-    slope_limit     clipping of the per-record gradient (``objectives/slope_limits.py``), as the
+    clip     clipping of the per-record gradient (``objectives/clipping.py``), as the
                     length of a softmax's slope, at most √2; None: none. "auto" for both: planned
                     from public numbers; without noise rows are centred and nothing is clipped; with
                     the paper's calibration both are off
@@ -806,22 +808,22 @@ class PrivateLogisticRegression(LinearClassifier):
     """
 
     calibration: str = "certified"
-    slope_limit: float | str | None = "auto"
+    clip: float | str | None = "auto"
 
     def _limit(self, columns: int, normaliser: float, record_bound: float) -> float | None:
         """The limit on slopes, in the units of a softmax, for rows of that many columns."""
         agents = self._noises(equal_agents(normaliser, record_bound))
         sizes = len(self.classes_), columns, agents, normaliser
-        return self._planned("slope_limit", planned_slope_limit, *sizes)
+        return self._planned("clip", planned_clip, *sizes)
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:
         sizes = public["normaliser"], public["record_bound"]
-        self.slope_limit_ = c = self._limit(rows.shape[1], *sizes)
+        self.clip_ = c = self._limit(rows.shape[1], *sizes)
         classes = len(self.classes_)
         if classes == 2:  # its two slopes are (−r, r)
             limit = None if c is None else c / math.sqrt(2)
-            return LogisticRegression(rows, targets, slope_limit=limit, **public)
-        form: Any = {"slope_limit": c, "limit_form": LIMIT_FORM}
+            return LogisticRegression(rows, targets, clip=limit, **public)
+        form: Any = {"clip": c, "clip_form": LIMIT_FORM}
         return SoftmaxRegression(rows, targets, classes, **form, **public)
 
     def predict_proba(self, X: Any) -> Vector:
@@ -897,7 +899,7 @@ def signal(
     return records / math.sqrt(noise.variance(1.0) * 2 * columns * agents)
 
 
-def planned_slope_limit(
+def planned_clip(
     classes: int,
     columns: int,
     agents: float,
@@ -1035,8 +1037,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):  # type: ignore[misc]
 class PrivateHuberRegressor(LinearRegressor):
     """Linear regression with Huber's loss: squares of small residuals, lengths of large ones.
 
-    No record pulls more than ``threshold``, whatever its target, so there is much less noise than
-    least squares has: the first choice where noise matters.
+    Per-record gradients are clipped at ``threshold``, whatever the target: much less noise than
+    least squares has, and the first choice where noise matters.
 
     Guarantee, and ``fit``, as ``PrivateLogisticRegression`` has them; rows longer than
     ``feature_norm`` are scaled down, and targets clipped, each by its own numbers only.
@@ -1104,8 +1106,8 @@ class PrivateRidge(LinearRegressor):
         d, N, Y = len(self._weights()), self.n_records_, self._unit
         public: Any = {"feature_norm": self.feature_norm_, "neighbours": self.neighbours}
         zero = np.zeros((1, d)), np.zeros(1)
-        read = LeastSquares(*zero, target_bound=Y, normaliser=N, **public).reading()
-        s2 = self.law_.variance(read.sensitivity(2)) * self._noises(self.n_agents_)
+        read = LeastSquares(*zero, target_bound=Y, normaliser=N, **public).statistics()
+        s2 = self.release_mechanism_.variance(read.sensitivity(2)) * self._noises(self.n_agents_)
         S, b = read.matrices(np.sum(found.released, axis=0))
         T = np.block([[S, b[:, None]], [b, N * Y**2]])
         W = np.full((d + 1, d + 1), s2 * (Y / self.feature_norm_) ** 2)
@@ -1157,7 +1159,7 @@ class PrivateRidge(LinearRegressor):
         if self.total_epsilon is None or self._in_rounds:
             return 1.0
         noise = calibrate(self.mechanism, self.total_epsilon, self.total_delta, 1)
-        variance = noise.variance(f.reading().sensitivity(noise.norm))
+        variance = noise.variance(f.statistics().sensitivity(noise.norm))
         edge = math.sqrt(2 * f.dimension * self._noises(self.n_agents_) * variance)
         signal = f.normaliser * f.feature_bound(2) ** 2 / f.dimension
         return RIDGE * edge**2 / signal

@@ -11,7 +11,7 @@ narrow a range up to 64 times.
 Guarantee: a record is one row of 0 and weights w, with one weight of each column: a length of
 √(Σw²), Σ|w| in L1, whatever the record. What is released of all rows is their sum, by ``Mean`` and
 ``release.py``, with its proof, its payment and its noise. The bins of a stage follow from public
-numbers and from the releases before it: adaptive composition, and ``statement.with_reading`` states
+numbers and from the releases before it: adaptive composition; ``statement.with_releases`` states
 the total of all stages and of what follows. A ledger gives a stage again for the same bins only:
 that two stages put all records into the same places is not to be seen. Given the ranges a record is
 mapped by itself.

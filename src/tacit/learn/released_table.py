@@ -186,8 +186,8 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
             **{name: getattr(self, name) for name in how},
         )
         values = np.sum([one.values for one in found.releases], axis=0)
-        law, reading = found.mechanism, parts[0].objective.reading()
-        each = law.variance(reading.sensitivity(law.norm))
+        noise, statistics = found.mechanism, parts[0].objective.statistics()
+        each = noise.variance(statistics.sensitivity(noise.norm))
         return self.adopt(layout, values, each, len(rows), list(map(str, names)), found.privacy)
 
     def _asked(self, layout: Layout) -> str:

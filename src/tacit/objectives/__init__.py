@@ -3,7 +3,7 @@
 objective       what every objective can do: value, statistic, sensitivity, neighbours
 linear_model    losses of a linear model's scores: sensitivities, rounding, record by record
 losses          logistic, softmax, hinge; least squares, Huber, quantile
-slope_limits    clipping of per-record gradients: two forms, their bounds, probabilities
+clipping    clipping of per-record gradients: two forms, their bounds, probabilities
 per_sample      any differentiable loss, each record's gradient clipped
 exchange        what a household draws at a price: charging, sharing a line, a reserve
 residual        |Az + d|^2 where d is private: power balance, inverse problems
@@ -21,7 +21,7 @@ from tacit.objectives.losses import (
     Quantile,
     SoftmaxRegression,
 )
-from tacit.objectives.objective import Objective, Reading
+from tacit.objectives.objective import Objective, Statistics
 from tacit.objectives.per_sample import PerSample
 from tacit.objectives.public import PublicObjective, PublicQuadratic
 from tacit.objectives.residual import Residual
@@ -37,7 +37,7 @@ __all__ = [
     "PublicObjective",
     "PublicQuadratic",
     "Quantile",
-    "Reading",
     "Residual",
     "SoftmaxRegression",
+    "Statistics",
 ]

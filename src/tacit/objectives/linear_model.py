@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, non_negative, positive
-from tacit.objectives import slope_limits
+from tacit.objectives import clipping
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
 from tacit.pytree import pytree, store
@@ -100,14 +100,14 @@ class LinearModel(Rows):
     norm is at most ``slope_bound·B/N`` in L2, ``slope_bound·B₁/N`` in L1; replacing a record
     moves the sum by at most twice that. B₁ ≤ √d·B always. The ridge is public and no part of the
     statistic. Slopes are bounded through the scores, |x'z| ≤ min(B sup‖z‖₂, B₁ sup‖z‖_∞) on the
-    set, and at all points by ``slope_limit``, where a loss has one (``slope_limits.py``).
+    set, and at all points by ``clip``, where a loss has one (``clipping.py``).
     ``sensitivity`` adds what rounding can do: see ``_rounding``. On an unbounded set the rounding
     of scores is left out; agents compute at no point without a bound.
     """
 
     _: KW_ONLY
     ridge: float = 0.0
-    slope_limit: float | None = None
+    clip: float | None = None
 
     curvature: ClassVar[float | None] = None  # largest second derivative; None if there are kinks
     outputs: ClassVar[int] = 1  # scores of a record
@@ -126,11 +126,11 @@ class LinearModel(Rows):
         """The largest slope of any record at any point of the set (a vector's: in the norm)."""
 
     def __post_init__(self) -> None:
-        limit = slope_limits.checked_limit(self.slope_limit)
-        store(self, ridge=non_negative("ridge", self.ridge), slope_limit=limit)
-        if self.slope_limit is not None and not self.limited:
+        limit = clipping.checked_limit(self.clip)
+        store(self, ridge=non_negative("ridge", self.ridge), clip=limit)
+        if self.clip is not None and not self.limited:
             raise InvalidInput(
-                f"Expected no slope_limit for {type(self).__name__}: logistic and softmax "
+                f"Expected no clip for {type(self).__name__}: logistic and softmax "
                 "regression have one; squared residuals with one are Huber(threshold=...)."
             )
         super().__post_init__()
@@ -279,7 +279,7 @@ class LinearModel(Rows):
 
     def _slope_margin(self) -> float:
         """The relative error of a computed slope, beside the largest."""
-        limited = 0 if self.slope_limit is None else slope_limits.UNITS
+        limited = 0 if self.clip is None else clipping.UNITS
         return (ELEMENTARY + limited + 2 * self.outputs) * self._unit
 
     @property
@@ -326,7 +326,7 @@ class LinearModel(Rows):
             return math.inf
         tiny = float(np.finfo(self.arithmetic).tiny)
         e = 0.0
-        within = self.in_place and self.slope_limit is not None
+        within = self.in_place and self.clip is not None
         if self.largest_curvature is not None and math.isfinite(R) and not within:
             L = self.largest_curvature * (math.sqrt(self.outputs) if norm == 1 else 1)
             error = gamma(self._terms, self._unit) * self._largest_score(feasible_set)

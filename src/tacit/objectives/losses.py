@@ -17,12 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.errors import InvalidInput, array, choice, count, positive, probability
-from tacit.objectives.linear_model import LinearModel
-from tacit.objectives.moments import SecondMoments
-from tacit.objectives.objective import RELATIONS, Descent
-from tacit.objectives.rounding import gamma
-from tacit.objectives.slope_limits import (
+from tacit.errors import InvalidInput, array, choice, count, positive, probability, renamed
+from tacit.objectives.clipping import (
     FORMS,
     largest_softmax_slope,
     limited_sigmoid,
@@ -32,6 +28,10 @@ from tacit.objectives.slope_limits import (
     softmax_losses,
     softmax_slopes,
 )
+from tacit.objectives.linear_model import LinearModel
+from tacit.objectives.moments import SecondMoments
+from tacit.objectives.objective import RELATIONS, Descent
+from tacit.objectives.rounding import gamma
 from tacit.pytree import pytree, static, store
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class _TwoClasses(LinearModel):
         store(self, labels=jax.device_put(np.where(numbers > 0, 1, -1).astype(np.int8)))
 
 
+@renamed(slope_limit="clip")
 @pytree
 class LogisticRegression(_TwoClasses):
     """Two classes, labelled 0 and 1 or −1 and +1: loss = ln(1 + exp(−y·x'z)) with y = ±1.
@@ -68,8 +69,8 @@ class LogisticRegression(_TwoClasses):
     Guarantee: |slope| = sigmoid(−y·s) ≤ sigmoid(a) for |s| ≤ a; attained on balls and boxes
     around 0. *replace*: twice that, attained in the limits a → 0 and a → ∞.
 
-    ``slope_limit`` c clips: the loss goes on as a straight line where its slope reaches c
-    (``slope_limits.py``), so |slope| ≤ min(c, sigmoid(a)) and, for c < sigmoid(a), NΔ_2 = cB, or
+    ``clip`` c clips: the loss goes on as a straight line where its slope reaches c
+    (``clipping.py``), so |slope| ≤ min(c, sigmoid(a)) and, for c < sigmoid(a), NΔ_2 = cB, or
     2cB under *replace*: attained. In a softmax of two classes the same limit is √2·c.
     """
 
@@ -78,29 +79,29 @@ class LogisticRegression(_TwoClasses):
 
     def losses(self, scores: Array) -> Array:
         u = -self.labels * scores
-        if self.slope_limit is None:
+        if self.clip is None:
             return jax.nn.softplus(u)
-        return limited_softplus(u, jnp.asarray(self.slope_limit, u.dtype))
+        return limited_softplus(u, jnp.asarray(self.clip, u.dtype))
 
     def slopes(self, scores: Array) -> Array:
         u = -self.labels * scores
-        if self.slope_limit is None:
+        if self.clip is None:
             return -self.labels * jax.nn.sigmoid(u)
-        return -self.labels * limited_sigmoid(u, self.slope_limit)
+        return -self.labels * limited_sigmoid(u, self.clip)
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
         largest = 1 / (1 + math.exp(-self.score_bound(feasible_set)))
-        return largest if self.slope_limit is None else min(largest, self.slope_limit)
+        return largest if self.clip is None else min(largest, self.clip)
 
     @property
     def largest_curvature(self) -> float | None:
-        limit = self.slope_limit
+        limit = self.clip
         return self.curvature if limit is None else logistic_curvature(limit)
 
     @property
     def descent(self) -> Descent | None:
         """Its score is the difference of two of a softmax, which matter as one of √2."""
-        limit = 0.5 if self.slope_limit is None else min(self.slope_limit, 0.5)
+        limit = 0.5 if self.clip is None else min(self.clip, 0.5)
         return _descent(self, 0.25 * limit / 0.5, math.sqrt(2), RECORDS_DIFFER)
 
 
@@ -132,6 +133,7 @@ def _lengths(columns: Array) -> Array:
     return jnp.stack([jnp.linalg.norm(columns, ord=n, axis=0) for n in (1, 2)])
 
 
+@renamed(slope_limit="clip", limit_form="clip_form")
 @pytree
 class SoftmaxRegression(LinearModel):
     """Multiclass logistic regression (Section 6.2): loss = −ln softmax(x'Z)_y.
@@ -148,8 +150,8 @@ class SoftmaxRegression(LinearModel):
     more classes not all vertices are within reach. *replace*: twice that; approached as D → 0 and
     as D → ∞.
 
-    ``slope_limit`` c clips slopes to length c (L2), in one of the forms of ``slope_limits.py``;
-    if that is less than the bound above, NΔ_2 = cB, or 2cB under *replace*. ``limit_form``
+    ``clip`` c clips slopes to length c (L2), in one of the forms of ``clipping.py``;
+    if that is less than the bound above, NΔ_2 = cB, or 2cB under *replace*. ``clip_form``
     "convex" (the default): f is convex, and ``gradient`` is that of ``value``; in L1 slopes are at
     most √2·c. "norm": the slope keeps its direction and loses length, no more than it must.
     For more than two classes that is the gradient of no function: ``value`` is without the limit,
@@ -161,7 +163,7 @@ class SoftmaxRegression(LinearModel):
     labels: Array = field(repr=False)
     classes: int = static()
     _: KW_ONLY
-    limit_form: str = static(default="convex")
+    clip_form: str = static(default="convex")
     lengths: Array = field(init=False, repr=False)  # ‖x_i‖₁ and ‖x_i‖₂, for the paper's Δ
 
     # v'(diag p − pp')v is the variance of v under p: at most (max v − min v)²/4 ≤ 2‖v‖²/4.
@@ -169,7 +171,7 @@ class SoftmaxRegression(LinearModel):
     limited: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        choice("limit_form", self.limit_form, FORMS)
+        choice("clip_form", self.clip_form, FORMS)
         if count("classes", self.classes) < 2:
             raise InvalidInput(f"Expected classes >= 2, got classes={self.classes}.")
         super().__post_init__()
@@ -201,37 +203,37 @@ class SoftmaxRegression(LinearModel):
 
     @property
     def clipped(self) -> bool:  # type: ignore[override]
-        return self.slope_limit is not None and self.limit_form == "norm" and self.classes > 2
+        return self.clip is not None and self.clip_form == "norm" and self.classes > 2
 
     @property
     def largest_curvature(self) -> float | None:
-        if self.slope_limit is None:
+        if self.clip is None:
             return self.curvature
-        return softmax_curvature(self.slope_limit, self.limit_form, self.classes)
+        return softmax_curvature(self.clip, self.clip_form, self.classes)
 
     @property
     def descent(self) -> Descent | None:
         longest = math.sqrt(1 - 1 / self.classes)  # of slopes at z = 0
-        limit = longest if self.slope_limit is None else min(self.slope_limit, longest)
+        limit = longest if self.clip is None else min(self.clip, longest)
         return _descent(self, limit / longest / self.classes, 1.0, RECORDS_DIFFER)
 
     def losses(self, scores: Array) -> Array:
-        if self.slope_limit is not None and not self.clipped:
-            return softmax_losses(scores, self._is_label(), self.slope_limit)
+        if self.clip is not None and not self.clipped:
+            return softmax_losses(scores, self._is_label(), self.clip)
         own = jnp.where(self._is_label(), scores, 0).sum(axis=0)
         return jax.nn.logsumexp(scores, axis=0) - own
 
     def slopes(self, scores: Array) -> Array:
-        if self.slope_limit is not None:
-            return softmax_slopes(scores, self._is_label(), self.slope_limit, self.limit_form)
+        if self.clip is not None:
+            return softmax_slopes(scores, self._is_label(), self.clip, self.clip_form)
         return jax.nn.softmax(scores, axis=0) - self._is_label().astype(scores.dtype)
 
     def slope_bound(self, norm: int, feasible_set: FeasibleSet) -> float:
         largest = self._largest_slope(norm, feasible_set)
-        if self.slope_limit is None:
+        if self.clip is None:
             return largest
-        c = self.slope_limit
-        return min(largest, largest_softmax_slope(norm, c, self.limit_form, self.classes))
+        c = self.clip
+        return min(largest, largest_softmax_slope(norm, c, self.clip_form, self.classes))
 
     def _largest_slope(self, norm: int, feasible_set: FeasibleSet) -> float:
         """Without a limit."""
@@ -334,10 +336,10 @@ class LeastSquares(LinearModel):
             )
         return super().in_bfloat16()
 
-    def reading(self) -> SecondMoments:
+    def statistics(self) -> SecondMoments:
         own = type(self).slopes, type(self).losses
         if own != (LeastSquares.slopes, LeastSquares.losses):
-            return super().reading()  # type: ignore[return-value]  # refuses
+            return super().statistics()  # type: ignore[return-value]  # refuses
         if self.moved_by is not None:
             raise InvalidInput(
                 "Expected neighbours that differ by a record to release the sufficient statistics "

@@ -7,8 +7,8 @@
                     = z'(S/N + ridge·I)z/2 − b'z/N + constant   S = X'X,  b = X'y
 
 S and b are released together, with one noise: Dwork et al. (2014), Wang (2018, AdaSSP), who splits
-the budget. A noisy S may have eigenvalues below zero; ``public_copy`` lifts them, which reads the
-release only.
+the budget. A noisy S may have eigenvalues below zero; ``released_objective`` lifts them, from the
+release alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice
 from tacit.objectives.linear_model import Rows
-from tacit.objectives.objective import RELATIONS, Reading
+from tacit.objectives.objective import RELATIONS, Statistics
 from tacit.objectives.public import PublicQuadratic
 from tacit.objectives.rounding import gamma, rounded_up
 from tacit.pytree import pytree
@@ -72,7 +72,7 @@ class Mean(Rows):
         changed = 2 if self.neighbours == RELATIONS["replace"] else 1
         return B * (changed + 2 * gamma(depth) * M)
 
-    def reading(self) -> RowSum:
+    def statistics(self) -> RowSum:
         return RowSum(self)
 
     @property
@@ -116,7 +116,7 @@ class Moments(Mean):
         products = (x @ x.T * _weights(self.feature_count))[upper]
         return -jnp.concatenate([ROOT * x.sum(axis=-1), products]) / self.normaliser
 
-    def reading(self) -> RowProducts:
+    def statistics(self) -> RowProducts:
         return RowProducts(self)
 
     def longest(self, norm: int) -> float:
@@ -162,7 +162,7 @@ class Counts(Mean):
 
 
 @dataclass(frozen=True)
-class RowSum(Reading):
+class RowSum(Statistics):
     """s = Σ_i x_i: with it f is known, as N is public.
 
     Guarantee: Δ_2 = B and Δ_1 = B₁, or twice that where a record is replaced (``Mean``), and the
@@ -192,7 +192,7 @@ class RowSum(Reading):
         M = self.objective.most_records
         return rounded_up(self.objective._moved(norm, min(BLOCK, M) + M / BLOCK + 2))
 
-    def public_copy(
+    def released_objective(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> PublicQuadratic:
         """‖z − s~/N‖²/2: the noise has mean zero, so no ``deviation`` corrects it."""
@@ -246,7 +246,7 @@ def _weights(d: int) -> Vector:
 
 
 @dataclass(frozen=True)
-class SecondMoments(Reading):
+class SecondMoments(Statistics):
     """(S as a vector, κb): on and above the diagonal row by row, the entries above times √2.
 
     So the L2 norm of the first part is the Frobenius norm of S. κ = B/Y is public and gives a
@@ -344,7 +344,7 @@ class SecondMoments(Reading):
         S /= _weights(d)
         return S + np.triu(S, 1).T, values[-d:] / self._scale
 
-    def public_copy(
+    def released_objective(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> PublicQuadratic:
         """z'(S⁺/N + ridge·I)z/2 − b'z/N as ‖Az + d‖², up to a constant.

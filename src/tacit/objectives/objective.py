@@ -31,13 +31,13 @@ RELATIONS = {
 }
 
 
-class Reading(ABC):
+class Statistics(ABC):
     """Sufficient statistics of f, released once.
 
     Guarantee: for neighbouring data, as the objective's ``neighbours`` says in words, the computed
     ``values`` are equally many and differ by at most ``sensitivity(norm)``, rounding included. The
     bound, and the number of values, never depend on private data. With noise of that sensitivity
-    on them, ``public_copy`` of the noisy values, and all that is computed from it, is
+    on them, ``released_objective`` of the noisy values, and all that is computed from it, is
     post-processing.
     """
 
@@ -66,7 +66,7 @@ class Reading(ABC):
         return None
 
     @abstractmethod
-    def public_copy(
+    def released_objective(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> PublicObjective:
         """f as noisy ``values`` tell it; reads no private data.
@@ -184,7 +184,7 @@ class Objective(ABC):
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         """Δ: the most that neighbouring data can move the statistic, in the L1 or L2 norm."""
 
-    def reading(self) -> Reading:
+    def statistics(self) -> Statistics:
         """The sufficient statistics of this objective; an error for kinds that have none."""
         raise InvalidInput(
             # in messages of facts, whose bytes are those of 0.2.0

@@ -1,7 +1,7 @@
 """Released objectives, made of what was released; and those of runs without noise.
 
 An agent with such an objective may take exact local steps, as many and with as many settings as it
-likes: all of it is post-processing of the one release (``Objective.reading``). A step is
+likes: all of it is post-processing of the one release (``Objective.statistics``). A step is
 argmin over z in W of f(z) + ½ Σ_i c_i (z_i − v_i)²:
 
     set                       quadratic f                          other smooth f
@@ -69,7 +69,7 @@ class PublicObjective(Objective):
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         return 0.0
 
-    def reading(self) -> NoReturn:
+    def statistics(self) -> NoReturn:
         raise InvalidInput(
             "Expected an objective of private data to release, got "
             f"{type(self).__name__}: all in it is public already."
@@ -159,7 +159,7 @@ def has_exact_step(objective: Objective, feasible_set: FeasibleSet) -> bool:
     if not isinstance(feasible_set, Conic):
         return False
     try:
-        objective.reading()
+        objective.statistics()
     except InvalidInput:
         return isinstance(objective, PublicObjective)
     return True
@@ -173,10 +173,10 @@ def without_noise(objective: Objective) -> PublicObjective:
     if isinstance(objective, PublicObjective):
         return objective
     try:
-        reading = objective.reading()
+        statistics = objective.statistics()
     except InvalidInput:
         return WithoutNoise(objective)
-    return reading.public_copy(reading.values, 0.0)
+    return statistics.released_objective(statistics.values, 0.0)
 
 
 # --- what is known where parts are only added up (``protocol/masks.py``) -------------------------

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, count, digits, non_negative, positive
-from tacit.objectives.objective import Objective, Reading, optional_positive
+from tacit.objectives.objective import Objective, Statistics, optional_positive
 from tacit.objectives.rounding import DOUBLE, gamma, rounded_up
 from tacit.pytree import pytree, static, store
 from tacit.sets.feasible_set import require_64_bits
@@ -242,8 +242,8 @@ class Residual(SquaredResidual):
             return statistic
         return self.matrix.T @ statistic
 
-    def reading(self) -> DataReading:
-        return DataReading(self)
+    def statistics(self) -> DataStatistics:
+        return DataStatistics(self)
 
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         if self.noise_on == "gradient":
@@ -338,7 +338,7 @@ class Residual(SquaredResidual):
 
 
 @dataclass(frozen=True)
-class DataReading(Reading):
+class DataStatistics(Statistics):
     """d itself: with it f(z) = ‖Az + d‖² is known, as A is public.
 
     Guarantee: neighbours differ in at most ``moved`` entries of d, or in those of one group, entry
@@ -360,7 +360,7 @@ class DataReading(Reading):
     def sensitivity(self, norm: int) -> float:
         return rounded_up(self.objective._most_moved(choice("norm", norm, (1, 2))))
 
-    def public_copy(
+    def released_objective(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> PublicQuadratic:
         """‖Az + d~‖²: the noise has mean zero, so no ``deviation`` corrects it."""

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, SolverFailure, positive
-from tacit.objectives.objective import Objective, Reading
+from tacit.objectives.objective import Objective, Statistics
 from tacit.objectives.public import PublicObjective
 from tacit.objectives.residual import Residual, on_host
 from tacit.power.case import Grid, pglib
@@ -126,8 +126,8 @@ class GenerationCost(_Kinked):
     def value(self, z: Array) -> Array:
         return self.tariff.of(z, self.demand.matrix @ z + self.demand.data)
 
-    def reading(self) -> CostReading:
-        return CostReading(self)
+    def statistics(self) -> CostStatistics:
+        return CostStatistics(self)
 
     def statistic(self, z: Array) -> NoReturn:
         raise InvalidInput(RELEASE)
@@ -137,23 +137,23 @@ class GenerationCost(_Kinked):
 
 
 @dataclass(frozen=True)
-class CostReading(Reading):
-    """The loads: values and sensitivity are those of ``Residual.reading()``."""
+class CostStatistics(Statistics):
+    """The loads: values and sensitivity are those of ``Residual.statistics()``."""
 
     objective: GenerationCost
 
     @property
     def values(self) -> Vector:  # type: ignore[override]
-        return self.objective.demand.reading().values
+        return self.objective.demand.statistics().values
 
     def sensitivity(self, norm: int) -> float:
-        return self.objective.demand.reading().sensitivity(norm)
+        return self.objective.demand.statistics().sensitivity(norm)
 
-    def public_copy(
+    def released_objective(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> PublicCost:
         demand = self.objective.demand
-        loads = demand.reading().public_copy(values, deviation).data
+        loads = demand.statistics().released_objective(values, deviation).data
         return PublicCost(demand.matrix, loads, self.objective.tariff)
 
 

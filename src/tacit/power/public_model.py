@@ -20,7 +20,7 @@ from tacit._types import Array, Vector
 from tacit.admm.problem import LocalProblem
 from tacit.errors import CorruptFile, InvalidInput, array, choice, non_negative, positive
 from tacit.objectives.public import PublicQuadratic
-from tacit.objectives.residual import DataReading, Residual
+from tacit.objectives.residual import DataStatistics, Residual
 from tacit.power.case import Grid, load_case, package
 from tacit.power.cost import GenerationCost, price_of_shedding, tariff, worth_of
 from tacit.power.network import FLOWS, Network, demand, network
@@ -318,20 +318,20 @@ class ExpectedLoads(Residual):
         expected = array("expected", self.expected, self.data.shape, dtype=np.float64)
         store(self, expected=expected, spread=spread)
 
-    def reading(self) -> LoadReading:
-        return LoadReading(self)
+    def statistics(self) -> LoadStatistics:
+        return LoadStatistics(self)
 
 
 @dataclass(frozen=True)
-class LoadReading(DataReading):
+class LoadStatistics(DataStatistics):
     """The loads, as in ``Residual``; released ones are drawn towards what is expected.
 
-    Guarantee: ``DataReading``'s.
+    Guarantee: ``DataStatistics``'s.
     """
 
     objective: Any
 
-    def public_copy(
+    def released_objective(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> PublicQuadratic:
         of = self.objective

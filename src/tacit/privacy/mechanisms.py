@@ -100,11 +100,11 @@ class Scaled(Mechanism):
 
         from tacit.privacy import normals
 
-        law = {1: "laplace", 2: "normal"}[self.norm]
+        distribution = {1: "laplace", 2: "normal"}[self.norm]
         if np.dtype(dtype).itemsize > 4:
-            ξ = getattr(jax.random, law)(key, shape, np.float64)
+            ξ = getattr(jax.random, distribution)(key, shape, np.float64)
         else:
-            ξ = getattr(normals, law)(key, shape)
+            ξ = getattr(normals, distribution)(key, shape)
         noise: jax.Array = self.scale(sensitivity) * ξ
         return noise.astype(dtype)
 

@@ -11,7 +11,7 @@ rounded from whole numbers, so that neither the centre nor the tail loses digits
 Number i depends on the key and on i alone: draws of different length or in a batch agree.
 
 Guarantee: each number is the exact quantile of x but for a relative error below 1e-6; values reach
-9.08 (normal) and 43.6 (Laplace), beyond which the law has a mass of 2⁻⁶³.
+9.08 (normal) and 43.6 (Laplace), beyond which the distribution has a mass of 2⁻⁶³.
 """
 
 from __future__ import annotations

@@ -48,13 +48,13 @@ is the one without. For pure ε (δ = 0) discrete Laplace noise needs no compari
 masses is at most e^{1/m}, up to where tables end.
 
 X is drawn from tables of its distribution function in 256 bits: one uniform number of 64 bits finds
-the outcome, and 192 more are drawn in the rare case that the first do not decide. A wide law is a
+the outcome, and 192 more are drawn in the rare case that the first do not decide. A wide one is a
 sum of narrow ones, so that tables stay in the processor's cache:
 
     Gaussian   P[X = k] ∝ exp(−k²/2s²) (Canonne, Kamath and Steinke, 2020). X = A + K·B, A of scale
-               2K and B of scale √(s² − 4K²)/K. The sum has the law of scale s up to a factor
-               1 ± 2exp(−2π²/(¼ + K²/(s² − 4K²))), which is 1 ± 1e-25 or nearer for s > 2048, in
-               every mass (Micciancio and Walter, 2017; Poisson summation over A + K·B = k).
+               2K and B of scale √(s² − 4K²)/K. The sum has this distribution of scale s up to a
+               factor 1 ± 2exp(−2π²/(¼ + K²/(s² − 4K²))), which is 1 ± 1e-25 or nearer for s > 2048,
+               in every mass (Micciancio and Walter, 2017; Poisson summation over A + K·B = k).
     Laplace    P[X = k] ∝ exp(−|k|/s). |X| = A + K·B for the digit A = |X| mod K: exact, A and B
                are independent.
 
@@ -175,8 +175,8 @@ class SecureNoise:
         with localcontext(prec=DIGITS):
             gaussian = isinstance(self.mechanism, Gaussian)
             variance = self.scale**2 / self.shares
-            law = discrete_gaussian(variance) if gaussian else discrete_laplace(self.scale)
-        values = sample(law, count("updates", updates) * self.size)
+            distribution = discrete_gaussian(variance) if gaussian else discrete_laplace(self.scale)
+        values = sample(distribution, count("updates", updates) * self.size)
         return GridNoise(values.reshape(updates, self.size), np.float64(self.spacing))
 
 
@@ -219,7 +219,7 @@ class Table(NamedTuple):
     low: tuple[int, ...]  # the other LOW_BITS of each threshold
 
 
-class Law(NamedTuple):
+class Distribution(NamedTuple):
     """A sum Σ radixᵈ·(number of table d), with a random sign if the tables are one-sided."""
 
     tables: tuple[Table, ...]
@@ -228,7 +228,7 @@ class Law(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def discrete_gaussian(variance: Decimal) -> Law:
+def discrete_gaussian(variance: Decimal) -> Distribution:
     """The discrete Gaussian with parameter s² = ``variance``."""
     K, tables = RADIX[0], []
     with localcontext(prec=DIGITS):
@@ -236,11 +236,11 @@ def discrete_gaussian(variance: Decimal) -> Law:
             tables.append(_gaussian_table(Decimal(4 * K * K)))
             variance = (variance - 4 * K * K) / (K * K)
         tables.append(_gaussian_table(variance, leading=bool(tables)))
-    return Law(tuple(tables), K, one_sided=False)
+    return Distribution(tuple(tables), K, one_sided=False)
 
 
 @lru_cache(maxsize=64)
-def discrete_laplace(scale: Decimal) -> Law:
+def discrete_laplace(scale: Decimal) -> Distribution:
     """The discrete Laplace distribution with scale s."""
     K, tables = RADIX[1], []
     with localcontext(prec=DIGITS):
@@ -248,13 +248,13 @@ def discrete_laplace(scale: Decimal) -> Law:
             tables.append(_geometric_table(scale, K))
             scale = scale / K
         tables.append(_geometric_table(scale, int(REACH[1] * float(scale)) + 2))
-    return Law(tuple(tables), K, one_sided=True)
+    return Distribution(tuple(tables), K, one_sided=True)
 
 
 @lru_cache(maxsize=256)
 def _gaussian_table(variance: Decimal, leading: bool = False) -> Table:
     with localcontext(prec=DIGITS):
-        # a leading digit reaches as far as the law, which is wider by the digits below
+        # a leading digit reaches as far as the distribution, which is wider by the digits below
         last = int(REACH[0] * (float(variance) + 4 * leading) ** 0.5) + (20 if leading else 2)
         factor = (-1 / (2 * variance)).exp()
         square, mass, masses = factor * factor, Decimal(1), [Decimal(1)]
@@ -282,21 +282,21 @@ def _table(first: int, masses: list[Decimal]) -> Table:
     return Table(first, high, tuple(w & (2**LOW_BITS - 1) for w in whole))
 
 
-def sample(law: Law, size: int) -> Whole:
+def sample(distribution: Distribution, size: int) -> Whole:
     """``size`` independent numbers."""
-    result = _sizes(law, size)
-    if not law.one_sided:
+    result = _sizes(distribution, size)
+    if not distribution.one_sided:
         return result
     negative = _coins(size)
     while (again := negative & (result == 0)).any():  # −0 would count zero twice
-        result[again], negative[again] = _sizes(law, again.sum()), _coins(again.sum())
+        result[again], negative[again] = _sizes(distribution, again.sum()), _coins(again.sum())
     return np.where(negative, -result, result)
 
 
-def _sizes(law: Law, size: int) -> Whole:
+def _sizes(distribution: Distribution, size: int) -> Whole:
     result = np.zeros(size, np.int64)
-    for power, table in enumerate(law.tables):
-        result += law.radix**power * _draw(table, size)
+    for power, table in enumerate(distribution.tables):
+        result += distribution.radix**power * _draw(table, size)
     return result
 
 

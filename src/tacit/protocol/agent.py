@@ -3,7 +3,7 @@
     Broadcast(run, round, consensus)  →  Agent.respond  →  Reply(run, round, primal)
 
 An agent with a ledger pays durably before it looks at its data, and keeps a reply durably before it
-lets it go. Data that are released once meet a message in ``release.py`` instead; ``PublicAgent``
+lets it go. Data that are released once meet a message in ``release.py`` instead; ``ExactRounds``
 goes on from what was released.
 """
 
@@ -493,7 +493,7 @@ class Summand(Agent):
         self._public = "sum", *summed.names, summed.colluding, summed.sensitivity, release
         self._parties = len(summed.names), summed.colluding
         f = problem.objective
-        self.entries = f.reading().size if release else f.statistic_size
+        self.entries = f.statistics().size if release else f.statistic_size
         super().__init__(problem, name, settings, key, run, size, **how)
         known: Any = self._local.f
         if not release and known.in_place and (have := known.present.shape[-1]) < MANY:
@@ -514,7 +514,7 @@ class Summand(Agent):
         elif self.name not in summed.names:
             why = "a sum that this party is part of"
         else:
-            own = f.reading() if self.release else None
+            own = f.statistics() if self.release else None
             Δ = own.sensitivity(2) if own else f.sensitivity(2, problem.feasible_set)
             if not Δ <= summed.sensitivity < math.inf:
                 why = f"noise for a sensitivity of {Δ:.6g} or more"
@@ -559,7 +559,7 @@ class Summand(Agent):
 
     def _computed(self, t: int, w: Array, told: Vector) -> tuple[Array, ...]:
         f, grid, summed = self.problem.objective, self._grid, self.summed
-        φ = np.asarray(f.reading().values if self.release else _statistic(self._local.f, w))
+        φ = np.asarray(f.statistics().values if self.release else _statistic(self._local.f, w))
         if not np.isfinite(φ).all():
             raise SolverFailure("the statistic is not finite.")
         if self._secure is not None:
@@ -648,7 +648,7 @@ def shared_noise(
     return SecureNoise(mechanism, Δ, size, shares)  # type: ignore[arg-type]
 
 
-class PublicAgent:
+class ExactRounds:
     """One party of a run on released data: exact steps on a released objective. Nothing here is
     private, and it needs no ledger: its data were paid for when they were released. It answers
     rounds 1, 2, ... in order, each once.

@@ -39,17 +39,17 @@ from tacit.protocol.keys import generator, noise_source, root_key
 from tacit.protocol.messages import (
     Agreed,
     Answer,
-    Copied,
+    Curvature,
     Facts,
     Failure,
-    Invitation,
+    Finish,
+    Invite,
     Measure,
     Measured,
-    Outcome,
     Own,
-    Proposal,
-    Read,
+    Propose,
     Refusal,
+    ReleaseOnce,
     Request,
     Restore,
     Snapshot,
@@ -266,7 +266,7 @@ class Coordinator:
     def introduced(self, sizes: bool) -> Problem:
         """The problem, of what its participants say of themselves."""
         self.show("inviting")
-        self.facts = self._all(Invitation(self.study, sizes), Facts)
+        self.facts = self._all(Invite(self.study, sizes), Facts)
         for name, own in zip(self.transport.names, self.facts, strict=True):
             if own.agent != name:
                 raise InvalidInput(
@@ -416,7 +416,7 @@ class Coordinator:
         if self.released is None and self._needs_one_place(plan):
             return self._in_one_place(problem, plan, source)
         self.show("reading")
-        curvatures = [copy.curvature for copy in self._all(Read(run), Copied)]
+        curvatures = [copy.curvature for copy in self._all(ReleaseOnce(run), Curvature)]
         check_exact(settings)
         penalties = penalties_of(problem, settings, curvatures)
         penalty, group = penalties[0], penalties[1].astype("<i8")
@@ -516,7 +516,7 @@ class Coordinator:
             [[values]] = now.arrays.values()
             self._all(Restore(now.run, release=Release(values), check=False), Agreed)
         elif self.sums is not None:
-            self._all(Read(now.run), Copied)
+            self._all(ReleaseOnce(now.run), Curvature)
             self.journal = now.after(0, {"release": [self.sums.released_sum]}, [])
         seeded = self.seed is not None
         about = plan.release, plan.delta, seeded, not seeded
@@ -673,7 +673,7 @@ class Coordinator:
         """Tell strangers that are still there; nothing depends on what they say."""
         if not self.transport.own or self.sums is not None:
             self.show("telling the parties", done=round)
-            outcome = Outcome(run, round, solution)
+            outcome = Finish(run, round, solution)
             deadline = min(self.deadline or LAST_WORD, LAST_WORD)
             self.transport.ask(dict.fromkeys(self.transport.names, outcome), deadline)
 
@@ -692,14 +692,14 @@ class Coordinator:
         key: Vector | None = None,
         resumed: bool = False,
         then: tuple[Mechanism, int] | None = None,
-    ) -> Proposal:
+    ) -> Propose:
         own = None
         if self.transport.own:
             many, from_seed = len(problem.agents), self.seed is not None
             own = Own(noise, key, from_seed, many, resumed, then)
         delta = plan.delta if plan.release is not None else plan.settings.delta
         about = self.study, run, problem.size, plan.settings, delta, plan.release
-        return Proposal(*about, self._is_exact(plan), own)
+        return Propose(*about, self._is_exact(plan), own)
 
     def _noise(self) -> tuple[bool, str]:
         """Whether agents pay, and where their noise comes from. Strangers decide it themselves."""

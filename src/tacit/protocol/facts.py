@@ -24,7 +24,7 @@ from tacit._types import Array, Vector
 from tacit.admm.local_side import start_point
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput
-from tacit.objectives.objective import Descent, Objective, Reading
+from tacit.objectives.objective import Descent, Objective, Statistics
 from tacit.protocol.masks import check_parties, refuse_no_sum
 from tacit.protocol.messages import Facts
 from tacit.protocol.server import Member
@@ -47,10 +47,10 @@ def facts_of(agent: LocalProblem, name: str, sizes: bool = True) -> Facts:
     backend = jax.default_backend()
     about: dict[str, Any] = {}
     try:
-        reading = f.reading()
-        about["size"] = int(reading.size)
-        about["read_one"], about["read_two"] = (float(reading.sensitivity(k)) for k in (1, 2))
-        about["gradient_noise"] = reading.gradient_deviation(1.0, W)
+        statistics = f.statistics()
+        about["size"] = int(statistics.size)
+        about["read_one"], about["read_two"] = (float(statistics.sensitivity(k)) for k in (1, 2))
+        about["gradient_noise"] = statistics.gradient_deviation(1.0, W)
         if about["gradient_noise"] is not None:
             about["feature_bound"] = float(f.feature_bound(2))  # type: ignore[attr-defined]
     except InvalidInput as error:
@@ -250,10 +250,10 @@ class DescribedObjective(Objective):
     def sensitivity(self, norm: int, feasible_set: FeasibleSet) -> float:
         return _sensitivity(self.facts, norm, self.facts.one, self.facts.two)
 
-    def reading(self) -> DescribedReading:
+    def statistics(self) -> DescribedStatistics:
         if self.facts.not_once:
             raise InvalidInput(self.facts.not_once)
-        return DescribedReading(self.facts)
+        return DescribedStatistics(self.facts)
 
     @property
     def normaliser(self) -> float:
@@ -277,7 +277,7 @@ class DescribedObjective(Objective):
         return _known(self.facts, "gradient_bound")
 
 
-class DescribedReading(Reading):
+class DescribedStatistics(Statistics):
     """The size and the sensitivity of a release."""
 
     def __init__(self, facts: Facts) -> None:
@@ -291,7 +291,7 @@ class DescribedReading(Reading):
         unit = self.facts.gradient_noise
         return None if unit is None else deviation * unit
 
-    def public_copy(
+    def released_objective(
         self, values: Vector, deviation: float, agents: float | None = None
     ) -> NoReturn:
         _not_known(self.facts, "released objective")

@@ -1,12 +1,12 @@
 """The messages of a run, as values and as bytes.
 
-    Invitation  →  Facts (``facts.py``)    who takes part, in public numbers
-    Proposal    →  Agreed                  settings, which a participant compares with its limits
-    Read        →  Copied, or Masked       where data are released once: read them, pay, keep
-    Start       →  Agreed                  exact steps on what was released: penalties
-    Keys        →  Agreed                  where parts are only added up: keys for masks (masks.py)
-    Broadcast   →  Reply, or Masked        a round
-    Outcome     →  Agreed                  the solution, for the participant's own files
+    Invite       →  Facts (``facts.py``)    who takes part, in public numbers
+    Propose      →  Agreed                  settings, which a participant compares with its limits
+    ReleaseOnce  →  Curvature, or Masked    where data are released once: pay, measure, keep
+    Start        →  Agreed                  exact steps on what was released: penalties
+    Keys         →  Agreed                  where parts are only added up: keys for masks (masks.py)
+    Broadcast    →  Reply, or Masked        a round
+    Finish       →  Agreed                  the solution, for the participant's own files
 
 Any of them may be answered by a ``Refusal``. A reply holds the coupled coordinates of the average
 z^{t+1} and nothing else: no dual, no objective value, no private coordinate. (Of exact steps it may
@@ -327,7 +327,7 @@ class Facts(Message):
 
 
 @dataclass(frozen=True)
-class Invitation(Message):
+class Invite(Message):
     """To the study with this digest. ``sizes``: also those of sets that take a solver to know."""
 
     kind = "invitation"
@@ -379,7 +379,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Propose:
     """How the coordinator would run the rounds.
 
     settings   of all rounds          size       of the consensus
@@ -413,7 +413,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class ProposalInWords(Message):
-    """A ``Proposal`` as it travels: settings and noise as JSON."""
+    """A ``Propose`` as it travels: settings and noise as JSON."""
 
     kind = "proposal"
     brief = ("reading", "summed")
@@ -425,7 +425,7 @@ class ProposalInWords(Message):
     reading: str = ""
     summed: str = ""
 
-    def understood(self) -> Proposal:
+    def understood(self) -> Propose:
         try:
             settings = Settings.from_dict(json.loads(self.settings))
             mechanism = mechanism_from(json.loads(self.reading)) if self.reading else None
@@ -435,7 +435,7 @@ class ProposalInWords(Message):
         except Exception:  # whatever a text does when it is read
             raise InvalidInput("Expected settings as JSON, got something else.") from None
         about = self.study, self.run, self.size, settings, self.delta, mechanism
-        return Proposal(*about, exact=mechanism is not None, summed=summed)
+        return Propose(*about, exact=mechanism is not None, summed=summed)
 
 
 def _sum_of(epoch: Any, names: Any, colluding: Any, sensitivity: Any) -> Sum:
@@ -468,7 +468,7 @@ class Masked(Message):
 
 
 @dataclass(frozen=True)
-class Read(Message):
+class ReleaseOnce(Message):
     """Release the data once, with the noise that was agreed on."""
 
     kind = "read"
@@ -476,7 +476,7 @@ class Read(Message):
 
 
 @dataclass(frozen=True)
-class Copied(Message):
+class Curvature(Message):
     """There is a released objective. Its ``curvature`` is computed from what was released."""
 
     kind = "copied"
@@ -511,7 +511,7 @@ class Start(Message):
 
 
 @dataclass(frozen=True)
-class Outcome(Message):
+class Finish(Message):
     """The end: the solution on all coordinates."""
 
     kind = "outcome"
@@ -595,12 +595,21 @@ class Failure:
 
 
 Request = (
-    Invitation | Proposal | Keys | Read | Start | Broadcast | Outcome | Measure | Snapshot | Restore
+    Invite
+    | Propose
+    | Keys
+    | ReleaseOnce
+    | Start
+    | Broadcast
+    | Finish
+    | Measure
+    | Snapshot
+    | Restore
 )
-Answer = Facts | Agreed | Copied | Reply | Masked | Refusal | Measured | State | Failure
-_ASKED = Invitation, ProposalInWords, Keys, Read, Start, Broadcast, Outcome
+Answer = Facts | Agreed | Curvature | Reply | Masked | Refusal | Measured | State | Failure
+_ASKED = Invite, ProposalInWords, Keys, ReleaseOnce, Start, Broadcast, Finish
 _REQUESTS: dict[str, type[Message]] = {c.kind: c for c in _ASKED}
-_ANSWERS = {c.kind: c for c in (Facts, Agreed, Copied, Reply, Masked, Refusal)}
+_ANSWERS = {c.kind: c for c in (Facts, Agreed, Curvature, Reply, Masked, Refusal)}
 _ROUNDS = {c.kind: c for c in (Broadcast, Reply, Refusal)}
 
 

@@ -4,7 +4,7 @@
 
 How it answers a round is decided by the proposal that it agreed to: with noise in every round
 (``Agent``), with its part of a sum (``Summand``), or by exact steps on what was released
-(``PublicAgent``). The owner of the data, who
+(``ExactRounds``). The owner of the data, who
 runs all agents alone, may also measure and keep what no message says; a participant of another
 organisation refuses that, and answers errors in one of ``WORDS``.
 """
@@ -31,7 +31,7 @@ from tacit.errors import (
 )
 from tacit.objectives.public import PublicObjective, without_noise
 from tacit.privacy.ledger import Ledger, Terms
-from tacit.protocol.agent import Agent, PublicAgent, Summand
+from tacit.protocol.agent import Agent, ExactRounds, Summand
 from tacit.protocol.facts import facts_of
 from tacit.protocol.journal import agent_digest
 from tacit.protocol.keys import agent_key, jax_key
@@ -40,19 +40,19 @@ from tacit.protocol.messages import (
     Agreed,
     Answer,
     Broadcast,
-    Copied,
+    Curvature,
     Facts,
     Failure,
-    Invitation,
+    Finish,
+    Invite,
     Keys,
     Masked,
     Measure,
     Measured,
-    Outcome,
     Own,
-    Proposal,
-    Read,
+    Propose,
     Refusal,
+    ReleaseOnce,
     Reply,
     Request,
     Restore,
@@ -106,7 +106,7 @@ class Run:
     reader: Reader | None = None  # where data are released once
     release: Release | None = None
     copy: LocalProblem | None = None  # of the problem, with an objective that is public
-    rounds: Agent | PublicAgent | None = None  # who answers them
+    rounds: Agent | ExactRounds | None = None  # who answers them
     epoch: int = 0  # of keys for masks, where parts are only added up
 
 
@@ -116,7 +116,7 @@ class Rules(Protocol):
     def invited(self, study: str) -> None:
         """To the study with this digest."""
 
-    def agree(self, proposal: Proposal) -> Own:
+    def agree(self, proposal: Propose) -> Own:
         """Where the noise of the run comes from: secure, unless the coordinator has its seed, whose
         statement is about all participants."""
 
@@ -126,7 +126,7 @@ class Rules(Protocol):
     def allow(self, run: str, terms: Terms, release: str) -> None:
         """The release of this name, which may have been paid for before, perhaps by others."""
 
-    def finish(self, participant: Participant, run: Run, outcome: Outcome) -> None:
+    def finish(self, participant: Participant, run: Run, outcome: Finish) -> None:
         """Keep the party's own part."""
 
 
@@ -178,19 +178,19 @@ class Participant:
 
     def _answer(self, request: Request) -> Answer:
         match request:
-            case Invitation():
+            case Invite():
                 return self._facts(request)
-            case Proposal():
+            case Propose():
                 return self._agree(request)
             case Keys():
                 return self._keys(request)
-            case Read():
+            case ReleaseOnce():
                 return self._copy(request)
             case Start():
                 return self._start(request)
             case Broadcast():
                 return self._reply(request)
-            case Outcome():
+            case Finish():
                 return self._finish(request)
             case Measure() if self.owner:
                 return self._measure(request)
@@ -202,12 +202,12 @@ class Participant:
 
     # --- before the rounds --------------------------------------------------------------------
 
-    def _facts(self, invitation: Invitation) -> Facts:
+    def _facts(self, invitation: Invite) -> Facts:
         if self.rules is not None:
             self.rules.invited(invitation.study)
         return facts_of(self.problem, self.name, invitation.sizes)
 
-    def _agree(self, proposal: Proposal) -> Agreed:
+    def _agree(self, proposal: Propose) -> Agreed:
         """It begins again however often it is asked: ledgers know what was agreed to."""
         own = proposal.own if self.rules is None else self.rules.agree(proposal)
         if own is None or not (self.owner or proposal.own is None):
@@ -237,7 +237,7 @@ class Participant:
                 reader.afford(self.problem, own.then)
                 return Agreed(proposal.run)
             if not own.resumed:
-                self.problem.objective.reading()  # refused where there is none
+                self.problem.objective.statistics()  # refused where there is none
                 if self.rules is not None:
                     terms, release = reader.terms(self.problem), reader.named(self.problem)
                     self.rules.allow(proposal.run, terms, release)
@@ -251,7 +251,7 @@ class Participant:
             log.info("Party %r agreed to run %r.", self.name, proposal.run)
         return Agreed(proposal.run)
 
-    def _agree_to_sum(self, proposal: Proposal, summed: Sum, own: Own, key: Any) -> dict[str, str]:
+    def _agree_to_sum(self, proposal: Propose, summed: Sum, own: Own, key: Any) -> dict[str, str]:
         settings, size, release = proposal.settings, proposal.size, proposal.release
         if release is not None:  # as one round
             one, size = (ConstantPenalty(1.0), ConstantStep(1.0)), 0
@@ -260,8 +260,8 @@ class Participant:
             )
         about = self.problem, self.name, settings, key, proposal.run, size, summed
         if own.then is not None:
-            law = settings.mechanism
-            if self.ledger is not None and not self.ledger.affords((law, 1), own.then):
+            mechanism = settings.mechanism
+            if self.ledger is not None and not self.ledger.affords((mechanism, 1), own.then):
                 raise Refused(
                     f"Agent {self.name!r}: the release and the run after it would go beyond its "
                     f"budget of {digits(self.ledger.budget.epsilon)}. Nothing was charged."
@@ -295,7 +295,7 @@ class Participant:
 
     # --- exact steps on what was released -----------------------------------------------------
 
-    def _copy(self, request: Read) -> Copied | Masked:
+    def _copy(self, request: ReleaseOnce) -> Curvature | Masked:
         """Make a released objective, and say its mean curvature. Without noise the objective
         itself is taken for public: such a run is not private."""
         run, objective = self._agreed(request.run), self.problem.objective
@@ -311,7 +311,7 @@ class Participant:
         else:
             mechanism, P = run.reader.mechanism, run.own.agents
             run.copy = public_part(self.problem, self.name, self._released(run), mechanism, P)
-        return Copied(run.name, float(run.copy.objective.mean_curvature))  # type: ignore[attr-defined]
+        return Curvature(run.name, float(run.copy.objective.mean_curvature))  # type: ignore[attr-defined]
 
     def _released(self, run: Run) -> Release:
         """What is released in this run: once, paid for and kept."""
@@ -328,7 +328,7 @@ class Participant:
             raise Disagrees("invalid", "Expected a first point from the owner alone.")
         penalties, tolerance = (request.penalty, request.group), run.settings.tolerance
         about = run.copy, self.name, run.name, penalties, request.first, tolerance
-        run.rounds = PublicAgent(*about)
+        run.rounds = ExactRounds(*about)
         return Agreed(run.name)
 
     # --- rounds -------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Participant:
             log.info("Party %r answered round %d of run %r.", self.name, broadcast.round, run.name)
         return reply
 
-    def _finish(self, outcome: Outcome) -> Agreed:
+    def _finish(self, outcome: Finish) -> Agreed:
         run = self._agreed(outcome.run)
         if run.rounds is None or outcome.round != run.rounds.rounds_done:
             raise Refused(f"Expected the outcome of run {run.name!r} after its last round.")
@@ -407,8 +407,8 @@ class Participant:
 
     def _check(self, run: Run, release: Release) -> None:
         assert run.reader is not None
-        reading = self.problem.objective.reading()
-        if release.values.shape != reading.values.shape or not release.fits(reading):
+        statistics = self.problem.objective.statistics()
+        if release.values.shape != statistics.values.shape or not release.fits(statistics):
             raise InvalidInput(
                 f"Expected the problem that was released; the data, bounds or neighbours of agent "
                 f"{self.name!r} are others by now. A new release needs a new charge. Nothing was "
@@ -429,7 +429,7 @@ class Participant:
         if isinstance(error, Disagrees):
             code, said, level = error.point, str(error), logging.WARNING
         elif isinstance(error, Refused):
-            code = "terms" if isinstance(request, Proposal) else "refused"
+            code = "terms" if isinstance(request, Propose) else "refused"
             said, level = str(error), logging.WARNING
         elif isinstance(error, CorruptFile | LedgerFailure):
             code, said = "ledger", str(error)

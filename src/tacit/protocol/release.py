@@ -1,13 +1,13 @@
 """Sufficient statistics of an agent's data, released once with noise; what follows is free.
 
-    data ─▶ Objective.reading() ─▶ values + noise ─▶ released objective
+    data ─▶ Objective.statistics() ─▶ values + noise ─▶ released objective
             paid for, once          kept first        rounds, retries, stopping: post-processing
 
 For an objective that depends on its data through a few numbers only (‖Az + d‖² through d, least
 squares through X'X and X'y) every message of a run is a function of those numbers. Noise in every
 round measures them again and again, and pays each time; here they are measured once.
 
-Guarantee: a release is the mechanism on ``Reading.values``, whose sensitivity is a proven public
+Guarantee: a release is the mechanism on ``Statistics.values``, whose sensitivity is a proven public
 bound: exactly as private as one update of the mechanism. All that follows reads the release and
 public numbers only (post-processing). With a ledger the release is paid for before it is measured,
 and kept before anything is computed from it; several processes, each killed at any moment, never
@@ -47,7 +47,7 @@ from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.protocol.statement import PrivacyStatement, release_statement
 
 if TYPE_CHECKING:
-    from tacit.objectives.objective import Reading
+    from tacit.objectives.objective import Statistics
 
 SEAL = 64  # bytes: a key, and the digest of what was read under that key
 
@@ -64,9 +64,9 @@ class Release:
     seal: bytes = field(default=b"", repr=False)
     kept: bool = False  # whether the ledger had it: then nothing was charged
 
-    def fits(self, reading: Reading) -> bool:
+    def fits(self, statistics: Statistics) -> bool:
         """Whether it was read from these data."""
-        return hmac.compare_digest(self.seal, _seal(reading, self.seal[: SEAL // 2]))
+        return hmac.compare_digest(self.seal, _seal(statistics, self.seal[: SEAL // 2]))
 
     def to_bytes(self) -> bytes:
         return np.asarray(self.values, "<f8").tobytes()
@@ -139,7 +139,7 @@ class Reader:
         while True:  # until what is kept is of these data: another process may have others
             run, kept = self._find(plan)
             release = kept or self._new(run, plan)
-            if release.fits(plan.reading):
+            if release.fits(plan.statistics):
                 return release
 
     def holds(self, problem: LocalProblem, release: Release) -> bool:
@@ -149,37 +149,37 @@ class Reader:
 
     def _plan(self, problem: LocalProblem) -> _Plan:
         """What is to be measured, with which noise and on which terms."""
-        objective, reading = problem.objective, problem.objective.reading()
+        objective, statistics = problem.objective, problem.objective.statistics()
         # the values themselves: what cannot be computed is not paid for, and each gets its noise
-        Δ, size, secure = reading.sensitivity(self.mechanism.norm), reading.values.size, None
+        Δ, size, secure = statistics.sensitivity(self.mechanism.norm), statistics.values.size, None
         if self.noise == "secure":
             secure = secure_noise(self.mechanism, Δ, size, 1, self.delta)
-        law = secure.mechanism if secure else self.mechanism
+        mechanism = secure.mechanism if secure else self.mechanism
         distance = secure.distance if secure else 0.0
         public = ["release", self.name, self.mechanism.to_dict(), float(self.delta), float(Δ)]
         public += [size, self.noise, objective.relation, self.from_seed]
         public += [problem.asked] * bool(problem.asked)
         digest = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
-        terms = Terms(self.name, law, 1, 1, distance, self.noise, objective.relation, digest)
-        return _Plan(reading, Δ, secure, terms)
+        terms = Terms(self.name, mechanism, 1, 1, distance, self.noise, objective.relation, digest)
+        return _Plan(statistics, Δ, secure, terms)
 
     def _find(self, plan: _Plan) -> tuple[str, Release | None]:
         """The release on these terms and of these data, or the name that a new one would have."""
         for n in count(1):  # there is one for every state of the data
             run = plan.terms.release(n)
-            kept = self._kept(run, plan.reading)
-            if kept is None or kept.fits(plan.reading):
+            kept = self._kept(run, plan.statistics)
+            if kept is None or kept.fits(plan.statistics):
                 return run, kept
         raise AssertionError("unreachable")
 
-    def _kept(self, run: str, reading: Reading) -> Release | None:
+    def _kept(self, run: str, statistics: Statistics) -> Release | None:
         """The release that is in the ledger under this name."""
         assert self.ledger is not None
         answer = self.ledger.answer(run, 1)
         if answer is None:
             return None
         values = np.frombuffer(answer.reply, "<f8")
-        if len(answer.state) != SEAL or values.shape != reading.values.shape:
+        if len(answer.state) != SEAL or values.shape != statistics.values.shape:
             raise CorruptFile(f"Expected a release as {run!r} in {self.ledger.path}, got none.")
         return Release(values, answer.state, True)
 
@@ -200,13 +200,13 @@ class Reader:
         return self._kept_of(run, plan)
 
     def _kept_of(self, run: str, plan: _Plan) -> Release:
-        kept = self._kept(run, plan.reading)
+        kept = self._kept(run, plan.statistics)
         assert kept is not None
         return kept
 
     def _measured(self, plan: _Plan, run: str) -> Release:
         """Values plus noise. Seeded noise differs with ``run``, and from that of any round."""
-        values = plan.reading.values
+        values = plan.statistics.values
         if plan.secure is not None:
             grid = plan.secure.draw(1)
             found = noisy(values, grid.values[0], grid)
@@ -217,7 +217,7 @@ class Reader:
             Δ = np.float64(plan.sensitivity * (1 + 2 * float(np.finfo(np.float64).eps)))
             ξ = sample_on_host(key, 0, 0, values.size, Δ, np.float64, self.mechanism)
             found = noisy(values, ξ, self.mechanism)
-        return Release(found, _seal(plan.reading, os.urandom(SEAL // 2)))
+        return Release(found, _seal(plan.statistics, os.urandom(SEAL // 2)))
 
 
 def mark(releases: Iterable[Release], answer: Iterable[Vector]) -> str:
@@ -235,18 +235,18 @@ def mark(releases: Iterable[Release], answer: Iterable[Vector]) -> str:
 class _Plan(NamedTuple):
     """What a reader is about to measure."""
 
-    reading: Reading
+    statistics: Statistics
     sensitivity: float
     secure: SecureNoise | None
     terms: Terms
 
 
-def _seal(reading: Reading, key: bytes) -> bytes:
+def _seal(statistics: Statistics, key: bytes) -> bytes:
     """Of the data themselves, as sums over them differ in their last bits between processors, and
     of Δ: the noise on a release hides no larger change than it was made for."""
     digest = hmac.new(key, digestmod=hashlib.sha256)
-    digest.update(repr([float(reading.sensitivity(norm)) for norm in (1, 2)]).encode())
-    for part in map(np.asarray, reading.source):
+    digest.update(repr([float(statistics.sensitivity(norm)) for norm in (1, 2)]).encode())
+    for part in map(np.asarray, statistics.source):
         digest.update(f"{part.dtype.str}{part.shape}".encode())
         digest.update(np.ascontiguousarray(part).tobytes())
     return key + digest.digest()
@@ -302,10 +302,10 @@ class Released:
         problem = Problem.of(problem)
         saved = SavedReleases.load(path)
         privacy = saved.statement(problem)
-        readings = [a.objective.reading() for a in problem.agents]
+        all_statistics = [a.objective.statistics() for a in problem.agents]
         same = saved.names == problem.names and all(
-            release.values.shape == reading.values.shape and release.fits(reading)
-            for release, reading in zip(saved.releases, readings, strict=True)
+            release.values.shape == statistics.values.shape and release.fits(statistics)
+            for release, statistics in zip(saved.releases, all_statistics, strict=True)
         )
         saved.refuse_unless(same)
         return cls.of(problem, saved.releases, saved.mechanism, privacy, saved.seed)
@@ -387,9 +387,11 @@ def public_part(
     agent: LocalProblem, name: str, release: Release, mechanism: Mechanism, agents: int
 ) -> LocalProblem:
     """An agent's part of a problem as its release tells it, one of ``agents``."""
-    reading = agent.objective.reading()
-    deviation = math.sqrt(mechanism.variance(reading.sensitivity(mechanism.norm)))
-    return agent.with_objective(reading.public_copy(release.values, deviation, agents), name)
+    statistics = agent.objective.statistics()
+    deviation = math.sqrt(mechanism.variance(statistics.sensitivity(mechanism.norm)))
+    return agent.with_objective(
+        statistics.released_objective(release.values, deviation, agents), name
+    )
 
 
 def is_without_noise(path: str | Path) -> bool:

@@ -279,16 +279,16 @@ def release_statement(
     return PrivacyStatement(epsilon, delta, *about)
 
 
-def with_reading(
+def with_releases(
     run: PrivacyStatement,
     mechanism: Mechanism,
     size: int,
-    readings: Sequence[tuple[Mechanism, int, int]],
+    releases: Sequence[tuple[Mechanism, int, int]],
     words: str,
 ) -> PrivacyStatement:
     """Of a run whose agents made releases before it, all in one total.
 
-    ``mechanism`` is the run's, with ``size`` numbers in one update; each of ``readings`` has its
+    ``mechanism`` is the run's, with ``size`` numbers in one update; each of ``releases`` has its
     own, how often it was released, and how many numbers it has; ``words`` say what it was.
 
     Guarantee: the run may depend on what was released (adaptive composition); the same records are
@@ -297,19 +297,19 @@ def with_reading(
     """
     if isinstance(mechanism, Noiseless):
         return run
-    if any(isinstance(reading, Noiseless) for reading, *_ in readings):
+    if any(isinstance(noise, Noiseless) for noise, *_ in releases):
         why = "what the agents released before the run had no noise."
         return replace(run, epsilon=math.inf, uncertified=why, before=words)
-    parts = [*((reading, times) for reading, times, _ in readings), (mechanism, run.updates)]
+    parts = [*((noise, times) for noise, times, _ in releases), (mechanism, run.updates)]
     distance = 0.0
     if run.secure:
         distance = run.updates * largest_distance(mechanism, size)
-        distance += sum(times * largest_distance(law, many) for law, times, many in readings)
+        distance += sum(times * largest_distance(noise, many) for noise, times, many in releases)
     found = replace(run, epsilon=epsilon_of(parts, run.delta, distance), before=words)
     if run.parties == 1:
         return found
     return of_sum(
-        found, run.parties, run.colluding, parts, max(size, *(many for *_, many in readings))
+        found, run.parties, run.colluding, parts, max(size, *(many for *_, many in releases))
     )
 
 

@@ -37,16 +37,16 @@ from tacit.protocol.messages import (
     Broadcast,
     Facts,
     Failure,
-    Invitation,
+    Finish,
+    Invite,
     Keys,
     Masked,
     Measure,
     Measured,
-    Outcome,
     Own,
-    Proposal,
-    Read,
+    Propose,
     Refusal,
+    ReleaseOnce,
     Request,
     Restore,
     Snapshot,
@@ -95,7 +95,7 @@ class Summed:
         self._deadline: float | None = None
         self._facts: list[Facts] = []
         self._run = ""  # its name among the parties
-        self._proposal: Proposal
+        self._proposal: Propose
         self._grid: SecureNoise
         self._one: Participant | None = None  # who has the sum
         self._kept: Release | None = None
@@ -112,7 +112,7 @@ class Summed:
 
     def _answer(self, request: Request) -> Answer:
         match request:
-            case Invitation():
+            case Invite():
                 self._facts = self._all(request, Facts)
                 if (other := self._facts[0].start.dtype) != self.part.dtype:
                     raise InvalidInput(
@@ -120,18 +120,18 @@ class Summed:
                         "Nothing was computed."
                     )
                 return summed(self._facts, self.colluding)
-            case Proposal():
+            case Propose():
                 return self._agree(request)
             case Snapshot():
                 return self._state(request)
-            case Outcome():
+            case Finish():
                 if self._kept is None or not self.own:  # else parts have gone when they were summed
                     done = 1 if self._kept else request.round
                     self._all(replace(request, run=self._run, round=done), Agreed)
                 return Agreed(request.run)
             case Restore() if request.release is not None:
                 return self._restore(request.release, request.check)
-            case Read() if self._kept is None:
+            case ReleaseOnce() if self._kept is None:
                 self._release()
         assert self._one is not None and self._one.run is not None
         agent = self._one.run.rounds
@@ -198,18 +198,18 @@ class Summed:
         words = f"Party {name!r} owes a {owed} as answer; got {got}."
         self.refused[name] = Refusal(*about, reason, words)
 
-    def _agree(self, proposal: Proposal) -> Answer:
+    def _agree(self, proposal: Propose) -> Answer:
         """Everybody's agreement, and keys for masks; the one that is here agrees to no noise."""
         release, settings, own = proposal.release, proposal.settings, proposal.own
-        law, names = release or settings.mechanism, self.parties
-        refuse_no_sum(law.name, settings.local_updates, settings.calibration)
+        mechanism, names = release or settings.mechanism, self.parties
+        refuse_no_sum(mechanism.name, settings.local_updates, settings.calibration)
         secure = self._secure if own is None else own.noise == "secure"
         updates, delta = (1, proposal.delta) if release else (settings.updates, settings.delta)
         size = (self._facts[0].size or 0) if release else self.part.objective.statistic_size
         Δ = max((f.read_two or math.inf) if release else f.two for f in self._facts)
         masked = self._masked or secure or not self.own
         about = Sum(secrets.randbits(62), names, self.colluding, Δ, masked)
-        self._grid = shared_noise(about, law, updates, delta, size, secure)
+        self._grid = shared_noise(about, mechanism, updates, delta, size, secure)
         self._proposal, self._kept, self._run = proposal, None, proposal.run
         if own is None or not own.resumed:
             if release and own is not None:  # where they keep nothing, each is a run of its own
@@ -242,7 +242,7 @@ class Summed:
 
     # --- sums -----------------------------------------------------------------------------------
 
-    def _sum(self, request: Broadcast | Read, size: int) -> Vector:
+    def _sum(self, request: Broadcast | ReleaseOnce, size: int) -> Vector:
         parts = self._all(request, Masked)
         expected = self._run, getattr(request, "round", 1), (size,), np.dtype(np.int64)
         for name, part in zip(self.parties, parts, strict=True):
@@ -254,19 +254,19 @@ class Summed:
 
     def _release(self) -> None:
         """The sum of all that is released, and the objective that follows from it."""
-        values = self._sum(Read(self._run), self._grid.size)
+        values = self._sum(ReleaseOnce(self._run), self._grid.size)
         seal = self._seal(secrets.token_bytes(KEY)) if self.own else b""
         self._publish(Release(values, seal))
         if self.own:
-            self._all(Outcome(self._run, 1, np.zeros(0)), Agreed)
+            self._all(Finish(self._run, 1, np.zeros(0)), Agreed)
 
     def _publish(self, release: Release) -> None:
-        law, many = self._proposal.release, len(self.parties)
-        assert law is not None
+        mechanism, many = self._proposal.release, len(self.parties)
+        assert mechanism is not None
         Δ = summed(self._facts, self.colluding).read_two or 0.0
-        reading = public.of_sum(self.part.objective, many).reading()
+        statistics = public.of_sum(self.part.objective, many).statistics()
         self._kept = release
-        copy = reading.public_copy(release.values, math.sqrt(law.variance(Δ)), 1)
+        copy = statistics.released_objective(release.values, math.sqrt(mechanism.variance(Δ)), 1)
         self._begin(copy, self._proposal.settings)
 
     def _restore(self, release: Release, check: bool) -> Answer:

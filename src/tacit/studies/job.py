@@ -21,7 +21,7 @@ import numpy as np
 from tacit import sets
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Asked, Settings
-from tacit.errors import InvalidInput, choice, count
+from tacit.errors import InvalidInput, choice, count, current
 from tacit.files import read_toml
 from tacit.objectives import losses, residual
 from tacit.objectives import objective as objectives
@@ -302,6 +302,7 @@ def arguments_of(
     """
     kind = choice(f"[{section}] kind", description.get("kind"), tuple(sorted(kinds)))
     arguments = {name: value for name, value in description.items() if name != "kind"}
+    arguments = current({"slope_limit": "clip", "limit_form": "clip_form"}, arguments, section)
     for name, value in arguments.items():
         if name == "neighbours" and isinstance(value, list):  # "move" and by how much
             arguments[name] = tuple(value)

@@ -92,8 +92,8 @@ class MomentsKind(Kind):
         return assumed(sum(self.records.values()), delta)
 
     def _table(self, point: Vector, privacy: PrivacyStatement) -> PrivateMoments:
-        law, total = calibrate("gaussian", *self.budget, 1), sum(self.records.values())
-        variance = law.variance(self.public_part().objective.reading().sensitivity(2))
+        mechanism, total = calibrate("gaussian", *self.budget, 1), sum(self.records.values())
+        variance = mechanism.variance(self.public_part().objective.statistics().sensitivity(2))
         values = np.asarray(point, np.float64) * total * len(self.agents)
         about = self.layout, values, variance, total, self.agents, privacy
         return PrivateMoments(*self.budget).adopt(*about)

@@ -1,6 +1,6 @@
 """A party of a study: the participant of one organisation, by the rules of its own file.
 
-    bytes ──▶ answer_bytes ──▶ Participant.handle ──▶ Facts, Agreed, Copied, Reply, or a Refusal
+    bytes ──▶ answer_bytes ──▶ Participant.handle ──▶ Facts, Agreed, Curvature, Reply, or a Refusal
 
 Whoever asks may be anyone: a coordinator, an engine's server, a thief of either. What may be
 answered is decided here, by the party's own file, its ledger and the participant.
@@ -26,7 +26,7 @@ from tacit.privacy.secure_noise import largest_distance
 from tacit.protocol.agent import Agent, Summand
 from tacit.protocol.keys import root_key
 from tacit.protocol.masks import Roster, read_identity
-from tacit.protocol.messages import Outcome, Own, Proposal
+from tacit.protocol.messages import Finish, Own, Propose
 from tacit.protocol.participant import Disagrees, Participant, Run
 from tacit.protocol.statement import PrivacyStatement, of_sum
 from tacit.studies.party_file import Limits, PartyFile
@@ -67,7 +67,7 @@ class PartyRules:
                 "study", f"Expected study {self.study.digest[:12]}, got {study[:12]!r}."
             )
 
-    def agree(self, proposal: Proposal) -> Own:
+    def agree(self, proposal: Propose) -> Own:
         self.invited(proposal.study)
         if RELEASES.match(printable("a run's name", proposal.run, LONGEST_NAME)):
             # names are kept in the ledger for good, where those of releases are others (``Terms``)
@@ -87,7 +87,7 @@ class PartyRules:
             return Own("secure", None, False, many)
         return Own("seeded", root_key(self.study.rehearsal), True, many)
 
-    def _compare_sums(self, proposal: Proposal) -> None:
+    def _compare_sums(self, proposal: Propose) -> None:
         """Parties, and how many may collude, are the study's, whatever a coordinator says."""
         study, least = self.study, self.file.limits.colluding
         agreed = None if study.roster is None else (study.roster.names, study.colluding)
@@ -123,7 +123,7 @@ class PartyRules:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(now).encode())
 
-    def finish(self, participant: Participant, run: Run, outcome: Outcome) -> None:
+    def finish(self, participant: Participant, run: Run, outcome: Finish) -> None:
         agent, problem = run.rounds, participant.problem
         assert agent is not None
         point = agent.average if isinstance(agent, Agent) else agent.point

@@ -66,10 +66,10 @@ RECORDS: dict[str, Callable[..., Objective]] = {
     "hinge": lambda x, y, **o: losses.Hinge(x, y > 0, **o),
     "softmax": lambda x, y, **o: losses.SoftmaxRegression(x, np.where(y < 0, 0, 1), CLASSES, **o),
     "limited-softmax": lambda x, y, **o: losses.SoftmaxRegression(
-        x, np.where(y < 0, 0, 1), CLASSES, slope_limit=LIMIT, **o
+        x, np.where(y < 0, 0, 1), CLASSES, clip=LIMIT, **o
     ),
     "clipped-softmax": lambda x, y, **o: losses.SoftmaxRegression(
-        x, np.where(y < 0, 0, 1), CLASSES, slope_limit=LIMIT, limit_form="norm", **o
+        x, np.where(y < 0, 0, 1), CLASSES, clip=LIMIT, clip_form="norm", **o
     ),
 }
 OBJECTIVES = (*RECORDS, "move", "per-sample", "in-units", "residual")

@@ -639,7 +639,7 @@ def _of_releases(
     plans: Sequence[Sequence[LocalProblem]], mechanism: Mechanism, shown: Sequence[Array]
 ) -> tuple[Array, Array]:
     """Scores (attacks × trials) in both worlds, in the order of RELEASES and BLACK."""
-    guesses = [np.array([p.objective.reading().values for p in mine]) for mine in plans]
+    guesses = [np.array([p.objective.statistics().values for p in mine]) for mine in plans]
     telling = np.flatnonzero((guesses[0] != guesses[1]).any(axis=0))
     black = _Black.of(plans, mechanism)
     rows = [
@@ -679,10 +679,10 @@ class _Black(NamedTuple):
     def of(cls, plans: Sequence[Sequence[LocalProblem]], mechanism: Mechanism) -> _Black:
         rng, clouds = np.random.default_rng(0), []
         problem = plans[0][-1]
-        Δ = problem.objective.reading().sensitivity(mechanism.norm)
+        Δ = problem.objective.statistics().sensitivity(mechanism.norm)
         deviation = float(np.sqrt(mechanism.variance(Δ)))
         for mine in plans:
-            values = mine[-1].objective.reading().values
+            values = mine[-1].objective.statistics().values
             draw = rng.laplace if isinstance(mechanism, Laplace) else rng.normal
             noise = draw(0.0, mechanism.scale(Δ), (SIMULATED, values.size))
             clouds.append(np.array([_least_point(problem, values + ξ, deviation) for ξ in noise]))
@@ -701,7 +701,7 @@ class _Black(NamedTuple):
 
 def _least_point(problem: LocalProblem, values: Vector, deviation: float) -> Vector:
     """Of the released ‖Az + d‖² that these values tell, on no set: the shortest such point."""
-    copy: Any = problem.objective.reading().public_copy(values, deviation)
+    copy: Any = problem.objective.statistics().released_objective(values, deviation)
     A = on_host(copy.matrix)
     least: Vector = np.linalg.lstsq(A.toarray() if sp.issparse(A) else A, -np.asarray(copy.data))[0]
     return least

@@ -339,7 +339,7 @@ def _release_once(case: PowerProblem, experiment: Experiment, run: Run) -> list[
     noise = experiment.release(run, problem.agents)
     released = read(problem, noise, experiment.delta, run.seed)
     parts = zip(released.releases, problem.agents, strict=True)
-    drawn = sum(float(np.abs(r.values - a.objective.reading().values).sum()) for r, a in parts)
+    drawn = sum(float(np.abs(r.values - a.objective.statistics().values).sum()) for r, a in parts)
 
     def note(progress: Progress) -> None:
         pairs = zip(problem.agents, progress.points, strict=True)

@@ -52,9 +52,9 @@ UNITS = 64  # by which a limited slope may err more than others, for |ln w| ≤ 
 
 
 def checked_limit(limit: float | None) -> float | None:
-    if limit is None or positive("slope_limit", limit) >= SMALLEST:
+    if limit is None or positive("clip", limit) >= SMALLEST:
         return None if limit is None else float(limit)
-    raise InvalidInput(f"Expected slope_limit >= {SMALLEST:g}, got slope_limit={limit}.")
+    raise InvalidInput(f"Expected clip >= {SMALLEST:g}, got clip={limit}.")
 
 
 # --- slopes and losses --------------------------------------------------------------------------

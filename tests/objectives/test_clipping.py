@@ -22,7 +22,7 @@ from tacit import Gaussian, LocalProblem, Problem, Settings
 from tacit.admm.theory import constants
 from tacit.errors import InvalidInput
 from tacit.objectives import LogisticRegression, SoftmaxRegression
-from tacit.objectives.slope_limits import FORMS
+from tacit.objectives.clipping import FORMS
 from tacit.sets import Box
 
 SLOPES = jax.jit(lambda f, s: f.slopes(s))
@@ -66,7 +66,7 @@ def test_no_computed_slope_is_longer_than_the_bound(form: str, dtype: Any) -> No
     for K, c in itertools.product((2, 3, 10), (1e-6, 0.15, 0.9)):
         labels = np.random.default_rng(0).integers(0, K, 3000)
         scores = hostile_scores(K, len(labels), dtype)
-        f = softmax_of(labels, K, dtype, slope_limit=c, limit_form=form)
+        f = softmax_of(labels, K, dtype, clip=c, clip_form=form)
         got = np.asarray(SLOPES(f, scores)).astype(np.longdouble)
         everywhere, room = Box(-math.inf, math.inf, f.dimension), 1 + f._slope_margin()
         for norm in (1, 2):
@@ -88,7 +88,7 @@ def test_logistic_slopes_err_by_no_more_than_the_proof_says(dtype: Any) -> None:
     with np.errstate(over="ignore"):
         weight = 1 / (1 + np.exp((2 * y - 1) * scores.astype(np.longdouble)))
     for c in (1e-6, 0.1, 0.7, 3.0):
-        f = LogisticRegression(np.ones((len(y), 1), dtype), y, slope_limit=c, **common)
+        f = LogisticRegression(np.ones((len(y), 1), dtype), y, clip=c, **common)
         got = np.asarray(SLOPES(f, scores)).astype(np.longdouble)
         most = f.slope_bound(2, Box(-math.inf, math.inf, 1))
         assert most == min(c, 1) and np.abs(got).max() <= most * (1 + f._slope_margin())
@@ -105,7 +105,7 @@ def test_the_sensitivity_is_the_limit(form: str, dtype: Any, relation: str) -> N
     """cB/N, twice that for a replaced record, in both norms; attained where scores are large."""
     K, c, u = 3, 0.15, 40.0
     common: Any = {"feature_norm": B, "normaliser": N, "neighbours": relation}
-    common |= {"slope_limit": c, "limit_form": form, "record_bound": 4}
+    common |= {"clip": c, "clip_form": form, "record_bound": 4}
     rows = np.stack([1e30 * unit, 1e-3 * unit]).astype(dtype)  # the first is cut to length B
     other = {"add-remove": rows[1:], "zero-out": rows * [[0], [1]], "replace": rows * [[-1], [1]]}
     left = other[relation].astype(dtype)
@@ -137,7 +137,7 @@ def test_the_bound_of_a_set_is_kept_where_it_is_smaller() -> None:
     for name in ("logistic", "softmax"):
         f = sample(name, X, y)
         W = Box(-1e-3, 1e-3, f.dimension)
-        wide, without = sample(name, X, y, slope_limit=1.4), sample(name, X, y)
+        wide, without = sample(name, X, y, clip=1.4), sample(name, X, y)
         for norm in (1, 2):
             assert wide.slope_bound(norm, W) == without.slope_bound(norm, W)
         z = jnp.zeros(f.dimension)
@@ -158,7 +158,7 @@ def test_convex_slopes_are_monotone_and_all_are_lipschitz(
     a, b = np.random.default_rng(seed).normal(size=(2, K, 30)) * size
     labels = np.arange(30) % K
     for form in FORMS:
-        f = softmax_of(labels, K, slope_limit=c, limit_form=form)
+        f = softmax_of(labels, K, clip=c, clip_form=form)
         first, second = (np.asarray(SLOPES(f, s)) for s in (a, b))
         along = ((first - second) * (a - b)).sum(axis=0)
         moved = np.linalg.norm(first - second, axis=0)
@@ -176,7 +176,7 @@ def test_slopes_change_as_fast_as_their_constant_allows(form: str, c: float) -> 
     """Just before the limit, where the slope of two classes still follows the scores."""
     q = c / math.sqrt(2)
     u = math.log(q / (1 - q)) - np.array([1e-6, 2e-6])
-    f = softmax_of([0, 0], 2, slope_limit=c, limit_form=form)
+    f = softmax_of([0, 0], 2, clip=c, clip_form=form)
     slopes = np.asarray(SLOPES(f, np.stack([-u / 2, u / 2])))
     steepest = np.linalg.norm(slopes[:, 0] - slopes[:, 1]) / (1e-6 / math.sqrt(2))
     assert steepest == pytest.approx(2 * q * (1 - q), rel=1e-4)
@@ -189,14 +189,14 @@ def test_only_the_convex_form_is_a_gradient() -> None:
     scores = jnp.asarray([[0.3], [1.0], [-0.4]])
     twist = {}
     for form in FORMS:
-        f = softmax_of([0], 3, slope_limit=0.2, limit_form=form)
+        f = softmax_of([0], 3, clip=0.2, clip_form=form)
         J = np.asarray(jax.jit(jax.jacobian(lambda s, f=f: f.slopes(s)[:, 0]))(scores))[:, :, 0]
         twist[form] = np.abs(J - J.T).max()
     assert twist["convex"] < 1e-15 and twist["norm"] > 1e-3
     for form, K in itertools.product(FORMS, (2, 3)):
-        f = softmax_of([0], K, slope_limit=0.2, limit_form=form)
+        f = softmax_of([0], K, clip=0.2, clip_form=form)
         assert f.clipped == (form == "norm" and K == 3)
-    assert not softmax_of([0], 3, limit_form="norm").clipped
+    assert not softmax_of([0], 3, clip_form="norm").clipped
 
 
 def test_the_theorems_are_not_for_slopes_that_are_no_gradient() -> None:
@@ -216,8 +216,8 @@ def test_curvature_is_tight_for_two_classes() -> None:
     for c in (0.2, 0.6, 1.3):
         q = min(c / math.sqrt(2), 0.5)
         common: Any = {"feature_norm": B, "normaliser": N}
-        f = SoftmaxRegression(X, np.zeros(12), 2, slope_limit=c, **common)
-        g = LogisticRegression(X, np.ones(12), slope_limit=c / math.sqrt(2), **common)
+        f = SoftmaxRegression(X, np.zeros(12), 2, clip=c, **common)
+        g = LogisticRegression(X, np.ones(12), clip=c / math.sqrt(2), **common)
         z = np.zeros(FEATURES)
         z[0] = (math.log(1 / q - 1) + 1e-9) / B  # where the slope is a little less than q
         steepest = np.linalg.eigvalsh(HESSIAN(g, z))[-1]
