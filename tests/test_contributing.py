@@ -136,6 +136,6 @@ def test_planted_bugs_fit_the_tree():
         for test in bug.tests:
             file, _, name = test.partition("::")
             path = ROOT / "tests" / file
-            assert path.exists(), f"{bug.room}.{bug.name}: {test}"
+            assert path.exists(), f"{bug.package}.{bug.name}: {test}"
             words = f"def {name.partition('[')[0]}(" if name else ""
             assert words in path.read_text() if path.is_file() else not words, test
