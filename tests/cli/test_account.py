@@ -50,7 +50,7 @@ def test_account_for_a_total_budget(mechanism, account):
 
 
 @pytest.mark.parametrize(
-    ("parties", "colluding", "noise", "alone"),  # the table of docs/secure-sum.md
+    ("parties", "colluding", "noise", "alone"),  # as in the table of docs/privacy.md
     [(3, 1, 1.22, 1.47), (5, 2, 1.29, 1.83), (10, 1, 1.05, 3.41), (10, 4, 1.29, 2.71)],
 )
 def test_account_of_a_secure_sum(account, command, parties, colluding, noise, alone):
