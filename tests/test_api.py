@@ -174,6 +174,7 @@ def test_a_command_of_the_first_version_takes_every_option(command):
 def test_commands_of_learning_are_told_from_data():
     assert parse(["learn", "download", "--data", "d"]).data == "d"
     assert parse(["learn", "attack", "digits"]).attacked == "digits"
+    assert parse(["learn", "./attack"]).data_set == "./attack"
 
 
 def test_old_names_of_arguments_work_with_a_warning():

@@ -39,16 +39,6 @@ def test_the_classical_formula_holds_up_to_epsilon_one(account):
         assert "basic_valid" not in account("--epsilon", epsilon, *laplace)
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_account_for_a_total_budget(mechanism, account):
-    found = account(
-        *("--total-epsilon", 1, "--total-delta", 1e-5, "--updates", 1500, "--mechanism", mechanism)
-    )
-    kind = {"gaussian": tacit.Gaussian, "laplace": tacit.Laplace}[mechanism]
-    spent = exact(kind(found["noise_multiplier"]), 1500, 1e-5).epsilon
-    assert 0.999 <= spent <= 1.0
-
-
 @pytest.mark.parametrize(
     ("parties", "colluding", "noise", "alone"),  # as in the table of docs/privacy.md
     [(3, 1, 1.22, 1.47), (5, 2, 1.29, 1.83), (10, 1, 1.05, 3.41), (10, 4, 1.29, 2.71)],

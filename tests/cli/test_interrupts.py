@@ -35,8 +35,10 @@ def start(arguments, **options):
 @pytest.mark.parametrize(
     ("command", "moment"),
     [
-        *[("solve", 0.3), ("solve", 0.6), ("learn", 2.7)],  # imports, compilation, rounds
-        *repeat([], [("solve", 1.7), ("power", 0.9), ("power", 2.2), ("learn", 1.3)]),
+        *[("solve", 0.6), ("learn", 2.7)],  # imports, rounds
+        *repeat(
+            [], [("solve", 0.3), ("solve", 1.7), ("power", 0.9), ("power", 2.2), ("learn", 1.3)]
+        ),
     ],
 )
 def test_one_line_and_status_130_at_any_moment(tmp_path, command, moment):
@@ -83,18 +85,13 @@ def test_ignored_interrupts_stay_ignored():
     assert done.stdout == "alive\n"
 
 
-@pytest.mark.parametrize("arguments", ["--help", "account --total-epsilon 1 --total-delta 1e-5"])
-def test_a_closed_pipe_is_quiet(arguments):
-    more = ["--updates", "10"] if arguments != "--help" else []
+def test_a_closed_pipe_is_quiet():
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [*TACIT, *arguments.split(), *more], stdout=writer, stderr=subprocess.PIPE, check=False
-    )
+    words = ["account", "--total-epsilon", "1", "--total-delta", "1e-5", "--updates", "10"]
+    done = subprocess.run([*TACIT, *words], stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
-    # argparse itself passes over a closed pipe if output is not buffered
-    assert done.returncode == 141 or (arguments == "--help" and done.returncode == 0)
-    assert done.stderr == b""
+    assert done.returncode == 141 and done.stderr == b""
 
 
 # conftest.py imports Tacit first

@@ -4,7 +4,6 @@ import json
 import stat
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tacit import Result
@@ -37,33 +36,17 @@ def test_command_on_digits(tmp_path, monkeypatch, command, refused):
     assert "budget is spent" in refused("learn digits --total-epsilon 1")
 
 
-def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
+def test_tables_and_data_sets_that_are_refused(tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
-    rows = ["age,fee,churn,hospital"]
-    for _ in range(600):
-        age, fee = rng.uniform(20, 80), rng.uniform(0, 10)
-        churn = "yes" if age / 60 + fee / 10 > 1.3 else "no"
-        rows.append(f"{age:.1f},{fee:.2f},{churn},{rng.choice(['east', 'west', 'south'])}")
+    rows = [
+        "age,fee,churn,hospital",
+        *(f"{20 + k},{k % 9}.25,{('yes', 'no')[k % 2]},east" for k in range(20)),
+    ]
     (tmp_path / "t.csv").write_text("\n".join(rows))
     (tmp_path / "few.csv").write_text("x,y\n0.1,1\n0.2,1\n0.3,1\n")
     (tmp_path / "one.csv").write_text("x,y,a\n0.1,1,east\n")
     ranges = "--range age=20:80 --range fee=0:10"
     base = "learn t.csv --target churn --agent-column hospital --total-epsilon 4 --seed 2"
-    said = command(*f"{base} {ranges} --feature-norm 1.5 --classes no,yes,maybe".split())
-    assert "3 agents, 480 records, 3 classes" in said and "t-model" in said
-    assert "objective (not covered: keep secret)" in said
-    found = json.loads(command("predict", "t-model", "t.csv", "--json"))
-    table = pd.read_csv(tmp_path / "t.csv")
-    model = load_model(tmp_path / "t-model")
-    assert found["predictions"] == model.predict(table[["age", "fee"]]).tolist()
-    assert found["classes"] == ["maybe", "no", "yes"] and len(found["probabilities"]) == 600
-    assert np.mean(np.array(found["predictions"]) == table["churn"]) > 0.75
-    said_of_it = command("predict", "t-model", "t.csv", "--out", "p.csv")
-    assert said_of_it == "files: p.csv (600 predictions)\n"
-    written = pd.read_csv(tmp_path / "p.csv")
-    assert written["prediction"].tolist() == found["predictions"]
-    assert list(written)[1:] == [f"probability of {c}" for c in found["classes"]]
-    assert float(said.split("120 records; not covered)")[1].split("│")[1].split("%")[0]) < 25
     for wrong, words in (
         ("learn t.csv --total-epsilon 1 --out r", "--target"),
         ("learn absent.csv --total-epsilon 1", "got 'absent.csv'"),
@@ -91,7 +74,6 @@ def test_command_on_a_table(tmp_path, rng, monkeypatch, command, refused):
         ("learn digits --total-epsilon 1 --split group --agents 3", "one per group"),
         ("learn digits --total-epsilon 1 --split group", "agent-column"),
         ("predict absent t.csv", "model that tacit saved"),
-        ("predict t-model few.csv", "got no 'age', 'fee' (2 of 2"),
         ("learn digits --total-epsilon 1 --device gpu", "a gpu that JAX can use"),
         ("reproduce mnist", "--data"),
         ("reproduce mnist --case case14", "no --case"),
@@ -111,14 +93,6 @@ def test_attack_and_download_are_commands(tmp_path, monkeypatch, command, refuse
     for word in ("attack", "download"):  # the word must come first
         said = refused(f"learn --json {word}")
         assert f"Expected {word} right after learn" in said and f"./{word}" in said
-
-
-def test_a_file_may_be_called_like_a_command(tmp_path, monkeypatch, command):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "attack").write_text("x,y\n" + "".join(f"0.{k},{k % 2}\n" for k in range(9)))
-    budget = ("--total-epsilon", 1, "--rounds", 1, "--json")
-    words = ("./attack", "--target", "y", "--range", "x=0:1", "--agents", 2, *budget)
-    assert json.loads(command("learn", *words))["folder"] == "attack-model"
 
 
 def test_a_mean_is_released_once(tmp_path, rng, monkeypatch, command, refused):

@@ -197,22 +197,6 @@ def test_predictions_say_what_was_changed(made, capsys):
     )
 
 
-def test_a_model_with_ranges_only_says_so_too(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write("t.csv", ["a", "y"], [(k / 30, k % 2) for k in range(30)])
-    learn = ("learn", "t.csv", "--target", "y", "--agents", 2, "--range", "a=0:1", *FAST)
-    assert main([*map(str, learn)]) == 0
-    write("new.csv", ["a"], [(2,), (0.5,)])
-    capsys.readouterr()
-    assert main(["predict", "t-model", "new.csv"]) == 0
-    assert capsys.readouterr().err == (
-        "tacit: 1 of 2 records changed: values clipped to their range: a 1.\n"
-    )
-    written = json.loads((tmp_path / "t-model" / "model.json").read_text())
-    assert len(written["mean"]) == 1
-    assert type(load_model("t-model")[0]).__name__ == "PublicRange"
-
-
 def test_what_is_refused_before_anything_is_spent(parties, tmp_path, refused):
     write("more.csv", ["age", "fee", "city", "churn", "id", "x"], [[30, 1, "Bern", "no", 1, 2]] * 3)
     write("bare.csv", ["churn"], [["no"], ["yes"]])
@@ -281,8 +265,6 @@ def test_all_columns_that_need_a_rule_are_named_at_once(tmp_path, refused, name)
 
 
 def test_a_large_epsilon_draws_a_caution(parties, command, capsys):
-    from tacit.cli.main import main
-
     words = ["learn", *parties, "--target", "churn", *RULES, "--rounds", "1", "--out"]
     for epsilon, many in (("20", 0), ("20.5", 1)):
         assert main([*words, f"e{epsilon}", "--total-epsilon", epsilon]) == 0
@@ -321,16 +303,6 @@ def test_what_privacy_costs_is_beside_scikit_learn(model):
     if not number:
         with pytest.raises(ValueError, match="class"):
             learn.without_privacy(private, Data(Dataset(x[:9], y[:9] * 0, names), test))
-
-
-def test_numbers_are_learnt_within_a_public_range(tmp_path, monkeypatch, command):
-    monkeypatch.chdir(tmp_path)
-    write("t.csv", ["a", "y"], [(k / 300, 3 + k / 300) for k in range(300)])
-    words = ("--range", "a=0:1", "--target-range", "0:10", "--agents", 2)
-    said = json.loads(command("learn", "t.csv", "--target", "y", *words, *FAST, "--json"))
-    assert said["classes"] is None and np.isfinite(said["not_covered"]["test_error"])
-    found = json.loads(command("predict", "t-model", "t.csv", "--json"))
-    assert found["classes"] is None and len(found["predictions"]) == 300
 
 
 RULES_IN_A_FILE = """

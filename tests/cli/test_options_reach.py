@@ -43,6 +43,7 @@ def begun(tmp_path, monkeypatch):
         s = found["settings"]
         found.update(vars(s), f=f, W=W, kind=type(f).__name__, names=found["problem"].names)
         found["release"] = getattr(found["plan"], "release", None)
+        found["stated_delta"] = getattr(found["plan"], "delta", None)
         if s.mechanism.name != "noiseless":
             found["cost"] = exact(s.mechanism, s.updates, s.delta).epsilon
         return found
@@ -120,6 +121,12 @@ LINES = [
             **{"kind": "ExpectedLoads", "f_spread": 0.2, "tolerance": 0.003, "rounds": 9},
             **{"penalty": 2.5, "seed": 5, "noise": "seeded", "workers": 2, "evaluate_every": 4},
         ),
+    ),
+    ("power solve case9 --zones 2 --total-epsilon 1", named(stated_delta=1e-5)),
+    ("power solve case9 --zones 2 --total-epsilon 1 --total-delta 0", named(stated_delta=0.0)),
+    (
+        "power solve case9 --zones 2 --total-epsilon 1 --mechanism laplace",
+        named(stated_delta=0.0, release=calibrate("laplace", 1.0, 0.0, 1)),
     ),
     (f"{POWER} --objective cost --shed-price 50", named(kind="GenerationCost")),
     ("power solve case9 --no-noise", named(release=None, tolerance=1e-6)),

@@ -12,7 +12,6 @@ from test_reproduce import threads
 
 import tacit
 from tacit.errors import SolverFailure
-from tacit.files import read_npz
 
 TACIT = Path(sys.executable).with_name("tacit")
 BUDGET = "--total-epsilon 1 --total-delta 1e-5"
@@ -42,23 +41,6 @@ def test_solve_writes_result_tables_and_picture(tmp_path, run, refused):
         assert (tmp_path / "r" / private).stat().st_mode & 0o077 == 0
     assert "budget is spent" in refused("power solve case14 --no-noise --out r")
     assert "total epsilon" in run("show r")
-
-
-def test_delta_of_one_reading_has_a_default(run):
-    for given, delta in (("", 1e-5), ("--total-delta 0", 0), ("--mechanism laplace", 0)):
-        words = "power solve case14 --total-epsilon 1 --rounds 2 --seed 1 --json --out"
-        privacy = json.loads(run(f"{words} r{delta}{given[2:5]} {given}"))["privacy"]
-        assert privacy["mechanism"] == "laplace" and privacy["delta"] == delta
-
-
-def test_own_grid_with_zones_from_a_file_and_laplace_noise(tmp_path, run):
-    (tmp_path / "mygrid.m").write_text(EVERYTHING)
-    (tmp_path / "zones.csv").write_text("bus,zone\n10,a\n25,b\n3,b\n")
-    noise = "--epsilon 0.1 --mechanism laplace --rounds 10 --local-updates 5"
-    said = run(f"power solve mygrid.m --zones zones.csv {noise}")
-    assert "(5, 0)-DP" in said  # 50 updates of 0.1, pure
-    assert "the active and the reactive demand of one bus" in said.replace("\n", " ")
-    assert (tmp_path / "mygrid-result" / "grid.png").exists()
 
 
 def test_bound(tmp_path, command):
@@ -186,23 +168,6 @@ def test_stops_at_a_tolerance_and_says_so(tmp_path, run):
     assert "the sufficient statistics of each agent, once" in said and "released once" in said
     few = run(f"power solve case14 {BUDGET} --rounds 2 --out f")
     assert "NOT reached" in few and "Laplace noise adds least" in few
-
-
-def test_zones_pay_once(tmp_path, command, refused):
-    ledgers = tmp_path / "ledgers"
-    ledgers.mkdir()
-    books = [tacit.Ledger.create(ledgers / f"zone {i}.db", 1.0, 1e-5) for i in (1, 2, 3)]
-    words = f"power solve case14 {BUDGET} --tolerance 1e-3".split()
-    for name in ("a", "b"):
-        command(*words, "--ledgers", ledgers, "--out", tmp_path / name)
-    a, b = (read_npz(tmp_path / name / "arrays.npz") for name in "ab")
-    assert all(np.array_equal(a[name], b[name]) for name in a)
-    for book in books:
-        assert sum(r["rounds_charged"] for r in book.runs()) == 1
-        assert 0.99 < book.spent.epsilon <= 1.0
-    more = ["power", "solve", "case14", "--total-epsilon", "0.5", "--total-delta", "1e-5"]
-    assert "beyond the budget" in refused(" ".join([*more, "--ledgers", str(ledgers), "--out c"]))
-    assert not (tmp_path / "c").exists()
 
 
 def test_what_is_not_certified_is_not_published(tmp_path, refused):

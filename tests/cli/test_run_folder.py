@@ -124,7 +124,7 @@ def test_a_run_that_failed_is_continued_bit_for_bit(kind, folder, stopped, comma
 
 @pytest.mark.parametrize(
     ("gone", "kind"),
-    [*product([()], RUNS), (("checkpoint.npz",), "learn"), (("checkpoint.npz",), "solve")],
+    [((), "power solve"), (("checkpoint.npz",), "learn"), (("checkpoint.npz",), "solve")],
 )
 def test_a_run_with_ledgers_is_continued_and_paid_once(kind, gone, folder, stopped, command):
     """Also without its checkpoint: the ledgers know what was answered."""
@@ -300,7 +300,7 @@ def test_the_job_may_lie_in_the_folder_and_no_other(folder, command, refused):
 # --- the end of a run -------------------------------------------------------------------------
 
 
-@every
+@pytest.mark.parametrize("kind", ["power solve", "learn"])  # what is drawn
 def test_what_was_paid_for_is_written_before_anything_is_drawn(
     kind, folder, command, refused, monkeypatch
 ):

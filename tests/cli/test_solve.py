@@ -43,15 +43,6 @@ def test_solve_and_show(job, tmp_path, command):
     assert json.loads(command("show", out, "--json")) == document
 
 
-def test_the_job_is_the_library_call(job, tmp_path, command):
-    """The same problem written in Python gives the same numbers."""
-    loaded = load_job(job)
-    out = tmp_path / "result"
-    command("solve", job, "--out", out)
-    direct = tacit.solve(loaded.problem, loaded.settings, seed=3, run="job", evaluate_every=2)
-    np.testing.assert_array_equal(tacit.Result.load(out).solution, direct.solution)
-
-
 def test_an_option_comes_before_the_job_s_key(job, tmp_path, command):
     """And the folder notes which it was."""
     loaded = load_job(job)

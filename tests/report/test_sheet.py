@@ -86,31 +86,6 @@ def test_the_page_fetches_and_runs_nothing(folder):
     assert "prefers-color-scheme: dark" in page.style and "@page" in page.style
 
 
-def test_the_numbers_are_those_of_the_run(folder, result, tmp_path):
-    with tacit.Ledger(paid(path := tmp_path / "a.db")) as ledger:  # another run: other totals
-        ledger.begin("autumn", ledger.terms("winter"))
-        ledger.charge("autumn", 1, 3)
-        spent, left, head = ledger.spent.epsilon, ledger.left, ledger.head
-    facts, sections, page = about(folder, "agent 1", path)
-    p = result.privacy
-    assert page.promised and facts["Whose data"] == "agent 1, with 2 other agents"
-    assert facts["Budget of this run"] == f"ε ≤ {rounded_up(p.epsilon, 3)}, δ ≤ 0.00001"
-    assert head[:16] in facts["Ledger"] and "5 entries" in facts["Ledger"]
-    assert facts["Spent in all runs"].startswith(f"ε ≤ {rounded_up(spent, 4)} of a limit of 4, at")
-    assert facts["Spent in all runs"].endswith("in 2 runs")
-    shown = float(facts["Left"].split("ε = ")[1].split()[0])
-    assert 0.99 * left < shown <= left
-    shared = sections["What was shared, and with whom"]
-    assert f"6 messages of at most {result.solution.size} numbers each" in shared
-    assert "12 noisy updates" in shared and "points of a public feasible set" in shared
-    own = (float(rounded_up(p.epsilon, 3)), 1e-5)
-    budgets = [own, (float(rounded_up(spent, 4)), 1e-5), (4.0, 1e-5)]
-    assert [row[1:] for row in page.odds.rows] == [
-        *(tuple(percent(suspicion(share, *b)) for b in budgets) for share in (0.01, 0.1, 0.5)),
-        ("≤ 0.0001",) * 3,
-        *(tuple(percent(hits(share, *b)) for b in budgets) for share in (0.01, 0.05)),
-        tuple(percent(guess(*b)) for b in budgets),
-    ]
 
 
 # --- what must not be on it -------------------------------------------------------------------
@@ -227,7 +202,7 @@ def test_hostile_names(result, tmp_path, names):
             assert "each of 300 agents" in page.title and "and 296 others" in page.title
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=repeat(5, 15))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=repeat(3, 15))
 @given(text=st.text(min_size=1, max_size=400), more=st.text(max_size=2000))
 def test_any_words(result, text, more):
     p = dataclasses.replace(

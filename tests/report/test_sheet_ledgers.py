@@ -111,10 +111,6 @@ def test_a_total_that_leaves_the_run_out_is_no_odds(folder, tmp_path):
     assert page.odds.header[1:] == ALONE
 
 
-def test_odds_of_a_total_are_at_the_delta_of_the_ledger(folder, tmp_path):
-    page = about(folder, "agent 1", paid(tmp_path / "a.db", at=1e-3))[2]
-    assert page.odds.header[1:] == ALL
-    assert page.odds.rows[3][1:] == ("≤ 0.0001", "≤ 0.01", "≤ 0.01")
 
 
 def test_the_ledger_says_whose_sheet_it_is(folder, tmp_path):
@@ -229,20 +225,6 @@ def test_a_budget_that_the_ledger_contradicts_is_not_certified(learned, tmp_path
     assert joined(LOUD) in read_pdf(pdf_page(page))[0]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"mechanism": "laplace"},
-        {"secure": False},
-        {"updates": 10**6},
-        {"neighbours": [{"change": "moving one", "agents": ["Zug", "Bern"]}]},
-    ],
-    ids=str,
-)
-def test_a_budget_is_contradicted_whatever_else_was_changed(learned, tmp_path, more):
-    facts, _, page = about(forge(learned, tmp_path / "r", epsilon=0.1, **more), "Zug")
-    assert page.verdict.startswith(f"{LOUD} (1.5 against 0.1)") and not page.promised
-    assert MISSING in facts["Ledger"]
 
 
 def test_no_delta_at_which_nothing_is_bounded(learned, tmp_path):
@@ -306,29 +288,5 @@ def test_a_limit_that_was_raised_or_overspent(tmp_path, folder):
         assert ("MORE IS SPENT THAN THE LIMIT" in told) is beyond
 
 
-def test_what_is_left_of_laplace_noise(tmp_path, folder):
-    terms = Terms("agent 1", tacit.Laplace(50.0), 9, 2, 0.0, "seeded", "x", "d")
-    path = ledger_of(tmp_path / "a.db", terms, 3)
-    with tacit.Ledger(path) as ledger:
-        less = 9.0 - ledger.spent.epsilon
-    words = about(folder, "agent 1", path)[0]["Left"]
-    assert "the limit less what is spent" in words and "less than their sum" in words
-    assert less - 0.01 <= float(words.split("ε = ")[1].split(":")[0]) <= less
 
 
-def test_a_run_again_and_how_to_check(tmp_path, result):
-    for i, (once, ledger, words) in enumerate(
-        [
-            (True, True, "the same data and budget cost nothing"),
-            (False, True, "spends another budget. The ledger adds up"),
-            (True, False, "no ledger was read that adds them up"),
-            (False, False, "no ledger was read that adds them up"),
-        ]
-    ):
-        folder = noted(said(result, once=once).save(tmp_path / f"r{i}"))
-        sections = about(folder, "agent 1", paid(tmp_path / f"{i}.db") if ledger else None)[1]
-        assert words in sections["If it is run again"]
-        assert ("ledger show FILE --expect" in sections["How to check"]) == ledger
-        assert ("There is no ledger to check" in sections["How to check"]) != ledger
-    nothing = said(result, uncertified="it is not.").save(tmp_path / "none")
-    assert "If it is run again" not in about(nothing)[1]
