@@ -1,7 +1,6 @@
 """Rows around a private mean: what it costs, who pays, and that a row is mapped by itself."""
 
 import itertools
-import json
 import math
 from dataclasses import replace
 
@@ -11,11 +10,10 @@ from conftest import repeat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
 import tacit
-from tacit.errors import CorruptFile, InvalidInput, Refused
-from tacit.learn import Box, PrivateLogisticRegression, PublicRange, load_model, save_model
+from tacit.errors import InvalidInput, Refused
+from tacit.learn import Box, PrivateLogisticRegression
 from tacit.learn.centring import around, private_mean, scaled_down, shared, shrunk
 from tacit.learn.estimators import adopt, owners, prepare
 from tacit.privacy.accounting import calibrate, epsilon_of
@@ -221,34 +219,29 @@ def test_the_sum_with_squares_moves_by_no_more_than_its_sensitivity(neighbours):
         assert norm == 1 or moved > bound * (0.9999 if neighbours == "zero-out" else 0.95)
 
 
-def test_lengths_are_kept_by_public_numbers():
-    """Few columns, no constraint, a norm of 1, a mean, and many records; or as it is said."""
-    y = np.arange(60) % 2
-    cases = [(3, {}, True), (21, {}, False), (3, {"feature_norm": 2.0}, False)]
-    cases += [(3, {"constraint": Box(1.0)}, False), (3, {"keep_length": False}, False)]
-    cases += [(3, {"centring_share": None}, False), (21, {"keep_length": True}, True)]
-    for columns, options, kept in cases:
-        one = PrivateLogisticRegression(None, rounds=1, **options).fit(np.ones((60, columns)), y)
-        assert (one.length_ is not None) == kept == hasattr(one, "length_coef_")
-    for records, kept in ((60, False), (60_000, True)):
-        one = PrivateLogisticRegression(1.0, rounds=1)
-        prepare(one, np.ones((records, 3)), np.arange(records) % 2, mean=[0, 0, 0, 1][: 3 + kept])
-        assert one.keeps_length_ == kept
+@pytest.mark.parametrize(
+    ("records", "columns", "options", "kept"),
+    [
+        (60_000, 3, {}, True),  # few columns, no constraint, a norm of 1, a mean, many records
+        (60, 3, {}, False),
+        (60_000, 21, {}, False),
+        (60_000, 3, {"feature_norm": 2.0}, False),
+        (60_000, 3, {"constraint": Box(1.0)}, False),
+        (60_000, 3, {"keep_length": False}, False),
+        (60_000, 3, {"centring_share": None}, False),
+        (60, 21, {"keep_length": True}, True),  # as it is said
+    ],
+)
+def test_lengths_are_kept_by_public_numbers(records, columns, options, kept):
+    one = PrivateLogisticRegression(1.0, rounds=1, **options)
+    mean = None if "centring_share" in options else [*[0.0] * columns, *[1.0] * kept]
+    prepare(one, np.ones((records, columns)), np.arange(records) % 2, mean=mean)
+    assert one.keeps_length_ == kept
+
+
+def test_a_length_is_kept_or_not():
     with pytest.raises(InvalidInput, match="keep_length"):
-        PrivateLogisticRegression(keep_length="some").fit(np.ones((60, 3)), y)
-
-
-def test_a_saved_model_has_the_length(tmp_path):
-    X, y = unequal(60)
-    fitted = PrivateLogisticRegression(None, rounds=3).fit(X, y)
-    document = json.loads(save_model(fitted, tmp_path).read_text())
-    assert document["format"] == 4 and document["length"] == fitted.length_
-    again = load_model(tmp_path)
-    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
-    for change in ({"length": -1.0}, {"length": "1"}, {"format": 3}, {"mean": None}):
-        (tmp_path / "model.json").write_text(json.dumps({**document, **change}))
-        with pytest.raises(CorruptFile):
-            load_model(tmp_path)
+        PrivateLogisticRegression(keep_length="some").fit(np.ones((60, 3)), np.arange(60) % 2)
 
 
 def test_another_release_in_a_ledger_is_not_the_mean(blobs, tmp_path):
@@ -402,24 +395,3 @@ def test_a_mean_that_may_be_noise_is_drawn_towards_zero():
     np.testing.assert_array_equal(shrunk(m, 4.0, 9.0), 0 * m)
     np.testing.assert_array_equal(shrunk(0 * m, 0.0, 9.0), 0 * m)
     np.testing.assert_allclose(shrunk(m, 0.0, 1.0), m / 5)
-
-
-# --- files, and what is refused -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ranges", [False, True])
-def test_a_saved_model_centres_rows(blobs, tmp_path, ranges):
-    X, y, agents = blobs
-    fitted = model(random_state=0, clip=None)
-    if ranges:
-        fitted = Pipeline([("ranges", PublicRange({"*": (-1, 5)})), ("model", fitted)])
-    fitted.fit(X, y, **{"model__agents" if ranges else "agents": agents})
-    path = save_model(fitted, tmp_path)
-    document = json.loads(path.read_text())
-    assert list(document["mean"]) == document["columns"]
-    loaded = load_model(tmp_path)
-    np.testing.assert_allclose(loaded.predict_proba(X), fitted.predict_proba(X), rtol=1e-12)
-    del document["mean"]
-    path.write_text(json.dumps(document))
-    with pytest.raises(tacit.errors.CorruptFile):
-        load_model(tmp_path)

@@ -14,7 +14,6 @@ from sklearn.svm import LinearSVC
 from tacit.errors import InvalidInput
 from tacit.learn import (
     Ball,
-    Box,
     Budget,
     Convex,
     PrivateLinearSVC,
@@ -58,7 +57,7 @@ def test_without_noise_it_is_logistic_regression(digits):
     assert np.abs(model.coef_).max() > 8  # which a narrow default box would cut off
 
 
-@pytest.mark.parametrize("epsilon", [2.0, 8.0])
+@pytest.mark.parametrize("epsilon", repeat([2.0], [2.0, 8.0]))
 def test_budget_is_kept_and_buys_accuracy(digits, epsilon):
     train, test, owner = digits
     model = PrivateLogisticRegression(epsilon, 1e-5, random_state=1)
@@ -70,8 +69,8 @@ def test_budget_is_kept_and_buys_accuracy(digits, epsilon):
 
 @pytest.mark.parametrize(
     "constraint",
-    [Box(0.1), Ball(0.5), Budget(1.0), Convex(lambda Z: [cp.norm(Z, "fro") <= 0.3, Z[0] >= Z[1]])],
-    ids=["box", "ball", "budget", "cvxpy"],
+    [Ball(0.5), Budget(1.0), Convex(lambda Z: [cp.norm(Z, "fro") <= 0.3, Z[0] >= Z[1]])],
+    ids=["ball", "budget", "cvxpy"],
 )
 def test_constraints_hold_whatever_the_noise(constraint, rng):
     X, y = make_blobs(60, n_features=3, centers=3, random_state=0)
@@ -79,7 +78,6 @@ def test_constraints_hold_whatever_the_noise(constraint, rng):
     model.fit(X, y)
     Z = model.coef_.T
     measured = {
-        Box: np.abs(Z).max() - 0.1,
         Ball: np.linalg.norm(Z) - 0.5,
         Budget: np.abs(Z).sum() - 1.0,
         Convex: max(np.linalg.norm(Z) - 0.3, (Z[1] - Z[0]).max()),
@@ -117,22 +115,6 @@ def test_classes_are_public(rng):
         PrivateLogisticRegression(1.0).fit(X, ["a"] * 60)
 
 
-def test_the_statement_reads_well_and_names_its_assumptions(rng):
-    X, y = rng.normal(size=(60, 3)), np.arange(60) % 2
-    fits = {"rounds": 2, "random_state": np.random.RandomState(0)}  # as scikit-learn allows
-    model, large = (
-        PrivateLogisticRegression(1.0, delta, classes=[0, 1], **fits).fit(X, y)
-        for delta in (0.01, 1 / 60)
-    )
-    assert str(model.privacy_).startswith(
-        "Hidden: taking one record out of the sums or putting it back (numbers of records stay) in "
-        "one agent's data.\nFrom: everyone who sees all messages"
-    )
-    assert "1/60 or more" not in str(model.privacy_)
-    assert "1/60 or more would allow publishing a whole record" in str(large.privacy_)
-    assert large.result_.seed != model.result_.seed
-
-
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateRidge])
 def test_a_delta_that_publishes_a_record_is_said_of_all_agents_records(kind):
     """49 · (1/49) is below 1 in floating point, and a third of the records are 16."""
@@ -156,7 +138,7 @@ def test_a_second_fit_compiles_nothing(rng, caplog):
     assert 0 < seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2])  # ten: above
 def test_the_likeliest_class_is_the_prediction(rng, classes):
     X, y = make_blobs(60, n_features=3, centers=classes, random_state=0)
     model = PrivateLogisticRegression(None, feature_norm=10.0, rounds=20).fit(X, y)

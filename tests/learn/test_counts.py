@@ -41,7 +41,7 @@ def test_with_next_to_no_noise_counts_are_those_of_the_table():
 @pytest.mark.parametrize("how", [{}, {"aggregation": "sum"}, {"total_delta": 0.05}])
 def test_intervals_of_cells_and_of_their_sums_cover(how):
     """Of Laplace noise, of Gaussian, and of a secure sum; a third of the width does not."""
-    table, times = frame(600), repeat(40, 400)
+    table, times = frame(600), repeat(20, 400)
     exact = ((table.sex == "f").sum(), ((table.sex == "m") & (table.stage == "I")).sum())
     hits = np.zeros((2, 2))
     for seed in range(times):

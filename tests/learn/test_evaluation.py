@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from conftest import repeat
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import confusion_matrix, roc_auc_score
 from sklearn.svm import LinearSVC
@@ -78,13 +79,13 @@ def test_intervals_hold_the_truth(records):
     X, y = records
     model = LogisticRegression().fit(X[:500], y[:500])
     truth, X, y = 1 - model.score(X[500:], y[500:]), X[500:], y[500:]
-    inside = 0
-    for seed in range(60):
+    inside, times = 0, repeat(25, 60)
+    for seed in range(times):
         found = PrivateEvaluation(0.5, 1e-5, model=model, random_state=seed).fit(X, y)
         _, low, high = found.error()
         inside += low <= truth <= high
         assert found.privacy_.epsilon <= 0.5
-    assert inside >= 54
+    assert inside >= 0.85 * times
 
 
 def test_the_command_releases_it_of_the_records_kept_for_the_test(tmp_path, monkeypatch, capsys):

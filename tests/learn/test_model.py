@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -50,48 +51,69 @@ def test_public_ranges(rng):
             PublicRange(wrong).fit(table)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+FEW = {"rounds": 3, "random_state": 0}
+SAVED = {
+    "two classes": PrivateLogisticRegression(4.0, feature_norm=1.5, **FEW),
+    "three classes": PrivateLogisticRegression(4.0, feature_norm=1.5, classes=[0, 1, 2], **FEW),
+    "no intercept": PrivateLogisticRegression(None, fit_intercept=False, **FEW),
+    "centred": PrivateLogisticRegression(4.0, centring_share=0.05, clip=None, **FEW),
+    "centred, with lengths": PrivateLogisticRegression(None, keep_length=True, **FEW),
+    "numbers": PrivateRidge(4.0, target_range=(-2.5, 13), random_state=0),
+    "numbers, no intercept": PrivateRidge(
+        4.0, target_range=(-2.5, 13), fit_intercept=False, random_state=0
+    ),
+}
+
+
 @pytest.mark.parametrize("with_ranges", [True, False])
-def test_a_saved_model_predicts_the_same(tmp_path, rng, classes, with_ranges):
+@pytest.mark.parametrize("name", SAVED)
+def test_a_saved_model_predicts_the_same(tmp_path, rng, name, with_ranges):
+    """Also of rows that are too long, which are scaled down, by the intercept too."""
     table, y = clinic(rng)
-    if classes == 3:
-        y = np.arange(40) % 3
-    model = PrivateLogisticRegression(4.0, rounds=5, random_state=0, feature_norm=1.5)
-    if with_ranges:
-        model = make_pipeline(PublicRange(RANGES), model)
-    save_model(model.fit(table, y), tmp_path)
+    y = np.arange(40) % 3 if name == "three classes" else y
+    y = table["fee"] + 1 if name.startswith("numbers") else y
+    ours = clone(SAVED[name])
+    model = make_pipeline(PublicRange(RANGES), ours) if with_ranges else ours
+    written = json.loads(save_model(model.fit(table, y), tmp_path).read_text())
     again = load_model(tmp_path)
-    assert (again.predict(table) == model.predict(table)).all()
-    np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
-    last, ours = (m[-1] if with_ranges else m for m in (again, model))
-    assert last.privacy_ == ours.privacy_ and (last.classes_ == ours.classes_).all()
-    written = json.loads((tmp_path / "model.json").read_text())
-    assert written["scores"][-1]["coefficients"]["fee"] == ours.coef_[-1, 1]
+    table[::2] *= 9
+    np.testing.assert_array_equal(again.predict(table), model.predict(table))
+    scores = "predict" if name.startswith("numbers") else "predict_proba"
+    one, other = (getattr(m, scores)(table) for m in (again, model))
+    np.testing.assert_allclose(one, other, rtol=1e-12)
+    last = again[-1] if with_ranges else again
+    assert last.privacy_ == ours.privacy_ and written["columns"] == ["age", "fee"]
+    assert written["estimator"] == type(ours).__name__
+    assert written["scores"][-1]["coefficients"]["fee"] == np.atleast_2d(ours.coef_)[-1, 1]
+    assert (written.get("mean") is None) == (getattr(ours, "mean_", None) is None)
     assert "objective" not in json.dumps({**written, "privacy": None})
+    if name.startswith("numbers"):
+        assert written["target_range"] == [-2.5, 13] and "classes" not in written
+    else:
+        assert (last.classes_ == ours.classes_).all()
     with pytest.raises(ValueError, match="feature names"):
         again.predict(table[["fee", "age"]])
+    # others may read it where it promises something
+    assert (tmp_path / "model.json").stat().st_mode & 0o777 == (
+        0o644 if ours.total_epsilon else 0o600
+    )
 
 
-@pytest.mark.parametrize(("epsilon", "mode"), [(4.0, 0o644), (None, 0o600)])
-def test_only_a_model_that_promises_may_be_read_by_others(tmp_path, rng, epsilon, mode):
-    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
-    model = PrivateLogisticRegression(epsilon, rounds=5, random_state=0, feature_norm=1.5)
-    assert save_model(model.fit(X, y), tmp_path).stat().st_mode & 0o777 == mode
-
-
-def test_models_that_cannot_be_saved(tmp_path):
+def test_models_that_cannot_be_saved(tmp_path, rng):
     with pytest.raises(InvalidInput, match="StandardScaler learnt is not covered"):
         save_model(make_pipeline(StandardScaler(), PrivateLogisticRegression()), tmp_path)
     with pytest.raises(CorruptFile, match="model that tacit saved"):
         load_model(tmp_path)
+    model = make_pipeline(PublicRange({"*": (-1, 2)}), PrivateRidge(4.0, target_range=(-2.5, 3)))
+    X = rng.uniform(-1, 1, (40, 2))
+    model.fit(X, X[:, 0])[0].ranges = {"*": (abs, 2)}
+    with pytest.raises(InvalidInput, match="numbers and text, got builtin"):
+        save_model(model, tmp_path / "n")
+    assert not (tmp_path / "n").exists()
 
 
 def test_a_saved_binary_score_is_of_the_class_it_names(tmp_path):
     """Predicting by hand with nothing but the numbers of the file."""
-    import json
-
-    from tacit.learn import save_model
-
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (40, 2))
     y = np.where(x[:, 0] + 0.2 > 0, "yes", "no")  # first column and intercept matter
@@ -105,16 +127,6 @@ def test_a_saved_binary_score_is_of_the_class_it_names(tmp_path):
     said = np.where(values > 0, score["class"], other)
     assert score["class"] == "yes" and (said == y).mean() > 0.9
     assert (said == model.predict(x)).all()
-
-
-@pytest.mark.parametrize("intercept", [True, False])
-def test_long_rows_have_the_same_scores_in_a_saved_model(tmp_path, rng, intercept):
-    """Rows are scaled down to another length where there is no intercept."""
-    X, y = 9 * rng.normal(size=(40, 2)), np.arange(40) % 2
-    model = PrivateLogisticRegression(None, rounds=3, fit_intercept=intercept).fit(X, y)
-    save_model(model, tmp_path)
-    again = load_model(tmp_path)
-    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=1e-12)
 
 
 def test_a_model_of_text_and_gaps_predicts_the_same(tmp_path, rng):
@@ -151,23 +163,6 @@ def test_models_of_the_first_two_formats_are_read(tmp_path, rng):
     np.testing.assert_array_equal(load_model(tmp_path).predict_proba(X), model.predict_proba(X))
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-def test_a_saved_regressor_predicts_the_same(tmp_path, rng, intercept):
-    X = rng.uniform(-1, 1, (40, 2))
-    y = X[:, 0] - 0.5
-    model = PrivateRidge(4.0, target_range=(-2.5, 3), fit_intercept=intercept, random_state=0)
-    model = make_pipeline(PublicRange({"*": (-1, 2)}), model).fit(X, y)
-    written = json.loads(save_model(model, tmp_path).read_text())
-    assert written["estimator"] == "PrivateRidge" and written["target_range"] == [-2.5, 3]
-    assert "classes" not in written and written["columns"] == ["x0", "x1"]
-    again = load_model(tmp_path)
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    model[0].ranges = {"*": (abs, 2)}
-    with pytest.raises(InvalidInput, match="numbers and text, got builtin"):
-        save_model(model, tmp_path / "n")
-    assert not (tmp_path / "n").exists()
-
-
 def test_a_class_of_the_same_name_is_not_saved(tmp_path, rng):
     class PublicRange(StandardScaler):
         pass
@@ -196,6 +191,7 @@ DAMAGES = [
     *({"steps": value} for value in (None, 3, [[]])),
     *({"estimator": value} for value in ("SVC", "PrivateRidge", None, [1])),
     *({"format": value} for value in (0, 1, 2, 3, 5, "4", None)),
+    *({"length": value} for value in (-1.0, "1")),
     {"mean": {"age": 1}},
     {"feature_norm": float("nan")},
     {"fit_intercept": "no"},

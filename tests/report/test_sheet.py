@@ -29,10 +29,9 @@ from sheets import (
 
 import tacit
 from tacit.objectives.objective import RELATIONS
-from tacit.privacy.accounting import calibrate, rounded_up
+from tacit.privacy.accounting import calibrate
 from tacit.protocol.disclosure import FILES
 from tacit.protocol.result import RELEASED_TRACE, SERVER_TRACE, TRACE
-from tacit.report.odds import guess, hits, percent, suspicion
 from tacit.report.sheet import html_page, pdf_page, sheet
 from tacit.report.subject import Subject
 
@@ -84,8 +83,6 @@ def test_the_page_fetches_and_runs_nothing(folder):
     assert not names & {"src", "href", "style", "onclick", "onload", "srcset"}
     assert "url(" not in page.style and "@import" not in page.style and "http" not in page.words
     assert "prefers-color-scheme: dark" in page.style and "@page" in page.style
-
-
 
 
 # --- what must not be on it -------------------------------------------------------------------

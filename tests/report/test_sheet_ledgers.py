@@ -111,8 +111,6 @@ def test_a_total_that_leaves_the_run_out_is_no_odds(folder, tmp_path):
     assert page.odds.header[1:] == ALONE
 
 
-
-
 def test_the_ledger_says_whose_sheet_it_is(folder, tmp_path):
     page = about(folder, None, paid(tmp_path / "a.db", "agent 2"))[2]
     assert page.title == "Privacy sheet: agent 2"
@@ -225,8 +223,6 @@ def test_a_budget_that_the_ledger_contradicts_is_not_certified(learned, tmp_path
     assert joined(LOUD) in read_pdf(pdf_page(page))[0]
 
 
-
-
 def test_no_delta_at_which_nothing_is_bounded(learned, tmp_path):
     facts, _, page = about(forge(learned, tmp_path / "r", delta=0.0), "Zug")
     assert page.verdict.startswith(f"{LOUD} (no bound against 1.5)") and page.odds is None
@@ -286,7 +282,3 @@ def test_a_limit_that_was_raised_or_overspent(tmp_path, folder):
             ledger.set_budget(share * spent, 1e-5)
         told = about(folder, "agent 1", path)[0]["Spent in all runs"]
         assert ("MORE IS SPENT THAN THE LIMIT" in told) is beyond
-
-
-
-
