@@ -30,6 +30,7 @@ PACKAGES = [
     ["__main__"],
 ]
 RANK = {package: rank for rank, packages in enumerate(PACKAGES) for package in packages}
+FOLDERS = [r for r in RANK if (SOURCE / r / "__init__.py").is_file()]
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
@@ -69,7 +70,7 @@ def test_imports_go_up_the_list(path):
             assert other == own or RANK[other] < RANK[own], f"{own} imports {other}"
 
 
-@pytest.mark.parametrize("package", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
+@pytest.mark.parametrize("package", FOLDERS)
 def test_a_package_says_what_is_in_it(package):
     """One line for each file, in the package's docstring."""
     said = ast.get_docstring(ast.parse((SOURCE / package / "__init__.py").read_text())) or ""
@@ -78,17 +79,12 @@ def test_a_package_says_what_is_in_it(package):
     assert not missing, f"{package}/__init__.py says nothing about {sorted(missing)}"
 
 
-@pytest.mark.parametrize("package", [r for r in RANK if (SOURCE / r / "__init__.py").is_file()])
-def test_exports_of_a_package(package):
-    module = importlib.import_module(f"tacit.{package}")
-    for name in getattr(module, "__all__", []):
-        assert getattr(module, name) is not None
-
-
-def test_exports():
-    for name in tacit.__all__:
-        assert getattr(tacit, name) is not None
-    assert tacit.__all__ == sorted(tacit.__all__, key=str)
+@pytest.mark.parametrize("package", ["", *FOLDERS])
+def test_exports(package):
+    module = importlib.import_module(f"tacit.{package}".rstrip("."))
+    names = getattr(module, "__all__", [])
+    assert all(getattr(module, name) is not None for name in names)
+    assert package or names == sorted(names, key=str)
 
 
 def test_only_transports_of_one_owner_make_participants_that_tell_everything():

@@ -1,13 +1,12 @@
 """What a user reads when a command cannot do what was asked: options as typed, causes in words."""
 
-import json
 import time
 
 import pytest
 
 import tacit
 from tacit.cli import console
-from tacit.cli.main import main, parse
+from tacit.cli.main import parse
 from tacit.cli.run_folder import run_folder
 
 
@@ -62,12 +61,6 @@ def test_an_interrupt_before_a_run_says_that_nothing_was_started(tmp_path):
 
 
 # --- while a command runs ---------------------------------------------------------------------
-
-
-def test_the_bar_ends_with_all_rounds_done(job, tmp_path, capsys):
-    assert main(["solve", str(job), "--out", str(tmp_path / "r"), "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["summary"]["round"] == 20 and "20/20 rounds" in said.err
 
 
 @pytest.mark.parametrize("terminal", [False, True])

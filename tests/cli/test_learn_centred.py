@@ -56,20 +56,6 @@ def books(folder):
     return make
 
 
-def test_ledgers_pay_for_the_mean_too(folder, books, command, refused, stops):
-    """As much as the total, and no more after a stop."""
-    runs = books()
-    stops(True)
-    refused(f"{FIT} --total-epsilon 2 --ledgers books --out r")
-    stops(False)
-    command("learn", "--resume", "r")
-    first, second = runs()
-    assert first["run"].startswith("release-")
-    assert (first["rounds_charged"], second["rounds_charged"]) == (1, 6)
-    assert 1.99 <= tacit.Ledger(folder / "books" / "a.db").spent.epsilon <= 2.0
-    assert tacit.Result.load(folder / "r").privacy.secure
-
-
 @pytest.mark.parametrize("budget", [0.5, 1.95])
 def test_a_ledger_that_cannot_pay_for_all_pays_for_nothing(folder, books, refused, budget):
     """Not even for the mean, which it could pay."""
@@ -106,16 +92,3 @@ def test_a_mean_of_something_else_ends_in_no_answer(folder, books, refused, stop
     said = refused("learn --resume r")
     assert "of the release" in said or "was released in" in said
     assert not (folder / "r" / "model.json").exists() and len(runs()) == 2
-
-
-def test_a_refused_start_leaves_nothing_and_spends_nothing(folder, books, refused):
-    runs = books()
-    for wrong in (
-        *("--clip x", "--clip 0", "--clip 1e-9", "--centring-share x"),
-        *("--centring-share 2", "--centring-share 0", "--model ridge", "--level 0.3"),
-        *("--model svm --clip 1", "--features orientations"),
-        "--target-range 0:1 --centring-share 0.1",
-    ):
-        said = refused(f"{FIT} {wrong} --total-epsilon 2 --ledgers books --out r")
-        assert "Expected" in said and len(said.strip().splitlines()) == 1
-        assert not (folder / "r").exists() and runs() == []

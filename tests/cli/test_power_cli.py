@@ -156,20 +156,6 @@ def test_nominal_loads_make_a_percentage_public():
 # --- loads that are read once: interrupted, paid, and refused ------------------------------------
 
 
-def test_stops_at_a_tolerance_and_says_so(tmp_path, run):
-    command = f"power solve case14 {BUDGET} --seed 5 --tolerance 1e-3 --json --out r"
-    document = json.loads(run(command))
-    assert document["converged"] and document["summary"]["round"] <= 60
-    assert document["privacy"]["once"] and document["privacy"]["certified"]
-    assert document["summary"]["not_covered"] == []
-    assert "p_demand" in document["tables"]["bus"] and "tables.bus" in document["not_covered"]
-    assert not (tmp_path / "r" / "checkpoint.npz").exists()
-    said = run("show r")
-    assert "the sufficient statistics of each agent, once" in said and "released once" in said
-    few = run(f"power solve case14 {BUDGET} --rounds 2 --out f")
-    assert "NOT reached" in few and "Laplace noise adds least" in few
-
-
 def test_what_is_not_certified_is_not_published(tmp_path, refused):
     words = f"power solve case14 {BUDGET} --publish --out r --beta"
     assert "certified beside --publish" in refused(words, "1% of bus")
@@ -189,19 +175,6 @@ def test_a_failure_after_the_payment_leaves_the_release(tmp_path, refused, monke
     said = refused(f"power solve case14 {BUDGET} --ledgers ledgers --out r")
     assert "Continue with: tacit power solve --resume r" in said
     assert (tmp_path / "r" / "checkpoint.npz").exists()
-
-
-def test_released_numbers_of_a_job_are_published(tmp_path, command, refused):
-    example = Path(__file__).parents[2] / "examples" / "hospitals.toml"
-    command("solve", example, "--publish", "--out", tmp_path / "p")
-    path = tmp_path / "p" / "release.npz"
-    assert path.stat().st_mode & 0o777 == 0o644
-    with np.load(path) as released:
-        assert set(released.files) == {f"{n} hospital" for n in ("North", "South", "West")}
-        assert released["North hospital"].shape == (20,)  # X'X of 5 columns, and X'y
-    wine = example.with_name("wine.toml")
-    assert "of one release beside --publish" in refused(f"solve {wine} --publish --out w")
-    assert not (tmp_path / "w").exists()
 
 
 def test_least_cost_beside_one_solver(tmp_path, command):

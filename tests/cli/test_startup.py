@@ -35,19 +35,13 @@ def test_help_computes_nothing():
     assert not helped & {*LARGE, "numpy", "scipy"}
 
 
-def test_accounts():
+def test_accounts_and_ledgers(tmp_path):
     budgets = (
         "--epsilon 0.1 --delta 1e-6",
         "--total-epsilon 1 --total-delta 1e-5",
         "--noise-multiplier 40 --delta 1e-5 --json",
         "--mechanism laplace --epsilon 0.01",
     )
-    assert not loaded(*(f"account --updates 1500 {b}".split() for b in budgets)) & LARGE
-    grid = loaded(f"account --updates 1500 {budgets[-1]} --delta 1e-6".split())
-    assert "dp_accounting" in grid and "jax" not in grid
-
-
-def test_ledgers(tmp_path):
     path, new = str(tmp_path / "agent.db"), str(tmp_path / "new.db")
     budget = ["--total-epsilon", "4", "--total-delta", "1e-5"]
     with Ledger.create(path, 4.0, 1e-5) as ledger:
@@ -56,4 +50,7 @@ def test_ledgers(tmp_path):
         ledger.charge("winter", 1, 5)
     commands = [["budget", new, *budget], ["show", new], ["show", path], ["show", path, "--json"]]
     commands += [["budget", path, *budget], ["backup", path, str(tmp_path / "copy.db")]]
-    assert not loaded(*(["ledger", *command] for command in commands)) & LARGE
+    accounts = [f"account --updates 1500 {b}".split() for b in budgets]
+    assert not loaded(*accounts, *(["ledger", *command] for command in commands)) & LARGE
+    grid = loaded(f"account --updates 1500 {budgets[-1]} --delta 1e-6".split())
+    assert "dp_accounting" in grid and "jax" not in grid

@@ -3,10 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.preprocessing import OneHotEncoder
 
 from tacit.errors import InvalidInput
-from tacit.learn import PublicColumns, PublicRange
+from tacit.learn import PublicColumns
 from tacit.tables import load_records
 
 RULES = {
@@ -54,25 +53,6 @@ def test_columns_go_by_name():
     np.testing.assert_array_equal(found.transform(as_dict), found.transform(people()))
     with pytest.raises(InvalidInput, match="a column 'city'"):
         found.transform(people()[["fee", "age"]])
-
-
-def test_numbers_alone_are_mapped_as_by_public_ranges(rng):
-    table = pd.DataFrame(rng.normal(size=(50, 3)), columns=["a", "b", "c"])
-    ranges = {"b": (-0.5, 2), "*": (-1, 1)}
-    ours = PublicColumns(ranges).fit_transform(table)
-    np.testing.assert_array_equal(ours, PublicRange(ranges).fit_transform(table))
-    np.testing.assert_array_equal(
-        PublicColumns({0: (-1, 1), 1: (-0.5, 2), 2: (-1, 1)}).fit_transform(table.to_numpy()), ours
-    )
-
-
-def test_categories_are_those_of_scikit_learn(rng):
-    cells = rng.choice(np.array(["a", "b", "c", "d"], object), 200)
-    ours = PublicColumns({}, {"x": ["c", "a", "b"]}).fit_transform({"x": cells})
-    theirs = OneHotEncoder(
-        categories=[["c", "a", "b"]], handle_unknown="ignore", sparse_output=False
-    )
-    np.testing.assert_array_equal(ours, theirs.fit_transform(cells[:, None]))
 
 
 @pytest.mark.parametrize("fill", [{}, {"c": "EU"}], ids=["no fill", "fill"])

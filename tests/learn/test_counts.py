@@ -72,14 +72,6 @@ def test_half_widths_are_those_of_the_noise():
     assert replaced.fit(frame(50)).deviation_ == pytest.approx(2 * found.deviation_, rel=1e-6)
 
 
-def test_counts_are_kept_and_asked_again(tmp_path):
-    found = PrivateCounts(1.0, 1e-5, categories=CATEGORIES, random_state=0).fit(frame(50))
-    found.save(tmp_path)
-    again = PrivateCounts.load(tmp_path)
-    assert again.summary() == found.summary() and again.privacy_ == found.privacy_
-    assert all(0 <= row["low"] <= row["high"] <= 50 for row in again.rows())
-
-
 @pytest.mark.parametrize(
     ("categories", "named"),
     [

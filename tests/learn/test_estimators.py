@@ -9,7 +9,6 @@ import pytest
 from conftest import EXHAUSTIVE, repeat
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
 
 import tacit
 from tacit.errors import InvalidInput, Refused
@@ -21,7 +20,6 @@ from tacit.learn import (
     PrivateLogisticRegression,
     PrivateQuantileRegressor,
     PrivateRidge,
-    PublicRange,
     Sign,
     Simplex,
 )
@@ -133,19 +131,6 @@ def test_rows_are_within_the_norm_that_is_stated(model):
         assert longest <= f.feature_norm * (1 + 1e-12)
         if model.feature_norm is None:  # three columns in [−1, 1]
             assert f.feature_norm == pytest.approx(1.0)
-
-
-@most
-def test_they_follow_public_ranges_in_a_pipeline(model):
-    X, y, agents = data()
-    seeded = clone(model).set_params(random_state=0)
-    one = Pipeline([("ranges", PublicRange({"*": (50, 150)})), ("model", seeded)])
-    one.fit(100 + 50 * X, targets(model, y), model__agents=agents)
-    predicted = one.predict(100 + 50 * X)
-    if is_classifier(model):
-        assert (predicted == fitted(model).predict(X)).mean() > 0.98
-    else:
-        np.testing.assert_allclose(predicted, fitted(model).predict(X), rtol=1e-6)
 
 
 @of(RIDGE)

@@ -231,15 +231,3 @@ def test_that_two_stages_sort_all_records_alike_does_not_show(tmp_path, changed)
     ledger = tacit.Ledger(tmp_path / "agent 1.db")
     assert len(ledger.runs()) == STAGES + 1
     assert ledger.spent.epsilon == pytest.approx(model.privacy_.epsilon, rel=1e-6)
-
-
-def test_a_ridge_after_ranges_has_intervals_and_a_statement_of_all_that_was_released(narrow):
-    X, y = narrow
-    model = PrivateRidge(1.0, target_range=(-40, 40), narrow_target=True, random_state=0)
-    model.fit(X, y, AGENTS)
-    assert "and before that three noisy histograms" in str(model.privacy_)
-    own = np.diag(model._bars().privacy)[1:]
-    model.release_mechanism_ = calibrate(
-        "gaussian", 1.0, 1e-5, 1
-    )  # as if nothing had been spent before
-    assert (np.diag(model._bars().privacy)[1:] < own).all()

@@ -174,16 +174,6 @@ def test_intervals_cover_and_those_that_ignore_the_noise_do_not(epsilon, shares,
     assert low <= both <= high and alone < low
 
 
-def test_p_values_are_uniform_where_there_is_no_effect():
-    """The last predictor of the population has none; without the privacy part they are not."""
-    z = []
-    for found, truth in fits(1.0, 5, 20_000, repeat(150, 1000)):
-        sampling, privacy = found.sampling[4, 4], found.privacy[4, 4]
-        z.append((found.coef[4] - truth[4]) / np.sqrt([sampling + privacy, sampling]))
-    right, wrong = (kstest(column, "norm").pvalue for column in np.transpose(z))
-    assert right > 1e-3 and wrong < 1e-4
-
-
 def test_noise_draws_estimates_away_only_to_first_order():
     """Near the threshold; least squares of T itself is off by more than chance explains."""
     rows, rng, n = population(), np.random.default_rng(0), 3500

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import stat
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,8 +18,7 @@ from tacit.cli.main import main
 from tacit.cli.report import repeat
 from tacit.html import plain
 from tacit.report.contents import Contents
-from tacit.report.odds import times
-from tacit.report.page import MARK, kind_of, lead, privacy_facts, render
+from tacit.report.page import MARK, kind_of, privacy_facts, render
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HOSTILE = (
@@ -316,21 +314,3 @@ def test_the_command_repeats_the_run(kind, folders):
             assert options[name] == value, name
     public = repeat(contents.public())
     assert "--seed" in said and "--seed" not in public and str(folders.place) not in public
-
-
-def told(contents, epsilon, delta):
-    privacy = replace(contents.result.privacy, epsilon=epsilon, delta=delta)
-    return lead(replace(contents, result=replace(contents.result, privacy=privacy)))
-
-
-def test_any_budget_has_words(folders):
-    contents = Contents.read(folders["job"])
-    for epsilon in (1e-9, 0.5, 12.9, 13.0, 1e6):
-        for delta in (0.0, 1e-300, 1e-5, 0.3):
-            said = told(contents, epsilon, delta)
-            vain = delta == 0.3 or epsilon > 9.2  # a suspicion of 1 % may be one of 99 %
-            assert (times(epsilon, delta) in said) != vain and len(said) < 250
-            assert ("Next to nothing" in said) == vain
-    said = told(contents, 1.0, 1e-5)
-    assert "2.72 times as probable (plus 0.00001)" in said and "seed" not in said
-    assert "while the seed is secret" in lead(Contents.read(folders["noisy job"]))

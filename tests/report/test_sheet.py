@@ -237,7 +237,6 @@ def test_the_text_of_the_fullest_page_can_be_read(result, tmp_path):
 # --- words ------------------------------------------------------------------------------------
 
 
-SEED, KEY = "as long as the seed of the noise is secret", "those who cannot try 2^64 keys"
 CHANGED, ROW = "whether the data changed between two runs", "Whether any one record (one row of"
 ASSUMED = {"assumed": "Taken for public: the numbers of records."}
 RELATED = [({"relation": words}, [ROW, f"exactly: {words}."], []) for words in RELATIONS.values()]
@@ -246,9 +245,6 @@ RELATED = [({"relation": words}, [ROW, f"exactly: {words}."], []) for words in R
 @pytest.mark.parametrize(
     ("changes", "there", "not_there"),
     [
-        ({"seeded": True}, [SEED, "the seed,"], [KEY]),
-        ({"seeded": False}, [KEY], [SEED, "the seed"]),
-        ({"seeded": False, "secure": True}, [], [SEED, KEY, "the seed"]),
         (ASSUMED, ["who takes part. The numbers of records."], [CHANGED]),
         ({"once": True}, [CHANGED, "ε counts once for each, and δ grows by more"], []),
         *RELATED,
@@ -335,17 +331,6 @@ def test_messages_have_the_numbers_that_are_shared(result, tmp_path):
         shared = about(saved.save(tmp_path / name), agent)[1]["What was shared, and with whom"]
         assert words in shared
         assert "that share a number, as the mean over those that share it" in shared
-
-
-def test_a_run_without_a_name_is_called_after_what_it_is_of(tmp_path, result):
-    folder = noted(result.save(tmp_path / "winter"), "run", case="/grids/case14.m")
-    assert about(folder)[0]["Which run"] == "case14 (folder winter)"
-    noted(folder, "run", job="/jobs/hospitals.toml")
-    assert about(folder)[0]["Which run"] == "hospitals (folder winter)"
-    noted(folder, "hospitals-12ab")
-    assert about(folder)[0]["Which run"] == "hospitals-12ab"
-    (folder / "run.json").unlink()
-    assert about(folder)[0]["Which run"] == "folder winter"
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])

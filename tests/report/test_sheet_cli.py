@@ -173,16 +173,6 @@ def test_the_ledger_that_the_run_noted_is_found(folder, tmp_path, capsys):
     assert "which is that of agent 'agent 1'" in line
 
 
-def test_an_old_ledger_is_read_and_not_written_anew(tmp_path, capsys):
-    shutil.copytree(FIXTURES / "0.2.0" / "paid", tmp_path / "paid")
-    ledger = shutil.copy(FIXTURES / "0.1.0" / "paid" / "north.db", tmp_path / "north.db")
-    before = Path(ledger).read_bytes()
-    found = facts(told(capsys, tmp_path / "paid", "--agent", "north", "--ledger", ledger))
-    assert "all consistent" in found["Ledger"]
-    assert found["Spent in all runs"].startswith("ε ≤ ")
-    assert Path(ledger).read_bytes() == before
-
-
 # a process in the middle of a payment, until its input ends
 HOLD = """
 import sqlite3, sys

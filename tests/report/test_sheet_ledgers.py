@@ -97,20 +97,6 @@ def test_a_total_is_that_of_the_same_noise_at_the_same_delta(
     assert subject.counted is counted and not subject.disputed
 
 
-def test_a_total_that_leaves_the_run_out_is_no_odds(folder, tmp_path):
-    facts, _, page = about(folder, "agent 1", paid(tmp_path / "a.db"))
-    assert page.odds.header[1:] == ALL and page.verdict.startswith("Certified")
-    facts, _, page = about(folder, "agent 1", paid(tmp_path / "b.db", run="summer"))
-    assert MISSING in facts["Ledger"] and page.odds.header[1:] == ALONE
-    (folder / "run.json").unlink()
-    facts, _, page = about(folder, "agent 1", tmp_path / "a.db")
-    assert "not known: its name is not recorded" in facts["Ledger"]
-    assert page.odds.header[1:] == ALONE
-    facts, _, page = about(folder)
-    assert "None was read: the run noted none" in facts["Ledger"]
-    assert page.odds.header[1:] == ALONE
-
-
 def test_the_ledger_says_whose_sheet_it_is(folder, tmp_path):
     page = about(folder, None, paid(tmp_path / "a.db", "agent 2"))[2]
     assert page.title == "Privacy sheet: agent 2"
@@ -249,15 +235,6 @@ def test_a_release_that_cost_more(tmp_path, result):
     assert facts["Spent in all runs"].endswith("in 2 releases of the data")
     noted(folder)
     assert LOUD not in about(folder, "agent 1", path)[2].verdict
-
-
-def test_rounds_that_were_paid_for_again(tmp_path, folder):
-    """Nothing was changed: what was answered costs no more, but all that was paid is shown."""
-    _, sections, page = about(folder, "agent 1", paid(tmp_path / "a.db", charge=8))
-    assert page.verdict.startswith(LOUD) and "paid for again" in page.verdict and page.promised
-    assert page.odds.header[1] == "this run, as paid"
-    assert float(page.odds.rows[6][1].removesuffix("\u00a0%")) > 74
-    assert sections["May be published"].startswith("arrays.npz")
 
 
 # --- the limit --------------------------------------------------------------------------------

@@ -135,30 +135,6 @@ def test_the_model_is_that_of_one_process(tables, capsys):
     np.testing.assert_array_equal(mine.predict_proba(sample), expected.predict_proba(sample))
 
 
-def test_text_and_missing_values_are_as_in_one_process(tables):
-    """The same public rules as ``tacit learn``: categories, and what is filled in."""
-    rules = '[learn.categories]\nnote = ["text", "none"]\n[learn.fill]\nfee = 5\n[privacy]'
-    text = (tables / "study.toml").read_text().replace("[privacy]", rules)
-    text = text.replace('features = ["age", "fee", "visits"]', 'features = ["age", "fee", "note"]')
-    (tables / "study.toml").write_text(text)
-    for name in SIZES:
-        table = pd.read_csv(tables / f"{name}.csv")
-        table.loc[::3, "fee"] = np.nan
-        table.loc[::4, "note"] = "none"
-        table.to_csv(tables / f"{name}.csv", index=False)
-    study, parts = parts_of(tables)
-    columns = PublicColumns(RANGES, {"note": ["text", "none"]}, {"fee": 5})
-    whole = pd.concat([pd.read_csv(tables / f"{n}.csv").assign(owner=n) for n in SIZES])
-    rows = np.ascontiguousarray(columns.fit_transform(whole[["age", "fee", "note"]]))
-    assert rows.shape[1] == 4 and np.isfinite(rows).all()
-    options = {"constraint": Box(4.0), "classes": list(study.kind.rules.classes)}
-    model = PrivateLogisticRegression(2.0, 1e-5, centring_share=None, **options)
-    problem, settings = prepare(model, rows, whole["churn"].to_numpy(), whole["owner"].to_numpy())
-    for mine, theirs in zip(parts, problem.agents, strict=True):  # where a row is rounds lengths
-        np.testing.assert_allclose(mine.objective.features, theirs.objective.features, rtol=1e-15)
-    assert study.plan(told(tacit.Problem(parts), study)).settings == settings
-
-
 REGRESSION = """
 [learn]
 columns = "columns.toml"
@@ -226,15 +202,6 @@ def test_a_regression_by_rules_in_a_file_is_that_of_tacit_learn(tables, model, c
     assert said.shape == (40,) and 0 <= said.min() <= said.max() <= 12
 
 
-def test_sites_with_other_rules_have_another_study(tables):
-    """The file of rules is in the study's digest, which all messages name."""
-    (tables / "columns.toml").write_text(COLUMNS)
-    (tables / "study.toml").write_text(REGRESSION.replace("MODEL", "huber"))
-    first = Study.load(tables).digest
-    (tables / "columns.toml").write_text(COLUMNS.replace("[18, 90]", "[18, 99]"))
-    assert Study.load(tables).digest != first
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -288,22 +255,3 @@ def test_what_a_study_of_a_classifier_may_not_say(tmp_path, old, new, words):
     assert STUDY.count(f"\n{old}") == 1
     (tmp_path / "study.toml").write_text(STUDY.replace(f"\n{old}", f"\n{new}"))
     assert words in refused(lambda: Study.load(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("record", "words"),
-    [
-        ("7193,20,x,5,perhaps7193", "line"),
-        ("7193,Xq7193,x,5,no", "line"),
-        ("7193,20,x,5", "cells"),
-        ("1,20,x,5,", "missing"),
-    ],
-)
-def test_no_record_is_in_an_error(tmp_path, record, words):
-    (tmp_path / "study.toml").write_text(STUDY)
-    (tmp_path / "A.csv").write_text(f"visits,age,note,fee,churn\n1,30,x,5,no\n{record}\n")
-    text = PARTY.replace("North hospital", "A").replace("north.csv", "A.csv")
-    (tmp_path / "A.toml").write_text(text.replace('"progression"', '"churn"'))
-    study = Study.load(tmp_path)
-    said = refused(lambda: study.problem_of("A", PartyFile.load(tmp_path / "A.toml")))
-    assert words in said and "7193" not in said

@@ -152,19 +152,6 @@ def test_the_result_of_another_study_is_refused(calm, tmp_path):
         conduct(other, folder / "out", line)
 
 
-def test_the_state_of_another_study_is_refused(tmp_path):
-    study = write_study(tmp_path)
-    other = write_study(tmp_path / "other", rounds=7)
-
-    def gone(name, request):
-        return None if isinstance(request_from(request), Broadcast) else request
-
-    with pytest.raises(Paused, match="round 1"):
-        run(study, tmp_path, "begun", gone)
-    with pytest.raises(tacit.errors.InvalidInput, match="the study"):
-        run(other, tmp_path, "begun")
-
-
 @pytest.mark.parametrize("kind", ["logistic", "least-squares"])
 def test_a_state_goes_on_only_with_all_that_was_agreed(tmp_path, kind):
     """Also what every party said of itself."""
