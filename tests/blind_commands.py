@@ -238,7 +238,6 @@ PROMPT = {
     "power, nominal": (grid, f"{POWER} {TOTAL} {SHARES} --nominal nominal.m --nominal-spread 0.1"),
     "power, shares, not certified": (grid, f"{POWER} {TOTAL} {SHARES}"),
     "learn, not private": (table, f"{LEARN} {OPEN} --rounds 3"),
-    "power, cost": (grid, f"{POWER} {TOTAL} --objective cost --mechanism laplace"),
     "power, network": (
         pandapower,
         f"power solve n.json --zones 2 --out out --seed 3 {TOTAL} --objective cost",

@@ -340,7 +340,7 @@ class Killed(Here):
         self.process.stdout.close()
 
 
-@pytest.mark.parametrize("rehearsal", [7, None])
+@pytest.mark.parametrize("rehearsal", [pytest.param(7, marks=pytest.mark.exhaustive), None])
 def test_a_party_killed_at_each_step(tmp_path, rehearsal):
     """One part for one charge, and (of a rehearsal, whose noise is known) the bits of no kill."""
     kills = [f"{step}:{t}" for t, step in enumerate(["pay", "part", "store", "mask", "send"], 1)]
