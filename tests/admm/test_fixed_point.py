@@ -1,7 +1,6 @@
 """Exact local steps: the optimum of the whole problem, the same bits on both sides, safeguards."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -26,7 +25,6 @@ from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput
 from tacit.objectives import PublicQuadratic
 from tacit.objectives.public import without_noise
-from tacit.planning import penalties_of
 
 
 def sides(problem, penalty=None, group=None, memory=MEMORY):
@@ -254,20 +252,6 @@ def test_an_accelerated_step_is_not_far_from_the_plain_one(times, taken):
     told, watch = Watch(first=2.0, best=2.0).choose(now, ones + g, ones)
     assert bool(told.mixing) is watch.mixed is taken
     assert not told.undo and not told.factors
-
-
-def test_penalties_start_at_the_mean_curvature_that_is_known():
-    settings = tacit.Settings(1)
-    for curvatures, expected in (
-        ([1.0, 3.0], 0.6),
-        ([1.0, np.inf, 3.0], 0.6),
-        ([np.inf], 0.3),
-        ([], 0.3),
-        ([0.0, 0.0], 1.0),
-    ):
-        ρ, group = penalties_of(SimpleNamespace(penalties=None, size=5), settings, curvatures)
-        np.testing.assert_allclose(ρ, np.full(5, expected))
-        assert group.tolist() == [0] * 5
 
 
 def test_a_step_that_is_undone_leaves_no_trace_in_an_agent():

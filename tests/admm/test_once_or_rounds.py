@@ -83,13 +83,6 @@ def test_laplace_noise_pays_for_every_value():
     assert chosen(problem(d=40), 1.0, 0.0, "laplace").release is not None
 
 
-def test_the_choice_reads_no_records():
-    """Neighbours, and data of another size of effect, are treated alike."""
-    one, other = (problem(neighbours="zero-out") for _ in range(2))
-    assert chosen(one, 1.0, 1e-5) == chosen(other, 1.0, 1e-5)
-    assert math.isfinite(one.agents[0].objective.statistics().sensitivity(2))
-
-
 def test_the_noise_of_one_update_is_of_the_calibration_that_was_asked_for():
     for calibration, law in (
         ("certified", tacit.Gaussian.analytic),

@@ -1,7 +1,6 @@
 """Features by records, as a GPU has them, computed on a CPU: the same sums, the same proofs."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import repeat
@@ -12,12 +11,15 @@ from tacit.objectives import linear_model
 from tacit.objectives.linear_model import BLOCK
 from tacit.transports import batched
 
-CASES = [(name, {}) for name in LOSSES] + [
+KINDS = [(name, {}) for name in LOSSES] + [
     ("logistic", {"clip": 0.1}),
     ("softmax", {"clip": 0.15}),
     ("softmax", {"clip": 0.15, "clip_form": "norm"}),
 ]
-FEW = [CASES[0], CASES[3], CASES[4], CASES[7]]  # no kink, a kink, many outputs, a limit
+FORMATS, RELATIONS = (np.float32, np.float64), ("zero-out", "add-remove")
+CASES = [(*kind, dtype, way) for kind in KINDS for dtype in FORMATS for way in RELATIONS]
+# no kink, a kink, many outputs, a limit; each format and relation twice
+FEW = [CASES[1], CASES[14], CASES[16], CASES[31]]
 STATISTIC = jax.jit(lambda f, z: f.statistic(z))
 
 
@@ -31,9 +33,7 @@ def point(f, dtype, seed=1):
     return np.random.default_rng(seed).normal(size=f.dimension).astype(dtype)
 
 
-@pytest.mark.parametrize("relation", ["zero-out", "add-remove"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("name", "options"), repeat(FEW, CASES))
+@pytest.mark.parametrize(("name", "options", "dtype", "relation"), repeat(FEW, CASES))
 def test_both_layouts_give_the_same_sums(name, options, dtype, relation, elsewhere):
     x, y = records(dtype)
     f = model(name, x, y, relation, **options)
@@ -56,7 +56,7 @@ def test_both_layouts_give_the_same_sums(name, options, dtype, relation, elsewhe
         assert turned.sensitivity(norm, W) == f.sensitivity(norm, W)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+@pytest.mark.parametrize("number", [0, 2, BLOCK, BLOCK + 1])
 def test_any_number_of_records_is_cut_into_blocks(number, elsewhere):
     x, y = records(np.float64)
     f = model("softmax", x[:number], y[:number], "replace", record_bound=2000.0)
@@ -67,19 +67,10 @@ def test_any_number_of_records_is_cut_into_blocks(number, elsewhere):
     np.testing.assert_allclose(f.statistic(z), turned.statistic(z), atol=1e-15)
 
 
-def test_sixteen_bits_stay_as_they_are(elsewhere):
-    f = model("softmax", *records(np.float32), "zero-out").in_bfloat16()
-    assert f.for_device() is f
-    z = point(f, np.float32)
-    exact = f.for_device()._with(f.features.astype(jnp.float32)).for_device().statistic(z)
-    np.testing.assert_allclose(f.statistic(z), exact, atol=0.03 * np.abs(exact).max())
-
-
-@pytest.mark.parametrize("batch", [True, False])
-@pytest.mark.parametrize("relation", ["zero-out", "add-remove"])
+@pytest.mark.parametrize(("batch", "relation"), [(True, "add-remove"), (False, "zero-out")])
 def test_runs_have_the_same_results(batch, relation, elsewhere, monkeypatch):
     """Agents of different sizes in one stack, and agents one by one; several runs at once."""
-    parts = agents(relation, (520, 519, 260))
+    parts = agents(relation, (520, 519))
     settings = tacit.Settings(3, 2, tacit.Gaussian(1e-3), penalty=1.0, step_size=0.1)
 
     def solution():

@@ -18,9 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_objectives import FEATURES, B, N, change, records, sample, unit
 
-from tacit import Gaussian, LocalProblem, Problem, Settings
-from tacit.admm.theory import constants
-from tacit.errors import InvalidInput
 from tacit.objectives import LogisticRegression, SoftmaxRegression
 from tacit.objectives.clipping import FORMS
 from tacit.sets import Box
@@ -28,7 +25,6 @@ from tacit.sets import Box
 SLOPES = jax.jit(lambda f, s: f.slopes(s))
 LOSSES = jax.jit(lambda f, s: f.losses(s))
 BOTH = jax.jit(lambda f, z: (f.value(z), f.gradient(z)))
-HESSIAN = jax.jit(lambda f, z: jax.hessian(f.value)(z))
 FORMATS = [np.float32, np.float64]
 RELATIONS = ["add-remove", "zero-out", "replace"]
 
@@ -197,30 +193,3 @@ def test_only_the_convex_form_is_a_gradient() -> None:
         f = softmax_of([0], K, clip=0.2, clip_form=form)
         assert f.clipped == (form == "norm" and K == 3)
     assert not softmax_of([0], 3, clip_form="norm").clipped
-
-
-def test_the_theorems_are_not_for_slopes_that_are_no_gradient() -> None:
-    for name in ("limited-softmax", "clipped-softmax"):
-        f = sample(name, *records(0))
-        problem = Problem([LocalProblem(f, Box(-1.0, 1.0, f.dimension))])
-        run = Settings(10, 1, Gaussian(1.0))
-        if name == "limited-softmax":
-            assert constants(problem, run).gradient_energy == pytest.approx((0.3 * B) ** 2)
-        else:
-            with pytest.raises(InvalidInput, match="clipped"):
-                constants(problem, run)
-
-
-def test_curvature_is_tight_for_two_classes() -> None:
-    X = np.tile([B, 0, 0, 0], (12, 1))
-    for c in (0.2, 0.6, 1.3):
-        q = min(c / math.sqrt(2), 0.5)
-        common: Any = {"feature_norm": B, "normaliser": N}
-        f = SoftmaxRegression(X, np.zeros(12), 2, clip=c, **common)
-        g = LogisticRegression(X, np.ones(12), clip=c / math.sqrt(2), **common)
-        z = np.zeros(FEATURES)
-        z[0] = (math.log(1 / q - 1) + 1e-9) / B  # where the slope is a little less than q
-        steepest = np.linalg.eigvalsh(HESSIAN(g, z))[-1]
-        assert steepest == pytest.approx(g.smoothness, rel=1e-6)
-        two = np.stack([z / 2, -z / 2], axis=1).ravel()
-        assert np.linalg.eigvalsh(HESSIAN(f, two))[-1] == pytest.approx(f.smoothness, rel=1e-6)

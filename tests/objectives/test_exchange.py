@@ -71,7 +71,8 @@ def optimum(upper, need):
     return problem.value, np.asarray(x.value)
 
 
-def test_prices_without_noise_lead_to_the_optimum_of_cvxpy():
+def test_prices_lead_to_the_optimum_of_cvxpy():
+    """Without noise, and in a sum with hardly any: which says whose records it hides."""
     upper, need = homes()
     parts = agents(upper, need)
     least, best = optimum(upper, need)
@@ -79,17 +80,23 @@ def test_prices_without_noise_lead_to_the_optimum_of_cvxpy():
     assert found.converged
     assert -tacit.Problem(parts).value(found.solution) == pytest.approx(least, rel=1e-6)
     plans = np.stack([part.objective.plan(found.solution) for part in parts])
-    np.testing.assert_allclose(plans.mean(axis=0), best.mean(axis=0), atol=1e-4)
     np.testing.assert_allclose(plans, best, atol=1e-3)
+    settings = tacit.Settings(60, mechanism=tacit.Gaussian(1e-6), delta=1e-5)
+    found = tacit.solve(parts, settings, seed=1, aggregation="sum", evaluate_every=60)
+    plans = np.stack([part.objective.plan(found.solution) for part in parts])
+    np.testing.assert_allclose(plans.mean(axis=0), best.mean(axis=0), atol=0.02)
+    assert found.privacy.parties == 5
+    assert [change for change, _ in found.privacy.neighbours] == [parts[0].objective.neighbours]
 
 
 def test_the_gradient_is_that_of_the_value():
     upper, need = homes()
     for part in agents(upper, need)[:2]:
         f, z = part.objective, jnp.linspace(0.3, 1.2, HOURS)
-        slope = np.array([(f.value(z + h) - f.value(z - h)) / 2e-5 for h in 1e-5 * np.eye(HOURS)])
+        value, derivative = jax.jit(f.value), jax.jit(jax.grad(f.value))
+        slope = np.array([(value(z + h) - value(z - h)) / 2e-5 for h in 1e-5 * np.eye(HOURS)])
         np.testing.assert_allclose(f.gradient(z), slope, atol=1e-6)
-        np.testing.assert_allclose(jax.grad(f.value)(z), f.gradient(z), atol=1e-12)
+        np.testing.assert_allclose(derivative(z), f.gradient(z), atol=1e-12)
         assert f.statistic(z).sum() == pytest.approx(-f.plan(z).sum() / f.normaliser)
 
 
@@ -103,7 +110,8 @@ def test_no_data_move_a_draw_further(lower, upper):
     said = [np.array([a, b]) for a in ODD for b in (*ODD, 0.0)]
     said += [2.5 * np.array([math.cos(v), math.sin(v)]) for v in np.linspace(0, 2 * math.pi, 33)]
     drawn = jax.jit(lambda f, z: f.statistic(z))
-    parts = [tacit.Exchange(lambda z, d: d + 0 * z, x, jnp.sum, **public) for x in said]
+    whatever = lambda z, d: d + 0 * z  # noqa: E731  (one program for all)
+    parts = [tacit.Exchange(whatever, x, jnp.sum, **public) for x in said]
     found = np.stack([drawn(f, np.zeros(2)) for f in parts])
     assert np.isfinite(found).all()
     apart = np.linalg.norm(found[:, None] - found, axis=2).max()
@@ -111,28 +119,6 @@ def test_no_data_move_a_draw_further(lower, upper):
     assert apart <= bound[1] and np.linalg.norm(found, axis=1).max() <= bound[1]  # or taken out
     assert apart > 0.99 * bound[1]
     assert np.abs(found[:, None] - found).sum(axis=2).max() <= bound[0]
-
-
-def test_a_household_is_hidden_whole_by_a_sum():
-    upper, need = homes()
-    parts = agents(upper, need)
-    budget = tacit.Settings.for_budget(1.0, 1e-5, rounds=5)
-    plain, masked = (
-        tacit.solve(parts, budget, seed=1, aggregation="sum", batch=batch)
-        for batch in (None, False)
-    )
-    assert np.array_equal(plain.ergodic, masked.ergodic)
-    assert plain.privacy.certified and plain.privacy.parties == 5
-    assert [change for change, _ in plain.privacy.neighbours] == [parts[0].objective.neighbours]
-
-
-def test_with_hardly_any_noise_a_sum_leads_to_the_optimum():
-    upper, need = homes(4)
-    parts = agents(upper, need)
-    settings = tacit.Settings(60, mechanism=tacit.Gaussian(1e-6), delta=1e-5)
-    found = tacit.solve(parts, settings, seed=1, aggregation="sum", evaluate_every=60)
-    plans = np.stack([part.objective.plan(found.solution) for part in parts])
-    np.testing.assert_allclose(plans.mean(0), optimum(upper, need)[1].mean(0), atol=0.02)
 
 
 def test_a_draw_may_come_from_any_solver():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from itertools import product
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import repeat
@@ -55,10 +53,10 @@ def neighbour(x, y, relation, record):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("relation", RELATIONS)
-@settings(deadline=None, max_examples=repeat(20, 40))
+@settings(deadline=None, max_examples=repeat(10, 40))
 @given(
     seed=st.integers(0, 10**6),
-    d=st.sampled_from(repeat([1, 4], [1, 2, 3, 4, 5])),
+    d=st.sampled_from(repeat([4], [1, 2, 3, 4, 5])),
     scale=st.sampled_from([1e-320, 0.1, 1.0, 30.0, 1e300]),
     dtype=st.sampled_from([np.float32, np.float64]),
     norm_1=st.sampled_from([None, 1.7, 1.0]),
@@ -109,28 +107,6 @@ def test_rounding_of_a_mean_of_many_is_inside_the_bound(dtype):
     assert room >= 2 * BLOCK * 2.0**-53 * len(x) * B
     assert max(errors) > 0 or dtype == np.float32  # whose sums are exact here
     assert apart(f, g, 2) <= f.statistics().sensitivity(2)
-
-
-def test_a_mean_is_the_quadratic_that_it_says():
-    x = np.random.default_rng(0).normal(size=(12, 3)) / 5
-    f, z = mean_of(x), jnp.asarray([0.3, -0.2, 0.9])
-    np.testing.assert_allclose(f.gradient(z), z - x.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(f.gradient(z), jax.jit(jax.grad(f.value))(z), rtol=1e-12)
-    copy = f.statistics().released_objective(f.statistics().values, 0.0)
-    assert float(copy.value(np.asarray(z))) == pytest.approx(float(f.value(z)))
-    np.testing.assert_allclose(copy.gradient(np.asarray(z)), f.gradient(z), rtol=1e-12)
-    assert (f.smoothness, f.strong_convexity) == (1.0, 1.0)
-
-
-def test_a_mean_is_released_as_others_are():
-    rng = np.random.default_rng(0)
-    rows = [rng.normal(size=(40, 3)) / 9 + 0.3 for _ in range(2)]
-    box, options = tacit.Box(-1.0, 1.0, 3), {"relation": "zero-out", "normaliser": 80.0}
-    parts = [tacit.LocalProblem(mean_of(x, **options), box) for x in rows]
-    released = tacit.release(parts, 200.0, 1e-6, seed=0)
-    assert released.privacy.epsilon <= 200
-    for release, x in zip(released.releases, rows, strict=True):
-        np.testing.assert_allclose(release.values, x.sum(axis=0), atol=1.0)
 
 
 def test_sums_of_an_unknown_device_are_not_inside_the_proof():
@@ -293,17 +269,11 @@ def test_rounding_of_second_moments_of_many_is_inside_the_bound(relation, dtype)
     assert np.linalg.norm(error.astype(float)) <= (Δ - alone) / 2
 
 
-def test_the_bound_grows_with_the_records_that_rounding_may_touch():
-    few, many = (squares([[1.0]], [0.0], normaliser=n).statistics() for n in (1e3, 1e9))
-    assert few.sensitivity(2) < many.sensitivity(2) < 1.2 * few.sensitivity(2)
-    assert squares([[1.0]], [0.0], normaliser=1e15).statistics().sensitivity(2) > 1e3
-
-
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
-def test_without_noise_the_copy_is_the_objective(ridge):
+@pytest.mark.parametrize(("make", "about"), [(squares, {"ridge": 0.3}), (mean_of, {})])
+def test_without_noise_the_copy_is_the_objective(make, about):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 4)), rng.normal(size=30)
-    f = squares(x, y, ridge=ridge, normaliser=30.0)
+    f = make(x, y, normaliser=30.0, **about)
     copy = f.statistics().released_objective(f.statistics().values, 0.0)
     assert isinstance(copy, PublicQuadratic)
     zero = np.zeros(4)
@@ -311,17 +281,6 @@ def test_without_noise_the_copy_is_the_objective(ridge):
         same = float(f.value(z) - f.value(zero))
         assert float(copy.value(z) - copy.value(zero)) == pytest.approx(same, rel=1e-9)
         assert np.allclose(copy.gradient(z), f.gradient(z), atol=1e-9)
-
-
-def test_columns_that_say_nothing_are_no_obstacle():
-    x = np.c_[np.eye(3), np.zeros(3)]
-    f = squares(x, [1.0, 1.0, 1.0])
-    copy = f.statistics().released_objective(f.statistics().values, 0.0)
-    assert np.allclose(copy.gradient(np.ones(4)), 0)
-    empty = squares(np.zeros((0, 2)), [])
-    assert not empty.statistics().values.any()
-    copy = empty.statistics().released_objective(np.zeros(5), 0.0)
-    assert float(copy.value(np.ones(2))) == 0
 
 
 @settings(deadline=None, max_examples=repeat(10, 20))
@@ -338,19 +297,6 @@ def test_a_copy_of_any_values_is_strongly_convex(seed, deviation):
     # the linear part is as it was read
     linear = noisy[-3:] * Y / B / f.normaliser
     assert np.allclose(copy.gradient(np.zeros(3)), -linear, rtol=1e-6, atol=1e-9)
-
-
-def test_noise_far_below_the_data_moves_the_answer_little():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(4000, 3))
-    f = squares(x, x @ [0.3, -0.2, 0.1], normaliser=4000.0)
-    Δ = f.statistics().sensitivity(2)
-    noisy = f.statistics().values + Δ * rng.normal(size=9)
-    copy = f.statistics().released_objective(noisy, Δ)
-    A, d = np.asarray(copy.matrix), np.asarray(copy.data)
-    X, t = np.asarray(f.features).T, np.asarray(f.targets)
-    exact = np.linalg.lstsq(X, t, rcond=None)[0]
-    assert np.abs(np.linalg.solve(A, -d) - exact).max() < 0.01
 
 
 def test_rows_that_are_padding_add_nothing():

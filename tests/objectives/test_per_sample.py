@@ -80,8 +80,7 @@ def test_units_are_lengths(units) -> None:
         PerSample(pinball, records(0, rows=4), clip=1.0, size=3, normaliser=4, units=units)
 
 
-@pytest.mark.parametrize("batch", [True, False])
-def test_a_run_in_units_is_a_run_of_the_scaled_loss(batch) -> None:
+def test_a_run_in_units_is_a_run_of_the_scaled_loss() -> None:
     """Noise, steps and clip included: the same answer in other coordinates."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(40, 3)) / UNITS, rng.normal(size=40)
@@ -93,7 +92,7 @@ def test_a_run_in_units_is_a_run_of_the_scaled_loss(batch) -> None:
         how = {**options, "units": box if name == "units" else None}
         agents = [LocalProblem(PerSample(loss, (X[p::2], y[p::2]), **how), box) for p in range(2)]
         budget = Settings.for_budget(5.0, 1e-5, rounds=30)
-        found.append(solve(agents, budget, seed=1, batch=batch).solution / D)
+        found.append(solve(agents, budget, seed=1).solution / D)
     # the bound of gradients that round 1 knows differs
     np.testing.assert_allclose(found[0], found[1], atol=0.1)
 
@@ -137,11 +136,6 @@ def test_a_loss_of_the_wrong_form_is_refused(loss, size, words):
         PerSample(loss, np.ones((4, 2)), clip=1.0, size=size, normaliser=4.0)
 
 
-def test_no_records_are_records_too():
-    f = PerSample(lambda z, x: (x @ z) ** 2, np.ones((0, 2)), clip=1.0, size=2, normaliser=10.0)
-    np.testing.assert_array_equal(f.statistic(jnp.ones(2)), np.zeros(2))
-
-
 def test_a_record_adds_the_same_bits_wherever_it_stands():
     """Where records shift neighbours have it at other places, among more or fewer others."""
     rng = np.random.default_rng(0)
@@ -156,7 +150,7 @@ def test_a_record_adds_the_same_bits_wherever_it_stands():
 
     alone = added(0, 1)
     assert alone.any()
-    for place, rows in [(0, 2), (1, 2), (2, 3), (6, 7), (100, 128), (129, 130), (130, 257)]:
+    for place, rows in [(1, 2), (6, 7), (100, 128), (130, 257)]:
         np.testing.assert_array_equal(added(place, rows), alone)
 
 

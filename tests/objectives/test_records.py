@@ -214,13 +214,3 @@ def test_bad_input_is_refused(build: Callable[[], Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
         build()
     assert "released" not in str(caught.value)  # an objective releases nothing
-
-
-def test_64_bits_are_needed_where_an_objective_is_made():
-    jax.config.update("jax_enable_x64", False)
-    try:
-        for build in (lambda: sample("logistic", X0, y0), residual):
-            with pytest.raises(InvalidInput, match="jax_enable_x64"):
-                build()
-    finally:
-        jax.config.update("jax_enable_x64", True)

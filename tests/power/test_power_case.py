@@ -171,17 +171,12 @@ def test_pandapower_networks_are_the_same_grids(name):
         assert bound(grid) == pytest.approx(bound(same), rel=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore")  # pandapower's own
-def test_pandapower_iron_losses_are_kept():
-    grid = load_case(pandapower("mv_oberrhein"))
-    assert (grid.line["g"] > 0).any() and (grid.line["tap"] != 1).any()
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_limits_that_a_pandapower_network_leaves_out():
     """Defaults that are said, from public numbers: none of them depends on a load."""
     net = pandapower("mv_oberrhein")
     grid = load_case(net)
+    assert (grid.line["g"] > 0).any() and (grid.line["tap"] != 1).any()  # iron losses are kept
     inner = grid.bus.drop(grid.generator["bus"])  # an external grid holds its voltage
     assert set(inner["v_min"]) == {0.9} and set(inner["v_max"]) == {1.1}
     assert np.isfinite(grid.line["limit"]).all()

@@ -1,8 +1,6 @@
 """Noise has the law it claims, scales with the sensitivity, and never comes out as zero."""
 
 import math
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -132,22 +130,6 @@ def test_bad_parameters_and_plain_data(bad):
     ):
         with pytest.raises(InvalidInput, match="Expected"):
             build()
-
-
-def test_noise_needs_no_accounting_package():
-    """And JAX knows mechanisms, though it is imported last."""
-    program = """
-import sys
-sys.modules["dp_accounting"] = None  # importing it now fails
-import tacit; tacit.Gaussian; import jax
-import tacit.privacy.mechanisms as m, tacit.privacy.accounting as a
-for mechanism in (m.Gaussian(1.0), m.Laplace(1.0), m.Noiseless()):
-    leaves, law = jax.tree.flatten(mechanism)
-    assert leaves != [mechanism] and jax.tree.unflatten(law, leaves) == mechanism
-    mechanism.sample(jax.random.key(0), (2,), 1.0)
-a.exact(m.Gaussian(1.0), 10, 1e-5)
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 # --- epsilon, delta and noise of a Gaussian update, beside 60 digits: never too small -------------

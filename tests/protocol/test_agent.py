@@ -238,6 +238,8 @@ HOSTILE = [  # what is changed of a good request for round 4, and words of its r
     ({"consensus": Raising()}, "numbers"),
     ({"last": {}}, "old copy"),
     ({"last": {"clinic": "00"}}, "old copy"),
+    ({"last": {"clinic": 3}}, "old copy"),
+    ({"last": ["clinic"]}, "old copy"),
     ({"last": {"clinic": Agreeing("00")}}, "old copy"),
     ({"last": "abc"}, "old copy"),
 ]

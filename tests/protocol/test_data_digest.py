@@ -2,12 +2,14 @@
 
 import codecs
 import dataclasses
+import enum
 import functools
 import importlib
 import inspect
 import logging
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 import types
@@ -93,6 +95,24 @@ class Generator(np.random.Generator):
     pass
 
 
+class Colour(enum.Enum):
+    RED, BLUE = 1, 2
+
+
+def get(self):
+    return 1
+
+
+def put(self, value):
+    pass
+
+
+def empty():
+    if False:
+        later = 1
+    return lambda: later
+
+
 def made(text, **names):
     """The function ``loss`` of a user's text."""
     space = {"__name__": "user", **names}
@@ -139,7 +159,6 @@ DIFFERENT = [
     (lambda z, x: (z @ x) ** 2, lambda z, x: (z @ x) ** 4),
     (lambda z, x: jnp.sin(z @ x), lambda z, x: jnp.cos(z @ x)),
     (with_default, functools.partial(with_default, factor=2.0)),
-    (functools.partial(with_default, factor=1.0), functools.partial(with_default, factor=2.0)),
     (Loss(1.0), Other(1.0)),
     (Loss(1.0).__call__, Loss(2.0).__call__),
     (jax.vmap(scaled(1.0)), jax.vmap(scaled(1.0), in_axes=(None, 0))),
@@ -148,6 +167,27 @@ DIFFERENT = [
     (jax.nn.relu, jax.nn.softplus),
     (jax.random.key(1), jax.random.key(2)),
     (0.0, -0.0),
+    (Colour.RED, Colour.BLUE),
+    ([1].append, [2].append),
+    ([1].append, [1].extend),
+    (property(get), property(None, put)),
+    (property(get, put), property(get)),
+    (property(get, put, get), property(get, put)),
+    (functools.partial(get, 1), functools.partial(get, 2)),
+    (functools.partial(get, x=1), functools.partial(get, y=1)),
+    (functools.partial(get), functools.partial(put, None)),
+    (staticmethod(get), classmethod(get)),
+    (slice(0, 1), slice(0, 2)),
+    (range(3), range(4)),
+    (slice(0, 3), range(0, 3)),
+    (re.compile("a"), re.compile("b")),
+    (re.compile("a"), re.compile("a", re.IGNORECASE)),
+    (np.dtype("f4"), np.dtype("f8")),
+    (np.float32(1), np.float64(1)),
+    ((1, 2), [1, 2]),
+    ({1, 2}, frozenset({1, 2})),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    (None, ...),
 ]
 HELD = [  # in a closure
     (1.0, 1.5),
@@ -183,6 +223,10 @@ def test_the_same_made_again_has_the_same_digest():
     makers += [lambda: scaled(np.ones(3)), lambda: tacit.Box(-1.0, 1.0, size=3)]
     for make in makers:
         assert digest(make()) == digest(make())
+    assert digest(empty()) == digest(empty())
+    one, other = Written(1.0), Written(1.0)
+    assert other.square == 1 and "square" in vars(other)  # what is computed later is no part
+    assert digest(one) == digest(other)
     shared = np.ones(3), (1.0, 2.0)
     assert digest([shared, shared]) == digest([shared, (np.ones(3), (1.0, 2.0))])
 

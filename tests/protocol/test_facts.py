@@ -5,7 +5,7 @@ import dataclasses
 import msgpack
 import numpy as np
 import pytest
-from conftest import CLOSED_SETS, OBJECTIVES, objective_of, problem_of, set_of
+from conftest import OBJECTIVES, objective_of, problem_of, set_of
 
 import tacit
 from tacit.admm.settings import Asked
@@ -41,16 +41,6 @@ def test_a_server_plans_as_one_process_would(kind):
         assert there.name == here.name and there.start.dtype == here.start.dtype
         np.testing.assert_array_equal(there.start, here.start)
         np.testing.assert_array_equal(there.coordinates, here.coordinates)
-
-
-@pytest.mark.parametrize("name", CLOSED_SETS)
-def test_the_number_format_is_known(name):
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(8, 4)).astype(np.float32)
-    y = np.ones(8, int)
-    f = tacit.LogisticRegression(X, y, feature_norm=1.0, normaliser=16.0)
-    problem = tacit.Problem([tacit.LocalProblem(f, set_of(name, 4)) for _ in range(2)])
-    assert told(problem).dtype == problem.dtype
 
 
 def test_facts_do_not_depend_on_the_data():
@@ -178,6 +168,7 @@ def numbers_of(agent):
         "gradient bound": lambda: f.gradient_bound(W),
         "diameter": lambda: W.diameter,
         "radius": lambda: W.radius(np.inf),
+        "format": lambda: agent.dtype,
         "held": lambda: [*np.asarray(agent.coupling).tolist(), agent.holds_everything],
     }
     found = {name: told(ask) for name, ask in asked.items()}
@@ -198,10 +189,11 @@ def numbers_of(agent):
 CLIPPED = tacit.LogisticRegression(
     np.eye(4)[:3], [0, 1, 1], feature_norm=1.0, normaliser=9.0, clip=0.2, ridge=0.125
 )
+SINGLE = tacit.Hinge(np.eye(4, dtype="f4")[:3], [0, 1, 1], feature_norm=1.0, normaliser=9.0)
 GROUPED = tacit.Residual(np.eye(4)[:2], [0.1, 0.2], 0.25, groups=(0, 0), doubt="it is a test.")
 
 
-@pytest.mark.parametrize("kind", [*OBJECTIVES, CLIPPED, GROUPED], ids=str)
+@pytest.mark.parametrize("kind", [*OBJECTIVES, CLIPPED, SINGLE, GROUPED], ids=str)
 @pytest.mark.parametrize("feasible", ["box", "ball", "simplex"])
 def test_every_number_that_is_told_is_the_agent_s_own(kind, feasible):
     """Agents that differ in everything, so that none stands for another."""

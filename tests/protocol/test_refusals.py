@@ -1,27 +1,23 @@
 """What is refused, by all who refuse: a request of each kind, and no state that it leaves."""
 
 import dataclasses
-import enum
-import functools
 import json
-import math
 import re
 
 import numpy as np
 import pytest
-from clinic import SHORT, ask, make, part
+from clinic import SHORT, make, part
 from conftest import problem_of
 
 import tacit
 from tacit.admm.fixed_point import Instructions
 from tacit.admm.settings import penalty_from, step_size_from
 from tacit.admm.theory import ErgodicAverage, constants
-from tacit.errors import CorruptFile, InvalidInput, Refused
+from tacit.errors import CorruptFile, InvalidInput
 from tacit.privacy import normals
 from tacit.privacy.ledger import Ledger
 from tacit.protocol import messages
 from tacit.protocol.coordinator import Coordinator, Paused
-from tacit.protocol.journal import Digest
 from tacit.protocol.keys import jax_key, root_key
 from tacit.protocol.messages import (
     Agreed,
@@ -41,7 +37,7 @@ from tacit.protocol.messages import (
 )
 from tacit.protocol.participant import WORDS, Participant, answer_bytes
 from tacit.protocol.result import Progress
-from tacit.protocol.statement import PrivacyStatement, not_promised
+from tacit.protocol.statement import PrivacyStatement
 from tacit.transports.local import Local
 
 ROUNDS = Propose("", "june", 3, SHORT, 1e-5)
@@ -138,25 +134,6 @@ def test_who_a_participant_belongs_to_is_said():
         answer_bytes(owner, Invite("").to_bytes())
         owner.handle = lambda request: messages.Failure(ValueError("secret"))
         answer_bytes(owner, Invite("").to_bytes())
-
-
-def test_an_uncertified_release_is_not_paid_for(tmp_path):
-    f = tacit.Residual(np.eye(3), np.zeros(3), 0.1, doubt="it is a test.")
-    problem = tacit.LocalProblem(f, tacit.Ball(0.0, 1.0, 3), name="a")
-    ledger = Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
-    one = Participant(problem, "a", ledger=ledger, rules=Anything())
-    assert told(one, ONCE).words == f"Party 'a' {WORDS['terms'][1]}"
-    assert ledger.entries == 1
-
-
-@pytest.mark.parametrize("last", [None, 3, ["clinic"], {"clinic": 3}, {"clinic": "x"}, {}])
-def test_a_server_that_says_anything_but_the_last_reply_is_refused(tmp_path, last):
-    agent = make(Ledger.create(tmp_path / "a.db", 9.0, 1e-5))
-    ask(agent, 1)
-    with pytest.raises(Refused, match="not the last in the ledger"):
-        agent.respond(Broadcast("june", 2, np.zeros(12), last))
-    assert agent.rounds_done == 1
-    ask(agent, 2)
 
 
 @pytest.mark.parametrize("name", ["point", "average", "dual"])
@@ -330,22 +307,6 @@ def test_sensitivities_of_a_vector_are_checked_one_by_one():
     np.testing.assert_array_equal(found, [1.0, *[np.nan] * 4])
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, ""),
-        ({"uncertified": "it is not."}, "it is not."),
-        ({"epsilon": math.inf}, "no noise was added."),
-        ({"epsilon": math.inf, "uncertified": "the run adds no noise."}, "no noise was added."),
-        ({"delta": 1.0}, "its epsilon or delta is no budget."),
-        ({"epsilon": -1.0}, "its epsilon or delta is no budget."),
-    ],
-)
-def test_why_nothing_is_promised(change, words):
-    sound = PrivacyStatement(1.0, 1e-5, "gaussian", 4, (("a record", ("a",)),), False)
-    assert not_promised(dataclasses.replace(sound, **change)) == words
-
-
 # --- a statement as JSON --------------------------------------------------------------------------
 
 
@@ -370,81 +331,3 @@ def test_every_field_of_a_statement_is_in_its_json_and_comes_back():
     alone = dataclasses.replace(own, parties=1, colluding=0, alone=0.0, before="")
     assert alone.to_dict().keys() == data.keys() - {"parties", "colluding", "alone", "before"}
     assert PrivacyStatement.from_dict(alone.to_dict()) == alone
-
-
-# --- digests --------------------------------------------------------------------------------------
-
-
-class Colour(enum.Enum):
-    RED, BLUE = 1, 2
-
-
-class Value:
-    def __init__(self, size):
-        self.size = size
-
-    def get(self):
-        return self.size
-
-    def put(self, size):
-        self.size = size
-
-    @functools.cached_property
-    def later(self):
-        return self.size + 1
-
-
-def get(self):
-    return 1
-
-
-def put(self, value):
-    pass
-
-
-def empty():
-    if False:
-        later = 1
-    return lambda: later
-
-
-APART = [
-    (Colour.RED, Colour.BLUE),
-    (Value(1).get, Value(2).get),
-    (Value(1).get, Value(1).put),
-    ([1].append, [2].append),
-    ([1].append, [1].extend),
-    (property(get), property(None, put)),
-    (property(get, put), property(get)),
-    (property(get, put, get), property(get, put)),
-    (slice(0, 1), slice(0, 2)),
-    (range(3), range(4)),
-    (slice(0, 3), range(0, 3)),
-    (re.compile("a"), re.compile("b")),
-    (re.compile("a"), re.compile("a", re.IGNORECASE)),
-    (np.dtype("f4"), np.dtype("f8")),
-    (functools.partial(get, 1), functools.partial(get, 2)),
-    (functools.partial(get, x=1), functools.partial(get, y=1)),
-    (functools.partial(get), functools.partial(put, None)),
-    (staticmethod(get), classmethod(get)),
-    (np.float32(1), np.float64(1)),
-    ((1, 2), [1, 2]),
-    ({1, 2}, frozenset({1, 2})),
-    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
-    (b"a", "a"),
-    (True, 1),
-    (None, ...),
-]
-
-
-@pytest.mark.parametrize(("one", "other"), APART)
-def test_values_of_every_kind_are_told_apart(one, other):
-    key = bytes(8)
-    assert Digest(key).of(one) == Digest(key).of(one) != Digest(key).of(other)
-
-
-def test_what_is_computed_later_is_no_part_of_a_value():
-    one, other = Value(1), Value(1)
-    assert other.later == 2 and "later" in vars(other)
-    assert Digest(bytes(8)).of(one) == Digest(bytes(8)).of(other)
-    assert Digest(bytes(8)).of(empty()) == Digest(bytes(8)).of(empty())

@@ -72,9 +72,8 @@ def test_payment_comes_before_the_reading_and_storage_before_it_is_shown(ledger,
 STOPS = [(Payments, "pay"), (release, "noisy"), (Reader, "_measured"), (Payments, "store")]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("when", "noise"), [("before", "secure"), ("after", "seeded")])
 @pytest.mark.parametrize(("owner", "name"), STOPS)
-@pytest.mark.parametrize("noise", ["secure", "seeded"])
 def test_stopped_anywhere_it_costs_one_charge(ledger, monkeypatch, owner, name, when, noise):
     """Ctrl-C at any step, in a process that ends there."""
 

@@ -193,10 +193,12 @@ def test_a_doubt_about_one_agent_is_one_about_the_run(turned, monkeypatch):
 def test_a_statement_lists_every_agent_once_with_what_is_hidden_of_it(turned):
     agents = [residual("a", 2, 0.1), residual("b", 2, 0.2), residual("c", 3, 0.1)]
     problem = in_order(agents, turned)
-    found = privacy_statement(problem, tacit.Settings(2, 1, LAW, 1e-5), False).neighbours
+    statement = privacy_statement(problem, tacit.Settings(2, 1, LAW, 1e-5), False)
+    found = statement.neighbours
     said = {name: change for change, names in found for name in names}
     assert said == {a.name: a.objective.neighbours for a in agents}
     assert sum(len(names) for _, names in found) == 3 and len(found) == 2
+    assert all(change in statement.words for change in said.values())
     assert [names for _, names in found if len(names) > 1] == [("c", "a") if turned else ("a", "c")]
 
 

@@ -212,7 +212,7 @@ def test_newton_steps_give_the_ball_to_machine_precision():
     """Clarabel alone leaves 1e-6 to 1e-5 on a curved boundary."""
     rng = np.random.default_rng(0)
     cone, ball = ConeSet([Cone(np.eye(5), limit=0.6)]), Ball(0.0, 0.6, size=5)
-    for _ in range(200):
+    for _ in range(50):
         v, c = rng.normal(size=5) * 10 ** rng.uniform(-1, 3), 10 ** rng.uniform(-2, 2, 5)
         np.testing.assert_allclose(cone.project(v, c), ball.project(v, c), atol=1e-10)
 
@@ -222,7 +222,7 @@ def test_points_barely_outside_are_no_trouble():
     rng = np.random.default_rng(1)
     cone = ConeSet([Cone(np.eye(4), limit=0.6)], lower=-0.5, upper=0.5)
     ball = Ball(0.0, 0.6, size=4)
-    for _ in range(500):
+    for _ in range(100):
         u = rng.normal(size=4)
         u *= 0.6 / np.linalg.norm(u) * (1 + 10 ** rng.uniform(-9, -3))
         c = 10 ** rng.uniform(-2, 3) * 10 ** rng.uniform(-0.5, 0.5, 4)

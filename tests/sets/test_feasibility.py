@@ -7,7 +7,7 @@ from conftest import CLOSED_SETS, SOLVER_SETS, problem_of, repeat
 
 import tacit
 
-RELEASES = repeat(100, 1000)
+RELEASES = repeat(40, 1000)
 EVERY = [
     (feasible, mechanism)
     for mechanism in (tacit.Gaussian(20.0), tacit.Laplace(20.0))
@@ -30,7 +30,7 @@ def test_every_release_is_feasible(feasible, mechanism):
     """Heavy noise, and many releases."""
     solver_backed = feasible in SOLVER_SETS
     problem = problem_of("logistic", feasible)
-    rounds = repeat(40, 120) if solver_backed else RELEASES // len(problem.agents) + 1
+    rounds = repeat(10, 120) if solver_backed else RELEASES // len(problem.agents) + 1
     worst, released = [], 0
     violation = outside if solver_backed else compiled_outside
 
@@ -57,7 +57,7 @@ def test_output_noise_leaves_the_set_and_projection_brings_it_back(feasible):
     outside = {}
     for perturbation in ("objective", "output", "projected-output"):
         settings = tacit.Settings(
-            30,
+            repeat(8, 30),
             2,
             tacit.Gaussian(5.0),
             perturbation=perturbation,

@@ -1,7 +1,6 @@
 """Powers of two: exact, against NumPy's of the C library, at every size."""
 
 import math
-import warnings
 
 import jax
 import numpy as np
@@ -10,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import tacit
-from tacit.errors import InvalidInput
 from tacit.objectives.rounding import cut_point
 from tacit.sets.closed_form import length
 from tacit.sets.feasible_set import FARTHEST, LEAST, exponent, magnitude, scaled
@@ -64,16 +61,3 @@ def test_cut_points_are_multiples_of_a_power_at_every_size(size):
     assert (np.abs(cut) <= np.abs(z)).all() and (np.abs(z - cut) < grid).all()
     steps = cut / grid
     assert (steps == np.round(steps)).all() and np.abs(steps).max() <= 2.0**26
-
-
-def test_without_numbers_of_64_bits_nothing_is_computed():
-    ball = tacit.Ball([0.0, 0.0], 1.0)
-    jax.config.update("jax_enable_x64", False)
-    try:
-        for asked in (ball.project, ball.violation):
-            with warnings.catch_warnings(), pytest.raises(InvalidInput, match="was computed"):
-                warnings.simplefilter("ignore")  # JAX says that numbers are shortened
-                asked(np.array([3.0, 4.0], np.float32))
-    finally:
-        jax.config.update("jax_enable_x64", True)
-    assert float(ball.violation([3.0, 4.0])) == 4.0

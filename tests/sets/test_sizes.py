@@ -98,24 +98,13 @@ def written(constraints):
 BY_NAME = {
     "simplex": (lambda: written(lambda z: [z >= 0, cp.sum(z) == 1]), Simplex(SIZE)),
     "simplex as polyhedron": (lambda: Polyhedron(None, None, ONES, [3.0], 0.0), Simplex(SIZE, 3.0)),
-    "simplex as hyperplane": (lambda: Hyperplane(ONES[0], 1.0, 0.0), Simplex(SIZE)),
     "budget": (lambda: written(lambda z: [z >= 0, cp.sum(z) <= 1]), HalfSpace(ONES[0], 1.0, 0.0)),
     "box": (lambda: written(lambda z: [z >= -1, z <= 0.5]), Box(-1.0, 0.5, SIZE)),
-    "box as polyhedron": (
-        lambda: Polyhedron(lower=MIDDLE - 1, upper=MIDDLE + 2),
-        Box(MIDDLE - 1, MIDDLE + 2),
-    ),
-    "largest entry": (
-        lambda: written(lambda z: [cp.norm_inf(z - MIDDLE) <= 0.5]),
-        Box(MIDDLE - 0.5, MIDDLE + 0.5),
-    ),
-    "ball": (lambda: written(lambda z: [cp.norm(z) <= 2]), Ball(0.0, 2.0, SIZE)),
     "ball elsewhere": (
         lambda: ConeSet([Cone(np.eye(SIZE), -MIDDLE, limit=2.0)]),
         Ball(MIDDLE, 2.0),
     ),
     "squares": (lambda: written(lambda z: [cp.sum_squares(z - MIDDLE) <= 4]), Ball(MIDDLE, 2.0)),
-    "L1 ball": (lambda: written(lambda z: [cp.norm1(z) <= 2]), L1Ball(2.0, SIZE)),
     "L1 ball elsewhere": (
         lambda: written(lambda z: [cp.norm1(z - MIDDLE) <= 0.7]),
         L1Ball(0.7, center=MIDDLE),

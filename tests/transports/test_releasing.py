@@ -63,14 +63,6 @@ def test_noise_is_that_of_the_budget(mechanism, noise):
     )
 
 
-def test_groups_share_one_bound():
-    """Two entries that move together: Δ is the norm of both."""
-    grouped = tacit.Residual(A, DATA[0], 0.1, groups=(0, 0, 1, 1, 2, 2)).statistics()
-    assert grouped.sensitivity(2) == pytest.approx(0.1 * math.sqrt(2), rel=1e-12)
-    assert grouped.sensitivity(1) == pytest.approx(0.2, rel=1e-12)
-    assert grouped.sensitivity(2) >= 0.1 * math.sqrt(2)
-
-
 def test_one_charge_for_ten_releases(tmp_path):
     books = ledgers(tmp_path)
     first = tacit.release(zones(), 1.0, 1e-5, ledgers=books)

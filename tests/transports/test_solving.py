@@ -3,7 +3,6 @@
 import dataclasses
 import gc
 import itertools
-import os
 import threading
 import time
 
@@ -255,37 +254,10 @@ def test_what_is_wrong_is_named(build, words):
         build()
 
 
-def test_numbers_stand_for_constant_schedules():
-    settings = tacit.Settings(5, penalty=2, step_size=0.1)
-    assert settings.penalty == tacit.ConstantPenalty(2)
-    assert settings.step_size == tacit.ConstantStep(0.1)
-
-
 def test_a_result_prints_as_one_line_without_private_numbers():
     result = tacit.solve(problem_of("logistic", "box"), SETTINGS, seed=0)
     assert len(repr(result)) < 200 and "epsilon" in repr(result)
     assert f"{result.trace['objective'][-1]:.6g}" not in repr(result)
-
-
-def test_paper_calibration_runs_and_is_labelled():
-    problem = problem_of("softmax", "box")
-    mechanism = tacit.Gaussian.classical(0.5, 1e-6)
-    for perturbation in ("objective", "output"):
-        settings = tacit.Settings(4, 2, mechanism, calibration="paper", perturbation=perturbation)
-        batch = perturbation == "objective"  # and agents by themselves
-        result = tacit.solve(problem, settings, seed=0, batch=batch)
-        assert not result.privacy.certified
-        assert "Not certified" in result.privacy.words
-        assert result.trace["noise"].min() > 0
-    with pytest.raises(tacit.InvalidInput, match="paper"):
-        tacit.solve(problem_of("hinge", "box"), settings, seed=0)
-
-
-def test_noiseless_runs_promise_nothing():
-    result = tacit.solve(problem_of("logistic", "box"), tacit.Settings(3), seed=0, batch=False)
-    assert result.privacy.epsilon == np.inf and not result.privacy.certified
-    assert "Not private" in result.privacy.words
-    assert os.linesep not in result.privacy.words
 
 
 def test_one_program_serves_any_number_of_rounds():
@@ -293,7 +265,7 @@ def test_one_program_serves_any_number_of_rounds():
     problem = problem_of("huber", "ball", records=17)
     program = _compiled(False, False)
     known = program._cache_size()
-    for rounds, every in ((7, 3), (12, 12), (1, 1)):
+    for rounds, every in ((7, 3), (1, 1)):
         result = tacit.solve(problem, dataclasses.replace(SETTINGS, rounds=rounds), seed=4)
         blocks = tacit.solve(
             problem, dataclasses.replace(SETTINGS, rounds=rounds), seed=4, evaluate_every=every
@@ -303,9 +275,9 @@ def test_one_program_serves_any_number_of_rounds():
     assert program._cache_size() <= known + 1
 
 
-@pytest.mark.parametrize("batch", [True, False])
-@pytest.mark.parametrize("every", repeat([1, 4], [1, 3, 4]))
-@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize(
+    ("linear", "every", "batch"), [(True, 4, True), (True, 1, False), (False, 4, False)]
+)
 def test_ergodic_is_the_average_of_all_rounds(batch, every, linear):
     """Weights t (strongly convex step) or 1, whenever it is evaluated: against NumPy's average."""
     problem = problem_of("least-squares", "box", ridge=0.5)
@@ -338,23 +310,6 @@ def test_ledgers_are_closed_when_a_run_is_over(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["a.db"]
     finally:
         gc.enable()
-
-
-def test_float32_data_stay_float32(rng):
-    X = rng.normal(size=(30, 4)).astype(np.float32)
-    agents = [
-        tacit.LocalProblem(
-            tacit.LogisticRegression(
-                X[p::2], (X[p::2, 0] > 0).astype(int), feature_norm=1.0, normaliser=30
-            ),
-            tacit.Box(-1, 1, size=4),
-        )
-        for p in range(2)
-    ]
-    result = tacit.solve(agents, SETTINGS, seed=0)
-    assert result.local[0].dtype == np.float32
-    one = tacit.solve(agents, SETTINGS, seed=0, batch=False)
-    np.testing.assert_allclose(result.solution, one.solution, atol=1e-5)
 
 
 def test_progress_is_said_on_standard_error(capsys):
