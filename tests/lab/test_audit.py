@@ -24,7 +24,6 @@ from tacit.lab.audit.neighbouring_data import Worlds
 from tacit.lab.audit.trials import local_points
 from tacit.learn.data import Dataset
 from tacit.objectives.losses import LeastSquares, SoftmaxRegression
-from tacit.objectives.residual import Residual
 from tacit.privacy.accounting import exact, paper
 from tacit.privacy.mechanisms import Laplace, per_update
 from tacit.sets.closed_form import Box
@@ -60,16 +59,6 @@ def moved_worlds(normaliser):
     return Worlds("moved", "a target moves", *worlds, lambda noise, updates: (1.0, 0.01))
 
 
-def residual_worlds():
-    """A datum of ‖Az + d‖² moves, in a box: the noise goes on the residual."""
-    A = np.random.default_rng(0).normal(size=(2, 4))
-    worlds = [
-        LocalProblem(Residual(A, [0.1 + moved, 0.2], 0.01), Box(-1, 1, size=4))
-        for moved in (0.0, 0.01)
-    ]
-    return Worlds("residual", "a datum moves", *worlds, lambda noise, updates: (1.0, 0.01))
-
-
 # At 4 few trials tell much: each of the faults below is caught with seeds 0 to 4.
 EPSILON, TRIALS = repeat((4, 1_000), (1, 20_000))
 MANY = repeat(6_000, TRIALS)
@@ -83,13 +72,10 @@ def run(settings=None, trials=TRIALS, seed=0, worlds=None, **options):
 # --- correct code ---------------------------------------------------------------------------
 
 
-@cache
-def correct(epsilon):
-    return run(Settings.for_budget(epsilon, DELTA, 3, 2), MANY)
-
-
 def test_correct_code_is_consistent_and_the_bound_is_near():
-    found = correct(2.0)
+    about = Settings.for_budget(2.0, DELTA, 3, 2), MANY
+    found, again, other = (run(*about, seed=seed) for seed in (0, 0, 1))
+    assert again.to_dict() == found.to_dict() and other.white != found.white
     assert not found.violated and found.verdict == "consistent with the claim"
     assert 0.999 * 2.0 < found.claim.epsilon <= 2.0
     assert found.white.curve <= 2.0 and found.white.free <= 2.0
@@ -110,7 +96,6 @@ def zone():
     [
         (small_worlds, (4.0, DELTA, 2, 2), "output", 3_000, 0.3),
         (small_worlds, (4.0, DELTA, 2, 2, "laplace"), "projected-output", 3_000, 0.45),
-        (residual_worlds, (4.0, DELTA, 2, 2), "objective", 2_000, 0.6),
         (zone, (10.0, DELTA, 1, 1), "objective", 200, 0.5),
     ],
 )
@@ -150,11 +135,6 @@ def test_a_round_is_watched_update_by_update():
     np.testing.assert_allclose(seen, path, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(average, np.mean(path[1:], axis=0), rtol=1e-9)
     np.testing.assert_array_equal(last, seen[-1])
-
-
-def test_the_same_seed_gives_the_same_audit():
-    one, again, other = (run(trials=repeat(200, TRIALS), seed=seed).to_dict() for seed in (0, 0, 1))
-    assert again == one and other["bounds"] != one["bounds"]
 
 
 # --- broken code ----------------------------------------------------------------------------
@@ -206,20 +186,6 @@ def test_broken_code_is_caught(mutant, monkeypatch):
     assert f"and not {EPSILON}, at 99 % confidence (white box" in found.verdict
     assert found.white.curve_rates.attack == MUTANTS[mutant]
     assert found.confidence == 0.99
-
-
-def flipped_dual(patch):
-    right = algorithm.dual_step
-    patch.setattr(algorithm, "dual_step", lambda λ, ρ, w, z: right(λ, -ρ, w, z))
-
-
-def test_a_flipped_dual_is_no_privacy_error_and_not_flagged(monkeypatch):
-    right = correct(2.0)  # before there is a fault
-    flipped_dual(monkeypatch)
-    found = run(Settings.for_budget(2.0, DELTA, 3, 2), MANY)
-    assert not found.violated and found.refutable
-    assert found.white.curve >= 0.6 * 2.0  # seen just as well
-    assert found.black != right.black  # and it did change the run
 
 
 # --- the paper's claims ---------------------------------------------------------------------

@@ -131,6 +131,7 @@ def test_json_has_both_vectors(result, tmp_path, capsys):
         ({}, ""),
         ({"epsilon": 0.0}, ""),
         ({"delta": 0.0}, ""),
+        ({"epsilon": math.inf}, "no noise was added."),
         ({"epsilon": math.inf, "uncertified": "the run adds no noise."}, "no noise was added."),
         *(({"epsilon": wrong}, "its epsilon or delta is no budget.") for wrong in (math.nan, -1.0)),
         *(({"delta": wrong}, "its epsilon or delta is no budget.") for wrong in (math.nan, 1.0)),
