@@ -58,11 +58,14 @@ def test_a_violation_is_an_exit_status_and_words(capsys, monkeypatch):
         return kept[0]
 
     monkeypatch.setattr("tacit.lab.audit.trials.run_trials", once)
-    words = "audit digits --calibration paper --mechanism laplace --total-epsilons 1 --trials 300"
+    words = (
+        "audit digits --calibration paper --mechanism laplace --total-epsilons 1 30 --trials 300"
+    )
     words += " --rounds 1 --seed 1"
     assert main([*words.split(), "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["violated"]
+    assert [one["violated"] for one in document["audits"]] == [True, False]
     assert main(words.split()) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "VIOLATED: epsilon is at least" in out and "at 99 % confidence" in out

@@ -90,8 +90,8 @@ def test_ledgers_pay_for_every_stage_or_for_none(narrow, tmp_path):
     X, y = narrow
     how = {"ranges": "auto", "classes": [False, True], "rounds": 3, "ledgers": tmp_path}
     for name in ("north", "south"):
-        tacit.Ledger.create(tmp_path / f"{name}.db", 4.01, 1e-5).close()
-    with pytest.raises(Refused, match="beyond the budget"):
+        tacit.Ledger.create(tmp_path / f"{name}.db", 4.1, 1e-5).close()
+    with pytest.raises(Refused, match="beyond the budget"):  # which two stages less would fit
         PrivateLogisticRegression(4.2, **how).fit(X, y > 0, AGENTS)
     with tacit.Ledger(tmp_path / "north.db") as ledger:
         assert ledger.spent.epsilon == 0

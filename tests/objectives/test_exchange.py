@@ -103,7 +103,12 @@ def test_the_gradient_is_that_of_the_value():
 ODD = 1e-300, 1e200, 1e308, math.inf, -math.inf, math.nan, -3.0, 0.4, 2.0, 5.0
 
 
-@pytest.mark.parametrize("lower, upper", [(0.0, math.inf), (-math.inf, math.inf), (-1.0, 0.5)])
+FREE = np.array([0.0, -math.inf]), math.inf  # of both signs in one hour
+
+
+@pytest.mark.parametrize(
+    "lower, upper", [(0.0, math.inf), FREE, (-math.inf, math.inf), (-1.0, 0.5)]
+)
 def test_no_data_move_a_draw_further(lower, upper):
     """Whatever the household says it draws, and at whatever price; and the bound is reached."""
     public = PUBLIC | {"lower": lower, "upper": upper, "size": 2, "normaliser": 3.0, "clip": 2.5}
