@@ -2,7 +2,6 @@
 
 local           participants of this process, their ledgers, and the clock of a run
 mpi             participants on the ranks of a cluster
-parcels         what travels between the ranks, as bytes
 solving         ``solve`` and ``release``: a coordinator, and all agents in this process
 batched         all agents as one compiled program, for sets with a formula
 sweep           many configurations as one program: ``solve_many``

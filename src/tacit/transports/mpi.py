@@ -5,16 +5,17 @@
     result = mpi.solve(agents, settings, seed=1)       on every rank; rank 0 has the result
 
 Rank 0 asks, all ranks answer for their own participants, and answers are put together in the order
-of agents, so that no number depends on how many ranks there are. Between ranks travel
-buffers of bytes (``parcels.py``): a broadcast once to all, and from each rank its agents' answers
-in one piece. An error on a rank is an answer, which rank 0 raises as if it had been its own. Ranks
-that vanish are MPI's to notice: it ends all others.
+of agents, so that no number depends on how many ranks there are. What travels is pickled, as ranks
+belong to one owner and run one program: a broadcast once to all, and from each rank its agents'
+answers in one piece. An error on a rank is an answer, which rank 0 raises as if it had been its
+own. Ranks that vanish are MPI's to notice: it ends all others.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from tacit import errors
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Asked, Settings
@@ -32,7 +34,6 @@ from tacit.protocol.coordinator import Coordinator
 from tacit.protocol.messages import Answer, Broadcast, Failure, Request
 from tacit.protocol.result import Result
 from tacit.transports.local import Clock, Ledgers, Local
-from tacit.transports.parcels import pack, unpack
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -165,7 +166,7 @@ class Ranks:
 
     def end(self, how: BaseException | int) -> None:
         """Let the others go."""
-        _tell(self.comm, pack(["end", how]))
+        _tell(self.comm, pickle.dumps(("end", _told(how))))
 
     def build(self, name: str, about: Any = None) -> list[Any]:
         """Let every rank make its part; what each has to tell about it."""
@@ -207,13 +208,13 @@ class Ranks:
     def _ask(self, what: str, *about: Any, shares: list[Any] | None = None) -> list[Any]:
         """One question to all ranks; their answers by rank, or the first error raised."""
         begun = time.perf_counter()
-        _tell(self.comm, pack([what, *about]))
+        _tell(self.comm, pickle.dumps((what, *about)))
         for rank in range(1, self.comm.size):
             if shares is not None:
-                _send(self.comm, pack(shares[rank]), rank, SHARE)
+                _send(self.comm, pickle.dumps(shares[rank]), rank, SHARE)
         found = [self._own.answer(what, about, None if shares is None else shares[0])]
         for rank in range(1, self.comm.size):
-            found.append(unpack(_receive(self.comm, rank, ANSWER)))
+            found.append(pickle.loads(_receive(self.comm, rank, ANSWER)))
         if what == "ask" and isinstance(about[0], Broadcast):
             self.clock.round(time.perf_counter() - begun, [spent for spent, *_ in found])
         for rank, (_, failed, answer) in enumerate(found):
@@ -233,18 +234,14 @@ def serve(comm: Comm, builders: Mapping[str, Builder]) -> BaseException | int:
     """Answer rank 0's questions until it ends the run; what it ended with."""
     own = _Rank(comm, builders)
     while True:
-        what, *about = unpack(_tell(comm))
+        what, *about = pickle.loads(_tell(comm))
         if what == "end":
             end: BaseException | int = about[0]
             return end
         shared = what == "ask" and about[0] is None
-        mine = unpack(_receive(comm, 0, SHARE)) if shared else None
-        answer = own.answer(what, about, mine)
-        try:
-            parcel = pack(answer)
-        except Exception as error:
-            parcel = pack((answer[0], True, error))
-        _send(comm, parcel, 0, ANSWER)
+        mine = pickle.loads(_receive(comm, 0, SHARE)) if shared else None
+        *how, answer = own.answer(what, about, mine)
+        _send(comm, pickle.dumps((*how, _told(answer))), 0, ANSWER)
 
 
 class _Rank:
@@ -274,6 +271,18 @@ class _Rank:
         names = self.local.names
         shares = own if request is None else [request] * len(names)
         return self.local.ask(dict(zip(names, shares, strict=True)))
+
+
+def _told(value: Any) -> Any:
+    """Errors as they can be raised on rank 0; of those that it may not know, the words."""
+    if isinstance(value, dict):
+        return {name: _told(one) for name, one in value.items()}
+    if isinstance(value, Failure):
+        return Failure(_told(value.error))
+    known = isinstance(value, OSError | ImportError) or type(value).__module__ == errors.__name__
+    if not isinstance(value, BaseException) or known:
+        return value
+    return EngineFailure(f"{type(value).__name__}: {value}")
 
 
 # --- bytes ------------------------------------------------------------------------------------
