@@ -94,7 +94,7 @@ def draw_time(numbers):
     """CPU seconds for so many normal numbers at once."""
     import jax
 
-    from tacit.privacy import normals as draws
+    from tacit.privacy import seeded_noise as draws
 
     draw = jax.jit(lambda key: draws.normal(key, (numbers,)))
     times = []

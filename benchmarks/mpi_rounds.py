@@ -14,11 +14,11 @@ import time
 import numpy as np
 
 import tacit
-from tacit.admm.algorithm import Holders, agent_round, dual_step, server_step
-from tacit.admm.local_side import local_side, start_point
+from tacit.admm.algorithm import Holders, agent_round, dual_step, local_side, server_step
+from tacit.admm.problem import start_point
+from tacit.privacy.seeded_noise import agent_key, jax_key, root_key
 from tacit.protocol.agent import compiled_round
 from tacit.protocol.facts import members_of
-from tacit.protocol.keys import agent_key, jax_key, root_key
 from tacit.protocol.messages import Broadcast, Own, Propose
 from tacit.protocol.server import Member, Server
 from tacit.pytree import pytree, static

@@ -136,7 +136,7 @@ class Willing:
     def invited(self, study): ...
 
     def agree(self, proposal):
-        from tacit.protocol.keys import root_key
+        from tacit.privacy.seeded_noise import root_key
         from tacit.protocol.messages import Own
 
         return Own("seeded", root_key(3), True, self.many)
@@ -170,8 +170,8 @@ def test_an_agent_with_a_ledger_goes_on_with_its_private_steps(tmp_path):
 
     def made(path):
         ledger = Ledger(path) if path.exists() else Ledger.create(path, 4.0, 1e-4)
-        key = tacit.protocol.keys.agent_key(
-            tacit.protocol.keys.jax_key(tacit.protocol.keys.root_key(3)), "run", 0
+        key = tacit.privacy.seeded_noise.agent_key(
+            tacit.privacy.seeded_noise.jax_key(tacit.privacy.seeded_noise.root_key(3)), "run", 0
         )
         return Agent(part, "a", settings, key, "run", 1, ledger=ledger, noise="seeded")
 

@@ -16,14 +16,14 @@ from tacit.admm.algorithm import (
     Local,
     Round,
     Rule,
+    certified_sensitivity,
     local_update,
     output_noise_shape,
     server_step,
 )
-from tacit.admm.local_side import certified_sensitivity
+from tacit.privacy.seeded_noise import agent_key, root_key
 from tacit.protocol.agent import Agent
 from tacit.protocol.facts import members_of
-from tacit.protocol.keys import agent_key, root_key
 from tacit.protocol.messages import Broadcast, Own, Propose, Reply, Snapshot
 from tacit.protocol.server import Server
 from tacit.transports import local as transport

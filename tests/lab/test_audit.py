@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import repeat
 
-from tacit.admm import algorithm, local_side
+from tacit.admm import algorithm
 from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
@@ -120,7 +120,7 @@ def test_a_round_is_watched_update_by_update():
     E = repeat(3, 4)
     settings = worlds.scheduled(Settings.for_budget(1.0, DELTA, 2, E))
     problem = worlds.with_canary
-    local = local_side.local_side(problem, settings, jax.random.key(3), problem.dtype)
+    local = algorithm.local_side(problem, settings, jax.random.key(3), problem.dtype)
     rule = settings.rule(True)
     (ρ,), (η,) = settings.schedule(1, 1)
     z = np.zeros(problem.dimension)
@@ -150,7 +150,7 @@ def sensitivity_from_own_data(patch):
         f = problem.objective
         return float(f.paper_sensitivity(jnp.zeros(f.dimension), settings.mechanism.norm))
 
-    patch.setattr(local_side, "certified_sensitivity", own)
+    patch.setattr(algorithm, "certified_sensitivity", own)
 
 
 def update_without_noise(patch):

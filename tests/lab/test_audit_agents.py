@@ -10,8 +10,8 @@ import pytest
 from conftest import repeat
 from test_audit import DELTA, small_worlds, zone
 
-from tacit.admm import algorithm, local_side
-from tacit.admm.problem import LocalProblem
+from tacit.admm import algorithm
+from tacit.admm.problem import LocalProblem, start_point
 from tacit.admm.settings import Settings
 from tacit.cli.main import main
 from tacit.errors import InvalidInput, SolverFailure
@@ -25,9 +25,9 @@ from tacit.lab.audit import (
 )
 from tacit.lab.audit.trials import size_of
 from tacit.privacy.ledger import Ledger, Payments
+from tacit.privacy.seeded_noise import agent_key
 from tacit.protocol import agent
 from tacit.protocol.agent import Agent
-from tacit.protocol.keys import agent_key
 from tacit.protocol.messages import Broadcast
 from tacit.pytree import pytree, store
 from tacit.sets import closed_form
@@ -61,7 +61,7 @@ def test_agents_are_consistent_and_seen(worlds, rounds):
 def test_the_canaries_reach_the_sensitivity():
     """0.98 of it at the start, in the norms of both mechanisms; and it never is exceeded."""
     for worlds in (ball_worlds(), simplex_worlds(), ball_worlds(np.float32)):
-        start = local_side.start_point(worlds.without)
+        start = start_point(worlds.without)
         change = [np.asarray(p.objective.statistic(start)) for p in worlds.problems]
         for norm in (1, 2):
             Δ = worlds.without.objective.sensitivity(norm, worlds.without.feasible_set)

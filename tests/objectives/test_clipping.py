@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from small_objectives import FEATURES, B, N, change, records, sample, unit
 
 from tacit.objectives import LogisticRegression, SoftmaxRegression
-from tacit.objectives.clipping import FORMS
+from tacit.objectives.losses import FORMS
 from tacit.sets import Box
 
 SLOPES = jax.jit(lambda f, s: f.slopes(s))

@@ -7,8 +7,7 @@ from conftest import repeat
 from rounded_models import FEATURES, model, problem, records
 
 import tacit
-from tacit.admm.algorithm import Round, local_update
-from tacit.admm.local_side import certified_sensitivity, local_side
+from tacit.admm.algorithm import Round, certified_sensitivity, local_side, local_update
 from tacit.errors import InvalidInput, Refused, SolverFailure
 from tacit.protocol.agent import Agent
 from tacit.protocol.messages import Broadcast

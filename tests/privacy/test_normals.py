@@ -7,7 +7,7 @@ import pytest
 from conftest import repeat
 from scipy import special, stats
 
-from tacit.privacy import normals as draws
+from tacit.privacy import seeded_noise as draws
 
 KEY = jax.random.key(5)
 FULL = 2**62 - 1  # the largest value of the 62 bits

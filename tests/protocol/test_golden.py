@@ -15,8 +15,8 @@ import pytest
 
 import tacit
 from tacit.privacy.ledger import Entry, Terms
+from tacit.privacy.seeded_noise import agent_key, jax_key, root_key
 from tacit.protocol.facts import facts_of
-from tacit.protocol.keys import agent_key, jax_key, root_key
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,

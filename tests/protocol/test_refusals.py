@@ -14,11 +14,11 @@ from tacit.admm.fixed_point import Instructions
 from tacit.admm.settings import penalty_from, step_size_from
 from tacit.admm.theory import ErgodicAverage, constants
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.privacy import normals
+from tacit.privacy import seeded_noise
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.seeded_noise import jax_key, root_key
 from tacit.protocol import messages
 from tacit.protocol.coordinator import Coordinator, Paused
-from tacit.protocol.keys import jax_key, root_key
 from tacit.protocol.messages import (
     Agreed,
     Broadcast,
@@ -298,7 +298,7 @@ def test_what_is_wrong_is_named(call, words):
 
 def test_no_more_numbers_in_a_draw_than_there_are_counters():
     with pytest.raises(ValueError, match="fewer than 2\\^32"):
-        normals.random_bits(jax_key(root_key(1)), 2**32)
+        seeded_noise.random_bits(jax_key(root_key(1)), 2**32)
 
 
 def test_sensitivities_of_a_vector_are_checked_one_by_one():

@@ -9,9 +9,9 @@ from conftest import problem_of
 
 import tacit
 from tacit.errors import InvalidInput
+from tacit.privacy.seeded_noise import agent_key, jax_key, root_key
 from tacit.protocol import server as module
 from tacit.protocol.facts import members_of
-from tacit.protocol.keys import agent_key, jax_key, root_key
 from tacit.protocol.messages import Broadcast, Refusal, Reply, from_bytes
 from tacit.protocol.server import Member, Server
 

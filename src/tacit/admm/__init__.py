@@ -2,11 +2,10 @@
 
 problem         agents, what each holds, and which coordinates they share
 settings        rounds, schedules, mechanism: all that is public in a run, and what is asked of it
-algorithm       Algorithm 1 of the paper, once, in its letters
+algorithm       Algorithm 1 of the paper, once, in its letters; what an agent computes with
 adaptive        steps for losses that nobody planned for: what they follow from, all of it public
 fixed_point     the same with exact local steps: one map that server and agents follow, accelerated
 reference       the optimum without privacy of losses with no exact local step, in one place
-local_side      what an agent computes with: sensitivity, limits of its points, start
 theory          the bounds of Section 5 as numbers
 """
 

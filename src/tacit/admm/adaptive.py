@@ -34,8 +34,7 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.admm.algorithm import Holders, Round, average_over_holders
-from tacit.admm.local_side import start_point
-from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.problem import LocalProblem, Problem, start_point
 from tacit.admm.settings import AdaptiveStep, Settings
 from tacit.sets.feasible_set import FeasibleSet
 

@@ -134,6 +134,11 @@ class LocalProblem:
         return single if floats == {single} else np.dtype(np.float64)
 
 
+def start_point(agent: LocalProblem) -> Vector:
+    """z^1: the feasible point nearest to the origin. Public, as the set is."""
+    return np.asarray(agent.feasible_set.project(np.zeros(agent.dimension, agent.dtype)))
+
+
 @dataclass(frozen=True)
 class Problem:
     """All agents' parts together.

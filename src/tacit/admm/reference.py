@@ -24,8 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Vector
-from tacit.admm.local_side import start_point
-from tacit.admm.problem import LocalProblem, Problem, objective_value
+from tacit.admm.problem import LocalProblem, Problem, objective_value, start_point
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.sets import Ball, Box, Conic, L1Ball, Product, Simplex
 from tacit.sets.closed_form import CutBox

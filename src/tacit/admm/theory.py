@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.local_side import start_point
-from tacit.admm.problem import Problem
+from tacit.admm.problem import Problem, start_point
 from tacit.admm.settings import (
     AdaptiveStep,
     NonsmoothStep,

@@ -25,8 +25,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from tacit._types import Vector
-from tacit.admm.local_side import start_point
-from tacit.admm.problem import LocalProblem
+from tacit.admm.problem import LocalProblem, start_point
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.objectives.residual import Residual

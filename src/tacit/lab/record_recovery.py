@@ -34,8 +34,8 @@ from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from tacit._types import Vector
-from tacit.admm.local_side import certified_sensitivity, start_point
-from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.algorithm import certified_sensitivity
+from tacit.admm.problem import LocalProblem, Problem, start_point
 from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, count, positive
 from tacit.learn import Box

@@ -798,7 +798,7 @@ class PrivateLogisticRegression(LinearClassifier):
     keep_length     whether centred rows keep their length in a column of its own
                     (``length_coef_``). "auto": with up to 20 columns, no constraint, a
                     ``feature_norm`` of 1, as ``PublicRange`` makes rows, and many records
-    clip     clipping of the per-record gradient (``objectives/clipping.py``), as the
+    clip     clipping of the per-record gradient (``objectives/losses.py``), as the
                     length of a softmax's slope, at most √2; None: none. "auto" for both: planned
                     from public numbers; without noise rows are centred and nothing is clipped; with
                     the paper's calibration both are off

@@ -2,8 +2,7 @@
 
 objective       what every objective can do: value, statistic, sensitivity, neighbours
 linear_model    losses of a linear model's scores: sensitivities, rounding, record by record
-losses          logistic, softmax, hinge; least squares, Huber, quantile
-clipping    clipping of per-record gradients: two forms, their bounds, probabilities
+losses          logistic, softmax, hinge; least squares, Huber, quantile; clipped gradients
 per_sample      any differentiable loss, each record's gradient clipped
 exchange        what a household draws at a price: charging, sharing a line, a reserve
 residual        |Az + d|^2 where d is private: power balance, inverse problems

@@ -19,7 +19,6 @@ import numpy as np
 
 from tacit._types import Array, Vector
 from tacit.errors import InvalidInput, array, choice, non_negative, positive
-from tacit.objectives import clipping
 from tacit.objectives.objective import RELATIONS, Records, optional_positive
 from tacit.objectives.rounding import UNIT, cut_point, cut_rows, gamma, rounded_up
 from tacit.pytree import pytree, store
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 BLOCK = 500  # K: records whose terms are added up in the format of the features
 BLOCK_16 = 2000  # the same for features of 16 bits: about 6 MB for 784 of them
 ROWS_AT_ONCE = 4096  # that are shortened at a time
+LEAST_CLIP = 1e-6  # a smaller one would make a straight line of the loss, and rounding counts
+CLIP_UNITS = 64  # by which a limited slope may err more than others, for |ln w| ≤ 15
 ELEMENTARY = 64  # units by which the few operations of a slope may err, and two for each class
 BFLOAT16 = (
     "features of 16 bits are added up by a GPU's matrix units, whose rounding is not documented: "
@@ -100,7 +101,7 @@ class LinearModel(Rows):
     norm is at most ``slope_bound·B/N`` in L2, ``slope_bound·B₁/N`` in L1; replacing a record
     moves the sum by at most twice that. B₁ ≤ √d·B always. The ridge is public and no part of the
     statistic. Slopes are bounded through the scores, |x'z| ≤ min(B sup‖z‖₂, B₁ sup‖z‖_∞) on the
-    set, and at all points by ``clip``, where a loss has one (``clipping.py``).
+    set, and at all points by ``clip``, where a loss has one (``losses.py``).
     ``sensitivity`` adds what rounding can do: see ``_rounding``. On an unbounded set the rounding
     of scores is left out; agents compute at no point without a bound.
     """
@@ -126,7 +127,7 @@ class LinearModel(Rows):
         """The largest slope of any record at any point of the set (a vector's: in the norm)."""
 
     def __post_init__(self) -> None:
-        limit = clipping.checked_limit(self.clip)
+        limit = _checked(self.clip)
         store(self, ridge=non_negative("ridge", self.ridge), clip=limit)
         if self.clip is not None and not self.limited:
             raise InvalidInput(
@@ -279,7 +280,7 @@ class LinearModel(Rows):
 
     def _slope_margin(self) -> float:
         """The relative error of a computed slope, beside the largest."""
-        limited = 0 if self.clip is None else clipping.UNITS
+        limited = 0 if self.clip is None else CLIP_UNITS
         return (ELEMENTARY + limited + 2 * self.outputs) * self._unit
 
     @property
@@ -401,6 +402,12 @@ def _shortened(rows: Vector, norm_2: float, norm_1: float | None) -> Vector:
     below_one = 1 - 4 * float(np.finfo(rows.dtype).eps)  # so that rounding keeps within the bound
     shorter = unit * (most * below_one)[:, None]
     return np.where(long[:, None], shorter, wide).astype(rows.dtype)
+
+
+def _checked(clip: float | None) -> float | None:
+    if clip is None or positive("clip", clip) >= LEAST_CLIP:
+        return None if clip is None else float(clip)
+    raise InvalidInput(f"Expected clip >= {LEAST_CLIP:g}, got clip={clip}.")
 
 
 def on_cpu() -> bool:

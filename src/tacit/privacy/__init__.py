@@ -1,7 +1,7 @@
 """Noise, what it costs, and who pays.
 
 mechanisms    Gaussian, Laplace, no noise: its distribution, accounting event and exact cost
-normals       float32 normals with full tails, for seeded noise
+seeded_noise  where noise comes from; keys, and float32 numbers with full tails
 secure_noise  exact discrete noise from the operating system's bits, with its proof
 accounting    what many updates cost together; noise for a total budget
 ledger        an agent's durable account in one SQLite file: budget, runs, charges, answers

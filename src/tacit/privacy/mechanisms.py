@@ -67,7 +67,7 @@ class Mechanism(ABC):
     ) -> jax.Array:
         """Draw noise; traceable in ``key`` and ``sensitivity``.
 
-        For float32 the numbers are those of ``normals.py``: JAX's own have no tail beyond about
+        For float32 the numbers are those of ``seeded_noise.py``: JAX has no tail beyond about
         one in ten million, which would itself be a visible leak.
         """
 
@@ -98,13 +98,13 @@ class Scaled(Mechanism):
     ) -> jax.Array:
         import jax
 
-        from tacit.privacy import normals
+        from tacit.privacy import seeded_noise
 
         distribution = {1: "laplace", 2: "normal"}[self.norm]
         if np.dtype(dtype).itemsize > 4:
             ξ = getattr(jax.random, distribution)(key, shape, np.float64)
         else:
-            ξ = getattr(normals, distribution)(key, shape)
+            ξ = getattr(seeded_noise, distribution)(key, shape)
         noise: jax.Array = self.scale(sensitivity) * ξ
         return noise.astype(dtype)
 

@@ -9,7 +9,6 @@ summed          all participants as one, of whom nothing is known but sums
 coordinator     one loop for every transport: plan, propose, rounds, finish
 server          the server: names, couplings, settings and replies
 release         sufficient statistics released once, paid for and kept, and what is solved from them
-keys            where noise comes from, and keys of seeded noise
 statement       what a run promises, in numbers and in words
 disclosure      the table of what is public, covered, covered if released once, or private
 result          what a run leaves behind, and its files

@@ -41,12 +41,12 @@ from tacit.admm.algorithm import (
     admitted,
     agent_round,
     local_round,
+    local_side,
     room,
     sample_on_host,
 )
 from tacit.admm.fixed_point import MEMORY, Instructions, LocalRounds
-from tacit.admm.local_side import local_side, start_point
-from tacit.admm.problem import LocalProblem
+from tacit.admm.problem import LocalProblem, start_point
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure, TacitError, count
 from tacit.files import write_atomically
@@ -55,7 +55,7 @@ from tacit.objectives.public import PublicObjective
 from tacit.privacy.ledger import Answer, Ledger, Payments, Terms
 from tacit.privacy.mechanisms import Gaussian, Mechanism
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
-from tacit.protocol.keys import noise_source
+from tacit.privacy.seeded_noise import noise_source
 from tacit.protocol.masks import Epoch, check_parties, cut
 from tacit.protocol.messages import Broadcast, Masked, Reply, Sum, digest_of
 from tacit.protocol.statement import why_uncertified

@@ -32,10 +32,10 @@ from tacit.objectives.public import has_exact_step
 from tacit.planning import Plan, penalties_of
 from tacit.planning import plan as planned
 from tacit.privacy.mechanisms import Mechanism, Noiseless
+from tacit.privacy.seeded_noise import generator, noise_source, root_key
 from tacit.protocol import result as results
 from tacit.protocol.facts import DescribedObjective, NotKnown, described, members_of
 from tacit.protocol.journal import Arrays, Journal, joined_digest
-from tacit.protocol.keys import generator, noise_source, root_key
 from tacit.protocol.messages import (
     Agreed,
     Answer,

@@ -21,8 +21,7 @@ import jax
 import numpy as np
 
 from tacit._types import Array, Vector
-from tacit.admm.local_side import start_point
-from tacit.admm.problem import LocalProblem, Problem
+from tacit.admm.problem import LocalProblem, Problem, start_point
 from tacit.errors import InvalidInput
 from tacit.objectives.objective import Descent, Objective, Statistics
 from tacit.protocol.masks import check_parties, refuse_no_sum

@@ -362,7 +362,7 @@ class Sum:
 class Own:
     """What only the owner of the data decides: where noise comes from. It never travels.
 
-    noise      "seeded" from ``root`` (``keys.root_key``), or "secure"
+    noise      "seeded" from ``root`` (``seeded_noise.root_key``), or "secure"
     from_seed  whether ``root`` follows from a seed that somebody knows
     agents     how many there are
     resumed    what is released was paid for before, and comes with ``Restore``: no ledger is asked

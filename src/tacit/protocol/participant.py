@@ -31,10 +31,10 @@ from tacit.errors import (
 )
 from tacit.objectives.public import PublicObjective, without_noise
 from tacit.privacy.ledger import Ledger, Terms
+from tacit.privacy.seeded_noise import agent_key, jax_key
 from tacit.protocol.agent import Agent, ExactRounds, Summand
 from tacit.protocol.facts import facts_of
 from tacit.protocol.journal import agent_digest
-from tacit.protocol.keys import agent_key, jax_key
 from tacit.protocol.masks import Epoch, Roster
 from tacit.protocol.messages import (
     Agreed,

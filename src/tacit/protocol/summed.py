@@ -26,10 +26,10 @@ from tacit.objectives import public
 from tacit.objectives.objective import Records
 from tacit.privacy.mechanisms import Mechanism, Noiseless
 from tacit.privacy.secure_noise import SecureNoise
+from tacit.privacy.seeded_noise import root_key
 from tacit.protocol.agent import Agent, shared_noise
 from tacit.protocol.facts import NAME, summed
 from tacit.protocol.journal import joined_digest
-from tacit.protocol.keys import root_key
 from tacit.protocol.masks import added_up, check_parties, refuse_no_sum
 from tacit.protocol.messages import (
     Agreed,

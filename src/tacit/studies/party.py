@@ -23,8 +23,8 @@ from tacit.privacy.accounting import Guarantee, epsilon_of, rounded_up
 from tacit.privacy.ledger import Entry, Ledger, Spend, Terms
 from tacit.privacy.mechanisms import Noiseless
 from tacit.privacy.secure_noise import largest_distance
+from tacit.privacy.seeded_noise import root_key
 from tacit.protocol.agent import Agent, Summand
-from tacit.protocol.keys import root_key
 from tacit.protocol.masks import Roster, read_identity
 from tacit.protocol.messages import Finish, Own, Propose
 from tacit.protocol.participant import Disagrees, Participant, Run

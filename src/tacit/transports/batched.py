@@ -39,16 +39,16 @@ from tacit.admm.algorithm import (
     admitted,
     agent_round,
     average_over_holders,
+    local_side,
     server_step,
 )
-from tacit.admm.local_side import local_side
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.objectives import linear_model
 from tacit.objectives.objective import Objective, Records
+from tacit.privacy.seeded_noise import agent_key, jax_key
 from tacit.protocol.journal import Arrays
-from tacit.protocol.keys import agent_key, jax_key
 from tacit.protocol.messages import Refusal
 from tacit.protocol.result import Progress
 from tacit.sets.feasible_set import FeasibleSet

@@ -15,7 +15,7 @@ from tacit.admm.adaptive import is_adaptive
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput, count
-from tacit.protocol.keys import jax_key, root_key
+from tacit.privacy.seeded_noise import jax_key, root_key
 from tacit.protocol.result import TRACE, Result, result_of
 from tacit.protocol.statement import privacy_statement
 from tacit.transports.batched import BatchedAgents, State

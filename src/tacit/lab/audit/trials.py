@@ -47,10 +47,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from tacit._types import Array, Vector
-from tacit.admm import algorithm, local_side
+from tacit.admm import algorithm
 from tacit.admm.algorithm import Holders, Local, Round, Rule
-from tacit.admm.local_side import start_point
-from tacit.admm.problem import LocalProblem
+from tacit.admm.problem import LocalProblem, start_point
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput, SolverFailure, count
 from tacit.lab.audit.bounds import Audit, judged, prepared
@@ -60,8 +59,8 @@ from tacit.privacy.accounting import Guarantee, exact
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Laplace, Mechanism, Noiseless
 from tacit.privacy.secure_noise import GridNoise, secure_noise
+from tacit.privacy.seeded_noise import agent_key, jax_key, root_key
 from tacit.protocol.agent import Agent
-from tacit.protocol.keys import agent_key, jax_key, root_key
 from tacit.protocol.messages import Broadcast
 from tacit.protocol.release import Reader
 
@@ -154,7 +153,7 @@ def _without_noise(worlds: Worlds, settings: Settings) -> tuple[Local, Local]:
 
 
 def _side(problem: LocalProblem, settings: Settings) -> Local:
-    return local_side.local_side(problem, settings, jax.random.key(0), problem.dtype)
+    return algorithm.local_side(problem, settings, jax.random.key(0), problem.dtype)
 
 
 def _response(problem: LocalProblem, settings: Settings, quiet: Local) -> Array:
