@@ -35,7 +35,7 @@ TRIALS = {
         "allowed = tacit.from_cvxpy(z, [cp.norm(z, 2) <= 1])\n"
         "assert abs(allowed.project([3.0, 4.0]) - [0.6, 0.8]).max() < 1e-6"
     ),
-    "demo": "from tacit.lab.demo_problems import Diabetes; Diabetes()",
+    "demo": "from tacit.lab.demo_problems import diabetes; diabetes()",
     "learn": (
         "import pandas, pyarrow, threadpoolctl  # where it needs them\n"
         "import tacit.cli.learn, tacit.learn as own\n"

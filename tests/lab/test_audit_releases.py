@@ -22,12 +22,6 @@ from tacit.protocol import release
 from tacit.protocol.release import Reader
 
 
-@pytest.fixture(autouse=True)
-def few_simulations(monkeypatch):
-    """From which the black box learns where to look: it is asked for little here."""
-    monkeypatch.setattr("tacit.lab.audit.trials.SIMULATED", repeat(100, 400))
-
-
 def settings(epsilon=4.0, mechanism="gaussian", rounds=1):
     return Settings.for_budget(epsilon, DELTA, rounds, 1, mechanism)
 
@@ -77,7 +71,7 @@ def test_the_bound_is_near_the_claim(name):
     # of 400 trials, seeds 0 to 5: 0.67 of the claim and more
     assert repeat(0.65, 0.9) * 10.0 < found.white.curve <= found.claim.epsilon <= 10.0
     assert found.white.curve_rates.attack == "likelihood"
-    assert found.black.curve > 0.2  # the least point of the copy says less
+    assert found.black is None and len(found.names) == len(found.epsilons) == 2
 
 
 @pytest.mark.parametrize("name", repeat(["l1-ball"], ["zone", "l1-ball"]))

@@ -197,7 +197,9 @@ def _said(options: argparse.Namespace, found: list[Any]) -> Iterator[Any]:
 
     first, words = found[0], {True: "consistent", False: "too few"}
     settings = first.settings
-    header = ("claim", "white, free", "white, curve", "black, free", "black, curve", "verdict")
+    views = ("white",) if first.black is None else ("white", "black")
+    bounds = (f"{view}, {kind}" for view in views for kind in ("free", "curve"))
+    header = ("claim", *bounds, "verdict")
     rows = [
         (
             rounded_up(one.claim.epsilon, 4),
@@ -220,11 +222,11 @@ def _said(options: argparse.Namespace, found: list[Any]) -> Iterator[Any]:
     yield f"canary: {first.canary}; delta {digits(first.claim.delta)}"
     for one in found:
         yield f"epsilon {rounded_up(one.claim.epsilon, 4)}: {one.verdict}"
-    seen = "release" if options.once else "local update"
+    seen = "release" if options.once else "local update; black: the last model"
     yield (
         f"Bounds of a row hold together with {100 * options.confidence:g} % confidence. White: the "
-        f"adversary sees every {seen}; black: the last model. Free: whatever the noise is; curve: "
-        f"it is {settings.mechanism.name}."
+        f"adversary sees every {seen}. Free: whatever the noise is; curve: it is "
+        f"{settings.mechanism.name}."
     )
 
 

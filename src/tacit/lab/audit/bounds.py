@@ -219,14 +219,14 @@ def rounded_down(bound: float) -> str:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the trials say about one claim. All four bounds hold together with the confidence."""
+    """What the trials say about one claim. All its bounds hold together with the confidence."""
 
     name: str
     canary: str
     settings: Settings
     claim: Guarantee
     white: Bounds  # the adversary sees every local update
-    black: Bounds  # it sees the last model only
+    black: Bounds | None  # it sees the last model only; None of releases, where that says less
     trials: int  # in each world
     confidence: float
     seed: int | None
@@ -235,22 +235,22 @@ class Audit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The four bounds, in the order of ``epsilons``."""
-        curve = f"{self.settings.mechanism.name} curve"
-        return tuple(
-            f"{view} box, {kind}"
-            for view in ("white", "black")
-            for kind in ("distribution-free", curve)
-        )
+        """Of the bounds, in the order of ``epsilons``: free and curve of each form."""
+        kinds = "distribution-free", f"{self.settings.mechanism.name} curve"
+        views = zip(("white", "black"), self._forms, strict=False)
+        return tuple(f"{view} box, {kind}" for view, _ in views for kind in kinds)
 
     @property
     def epsilons(self) -> tuple[float, ...]:
-        return self.white.free, self.white.curve, self.black.free, self.black.curve
+        return tuple(bound for form in self._forms for bound in (form.free, form.curve))
 
     @property
     def rates(self) -> tuple[Rates, ...]:
-        forms = (self.white, self.black)
-        return tuple(r for form in forms for r in (form.free_rates, form.curve_rates))
+        return tuple(r for form in self._forms for r in (form.free_rates, form.curve_rates))
+
+    @property
+    def _forms(self) -> tuple[Bounds, ...]:
+        return (self.white,) if self.black is None else (self.white, self.black)
 
     @property
     def violated(self) -> bool:
@@ -261,7 +261,7 @@ class Audit:
         """What an adversary who is never wrong would show in so many trials."""
         updates = self.updates or self.settings.updates
         about = self.settings.mechanism, updates, self.claim.delta
-        return largest_bound(self.trials, *about, _of_each_form(self.confidence))
+        return largest_bound(self.trials, *about, _shared(self.confidence, len(self._forms)))
 
     @property
     def refutable(self) -> bool:
@@ -275,7 +275,7 @@ class Audit:
             most = rounded_down(self.largest_bound)
             few = f"too few trials to refute the claim: {self.trials} show {most} at most"
             return "consistent with the claim" if self.refutable else few
-        free = (self.white.free, self.black.free)
+        free = self.epsilons[::2]
         above = free if max(free) > self.claim.epsilon else self.epsilons
         at = self.epsilons.index(max(above))
         return (
@@ -338,21 +338,26 @@ def judged(
     seed: int | None,
     through: str = "rounds",
 ) -> Audit:
-    """The audit that follows from scores in both worlds: rows of ``white``, then of BLACK."""
-    about = (settings.mechanism, updates, claim.delta, _of_each_form(confidence))
+    """The audit that follows from scores in both worlds: rows of ``white``, then of BLACK or none.
+
+    White and black box share the risk.
+    """
     without, with_canary = scores
-    first, last = (
-        lower_bounds(without[rows], with_canary[rows], names, *about)
-        for rows, names in ((slice(len(white)), white), (slice(len(white), None), BLACK))
-    )
-    trials = without.shape[1]
-    said = (worlds.name, worlds.canary, settings, claim, first, last)
-    return Audit(*said, trials, confidence, seed, through, updates)
+    names = {"white": white, "black": BLACK if len(without) > len(white) else ()}
+    parts = {"white": slice(len(white)), "black": slice(len(white), None)}
+    level = _shared(confidence, sum(map(bool, names.values())))
+    about = settings.mechanism, updates, claim.delta, level
+    found = {
+        form: lower_bounds(without[parts[form]], with_canary[parts[form]], named, *about)
+        for form, named in names.items()
+        if named
+    }
+    said = worlds.name, worlds.canary, settings, claim, found["white"], found.get("black")
+    return Audit(*said, without.shape[1], confidence, seed, through, updates)
 
 
-def _of_each_form(confidence: float) -> float:
-    """White and black box share the risk."""
-    return 1 - (1 - confidence) / 2
+def _shared(confidence: float, forms: int) -> float:
+    return 1 - (1 - confidence) / forms
 
 
 def paper_claim(

@@ -26,9 +26,8 @@ Any score is sound. A poor one only finds less; the last two say something of ag
 does on the same ledger, as after a restart. The adversary sees every release and scores its noise
 likewise, with *single entry* (an entry without noise) for single updates, and *restart* between
 releases: was noise used for other data? A release that was kept says the same again and adds
-nothing to the likelihood; one with fresh noise does. In the black-box form the adversary sees the
-least point of the last released objective only, where a run without a set would end; looks in the
-direction that its own simulations tell it.
+nothing to the likelihood; one with fresh noise does. There is no black-box form: whatever follows
+from a release says no more than it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.sparse as sp
 
 from tacit._types import Array, Vector
 from tacit.admm import algorithm
@@ -54,10 +52,10 @@ from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput, SolverFailure, count
 from tacit.lab.audit.bounds import Audit, judged, prepared
 from tacit.lab.audit.neighbouring_data import Worlds, moved
-from tacit.objectives.residual import Residual, on_host
+from tacit.objectives.residual import Residual
 from tacit.privacy.accounting import Guarantee, exact
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.mechanisms import Laplace, Mechanism, Noiseless
+from tacit.privacy.mechanisms import Noiseless
 from tacit.privacy.secure_noise import GridNoise, secure_noise
 from tacit.privacy.seeded_noise import agent_key, jax_key, root_key
 from tacit.protocol.agent import Agent
@@ -68,7 +66,6 @@ Begin = Callable[[LocalProblem, Settings, str, Ledger], Agent]
 Progress = Callable[[int], None]
 WHITE = ("likelihood", "magnitude", "single update", "repetition", "restart", "failure")
 RELEASES = ("likelihood", "magnitude", "single entry", "restart")
-SIMULATED = 400  # releases in each world from which the black box learns where to look
 RUN = "audit"
 BATCH = 6_000_000  # numbers in one array of a batch of runs
 FAINT = 0.02  # directions of the noise that a solver's answer hardly shows, against the clearest
@@ -611,7 +608,7 @@ def audit_releases(
     if claim is None:
         whole = exact(settings.mechanism, len(plans[0]), settings.delta)
         claim = Guarantee(spent, settings.delta) if ledgers else whole
-    found = _of_releases(plans, settings.mechanism, shown)
+    found = _of_releases(plans, settings.mechanism.norm, shown)
     updates = 1 + len(later)
     through = "releases" if ledgers else "readings"
     return judged(worlds, settings, claim, found, RELEASES, updates, confidence, seed, through)
@@ -635,20 +632,15 @@ def _read_and_spent(
 
 
 def _of_releases(
-    plans: Sequence[Sequence[LocalProblem]], mechanism: Mechanism, shown: Sequence[Array]
+    plans: Sequence[Sequence[LocalProblem]], norm: int, shown: Sequence[Array]
 ) -> tuple[Array, Array]:
-    """Scores (attacks × trials) in both worlds, in the order of RELEASES and BLACK."""
+    """Scores (attacks × trials) in both worlds, in the order of RELEASES."""
     guesses = [np.array([p.objective.statistics().values for p in mine]) for mine in plans]
     telling = np.flatnonzero((guesses[0] != guesses[1]).any(axis=0))
-    black = _Black.of(plans, mechanism)
-    rows = [
-        [
-            np.append(_white(seen, guesses, telling, mechanism.norm), black.scores(seen[-1]))
-            for seen in world
-        ]
-        for world in shown
-    ]
-    return np.array(rows[0]).T, np.array(rows[1]).T
+    without, with_canary = (
+        np.array([_white(seen, guesses, telling, norm) for seen in world]).T for world in shown
+    )
+    return without, with_canary
 
 
 def _white(seen: Array, guesses: Sequence[Array], telling: Array, norm: int) -> Vector:
@@ -664,43 +656,3 @@ def _white(seen: Array, guesses: Sequence[Array], telling: Array, norm: int) -> 
             apart(first, answered) - apart(second, answered),
         ]
     )
-
-
-class _Black(NamedTuple):
-    """An adversary that sees the minimiser of a released objective, and has simulated many."""
-
-    problem: LocalProblem  # of which it knows what is public
-    deviation: float
-    means: tuple[Vector, Vector]
-    whitening: Array  # of the points' deviations from their mean
-
-    @classmethod
-    def of(cls, plans: Sequence[Sequence[LocalProblem]], mechanism: Mechanism) -> _Black:
-        rng, clouds = np.random.default_rng(0), []
-        problem = plans[0][-1]
-        Δ = problem.objective.statistics().sensitivity(mechanism.norm)
-        deviation = float(np.sqrt(mechanism.variance(Δ)))
-        for mine in plans:
-            values = mine[-1].objective.statistics().values
-            draw = rng.laplace if isinstance(mechanism, Laplace) else rng.normal
-            noise = draw(0.0, mechanism.scale(Δ), (SIMULATED, values.size))
-            clouds.append(np.array([_least_point(problem, values + ξ, deviation) for ξ in noise]))
-        means = clouds[0].mean(axis=0), clouds[1].mean(axis=0)
-        inner = np.concatenate([cloud - mean for cloud, mean in zip(clouds, means, strict=True)])
-        spread, axes = np.linalg.eigh(np.cov(inner.T).reshape(inner.shape[1], -1))
-        kept = spread > 1e-9 * spread.max()
-        return cls(problem, deviation, means, axes[:, kept] / np.sqrt(spread[kept]))
-
-    def scores(self, values: Vector) -> Vector:
-        """In the order of BLACK."""
-        z = _least_point(self.problem, values, self.deviation)
-        first, second = ((z - mean) @ self.whitening for mean in self.means)
-        return np.array([likelihood(first, second, 2), magnitude(first, second)])
-
-
-def _least_point(problem: LocalProblem, values: Vector, deviation: float) -> Vector:
-    """Of the released ‖Az + d‖² that these values tell, on no set: the shortest such point."""
-    copy: Any = problem.objective.statistics().released_objective(values, deviation)
-    A = on_host(copy.matrix)
-    least: Vector = np.linalg.lstsq(A.toarray() if sp.issparse(A) else A, -np.asarray(copy.data))[0]
-    return least

@@ -13,18 +13,16 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from tacit.admm.problem import LocalProblem, objective_value
+from tacit.admm.problem import LocalProblem
 from tacit.admm.settings import NonsmoothStep, Settings
 from tacit.errors import choice, count
 from tacit.lab import reproduce
 from tacit.lab.reproduce import Curve, Rows, Runs
 from tacit.power.model import PowerProblem, build
 from tacit.privacy import accounting
-from tacit.privacy.mechanisms import Gaussian, Mechanism, Noiseless, mechanism_from, per_update
-from tacit.protocol.result import TRACE, Progress
-from tacit.transports.solving import read, solve
+from tacit.privacy.mechanisms import Mechanism, Noiseless, mechanism_from, per_update
+from tacit.protocol.result import TRACE
+from tacit.transports.solving import solve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,10 +34,7 @@ ALGORITHMS = {  # perturbation and mechanism
     "ObjL": ("objective", "laplace"),
     "OutL": ("output", "laplace"),
 }
-ONCE = "release"  # not the paper's: one release, at the total that all updates of ObjG cost
-COLOURS = dict(
-    zip((*ALGORITHMS, ONCE), ("#1f5f8b", "#c0392b", "#2e86c1", "#e08e45", "#222222"), strict=True)
-)
+COLOURS = dict(zip(ALGORITHMS, ("#1f5f8b", "#c0392b", "#2e86c1", "#e08e45"), strict=True))
 
 
 class Run(NamedTuple):
@@ -73,7 +68,7 @@ class Experiment(reproduce.Experiment):
         every += [
             Run(algorithm, epsilon, E, seed)
             for seed in range(self.seeds)
-            for algorithm in (*ALGORITHMS, ONCE)
+            for algorithm in ALGORITHMS
             for epsilon in self.epsilons
             for E in self.local_updates
         ]
@@ -102,21 +97,12 @@ class Experiment(reproduce.Experiment):
         ratio = float(mechanism.scale(used)) / Δ
         return mechanism_from({**mechanism.to_dict(), "noise_multiplier": ratio})
 
-    def release(self, run: Run, agents: Iterable[LocalProblem]) -> Mechanism:
-        """The noise of one release that costs as much as all updates of such a run of ObjG."""
-        updates = self.rounds * run.local_updates
-        noise = self.proven("ObjG", run.epsilon, agents)
-        assert isinstance(noise, Gaussian)
-        return Gaussian(noise.noise_multiplier / math.sqrt(updates))
-
     def build(self) -> PowerProblem:
         """The paper adds noise to z; certified noise goes on the residual."""
         on = "gradient" if self.calibration == "paper" else "residual"
         return build(self.case, self.zones, beta=self.beta, noise_on=on)
 
     def settings(self, run: Run) -> Settings:
-        if run.algorithm == ONCE:  # rounds after the release
-            return Settings(self.rounds, tolerance=1e-6)
         perturbation = ALGORITHMS.get(run.algorithm, ("objective", ""))[0]
         return Settings(
             self.rounds,
@@ -137,24 +123,18 @@ class Experiment(reproduce.Experiment):
 
     def draw(self, traces: pd.DataFrame) -> Figure:
         """Rows: noise, objective for each E, residual of ObjG."""
-        shown = [a for a in (*ALGORITHMS, ONCE) if (traces["algorithm"] == a).any()]
         few, many = self.local_updates[0], self.local_updates[-1]
 
-        def curves(algorithms: Iterable[str], E: int) -> list[Curve]:
-            return [
-                Curve(
-                    {"algorithm": a, "local_updates": E}, a, COLOURS[a], "--" if a == ONCE else "-"
-                )
-                for a in algorithms
-            ]
+        def curves(E: int) -> list[Curve]:
+            return [Curve({"algorithm": a, "local_updates": E}, a, COLOURS[a]) for a in ALGORITHMS]
 
         residuals = [
             Curve({"algorithm": "ObjG", "local_updates": E}, f"ObjG, E = {E}", f"C{k}")
             for k, E in enumerate((few, many))
         ]
         rows = [
-            ("noise", "noise magnitude", curves(ALGORITHMS, few)),
-            *(("objective", f"objective, E = {E}", curves(shown, E)) for E in self.local_updates),
+            ("noise", "noise magnitude", curves(few)),
+            *(("objective", f"objective, E = {E}", curves(E)) for E in self.local_updates),
             ("residual", "consensus residual", residuals),
         ]
         paper = self.calibration == "paper"
@@ -247,15 +227,6 @@ class Experiment(reproduce.Experiment):
                 [((a, e, many), (a, e, few)) for a in ("ObjL", "OutG", "OutL") for e in ε],
             ),
         ]
-        if (traces["algorithm"] == ONCE).any():
-            claims.append(
-                (
-                    "Not the paper's: releasing the loads once, at the same total, reaches lower "
-                    "objectives than ObjG.",
-                    "objective",
-                    [((ONCE, e, E), ("ObjG", e, E)) for e in ε for E in (few, many)],
-                )
-            )
         judged = self.verdicts(traces, claims)
         return [*judged, self._noiseless_claim(traces), self._composition_claim()]
 
@@ -322,31 +293,7 @@ def _start(experiment: Experiment) -> None:
 
 def _work(experiment: Experiment, run: Run) -> tuple[Run, list[Any]]:
     assert _problem is not None
-    if run.algorithm == ONCE:
-        trace = _release_once(_problem, experiment, run)
-    else:
-        found = solve(_problem.problem, experiment.settings(run), seed=run.seed, workers=1).trace
-        trace = list(zip(*(found[name].tolist() for name in TRACE), strict=True))
-    return run, [(*run, *row) for row in trace]
-
-
-def _release_once(case: PowerProblem, experiment: Experiment, run: Run) -> list[Any]:
-    """A trace like that of the other runs: objective at the true loads, noise of the one release.
-
-    Rounds after the last, at tolerance, are as that.
-    """
-    problem, rows = case.problem, []
-    noise = experiment.release(run, problem.agents)
-    released = read(problem, noise, experiment.delta, run.seed)
-    parts = zip(released.releases, problem.agents, strict=True)
-    drawn = sum(float(np.abs(r.values - a.objective.statistics().values).sum()) for r, a in parts)
-
-    def note(progress: Progress) -> None:
-        pairs = zip(problem.agents, progress.points, strict=True)
-        objective = float(sum(objective_value(a.objective, z) for a, z in pairs))
-        row = progress.row
-        rows.append([progress.round, objective, row["residual"], drawn, row["violation"]])
-
-    solve(released, experiment.settings(run), callback=note, workers=1)
-    rows += [[t, *rows[-1][1:]] for t in range(len(rows) + 1, experiment.rounds + 1)]
-    return rows
+    found = solve(_problem.problem, experiment.settings(run), seed=run.seed, workers=1).trace
+    return run, [
+        (*run, *row) for row in zip(*(found[name].tolist() for name in TRACE), strict=True)
+    ]
