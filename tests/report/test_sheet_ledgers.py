@@ -54,10 +54,7 @@ RELEASE = Terms("agent 1", tacit.Gaussian(3.7303), 1, 1, 0.0, "secure", "adding 
     ("changes", "counted"),
     [
         ({}, True),
-        ({"noise": "seeded"}, False),
         ({"mechanism": tacit.Gaussian(4.2)}, False),
-        ({"mechanism": tacit.Laplace(1.0)}, False),
-        ({"neighbours": "moving one"}, False),
         ({"rounds": 2}, False),  # no release
     ],
     ids=str,
@@ -70,28 +67,23 @@ def test_only_a_release_of_the_same_cost_counts(result, tmp_path, changes, count
     statement = said(result, epsilon=epsilon, **changes).privacy
     for own, found in ((True, counted), (None, None if counted else False), (False, False)):
         subject = Subject(("agent 1",), 0, statement, "", "x", account=account, own=own)
-        assert subject.counted is found and subject.overpaid is None
+        assert subject.counted is found and not subject.disputed
 
 
 @pytest.mark.parametrize(
     ("ledger", "changes", "counted"),
     [
-        ({"noise": 12.0}, {}, True),
-        ({"noise": 12.0, "at": 0.01}, {}, True),  # at which the ledger itself says less
-        ({"noise": 12.0, "at": 0.01}, {"epsilon": 1.2}, False),
-        ({"noise": 12.0}, {"secure": True}, False),
+        ({"noise": 12.9}, {}, True),
+        ({"noise": 12.9, "at": 0.01}, {}, True),  # at which the ledger itself says less
+        ({"noise": 12.9, "at": 0.01}, {"epsilon": 1.2}, False),
         ({"charge": 0}, {}, False),
-        ({"hides": "something else"}, {}, False),
-        ({"charge": 5, "noise": 8.0, "epsilon": 9.0}, {}, False),  # fewer rounds
         ({"noise": 60.0}, {}, False),
         ({"noise": 60.0, "at": 0.01}, {}, False),
         ({"run": "summer"}, {}, False),
     ],
     ids=str,
 )
-def test_a_total_is_that_of_the_same_noise_at_the_same_delta(
-    result, tmp_path, ledger, changes, counted
-):
+def test_a_total_is_at_the_same_delta(result, tmp_path, ledger, changes, counted):
     folder = noted(said(result, **changes).save(tmp_path / "result"))
     subject = Subject.read(folder, "agent 1", paid(tmp_path / "a.db", **ledger))
     assert subject.counted is counted and not subject.disputed
@@ -197,7 +189,7 @@ def test_a_mean_and_its_rounds_are_one_run(learned, tmp_path):
 @pytest.mark.parametrize("epsilon", [0.1, 1.45])  # 1.45: the rounds alone cost no more
 def test_a_budget_that_the_ledger_contradicts_is_not_certified(learned, tmp_path, epsilon):
     facts, sections, page = about(forge(learned, tmp_path / "r", epsilon=epsilon), "Zug")
-    assert page.verdict.startswith(f"{LOUD} (1.5 against {epsilon}): its result was changed")
+    assert page.verdict.startswith(f"{LOUD} (1.5 against {epsilon}): the result was changed")
     assert not page.promised and "Certified" not in page.verdict
     says = f"ε ≤ 1.5 by the ledger; its result says ε ≤ {epsilon}"
     assert facts["Budget of this run"].startswith(says)

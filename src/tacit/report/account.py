@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from tacit.errors import CorruptFile, InvalidInput, LedgerFailure, TacitError
 from tacit.privacy.accounting import Guarantee
@@ -19,23 +18,7 @@ from tacit.privacy.mechanisms import mechanism_from
 from tacit.protocol.statement import PrivacyStatement
 
 NOT_WRITTEN = "No sheet was written."
-NUMBER = re.compile(r"[0-9][0-9.]*(e[-+]?[0-9]+)?")  # ledgers have six digits, and a digest
 PART = 0.99  # of a run's own epsilon: secure noise has a little more noise than settings say
-
-
-class Paid(NamedTuple):
-    """Epsilon that a ledger paid for one run, at the delta of its statement.
-
-    answered   of the messages that were sent; the rest was paid for again
-    alike      what was paid for has the noise and hides the change that the statement says
-    """
-
-    epsilon: float
-    answered: float
-    alike: bool = True
-
-
-NOTHING = Paid(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -89,47 +72,29 @@ class Account:
 
     def paid_for(
         self, statement: PrivacyStatement, run: str, own: bool | None = None
-    ) -> Paid | None:
-        """What was paid for a run, with its private mean; None where that is not known.
+    ) -> float | None:
+        """The epsilon that was paid for a run, with its private mean; None where it is not known.
 
         ``own``: whether the run is known to have paid from this very ledger, or from none.
         Releases are listed under names of their own, which no result has. A run that released once
         is taken for the release that costs what its statement says, or for the most expensive one
         if all cost more; a private mean for the release that costs least with the rounds.
         """
-        epsilon, delta = statement.epsilon, statement.delta
+        said, delta = statement.epsilon, statement.delta
         if own is False or not 0 <= delta < 1:
-            return NOTHING
-        alike = not self._hides_something_else(statement)
+            return 0.0
         releases = [r for r in self.runs if r["read_once"] and r["rounds_charged"]]
         if statement.once:
-            like = [{**r, "rounds_charged": 1} for r in releases if _same_noise(r, statement)]
-            ours = [PART * epsilon <= _cost([r], delta) <= epsilon / PART for r in like]
             costs = [_cost([r], delta) for r in releases]
-            more = max(costs) if own and costs and min(costs) * PART > epsilon else 0.0
-            cost = more or (epsilon if alike and any(ours) else 0.0)
-            return Paid(cost, cost) if own or not cost else None
-        if not run:
-            return NOTHING if not alike or _cost(self.runs, delta) < PART * epsilon else None
+            alike = [cost for cost in costs if PART * said <= cost <= said / PART]
+            if not own:
+                return None if alike else 0.0
+            more = min(costs, default=0.0) * PART > said
+            return alike[0] if alike else max(costs) if more else 0.0
         if (found := self.run(run)) is None:
-            return NOTHING
-        alike = alike and _same_noise(found, statement)
-        if found["rounds_charged"] * found["local_updates"] < statement.updates:
-            alike = False
+            return 0.0 if run or _cost(self.runs, delta) < PART * said else None
         means = [[r] for r in releases] if statement.before else []
-        parts = [[found, *mean] for mean in means or [[]]]
-        return Paid(
-            min(_cost(part, delta) for part in parts),
-            min(_cost(part, delta, "rounds_answered") for part in parts),
-            alike,
-        )
-
-    def _hides_something_else(self, statement: PrivacyStatement) -> bool:
-        """Ledgers write numbers with six digits, and may add a digest in brackets."""
-        changes = [change for change, _ in statement.neighbours]
-        changes += [NUMBER.sub(lambda m: f"{float(m[0]):g}", change) for change in changes]
-        hides = str(self.runs[0]["neighbours"]) if self.runs else ""
-        return bool(hides) and not any(f"{hides} (".startswith(f"{c} (") for c in changes)
+        return min(_cost([found, *mean], delta) for mean in means or [[]])
 
 
 def accounts(folder: Path, agents: Sequence[str]) -> dict[str, Account | str]:
@@ -148,18 +113,14 @@ def accounts(folder: Path, agents: Sequence[str]) -> dict[str, Account | str]:
     return found
 
 
-def _cost(runs: Iterable[dict[str, Any]], delta: float, rounds: str = "rounds_charged") -> float:
-    """The epsilon of runs together, by the rounds that were charged or answered."""
+def _cost(runs: Iterable[dict[str, Any]], delta: float) -> float:
+    """The epsilon of runs together; a release counts once."""
     updates: Counter[Any] = Counter()
     for r in runs:
-        if count := r[rounds] * r["local_updates"]:
+        rounds = min(1, r["rounds_charged"]) if r["read_once"] else r["rounds_charged"]
+        if count := rounds * r["local_updates"]:
             updates[mechanism_from(r["mechanism"]), 0.0] += count
     return Spend(updates).epsilon(delta)
-
-
-def _same_noise(run: dict[str, Any], statement: PrivacyStatement) -> bool:
-    mechanism = mechanism_from(run["mechanism"]).name
-    return (mechanism, run["noise"] == "secure") == (statement.mechanism, statement.secure)
 
 
 @contextmanager

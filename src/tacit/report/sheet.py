@@ -133,18 +133,13 @@ def _verdict(subject: Subject) -> str:
         )
     if why := not_promised(p):
         return f"NOTHING IS PROMISED: this run is not certified. {_capital(plain(why, 250))}"
-    if subject.overpaid is not None:
+    if subject.disputed:
         numbers = f"{_paid(subject).removeprefix('ε ≤ ')} against {_up(p.epsilon)}"
-        why = (
-            "its result was changed, or is of another run. Nothing of it is certified until that "
-            "is known; the odds below are those of what was paid."
+        return (
+            f"THE LEDGER PAID MORE FOR THIS RUN THAN ITS RESULT SAYS ({numbers}): the result was "
+            "changed, is of another run, or rounds were paid for again after a crash. Nothing of "
+            "it is certified until that is known; the odds below are those of what was paid."
         )
-        if not subject.disputed:
-            why = (
-                "rounds were paid for again, after a crash or a failure. The odds below count all "
-                "that was paid."
-            )
-        return f"THE LEDGER PAID MORE FOR THIS RUN THAN ITS RESULT SAYS ({numbers}): {why}"
     budget = f"ε = {_up(p.epsilon)}, δ = {_up(p.delta, 6)}"
     if next_to_nothing(_shown(p.epsilon), p.delta):
         return f"Certified, but {budget} promises next to nothing: see the odds below."
@@ -175,7 +170,7 @@ def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
     yield "When", subject.when
     if not promised(p):
         yield "Budget of this run", "none that means anything"
-    elif subject.overpaid is None:
+    elif not subject.disputed:
         yield "Budget of this run", f"ε ≤ {_up(p.epsilon)}, δ ≤ {_up(p.delta, 6)}{p.unless}"
     else:
         said = f"{_paid(subject)} by the ledger; its result says ε ≤ {_up(p.epsilon)}"
@@ -200,7 +195,7 @@ def _facts(subject: Subject, who: str) -> Iterator[tuple[str, str]]:
         left = f"room for a Gaussian run of ε = {rounded_down(a.left)} at this δ"
     yield "Left", f"{left} ({TOGETHER})"
     words = f"{plain(a.name, 40)}, {a.entries} entries, all consistent; the last is {a.head[:16]}"
-    if subject.overpaid is not None:
+    if subject.disputed:
         words += ". IT PAID MORE FOR THIS RUN THAN THE RESULT SAYS"
     if subject.counted is False:
         words += ". THIS RUN IS NOT IN IT: its totals leave this run out"
@@ -249,7 +244,7 @@ def _several(count: int, what: str) -> str:
 def _odds(subject: Subject) -> Odds:
     """From the numbers as they are shown, so that whoever reads them can compute the same."""
     p, account = subject.statement, subject.account
-    one = "this run" if subject.overpaid is None else "this run, as paid"
+    one = "this run, as paid" if subject.disputed else "this run"
     columns = [(one, _shown(subject.epsilon), p.delta)]
     if account is not None and subject.counted:
         delta = account.budget.delta

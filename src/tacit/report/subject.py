@@ -19,7 +19,7 @@ from tacit.html import plain, several
 from tacit.protocol.disclosure import level, may_have
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement, promised
-from tacit.report.account import NOT_WRITTEN, NOTHING, PART, Account, Paid
+from tacit.report.account import NOT_WRITTEN, PART, Account
 from tacit.report.contents import Contents
 
 if TYPE_CHECKING:
@@ -54,39 +54,26 @@ class Subject:
     recipients: str = ""
 
     @cached_property
-    def paid(self) -> Paid | None:
-        """What the ledger paid for this run; None: not known."""
+    def paid(self) -> float | None:
+        """The epsilon that the ledger paid for this run; None: not known."""
         if self.account is None:
-            return NOTHING
+            return 0.0
         return self.account.paid_for(self.statement, self.run, self.own)
 
     @property
     def counted(self) -> bool | None:
         """Whether the ledger's total has this run in it; None: not known."""
-        if self.paid is None:
-            return None
-        paid, said = self.paid, self.statement.epsilon
-        return paid.alike and paid.epsilon > 0 and paid.epsilon >= PART * said
-
-    @property
-    def overpaid(self) -> Paid | None:
-        """What the ledger paid for this run, if that is more than its result says."""
-        most = max(self.statement.epsilon, 0.0)
-        return self.paid if self.paid and self.paid.epsilon * PART > most else None
+        return None if self.paid is None else self.paid > PART * max(self.statement.epsilon, 0.0)
 
     @property
     def disputed(self) -> bool:
-        """Whether the ledger contradicts the result: nothing in the folder is to be trusted.
-
-        If what was answered costs no more than the result says, rounds were paid for again.
-        """
-        paid = self.overpaid
-        return paid is not None and paid.answered * PART > self.statement.epsilon
+        """Whether the ledger paid more for this run than its result says: neither is trusted."""
+        return self.paid is not None and self.paid * PART > max(self.statement.epsilon, 0.0)
 
     @property
     def epsilon(self) -> float:
         """Of this run: what its result says, or what the ledger paid if that is more."""
-        return self.statement.epsilon if self.overpaid is None else self.overpaid.epsilon
+        return self.paid if self.disputed and self.paid is not None else self.statement.epsilon
 
     @classmethod
     def read(
