@@ -33,6 +33,7 @@ from tacit.tables import read_arrays, read_table
 from tacit.transports.nvflare.kit import Kit
 
 OLD = Path(__file__).parent / "fixtures" / "0.2.0"
+MEASURES = "share", "short_mw", "load_mw", "surplus_mw", "buses"
 STATEMENT = PrivacyStatement(1.0, 1e-5, "gaussian", 3, (("a record", ("a",)),), False)
 
 
@@ -59,7 +60,7 @@ def shown(found):
 def page(folder, name="run.json"):
     """Of a report, which reads whatever lies in a folder."""
     shutil.copytree(OLD / "power", folder / "r")
-    figures = {"answer": {"served": {"p": {"share": 1, "short_mw": 0, "buses": 0}}, "cost": 3}}
+    figures = {"answer": {"served": {"p": dict.fromkeys(MEASURES, 1), "of_buses": 1}, "cost": 3}}
     (folder / "r" / "figures.json").write_text(json.dumps(figures))
     return folder / "r" / name, lambda path: render(Contents.read(path.parent))
 

@@ -13,10 +13,10 @@ from tacit.admm.settings import Settings
 from tacit.errors import InvalidInput
 from tacit.power import bound, build, load_case
 from tacit.power.cost import largest_marginal_cost, published_cost, solve_centrally
-from tacit.power.model import served, served_in_words
+from tacit.power.model import served
 from tacit.power.network import demand
 from tacit.privacy.mechanisms import Gaussian
-from tacit.report.page import price_in_words
+from tacit.report.outcome import outcome, price_in_words
 from tacit.transports.solving import solve
 
 
@@ -218,7 +218,7 @@ def test_what_is_served_by_hand():
     assert p["share"] == pytest.approx(1 - 0.5005 / 4) and p["buses"] == 1
     assert p["short_mw"] == pytest.approx(50.05) and q["surplus_mvar"] == 0
     assert q["load"] == 0 and q["share"] == 1.0 and q["buses"] == 1 and found["of_buses"] == 4
-    words = served_in_words(found)
-    assert "87.49%" in words[0] and "short at 1 of 4 buses" in words[0]
+    words = dict(outcome({"answer": {"served": found}}))["Active load served"]
+    assert "87.49 %" in words and "50.05 of 400 MW short, at 1 of 4 buses" in words
     bus["p_shed"] = 3.0  # more than there is: a share is no less than 0
     assert served(bus, 100.0)["p"]["share"] == 0.0

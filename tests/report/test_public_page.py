@@ -114,12 +114,23 @@ def arrays(name):
 
 CHECK = json.dumps(
     {
-        **{"case": "x", "converged": True, "slack_mw": 1.0, "losses_mw": 1.0, "load_mw": 1.0},
+        **{
+            "case": "x",
+            "converged": True,
+            "slack_mw": 1.0,
+            "losses_mw": 1.0,
+            "load_mw": 1.0,
+            "dispatched_mw": 1.0,
+            "slack_buses": [1],
+        },
         **{"lowest_voltage": 1.0, "highest_voltage": 1.0, "highest_loading": 0.1},
         **{"voltages": [], "overloads": [], "reactive": []},
     }
 )
-SERVED = {"share": 0.9, "short_mw": NUMBER, "buses": 1}
+SERVED = {
+    "p": {"share": 0.9, "short_mw": NUMBER, "load_mw": 1.0, "surplus_mw": 0.0, "buses": 1},
+    "of_buses": 1,
+}
 RUN = {
     "seed in result.json": entry("result.json", "seed", value=WHOLE),
     "seed in run.json": entry("run.json", "options", "seed", value=WHOLE),
@@ -131,9 +142,9 @@ NOISY = {"objective": column("objective"), "noise": column("noise")}
 GRID = {
     **{f"bus {name}": column(name, "bus.csv") for name in ("p_demand", "q_demand")},
     **{f"bus {name}": column(name, "bus.csv") for name in ("p_shed", "q_shed")},
-    "load served": entry("figures.json", "answer", value={"served": {"p": SERVED}}),
+    "load served": entry("figures.json", "answer", value={"served": SERVED}),
     "cost": entry("figures.json", "answer", value={"served": {}, "cost": 7.183e12}),
-    "one solver's": entry("figures.json", "central", value={"served": {"p": SERVED}}),
+    "one solver's": entry("figures.json", "central", value={"served": SERVED}),
     "what privacy costs": entry(
         "figures.json",
         "what_privacy_costs",

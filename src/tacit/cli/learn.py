@@ -688,7 +688,7 @@ def _print_fit(
         ]
     if evaluation is not None:
         errors += in_words(evaluation)
-    from tacit.report.page import price_in_words
+    from tacit.report.outcome import price_in_words
 
     secret = "training objective (not covered: keep secret)"
     learnt = f"{len(classes)} classes" if classes else "a number to predict"

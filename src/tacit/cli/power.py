@@ -279,34 +279,13 @@ def _publish(case: Any, released: Any, folder: RunFolder) -> None:
 
 def _said(about: dict[str, Any]) -> list[str]:
     """What a person asks first; it reads the true loads."""
-    from tacit.power.model import served_in_words
-    from tacit.report.page import price_in_words
+    from tacit.report.outcome import outcome
 
-    lines = [
+    return [
         *_assumed(about["base_mva"], about["assumed"]),
         "At the true loads (not covered: keep secret):",
-        *served_in_words(about["answer"]["served"]),
+        *(f"{name}: {value}" for name, value in outcome(about)),
     ]
-    if about["what_privacy_costs"] is not None:
-        lines.append(f"what privacy costs: {price_in_words(about['what_privacy_costs'])}")
-    if "cost" in about["answer"]:
-        lines.append(
-            f"generation cost: {about['answer']['cost']:,.2f} $/h, load that is short priced at "
-            f"{about['shed_price']:g} $/MWh"
-        )
-    if "central" in about:
-        for name in ("answer", "central"):
-            found = about[name]
-            served = 100 * found["served"]["p"]["share"]
-            words = f"objective {found['objective_at_true_loads']:.6g}, {served:.4g}% served"
-            if "cost" in found:
-                words = f"{found['cost']:,.2f} $/h, {served:.4g}% served"
-            lines.append(f"{'zones together' if name == 'answer' else 'one solver'}: {words}")
-        if "bound" in about["central"]:
-            least, ac = about["central"]["bound"], about["central"]["published"]
-            beside = "" if ac is None else f"; PGLib's AC cost {ac:,.2f} $/h"
-            lines.append(f"all load served, true loads: at least {least:,.2f} $/h{beside}")
-    return lines
 
 
 # --- bound ----------------------------------------------------------------------------------------
@@ -376,32 +355,16 @@ def _check(options: argparse.Namespace) -> int:
 
 def _of_check(found: dict[str, Any]) -> Iterator[Any]:
     """What is told of it."""
+    from tacit.report.outcome import ac_check
+
     yield "computed from the true loads: keep secret"
-    title = f"{found['case']}: AC power flow of this dispatch"
-    rows = [(f"{name} (MW)", f"{found[f'{name}_mw']:.6g}") for name in ("load", "dispatched")]
-    if not found["converged"]:
-        yield title, ("", ""), [*rows, ("AC power flow", "none was found")]
-        return
-    buses = ", ".join(map(str, found["slack_buses"]))
-    beyond = {name: len(found[name]) for name in BEYOND}
-    rows += [
-        (f"more at the slack bus {buses} (MW)", f"{found['slack_mw']:+.4g}"),
-        ("losses (MW)", f"{found['losses_mw']:.4g}"),
-        (
-            "voltages (per unit)",
-            f"{found['lowest_voltage']:.4f} to {found['highest_voltage']:.4f}",
-        ),
-        ("voltages beyond limits", str(beyond["voltages"])),
-        ("highest loading of a line", f"{100 * found['highest_loading']:.4g}%"),
-        ("lines beyond limits", str(beyond["overloads"])),
-        ("generators beyond reactive limits", str(beyond["reactive"])),
-    ]
-    yield title, ("", ""), rows
+    yield f"{found['case']}: AC power flow of this dispatch", ("", ""), ac_check(found)
     for name, (what, columns) in BEYOND.items():
-        if found[name]:
-            shown = [[f"{row[c]:.4g}" for c in columns] for row in found[name][:MOST_ROWS]]
-            yield f"{what} beyond limits ({beyond[name]})", columns, shown
-    yield f"files: {found['folder']}/check.png"
+        if beyond := found.get(name):
+            shown = [[f"{row[c]:.4g}" for c in columns] for row in beyond[:MOST_ROWS]]
+            yield f"{what} beyond limits ({len(beyond)})", columns, shown
+    if found["converged"]:
+        yield f"files: {found['folder']}/check.png"
 
 
 # --- attack ---------------------------------------------------------------------------------------

@@ -251,20 +251,6 @@ def served(bus: pd.DataFrame, base_mva: float) -> dict[str, Any]:
     return found
 
 
-def served_in_words(found: dict[str, Any]) -> list[str]:
-    """One line for active, one for reactive power."""
-    lines = []
-    for kind, name, unit in (("p", "active", "MW"), ("q", "reactive", "MVAr")):
-        of = found[kind]
-        short, load = (f"{of[k]:.4g} p.u." for k in ("short", "load"))
-        lines.append(
-            f"{name} load served: {100 * of['share']:.4g}% ({short} of {load} short, "
-            f"{of[f'short_{unit.lower()}']:.4g} of {of[f'load_{unit.lower()}']:.4g} {unit}), short "
-            f"at {of['buses']} of {found['of_buses']} buses; surplus {of['surplus']:.4g} p.u."
-        )
-    return lines
-
-
 # --- how a run on a grid spends what is asked for ---------------------------------------------
 
 # what only one of the two ways has

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -26,6 +26,7 @@ from tacit.protocol.statement import not_promised
 from tacit.report import figures
 from tacit.report.contents import Contents
 from tacit.report.odds import next_to_nothing, times
+from tacit.report.outcome import Facts, ac_check, outcome
 
 FILE, PUBLIC_FILE = "report.html", "report-public.html"
 MARK = b'<!doctype html>\n<html lang="en" data-tacit-report="1"'  # how a report begins
@@ -36,7 +37,6 @@ SEALS = {  # what a page says first, by the kind of its statement
     "uncertified": "Not certified",
     "noiseless": "Not private",
 }
-Facts = list[tuple[str, str]]
 
 
 def render(contents: Contents, repeat: str = "") -> bytes:
@@ -134,8 +134,8 @@ def _values(contents: Contents) -> dict[str, Any]:
             if name in tables
         },
         "map": figures.grid_map(contents, tables),
-        "outcome": _outcome(contents),
-        "check": _check(contents.check),
+        "outcome": outcome(contents.figures),
+        "check": ac_check(contents.check) if contents.check else [],
         "settings": _settings(contents),
         "free": privacy.once and bool(contents.options.get("ledgers")),
         "timing": [(k, v) for k, v in seconds if k != "rounds"],
@@ -285,76 +285,3 @@ def _short(value: Any) -> str:
         pairs = [f"{k.replace('_', ' ')} {_short(v)}" for k, v in value.items() if k != "kind"]
         return ", ".join([str(value["kind"]), *pairs] if "kind" in value else pairs)
     return str(value)
-
-
-def _outcome(contents: Contents) -> Facts:
-    """Figures that were computed from private data: for their owners' eyes."""
-    said, facts = contents.figures, []
-    if (error := said.get("test_error")) is not None:
-        share = said.get("classes") is not None
-        word = "Error on test records" if share else "Mean absolute error on test records"
-        facts += [
-            (word, _error(error, share)),
-            ("The same for a constant guess", _error(said.get("test_error_of_a_guess"), share)),
-        ]
-    for name, word in (("answer", "Zones together: "), ("central", "One solver: ")):
-        found = said.get(name)
-        if isinstance(found, dict):
-            facts += _served(found, word if "central" in said else "")
-    if isinstance(price := said.get("what_privacy_costs"), dict):
-        facts.append(("What privacy costs", price_in_words(price)))
-    if isinstance(said.get("shed_price"), int | float):
-        facts.append(("Price of load that is short", f"{said['shed_price']:g} $/MWh"))
-    return facts
-
-
-def price_in_words(found: Mapping[str, Any]) -> str:
-    """A number of a private run beside the same without privacy. Not covered."""
-
-    def said(value: Any) -> str:
-        if found["unit"] == "$/h":
-            return f"{value:,.2f} $/h"
-        return f"{100 * value:.4g} %" if found["unit"] == "share" else f"{value:.4g}"
-
-    private, without = found["private"], found["without_privacy"]
-    more = f" ({found['by']})" if "by" in found else ""
-    if found["unit"] == "$/h" and without > 0:
-        more = f" ({100 * (private / without - 1):+.2g} %)"
-    return f"{found['what']} {said(private)}, without privacy {said(without)}{more}"
-
-
-def _error(value: Any, share: bool) -> str:
-    if not isinstance(value, int | float):
-        return "unknown"
-    return f"{100 * value:.2f} %" if share else f"{value:.4g}"
-
-
-def _served(found: dict[str, Any], prefix: str) -> Facts:
-    facts: Facts = []
-    for key, kind, unit in (("p", "active", "MW"), ("q", "reactive", "MVAr")):
-        part = (found.get("served") or {}).get(key)
-        if isinstance(part, dict):
-            short = part.get(f"short_{unit.lower()}", math.nan)
-            amount = f"{short:,.0f}" if 1e3 <= abs(short) < 1e9 else f"{short:.4g}"
-            words = f"{100 * part['share']:.4g} %, {amount} {unit} short at {part['buses']} buses"
-            facts.append((f"{prefix}{kind} load served", words))
-    if "cost" in found:
-        facts.append((f"{prefix}generation cost", f"{found['cost']:,.2f} $/h"))
-    return [(name[0].upper() + name[1:], value) for name, value in facts]
-
-
-def _check(found: Mapping[str, Any]) -> Facts:
-    """The AC power flow of the dispatch at the true loads, if ``tacit power check`` was run."""
-    if not found:
-        return []
-    if not found.get("converged"):
-        return [("AC power flow", "none was found: the dispatch cannot be used")]
-    return [
-        ("Slack", f"{found['slack_mw']:+.4g} MW"),
-        ("Losses", f"{found['losses_mw']:.4g} MW"),
-        ("Voltages", f"{found['lowest_voltage']:.4f} to {found['highest_voltage']:.4f} per unit"),
-        ("Highest loading of a line", f"{100 * found['highest_loading']:.4g} %"),
-        ("Voltages beyond limits", str(len(found["voltages"]))),
-        ("Lines beyond limits", str(len(found["overloads"]))),
-        ("Generators beyond reactive limits", str(len(found["reactive"]))),
-    ]
