@@ -35,9 +35,9 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
-from tacit.protocol.agent import Summand
 from tacit.protocol.masks import new_identity
 from tacit.protocol.messages import Broadcast, Masked, Reply, answer_from, request_from
+from tacit.protocol.summed import Summand
 from tacit.transports.nvflare import controller, provisioning
 from tacit.transports.nvflare.controller import EngineLine, StudyController
 from tacit.transports.nvflare.kit import BYTES, PARTY_FILE, Kit

@@ -15,9 +15,9 @@ from tacit.objectives.exchange import Exchange
 from tacit.privacy import secure_noise
 from tacit.privacy.accounting import exact
 from tacit.privacy.mechanisms import Gaussian, share_of
-from tacit.protocol.agent import Summand, shared_noise
-from tacit.protocol.masks import Epoch, Roster, added_up
-from tacit.protocol.messages import Broadcast, Sum
+from tacit.protocol.masks import Epoch, added_up
+from tacit.protocol.messages import Broadcast, Roster, Sum
+from tacit.protocol.summed import Summand, shared_noise
 from tacit.sets.closed_form import Box
 
 PARTIES, COLLUDING = 5, 3

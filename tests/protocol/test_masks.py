@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from tacit.errors import Refused
 from tacit.protocol import masks
-from tacit.protocol.masks import Epoch, Roster, added_up, cut
+from tacit.protocol.masks import Epoch, added_up, cut
+from tacit.protocol.messages import Roster
 
 MOD = 2**64
 STUDY = hashlib.sha256(b"a study").hexdigest()

@@ -16,9 +16,9 @@ from pathlib import Path
 from small_study import Study, party
 
 from tacit.privacy.ledger import Payments
-from tacit.protocol.agent import Summand
 from tacit.protocol.masks import Epoch
 from tacit.protocol.participant import answer_bytes
+from tacit.protocol.summed import Summand
 
 HEAD = struct.Struct("<II")
 STEPS = {  # right after: the charge, the part's file, its answer in the ledger, the mask, sending

@@ -111,8 +111,7 @@ def _of_sum(
 ) -> None:
     """What is left where more parties collude or ciphers fail, and what noise is spared."""
     from tacit.privacy.accounting import exact
-    from tacit.privacy.mechanisms import share_of
-    from tacit.protocol.masks import check_parties, refuse_no_sum
+    from tacit.privacy.mechanisms import check_parties, refuse_no_sum, share_of
 
     refuse_no_sum(mechanism.name)
     P, c = options.parties, check_parties(options.parties, options.colluding)

@@ -31,8 +31,14 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput, array, probability
 from tacit.privacy.accounting import calibrate
-from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless, gaussian_epsilon
-from tacit.protocol.masks import check_parties
+from tacit.privacy.mechanisms import (
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Noiseless,
+    check_parties,
+    gaussian_epsilon,
+)
 from tacit.transports.solving import read
 
 # relative: the noise of the mean is larger by it, and what is left for a run with secure noise is

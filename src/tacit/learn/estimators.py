@@ -86,10 +86,9 @@ from tacit.objectives.objective import Descent, Objective
 from tacit.planning import MOST_COLUMNS, Known, Plan, descent_of
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate, rounded_up
-from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.mechanisms import Mechanism, check_parties, refuse_no_sum
 from tacit.protocol.facts import as_summed
 from tacit.protocol.jupyter import above_model
-from tacit.protocol.masks import check_parties, refuse_no_sum
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, with_releases
 from tacit.sets import Box

@@ -45,8 +45,8 @@ from tacit.learn.features import PublicColumns
 from tacit.objectives.moments import FLOOR, Moments, matrix_of
 from tacit.objectives.public import PublicQuadratic
 from tacit.privacy.accounting import calibrate, rounded_up
+from tacit.privacy.mechanisms import check_parties
 from tacit.protocol.jupyter import statement_html
-from tacit.protocol.masks import check_parties
 from tacit.protocol.statement import PUBLIC, PrivacyStatement, not_promised, promised
 from tacit.sets import Box
 from tacit.tables import Category, Number, named, public_rules

@@ -256,6 +256,45 @@ def _checked(sensitivity: Any) -> Any:
     return jnp.where(usable, sensitivity, jnp.nan)
 
 
+# --- secure sums: many add the noise together (``protocol/masks.py``) ---------------------------
+
+
+def check_parties(parties: int, colluding: int | None) -> int:
+    """c, by default just less than half; refused where masks bring nothing."""
+    if parties < 3:
+        raise InvalidInput(
+            f"Expected three parties or more for a secure sum, got {parties}: of two each would "
+            "learn the other's part. Leave aggregation out. Nothing was computed."
+        )
+    found = (parties - 1) // 2 if colluding is None else colluding
+    if type(found) is not int or not 1 <= found <= parties - 2:
+        raise InvalidInput(
+            f"Expected 1 <= colluding <= {parties - 2} for {parties} parties, got {found!r}: every "
+            "party can subtract its own noise, and with one honest party left nothing is gained "
+            "by a sum. Nothing was computed."
+        )
+    return found
+
+
+def refuse_no_sum(
+    mechanism: str, local_updates: int = 1, calibration: str = "certified", epsilon: Any = 1.0
+) -> None:
+    """Gaussian noise alone adds up to its own kind, and statistics at one public point."""
+    noise = "no noise" if epsilon is None or mechanism == "noiseless" else f"{mechanism} noise"
+    if (noise, local_updates, calibration) != ("gaussian noise", 1, "certified"):
+        raise InvalidInput(
+            f"Expected certified gaussian noise and local_updates=1 for a secure sum, got {noise}, "
+            f"calibration={calibration!r} and local_updates={local_updates}: other noise does not "
+            "add up to its own kind, and later updates are at points that are not public. Leave "
+            "aggregation out. Nothing was computed."
+        )
+
+
+def share_of(mechanism: Gaussian, shares: int) -> Gaussian:
+    """The noise of one of ``shares`` that add up to ``mechanism``; rounded down."""
+    return Gaussian(mechanism.noise_multiplier / math.sqrt(shares) * (1 - 1e-15))
+
+
 # --- the exact trade-off of Gaussian noise ------------------------------------------------------
 #
 # Telling N(0, 1) from N(mu, 1) is as hard as telling neighbours apart after an update of noise
@@ -283,11 +322,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     highest = mu * mu / 2 + mu * math.sqrt(-2 * target)  # the Chernoff bound
     return root_rounded_up(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, highest)
-
-
-def share_of(mechanism: Gaussian, shares: int) -> Gaussian:
-    """The noise of one of ``shares`` that add up to ``mechanism``; rounded down."""
-    return Gaussian(mechanism.noise_multiplier / math.sqrt(shares) * (1 - 1e-15))
 
 
 def gaussian_multiplier(epsilon: float, delta: float) -> float:

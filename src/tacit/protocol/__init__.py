@@ -5,7 +5,7 @@ facts           what a server knows of an agent: sizes and bounds
 participant     the only place where private data, a ledger and a message meet
 agent           where private data meet a message, in every round; exact steps on what was released
 masks           pairwise masks: whoever adds up learns the sum, and no part of it
-summed          all participants as one, of whom nothing is known but sums
+summed          how a secure sum is run: a participant's part, and all participants as one
 coordinator     one loop for every transport: plan, propose, rounds, finish
 server          the server: names, couplings, settings and replies
 release         sufficient statistics released once, paid for and kept, and what is solved from them

@@ -12,13 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
-import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -42,22 +38,17 @@ from tacit.admm.algorithm import (
     agent_round,
     local_round,
     local_side,
-    room,
-    sample_on_host,
 )
 from tacit.admm.fixed_point import MEMORY, Instructions, LocalRounds
 from tacit.admm.problem import LocalProblem, start_point
 from tacit.admm.settings import Settings, schedule_in
-from tacit.errors import InvalidInput, LedgerFailure, Refused, SolverFailure, TacitError, count
-from tacit.files import write_atomically
-from tacit.objectives.objective import Objective, Records
+from tacit.errors import InvalidInput, Refused, SolverFailure, TacitError, count
+from tacit.objectives.objective import Objective
 from tacit.objectives.public import PublicObjective
 from tacit.privacy.ledger import Answer, Ledger, Payments, Terms
-from tacit.privacy.mechanisms import Gaussian, Mechanism
 from tacit.privacy.secure_noise import SecureNoise, secure_noise
 from tacit.privacy.seeded_noise import noise_source
-from tacit.protocol.masks import Epoch, check_parties, cut
-from tacit.protocol.messages import Broadcast, Masked, Reply, Sum, digest_of
+from tacit.protocol.messages import Broadcast, Reply, digest_of
 from tacit.protocol.statement import why_uncertified
 from tacit.sets.feasible_set import require_64_bits
 
@@ -452,200 +443,6 @@ class Agent:
                     "continue from, got one outside. Nothing was computed."
                 )
         self.rounds_done = rounds_done
-
-
-class Summand(Agent):
-    """One party of a run in which statistics are only added up (``masks.py``).
-
-    It is asked at public points z, rounds its statistic there to the grid, adds its share of the
-    noise, X_p of scale s/√(P − c), and sends the sum with masks on it:
-
-        y_p = cut(round(φ_p(z)/γ)) + X_p
-
-    The part y_p is kept in a file beside the ledger, whose answer is its digest, and masked anew
-    whenever the same request comes again. The files go when the run is finished: y_p hides the data
-    by this party's own share only.
-
-    Guarantee: what leaves it is masked; Σ_p y_p, and whatever c of the parties and the server know,
-    is as private as secure noise of the proposed multiplier on one agent. Proof: at most one
-    party's rounded statistic moves between neighbours, by Δ + γ√n (``secure_noise.py``); cutting
-    moves no two numbers apart; of the sum, the shares of the P − c honest parties are noise of
-    scale s (the lemma there), and the rest is known or uniform (``masks.py``). ∎ The point is in
-    the set, and within the limits for which Δ is proven, before anything is paid.
-
-    release  the released statistics are added up, once; ``size`` is 0 then
-    """
-
-    def __init__(
-        self,
-        problem: LocalProblem,
-        name: str,
-        settings: Settings,
-        key: Array,
-        run: str,
-        size: int,
-        summed: Sum,
-        epoch: Epoch | None,
-        release: bool,
-        **how: Any,
-    ) -> None:
-        self.summed, self.epoch, self.release = summed, epoch, release
-        self._public = "sum", *summed.names, summed.colluding, summed.sensitivity, release
-        self._parties = len(summed.names), summed.colluding
-        f = problem.objective
-        self.entries = f.statistics().size if release else f.statistic_size
-        super().__init__(problem, name, settings, key, run, size, **how)
-        known: Any = self._local.f
-        if not release and known.in_place and (have := known.present.shape[-1]) < MANY:
-            self._local = self._local._replace(f=known.pad(room(max(have, 1))))
-        nothing: Any = dict.fromkeys(("f", "coupled", "Δ", "mechanism", "key"))
-        self._limits = self._local._replace(**nothing)  # all that a point is checked by
-
-    def _check_arguments(self, key: Array, size: int) -> None:
-        summed, problem, f = self.summed, self.problem, self.problem.objective
-        check_parties(len(summed.names), summed.colluding)
-        why = ""
-        if not isinstance(f, Records) or not problem.holds_everything:
-            why = "losses over records on one common set of coordinates"
-        elif not isinstance(self.settings.mechanism, Gaussian):
-            why = "gaussian noise"
-        elif self.settings.local_updates != 1:
-            why = "one local update: a gradient at a point that is not public is no sum"
-        elif self.name not in summed.names:
-            why = "a sum that this party is part of"
-        else:
-            own = f.statistics() if self.release else None
-            Δ = own.sensitivity(2) if own else f.sensitivity(2, problem.feasible_set)
-            if not Δ <= summed.sensitivity < math.inf:
-                why = f"noise for a sensitivity of {Δ:.6g} or more"
-        if why:
-            raise Refused(f"Agent {self.name!r} expects {why}. Nothing was computed.")
-        if not self.release:
-            super()._check_arguments(key, size)
-
-    @property
-    def objective(self) -> Objective:
-        """With room for more records, as it is computed with."""
-        return self._local.f
-
-    def _secure_noise(self) -> SecureNoise:
-        super()._secure_noise()  # refuses what is not certified
-        return self._grid
-
-    @property
-    def _grid(self) -> SecureNoise:
-        secure, settings = self.noise_source == "secure", self.settings
-        budget = settings.mechanism, settings.updates, settings.delta
-        return shared_noise(self.summed, *budget, self.entries, secure)
-
-    def _accept(self, broadcast: Broadcast) -> tuple[int, Array]:
-        t, z = super()._accept(broadcast)
-        if self.epoch is not None and not self.epoch.ready:  # before anything is paid
-            raise Refused(f"Agent {self.name!r} expects the keys of all parties before a sum.")
-        try:
-            inside = self.release or np.isfinite(np.asarray(self._checked(z, self._limits))).all()
-        except SolverFailure:
-            inside = False
-        if not inside:
-            raise Refused(
-                f"Agent {self.name!r} expects a point of its feasible set in round {t}, got "
-                "another. Nothing was computed."
-            )
-        return t, z
-
-    @property
-    def _checked(self) -> Any:
-        return _admitted if self.problem.feasible_set.closed_form else admitted
-
-    def _computed(self, t: int, w: Array, told: Vector) -> tuple[Array, ...]:
-        f, grid, summed = self.problem.objective, self._grid, self.summed
-        φ = np.asarray(f.statistics().values if self.release else _statistic(self._local.f, w))
-        if not np.isfinite(φ).all():
-            raise SolverFailure("the statistic is not finite.")
-        if self._secure is not None:
-            X = grid.draw(1).values[0]
-        else:
-            Δ = np.float64(summed.sensitivity / math.sqrt(summed.shares))
-            about = self.entries, Δ, np.float64, self.settings.mechanism
-            ξ = sample_on_host(self._local.key, t, 0, *about)
-            X = np.round(ξ / grid.spacing).astype(np.int64)
-        y = cut(np.round(φ / grid.spacing), len(summed.names)) + X
-        return y, np.abs(X).sum() * grid.spacing
-
-    def _kept(self, found: tuple[Array, ...]) -> tuple[bytes, bytes]:
-        content = np.asarray(found[0], "<i8").tobytes()
-        digest = hashlib.sha256(content).digest()
-        try:
-            self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(self._place / digest.hex(), content)
-        except OSError as error:
-            raise LedgerFailure(f"Expected to write {error}. Nothing was released.") from None
-        return digest, b""
-
-    @property
-    def _place(self) -> Path:
-        """Of the parts of this run, by their digests: no two processes write the same file."""
-        assert self.ledger is not None
-        of_run = hashlib.sha256(self.run.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return self.ledger.path.with_name(f"{self.ledger.path.name}-parts") / of_run
-
-    def _taken(self, found: tuple[Array, ...]) -> Array:
-        self.average, self.noise_magnitude = found[0], float(found[1])
-        return self.average
-
-    def _read(self, answer: Answer) -> Array:
-        path = self._place / answer.reply.hex()
-        data = path.read_bytes() if path.is_file() else b""
-        if hashlib.sha256(data).digest() != answer.reply:
-            raise Refused(
-                f"Agent {self.name!r} has answered round {answer.round}, and its part of the sum "
-                f"is no longer in {path.parent}. Nothing was computed: begin a new run."
-            )
-        return np.frombuffer(data, "<i8")
-
-    def _said(self, t: int, w: Array) -> Any:
-        y = self.average
-        if self.epoch is not None:
-            grid = self._grid
-            about = self.summed.colluding, grid.spacing, str(grid.scale)
-            y = self.epoch.mask(y, t, *about, Broadcast(self.run, t, w).digest)
-        return Masked(self.run, t, y)
-
-    def _resume(self) -> None:
-        assert self.ledger is not None
-        if (answer := self.ledger.answer(self.run)) is not None:
-            self.rounds_done = answer.round
-
-    def _known(self, settings: Settings) -> None:
-        """Steps are taken with the sum, elsewhere."""
-
-    def _check_past(self, broadcast: Broadcast) -> None:
-        """The number of the round says all: what it answers differs from epoch to epoch."""
-
-    def _why_uncertified(self) -> str:
-        return self.problem.objective.uncertified if self.release else super()._why_uncertified()
-
-    def forget(self) -> None:
-        """After the run: keys and parts go, digests and charges stay."""
-        if self.epoch is not None:
-            self.epoch.forget()
-        if self.ledger is not None:
-            shutil.rmtree(self._place, ignore_errors=True)
-
-
-_statistic = jax.jit(lambda f, z: f.statistic(z))
-_admitted = jax.jit(admitted)
-
-
-@lru_cache(maxsize=64)
-def shared_noise(
-    summed: Sum, mechanism: Mechanism, updates: int, delta: float, size: int, secure: bool
-) -> SecureNoise:
-    """The grid of a sum of ``size`` numbers, and a participant's share of the noise on it."""
-    Δ, shares = summed.sensitivity, summed.shares
-    if secure:
-        return secure_noise(mechanism, Δ, size, updates, delta, shares)
-    return SecureNoise(mechanism, Δ, size, shares)  # type: ignore[arg-type]
 
 
 class ExactRounds:

@@ -18,14 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from tacit._types import Vector
 from tacit.admm.adaptive import Pace, gap_of, ground_of_consensus, is_adaptive
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.admm.reference import optimum
 from tacit.admm.settings import Asked, ConstantPenalty, Settings
 from tacit.errors import InvalidInput, Refused, choice, count, shown
 from tacit.objectives.public import has_exact_step
@@ -67,8 +66,10 @@ from tacit.protocol.release import (
 from tacit.protocol.result import Progress, Result
 from tacit.protocol.server import AdaptiveServer, ExactServer, Server
 from tacit.protocol.statement import PrivacyStatement, privacy_statement, release_statement
-from tacit.protocol.summed import Summed
 from tacit.sets.feasible_set import require_64_bits
+
+if TYPE_CHECKING:
+    from tacit.protocol.summed import Summed
 
 T = TypeVar("T")
 OWN_NOISE = "Also that every participant draws its noise from that source: its own rules decide."
@@ -200,6 +201,8 @@ class Coordinator:
                 "Nothing was computed."
             )
         if choice("aggregation", self.aggregation, (None, "sum")) is not None:
+            from tacit.protocol.summed import Summed
+
             part = self.model
             if part is None or self.released is not None or self.start is not None:
                 raise InvalidInput(
@@ -472,6 +475,8 @@ class Coordinator:
 
     def _in_one_place(self, problem: Problem, plan: Plan, source: Source) -> Result:
         """The optimum where some loss has no exact local step (``admm/reference.py``)."""
+        from tacit.admm.reference import optimum
+
         check_exact(plan.settings)
         if self.start is not None:
             raise InvalidInput(

@@ -24,7 +24,7 @@ from tacit._types import Array, Vector
 from tacit.admm.problem import LocalProblem, Problem, start_point
 from tacit.errors import InvalidInput
 from tacit.objectives.objective import Descent, Objective, Statistics
-from tacit.protocol.masks import check_parties, refuse_no_sum
+from tacit.privacy.mechanisms import check_parties, refuse_no_sum
 from tacit.protocol.messages import Facts
 from tacit.protocol.server import Member
 from tacit.sets.feasible_set import FeasibleSet

@@ -29,31 +29,18 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import CorruptFile, InvalidInput, Refused
+from tacit.errors import CorruptFile, Refused
 from tacit.files import read_bytes, reading, write_atomically
+from tacit.protocol.messages import Roster
 
 PURPOSE = b"tacit secure sum 1\0"
 X25519, MLKEM, MLKEM_SEALED, SECRET, SIGNATURE = 32, 1184, 1088, 32, 64  # bytes
 WHOLE_BITS = 62  # parts are cut to 2^(62 - log2 P), so that no sum of P of them wraps around
-
-
-class Roster(NamedTuple):
-    """Who adds up: names in order, and the identity of each as 32 bytes; none within one owner."""
-
-    names: tuple[str, ...]
-    identities: tuple[bytes, ...] = ()
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(_said(self.names, [k.hex() for k in self.identities])).hexdigest()
-
-    def identity(self, name: str) -> bytes:
-        return self.identities[self.names.index(name)]
 
 
 class Epoch:
@@ -211,37 +198,6 @@ def fingerprint(identity: bytes) -> str:
 
     text = base64.b32encode(hashlib.sha256(PURPOSE + identity).digest()[:10]).decode().lower()
     return "-".join(text[i : i + 4] for i in range(0, 16, 4))
-
-
-def check_parties(parties: int, colluding: int | None) -> int:
-    """c, by default just less than half; refused where masks bring nothing."""
-    if parties < 3:
-        raise InvalidInput(
-            f"Expected three parties or more for a secure sum, got {parties}: of two each would "
-            "learn the other's part. Leave aggregation out. Nothing was computed."
-        )
-    found = (parties - 1) // 2 if colluding is None else colluding
-    if type(found) is not int or not 1 <= found <= parties - 2:
-        raise InvalidInput(
-            f"Expected 1 <= colluding <= {parties - 2} for {parties} parties, got {found!r}: every "
-            "party can subtract its own noise, and with one honest party left nothing is gained "
-            "by a sum. Nothing was computed."
-        )
-    return found
-
-
-def refuse_no_sum(
-    mechanism: str, local_updates: int = 1, calibration: str = "certified", epsilon: Any = 1.0
-) -> None:
-    """Gaussian noise alone adds up to its own kind, and statistics at one public point."""
-    noise = "no noise" if epsilon is None or mechanism == "noiseless" else f"{mechanism} noise"
-    if (noise, local_updates, calibration) != ("gaussian noise", 1, "certified"):
-        raise InvalidInput(
-            f"Expected certified gaussian noise and local_updates=1 for a secure sum, got {noise}, "
-            f"calibration={calibration!r} and local_updates={local_updates}: other noise does not "
-            "add up to its own kind, and later updates are at points that are not public. Leave "
-            "aggregation out. Nothing was computed."
-        )
 
 
 # --- pyca/cryptography ------------------------------------------------------------------------

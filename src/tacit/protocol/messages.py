@@ -31,7 +31,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgpack
 import numpy as np
@@ -356,6 +356,21 @@ class Sum:
     def shares(self) -> int:
         """How many add the noise together."""
         return len(self.names) - self.colluding
+
+
+class Roster(NamedTuple):
+    """Who adds up: names in order, and the identity of each as 32 bytes; none within one owner."""
+
+    names: tuple[str, ...]
+    identities: tuple[bytes, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        said = json.dumps([self.names, [k.hex() for k in self.identities]], separators=(",", ":"))
+        return hashlib.sha256(said.encode("ascii")).hexdigest()
+
+    def identity(self, name: str) -> bytes:
+        return self.identities[self.names.index(name)]
 
 
 @dataclass(frozen=True)

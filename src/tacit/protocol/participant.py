@@ -32,10 +32,9 @@ from tacit.errors import (
 from tacit.objectives.public import PublicObjective, without_noise
 from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.seeded_noise import agent_key, jax_key
-from tacit.protocol.agent import Agent, ExactRounds, Summand
+from tacit.protocol.agent import Agent, ExactRounds
 from tacit.protocol.facts import facts_of
 from tacit.protocol.journal import agent_digest
-from tacit.protocol.masks import Epoch, Roster
 from tacit.protocol.messages import (
     Agreed,
     Answer,
@@ -56,6 +55,7 @@ from tacit.protocol.messages import (
     Reply,
     Request,
     Restore,
+    Roster,
     Snapshot,
     Start,
     State,
@@ -107,7 +107,7 @@ class Run:
     release: Release | None = None
     copy: LocalProblem | None = None  # of the problem, with an objective that is public
     rounds: Agent | ExactRounds | None = None  # who answers them
-    epoch: int = 0  # of keys for masks, where parts are only added up
+    epoch: int | None = None  # of keys for masks, where parts are only added up
 
 
 class Rules(Protocol):
@@ -252,6 +252,9 @@ class Participant:
         return Agreed(proposal.run)
 
     def _agree_to_sum(self, proposal: Propose, summed: Sum, own: Own, key: Any) -> dict[str, str]:
+        from tacit.protocol.masks import Epoch  # not needed where nothing is added up
+        from tacit.protocol.summed import Summand
+
         settings, size, release = proposal.settings, proposal.size, proposal.release
         if release is not None:  # as one round
             one, size = (ConstantPenalty(1.0), ConstantStep(1.0)), 0
@@ -277,7 +280,7 @@ class Participant:
 
     def _keys(self, request: Keys) -> Agreed:
         run = self._agreed(request.run)
-        epoch = run.rounds.epoch if isinstance(run.rounds, Summand) else None
+        epoch = getattr(run.rounds, "epoch", None)
         if epoch is None or request.epoch != run.epoch:
             raise Refused(f"Expected keys of the epoch that run {run.name!r} is in, got others.")
         try:
@@ -299,8 +302,9 @@ class Participant:
         """Make a released objective, and say its mean curvature. Without noise the objective
         itself is taken for public: such a run is not private."""
         run, objective = self._agreed(request.run), self.problem.objective
-        if isinstance(run.rounds, Summand):
-            part: Masked = run.rounds.respond(Broadcast(run.name, 1, np.zeros(0)))
+        if run.epoch is not None:
+            summand: Any = run.rounds
+            part: Masked = summand.respond(Broadcast(run.name, 1, np.zeros(0)))
             return part
         if not run.exact:
             raise Refused(f"Expected rounds of run {run.name!r}, which adds noise in each.")
@@ -348,8 +352,9 @@ class Participant:
             raise Refused(f"Expected the outcome of run {run.name!r} after its last round.")
         if self.rules is not None:
             self.rules.finish(self, run, outcome)
-        if isinstance(run.rounds, Summand):
-            run.rounds.forget()
+        if run.epoch is not None:
+            part: Any = run.rounds
+            part.forget()
         return Agreed(run.name)
 
     # --- for the owner ------------------------------------------------------------------------
@@ -380,7 +385,7 @@ class Participant:
         if run is None or run.name != request.run:
             return State(paid, charged)
         arrays: tuple[Any, ...] = ()
-        if isinstance(run.rounds, Summand):
+        if run.epoch is not None:
             return State(paid, charged)
         if isinstance(run.rounds, Agent):
             arrays = run.rounds.point, run.rounds.average, run.rounds.dual, run.rounds.pace
@@ -392,8 +397,8 @@ class Participant:
 
     def _restore(self, request: Restore) -> Agreed:
         run, release = self._agreed(request.run), request.release
-        if isinstance(run.rounds, Summand):
-            if self.ledger is None:
+        if run.epoch is not None:
+            if self.ledger is None and run.rounds is not None:
                 run.rounds.rounds_done = request.round
         elif isinstance(run.rounds, Agent):
             if self.ledger is None:  # else the ledger knows where the agent is

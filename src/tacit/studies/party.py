@@ -24,11 +24,12 @@ from tacit.privacy.ledger import Entry, Ledger, Spend, Terms
 from tacit.privacy.mechanisms import Noiseless
 from tacit.privacy.secure_noise import largest_distance
 from tacit.privacy.seeded_noise import root_key
-from tacit.protocol.agent import Agent, Summand
-from tacit.protocol.masks import Roster, read_identity
-from tacit.protocol.messages import Finish, Own, Propose
+from tacit.protocol.agent import Agent
+from tacit.protocol.masks import read_identity
+from tacit.protocol.messages import Finish, Own, Propose, Roster
 from tacit.protocol.participant import Disagrees, Participant, Run
 from tacit.protocol.statement import PrivacyStatement, of_sum
+from tacit.protocol.summed import Summand
 from tacit.studies.party_file import Limits, PartyFile
 from tacit.studies.study import REHEARSAL, Study
 

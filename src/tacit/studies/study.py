@@ -40,8 +40,9 @@ from tacit.errors import (
 from tacit.files import read_bytes, read_toml, reading, write_atomically
 from tacit.objectives.objective import Records
 from tacit.planning import Plan
+from tacit.privacy.mechanisms import check_parties
 from tacit.protocol.facts import NAME
-from tacit.protocol.masks import Roster, check_parties
+from tacit.protocol.messages import Roster
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PUBLIC, PrivacyStatement
 from tacit.tables import RULES, Rules
