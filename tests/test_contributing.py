@@ -36,18 +36,16 @@ def first_column(text):
 
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory):
-    """All code of the guide, run in order; ``text`` is the last TOML block."""
+    """All code of the guide, run in order."""
     os.chdir(tmp_path_factory.mktemp("guide"))
     space, ran = {"__name__": "__main__"}, 0
     for found in BLOCK.finditer(text := GUIDE.read_text()):
-        if found[1] == "toml":
-            space["text"] = found[2]
-        elif found[1] == "python":
+        if found[1] == "python":
             before = "\n" * text[: found.start(2)].count("\n")  # so that a traceback names the line
             exec(compile(before + found[2], str(GUIDE), "exec"), space)
             ran += 1
     os.chdir(ROOT)
-    assert ran >= 3
+    assert ran == 2
     return space
 
 
@@ -75,13 +73,11 @@ def test_the_objective_of_the_guide_is_certified_and_its_calculus_right(examples
         examples["Anchor"](np.array([np.nan, 0.0]), 0.1)
 
 
-def test_every_package_has_its_sentence_and_every_make_target(examples):
+def test_every_package_has_its_sentence_and_every_make_target():
     packages = {path.name for path in (ROOT / "src/tacit").iterdir() if any(path.glob("*.py"))}
     assert first_column(section("The packages")) == packages | {"planning.py"}
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert first_column(section("Set up")) >= {f"make {target}" for target in phony[1].split()}
-    there = tomllib.loads((ROOT / "src/tacit/lab/reproduce/case14.toml").read_text())
-    assert set(tomllib.loads(examples["text"])) == set(there)
 
 
 # --- files that are named ---------------------------------------------------------------------
