@@ -49,11 +49,8 @@ def summands(problem):
     sealed = {name: epoch.meet(told) for name, epoch in epochs.items()}
     for name, epoch in epochs.items():
         epoch.finish({p: s[name] for p, s in sealed.items() if name in s})
-    n, how = problem.dimension, {"noise": "secure"}
-    return [
-        Summand(problem, name, settings, None, "run", n, about, epochs[name], False, **how)
-        for name in names
-    ]
+    run = settings, None, "run", problem.dimension, about, ""
+    return [Summand(problem, name, *run, epochs[name], False, noise="secure") for name in names]
 
 
 def household(hour):

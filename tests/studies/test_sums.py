@@ -188,6 +188,19 @@ def test_proposals_that_a_party_refuses(tmp_path, limits, changes, code):
     assert limits or isinstance(asked(north, proposal(study)), Agreed)
 
 
+def test_a_part_enters_sums_of_one_study(tmp_path):
+    """Another one has others behind the same names: two sums of one part and of other shares have
+    less noise than one, for one charge."""
+    study = write_study(tmp_path, rehearsal=None, colluding=1)
+    assert isinstance(asked(party(study, tmp_path, "north"), proposal(study)), Agreed)
+    path = tmp_path / "study.toml"
+    south, another = (identity(tmp_path, name) for name in ("south", "another"))
+    path.write_text(path.read_text().replace(south, another))
+    other = Study.load(tmp_path)
+    answer = asked(party(other, tmp_path, "north"), proposal(other))
+    assert isinstance(answer, Refusal) and answer.words.endswith(WORDS["terms"][1])
+
+
 def test_a_sum_that_the_study_does_not_have(tmp_path):
     study = write_study(tmp_path, rehearsal=None)
     answer = asked(party(study, tmp_path, "north"), proposal(study, colluding=1))

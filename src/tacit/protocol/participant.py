@@ -274,7 +274,8 @@ class Participant:
         if summed.masked:
             roster, identity = (Roster(summed.names), None) if self.owner else self.rules.roster()  # type: ignore[union-attr]
             epoch = Epoch(proposal.study, proposal.run, summed.epoch, roster, self.name, identity)
-        agent = Summand(*about, epoch, release is not None, ledger=self.ledger, noise=own.noise)
+        how = proposal.study, epoch, release is not None
+        agent = Summand(*about, *how, ledger=self.ledger, noise=own.noise)
         self.run = Run(proposal.run, size, settings, own, False, rounds=agent, epoch=summed.epoch)
         return {} if epoch is None else {self.name: epoch.public}
 

@@ -86,9 +86,11 @@ class Summand(Agent):
     is as private as secure noise of the proposed multiplier on one agent. Proof: at most one
     party's rounded statistic moves between neighbours, by Δ + γ√n (``secure_noise.py``); cutting
     moves no two numbers apart; of the sum, the shares of the P − c honest parties are noise of
-    scale s (the lemma there), and the rest is known or uniform (``masks.py``). ∎ The point is in
-    the set, and within the limits for which Δ is proven, before anything is paid.
+    scale s (the lemma there), and the rest is known or uniform (``masks.py``). X_p enters no sum
+    with other shares than these: the run's terms name the study, and so all identities. ∎ The point
+    is in the set, and within the limits for which Δ is proven, before anything is paid.
 
+    study    its digest; empty within one owner
     release  the released statistics are added up, once; ``size`` is 0 then
     """
 
@@ -101,12 +103,13 @@ class Summand(Agent):
         run: str,
         size: int,
         summed: Sum,
+        study: str,
         epoch: Epoch | None,
         release: bool,
         **how: Any,
     ) -> None:
         self.summed, self.epoch, self.release = summed, epoch, release
-        self._public = "sum", *summed.names, summed.colluding, summed.sensitivity, release
+        self._public = "sum", study, *summed.names, summed.colluding, summed.sensitivity, release
         self._parties = len(summed.names), summed.colluding
         f = problem.objective
         self.entries = f.statistics().size if release else f.statistic_size
