@@ -434,13 +434,18 @@ class Rules:
         found["categories"] = {name: public_list(name, known) for name, known in lists.items()}
         return cls(**found)
 
-    @classmethod
-    def load(cls, path: str | Path) -> Rules:
-        """``columns.toml``."""
+    @staticmethod
+    def section(path: str | Path) -> dict[str, Any]:
+        """What ``columns.toml`` says, not checked but for its keys."""
         data = read_toml(path, "a file of rules for columns")
         if odd := sorted(set(data) - {*RULES}):
             raise InvalidInput(f"Expected only {', '.join(RULES)} in {path}; got {odd[0]}.")
-        return cls.of(data, str(path))
+        return data
+
+    @classmethod
+    def load(cls, path: str | Path) -> Rules:
+        """``columns.toml``."""
+        return cls.of(cls.section(path), str(path))
 
     def named(self) -> tuple[str, ...]:
         """``features``, or all columns that have a rule of their own but the target."""
@@ -690,6 +695,10 @@ class Number:
     def names(self) -> list[str]:
         return [str(self.name)]
 
+    @property
+    def slopes(self) -> list[float]:
+        return [math.nan if self.log else 2 / (self.high - self.low)]
+
     def part(self, cells: Any) -> Part:
         """Of an array of numbers, or of cells of any type."""
         number = isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf"
@@ -740,6 +749,10 @@ class Category:
     @property
     def names(self) -> list[str]:
         return [f"{self.name}={category}" for category in self.known]
+
+    @property
+    def slopes(self) -> list[float]:
+        return [1.0] * len(self.known)
 
     def part(self, cells: Any) -> Part:
         position = {category: j for j, category in enumerate(self.known)}

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +13,9 @@ from sklearn.base import clone
 import tacit
 from tacit.errors import InvalidInput, Refused
 from tacit.learn import Box, PrivateLogisticRegression
-from tacit.learn.centring import around, private_mean, scaled_down, shared, shrunk
-from tacit.learn.estimators import adopt, owners, prepare
+from tacit.learn.centring import around, scaled_down, shrunk
+from tacit.learn.estimators import READ, adopt, owners, prepare, rebuilt
+from tacit.learn.first_releases import Sums, shared
 from tacit.privacy.accounting import calibrate, epsilon_of
 from tacit.privacy.mechanisms import Gaussian
 from tacit.privacy.secure_noise import SecureNoise, largest_distance
@@ -120,7 +120,7 @@ def test_the_statement_covers_both(blobs):
     fitted = model(total_epsilon=2.0, random_state=0).fit(X, y, agents)
     run = fitted.result_.settings.mechanism
     alone = epsilon_of([(run, 8)], 1e-5)
-    both = epsilon_of([(fitted.mean_mechanism_, 1), (run, 8)], 1e-5)
+    both = epsilon_of([(fitted.first_releases_[0][0], 1), (run, 8)], 1e-5)
     assert alone < fitted.privacy_.epsilon == both <= 2.0
     assert both >= 1.998 and fitted.result_.privacy == fitted.privacy_
     assert fitted.privacy_.updates == 8 and "before that one noisy sum" in str(fitted.privacy_)
@@ -147,9 +147,10 @@ def test_ledgers_pay_for_both_and_no_more_than_the_total(blobs, tmp_path):
         assert spent > epsilon_of([(fitted.result_.settings.mechanism, 8)], 1e-5) * 1.01
     # the mean is given again at no cost, a run is not
     reading, _ = shared("gaussian", 2.0, 1e-5, 0.05)
-    means = fitted._means(X, *owners(agents, 240))
-    again, deviation = private_mean(means, reading, 1e-5, ledgers=tmp_path)
-    assert (shrunk(again, deviation, 4.0) == fitted.mean_).all()
+    sums = Sums(*owners(agents, 240), delta=1e-5, how={"ledgers": tmp_path})
+    means = fitted._means(X, sums)
+    again = sums.mean(means, reading, "centring")
+    assert (shrunk(again, sums.deviation(means, reading), 4.0) == fitted.mean_).all()
     with tacit.Ledger(tmp_path / "north.db") as ledger:
         assert len(ledger.runs()) == 2 and ledger.spent.epsilon == spent
     with pytest.raises(Refused, match="beyond the budget"):
@@ -158,8 +159,8 @@ def test_ledgers_pay_for_both_and_no_more_than_the_total(blobs, tmp_path):
 
 def test_the_noise_of_a_mean_is_that_of_all_agents_sums(blobs):
     X, _, agents = blobs
-    means = model()._means(X, *owners(agents, 240))
-    _, seen = private_mean(means, Gaussian(3.0), 1e-5, seed=0)
+    sums = Sums(*owners(agents, 240))
+    seen = sums.deviation(model()._means(X, sums), Gaussian(3.0))
     assert seen == pytest.approx(3.0 * 4.0 * math.sqrt(2) / 240, rel=1e-3)
 
 
@@ -206,10 +207,10 @@ def test_the_sum_with_squares_moves_by_no_more_than_its_sensitivity(neighbours):
     X = np.vstack([np.ones((1, 3)), np.full((59, 3), 0.2)])
     public = {"neighbours": neighbours, "keep_length": True, "rounds": 2}
     fitted = PrivateLogisticRegression(4.0, **public).fit(X, np.arange(60) % 2)
-    own = np.array(["a"]), np.zeros(60, int)
+    own = Sums(np.array(["a"]), np.zeros(60, int), neighbours)
     other = X.copy()
     other[0] = 0 if neighbours == "zero-out" else -1
-    (one,), (two,) = (fitted._means(part, *own) for part in (X, other))
+    (one,), (two,) = (fitted._means(part, own) for part in (X, other))
     readings = one.objective.statistics(), two.objective.statistics()
     for norm in (1, 2):
         moved = np.linalg.norm(readings[0].values - readings[1].values, norm)
@@ -234,9 +235,8 @@ def test_the_sum_with_squares_moves_by_no_more_than_its_sensitivity(neighbours):
 )
 def test_lengths_are_kept_by_public_numbers(records, columns, options, kept):
     one = PrivateLogisticRegression(1.0, rounds=1, **options)
-    mean = None if "centring_share" in options else [*[0.0] * columns, *[1.0] * kept]
-    prepare(one, np.ones((records, columns)), np.arange(records) % 2, mean=mean)
-    assert one.keeps_length_ == kept
+    prepare(one, np.ones((records, columns)), np.arange(records) % 2, seed=0)
+    assert (one.length_ is not None) == kept
 
 
 def test_a_length_is_kept_or_not():
@@ -261,9 +261,11 @@ def test_another_release_in_a_ledger_is_not_the_mean(blobs, tmp_path):
 
 
 def test_ledgers_leave_room_for_the_distance_of_secure_noise(blobs, tmp_path):
-    """They make noise secure without a word; nothing is paid here, as the mean is given."""
+    """They make noise secure without a word."""
+    for name in ("north", "south"):
+        tacit.Ledger.create(tmp_path / f"{name}.db", 9.0, 1e-4).close()
     ways = {"ledgers": tmp_path}, {"noise": "secure"}, {"ledgers": tmp_path, "noise": "seeded"}
-    ledgers, secure, seeded = (prepare(model(**way), *blobs, mean=np.zeros(4))[1] for way in ways)
+    ledgers, secure, seeded = (prepare(model(**way), *blobs, seed=None)[1] for way in ways)
     assert ledgers.mechanism == secure.mechanism != seeded.mechanism
 
 
@@ -272,12 +274,11 @@ def test_what_a_checkpoint_keeps_of_a_mean_is_of_these_data(blobs, tmp_path, eps
     """It is read from there and not again, with its seal; a mean without noise is not kept."""
     X, y, agents = blobs
     kept, first, again = tmp_path / "mean.npz", model(total_epsilon=epsilon), None
-    prepare(first, X, y, agents, checkpoint=kept)
+    prepare(first, X, y, agents, folder=tmp_path)
     assert kept.exists() == (epsilon is not None)
     again = model(total_epsilon=epsilon)
-    prepare(again, X, y, agents, checkpoint=kept)
+    prepare(again, X, y, agents, folder=tmp_path)
     np.testing.assert_array_equal(again.mean_, first.mean_)
-    assert not again.mean_given_
     if epsilon is None:
         np.testing.assert_allclose(first.mean_, scaled_down(X, 4.0).mean(axis=0), rtol=1e-12)
         return
@@ -285,50 +286,19 @@ def test_what_a_checkpoint_keeps_of_a_mean_is_of_these_data(blobs, tmp_path, eps
     moved[0] = 0
     for rows, other in ((moved, {}), (X, {"total_epsilon": 1.0}), (X, {"mechanism": "laplace"})):
         with pytest.raises(InvalidInput, match="release"):
-            prepare(model(**{"total_epsilon": epsilon} | other), rows, y, agents, checkpoint=kept)
-    prepare(model(total_epsilon=2.0), moved, y, agents, checkpoint=tmp_path / "own.npz")
+            prepare(model(**{"total_epsilon": epsilon} | other), rows, y, agents, folder=tmp_path)
+    kept.unlink()
+    prepare(model(total_epsilon=2.0), moved, y, agents, folder=tmp_path)
 
 
-def test_a_run_that_is_continued_reads_no_second_mean(blobs):
+def test_another_rank_makes_the_same_problem_of_what_was_read(blobs):
     X, y, agents = blobs
-    whole = model(random_state=3).fit(X, y, agents)
-    part = model()
-    prepare(part, X, y, agents, seed=3)
-    assert (part.mean_ == whole.mean_).all()
-    other = model(random_state=3)
-    problem, run = prepare(other, X, y, agents, mean=part.mean_)
-    adopt(other, problem, tacit.solve(problem, run, seed=3))
-    assert (other.coef_ == whole.coef_).all()
-    given, own = other.privacy_, whole.privacy_
-    assert replace(given, assumed=own.assumed) == own and given.assumed.startswith(own.assumed)
-    assert (model(random_state=4).fit(X, y, agents).mean_ != whole.mean_).any()
-
-
-def test_a_statement_says_what_it_takes_a_given_mean_for(blobs):
-    """It cannot tell a released mean from any other, nor with which noise it was released."""
-    X, y, agents = blobs
-    spy = model(random_state=3, centring_share=0.01)
-    problem, run = prepare(spy, X, y, agents, mean=0.5 * X.mean(axis=0))
-    adopt(spy, problem, tacit.solve(problem, run, seed=3))
-    multiplier = shared("gaussian", 1.0, 1e-5, 0.01)[0].noise_multiplier
-    assert "was given: it is taken for the one" in spy.privacy_.words
-    assert f"multiplier {multiplier!r} or more" in spy.privacy_.words
-    spy.fit(X, y, agents)
-    assert "was given" not in spy.privacy_.words
-
-
-@pytest.mark.parametrize(
-    ("mean", "share", "words"),
-    [
-        ([0.0, 0, 0], 0.05, r"mean of shape \(4\)"),
-        ([0.0, 0, 0, math.nan], 0.05, "finite numbers in mean"),
-        ([9.0, 0, 0, 0], 0.05, "no longer than feature_norm=4"),
-        ([0.0, 0, 0, 0], None, "no mean without a centring_share"),
-    ],
-)
-def test_a_mean_that_was_not_released_here_is_refused(blobs, mean, share, words):
-    with pytest.raises(InvalidInput, match=words):
-        prepare(model(centring_share=share), *blobs, mean=np.array(mean))
+    first, second = model(random_state=3), model(random_state=3)
+    problem, _ = prepare(first, X, y, agents, seed=3)
+    again = rebuilt(second, X, y, agents, {name: getattr(first, name) for name in READ})
+    for one, other in zip(problem.agents, again.agents, strict=True):
+        np.testing.assert_array_equal(one.objective.features, other.objective.features)
+    assert (model(random_state=4).fit(X, y, agents).mean_ != first.mean_).any()
 
 
 def test_a_mean_without_noise_covers_no_run(blobs):
@@ -376,11 +346,11 @@ def test_the_noise_of_the_mean_does_not_depend_on_the_data(blobs, monkeypatch, n
     X, y, _ = blobs
     seen = []
 
-    def recorded(problem, *others):
+    def recorded(problem, *others, **how):
         seen.append(problem.agents[0].objective.statistics().sensitivity(2))
-        return read(problem, *others)
+        return read(problem, *others, **how)
 
-    monkeypatch.setattr("tacit.learn.centring.read", recorded)
+    monkeypatch.setattr("tacit.learn.first_releases.read", recorded)
     for scale in (1e-3, 1.0, 1e6):
         fitted = model(neighbours=neighbours)
         prepare(fitted, scale * X, y, seed=0)

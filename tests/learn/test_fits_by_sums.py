@@ -18,8 +18,8 @@ from tacit.learn import (
     PrivateRidge,
     load_model,
 )
-from tacit.learn.centring import private_mean
 from tacit.learn.estimators import owners, prepare
+from tacit.learn.first_releases import Sums
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import Gaussian, gaussian_epsilon, gaussian_multiplier
 from tacit.studies.job import load_job
@@ -87,14 +87,15 @@ def test_the_private_mean_is_a_sum_too(tmp_path):
 
     model = PrivateLogisticRegression(*BUDGET, **CLASSES)
     prepare(model, X, y, owner, seed=0)
-    means = model._means(X, *owners(owner, len(X)))
+    means = model._means(X, Sums(*owners(owner, len(X))))
 
-    def mean(seed, **how):
-        return private_mean(means, Gaussian(9.0), 1e-5, seed=seed, **how)[0]
+    def mean(seed, checkpoint=None, **how):
+        sums = Sums(*owners(owner, len(X)), delta=1e-5, how={"seed": seed, **how})
+        return sums.mean(means, Gaussian(9.0), "centring", checkpoint=checkpoint)
 
     def said(**how):
         """The deviation that shrinks it."""
-        return private_mean(means, Gaussian(9.0), 1e-5, seed=0, **how)[1]
+        return Sums(*owners(owner, len(X)), how=how).deviation(means, Gaussian(9.0))
 
     summed = {"aggregation": "sum", "colluding": 1}
     many = ([mean(seed, **how) for seed in range(60)] for how in ({}, summed))

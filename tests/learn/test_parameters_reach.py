@@ -22,6 +22,7 @@ from tacit.learn import (
 )
 from tacit.learn import estimators as module
 from tacit.learn.estimators import prepare
+from tacit.learn.regressors import KINK, RIDGE, LinearRegressor
 from tacit.objectives.losses import of_regression
 from tacit.privacy.accounting import calibrate
 from tacit.transports import local, solving
@@ -55,7 +56,7 @@ def base(kind, **others):
 
 
 def prepared(model):
-    y = NUMBERS if isinstance(model, module.LinearRegressor) else LABELS
+    y = NUMBERS if isinstance(model, LinearRegressor) else LABELS
     return prepare(model, ROWS, y, OWNER)
 
 
@@ -82,7 +83,7 @@ def test_every_parameter_changes_a_fit(kind, monkeypatch):
     for name, value in KINDS[kind].items():
         if name in OF_RUNS:
             model = base(kind, **{name: value})
-            y = NUMBERS if isinstance(model, module.LinearRegressor) else LABELS
+            y = NUMBERS if isinstance(model, LinearRegressor) else LABELS
             with pytest.raises(tacit.InvalidInput, match="begin"):
                 model.fit(ROWS, y, OWNER)
             assert given[OF_RUNS[name][0]] == OF_RUNS[name][1]
@@ -137,7 +138,7 @@ def test_a_planned_ridge_is_that_of_the_noise_of_all_agents(mechanism):
         )
     )
     edge, signal = math.sqrt(2 * 3 * 3) * s, 60 * 1.5**2 / 3
-    assert model.alpha_ == pytest.approx(module.RIDGE * edge**2 / signal, rel=1e-6)
+    assert model.alpha_ == pytest.approx(RIDGE * edge**2 / signal, rel=1e-6)
     for other in ({"rounds": 3}, {"local_updates": 2, "rounds": None}, {"total_epsilon": None}):
         known = base(PrivateRidge, **{"rounds": None, **other})
         prepared(known)
@@ -150,7 +151,7 @@ def test_steps_of_quantiles_are_those_of_their_steeper_side():
     assert low == high != middle
     problem, _ = prepared(models[0])
     B, unit = models[0].feature_norm_, 1.0
-    expected = of_regression(B, 30 / 60, unit, 0.9 / (module.KINK * unit))
+    expected = of_regression(B, 30 / 60, unit, 0.9 / (KINK * unit))
     assert models[0]._descent(problem) == pytest.approx(expected)
 
 

@@ -8,11 +8,9 @@ from conftest import repeat
 
 import tacit
 from tacit.admm.settings import Asked
-from tacit.learn import (
-    PrivateLogisticRegression,
-    plan,
-)
-from tacit.learn.estimators import planned_clip, planned_share, prepare
+from tacit.learn import PrivateLogisticRegression
+from tacit.learn.classifiers import Planned, planned_clip, planned_share
+from tacit.learn.estimators import prepare
 from tacit.planning import DEVIATION, SHORT_PATH, UPDATES
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate
@@ -39,6 +37,10 @@ def problem_of(records, agents, classes=10, features=20, B=1.0):
     )
 
 
+def plan(problem, epsilon, delta, **others):
+    return planned(problem, Asked(epsilon, delta, others=others, way="rounds")).settings
+
+
 def first_step(settings):
     """Of the average over agents."""
     return 1 / (1 / settings.step_size(0) + settings.penalty(1))
@@ -50,7 +52,7 @@ def test_the_plan_bounds_the_noise_of_a_score(records, agents, local_updates):
     """B s σ √(U/P) is DEVIATION, and the first step not beyond what is stable."""
     problem = problem_of(records, agents)
     for epsilon in (0.5, 2.0, 8.0):
-        settings = plan(problem, 10, epsilon, 1e-5, local_updates=local_updates)
+        settings = plan(problem, epsilon, 1e-5, local_updates=local_updates)
         agent = problem.agents[0]
         σ = math.sqrt(
             settings.mechanism.variance(agent.objective.sensitivity(2, agent.feasible_set))
@@ -67,7 +69,7 @@ def test_the_plan_bounds_the_noise_of_a_score(records, agents, local_updates):
 def test_steps_stay_stable_where_the_data_outweigh_the_noise():
     """A budget of no use to anyone: the path ends at stable steps, not at DEVIATION."""
     problem = problem_of(40_000, 2, classes=2)
-    settings = plan(problem, 2, 200.0, 1e-3)
+    settings = plan(problem, 200.0, 1e-3)
     assert settings.updates == UPDATES[1]
     f = problem.agents[0].objective
     assert first_step(settings) * f.descent.curvature == pytest.approx(10)
@@ -92,7 +94,7 @@ def test_one_planner():
     """A budget alone, the learn room, and a server that knows only facts: the same settings."""
     problem = problem_of(400, 4)
     chosen = planned(problem, Asked(1.0, 1e-5))
-    assert chosen.settings == plan(problem, 10, 1.0, 1e-5)
+    assert chosen.settings == plan(problem, 1.0, 1e-5)
     assert "200 rounds of one update" in chosen.reason and "3.5" in chosen.reason
     facts = [
         answer_from(facts_of(agent, name).to_bytes())
@@ -100,7 +102,7 @@ def test_one_planner():
     ]
     assert planned(described(facts), Asked(1.0, 1e-5)) == chosen
     asked = Asked(1.0, 1e-5, others={"local_updates": 3})
-    assert planned(problem, asked).settings == plan(problem, 10, 1.0, 1e-5, local_updates=3)
+    assert planned(problem, asked).settings == plan(problem, 1.0, 1e-5, local_updates=3)
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -115,7 +117,7 @@ def test_a_slope_limit_shortens_the_step_no_less_than_the_noise(classes):
         f = kind(rows, labels, *extra, feature_norm=1.0, normaliser=1000, clip=limit)
         outputs = 1 if classes == 2 else classes
         box = tacit.Box(-9.0, 9.0, size=3 * outputs)
-        return plan(tacit.Problem([tacit.LocalProblem(f, box)]), classes, 1.0, 1e-5)
+        return plan(tacit.Problem([tacit.LocalProblem(f, box)]), 1.0, 1e-5)
 
     wide, narrow = settings(0.4), settings(0.04)
     assert narrow.rounds == wide.rounds
@@ -126,7 +128,9 @@ def test_a_slope_limit_shortens_the_step_no_less_than_the_noise(classes):
 def test_a_wider_limit_for_few_classes_where_data_are_plenty(classes):
     """From public numbers: few records 0.6, many no limit; more than six classes 0.1."""
     cases = [(classes, 30, 3, 500), (classes, 10, 3, 6000), (classes, 10, 3, 10**6)]
-    few, more, none, many = (planned_clip(*case, 1.0, 1e-5) for case in (*cases, (7, 30, 3, 10**6)))
+    few, more, none, many = (
+        planned_clip(K, Planned(*case, 1.0, 1e-5)) for K, *case in (*cases, (7, 30, 3, 10**6))
+    )
     assert few == 0.6 < more < math.sqrt(2) and none is None and many == 0.1
 
 
@@ -137,7 +141,7 @@ def test_unequal_agents_have_as_many_more_updates_as_the_largest_has_records():
     updates, paths = [], []
     for agents in (np.arange(2000) % 5, np.repeat(range(5), [1200, 400, 200, 100, 100])):
         model = PrivateLogisticRegression(200.0, 1e-3, keep_length=False)
-        _, settings = prepare(model, X, y, agents, mean=np.zeros(3))
+        _, settings = prepare(model, X, y, agents, seed=0)
         updates.append(settings.updates)
         paths.append(first_step(settings) * settings.updates)
     assert updates == [UPDATES[1], 3 * UPDATES[1]]
@@ -154,9 +158,9 @@ def test_unequal_agents_have_as_many_more_updates_as_the_largest_has_records():
 def test_a_mean_takes_no_more_of_the_budget_than_it_needs(law, delta, little, much, between):
     """Its noise is a tenth of a row's length, for a share from 0.02 to 0.1; Laplace noise is paid
     for in the L1 norm, and in proportion to 1/share."""
-    assert planned_share(*little, 1.0, delta, law) == 0.02
-    assert planned_share(*much, 1.0, delta, law) == 0.1
-    share = planned_share(*between, 1.0, delta, law)
+    assert planned_share(Planned(*little, 1.0, delta, law)) == 0.02
+    assert planned_share(Planned(*much, 1.0, delta, law)) == 0.1
+    share = planned_share(Planned(*between, 1.0, delta, law))
     columns, agents, records = between
     assert 0.02 < share < 0.1
     if law == "laplace":
@@ -192,6 +196,6 @@ def test_a_ridge_shortens_the_steps(rng, loss):
 
 def test_the_plan_does_not_depend_on_units():
     """Features and norms ten times larger: the same rounds, steps a hundredth."""
-    a, b = (plan(problem_of(4000, 4, B=B), 10, 2.0, 1e-5) for B in (1.0, 10.0))
+    a, b = (plan(problem_of(4000, 4, B=B), 2.0, 1e-5) for B in (1.0, 10.0))
     assert (a.rounds, a.mechanism) == (b.rounds, b.mechanism)
     assert first_step(b) == pytest.approx(first_step(a) / 100, rel=0.05)

@@ -17,12 +17,12 @@ from tacit.learn import (
     save_model,
 )
 from tacit.learn.estimators import prepare
+from tacit.learn.first_releases import Sums, together
 from tacit.learn.ranges import (
     STAGES,
     in_bins,
     narrowed,
     of_a_stage,
-    together,
     trimmed,
     weights_of,
 )
@@ -125,10 +125,9 @@ def test_one_record_moves_a_histogram_by_no_more_than_its_sensitivity(columns, t
     if neighbours == "zero-out":
         rows[1] = rows[0].copy()
         rows[1][0] = 0
-    model = PrivateLogisticRegression(neighbours=neighbours)
     norms = math.sqrt(sum(weights**2)), sum(weights)
-    own = np.array(["a"]), np.zeros(40, int)
-    (one,), (two,) = (model._sums(*own, part, *norms) for part in rows)
+    own = Sums(np.array(["a"]), np.zeros(40, int), neighbours)
+    (one,), (two,) = (own.parts(part, *norms) for part in rows)
     readings = one.objective.statistics(), two.objective.statistics()
     for norm in (1, 2):
         moved = np.linalg.norm(readings[0].values - readings[1].values, norm)
@@ -165,13 +164,13 @@ def test_stages_have_noise_of_their_own(narrow, monkeypatch):
     X, y = narrow
     seen = []
 
-    def kept(problem, *others):
-        found = read(problem, *others)
+    def kept(problem, *others, **how):
+        found = read(problem, *others, **how)
         truth = problem.agents[0].objective.statistics().values
         seen.append(found.releases[0].values - truth)
         return found
 
-    monkeypatch.setattr("tacit.learn.centring.read", kept)
+    monkeypatch.setattr("tacit.learn.first_releases.read", kept)
     prepare(PrivateLogisticRegression(4.0, ranges="auto"), X, y > 0, seed=3)
     assert len(seen) == STAGES + 1
     for k in range(STAGES):

@@ -20,8 +20,9 @@ from tacit.lab.record_recovery import (
     recover,
     small_agents,
 )
-from tacit.learn import load_digits, plan
-from tacit.learn.estimators import INTERCEPT_SHARE, PrivateLogisticRegression, scaled_down
+from tacit.learn import PrivateLogisticRegression, load_digits
+from tacit.learn.centring import scaled_down
+from tacit.learn.estimators import INTERCEPT_SHARE
 from tacit.planning import plan as planned
 
 CLASSES = 10
@@ -31,6 +32,11 @@ AGENTS = repeat(3, 5)
 def without_noise(problem, rounds):
     others = {"local_updates": 1}
     return planned(problem, Asked(others=others, rounds=rounds, way="rounds")).settings
+
+
+def spent(problem, epsilon, rounds):
+    budget = epsilon, 1e-5, "gaussian", {"local_updates": 1}
+    return planned(problem, Asked(*budget, rounds=rounds, way="rounds")).settings
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +80,7 @@ def test_with_noise_less_is_found_and_at_epsilon_1_no_more_than_by_a_guess(found
 def test_the_gradient_is_read_off_the_messages(digits):
     """What is solved for is f'(z) where nothing was added, and f'(z) + ξ where it was."""
     problem, _, _ = small_agents(digits[0], 2, 3, 1.0, None)
-    private = plan(problem, CLASSES, 10.0, 1e-5, rounds=20, local_updates=1)
+    private = spent(problem, 10.0, 20)
     gradient = jax.jit(lambda f, z: f.gradient(z))
     for settings in (without_noise(problem, 20), private):
         messages = listen(problem, settings, 0, "run")
@@ -121,7 +127,7 @@ def test_the_attacked_run_is_that_of_the_classifier(digits):
     plain = {"centring_share": None, "clip": None, "rounds": 6, "local_updates": 1}
     model = PrivateLogisticRegression(3.0, 1e-5, classes=range(CLASSES), random_state=7, **plain)
     model.fit(part.features, part.labels, agents=np.repeat(np.arange(AGENTS), 4))
-    settings = plan(problem, CLASSES, 3.0, 1e-5, rounds=6, local_updates=1)
+    settings = spent(problem, 3.0, 6)
     assert settings == model.result_.settings
     last = listen(problem, settings, 7, "run").replies[-1].mean(axis=0)
     assert last == pytest.approx(model.result_.solution, abs=1e-5)

@@ -13,7 +13,7 @@ from test_study import refused
 
 import tacit
 from tacit.learn import PublicColumns
-from tacit.learn.estimators import planned_clip
+from tacit.learn.classifiers import Planned, planned_clip
 from tacit.objectives.objective import RELATIONS
 from tacit.privacy.accounting import calibrate
 from tacit.protocol.facts import described, facts_of
@@ -193,7 +193,7 @@ def test_keys_of_a_classifier(tmp_path):
     problem = plain.kind._without_records()
     f = problem.agents[0].objective
     assert (f.normaliser, f.record_bound, f.feature_norm) == (90, 40, 1.0)
-    limit = planned_clip(2, 3, 2, 90, 2.0, 1e-5)  # with the intercept; agents of one size
+    limit = planned_clip(2, Planned(3, 2, 90, 2.0, 1e-5))  # with the intercept; agents of one size
     assert f.clip == pytest.approx(limit / math.sqrt(2)) and f.dimension == 3
     assert f.relation == RELATIONS["zero-out"]
     s = plain.plan(problem).settings

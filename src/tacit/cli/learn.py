@@ -134,7 +134,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
     from sklearn.pipeline import make_pipeline
 
     from tacit.learn import save_model
-    from tacit.learn.estimators import adopt
+    from tacit.learn.estimators import READ, adopt
 
     if (options.total_epsilon is None) == (not options.no_noise):
         raise InvalidInput("Expected one of --total-epsilon and --no-noise. Nothing was fit.")
@@ -149,11 +149,9 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
         with one_line():
             problem, settings = prepared(model, records, options, folder, label)
         if options.crew is not None:
-            mean = getattr(model, "mean_", None)
-            if mean is not None:
-                mean = [*mean.tolist(), *filter(None, [model.length_])]
-            told = {**vars(options), "mean": mean, "ranges": model.read_}
-            build(options.crew, "learn", argparse.Namespace(**told))
+            read = {name: getattr(model, name) for name in READ}
+            read |= {k: v.tolist() for k, v in read.items() if hasattr(v, "tolist")}
+            build(options.crew, "learn", argparse.Namespace(**vars(options), read=read))
         if options.evaluate_every is None:
             options.evaluate_every = max(1, settings.rounds // 20)
         found = folder.run(label, problem, settings, options)
@@ -201,17 +199,13 @@ def refuse_no_test(options: argparse.Namespace, data: Data) -> None:
 
 def part(options: argparse.Namespace, rank: int, ranks: int) -> Any:
     """A rank's own agents. The data are one set: every rank reads it, and keeps its agents'."""
-    import numpy as np
-
-    from tacit.learn.estimators import prepare
+    from tacit.learn.estimators import rebuilt
     from tacit.transports.mpi import Part, share_of
 
     train = featured(options, load(options, options.data_set)).train
-    mean = None if options.mean is None else np.array(options.mean)
     records = train.features, train.targets, _agents(options, train)
     with one_line():
-        model = model_of(options, train)
-        problem, _ = prepare(model, *records, mean=mean, ranges=options.ranges)
+        problem = rebuilt(model_of(options, train), *records, options.read)
     mine = share_of(len(problem.agents), rank, ranks)
     named = list(zip(problem.names, problem.agents, strict=True))
     return Part(mine.start, named[mine.start : mine.stop])
@@ -313,7 +307,7 @@ def prepared(
     centred = getattr(model, "centring_share", None) is not None
     if not centred and not model.ranges and not model.narrow_target:
         return prepare(model, *records)
-    kept, mean = (folder.path / (MEAN if last else BEFORE[-1]) for last in (centred, True))
+    kept = folder.path / (MEAN if centred else BEFORE[-1])
     noisy = options.total_epsilon is not None
     free = options.ledgers is not None and options.aggregation is None  # no ledger has a sum
     if noisy and folder.has_begun and not (free or kept.is_file()):
@@ -324,7 +318,7 @@ def prepared(
     folder.start(label, options)
     had = _released(folder)
     try:
-        return prepare(model, *records, seed=options.seed, checkpoint=mean)
+        return prepare(model, *records, seed=options.seed, folder=folder.path)
     finally:
         if _released(folder) and not had:
             folder.has_paid()
@@ -409,18 +403,11 @@ def featured(options: argparse.Namespace, data: Data) -> Data:
         return replace(data, train=mapped(data.train), test=test, steps=(*data.steps, step))
 
 
-def target_range(options: argparse.Namespace) -> tuple[float, float] | None:
-    """The public range of a number to predict, if it is one."""
-    found: tuple[float, float] | None = rules_of(options).target_range
-    return found
-
-
 def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
     """The records of one table, or of several, each the one of an agent, mapped and parted."""
     import numpy as np
-    import pandas as pd
 
-    from tacit.learn import PublicColumns, PublicRange
+    from tacit.learn import PublicColumns
     from tacit.learn.data import dataset
 
     for path in paths:
@@ -434,8 +421,8 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
     if not 0 <= options.test_share < 1:
         raise InvalidInput(f"Expected 0 <= test-share < 1, got {options.test_share}.")
     records = rules.records(paths, agent_column=options.agent_column)
-    ranges, categories, fill = rules.ranges, rules.categories, rules.fill
-    mapping = PublicColumns(ranges, categories, fill, rules.log or None).fit(records.columns)
+    own = rules.ranges, rules.categories, rules.fill, rules.log or None
+    mapping = PublicColumns(*own).fit(records.columns)
     order = np.random.default_rng(0).permutation(len(records))
     cut = max(1, round(options.test_share * len(records))) if options.test_share else 0
     if cut == len(records):
@@ -452,22 +439,15 @@ def _tables(options: argparse.Namespace, paths: list[str]) -> Data:
         )
     names = mapping.get_feature_names_out().tolist()
     parts = [dataset(part, mapping.transform(part.columns), names) for part in (train, test)]
-    transformer: Any = mapping
-    if (
-        not categories and not fill and not rules.log
-    ):  # the same map, in a model that the first version reads too
-        transformer = PublicRange(ranges).fit(pd.DataFrame(dict(records.part(order[:1]).columns)))
     changes = mapping.changes(train.columns)
-    return Data(parts[0], parts[1] if cut else None, (transformer,), changes)
+    return Data(parts[0], parts[1] if cut else None, (mapping,), changes)
 
 
-def _interval(text: str, wide: set[str], name: str) -> tuple[float, float]:
-    """LOW:HIGH, or auto:LOW:HIGH, which is noted in ``wide``."""
-    if text.startswith("auto:"):
-        wide.add(name)
-        text = text.removeprefix("auto:")
+def _interval(text: str) -> list[Any]:
+    """LOW:HIGH, or auto:LOW:HIGH, as a file of rules has them."""
+    wide, text = text.startswith("auto:"), text.removeprefix("auto:")
     low, high = (float(x) for x in text.split(":"))
-    return low, high
+    return [*["auto"] * wide, low, high]
 
 
 def _by_column(
@@ -495,14 +475,14 @@ def _by_column(
 
 def rules_of(options: argparse.Namespace) -> Any:
     """The rules of a table's columns: those of --columns, and options before them."""
-    from tacit.tables import Rules, public_list
+    from tacit.tables import Rules
 
-    rules = Rules() if options.columns is None else Rules.load(options.columns)
+    section = {} if options.columns is None else Rules.section(options.columns)
 
-    def category(column: str, line: str) -> tuple[str, ...]:
+    def category(column: str, line: str) -> list[str]:
         """As a line of a CSV file: a category with a comma is put in quotes."""
         (cells,) = csv.reader([line], strict=True, skipinitialspace=True)
-        return public_list(column, cells)
+        return cells
 
     def value(column: str, text: str) -> Any:
         if column in categories:
@@ -514,42 +494,41 @@ def rules_of(options: argparse.Namespace) -> Any:
     def parts(text: str) -> tuple[str, str, str]:  # a number has no =, the name of a column may
         return text.partition("=") if text.partition("=")[0] in categories else text.rpartition("=")
 
-    found: dict[str, Any] = {"target": options.target or rules.target}
-    wide: set[str] = set()
+    if options.target is not None:
+        section["target"] = options.target
     if options.target_range is not None:
         refuse(options, ("classes",), "without --target-range")
+        section.pop("classes", None)
         try:
-            ends = _interval(options.target_range, wide, str(found["target"]))
-            found |= {"target_range": ends, "classes": None}
+            section["target_range"] = _interval(options.target_range)
         except ValueError:
             raise InvalidInput(
                 f"Expected --target-range LOW:HIGH, got {options.target_range!r}."
             ) from None
     elif options.classes is not None:
-        classes = tuple(name.strip() for name in options.classes.split(","))
-        found |= {"classes": classes, "target_range": None}
+        section.pop("target_range", None)
+        section["classes"] = [name.strip() for name in options.classes.split(",")]
     kind = "a range COLUMN=LOW:HIGH"
-    ranges = _by_column(options.range, kind, lambda name, text: _interval(text, wide, name))
-    first = "categories COLUMN=A,B,..."
-    listed = _by_column(options.categories, first, category, lambda text: text.partition("="))
-    categories = {**rules.categories, **listed}
+    ranges = _by_column(options.range, kind, lambda _, text: _interval(text))
+    kind = "categories COLUMN=A,B,..."
+    listed = _by_column(options.categories, kind, category, lambda text: text.partition("="))
+    categories = {**section.get("categories", {}), **listed}
     kind = "a value to fill in COLUMN=VALUE, a number or one of the column's --categories"
     fill = _by_column(options.fill, kind, value, parts)
     drop = [*options.drop, *filter(None, [options.id])]
-    found["drop"] = (*(name for name in rules.drop if name not in drop), *drop)
-    found |= {"ranges": {**rules.ranges, **ranges}, "categories": categories}
-    own = {name for name in rules.auto if name not in ranges and name != found["target"]}
-    if options.target_range is None and found["target"] in rules.auto:
-        own.add(str(found["target"]))
-    found["auto"] = tuple(sorted(own | wide))
-    found["log"] = (*rules.log, *options.log)
-    return replace(rules, **found, fill={**rules.fill, **fill})
+    section |= {
+        "ranges": {**section.get("ranges", {}), **ranges},
+        "categories": categories,
+        "fill": {**section.get("fill", {}), **fill},
+        "drop": [*(name for name in section.get("drop", ()) if name not in drop), *drop],
+        "log": [*section.get("log", ()), *options.log],
+    }
+    return Rules.of(section, options.columns or "the options")
 
 
 # --- what is printed ------------------------------------------------------------------------------
 
-COEFFICIENT_COLUMNS = 20  # columns of which all coefficients are shown
-SCORES = 6  # that fit side by side
+COEFFICIENT_COLUMNS, SCORES = 20, 6  # of a model whose summary is shown
 CHANGES = {  # what public rules do to a value, by ``tables.CHANGES``
     "clipped": "values clipped to their range",
     "unknown": "values of no known category",
@@ -674,7 +653,7 @@ def _print_fit(
         }
         if scores:
             document["columns"] = list(train.columns)
-            document["scores"] = {_name(s): {k: s[k] for k in s if k != "class"} for s in scores}
+            document["scores"] = {str(s.pop("class", "prediction")): s for s in scores}
         print(json.dumps(document))
         return
     errors = []
@@ -686,8 +665,6 @@ def _print_fit(
             (f"{which} ({len(data.test)} records; not covered)", one),
             (f"the same if all were {ignoring} (not covered)", other),
         ]
-    if evaluation is not None:
-        errors += in_words(evaluation)
     from tacit.report.outcome import price_in_words
 
     secret = "training objective (not covered: keep secret)"
@@ -703,7 +680,10 @@ def _print_fit(
             *spent_rows(result, stated["epsilon"], stated["delta"]),
         ],
     )
-    _print_coefficients(scores)
+    if 0 < len(train.columns) <= COEFFICIENT_COLUMNS and len(scores) <= SCORES:
+        print(model.summary(data.steps[0]))
+    elif scores:
+        print("coefficients by class and column: model.json")
     longest = f"{hidden['longest_row']:.4g}"
     normal = ", as is normal" if 2 * hidden["scaled_down"] > len(train) else ""
     changed = [f"{hidden['scaled_down']} of {len(train)} rows scaled down to {longest}{normal}"]
@@ -717,28 +697,8 @@ def _print_fit(
         print(f"Look: {'; '.join(doubts)}. (Not covered: keep secret.)")
     print(privacy)
     if evaluation is not None:
-        print(f"Of the records kept for the test:\n{evaluation.privacy_}")
+        print(f"Of the records kept for the test, {evaluation.summary()}\n{evaluation.privacy_}")
     print_files(folder)
-
-
-def in_words(evaluation: Any) -> list[tuple[str, str]]:
-    """Of what was released of the test: it may be published."""
-    from tacit.privacy.accounting import rounded_up
-
-    epsilon = rounded_up(evaluation.privacy_.epsilon, 4)
-    about = f"(released at epsilon {epsilon}, 95 % interval)"
-    found = evaluation.figures()
-    if "within" in found:
-        shares = {f"predictions {name} of the range": v for name, v in found["within"].items()}
-    else:
-        shares = {"test error": [found["error"], *found["error_interval"]]}
-    rows = [
-        (f"{name} {about}", f"{100 * x:.1f} % ({100 * low:.1f} to {100 * high:.1f})")
-        for name, (x, low, high) in list(shares.items())[:4]
-    ]
-    if found.get("auc") is not None:
-        rows.append(("AUC (the same release)", f"{found['auc']:.3f}"))
-    return rows
 
 
 def _chosen(model: Any, data: Data) -> dict[str, Any]:
@@ -789,26 +749,6 @@ def look(
                 "written as in the table?)"
             )
     return found
-
-
-def _name(score: dict[str, Any]) -> str:
-    """What a score of model.json is of."""
-    return str(score.get("class", "prediction"))
-
-
-def _print_coefficients(scores: list[dict[str, Any]]) -> None:
-    """Those of model.json by column, the largest first."""
-    if len(scores) > SCORES:
-        print("coefficients by class and column: model.json")
-    if not 0 < len(scores) <= SCORES:
-        return
-    by_column = {c: [s["coefficients"][c] for s in scores] for c in scores[0]["coefficients"]}
-    order = sorted(by_column, key=lambda c: -max(map(abs, by_column[c])))
-    rows = [(c, *(f"{x:.4g}" for x in by_column[c])) for c in order[:COEFFICIENT_COLUMNS]]
-    if left := len(order) - len(rows):
-        rows.append((f"({left} more in model.json)", *("" for _ in scores)))
-    rows.append(("(intercept)", *(f"{score['intercept']:.4g}" for score in scores)))
-    print_table("coefficients, largest first", ("column", *map(_name, scores)), rows)
 
 
 # --- commands of their own ------------------------------------------------------------------------

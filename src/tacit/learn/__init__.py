@@ -4,12 +4,15 @@ data         labelled data from tables, idx and LEAF files, and how agents share
 features     public maps of rows: columns, random waves, edge directions, the scattering transform,
              public directions
 constraints  hard constraints on a model's coefficients
-centring     rows around a private mean: a first release, and its share of the budget
-estimators   what all estimators share, and each: a loss, its targets, its predictions
+first_releases   noisy sums of rows before a run, and their share of the budget
+centring     rows around a private mean
+ranges       where the numbers of columns lie, read privately
+estimators   what all estimators share: records in, a problem out; a result in, a model out
+classifiers  estimators of classes: a loss each, its targets, its predictions
+regressors   estimators of numbers in a public range
 error_bars   a regression from noisy second moments: estimate, intervals, summary
 released_table   one release of a table, and every regression of it
 counts       one histogram over the parties
-ranges       where the numbers of columns lie, read privately: a first release too
 evaluation   how good a model is, from one histogram of records that were held out
 model        a fitted model as one JSON file; which steps before it are public
 """
@@ -25,16 +28,9 @@ from tacit.learn.constraints import Convex, Sign
 from tacit.learn.data import Dataset, load_digits, load_leaf, load_mnist, load_table, split
 
 if TYPE_CHECKING:
+    from tacit.learn.classifiers import PrivateLinearSVC, PrivateLogisticRegression
     from tacit.learn.counts import PrivateCounts
     from tacit.learn.error_bars import Regression
-    from tacit.learn.estimators import (
-        PrivateHuberRegressor,
-        PrivateLinearSVC,
-        PrivateLogisticRegression,
-        PrivateQuantileRegressor,
-        PrivateRidge,
-        plan,
-    )
     from tacit.learn.evaluation import PrivateEvaluation
     from tacit.learn.features import (
         Orientations,
@@ -45,6 +41,11 @@ if TYPE_CHECKING:
         Scattering,
     )
     from tacit.learn.model import load_model, not_covered, save_model
+    from tacit.learn.regressors import (
+        PrivateHuberRegressor,
+        PrivateQuantileRegressor,
+        PrivateRidge,
+    )
     from tacit.learn.released_table import PrivateMoments
 
 # The model of a command or a study: its estimator, and whether it predicts a number
@@ -85,7 +86,6 @@ __all__ = [
     "load_model",
     "load_table",
     "not_covered",
-    "plan",
     "save_model",
     "split",
 ]
@@ -94,7 +94,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn is imported when it is asked for."""
     if name in __all__:
-        for module in ("estimators", "features", "model", "released_table", "counts", "evaluation"):
+        parts = "classifiers", "regressors", "features", "model", "released_table", "counts"
+        for module in (*parts, "evaluation"):
             found = getattr(import_module(f"tacit.learn.{module}"), name, None)
             if found is not None:
                 return found

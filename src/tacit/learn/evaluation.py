@@ -42,6 +42,7 @@ class PrivateEvaluation(PrivateCounts):
     model: Any = None
 
     FILE = "evaluation.json"
+    HEAD = "", "share", "95 % interval"
 
     def fit(self, X: Any, y: Any = None, agents: Any = None) -> Any:
         model = self.model
@@ -151,6 +152,17 @@ class PrivateEvaluation(PrivateCounts):
         total = many.sum(axis=0)
         share = np.divide(many[1], total, out=np.full(10, np.nan), where=total > 0)
         return list(zip(TENTHS, share.tolist(), total.tolist(), strict=True))
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        if self._kind == "distance":
+            shares = {f"{name} of the range": share for name, share in self.within().items()}
+        else:
+            shares = {"error": self.error()}
+        rows: list[tuple[str, ...]] = [
+            (name, f"{100 * x:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %")
+            for name, (x, low, high) in shares.items()
+        ]
+        return rows if self.auc is None else [*rows, ("AUC", f"{self.auc:.3f}", "")]
 
     def figures(self) -> dict[str, Any]:
         """All of it as numbers and lists."""

@@ -62,6 +62,11 @@ class PublicRange(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # typ
         self.low_, self.high_ = np.array(pairs, np.float64).T
         return self
 
+    @property
+    def slopes_(self) -> Vector:
+        """What of a mapped column one unit of the data is."""
+        return np.asarray(2 / (self.high_ - self.low_))
+
     def transform(self, X: Any) -> Vector:
         check_is_fitted(self)
         X = checked(self, X, reset=False)
@@ -142,6 +147,11 @@ class PublicColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         marks = [mark for part in self._parts(X) for mark in part.marks.values()]
         return np.asarray(np.any(marks, axis=0))
+
+    @property
+    def slopes_(self) -> Vector:
+        """What of a mapped column one unit of the data is: of a category 1, of a log NaN."""
+        return np.array([slope for rule in self.rules_ for slope in rule.slopes])
 
     def get_feature_names_out(self, input_features: Any = None) -> Vector:
         check_is_fitted(self)

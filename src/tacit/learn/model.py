@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import pickle
 from collections.abc import Iterable, Mapping
@@ -37,10 +38,9 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.errors import InvalidInput, count, positive
+from tacit.errors import InvalidInput, array, count, positive
 from tacit.files import read_json, reading, write_atomically
-from tacit.learn import estimators, features
-from tacit.learn.centring import given_mean
+from tacit.learn import classifiers, features, regressors
 from tacit.protocol.statement import PrivacyStatement
 
 FILE = "model.json"
@@ -49,11 +49,11 @@ MOST_COLUMNS = 10**6  # of a step: more would only fill memory
 ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        estimators.PrivateLogisticRegression,
-        estimators.PrivateLinearSVC,
-        estimators.PrivateRidge,
-        estimators.PrivateHuberRegressor,
-        estimators.PrivateQuantileRegressor,
+        classifiers.PrivateLogisticRegression,
+        classifiers.PrivateLinearSVC,
+        regressors.PrivateRidge,
+        regressors.PrivateHuberRegressor,
+        regressors.PrivateQuantileRegressor,
     )
 }
 STEPS: dict[str, Any] = {  # they learn nothing
@@ -219,7 +219,7 @@ def _document(before: list[Any], last: Any) -> dict[str, Any]:
     ]
     if R is not None:
         scores = [{**s, "length": float(c)} for s, c in zip(scores, last.length_coef_, strict=True)]
-    if isinstance(last, estimators.LinearRegressor):
+    if isinstance(last, regressors.LinearRegressor):
         document["target_range"] = list(last._range)
     else:
         document["classes"] = classes = last.classes_.tolist()
@@ -290,7 +290,7 @@ def _as_format_3(document: Any) -> Any:
 def _estimator(document: Any) -> Any:
     columns, scores = document["columns"], document["scores"]
     kind = ESTIMATORS[document["estimator"]]
-    regressor = issubclass(kind, estimators.LinearRegressor)
+    regressor = issubclass(kind, regressors.LinearRegressor)
     own = "target_range" if regressor else "classes"
     given = document[own]
     model = kind(
@@ -309,20 +309,25 @@ def _estimator(document: Any) -> Any:
     model.total_epsilon = document["privacy"]["epsilon"]
     model.total_delta = document["privacy"]["delta"]
     model.n_features_in_ = len(columns)
+    d, R = len(columns), document.get("length")
     if document["format"] == 4 and document["ranges"] is not None:
-        model.take_ranges(np.array([document["ranges"][c] for c in columns], np.float64))
-    model.mean_, model.length_ = None, document.get("length")
-    model.keeps_length_ = kept = model.length_ is not None
+        found = np.array([document["ranges"][c] for c in columns], np.float64)
+        model.ranges_ = array("ranges", found, (d, 2))
+        low, high = found.T
+        if not ((low >= -1) & (low < high) & (high <= 1)).all():
+            raise ValueError("ranges that were not read within [-1, 1]")
+    if document["mean"] is None and R is not None:
+        raise ValueError("a length without a mean")
+    if R is not None:
+        model.length_ = positive("length", R)
+        coefficients = np.array([s["length"] for s in scores], np.float64)
+        model.length_coef_ = array("lengths", coefficients, (len(scores),))
     if document["mean"] is not None:
         mean = np.array([document["mean"][c] for c in columns], np.float64)
-        given = np.append(mean, model.length_) if kept else mean
-        model.mean_ = given_mean(given, len(columns), model.longest_given, kept)[: len(columns)]
-    elif kept:
-        raise ValueError("a length without a mean")
-    if kept:
-        model.length_coef_ = np.array([s["length"] for s in scores], np.float64)
-        if model.length_coef_.shape != (len(scores),) or not np.isfinite(model.length_coef_).all():
-            raise ValueError("a length that is not finite")
+        model.mean_ = array("mean", mean, (d,))
+        longest = model.longest_given * (1 + 1e-9)
+        if max(math.hypot(*mean), R or 0.0) > longest:
+            raise ValueError("a mean or a length that no row can have")
     return model
 
 

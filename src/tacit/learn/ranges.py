@@ -8,12 +8,10 @@ bins are left out as hold together no more than TRIM of the records and half a d
 noise; records beyond count in the bins at the ends. Few bins in stages have little noise each, and
 narrow a range up to 64 times.
 
-Guarantee: a record is one row of 0 and weights w, with one weight of each column: a length of
-√(Σw²), Σ|w| in L1, whatever the record. What is released of all rows is their sum, by ``Mean`` and
-``release.py``, with its proof, its payment and its noise. The bins of a stage follow from public
-numbers and from the releases before it: adaptive composition; ``statement.with_releases`` states
-the total of all stages and of what follows. A ledger gives a stage again for the same bins only:
-that two stages put all records into the same places is not to be seen. Given the ranges a record is
+Guarantee: of ``first_releases.py``: a record is one row of 0 and weights w, with one weight of each
+column: a length of √(Σw²), Σ|w| in L1, whatever the record. The bins of a stage follow from public
+numbers and from the releases before it. A ledger gives a stage again for the same bins only: that
+two stages put all records into the same places is not to be seen. Given the ranges a record is
 mapped by itself.
 """
 
@@ -21,16 +19,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
 from tacit._types import Vector
-from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput
-from tacit.learn.centring import deviation_of, private_mean
-from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism, Noiseless
+from tacit.learn.first_releases import Sums, together
+from tacit.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 STAGES, BINS = 3, 4
 SHARE, TARGET_SHARE = 0.10, 0.03  # of the budget, for all stages
@@ -48,18 +44,6 @@ def of_a_stage(mechanism: Mechanism) -> Mechanism:
     return mechanism
 
 
-def together(*parts: tuple[Mechanism, int]) -> tuple[Mechanism, int]:
-    """One mechanism that costs what these do, each with its count: μ² adds up, and pure ε does."""
-    noisy = [(m, n) for m, n in parts if n and not isinstance(m, Noiseless)]
-    if all(isinstance(m, Gaussian) for m, _ in noisy) and noisy:
-        square = math.fsum(n / m.noise_multiplier**2 for m, n in noisy)  # type: ignore[attr-defined]
-        return Gaussian(1 / math.sqrt(square)), 1
-    if noisy:
-        total = math.fsum(n / m.noise_multiplier for m, n in noisy)  # type: ignore[attr-defined]
-        return Laplace(1 / total), 1
-    return Noiseless(), 1
-
-
 def weights_of(columns: int, target: bool) -> Vector:
     """Of the bins of each column, and of the target's, whose part of the budget is smaller."""
     own = math.sqrt(TARGET_SHARE / SHARE * columns) if columns else 1.0
@@ -67,51 +51,38 @@ def weights_of(columns: int, target: bool) -> Vector:
 
 
 def private_ranges(
-    agents_of: Callable[[Vector, float, float, str], list[LocalProblem]],
+    sums: Sums,
     columns: Vector,
     weights: Vector,
     mechanism: Mechanism,
-    delta: float,
     then: tuple[Mechanism, int],
-    checkpoint: Any = None,
-    **how: Any,
+    asked: str,
+    folder: Path | None,
 ) -> Vector:
     """(low, high) of every column of numbers in [−1, 1]; public from here on.
 
-    ``agents_of`` makes agents of their rows, the norms of a row and what the bins are, with
-    ``Mean`` as objective;
-    ``mechanism`` is the noise of each stage, ``then`` what follows all stages.
+    ``mechanism`` is the noise of each stage, ``then`` what follows all stages, ``asked`` which
+    columns these are; the stages are kept in a ``folder``. Ranges that would follow the noise are
+    refused, by public numbers.
     """
     low, high = -np.ones(len(weights)), np.ones(len(weights))
     for stage in range(1, STAGES + 1):
         rows = (in_bins(columns, low, high) * weights[:, None]).reshape(len(columns), -1)
-        bins = json.dumps(["bins", low.tolist(), high.tolist()])
-        means = agents_of(rows, math.sqrt(math.fsum(weights**2)), math.fsum(weights), bins)
+        bins = asked + json.dumps(["bins", low.tolist(), high.tolist()])
+        parts = sums.parts(rows, math.sqrt(math.fsum(weights**2)), math.fsum(weights), bins)
+        deviation, n = sums.deviation(parts, mechanism), len(columns)
+        if 2 * (widest := deviation / float(weights.min())) > MOST_NOISE:
+            raise InvalidInput(
+                f"Expected counts with less noise for ranges that are read, got a deviation of "
+                f"{widest * n:.3g} for {n} records, above {MOST_NOISE / 2:.0%}: give ranges, read "
+                "those of fewer columns, or take a larger epsilon. Nothing was fit."
+            )
         after = together((mechanism, STAGES - stage), then)
-        own = None if checkpoint is None else checkpoint.with_name(f"range-{stage}.npz")
-        if stage == 1:
-            refuse_noise(means, mechanism, float(weights.min()), how)
-        found, deviation = private_mean(
-            means, mechanism, delta, run=f"range {stage}", then=after, checkpoint=own, **how
-        )
+        own = None if folder is None else folder / f"range-{stage}.npz"
+        found = sums.mean(parts, mechanism, f"range {stage}", then=after, checkpoint=own)
         shares = found.reshape(-1, BINS) / weights[:, None]
         low, high = trimmed(shares, deviation / weights, low, high)
     return np.stack([low, high], axis=1)
-
-
-def refuse_noise(
-    means: list[LocalProblem], mechanism: Mechanism, weight: float, how: dict[str, Any]
-) -> None:
-    """Refuse ranges that would follow the noise, by public numbers."""
-    deviation = deviation_of(means, mechanism, **how) / weight
-    if 2 * deviation > MOST_NOISE:
-        f: Any = means[0].objective
-        raise InvalidInput(
-            f"Expected counts with less noise for ranges that are read, got a deviation of "
-            f"{deviation * f.normaliser:.3g} for {f.normaliser:.6g} records, above "
-            f"{MOST_NOISE / 2:.0%}: give ranges, read those of fewer columns, or take a larger "
-            "epsilon. Nothing was fit."
-        )
 
 
 def in_bins(columns: Vector, low: Vector, high: Vector) -> Vector:

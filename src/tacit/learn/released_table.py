@@ -40,12 +40,12 @@ from tacit.learn.error_bars import (
     estimate,
     what_would_do,
 )
-from tacit.learn.estimators import _seed, owners, sizes
+from tacit.learn.estimators import large_delta, owners, seed_of
 from tacit.learn.features import PublicColumns
+from tacit.learn.first_releases import noises_of, sizes
 from tacit.objectives.moments import FLOOR, Moments, matrix_of
 from tacit.objectives.public import PublicQuadratic
 from tacit.privacy.accounting import calibrate, rounded_up
-from tacit.privacy.mechanisms import check_parties
 from tacit.protocol.jupyter import statement_html
 from tacit.protocol.statement import PUBLIC, PrivacyStatement, not_promised, promised
 from tacit.sets import Box
@@ -182,7 +182,7 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
             self.total_epsilon,
             self.total_delta,
             mechanism=mechanism,
-            seed=_seed(self.random_state),
+            seed=seed_of(self.random_state),
             **{name: getattr(self, name) for name in how},
         )
         values = np.sum([one.values for one in found.releases], axis=0)
@@ -479,16 +479,10 @@ class PrivateMoments(TableRelease):
 
 def assumed(records: int, delta: float) -> str:
     """What a statement takes for public, and where its delta says little."""
-    words = (
+    return (
         f"{PUBLIC} Also the rules of all columns, and that all records are well formed, as an "
         "error would say."
-    )
-    if delta >= 1 / records:
-        words += (
-            f" A delta of 1/{records} or more would allow publishing a whole record of the "
-            f"{records}: choose a smaller one."
-        )
-    return words
+    ) + large_delta(records, delta)
 
 
 def expected(
@@ -507,12 +501,10 @@ def expected(
     all other columns as predictors; ``clear``: below 1 there would be no interval.
     """
     m, n = count("columns", columns, MOST_COLUMNS), count("records", records)
-    shares: float = count("agents", agents)
-    if aggregation is not None:
-        choice("aggregation", aggregation, ("sum",))
-        shares = agents / (agents - check_parties(agents, colluding))
+    choice("aggregation", aggregation, (None, "sum"))
+    noises = noises_of(count("agents", agents), aggregation, colluding)
     noise = calibrate("gaussian", total_epsilon, total_delta, 1)
-    s2 = noise.variance(math.sqrt(m * m + 2 * m)) * shares
+    s2 = noise.variance(math.sqrt(m * m + 2 * m)) * noises
     v = (2 * TYPICAL) ** 2
     mean = math.sqrt(v / n + s2 / 2 / n**2) / 2
     coefficient = math.sqrt(1 / n + s2 / 2 * 2 / (n * v) ** 2) if m > 1 else math.nan

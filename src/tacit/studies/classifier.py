@@ -21,7 +21,8 @@ from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
 from tacit.errors import InvalidInput, choice, count, positive
 from tacit.learn import MODELS, Box
-from tacit.learn.estimators import adopt, public_classes
+from tacit.learn.classifiers import public_classes
+from tacit.learn.estimators import adopt
 from tacit.learn.features import PublicColumns, PublicRange
 from tacit.learn.model import save_model
 from tacit.planning import Plan
