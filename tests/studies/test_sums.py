@@ -188,6 +188,17 @@ def test_proposals_that_a_party_refuses(tmp_path, limits, changes, code):
     assert limits or isinstance(asked(north, proposal(study)), Agreed)
 
 
+def test_all_runs_together_stay_within_what_others_can_make_of_them(tmp_path):
+    """A coordinator may start as many as it likes, each within the limit."""
+    study = write_study(tmp_path, rehearsal=None, colluding=1)
+    write_party(tmp_path, "north", rehearsal=False, more="total_epsilon_alone = 0.5")
+    north = party(study, tmp_path, "north")
+    assert isinstance(asked(north, proposal(study)), Agreed)
+    north.ledger.charge("r", 1, 4)
+    answer = asked(north, proposal(study, run="another"))
+    assert isinstance(answer, Refusal) and answer.words.endswith(WORDS["budget"][1])
+
+
 def test_a_part_enters_sums_of_one_study(tmp_path):
     """Another one has others behind the same names: two sums of one part and of other shares have
     less noise than one, for one charge."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -173,8 +172,9 @@ class LimitedLedger(Ledger):
 
     Guarantee: no run begins whose total cost exceeds ``limits``, or whose noise is not secure (but
     in a rehearsal that the party allows). Nor does one come to cost more: a round that fails is
-    paid again, within the same limits. All runs together stay within the ledger's own budget. What
-    a run hides is that of the party's problem, which ``Study.problem_of`` compares with ``hides``.
+    paid again, within the same limits. All runs together stay within the ledger's own budget, and
+    within ``total_epsilon_alone`` whatever others do. What a run hides is that of the party's
+    problem, which ``Study.problem_of`` compares with ``hides``.
     """
 
     STATE = (*Ledger.STATE, "_paid")
@@ -201,6 +201,10 @@ class LimitedLedger(Ledger):
         after = self._paid.get(run, 0) + rounds
         if after > terms.rounds:
             refuse_beyond(self.limits, run, terms, after)
+        if (most := self.limits.total_epsilon_alone) is not None:
+            alone = self._spend.plus(terms, rounds * terms.local_updates).alone
+            what = "whatever others do, all runs together"
+            _compare_cost(alone, most, self.limits.total_delta, what)
         super()._refuse_beyond_budget(run, terms, rounds)
 
     def _apply(self, row: Entry) -> None:
@@ -228,20 +232,18 @@ def compare(limits: Limits, run: str, terms: Terms, noise: str) -> None:
 
 def refuse_beyond(limits: Limits, run: str, terms: Terms, rounds: int) -> None:
     """Raise ``Disagrees`` where these rounds of a run cost more than the limits."""
-    all_of_it = Spend().plus(terms, rounds * terms.local_updates)
-    alone = limits.total_epsilon_alone
-    for cost, most, by in (
-        (all_of_it, limits.total_epsilon, ""),
-        (all_of_it.alone, math.inf if alone is None else alone, " whatever others do"),
-    ):
-        if most < math.inf and not cost.within(Guarantee(most, limits.total_delta)):
-            raise Disagrees(
-                "budget",
-                f"Expected a total epsilon of at most {digits(most)}{by} at delta "
-                f"{digits(limits.total_delta)}, as [limits] says; {rounds} rounds of run {run!r} "
-                f"would cost {rounded_up(cost.epsilon(limits.total_delta), 6)}. Nothing was "
-                "charged.",
-            )
+    cost = Spend().plus(terms, rounds * terms.local_updates)
+    _compare_cost(cost, limits.total_epsilon, limits.total_delta, f"{rounds} rounds of run {run!r}")
+
+
+def _compare_cost(cost: Spend, most: float, delta: float, what: str) -> None:
+    if not cost.within(Guarantee(most, delta)):
+        raise Disagrees(
+            "budget",
+            f"Expected a total epsilon of at most {digits(most)} at delta {digits(delta)}, as "
+            f"[limits] says; {what} would cost {rounded_up(cost.epsilon(delta), 6)}. Nothing was "
+            "charged.",
+        )
 
 
 def identity_of(study: Study, file: PartyFile) -> Any:

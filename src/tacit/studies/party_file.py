@@ -28,8 +28,10 @@ class Limits:
     rounds   None: any number
     hides    the change between neighbouring data that must be hidden, exactly as
              ``Objective.agreed`` says it; None: whatever the study says
-    total_epsilon_alone, colluding   of a secure sum: what it may cost whatever others do, and the
-             least number of parties that may collude before it does; None: any
+    total_epsilon_alone   what all runs of the ledger may cost together whatever others do in secure
+             sums; None: any
+    colluding   of a secure sum: the least number of parties that may collude before it costs more
+             than ``total_epsilon``; None: any
     """
 
     total_epsilon: float

@@ -71,7 +71,7 @@ total_delta = {delta}
 {sums}"""
 OWN_KEY = 'identity = "identity.pem"    # make it: tacit federation identity identity.pem\n'
 OF_SUMS = """\
-# total_epsilon_alone = 5.0  # at most, whatever all others do; optional
+# total_epsilon_alone = 5.0  # at most, in all runs, whatever all others do; optional
 # colluding = 1              # at least this many parties may collude; optional
 """
 
