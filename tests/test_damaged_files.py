@@ -21,7 +21,7 @@ from tacit.power import load_case
 from tacit.privacy.mechanisms import Gaussian
 from tacit.protocol.coordinator import PER_AGENT
 from tacit.protocol.journal import Journal
-from tacit.protocol.release import Release, SavedReleases, save_releases
+from tacit.protocol.release import Release, SavedReleases
 from tacit.protocol.statement import PrivacyStatement
 from tacit.report.contents import Contents
 from tacit.report.page import render
@@ -93,7 +93,7 @@ def checkpoint(folder):
 def releases(folder):
     path = folder / "r.npz"
     held = [Release(np.arange(5.0), b"\1" * 32)]
-    save_releases(path, ["a"], held, Gaussian(2.0), STATEMENT, None)
+    SavedReleases(("a",), tuple(held), Gaussian(2.0), None, 1e-6, False).save(path)
     return path, SavedReleases.load
 
 

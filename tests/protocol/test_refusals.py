@@ -172,7 +172,7 @@ def problem():
     ("answer", "words"),
     [
         (lambda asked, found: {"a": found["a"]}, "Party 'b' owes a State as answer; got none"),
-        (lambda asked, found: found | {"b": Agreed("x")}, "owes a State as answer; got a Agreed"),
+        (lambda asked, found: found | {"b": Agreed("x")}, "owes a State as answer; got another"),
         (
             lambda asked, found: (
                 found | {"b": messages.State(True)} if isinstance(asked["b"], Snapshot) else found

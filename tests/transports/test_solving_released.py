@@ -10,7 +10,7 @@ from conftest import repeat
 from test_releasing import DATA, ledgers, zones
 
 import tacit
-from tacit.errors import InvalidInput, Refused
+from tacit.errors import CorruptFile, InvalidInput, Refused
 from tacit.planning import penalties_of
 from tacit.protocol.agent import ExactRounds
 from tacit.protocol.messages import Broadcast
@@ -250,7 +250,7 @@ def test_a_run_without_noise_writes_over_no_checkpoint(tmp_path):
     for settings in (tacit.Settings.for_budget(1.0, 1e-5), tacit.Settings.for_budget(1.0, 1e-5, 2)):
         tacit.solve(zones(), settings, checkpoint=path)
         whole = path.read_bytes()
-        with pytest.raises(InvalidInput, match="would be lost"):
+        with pytest.raises((InvalidInput, CorruptFile), match=r"would be lost|Expected a release"):
             tacit.solve(zones(), EXACT, checkpoint=path)
         assert path.read_bytes() == whole
         path.unlink()

@@ -161,15 +161,6 @@ class SecureNoise:
         s = min(float(self.scale), 2.0 ** (GRID_BITS[name] + 1))
         return self.size / (INVERSE_DISTANCE[name] * s**2)
 
-    @property
-    def slack(self) -> float:
-        """``distance``, by its name in 0.1.0."""
-        return self.distance
-
-    def event(self, updates: int) -> Any:
-        """The ``dp_accounting`` event; ``updates`` times ``distance`` comes on top."""
-        return self.mechanism.event(updates)
-
     def draw(self, updates: int) -> GridNoise:
         """Fresh noise for ``updates`` updates. Never twice the same: there is no seed."""
         with localcontext(prec=DIGITS):

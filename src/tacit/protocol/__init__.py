@@ -17,12 +17,12 @@ journal         where a run stands, in one file, and whether what continues it i
 """
 
 from tacit.protocol.agent import Agent
-from tacit.protocol.coordinator import Coordinator, Transport
+from tacit.protocol.coordinator import Coordinator
 from tacit.protocol.messages import Broadcast, Refusal, Reply
 from tacit.protocol.participant import Participant
 from tacit.protocol.release import Released
 from tacit.protocol.result import Progress, Result
-from tacit.protocol.server import Member, Server
+from tacit.protocol.server import Member, Server, Transport
 
 __all__ = [
     "Agent",

@@ -54,17 +54,17 @@ from tacit.protocol.messages import (
     Snapshot,
     Start,
     State,
+    sorted_answers,
 )
 from tacit.protocol.release import (
     Release,
     Released,
     SavedReleases,
-    is_without_noise,
     mark,
-    save_releases,
+    refuse_unless,
 )
 from tacit.protocol.result import Progress, Result
-from tacit.protocol.server import AdaptiveServer, ExactServer, Server
+from tacit.protocol.server import AdaptiveServer, ExactServer, Server, Transport
 from tacit.protocol.statement import PrivacyStatement, privacy_statement, release_statement
 from tacit.sets.feasible_set import require_64_bits
 
@@ -75,22 +75,6 @@ T = TypeVar("T")
 OWN_NOISE = "Also that every participant draws its noise from that source: its own rules decide."
 LAST_WORD = 60.0  # seconds for the answer to the outcome
 PER_AGENT = ("point", "average", "dual", "total")  # arrays of an agent in a journal
-
-
-class Transport(Protocol):
-    """Carries requests to participants, by name, and their answers back. It knows nothing.
-
-    own      whether whoever asks owns all the data, and may be told everything
-    names    of all participants, in the order of the problem
-    """
-
-    own: bool
-    names: tuple[str, ...]
-
-    def ask(
-        self, requests: Mapping[str, Request], deadline: float | None = None
-    ) -> Mapping[str, Answer]:
-        """Everyone's answer; whoever says nothing within ``deadline`` seconds is left out."""
 
 
 class Paused(Refused):
@@ -560,12 +544,13 @@ class Coordinator:
         self._all(self._proposal(problem, plan, self._name, "seeded"), Agreed)
         privacy = not_private(problem)
         if (path := self.checkpoint) is not None:
-            if Path(path).exists() and not is_without_noise(path):
+            known = SavedReleases.load(path) if Path(path).exists() else None
+            if known is not None and not isinstance(known.mechanism, Noiseless):
                 raise InvalidInput(
                     f"Expected no checkpoint of another run in {path}, which would be lost. "
                     "Nothing was computed."
                 )
-            save_releases(path, problem.names, (), Noiseless(), privacy, None)
+            SavedReleases(problem.names, (), Noiseless(), None, privacy.delta, False).save(path)
         return Source((), Noiseless(), privacy, None)
 
     def releases(
@@ -587,15 +572,16 @@ class Coordinator:
         releases = [state.release for state in self._all(Snapshot(run), State)]
         found = tuple(release for release in releases if release is not None)
         if path is not None:
-            save_releases(path, problem.names, found, plan.release, privacy, self.seed)
+            kept = SavedReleases(problem.names, found, plan.release, self.seed, plan.delta, secure)
+            kept.save(path)
         return Source(found, plan.release, privacy, self.seed)
 
     def _continued(self, problem: Problem, plan: Plan, path: Path) -> Source:
         """The release in the checkpoint: of this budget, noise and data, and known to ledgers."""
         assert plan.release is not None
         saved = SavedReleases.load(path)
-        privacy = self._stated(saved.statement(problem), saved.mechanism)
-        saved.refuse_unless(saved.names == problem.names)
+        privacy = self._stated(saved.statement(path, problem), saved.mechanism)
+        refuse_unless(saved.names == problem.names, path)
         if (saved.mechanism, privacy.delta) != (plan.release, plan.delta):
             raise InvalidInput(
                 f"Expected the budget of the release in {path}, got another: a new release needs a "
@@ -744,19 +730,9 @@ class Coordinator:
         return self._each([request] * len(self.transport.names), kind)
 
     def _each(self, requests: Sequence[Request], kind: type[T]) -> list[T]:
-        answers = self.ask(dict(zip(self.transport.names, requests, strict=True)))
-        found: list[T] = []
-        refusals: dict[str, Refusal] = {}
-        for name in self.transport.names:
-            answer = answers.get(name)
-            if isinstance(answer, kind):
-                found.append(answer)
-            elif isinstance(answer, Refusal):
-                refusals[name] = answer
-            else:
-                got = "none" if answer is None else f"a {type(answer).__name__}"
-                words = f"Party {name!r} owes a {kind.__name__} as answer; got {got}."
-                refusals[name] = Refusal("", 0, "invalid", words)
+        names = self.transport.names
+        answers = self.ask(dict(zip(names, requests, strict=True)))
+        found, refusals = sorted_answers(answers, names, kind, ("", 0))
         if refusals:
             self._stop(refusals, 0, 0)
         return found

@@ -145,19 +145,17 @@ def summed(facts: Sequence[Facts], colluding: int, parties: int = 0) -> Facts:
     )
 
 
+def _told(name: str) -> Any:
+    return property(lambda self: getattr(self.facts, name))
+
+
 class DescribedSet(FeasibleSet):
     """The size of a set, and one point of it."""
 
+    closed_form, separable = _told("closed_form"), _told("separable")
+
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-
-    @property
-    def closed_form(self) -> bool:
-        return self.facts.closed_form
-
-    @property
-    def separable(self) -> bool:
-        return self.facts.separable
 
     @property
     def dimension(self) -> int:
@@ -192,6 +190,10 @@ class DescribedSet(FeasibleSet):
 class DescribedObjective(Objective):
     """The public numbers of an objective."""
 
+    kind, relation, clipped = _told("objective"), _told("relation"), _told("clipped")
+    smoothness, strong_convexity = _told("smoothness"), _told("strong_convexity")
+    lift_energy = _told("lift_energy")
+
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.neighbours, self.doubt = facts.neighbours, facts.uncertified
@@ -204,18 +206,6 @@ class DescribedObjective(Objective):
     def dtype(self) -> np.dtype[Any]:
         """As if it were its data: what a run computes in."""
         return self.facts.start.dtype
-
-    @property
-    def kind(self) -> str:
-        return self.facts.objective
-
-    @property
-    def relation(self) -> str:
-        return self.facts.relation
-
-    @property
-    def clipped(self) -> bool:  # type: ignore[override]
-        return self.facts.clipped
 
     @property
     def descent(self) -> Descent | None:
@@ -239,10 +229,6 @@ class DescribedObjective(Objective):
         return max(self.dimension, self.facts.size or 0)  # at most so many
 
     @property
-    def lift_energy(self) -> float:
-        return self.facts.lift_energy
-
-    @property
     def deviations(self) -> Vector:
         return _coupled(self.facts, "deviations")
 
@@ -263,14 +249,6 @@ class DescribedObjective(Objective):
     def feature_bound(self, norm: int) -> float:
         assert norm == 2
         return _known(self.facts, "feature_bound")
-
-    @property
-    def smoothness(self) -> float | None:
-        return self.facts.smoothness
-
-    @property
-    def strong_convexity(self) -> float:
-        return self.facts.strong_convexity
 
     def gradient_bound(self, feasible_set: FeasibleSet) -> float:
         return _known(self.facts, "gradient_bound")

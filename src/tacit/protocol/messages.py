@@ -29,7 +29,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -90,6 +90,7 @@ class Message:
 
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
 def decode(data: bytes, kinds: Mapping[str, type[M]]) -> M:
@@ -650,3 +651,25 @@ def digest_of(run: str, round: int, values: Vector) -> str:
     content = np.ascontiguousarray(values)
     about = json.dumps([run, int(round), content.dtype.str, content.shape])
     return hashlib.sha256(about.encode() + content.tobytes()).hexdigest()
+
+
+def sorted_answers(
+    answers: Mapping[str, Answer], names: Sequence[str], kind: type[T], about: tuple[str, int]
+) -> tuple[list[T], dict[str, Refusal]]:
+    """Those of this kind in the order of ``names``, and why there are no others. The owner of the
+    data gets an error as it is."""
+    found: list[T] = []
+    refusals: dict[str, Refusal] = {}
+    for name in names:
+        answer = answers.get(name)
+        if isinstance(answer, Failure):
+            raise answer.error
+        if isinstance(answer, kind):
+            found.append(answer)
+        elif isinstance(answer, Refusal):
+            refusals[name] = answer
+        else:
+            got, reason = ("none", "missing") if answer is None else ("another", "invalid")
+            words = f"Party {name!r} owes a {kind.__name__} as answer; got {got}."
+            refusals[name] = Refusal(*about, reason, words)
+    return found, refusals

@@ -25,8 +25,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -289,8 +288,8 @@ class Released:
 
     def save(self, path: str | Path) -> None:
         """Keep the releases and their seals, for their owner's eyes."""
-        about = self.releases, self.mechanism, self.privacy, self.seed
-        save_releases(path, self.problem.names, *about)
+        about = self.mechanism, self.seed, self.privacy.delta, self.privacy.secure
+        SavedReleases(self.problem.names, self.releases, *about).save(path)
 
     @classmethod
     def load(cls, path: str | Path, problem: Problem | Iterable[LocalProblem]) -> Released:
@@ -301,46 +300,21 @@ class Released:
         """
         problem = Problem.of(problem)
         saved = SavedReleases.load(path)
-        privacy = saved.statement(problem)
+        privacy = saved.statement(path, problem)
         all_statistics = [a.objective.statistics() for a in problem.agents]
         same = saved.names == problem.names and all(
             release.values.shape == statistics.values.shape and release.fits(statistics)
             for release, statistics in zip(saved.releases, all_statistics, strict=True)
         )
-        saved.refuse_unless(same)
+        refuse_unless(same, path)
         return cls.of(problem, saved.releases, saved.mechanism, privacy, saved.seed)
-
-
-def save_releases(
-    path: str | Path,
-    names: Sequence[str],
-    releases: Sequence[Release],
-    mechanism: Mechanism,
-    privacy: PrivacyStatement,
-    seed: int | None,
-) -> None:
-    """Keep releases and their seals, for their owner's eyes."""
-    arrays: dict[str, Any] = {}
-    for i, release in enumerate(releases):
-        arrays[f"values_{i}"] = release.values
-        arrays[f"seal_{i}"] = np.frombuffer(release.seal, np.uint8)
-    about = {
-        "format": FORMAT,
-        "agents": list(names),
-        "mechanism": mechanism.to_dict(),
-        "privacy": privacy.to_dict(),
-        "seed": seed,
-    }
-    content = io.BytesIO()
-    np.savez(content, about=json.dumps(about), **arrays)
-    write_atomically(Path(path), content.getvalue())
 
 
 @dataclass(frozen=True)
 class SavedReleases:
-    """What is in such a file; whether it is of these data is for the agents to say."""
+    """Releases in a file; whether they are of these data is for the agents to say. A run without
+    noise has none."""
 
-    path: str | Path
     names: tuple[str, ...]
     releases: tuple[Release, ...]
     mechanism: Mechanism
@@ -348,39 +322,52 @@ class SavedReleases:
     delta: float
     secure: bool
 
+    def save(self, path: str | Path) -> None:
+        arrays: dict[str, Any] = {}
+        for i, release in enumerate(self.releases):
+            arrays[f"values_{i}"] = release.values
+            arrays[f"seal_{i}"] = np.frombuffer(release.seal, np.uint8)
+        about = {
+            "format": FORMAT,
+            "agents": self.names,
+            "mechanism": self.mechanism.to_dict(),
+            "privacy": {"delta": self.delta, "secure": self.secure},
+            "seed": self.seed,
+        }
+        content = io.BytesIO()
+        np.savez(content, about=json.dumps(about), **arrays)
+        write_atomically(Path(path), content.getvalue())
+
     @classmethod
     def load(cls, path: str | Path) -> SavedReleases:
-        with _readable(path):
+        with reading(path, SAVED):
             arrays = read_npz(path, SAVED)
-            about = _about(arrays)
+            about = parse_json(str(arrays["about"]))
+            if about["format"] != FORMAT:
+                raise InvalidInput("another version")
+            mechanism, names = mechanism_from(about["mechanism"]), tuple(about["agents"])
             releases = tuple(
                 Release(arrays[f"values_{i}"], arrays[f"seal_{i}"].tobytes())
-                for i in range(len(about["agents"]))
+                for i in range(len(names) * (not isinstance(mechanism, Noiseless)))
             )
-            mechanism, seed = mechanism_from(about["mechanism"]), about["seed"]
-            if not (seed is None or type(seed) is int) or isinstance(mechanism, Noiseless):
-                raise InvalidInput("a seed is a whole number, and there is noise")
-            of, names = about["privacy"], tuple(about["agents"])
-            delta, secure = float(of["delta"]), of["secure"] is True
-            return typed(cls(path, names, releases, mechanism, seed, delta, secure))
+            delta, secure = float(about["privacy"]["delta"]), about["privacy"]["secure"]
+            return typed(cls(names, releases, mechanism, about["seed"], delta, secure))
 
-    def statement(self, problem: Problem) -> PrivacyStatement:
-        with _readable(self.path):
+    def statement(self, path: str | Path, problem: Problem) -> PrivacyStatement:
+        with reading(path, SAVED):
+            if isinstance(self.mechanism, Noiseless):
+                raise InvalidInput("there is no noise")
             about = self.mechanism, self.delta, self.seed is not None, self.secure
             return release_statement(problem, *about)
 
-    def refuse_unless(self, same: bool) -> None:
-        """``same``: whether the problem at hand is the one that was released."""
-        if not same:
-            raise InvalidInput(
-                f"Expected the problem that was released in {self.path}; its data, agents, bounds "
-                "or neighbours are others by now. A new release needs a new charge. Nothing was "
-                "computed."
-            )
 
-
-def _readable(path: str | Path) -> AbstractContextManager[None]:
-    return reading(path, SAVED)
+def refuse_unless(same: bool, path: str | Path) -> None:
+    """``same``: whether the problem at hand is the one that was released."""
+    if not same:
+        raise InvalidInput(
+            f"Expected the problem that was released in {path}; its data, agents, bounds or "
+            "neighbours are others by now. A new release needs a new charge. Nothing was computed."
+        )
 
 
 def public_part(
@@ -392,17 +379,3 @@ def public_part(
     return agent.with_objective(
         statistics.released_objective(release.values, deviation, agents), name
     )
-
-
-def is_without_noise(path: str | Path) -> bool:
-    """Whether ``save`` wrote this file for a run without noise: nothing is lost with it."""
-    with suppress(CorruptFile), _readable(path):
-        return isinstance(mechanism_from(_about(read_npz(path))["mechanism"]), Noiseless)
-    return False
-
-
-def _about(arrays: Any) -> dict[str, Any]:
-    about: dict[str, Any] = parse_json(str(arrays["about"]))
-    if about["format"] != FORMAT:
-        raise InvalidInput("another version")
-    return about

@@ -20,21 +20,26 @@ from tacit.admm.algorithm import Holders, Round, average_over_holders, dual_step
 from tacit.admm.fixed_point import Residuals, ServerRounds
 from tacit.admm.settings import Settings, schedule_in
 from tacit.errors import InvalidInput
-from tacit.protocol.messages import Broadcast, Refusal, Reply
+from tacit.protocol.messages import Answer, Broadcast, Refusal, Reply, Request
 
 # Number formats of replies, and the largest number in them: far beyond any set's
 FORMATS = {np.dtype(np.float32): 1e30, np.dtype(np.float64): 1e100}
 
 
 class Transport(Protocol):
-    """Carries requests to agents, by name, and brings back what each has to say.
+    """Carries requests to participants, by name, and their answers back. It knows nothing.
 
-    deadline  seconds after which an agent that has said nothing is left out; None: wait
+    own      whether whoever asks owns all the data, and may be told everything
+    names    of all participants, in the order of the problem
     """
 
+    own: bool
+    names: tuple[str, ...]
+
     def ask(
-        self, requests: Mapping[str, Any], deadline: float | None = None
-    ) -> Mapping[str, Any]: ...
+        self, requests: Mapping[str, Request], deadline: float | None = None
+    ) -> Mapping[str, Answer]:
+        """Everyone's answer; whoever says nothing within ``deadline`` seconds is left out."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Server:
         self.λ = np.zeros_like(self.z)
         self._answered: dict[str, Reply] = {}  # those of the last round
 
-    def step(self, transport: Transport, deadline: float | None = None) -> dict[str, Refusal]:
+    def step(self, transport: Any, deadline: float | None = None) -> dict[str, Refusal]:
         """One round. Returns who did not reply, and why; if anyone, the round is not done.
 
         The same request may then be made again: agents repeat what they have answered.
@@ -122,7 +127,7 @@ class Server:
         return refusals
 
     def _sorted(
-        self, answers: Mapping[str, Reply | Refusal], t: int
+        self, answers: Mapping[str, Answer], t: int
     ) -> tuple[dict[str, Reply], dict[str, Refusal]]:
         """Replies to this round, and everything else as a refusal."""
         replies: dict[str, Reply] = {}

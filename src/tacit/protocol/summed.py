@@ -60,6 +60,7 @@ from tacit.protocol.messages import (
     Snapshot,
     State,
     Sum,
+    sorted_answers,
 )
 from tacit.protocol.participant import Participant
 from tacit.protocol.release import Release
@@ -382,27 +383,12 @@ class Summed:
 
     def _each(self, requests: Sequence[Request], kind: type[T]) -> list[T]:
         asked = dict(zip(self.parties, requests, strict=True))
+        about = getattr(requests[0], "run", ""), getattr(requests[0], "round", 0)
         answers = self.inner.ask(asked, self._deadline)
-        found: list[T] = []
-        for name in self.parties:
-            answer = answers.get(name)
-            if isinstance(answer, Failure):
-                raise answer.error
-            if isinstance(answer, kind):
-                found.append(answer)
-            elif isinstance(answer, Refusal):
-                self.refused[name] = answer
-            else:
-                self._refuse(name, requests[0], kind.__name__, answer is None)
+        found, self.refused = sorted_answers(answers, self.parties, kind, about)
         if self.refused:
             raise Void
         return found
-
-    def _refuse(self, name: str, request: Request, owed: str, missing: bool = False) -> None:
-        about = getattr(request, "run", ""), getattr(request, "round", 0)
-        got, reason = ("none", "missing") if missing else ("another", "invalid")
-        words = f"Party {name!r} owes a {owed} as answer; got {got}."
-        self.refused[name] = Refusal(*about, reason, words)
 
     def _agree(self, proposal: Propose) -> Answer:
         """Everybody's agreement, and keys for masks; the one that is here agrees to no noise."""
@@ -453,7 +439,8 @@ class Summed:
         expected = self._run, getattr(request, "round", 1), (size,), np.dtype(np.int64)
         for name, part in zip(self.parties, parts, strict=True):
             if (part.run, part.round, part.values.shape, part.values.dtype) != expected:
-                self._refuse(name, request, "part of the sum")
+                words = f"Party {name!r} owes a part of the sum as answer; got another."
+                self.refused[name] = Refusal(*expected[:2], "invalid", words)
         if self.refused:
             raise Void
         return np.asarray(added_up([part.values for part in parts]) * self._grid.spacing)
