@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from tacit import tables
 from tacit.errors import CorruptFile, InvalidInput, TacitError
 from tacit.learn import load_table, split
-from tacit.tables import load_records, read_table
+from tacit.tables import ANY, Rules, read_table
 
 
 @pytest.fixture
@@ -194,8 +195,9 @@ def test_agents_tables_are_matched_by_name(tmp_path):
     pd.DataFrame({"c": ["u", None], "y": [True, False], "a": [None, 6.5]}).to_parquet(
         tmp_path / "west.parquet"
     )
-    rules = {"categories": {"c": ["u", "v"]}, "gaps": ["a", "c"]}
-    found = load_records([north, south], "y", drop=["id"], **rules)
+    rules = Rules("y", ranges=ANY, categories={"c": ["u", "v"]}, fill={"a": 1, "c": "u"})
+    without = replace(rules, drop=("id",))
+    found = without.records([north, south])
     assert list(found.columns) == ["a", "c"] and found.columns["c"].tolist() == [*"uvwu", ""]
     np.testing.assert_array_equal(found.columns["a"], [1, 2, np.nan, 4, 5])
     assert found.groups.tolist() == ["north"] * 2 + ["south"] * 3
@@ -203,8 +205,8 @@ def test_agents_tables_are_matched_by_name(tmp_path):
     part = found.part(np.array([4, 0]))
     assert part.columns["a"].tolist() == [5, 1] and part.groups.tolist() == ["south", "north"]
     with pytest.raises(InvalidInput, match=r"one kind .*numbers in .*north.csv and truth values"):
-        load_records([north, tmp_path / "west.parquet"], "y", drop=["id"], **rules)
-    west = load_records([tmp_path / "west.parquet"], "y", **rules)
+        without.records([north, tmp_path / "west.parquet"])
+    west = rules.records([tmp_path / "west.parquet"])
     np.testing.assert_array_equal(west.columns["a"], [np.nan, 6.5])
     assert west.groups is None and west.targets.tolist() == ["True", "False"]
 
@@ -231,20 +233,21 @@ def test_tables_that_do_not_go_together(tmp_path, second, words):
     name, header, *rows = (*second, "")
     other = table_of(tmp_path / name, header, *[row for row in rows if row])
     with pytest.raises((InvalidInput, CorruptFile), match=words) as caught:
-        load_records([first, other], "y", drop=["e"])  # which only one of them has
+        Rules("y", drop=("e",), ranges=ANY).records([first, other])  # which only one of them has
     assert "7193" not in str(caught.value)
 
 
 def test_one_table_or_an_agent_column(tmp_path):
     paths = [table_of(tmp_path / f"{k}.csv", "a,y,who", "1,0,x", "2,1,z") for k in "pq"]
     with pytest.raises(InvalidInput, match=r"several tables, .* or an agent column"):
-        load_records(paths, "y", "who")
-    assert load_records(paths[:1], "y", "who").groups.tolist() == ["x", "z"]
+        Rules("y", ranges=ANY).records(paths, agent_column="who")
+    one = Rules("y", ranges=ANY).records(paths[:1], agent_column="who")
+    assert one.groups.tolist() == ["x", "z"]
     with pytest.raises(InvalidInput, match="a column 'x' in"):
-        load_records(paths, "y", drop=["x", "who"])
-    for rules in ({"categories": {"b": ["u"]}}, {"gaps": ["b"]}, {"gaps": ["y"]}):
+        Rules("y", drop=("x", "who"), ranges=ANY).records(paths)
+    for rules in ({"categories": {"b": ["u"]}}, {"fill": {"b": 1}}, {"fill": {"y": 1}}):
         with pytest.raises(InvalidInput, match="of a column that is used"):
-            load_records(paths, "y", drop=["who"], **rules)
+            Rules("y", drop=("who",), ranges=ANY, **rules).records(paths)
 
 
 @pytest.mark.parametrize("chunk", [1, 4096])
@@ -270,4 +273,4 @@ def test_targets_that_are_numbers(tmp_path):
         split(data, 2, "dirichlet")
     table_of(path, "a,y", "1,0.5", "2,")
     with pytest.raises(CorruptFile, match=r"line 3 of .*column 'y'"):
-        load_records([path], "y", gaps=["*"], numeric_target=True)  # never filled in
+        Rules("y", None, (0, 1), ranges=ANY, fill={"*": 0}).records([path])  # never filled in

@@ -307,71 +307,6 @@ class Records:
         return found
 
 
-def load_records(
-    paths: Sequence[str | Path],
-    target: str | None,
-    agent_column: str | None = None,
-    drop: Sequence[str] = (),
-    *,
-    features: Sequence[str] | None = None,
-    categories: Mapping[str, Collection[str]] | None = None,
-    gaps: Collection[str] = (),
-    numeric_target: bool = False,
-    ranges: Collection[str] = ("*",),
-    classes: Collection[str] | None = None,
-    strip: bool = False,
-    advice: str = ADVICE,
-) -> Records:
-    """The records of one table, or of several agents' own tables with the same columns.
-
-    Several tables are matched by the names of their columns, in any order. Each is its agent's,
-    who is called as the file is; a column to drop need not be in all of them.
-
-    target        None: there is nothing to predict
-    features      the columns to use, in this order; left out, all that have no other use
-    categories    of columns that may be text
-    gaps          columns in which values may be missing ("*": all of numbers)
-    ranges        columns with a range ("*": all). Those with neither categories nor a range are all
-                  named in one error, before any value is
-    numeric_target   the target's numbers are to be predicted, and there are no classes
-    classes       labels that the target may have
-    """
-    known = categories or {}
-    refuse_one_file([*map(Path, paths)])
-    names = _agents([Path(path) for path in paths], agent_column)
-    text = [*known, *filter(None, [None if numeric_target else target, agent_column])]
-    tables = [read_table(path, text, strip=strip) for path in paths]
-    used = _used(tables, target, agent_column, drop, features)
-    for name in sorted({*known, *gaps} - {*used, "*"}):
-        what = "categories" if name in known else "a value to fill in"
-        raise InvalidInput(f"Expected {what} of a column that is used, got {what} of {name!r}.")
-    numbers = [name for name in used if name not in known]
-    if bare := [name for name in numbers if name not in ranges and "*" not in ranges]:
-        raise InvalidInput(
-            f"Expected a public rule of every column, got none of {named(bare)} ({len(bare)} of "
-            f"{len(used)} have none): a range for numbers ('*' is for all others), categories for "
-            "text; identifiers and what is not to be used are dropped (--range, --categories, "
-            "--id, --drop). Nothing was read."
-        )
-    matrix = _joined([table.numbers(numbers, gaps, advice) for table in tables])
-    columns = {name: matrix[:, j] for j, name in enumerate(numbers)}
-    for name in known:
-        parts = [table.categories(name, known[name], gaps, advice) for table in tables]
-        columns[name] = _joined(parts)
-    groups = None if agent_column is None else _names(tables, agent_column)
-    if len(tables) > 1:
-        groups = np.repeat(names, [len(table) for table in tables])
-    if target is None:
-        targets = np.zeros(len(matrix))
-    elif numeric_target:
-        one = "A target with a public range is a number in every record. Nothing was fit."
-        targets = _joined([table.numbers([target], advice=one)[:, 0] for table in tables])
-    else:
-        targets = _names(tables, target, classes=True)
-        _refuse_others(tables, target, targets, classes)
-    return Records({name: columns[name] for name in used}, targets, groups)
-
-
 @dataclass(frozen=True)
 class Rules:
     """What the columns of a table are: public, and the same for all who have such a table.
@@ -482,23 +417,59 @@ class Rules:
         ]
 
     def records(
-        self, paths: Sequence[str | Path], *, target: str | None = None, **how: Any
+        self,
+        paths: Sequence[str | Path],
+        *,
+        agent_column: str | None = None,
+        target: str | None = None,
+        strip: bool = False,
+        advice: str = ADVICE,
     ) -> Records:
-        """Of these tables; ``target``: what the column is called there. ``how``: as
-        ``load_records`` has it."""
-        return load_records(
-            paths,
-            target or self.target,
-            how.pop("agent_column", None),
-            self.drop if self.features is None else (),
-            features=self.features,
-            categories=self.categories,
-            gaps=self.fill,
-            numeric_target=self.target_range is not None,
-            ranges=self.ranges,
-            classes=self.classes,
-            **how,
-        )
+        """The records of one table, or of several agents' own tables with the same columns.
+
+        Several tables are matched by the names of their columns, in any order. Each is its agent's,
+        who is called as the file is; a column to drop need not be in all of them.
+
+        target   what the column is called there; without one there is nothing to predict
+        strip    names of columns, of blanks around them
+        advice   about text and missing values in a column {0}
+        """
+        known, gaps, target = self.categories, self.fill, target or self.target
+        numeric = self.target_range is not None
+        refuse_one_file([*map(Path, paths)])
+        names = _agents([Path(path) for path in paths], agent_column)
+        text = [*known, *filter(None, [None if numeric else target, agent_column])]
+        tables = [read_table(path, text, strip=strip) for path in paths]
+        drop = self.drop if self.features is None else ()
+        used = _used(tables, target, agent_column, drop, self.features)
+        for name in sorted({*known, *gaps} - {*used, "*"}):
+            what = "categories" if name in known else "a value to fill in"
+            raise InvalidInput(f"Expected {what} of a column that is used, got {what} of {name!r}.")
+        numbers = [name for name in used if name not in known]
+        if bare := [name for name in numbers if name not in self.ranges and "*" not in self.ranges]:
+            raise InvalidInput(
+                f"Expected a public rule of every column, got none of {named(bare)} ({len(bare)} "
+                f"of {len(used)} have none): a range for numbers ('*' is for all others), "
+                "categories for text; identifiers and what is not to be used are dropped (--range, "
+                "--categories, --id, --drop). Nothing was read."
+            )
+        matrix = _joined([table.numbers(numbers, gaps, advice) for table in tables])
+        columns = {name: matrix[:, j] for j, name in enumerate(numbers)}
+        for name in known:
+            parts = [table.categories(name, known[name], gaps, advice) for table in tables]
+            columns[name] = _joined(parts)
+        groups = None if agent_column is None else _names(tables, agent_column)
+        if len(tables) > 1:
+            groups = np.repeat(names, [len(table) for table in tables])
+        if target is None:
+            targets = np.zeros(len(matrix))
+        elif numeric:
+            one = "A target with a public range is a number in every record. Nothing was fit."
+            targets = _joined([table.numbers([target], advice=one)[:, 0] for table in tables])
+        else:
+            targets = _names(tables, target, classes=True)
+            _refuse_others(tables, target, targets, self.classes)
+        return Records({name: columns[name] for name in used}, targets, groups)
 
 
 def _list_of(key: str, value: Any, where: str, kinds: tuple[type, ...]) -> tuple[str, ...]:
@@ -518,6 +489,7 @@ def _pair(key: str, value: Any, where: str) -> tuple[float, float]:
     return float(value[0]), float(value[1])
 
 
+ANY: dict[str, tuple[float, float]] = {"*": (-math.inf, math.inf)}  # ranges of numbers as they are
 RULES = tuple(name for name in Rules.__dataclass_fields__ if name != "auto")
 
 
@@ -532,20 +504,18 @@ def read_arrays(
     """
     if path.suffix not in (".csv", ".parquet") or target is None:
         if path.suffix != ".npz":
-            kinds = ".npz, .csv or .parquet" if target is not None else ".npz"
-            raise InvalidInput(f"Expected a {kinds} file, got {path}.")
+            form = ".npz, .csv or .parquet" if target is not None else ".npz"
+            raise InvalidInput(f"Expected a {form} file, got {path}.")
         return read_npz(path, "a table of numbers")
-    drop = rules.pop("drop", ())
-    ranges, categories, fill = (rules.get(name) or {} for name in ("ranges", "categories", "fill"))
-    how: dict[str, Any] = {"strip": True, "numeric_target": True, "advice": ""}
-    if rules:
-        how |= {"categories": categories, "gaps": fill, "ranges": ranges}
-    found = load_records([path], target, drop=drop, features=columns, **how)
+    drop, kinds = tuple(rules.pop("drop", ())), ("ranges", "categories", "fill")
+    of: Any = {name: rules.get(name) or {} for name in kinds} if rules else {"ranges": ANY}
+    own = Rules(target, None, ANY["*"], tuple(columns or ()) or None, drop, **of)
+    found = own.records([path], strip=True, advice="")
     names: Sequence[str] = [*found.columns]
     if np.isfinite(_numbers(names)).any():
         raise InvalidInput(f"Expected column names in the first line of {path}, found numbers.")
     if rules:
-        made = public_rules(names, ranges, categories, fill)
+        made = public_rules(names, own.ranges, own.categories, own.fill)
         features = np.hstack([rule.part(found.columns[rule.name]).values for rule in made])
         names = [name for rule in made for name in rule.names]
     else:

@@ -6,7 +6,7 @@ import pytest
 
 from tacit.errors import InvalidInput
 from tacit.learn import PublicColumns
-from tacit.tables import load_records
+from tacit.tables import ANY, Rules
 
 RULES = {
     "ranges": {"age": (20, 80), "*": (0.0, 10.0)},
@@ -65,7 +65,7 @@ def test_a_listed_category_is_never_a_missing_value(kind, fill, tmp_path):
     if kind != "lists":
         path = tmp_path / f"t.{kind}"
         getattr(pd.DataFrame(table), f"to_{kind}")(path, index=False)
-        table = load_records([path], "y", categories={"c": listed}, gaps=list(fill)).columns
+        table = Rules("y", ranges=ANY, categories={"c": listed}, fill=fill).records([path]).columns
     else:
         table = {"c": listed}
     np.testing.assert_array_equal(rules.fit(table).transform(table), np.eye(5))

@@ -24,7 +24,7 @@ from tacit.learn import (
 )
 from tacit.learn.centring import around, scaled_down
 from tacit.learn.estimators import owners
-from tacit.tables import load_records, read_arrays
+from tacit.tables import ANY, Rules, read_arrays
 
 LARGE = 2**53  # LARGE + 1 is no floating-point number
 CODES = [LARGE, LARGE + 1, LARGE + 2, "NA", "?", "True", "0.5"]
@@ -49,9 +49,8 @@ def of_csv(path, rows):
 
 
 def of_file(table):
-    found = load_records(
-        [table], "y", "g", categories={"c": list(map(str, CODES))}, gaps=["c", "x"]
-    )
+    rules = Rules("y", ranges=ANY, categories={"c": list(map(str, CODES))}, fill={"c": "", "x": 0})
+    found = rules.records([table], agent_column="g")
     mapped = RULES.fit(found.columns).transform(found.columns)
     return list(zip(map(bytes, mapped), found.targets, found.groups, strict=True))
 

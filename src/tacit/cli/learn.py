@@ -538,39 +538,46 @@ CHANGES = {  # what public rules do to a value, by ``tables.CHANGES``
 
 def tested_figures(model: Any, data: Data) -> dict[str, Any]:
     """Errors on the records that were kept for the test: the share of wrong classes, or the mean
-    distance of numbers; and those of an answer that ignores the columns.
+    distance of numbers; those of an answer that ignores the columns, and of what a user would fit
+    without privacy.
 
     Guarantee: none: they have no noise in them. They are for the owner's eyes, as is the file they
     are written to.
     """
     import numpy as np
 
-    test = data.test
+    test, targets = data.test, data.train.targets
     classes = model.classes_.tolist() if hasattr(model, "classes_") else None
-    error = guess = None
-    if test is not None and classes is not None:
-        names, counts = np.unique(data.train.targets, return_counts=True)
-        error = float(1 - model.score(test.features, test.targets))
-        guess = float(np.mean(test.targets != names[counts.argmax()]))
-    elif test is not None:
-        error = float(np.abs(model.predict(test.features) - test.targets).mean())
-        guess = float(np.abs(test.targets - np.median(data.train.targets)).mean())
-    price: dict[str, Any] | None = None
-    if error is not None and getattr(model, "total_epsilon", None) is not None:
+    keys = "test_error", "test_error_of_a_guess", "classes", "what_privacy_costs"
+    if test is None:
+        return dict(zip(keys, (None, None, classes, None), strict=True))
+
+    def error(found: Any) -> float:
+        if classes is None:
+            return float(np.abs(np.clip(found, *model._range) - test.targets).mean())
+        return float(np.mean(found != test.targets))
+
+    names, counts = np.unique(targets, return_counts=True)
+    guess = np.median(targets) if classes is None else names[counts.argmax()]
+    own, price = error(model.predict(test.features)), None
+    if getattr(model, "total_epsilon", None) is not None:
         with contextlib.suppress(ValueError):  # such as of one class only
-            price = {"private": error, **without_privacy(model, data)}
-    found = {"test_error": error, "test_error_of_a_guess": guess, "classes": classes}
-    return {**found, "what_privacy_costs": price}
+            other = without_privacy(model, data)
+            price = {
+                "private": own,
+                "what": "mean absolute error on test records"
+                if classes is None
+                else "error on test records",
+                "unit": "" if classes is None else "share",
+                "without_privacy": error(other.predict(test.features)),
+                "by": f"scikit-learn's {type(other).__name__} on the same columns",
+            }
+    return dict(zip(keys, (own, error(guess), classes, price), strict=True))
 
 
-def without_privacy(model: Any, data: Data) -> dict[str, Any]:
-    """The error on the same test records of what a user would fit without privacy.
-
-    All agents' mapped columns in one place, by scikit-learn, as it is but for 100 steps at most,
-    and quantiles, which are linear programs there, on at most 10,000 records.
-    Guarantee: none, as for ``tested_figures``.
-    """
-    import numpy as np
+def without_privacy(model: Any, data: Data) -> Any:
+    """All agents' mapped columns in one place, fitted by scikit-learn, as it is but for 100 steps
+    at most, and quantiles, which are linear programs there, on at most 10,000 records."""
     from sklearn import linear_model, svm
 
     name = type(model).__name__.removeprefix("Private")
@@ -578,20 +585,12 @@ def without_privacy(model: Any, data: Data) -> dict[str, Any]:
     few: dict[str, Any] = {}
     if name in ("LogisticRegression", "LinearSVC", "HuberRegressor"):
         few = {"max_iter": 100}
-    train, test, step = data.train, data.test, 1
+    train, step = data.train, 1
     if name == "QuantileRegressor":
         few, step = {"quantile": model.level, "alpha": 0.0}, 1 + len(train) // 10_000
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # 100 steps may not be all
-        fitted = kind(**few).fit(train.features[::step], train.targets[::step])
-    found, what, unit = fitted.predict(test.features), "error on test records", "share"
-    if hasattr(model, "classes_"):
-        wrong = np.mean(found != test.targets)
-    else:
-        wrong = np.mean(np.abs(np.clip(found, *model._range) - test.targets))
-        what, unit = f"mean absolute {what}", ""
-    by = f"scikit-learn's {name} on the same columns"
-    return {"what": what, "unit": unit, "without_privacy": float(wrong), "by": by}
+        return kind(**few).fit(train.features[::step], train.targets[::step])
 
 
 def not_covered(model: Any, data: Data) -> dict[str, Any]:
@@ -708,10 +707,8 @@ def _chosen(model: Any, data: Data) -> dict[str, Any]:
         "model": type(model).__name__,
         "features": next((n for n in made if n not in ("PublicRange", "PublicColumns")), None),
     }
-    for name in ("clip_", "centring_share_", "alpha_"):
-        if hasattr(model, name) and (name != "centring_share_" or hasattr(model, "centring_share")):
-            found[name.rstrip("_")] = getattr(model, name)
-    return found
+    planned = [name for name in ("clip", "centring_share", "alpha") if hasattr(model, name)]
+    return found | {name: getattr(model, f"{name}_") for name in planned}
 
 
 def _shown_choice(value: Any) -> str:

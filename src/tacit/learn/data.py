@@ -15,14 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tacit._types import Vector
 from tacit.errors import CorruptFile, InvalidInput, choice, count, positive
 from tacit.files import parse_json, reading
-from tacit.tables import Records, load_records
+from tacit.tables import ANY, Records, Rules
 
 LEAF = 2**30  # most bytes of a file
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist"
@@ -175,8 +174,9 @@ def load_table(
     are the columns that are, in this order; left out, all others. ``numeric_target``: the target's
     own numbers are the labels, and there are no classes.
     """
-    how: Any = {"features": features, "numeric_target": numeric_target}
-    found = load_records([path], target, agent_column, drop, **how)
+    number, used = ANY["*"] if numeric_target else None, tuple(features or ()) or None
+    rules = Rules(target, None, number, used, tuple(drop), ANY)
+    found = rules.records([path], agent_column=agent_column)
     return dataset(found, found.matrix(), [*found.columns])
 
 
