@@ -138,33 +138,26 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
     """The model's columns of the table, by name, and the names of records."""
     import pandas as pd
 
-    from tacit.tables import named, read_table
+    from tacit.tables import ANY, Rules, read_table
 
     columns = getattr(model, "feature_names_in_", None)
     if columns is None:
         raise InvalidInput(f"Expected a model of a table in {options.folder}, got one of images.")
-    first = model[0] if hasattr(model, "steps") else model
-    categories = getattr(first, "categories", None) or {}
-    gaps = getattr(first, "fill", None) or {}
     if options.id in columns:
         raise InvalidInput(
             f"Expected an --id that the model does not learn from, got {options.id!r}. Nothing was "
             "predicted."
         )
-    source = read_table(options.table, [*categories, *filter(None, [options.id])])
-    absent = [name for name in columns if name not in source.columns]
-    if absent:
-        raise InvalidInput(
-            f"Expected the model's columns in {options.table}, got no {named(absent)} "
-            f"({len(absent)} of {len(columns)} are not there). Nothing was predicted."
-        )
-    if options.id is not None and options.id not in source.columns:
+    first = model[0] if hasattr(model, "steps") else model
+    own = (getattr(first, name, None) or {} for name in ("categories", "fill"))
+    rules = Rules(None, None, None, tuple(columns), (), ANY, *own)
+    table = pd.DataFrame(dict(rules.records([options.table], advice=ADVICE).columns))
+    if options.id is None:
+        return table, None
+    source = read_table(options.table, [options.id])
+    if options.id not in source.columns:
         raise InvalidInput(
             f"Expected a column {options.id!r} in {options.table}, got none of that name. Nothing "
             "was predicted."
         )
-    numbers = [name for name in columns if name not in categories]
-    table = pd.DataFrame(source.numbers(numbers, gaps, ADVICE), columns=numbers)
-    for name in categories:
-        table[name] = source.categories(name, categories[name], gaps, ADVICE)
-    return table[list(columns)], None if options.id is None else source.written(options.id)
+    return table, source.written(options.id)
