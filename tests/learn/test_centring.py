@@ -239,11 +239,6 @@ def test_lengths_are_kept_by_public_numbers(records, columns, options, kept):
     assert (one.length_ is not None) == kept
 
 
-def test_a_length_is_kept_or_not():
-    with pytest.raises(InvalidInput, match="keep_length"):
-        PrivateLogisticRegression(keep_length="some").fit(np.ones((60, 3)), np.arange(60) % 2)
-
-
 def test_another_release_in_a_ledger_is_not_the_mean(blobs, tmp_path):
     """It was taken for the mean: that was paid for, and then there was too little for the run."""
     X, y, _ = blobs

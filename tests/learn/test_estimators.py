@@ -268,6 +268,7 @@ OF_CLASSES = [
     ({"centring_share": 0.0}, "0 < centring_share < 1"),
     ({"calibration": "paper", "centring_share": 0.1}, "certified noise for a private mean"),
     ({"mechanism": "cauchy"}, "mechanism name"),
+    ({"keep_length": "some"}, "keep_length"),
     ({"clip": 1e-9}, "clip >= 1e-06"),
     ({"rounds": 10**6, "local_updates": 10**6}, "rounds times local_updates"),
     *(

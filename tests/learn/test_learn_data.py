@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tacit.errors import CorruptFile, InvalidInput
-from tacit.learn import Dataset, load_digits, load_leaf, load_mnist, load_table, split
+from tacit.learn import Dataset, load_leaf, load_mnist, load_table, split
 from tacit.learn import data as reading
 
 
@@ -136,11 +136,7 @@ def test_tables(tmp_path):
 @pytest.mark.parametrize(
     ("text", "more", "words"),
     [
-        ("a,y\n", {}, "no records"),
-        ("a,b\n1,0\n", {}, "a column 'y'"),
-        ("a,y\n1,0\n,1\n", {}, "finite number in line 3 of .*, column 'a'"),
         ("a,y\n1,0\ninf,1\n", {}, "finite number in line 3 .* 'a'"),
-        ("a,y\n1,0\n2,\n", {}, "missing values .* line 3, column 'y'"),
         ("a,y,h\n1,0,east\n2,1,NA\n", {"agent_column": "h"}, "missing values .* line 3, .* 'h'"),
         ("a,y\n1,0.5\n2,1\n", {}, "got a fraction in line 2"),
         ("a,y\n1,0\n2,1\n", {"drop": ["b"]}, "a column 'b'"),
@@ -185,14 +181,6 @@ def test_split_by_group_and_bad_splits():
             split(data, **wrong)
     with pytest.raises(InvalidInput, match="groups"):
         split(Dataset(np.zeros((3, 1)), np.zeros(3, int), ("x",)), how="group")
-
-
-def test_digits():
-    train, test = load_digits(), load_digits("test")
-    assert (len(train), len(test)) == (1347, 450) and train.features.max() == 1
-    assert not any(
-        (train.features[:, None] == test.features[None, :50]).all(axis=2).any(axis=0)[:5]
-    )
 
 
 @pytest.fixture

@@ -91,14 +91,6 @@ def test_every_parameter_changes_a_fit(kind, monkeypatch):
             assert seen(base(kind, **{name: value})) != plain, name
 
 
-@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
-def test_a_column_for_the_length_of_centred_rows(kind):
-    """Asked for, it is there, and only beside a mean."""
-    for share, keep, columns in ((0.1, False, 3), (0.1, True, 4), (None, True, 3)):
-        problem, _ = prepared(base(kind, centring_share=share, keep_length=keep))
-        assert problem.size == columns
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_given_is_what_is_used(kind):
     """All at once, in the objectives, the set and the settings."""

@@ -154,13 +154,8 @@ def test_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = "learn attack digits --records 2 --agents 3 --rounds 10 --seeds 1"
     with drawing():
-        assert main([*words.split(), "--total-epsilons", "10", "1"]) == 0
-    out, err = capsys.readouterr()
-    text = " ".join(out.split())
-    assert "guess without messages" in text and "attack" in err
-    assert "epsilon 10: Hidden: taking one record" in text and "(10, 1e-05)-DP" in text
+        assert main([*words.split(), "--total-epsilon", "5", "--json"]) == 0
     assert (tmp_path / "digits-attack" / "attack.png").stat().st_size > 10_000
-    assert main([*words.split(), "--total-epsilon", "5", "--json", "--out", "new"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document["found"]) == {"no privacy", "epsilon 5"} and document["agents"] == 3
     assert document["found"]["no privacy"]["error"] < 1e-4
@@ -176,11 +171,7 @@ def test_refused_commands(refused):
         ("learn attack mnist", "--data"),
         ("learn attack mnist --data absent", "train-images"),
         ("learn attack digits --records 9", "1 to 8 records"),
-        ("learn attack digits --seeds 0", "seeds >= 1"),
-        ("learn attack digits --rounds 0", "rounds >= 1"),
-        ("learn attack digits --agents 0", "agents >= 1"),
         ("learn attack digits --agents 400", "at most 1347 records"),
-        ("learn attack digits --total-epsilons -1", "epsilon"),
         ("learn attack digits --total-epsilons 1 --total-epsilon 2", "without --total-epsilon"),
         ("learn attack digits --no-noise", "unrecognized arguments: --no-noise"),
         ("learn attack digits --local-updates 5", "unrecognized arguments: --local-updates 5"),

@@ -37,7 +37,6 @@ from tacit.cli.main import main
 from tacit.errors import CorruptFile, EngineFailure, InvalidInput, plain
 from tacit.protocol.statement import PrivacyStatement
 from tacit.studies.job import load_job
-from tacit.studies.study import Study
 from tacit.transports.nvflare.checking import check
 from tacit.transports.nvflare.kit import PARTY_FILE, Kit
 from tacit.transports.nvflare.provisioning import init, write_site
@@ -185,15 +184,6 @@ def test_what_a_kit_says_is_validated(kits, change, capsys):
     assert main(["federation", "check", str(kits[1])]) == 1
     said = capsys.readouterr()
     assert plain(said.out + said.err) == said.out + said.err
-
-
-def test_names_of_a_study_are_printable(kits, made):
-    for old in ('name = "clinics"', 'name = "west"'):
-        text = (made[0] / "study.toml").read_text()
-        path = kits[1] / "study" / "study.toml"
-        path.write_text(text.replace(old, f'{old[:-1]}\\u001b[2K"'))
-        with pytest.raises(InvalidInput, match="printable"):
-            Study.load(path)
 
 
 def test_no_text_commands_the_terminal(kits, capsys, tmp_path):

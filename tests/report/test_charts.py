@@ -44,25 +44,6 @@ def test_the_map_of_a_grid(folders, tmp_path, monkeypatch):
     assert sorted(both[0]) == sorted(both[1])  # the same marks
 
 
-def words_of(drawn):
-    return ["".join(text.itertext()) for text in drawn.iter("text")]
-
-
-def test_axes_have_names_units_and_classes(folders):
-    grid = charts_of(page_of(folders["grid"]))
-    for name, words in (
-        ("residual", "Consensus residual (p.u.)"),
-        ("objective", "Objective (p.u.²)"),
-    ):
-        assert {words, "round"} <= set(words_of(grid[f"trace-{name}"]))
-    page = page_of(folders["model"])
-    model = charts_of(page)
-    assert "coefficient" in words_of(model["coefficients-0"])
-    assert "Consensus residual" in words_of(model["trace-residual"])
-    label = Contents.read(folders["model"]).model["scores"][0].get("class", "prediction")
-    assert f"Score of {label}" in re.sub("<[^>]*>", "", page)
-
-
 @given(st.lists(st.floats(), min_size=1, max_size=30))
 def test_any_numbers_have_axes_and_stay_in_their_frame(values):
     finite = [v for v in values if math.isfinite(v)]

@@ -282,11 +282,3 @@ def test_no_option_is_a_path(folders, tmp_path):
     contents = Contents.read(folder)
     assert contents.options["weather"] == f"/home/{WORD}"
     assert contents.public().options["weather"] == "WEATHER"
-
-
-def test_it_says_what_it_left_out(folders):
-    public = Contents.read(folders["noisy grid"]).public()
-    page = render(public).decode()
-    assert "Public edition." in page and all(words in page for words in public.left_out)
-    assert {"times", "the objective in the trace"} < {*public.left_out}
-    assert "<h3>Seed" not in page and "For the owners of the data only" not in page

@@ -17,12 +17,10 @@ from tacit.studies.job import load_job
     [
         ('kind = "least-squares"', 'kind = "cubic"', "'cubic'"),
         ("feature_norm = 2.0", "colour = 2.0", "colour"),
-        ("total_epsilon = 2.0", "total_epsilon = 0.0", "total_epsilon=0.0"),
         ('target = "y"', 'target = "z"', "column 'z'"),
         ("north.csv", "gone.csv", "gone.csv"),
         ("offset = [1.0]", "offset = [-9.0]", "empty"),
         ('name = "south"', 'name = "north"', "'north' twice"),
-        ("seed = 3", "seed = -3", "seed=-3"),
         ("matrix = [[1.0, 1.0]]", "matrix = [[1.0, 1.0], [1.0]]", "equal length"),
         ("total_delta = 1e-5", 'mechanism = "none"', "without noise"),
         (
