@@ -243,7 +243,9 @@ def undrawn(figure, file, **options):
         Path(file).write_bytes(b"not drawn")
 
 
-DRAW, Figure.savefig = Figure.savefig, undrawn  # a picture takes 0.3 s, and is seldom the point
+# a picture takes 0.3 s, its panels 0.1 s, and they are seldom the point
+DRAW, Figure.savefig = Figure.savefig, undrawn
+PLOT, tacit.Result.plot = tacit.Result.plot, lambda result: Figure()
 
 
 @contextmanager
@@ -251,6 +253,7 @@ def drawing():
     """Here pictures are drawn."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", DRAW)
+        patch.setattr(tacit.Result, "plot", PLOT)
         yield
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_page import charts_of, page_of, titles
 
+import tacit
 from tacit import html
 from tacit.report import figures
 from tacit.report.contents import Contents
@@ -100,3 +101,13 @@ def test_names_on_a_map_are_text(zone, folders, tmp_path):
     bare = page_of(folders["grid"])
     for element in ("<script", "</script", "<!--", "</title"):
         assert page.count(element) == bare.count(element)
+
+
+@pytest.mark.parametrize("kind", ["job", "noisy job", "open model"])
+def test_a_panel_for_every_column_of_a_trace(kind, folders, drawn):
+    """In the picture of a result."""
+    result = tacit.Result.load(folders[kind])
+    panels = [panel for panel in result.plot().axes if panel.get_visible()]
+    columns = [*result.trace.values()][1:]
+    for panel, column in zip(panels, columns, strict=True):
+        np.testing.assert_array_equal(panel.lines[0].get_ydata(), column)
