@@ -21,12 +21,9 @@ from tacit.admm.algorithm import (
     output_noise_shape,
     server_step,
 )
-from tacit.privacy.seeded_noise import agent_key, root_key
+from tacit.privacy.seeded_noise import agent_key
 from tacit.protocol.agent import Agent
-from tacit.protocol.facts import members_of
-from tacit.protocol.messages import Broadcast, Own, Propose, Reply, Snapshot
-from tacit.protocol.server import Server
-from tacit.transports import local as transport
+from tacit.protocol.messages import Broadcast
 
 NO_LIMITS = Limits(np.inf, np.inf, np.inf)
 
@@ -212,35 +209,3 @@ def test_an_average_of_many_float32_points_stays_in_the_set():
         found = tacit.solve(agents, settings, batch=batch).local[0]
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, np.full(2, 0.1, np.float32))
-
-
-def test_duals_of_server_and_agents_are_the_same_numbers():
-    """Mirrored duals (lines 8 and 23): neither travels, both agree with noise on."""
-    problem = problem_of("logistic", "ball")
-    settings = tacit.Settings(7, 2, tacit.Gaussian(1.0), penalty=0.4).complete(problem)
-    server, mine = duals_after(problem, settings, 7, transport.Local.of(problem))
-    assert np.abs(server).max() > 1e-3
-    np.testing.assert_allclose(server, mine, atol=1e-14)
-
-    class Tampered(transport.Local):  # control: a changed reply shows as disagreement
-        def ask(self, requests, deadline=None):
-            answers = super().ask(requests)
-            name, first = next(iter(answers.items()))
-            if not isinstance(first, Reply):
-                return answers
-            return {**answers, name: Reply(first.run, first.round, first.primal + 0.1)}
-
-    server, mine = duals_after(problem, settings, 2, Tampered.of(problem))
-    assert np.abs(server - mine).max() > 0.01
-
-
-def duals_after(problem, settings, rounds, transport):
-    """The server's copies of the duals, and the agents' own."""
-    own = Own("seeded", root_key(0), True, len(problem.agents))
-    names, about = problem.names, (problem.size, settings, settings.delta)
-    transport.ask(dict.fromkeys(names, Propose("", "run", *about, own=own)))
-    server = Server(members_of(problem), settings, "run", problem.dtype)
-    for _ in range(rounds):
-        assert server.step(transport) == {}
-    states = transport.ask(dict.fromkeys(names, Snapshot("run")))
-    return server.λ, np.concatenate([states[name].arrays[2] for name in names])

@@ -14,7 +14,7 @@ from tacit.admm import algorithm
 from tacit.admm.problem import LocalProblem, start_point
 from tacit.admm.settings import Settings
 from tacit.cli.main import main
-from tacit.errors import InvalidInput, SolverFailure
+from tacit.errors import InvalidInput
 from tacit.lab.audit import (
     audit_agents,
     ball_worlds,
@@ -24,11 +24,9 @@ from tacit.lab.audit import (
     simplex_worlds,
 )
 from tacit.lab.audit.trials import size_of
-from tacit.privacy.ledger import Ledger, Payments
 from tacit.privacy.seeded_noise import agent_key
 from tacit.protocol import agent
 from tacit.protocol.agent import Agent
-from tacit.protocol.messages import Broadcast
 from tacit.pytree import pytree, store
 from tacit.sets import closed_form
 from tacit.sets.closed_form import L1Ball, onto_simplex
@@ -98,20 +96,6 @@ def test_a_projection_that_can_be_pushed_out_is_caught(monkeypatch):
     assert found.violated and found.white.free > found.claim.epsilon
 
 
-def test_with_the_check_it_fails_paid_for_and_nothing_is_released(tmp_path):
-    worlds = pushed_worlds()
-    chosen = worlds.scheduled(settings(2.0, 4))
-    plan = hostile(worlds, chosen)
-    with Ledger.create(tmp_path / "a.db", 5.0, DELTA) as ledger:
-        party = paying(worlds.with_canary, chosen, "june", ledger)
-        for attempt in (1, 2):
-            with pytest.raises(SolverFailure, match="Nothing of this round was released"):
-                party.respond(Broadcast("june", 1, plan[0]))
-            assert ledger.charged("june") == [(1, 1)] * attempt
-            assert ledger.failures("june", 1) == attempt
-        assert ledger.answer("june") is None and party.rounds_done == 0
-
-
 # --- a restarted seed ---------------------------------------------------------------------------
 
 
@@ -135,32 +119,6 @@ def test_a_restarted_seed_is_caught():
     found = run(worlds, plans, TRIALS, 2, 1.0, restarted())
     assert found.violated and found.white.free > found.claim.epsilon
     assert found.white.free_rates.attack == "restart"
-
-
-# --- a payment taken over -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fault", [False, True])
-def test_no_more_is_shown_than_was_paid_for(tmp_path, monkeypatch, fault):
-    """Two processes of one agent; the first fails visibly after the second has begun. The fault
-    itself: a failure that shows and leaves its payment to the next process."""
-    if fault:
-        monkeypatch.setattr(Payments, "fail", lambda self, t: True)
-    worlds = ball_worlds()
-    problem, chosen = worlds.with_canary, worlds.scheduled(settings())
-    w, begun = ordinary(worlds, 1)[0], []
-    with Ledger.create(tmp_path / "a.db", 100.0, DELTA) as ledger, Ledger(ledger.path) as other:
-        first = paying(problem, chosen, "june", ledger)
-
-        def fail(*given, **named):
-            begun.append(paying(problem, chosen, "june", other))  # when the first has paid
-            raise SolverFailure("no answer.")
-
-        first._round = fail
-        with pytest.raises(SolverFailure):
-            first.respond(Broadcast("june", 1, w))
-        begun[0].respond(Broadcast("june", 1, w))
-        assert len(ledger.charged("june")) == (1 if fault else 2)  # for two that are shown
 
 
 # --- arguments and the command ---------------------------------------------------------------

@@ -73,20 +73,6 @@ def test_a_violation_is_an_exit_status_and_words(capsys, monkeypatch):
     assert "An audit can refute a claim. It can never prove one." in out
 
 
-def test_the_command_on_mnist_files(tmp_path, capsys, monkeypatch):
-    rng, seen = np.random.default_rng(0), made_up(monkeypatch)
-    header = np.array([2051, 12, 28, 28], ">u4").tobytes()
-    images = rng.integers(0, 256, (12, 784), dtype=np.uint8)
-    (tmp_path / "train-images-idx3-ubyte").write_bytes(header + images.tobytes())
-    labels = np.array([2049, 12], ">u4").tobytes() + bytes(range(10)) + b"\1\2"
-    (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels)
-    words = f"audit mnist --data {tmp_path} --total-epsilons 1 --trials 100 --rounds 1 --json"
-    assert main(words.split()) == 0
-    document = json.loads(capsys.readouterr().out)["audits"][0]
-    assert document["name"] == "mnist" and document["trials"] == 100
-    assert [worlds.without.dimension for worlds in seen] == repeat([784 * 10], [])
-
-
 # docs/audit.md has one with --agents
 READINGS = ["case14", "least-squares --float32", *repeat([], ["least-squares --agents"])]
 

@@ -20,8 +20,8 @@ def errors(expected, distance, spread, trials=4000):
     return (noise**2).mean(), ((estimates - true) ** 2).mean()
 
 
-@pytest.mark.parametrize("size", [3, 16, 40])
-@pytest.mark.parametrize("distance", [0.0, 0.03, 0.1, 1.0, 100.0])
+@pytest.mark.parametrize("size", [3, 40])
+@pytest.mark.parametrize("distance", [0.0, 0.1, 100.0])
 def test_without_a_spread_estimates_beat_readings_whatever_the_loads(size, distance):
     rng = np.random.default_rng(1)
     read, estimated = errors(rng.normal(size=size), distance * rng.normal(size=size), None)

@@ -90,19 +90,16 @@ def test_costs_may_be_missing(tmp_path):
         (("2\t0\t0\t3\t0.02", "3\t0\t0\t3\t0.02"), "quadratic or piecewise linear cost"),
         (("\t2\t0\t0\t2\t30\t7\t0;\n", ""), "Expected 5 rows in gencost"),
         (("];\nmpc.gen = ", "\nmpc.gen = "), "mpc.bus (line 5 of"),
-        (("0.90;\n\t9\t4", "0.90 9\t4"), "13 columns, got 26 in row 3 of mpc.bus"),
         (
             ("10\t25\t0.02", "10\t25.5\t0.02"),
             "whole bus numbers in branch row 1 of everything (bus 10 ",
         ),
-        (("25\t1\t60", "25\t1\tInf"), "finite numbers in bus row 2 of everything"),
         (("0.04\t80", "0.04\t-80"), "limit >= 0 at line 1 of everything"),
         (
             ("mpc.gen =", "mpc.bus(:, 3) = 0;\nmpc.gen ="),
             "code that changes them",
         ),
         (("mpc.bus = [", "mpc.bus = 2 * ["), "Expected rows in mpc.bus (line 5"),
-        (("];\nmpc.gen = ", "] * 2;\nmpc.gen = "), "Expected rows in mpc.bus (line 5"),
         (("mpc.gen =", "mpc.dcline = [\n\t10\t3;\n];\nmpc.gen ="), "AC lines only"),
     ],
 )

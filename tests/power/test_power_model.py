@@ -8,7 +8,7 @@ from conftest import repeat
 from grids import PGLIB, case_file, constraints
 
 import tacit
-from tacit.admm.algorithm import Limits, Local, Round, Rule, local_update, output_noise_shape
+from tacit.admm.algorithm import Limits, Local, Round, Rule, local_update
 from tacit.admm.settings import NonsmoothStep
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.power import build, load_case, network, scheduled
@@ -94,10 +94,9 @@ def test_without_noise_the_central_optimum_is_reached(path):
     assert result.trace["violation"][-1] <= 1e-6
 
 
-@pytest.mark.parametrize("mechanism", [Gaussian(20.0), Laplace(20.0)])
-def test_every_release_is_feasible_under_heavy_noise(case14, mechanism):
+def test_every_release_is_feasible_under_heavy_noise(case14):
     """By the rows as built, not by the set's own ``violation``."""
-    settings = tacit.Settings(40, 2, mechanism, penalty=10.0, step_size=0.1)
+    settings = tacit.Settings(40, 2, Laplace(20.0), penalty=10.0, step_size=0.1)
     seen = []
 
     def check(progress):
@@ -116,31 +115,6 @@ def test_every_release_is_feasible_under_heavy_noise(case14, mechanism):
 
     tacit.solve(case14, settings, seed=0, callback=check)
     assert len(seen) > 1000 and max(seen) <= 1e-6
-
-
-def test_output_noise_covers_the_output_s_sensitivity(case14):
-    """‖(z − z')/s‖ ≤ Δ for neighbouring demands, s the shape with the slack's metric."""
-    rng = np.random.default_rng(2)
-    ρ, η = 5.0, 0.3
-    agent, net = case14.agents[0], case14.networks[0]
-    shared = (np.asarray(agent.coupling) >= 0).astype(float)
-    rule = Rule(1, "objective", "certified", False)
-    shape = np.asarray(output_noise_shape(1 / η + ρ * shared, 1 / η, False, 2))
-    Δ = agent.objective.output_sensitivity(2, agent.feasible_set)
-    worst, noise = 0.0, (0.0, tacit.Noiseless(), jax.random.key(0))
-    for _ in range(30):
-        z = np.asarray(agent.feasible_set.project(rng.normal(size=agent.dimension)))
-        now = Round(1, rng.normal(size=z.size) * shared, 0 * z, ρ, η)
-        bus, n = rng.integers(len(net.buses)), len(net.buses)
-        moved = np.zeros(2 * n)
-        moved[[bus, n + bus]] = 0.01 * rng.choice([-1, 1], 2)
-        results = []
-        for data in (agent.objective.data, agent.objective.data + moved):
-            f = tacit.Residual(net.balance, data, 0.01, slack=True)
-            local = Local(f, agent.feasible_set, shared, *noise, NO_LIMITS)
-            results.append(local_update(z, 0, now, local, rule)[0])
-        worst = max(worst, np.linalg.norm((results[0] - results[1]) / shape))
-    assert 0.05 * Δ < worst <= Δ + 1e-4  # up to the solver's error
 
 
 def test_consensus_is_on_the_cut_lines_and_held_by_two_zones(case14):

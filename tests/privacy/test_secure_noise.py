@@ -6,7 +6,7 @@ from decimal import Decimal
 import jax
 import numpy as np
 import pytest
-from conftest import repeat
+from conftest import problem_of, repeat
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
@@ -183,31 +183,21 @@ def test_a_secure_run_costs_no_more_than_agreed(name, epsilon, size):
     assert noise.mechanism.noise_multiplier <= 1.0001 * mechanism.noise_multiplier
 
 
-def hospitals():
-    rng = np.random.default_rng(1)
-    parts = []
-    for _ in range(2):
-        X, y = rng.uniform(0, 0.5, (60, 4)).astype(np.float32), rng.integers(0, 3, 60)
-        f = tacit.SoftmaxRegression(X, y, 3, feature_norm=1.0, normaliser=120)
-        parts.append(tacit.LocalProblem(f, tacit.Box(-1, 1, size=12)))
-    return parts
-
-
 def test_a_secure_run_says_so_and_solves():
     settings = tacit.Settings.for_budget(50.0, 1e-5, 20, 2)
-    result = tacit.solve(hospitals(), settings, noise="secure")
+    result = tacit.solve(problem_of("softmax", "box"), settings, noise="secure")
     assert result.privacy.secure and result.privacy.certified and not result.privacy.seeded
     assert "operating system's generator" in result.privacy.words
     assert result.to_dict()["noise_source"] == "operating system, exact (secure)"
     assert result.trace["violation"].max() <= 1e-6
-    quiet = tacit.solve(hospitals(), tacit.Settings(100, 2), batch=False)
+    quiet = tacit.solve(problem_of("softmax", "box"), tacit.Settings(100, 2), batch=False)
     start, best = result.trace["objective"][0], quiet.trace["objective"][-1]
     assert result.trace["objective"][-1] < best + 0.5 * max(start - best, 0.1)
 
 
 def secure(**options):
     settings = tacit.Settings.for_budget(1.0, 1e-5, 3)
-    return tacit.solve(hospitals(), settings, **{"noise": "secure", **options})
+    return tacit.solve(problem_of("softmax", "box"), settings, **{"noise": "secure", **options})
 
 
 @pytest.mark.parametrize(

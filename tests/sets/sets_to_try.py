@@ -49,7 +49,6 @@ CLOSED = {
         lambda z: [cp.norm(z[:2] - CENTER[:2]) <= 0.8, z[2:] >= 0, cp.sum(z[2:]) == 1],
     ),
 }
-EXACT = {"box", "non-negative", "ball", "l1-ball", "simplex", "product"}  # diameter and radius
 
 A = np.array([[1.0, 1.0, 0.5], [-1.0, 2.0, 0.0], [0.0, -1.0, 1.0]])
 B = np.array([1.0, 1.5, 0.8])
