@@ -4,6 +4,7 @@ import cvxpy as cp
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from clinic import Willing
 from conftest import problem_of, repeat
 from scipy.stats import beta
 
@@ -15,11 +16,12 @@ from tacit.admm.settings import AdaptiveStep, Settings, step_size_from
 from tacit.errors import InvalidInput, Refused
 from tacit.privacy.accounting import exact
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.seeded_noise import agent_key, jax_key, root_key
 from tacit.protocol.agent import Agent
 from tacit.protocol.coordinator import Coordinator
 from tacit.protocol.facts import described, facts_of
-from tacit.protocol.messages import Broadcast
-from tacit.protocol.participant import Participant
+from tacit.protocol.messages import Broadcast, Own, answer_from
+from tacit.protocol.participant import Participant, answer_bytes
 from tacit.transports.local import Local
 
 T = 12
@@ -121,40 +123,18 @@ class Bytes(Local):
     own = False
 
     def ask(self, requests, deadline=None):
-        from tacit.protocol.messages import answer_from
-        from tacit.protocol.participant import answer_bytes
-
-        return {
-            n: answer_from(answer_bytes(self.each[n], r.to_bytes())) for n, r in requests.items()
-        }
-
-
-class Willing:
-    def __init__(self, many):
-        self.many = many
-
-    def invited(self, study): ...
-
-    def agree(self, proposal):
-        from tacit.privacy.seeded_noise import root_key
-        from tacit.protocol.messages import Own
-
-        return Own("seeded", root_key(3), True, self.many)
-
-    def allow(self, run, terms, release): ...
-
-    def finish(self, participant, run, outcome): ...
+        each = self.each
+        return {n: answer_from(answer_bytes(each[n], r.to_bytes())) for n, r in requests.items()}
 
 
 def test_strangers_compute_the_same_bits_from_messages_alone(tmp_path):
     problem = partly()
     expected = solved(problem, batch=False)
-    line = Bytes([], 1)
+    line, own = Bytes([], 1), Own("seeded", root_key(3), True, len(problem.agents))
     line.names, line.each = problem.names, {}
     for i, (name, part) in enumerate(zip(problem.names, problem.agents, strict=True)):
         ledger = Ledger.create(tmp_path / f"{i}.db", 4.0, 1e-4)
-        many = Willing(len(problem.agents))
-        line.each[name] = Participant(part, name, index=i, ledger=ledger, rules=many)
+        line.each[name] = Participant(part, name, index=i, ledger=ledger, rules=Willing(own))
     found = Coordinator(line, BUDGET, seed=3, run="run").conduct()
     np.testing.assert_array_equal(found.solution, expected.solution)
 
@@ -170,9 +150,7 @@ def test_an_agent_with_a_ledger_goes_on_with_its_private_steps(tmp_path):
 
     def made(path):
         ledger = Ledger(path) if path.exists() else Ledger.create(path, 4.0, 1e-4)
-        key = tacit.privacy.seeded_noise.agent_key(
-            tacit.privacy.seeded_noise.jax_key(tacit.privacy.seeded_noise.root_key(3)), "run", 0
-        )
+        key = agent_key(jax_key(root_key(3)), "run", 0)
         return Agent(part, "a", settings, key, "run", 1, ledger=ledger, noise="seeded")
 
     whole, halves = made(tmp_path / "whole.db"), made(tmp_path / "halves.db")

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import CLOSED_SETS, SOLVER_SETS, problem_of, repeat
+from test_optimum import constraints, expression
 
 import tacit
-from tacit.admm.reference import optimum, rows_of
+from tacit.admm.reference import optimum
 from tacit.errors import InvalidInput
 
 EXACT = tacit.Settings(500, tolerance=1e-8)
@@ -18,49 +19,12 @@ SOME = [("quantile", s) for s in (*CLOSED_SETS, *SOLVER_SETS)]
 SOME += [("hinge", "product"), ("logistic", "cone"), ("huber", "polyhedron")]
 
 
-def expression(f, z):
-    """f in CVXPY."""
-    X, N = np.asarray(f.features).T, float(f.normaliser)
-    if isinstance(f, tacit.Quantile):
-        r, level = np.asarray(f.targets) - X @ z, float(f.level)
-        return cp.sum(cp.maximum(level * r, (level - 1) * r)) / N
-    if isinstance(f, tacit.Huber):
-        return cp.sum(cp.huber(np.asarray(f.targets) - X @ z, float(f.threshold))) / (2 * N)
-    margin = cp.multiply(np.where(np.asarray(f.labels) > 0, 1.0, -1.0), X @ z)
-    kinked = isinstance(f, tacit.Hinge)
-    return cp.sum(cp.pos(1 - margin) if kinked else cp.logistic(-margin)) / N
-
-
-def constraints(W, z):
-    """The cones of the set, which ``test_the_cones_of_a_set_are_the_set`` holds to the set."""
-    A, b, cones, F = rows_of(W)
-    x, found, at = cp.Variable(A.shape[1]), [], 0
-    for kind, m in cones:
-        rest = b[at : at + m] - A[at : at + m] @ x
-        at += m
-        if kind == "soc":
-            found.append(cp.norm(rest[1:], 2) <= rest[0])
-        else:
-            found.append(rest == 0 if kind == "zero" else rest >= 0)
-    return [*found, z == F @ x]
-
-
-@pytest.mark.parametrize("kind", [*CLOSED_SETS, *SOLVER_SETS])
-def test_the_cones_of_a_set_are_the_set(kind):
-    """The nearest point by cones is the projection."""
-    W, rng = {**CLOSED_SETS, **SOLVER_SETS}[kind](4), np.random.default_rng(0)
-    for _ in range(3):
-        v, z = rng.normal(size=4), cp.Variable(4)
-        cp.Problem(cp.Minimize(cp.sum_squares(z - v)), constraints(W, z)).solve(cp.CLARABEL)
-        np.testing.assert_allclose(z.value, np.asarray(W.project(v)), atol=2e-5)
-
-
 @pytest.mark.parametrize(("objective", "feasible"), repeat(SOME, EVERY))
 def test_it_is_what_cvxpy_finds(objective, feasible):
     problem = problem_of(objective, feasible, 0, agents=2)
     z = cp.Variable(problem.size)
     total = sum(expression(a.objective, z) for a in problem.agents)
-    best = cp.Problem(cp.Minimize(total), constraints(problem.agents[0].feasible_set, z))
+    best = cp.Problem(cp.Minimize(total), constraints(feasible, z))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
         expected = best.solve(cp.CLARABEL)

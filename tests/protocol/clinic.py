@@ -10,7 +10,7 @@ import numpy as np
 
 import tacit
 from tacit.protocol.agent import Agent
-from tacit.protocol.messages import Broadcast
+from tacit.protocol.messages import Broadcast, Own
 
 SIZE, ROUNDS = 12, 8
 SHORT = tacit.Settings.for_budget(1.0, 1e-5, 4, penalty=1.0, step_size=0.1)
@@ -46,6 +46,22 @@ def ask(agent, t, w=None, run="june", last=None):
     w = np.linspace(-0.1, 0.1, SIZE) * t if w is None else w
     last = {"clinic": agent.last_digest} if last is None else last
     return agent.respond(Broadcast(run, t, w, last))
+
+
+class Willing:
+    """Rules of a participant that agrees to all it is asked; nothing of its own is kept."""
+
+    def __init__(self, own=None):
+        self.own = own or Own("secure", None, False, 1)
+
+    def invited(self, study): ...
+
+    def agree(self, proposal):
+        return self.own
+
+    def allow(self, run, terms, release): ...
+
+    def finish(self, participant, run, outcome): ...
 
 
 def part(dtype=np.float64, **options):

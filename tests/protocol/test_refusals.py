@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from clinic import SHORT, make, part
+from clinic import SHORT, Willing, make, part
 from conftest import problem_of
 
 import tacit
@@ -46,26 +46,10 @@ ONCE = Propose("", "june", 3, EXACT, 1e-5, tacit.Laplace(2.0), exact=True)
 OWNER = Own("seeded", root_key(1), True, 1)
 
 
-class Anything:
-    """Rules of a party that agrees to all it is asked."""
-
-    def invited(self, study):
-        pass
-
-    def agree(self, proposal):
-        return Own("secure", None, False, 1)
-
-    def allow(self, run, terms, release):
-        pass
-
-    def finish(self, *about):
-        raise AssertionError("nothing is to be kept")
-
-
 @pytest.fixture
 def stranger(tmp_path):
     ledger = Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
-    return Participant(part(), "a", ledger=ledger, rules=Anything())
+    return Participant(part(), "a", ledger=ledger, rules=Willing())
 
 
 def told(one, *requests):
@@ -111,7 +95,7 @@ def least_squares():
 
 def test_a_first_point_and_a_start_before_reading_are_refused(tmp_path):
     ledger = Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
-    one = Participant(least_squares(), "a", ledger=ledger, rules=Anything())
+    one = Participant(least_squares(), "a", ledger=ledger, rules=Willing())
     penalties = np.ones(3), np.zeros(3, int)
     assert told(one, ONCE) == Agreed("june")
     assert told(one, Start("june", *penalties)).words.endswith("Nothing was computed.")
@@ -125,7 +109,7 @@ def test_a_first_point_and_a_start_before_reading_are_refused(tmp_path):
 
 
 def test_who_a_participant_belongs_to_is_said():
-    for wrong in ({}, {"owner": True, "rules": Anything()}, {"rules": Anything()}):
+    for wrong in ({}, {"owner": True, "rules": Willing()}, {"rules": Willing()}):
         with pytest.raises(TypeError, match="either the owner"):
             Participant(part(), "a", **wrong)
     owner = Participant(part(), "a", owner=True)
