@@ -138,15 +138,3 @@ def test_the_command_through_agents(capsys):
     assert 9.9 < one["claim"]["epsilon"] <= 10 < one["largest_bound"]  # so it can be refuted
     assert not one["violated"] and all(b["epsilon"] <= 10 for b in one["bounds"])
     assert one["bounds"][1]["epsilon"] > 1.0  # without a seed: room for chance
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("audit simplex --agents --seed 1", "no --seed"),
-        ("audit digits --agents --perturbation output", "objective"),
-        ("audit case14 --float32", "float64"),
-    ],
-)
-def test_bad_input_gets_one_line(words, said, refused):
-    assert said in refused(words)

@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import repeat
@@ -20,11 +19,9 @@ from small_objectives import (
     KINKED,
     SAMPLED,
     B,
-    N,
     Y,
     classes,
     records,
-    residual,
     sample,
 )
 
@@ -32,8 +29,6 @@ from tacit.objectives import (
     Hinge,
     LogisticRegression,
     Objective,
-    Residual,
-    SoftmaxRegression,
     linear_model,
     moments,
     per_sample,
@@ -159,22 +154,6 @@ def test_sums_over_records_are_those_of_numpy(name: str, relation: str, rows: in
             largest[norm] = max(largest[norm], float(np.linalg.norm(apart, norm)))
     for norm, found in largest.items():
         assert found <= f.sensitivity(norm, W) * (1 + 1e-9)
-
-
-def test_curvature_claims_are_tight() -> None:
-    f = residual()
-    eigenvalues = np.linalg.eigvalsh(2 * np.asarray(f.matrix).T @ np.asarray(f.matrix))
-    assert f.smoothness == pytest.approx(eigenvalues[-1])
-    assert f.strong_convexity == pytest.approx(eigenvalues[0])
-    assert Residual(np.ones((2, 3)), np.zeros(2), 1.0).strong_convexity == 0
-    X = np.tile([B, 0, 0, 0], (12, 1))
-    half = {"least-squares": 1.0, "huber": 1.0, "logistic": 0.25, "softmax": 0.5}
-    for name, curvature in half.items():
-        f = sample(name, X, np.zeros(12))
-        assert f.smoothness == pytest.approx(curvature * B**2)
-    two = SoftmaxRegression(X, np.zeros(12), 2, feature_norm=B, normaliser=N)
-    hessian = jax.jit(jax.hessian(two.value))(jnp.zeros(8))
-    assert np.linalg.eigvalsh(hessian)[-1] == pytest.approx(two.smoothness)
 
 
 @pytest.mark.parametrize("W", [Box(-2.0, 1.5, FEATURES), Ball(0.0, 1.5, FEATURES)])

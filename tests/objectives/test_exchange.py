@@ -126,27 +126,6 @@ def test_no_data_move_a_draw_further(lower, upper):
     assert np.abs(found[:, None] - found).sum(axis=2).max() <= bound[0]
 
 
-def test_a_draw_may_come_from_any_solver():
-    """A private set that a cone solver projects onto, by a call from compiled code."""
-    upper, need = homes(3)
-
-    def solved(z, home):
-        most, total = (np.asarray(part) for part in home)
-        return tacit.Polyhedron(
-            equality_matrix=np.ones((1, HOURS)), equality_offset=[total], lower=0.0, upper=most
-        ).project(-np.asarray(z) / MU)
-
-    def by_solver(z, home):
-        shape = jax.ShapeDtypeStruct((HOURS,), np.float64)
-        return jax.pure_callback(solved, shape, z, home, vmap_method="sequential")
-
-    z = np.linspace(0.3, 1.2, HOURS)
-    common = {**PUBLIC, "normaliser": 3}
-    for part, u, n in zip(agents(upper, need), upper, need, strict=True):
-        f = tacit.Exchange(by_solver, (u, np.float64(n)), conjugate, **common)
-        np.testing.assert_allclose(f.plan(z), part.objective.plan(z), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "changes",
     [

@@ -178,12 +178,6 @@ def test_shares_of_many_in_a_cell_are_rounded_within_the_bound():
     assert np.abs(np.diff(counts / n)).max() <= f.sensitivity(1, box) <= (1 + 1e-9) / n
 
 
-@pytest.mark.parametrize("row", [[0.5, 0.5], [1, 1], [2, 0], [-1, 0]])
-def test_counts_are_of_one_cell_for_each_row(row):
-    with pytest.raises(InvalidInput):
-        Counts([row], feature_norm=9.0, normaliser=1.0)
-
-
 # --- least squares ------------------------------------------------------------------------------
 
 

@@ -25,18 +25,21 @@ from small_objectives import (
     sample,
 )
 
+from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput
 from tacit.objectives import (
     Hinge,
     LeastSquares,
     LogisticRegression,
     Objective,
+    PerSample,
     PublicQuadratic,
     Quantile,
     Residual,
     SoftmaxRegression,
 )
-from tacit.sets import Box
+from tacit.objectives.moments import Counts
+from tacit.sets import Ball, Box
 
 SIZES = (3, 5, 8)
 
@@ -207,6 +210,31 @@ NAN[2, 1] = math.nan
         (
             lambda: sample("huber", np.float32(X0), y0, neighbours=("move", 0.1)),
             "float64 features where one target moves",
+        ),
+        # rounding turns a small move into a large one: no factor covers that
+        (lambda: sample("huber", X0, y0, neighbours=("move", 0.1)).in_bfloat16(), "16 bits"),
+        (
+            lambda: LocalProblem(Residual(np.eye(2), np.zeros(2), 1.0, slack=True), Ball(0, 1, 2)),
+            "a feasible set with 2 slacks",
+        ),
+        (lambda: Residual(np.eye(2), [1, 2**53 + 1], 1.0), "data that float64 holds exactly"),
+        *(
+            (lambda row=row: Counts([row], feature_norm=9.0, normaliser=1.0), "Expected")
+            for row in ([0.5, 0.5], [1, 1], [2, 0], [-1, 0])
+        ),
+        *(
+            (lambda units=units: sample("per-sample", X0, y0, units=units), "units")
+            for units in ([1.0, 2.0], [1.0, 0.0, 2.0, 1.0], [1, math.nan, 1, 1], "abc", -np.ones(4))
+        ),
+        *(
+            (lambda loss=loss: PerSample(loss, X0, clip=1.0, size=4, normaliser=8.0), words)
+            for loss, words in (
+                (lambda z, x: z * 1.0, "one number"),
+                (lambda z, x: (x[:3] @ z) ** 2, "failed"),
+                (lambda z: z.sum(), "failed"),
+                (lambda z, x: -z[0] if z[0] < 0 else z[0], "jnp.where"),
+                (lambda z, x: 1, "floating-point"),
+            )
         ),
     ],
 )

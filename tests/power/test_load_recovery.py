@@ -47,15 +47,6 @@ def test_the_error_grows_with_the_noise_and_stays_above_the_floor(found):
     assert error["epsilon 1"] > 0.5 * result.prior_error
 
 
-def test_result_as_plain_data_and_as_a_picture(found, tmp_path):
-    _, result = found
-    document = result.to_dict()
-    assert set(document["loads"][0]) >= {"bus", "zone", "quantity", "true", "no privacy"}
-    left, right = result.plot().axes
-    assert [t.get_text() for t in right.get_xticklabels()] == result.labels
-    assert left.get_xlabel() == "bus"
-
-
 @pytest.mark.parametrize("law", [Gaussian(2.0), Laplace(2.0)])
 def test_a_release_is_its_own_best_attack(law):
     """The error is the noise's, less what the prior knows: a Gaussian one's is the least there is.

@@ -5,9 +5,11 @@ import math
 import cvxpy as cp
 import numpy as np
 import pytest
-from sets_to_try import CONES, by_cvxpy
+from sets_to_try import CONES, by_cvxpy, image_set
 
+from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput, InvalidSet, SolverFailure
+from tacit.objectives.residual import Residual
 from tacit.sets import (
     Ball,
     Box,
@@ -22,6 +24,9 @@ from tacit.sets import (
     Simplex,
     from_cvxpy,
 )
+
+CORNERS = np.vstack([np.eye(2), -np.eye(2)])
+IMAGE, _, SLACK = image_set(np.random.default_rng(0))
 
 
 def refused(kind, words, build):
@@ -108,6 +113,11 @@ def test_auxiliary_variables_may_be_unbounded():
         lambda: Conic(np.eye(2), [1.0, 1.0], [("nonneg", 1)]),
         lambda: Conic(np.eye(2), [1.0, 1.0], [("exp", 2)]),
         lambda: Conic(np.eye(2), [1.0, 1.0], [("nonneg", 2)], variables=[0, 0]),
+        lambda: Conic(CORNERS, np.ones(4), [("nonneg", 4)], image=[[1.0, 0.0], [1.0, 1.0]]),
+        lambda: Conic(CORNERS, np.ones(4), [("nonneg", 4)], image=np.ones((3, 2)), slack=np.eye(2)),
+        lambda: Conic(CORNERS, np.ones(4), [("nonneg", 4)], rare=[0]),
+        lambda: LocalProblem(Residual(5 * SLACK, np.ones(2), 0.1, slack=True), IMAGE),
+        lambda: from_cvxpy(cp.Variable(2), [True]),
         lambda: CONES["polyhedron"][0].project([0.0, math.nan, 0.0]),
         lambda: CONES["polyhedron"][0].project([0.0, 0.0, 0.0], [1.0, 0.0, 1.0]),
         lambda: CONES["polyhedron"][0].violation([math.inf, 0.0, 0.0]),

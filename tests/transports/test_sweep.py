@@ -95,20 +95,6 @@ def test_one_record_moves_a_rounded_gradient_by_no_more_than_the_bound(rng):
             assert moved <= f.sensitivity(norm, W)
 
 
-def test_targets_that_move_are_refused_in_sixteen_bits():
-    """Rounding turns a move of 0.001 into one of 0.06: no factor covers that."""
-    f = tacit.LeastSquares(
-        np.ones((1, 1)),
-        [-8.532],
-        feature_norm=1.0,
-        target_bound=10.0,
-        normaliser=1,
-        neighbours=("move", 1e-3),
-    )
-    with pytest.raises(InvalidInput, match="16 bits"):
-        f.in_bfloat16()
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -137,10 +123,6 @@ def test_whose_seed_is_whose(rng, tmp_path):
     for wrong in (True, 1.0, -1):
         with pytest.raises(InvalidInput, match="seed"):
             tacit.solve_many(agents, [one], [wrong])
-
-
-def test_what_is_refused(rng):
-    agents, one = problem_of(rng), tacit.Settings(5, 1, tacit.Gaussian(2.0))
     with pytest.raises(InvalidInput, match="one seed for each"):
         tacit.solve_many(agents, [one], [0, 1])
     with pytest.raises(InvalidInput, match="evaluate_every"):
