@@ -92,7 +92,7 @@ def test_a_projection_that_can_be_pushed_out_is_caught(monkeypatch):
     for module in (algorithm, agent):
         monkeypatch.setattr(module, "admitted", lambda z, local: z)
     worlds = pushed_worlds()
-    found = run(worlds, [hostile(worlds, settings(2.0, 4))], trials=TRIALS, rounds=4, epsilon=2.0)
+    found = run(worlds, [hostile(worlds, settings(2.0, 2))], trials=TRIALS, rounds=2, epsilon=2.0)
     assert found.violated and found.white.free > found.claim.epsilon
 
 
