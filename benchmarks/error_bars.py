@@ -3,6 +3,7 @@
     python benchmarks/error_bars.py [--seeds 1000] [--records 20000]   coverage, p-values
     python benchmarks/error_bars.py --twenty                           beside twenty fits
     python benchmarks/error_bars.py --speed                            50 columns, a million records
+    python benchmarks/error_bars.py --expected                         least eigenvalues of tables
 
 Records are drawn with replacement, so the truth is the regression of the whole table. Moments and
 noise are NumPy's, of the size that a release has (curator; five parties, each with noise of its
@@ -21,6 +22,7 @@ import regression_tables as tables
 from scipy.stats import kstest, t
 
 from tacit.learn.error_bars import estimate
+from tacit.learn.released_table import CORRELATED, expected
 from tacit.privacy.accounting import calibrate
 
 KINDS = {"curator": 1.0, "sum of 5": 5 / 3, "five": 5.0}
@@ -169,6 +171,26 @@ def twenty(seeds, n):
         )
 
 
+def expectations(n, epsilon=1.0):
+    """What tables have beside what ``expected`` assumes: least eigenvalues of correlations, the
+    distance from where no interval is given, and the widest interval."""
+    for name, make in {**FIVE, **UNEVEN, "diabetes, all": lambda: numbers("diabetes")}.items():
+        rows, squared = make()
+        m = rows.shape[1] - 1
+        least = np.linalg.eigvalsh(np.corrcoef(rows[:, 1:-1].T))[0]
+        fit = estimate(
+            rows.T @ rows * (n / len(rows)), variances(m + 1, squared, epsilon, 1), float(n)
+        )
+        ends = 1.96 * np.sqrt(np.diag(fit.sampling + fit.privacy))[1:]
+        ends = ends * rows[:, 1:-1].std(axis=0) / rows[:, -1].std()
+        words = f"{name}: {m} columns, least eigenvalue {least:.3f}"
+        for assumed in (1.0, CORRELATED):
+            said = expected(m, n, 1, epsilon, least_eigenvalue=assumed)
+            words += f"; beside {assumed:g}: clear {fit.clear / said['clear']:.2f}"
+            words += f", widest {ends.max() / said['coefficient']:.2f}"
+        print(words)
+
+
 def speed():
     import pandas as pd
 
@@ -192,9 +214,12 @@ if __name__ == "__main__":
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--twenty", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--expected", action="store_true")
     options = parser.parse_args()
     if options.speed:
         speed()
+    elif options.expected:
+        expectations(options.records)
     elif options.twenty:
         twenty(options.seeds, options.records)
     else:

@@ -253,15 +253,28 @@ def test_expected_widths_are_those_that_come(table):
     x = pd.DataFrame({f"c{j}": np.clip(rng.normal(0, 0.4, n), -1, 1) for j in range(m)})
     found = PrivateMoments(1.0, 1e-5, ranges={"*": (-1.0, 1.0)}, random_state=0)
     found.fit(x, agents=np.arange(n) % 5)
-    said = expected(m, n, 5, 1.0)
+    said = expected(m, n, 5, 1.0, least_eigenvalue=1)
     fit = found.regress("c0", ["c1", "c2", "c3"])
     half = (fit.interval()[:, 1] - fit.interval()[:, 0]) / 2
     np.testing.assert_allclose(half, said["coefficient"], rtol=0.35)
     mean = found.rows()[0][0]
     assert (mean.high - mean.low) / 2 / 2 == pytest.approx(said["mean"], rel=0.1)
     assert said["clear"] > 1 > expected(m, 500, 5, 1.0)["clear"]
-    assert expected(m, n, 5, 1.0, aggregation="sum")["coefficient"] < said["coefficient"]
+    sums = expected(m, n, 5, 1.0, aggregation="sum", least_eigenvalue=1)
+    assert sums["coefficient"] < said["coefficient"]
     assert CLEAR >= 1
+
+
+def test_widths_to_expect_of_correlated_columns():
+    """Two columns that share most of what they say: a least eigenvalue of 0.1."""
+    rng, n = np.random.default_rng(0), 40_000
+    x = 0.4 * rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], n)
+    x = pd.DataFrame(np.c_[x, 0.4 * rng.normal(size=n)], columns=["a", "b", "c"]).clip(-1, 1)
+    found = PrivateMoments(1.0, 1e-5, ranges={"*": (-1.0, 1.0)}, random_state=0).fit(x)
+    half = np.diff(found.regress("c", ["a", "b"]).interval(), axis=1)[:, 0] / 2
+    said = expected(3, n, 1, 1.0)["coefficient"]
+    assert expected(3, n, 1, 1.0, least_eigenvalue=1)["coefficient"] < half.min()
+    assert half.max() < said < 2 * half.max()
 
 
 def test_deviations_of_a_single_category_cover():

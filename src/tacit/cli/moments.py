@@ -30,6 +30,8 @@ def add_moments(add: Add) -> None:
     moments.add_argument("--expect", action="store_true", help=widths)
     for name in EXPECTED[1:]:
         moments.add_argument(f"--{name}", type=int, help=f"of --expect: how many {name}")
+    least = "of --expect: least eigenvalue of the columns' correlations; default: 0.1"
+    moments.add_argument("--least-eigenvalue", type=float, default=0.1, metavar="SHARE", help=least)
 
 
 def add_counts(add: Add) -> None:
@@ -72,7 +74,7 @@ def _moments(options: argparse.Namespace) -> int:
         raise InvalidInput("Expected --total-epsilon. Nothing was released.")
     if options.expect:
         return _expect(options)
-    refuse(options, EXPECTED[1:], "beside --expect only")
+    refuse(options, (*EXPECTED[1:], "least_eigenvalue"), "beside --expect only")
     from tacit.learn import PrivateMoments
 
     rules = rules_of(options).with_target_as_a_column()
@@ -148,15 +150,23 @@ def _expect(options: argparse.Namespace) -> int:
             f"{options.columns!r}."
         )
     sizes["columns"] = int(options.columns)
-    names = *BUDGET, "aggregation", "colluding"
-    found = expected(**sizes, **{name: getattr(options, name) for name in names})
-    wide = f"± {found['coefficient']:.2g}, in deviations of the target for one of the predictor"
-    if found["clear"] < 1:
-        wide = "no interval, as the records are too few for the noise"
+    sizes |= {name: getattr(options, name) for name in (*BUDGET, "aggregation", "colluding")}
+    found = expected(**sizes, least_eigenvalue=options.least_eigenvalue)
+    best = expected(**sizes, least_eigenvalue=1)
+
+    def wide(widths: dict[str, float]) -> str:
+        if widths["clear"] < 1:
+            return "no interval, as the records are too few for the noise"
+        return f"± {widths['coefficient']:.2g}"
+
     lines = (
         "95 % intervals to expect, for columns whose deviation is a fifth of their range:",
         f"  a mean: ± {100 * found['mean']:.2g} % of the column's range",
-        f"  a coefficient, with all other columns beside it: {wide}",
+        "  a coefficient, with all other columns beside it, in deviations of the target for one of "
+        "the predictor:",
+        f"    of independent columns: {wide(best)}",
+        f"    where correlations have a least eigenvalue of {options.least_eigenvalue:g}: "
+        f"{wide(found)}",
     )
     return tell(options.json, found, *lines)
 

@@ -26,7 +26,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem
-from tacit.errors import InvalidInput, array, choice, count, non_negative, probability
+from tacit.errors import (
+    InvalidInput,
+    array,
+    choice,
+    count,
+    non_negative,
+    positive,
+    probability,
+)
 from tacit.files import read_json, reading, write_atomically
 from tacit.html import card, never_raises, table
 from tacit.learn.constraints import Constraint
@@ -55,6 +63,7 @@ from tacit.transports import release
 WHAT = "a released table that tacit saved"
 MOST_COLUMNS = 200
 TYPICAL = 0.2  # of its range: the deviation of a column, where nothing is known
+CORRELATED = 0.1  # least eigenvalue of correlations then (``benchmarks/error_bars.py --expected``)
 PARTS = 0.3  # of the largest in a direction: columns with more are named
 WEIGHT = 1e-9  # relative: of the distance from 0, in a constrained optimum
 
@@ -493,22 +502,25 @@ def expected(
     total_delta: float = 1e-5,
     aggregation: str | None = None,
     colluding: int | None = None,
+    least_eigenvalue: float = CORRELATED,
 ) -> dict[str, float]:
     """Half widths of 95 % intervals to expect, from public numbers alone: nothing is released.
 
-    For columns of numbers whose deviation is a fifth of their range, and that are independent.
-    ``mean`` in ranges; ``coefficient`` in deviations of the target for one of the predictor, with
-    all other columns as predictors; ``clear``: below 1 there would be no interval.
+    For columns of numbers whose deviation is a fifth of their range, and whose correlation matrix
+    has this least eigenvalue: 1 where they are independent. ``mean`` in ranges; ``coefficient`` in
+    deviations of the target for one of the predictor, with all other columns as predictors, in the
+    worst direction; ``clear``: below 1 there would be no interval.
     """
     m, n = count("columns", columns, MOST_COLUMNS), count("records", records)
     choice("aggregation", aggregation, (None, "sum"))
     noises = noises_of(count("agents", agents), aggregation, colluding)
     noise = calibrate("gaussian", total_epsilon, total_delta, 1)
     s2 = noise.variance(math.sqrt(m * m + 2 * m)) * noises
-    v = (2 * TYPICAL) ** 2
+    v, least = (2 * TYPICAL) ** 2, positive("least_eigenvalue", least_eigenvalue, (1e-6, 1.0))
     mean = math.sqrt(v / n + s2 / 2 / n**2) / 2
-    coefficient = math.sqrt(1 / n + s2 / 2 * 2 / (n * v) ** 2) if m > 1 else math.nan
-    clear = n * v / (CLEAR * edge(np.full((m, m), s2 / 2)))
+    worst = n * v * least
+    coefficient = math.sqrt(v / worst + s2 / worst**2) if m > 1 else math.nan
+    clear = worst / (CLEAR * edge(np.full((m, m), s2 / 2)))
     return {"mean": 1.96 * mean, "coefficient": 1.96 * coefficient, "clear": clear}
 
 
