@@ -28,6 +28,7 @@ from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.mechanisms import Noiseless
 from tacit.protocol.statement import PrivacyStatement
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*copies of Private")  # of the table below
 PROJECT = jax.jit(jax.vmap(lambda W, z: W.project(z), (None, 0)))
 STATISTIC = jax.jit(lambda f, points: jax.lax.map(f.statistic, points))
 RANGE = {"target_range": (0.0, 10.0)}

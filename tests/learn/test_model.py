@@ -65,6 +65,7 @@ SAVED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*copies of Private")
 @pytest.mark.parametrize("with_ranges", [True, False])
 @pytest.mark.parametrize("name", SAVED)
 def test_a_saved_model_predicts_the_same(tmp_path, rng, name, with_ranges):

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from conftest import EXHAUSTIVE
+from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from tacit.learn import (
@@ -81,6 +82,17 @@ CHECKS = [
 ]
 
 
+@pytest.mark.parametrize(("seed", "words"), [(0, "noise is the same"), (None, "of its own.$")])
+def test_cross_validation_warns_that_every_fit_spends(seed, words):
+    X, y = np.random.default_rng(0).uniform(-1, 1, (40, 2)), np.arange(40) / 40
+    model = PrivateRidge(target_range=(0, 1), random_state=seed)
+    model.fit(X, y).fit(X, y)  # one's own fits are one's own to count
+    with pytest.warns(UserWarning, match=words) as seen:
+        cross_val_score(model, X, y, cv=3)
+    assert [str(w.message)[0] for w in seen] == ["2", "3"]
+
+
+@pytest.mark.filterwarnings("ignore:.*copies of Private")
 @pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[str(k) for k in range(len(CHECKS))])
 def test_scikit_learn_conventions(estimator, check):
     assert check(estimator) is None

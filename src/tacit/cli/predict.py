@@ -149,8 +149,8 @@ def _records(options: argparse.Namespace, model: Any) -> tuple[Any, list[str] | 
             "predicted."
         )
     first = model[0] if hasattr(model, "steps") else model
-    own = (getattr(first, name, None) or {} for name in ("categories", "fill"))
-    rules = Rules(None, None, None, tuple(columns), (), ANY, *own)
+    listed, filled = (getattr(first, name, None) or {} for name in ("categories", "fill"))
+    rules = Rules(features=tuple(columns), ranges=ANY, categories=listed, fill=filled)
     table = pd.DataFrame(dict(rules.records([options.table], advice=ADVICE).columns))
     if options.id is None:
         return table, None

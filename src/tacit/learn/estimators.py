@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -172,10 +173,26 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(before)
             raise
 
+    def __sklearn_clone__(self) -> Any:
+        """A copy, whose fits count with those of all other copies: searches make many."""
+        found = super().__sklearn_clone__()
+        found._fits = self._fits = getattr(self, "_fits", [0])
+        return found
+
     def _fit(
         self, X: Any, y: Any, agents: Any, progress: Callable[[int, int], None] | None
     ) -> Self:
         seed = seed_of(self.random_state)
+        fits = getattr(self, "_fits", [0])
+        fits[0] += self.total_epsilon is not None
+        if fits[0] > 1:
+            fixed = isinstance(self.random_state, int | np.integer)
+            repeated = " Their noise is the same, which voids it." if fixed else ""
+            warnings.warn(
+                f"{fits[0]} copies of {type(self).__name__} were fitted, as by cross-validation: "
+                f"each spends a total_epsilon of its own.{repeated}",
+                stacklevel=3,
+            )
         problem, settings = prepare(self, X, y, agents, seed=seed)
         every = settings.rounds if progress is None else max(1, settings.rounds // 20)
         tell = None if progress is None else lambda now: progress(now.round, settings.rounds)
