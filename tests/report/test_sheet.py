@@ -199,7 +199,8 @@ def test_hostile_names(result, tmp_path, names):
             assert "each of 300 agents" in page.title and "and 296 others" in page.title
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=repeat(3, 15))
+@pytest.mark.exhaustive  # above: names of every kind
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
 @given(text=st.text(min_size=1, max_size=400), more=st.text(max_size=2000))
 def test_any_words(result, text, more):
     p = dataclasses.replace(
