@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tacit.privacy.accounting import Guarantee, exact
+from tacit.privacy.accounting import Guarantee, compose, exact, rounded_up
 from tacit.privacy.ledger import Limit
 from tacit.privacy.mechanisms import Gaussian, Laplace
 from tacit.protocol.statement import PrivacyStatement
@@ -147,7 +147,7 @@ def test_what_a_ledger_paid_is_compared_with_what_the_run_says(change, counted, 
     account = dataclasses.replace(ACCOUNT, runs=({**RUN, **change}, RELEASE))
     subject = dataclasses.replace(SUBJECT, account=account)
     assert subject.counted is counted and subject.disputed is disputed
-    page = told(subject)[2]
+    _, sections, page = told(subject)
     assert (len(page.odds.header) == 4) is counted
     assert ("PAID MORE" in page.verdict) is disputed and page.promised is not disputed
     if disputed:
@@ -156,6 +156,10 @@ def test_what_a_ledger_paid_is_compared_with_what_the_run_says(change, counted, 
         law = law or Gaussian(run["mechanism"]["noise_multiplier"])
         paid = exact(law, run["rounds_charged"] * run["local_updates"], 1e-5).epsilon
         assert subject.epsilon == pytest.approx(paid, rel=1e-9)
+        shown = float(rounded_up(paid, 3))
+        assert page.odds.header[1] == "this run, as paid"
+        assert page.odds.rows[1][1] == percent(suspicion(0.1, shown, 1e-5))
+        assert sections["May be published"].startswith("Nothing")
 
 
 @pytest.mark.parametrize(("before", "least"), [("", 1), ("a mean of rows", 2)])
@@ -166,8 +170,6 @@ def test_a_mean_is_the_release_that_costs_least_with_the_rounds(before, least):
     ]
     account = dataclasses.replace(ACCOUNT, runs=(RUN, *releases))
     paid = account.paid_for(dataclasses.replace(SAID, before=before), "winter", True)
-    from tacit.privacy.accounting import compose
-
     parts = [(LAW, 24), (Gaussian(50.0), 1)][:least]
     assert paid == pytest.approx(compose(parts, 1e-5).epsilon, rel=1e-9)
 
