@@ -12,7 +12,7 @@ from pathlib import Path
 
 TESTS = (
     "objectives/test_rounding.py",
-    "objectives/test_last_bits.py::test_a_clipped_float32_gradient_is_no_longer_than_clip",
+    "objectives/test_per_sample.py::test_a_clipped_float32_gradient_is_no_longer_than_clip",
     "admm/test_algorithm.py::test_an_average_of_many_float32_points_stays_in_the_set",
     "privacy/test_normals.py::test_quantiles_are_exact_in_centre_and_tails",
 )

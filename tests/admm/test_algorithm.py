@@ -10,6 +10,7 @@ from scipy import stats
 from sets_to_try import SETS
 
 import tacit
+from tacit.admm import algorithm
 from tacit.admm.algorithm import (
     Holders,
     Limits,
@@ -21,6 +22,8 @@ from tacit.admm.algorithm import (
     output_noise_shape,
     server_step,
 )
+from tacit.objectives.residual import Residual
+from tacit.privacy.mechanisms import Gaussian, Laplace
 from tacit.privacy.seeded_noise import agent_key
 from tacit.protocol.agent import Agent
 from tacit.protocol.messages import Broadcast
@@ -209,3 +212,19 @@ def test_an_average_of_many_float32_points_stays_in_the_set():
         found = tacit.solve(agents, settings, batch=batch).local[0]
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, np.full(2, 0.1, np.float32))
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(2.0), Laplace(2.0)], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize("coupled", [[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]], ids=["all", "some"])
+def test_output_noise_with_a_slack_is_scaled_by_the_step(mechanism, coupled):
+    """The least curvature is that of the slack, 1/η, also where every coordinate has a ρ on top."""
+    A = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, -1.0]])
+    f, key, Δ, η, ρ = Residual(A, [0.1, 0.2], 0.01, slack=True), jax.random.key(1), 0.3, 0.5, 7.0
+    z, coupled = np.zeros(3), np.array(coupled)
+    c = 1 / η + ρ * coupled
+    local = Local(f, None, coupled, Δ, mechanism, key, Limits(1.0, 1.0, 1.0))
+    rule = Rule(1, "output", "certified", separable=False)
+    drawn = algorithm.draw(z, c, 0, Round(1, z, z, ρ, η), local, rule)
+    plain = algorithm.sample_on_host(key, 1, 0, 3, Δ, z.dtype, mechanism)
+    root = np.sqrt(3) if mechanism.norm == 1 else 1.0
+    np.testing.assert_allclose(drawn, plain * root * np.sqrt(η / c), rtol=1e-12)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from conftest import repeat
+from scipy.special import betainc
 from scipy.stats import binom, norm
 
 from tacit.admm.settings import Settings
@@ -150,3 +151,15 @@ def test_trials_show_no_more_than_the_largest_bound(mechanism):
     few = "too few trials to refute the claim: 100 show"
     assert one.verdict == f"{few} {rounded_down(most)} at most"
     assert not one.to_dict()["refutable"] and len(plot([one]).axes[0].texts) == 1
+
+
+def test_four_error_rates_share_the_risk(confidence=0.9):
+    """Clopper and Pearson's bound of e errors in n is where betainc(e + 1, n − e) is the level."""
+    s0, s1 = np.random.default_rng(0).normal(size=(2, 1, 500))
+    found = lower_bounds(s0, s1 + 1, ["x"], Gaussian(1.0), 1, DELTA, confidence)
+    for rates in (found.free_rates, found.curve_rates):
+        bounds = rates.false_positive, rates.false_negative
+        for bound, errors, trials in zip(bounds, rates.errors, rates.trials, strict=True):
+            assert 0 < errors < trials
+            risk = 1 - betainc(errors + 1, trials - errors, bound)
+            assert risk == pytest.approx((1 - confidence) / 4, rel=1e-6)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import repeat
 from small_objectives import FEATURES, N, pinball, points, records
 
 from tacit import LocalProblem, Settings, solve
@@ -151,3 +153,33 @@ def test_what_is_clipped_is_what_was_measured(relation, units):
     )
     for found in (f.statistic(z), jax.jit(lambda f, z: f.statistic(z))(f, z)):
         assert np.linalg.norm(np.asarray(found)) <= 1
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_a_clipped_float32_gradient_is_no_longer_than_clip(norm):
+    """In exact arithmetic, without any tolerance."""
+    rng = np.random.default_rng(norm)
+    size, records = 7, repeat(600, 1500)
+    rows = rng.normal(size=(records, size)) * 10.0 ** rng.uniform(-3, 20, (records, 1))
+    z = np.zeros(size, np.float32)
+
+    def loss(z, row):
+        return z @ row
+
+    @jax.jit
+    def all_clipped(f):
+        return jax.vmap(lambda row: f._clipped(f._scaled(z, row)))(f.data)
+
+    for clip in (0.1, 1.0, 3.3):
+        f = PerSample(
+            loss,
+            rows.astype(np.float32),
+            clip=clip,
+            size=size,
+            clip_norm=norm,
+            normaliser=1.0,
+            record_bound=records,
+        )
+        clipped = np.asarray(all_clipped(f))
+        worst = max(sum(abs(Fraction(x)) ** norm for x in row.tolist()) for row in clipped)
+        assert (1 - 1e-12) * clip**norm < worst <= Fraction(clip) ** norm

@@ -14,6 +14,7 @@ from sets_to_try import CONES, A, B, image_set
 
 from tacit.errors import InvalidInput, SolverFailure
 from tacit.sets import Ball, Cone, ConeSet, Polyhedron, cone_program, from_cvxpy
+from tacit.sets.conic import Conic
 
 # --- images, slacks and rare cones: the sets of power grids ------------------------------------
 
@@ -202,3 +203,15 @@ def test_points_barely_outside_are_no_trouble():
         c = 10 ** rng.uniform(-2, 3) * 10 ** rng.uniform(-0.5, 0.5, 4)
         if np.abs(u).max() < 0.5:
             np.testing.assert_allclose(cone.project(u, c), ball.project(u, c), atol=1e-8)
+
+
+@pytest.mark.parametrize("broken", [1e-8, 1e-5])
+def test_a_rare_cone_that_is_hardly_broken_counts(broken):
+    """The unit disc as a rare cone within a box: a point just outside is projected again."""
+    rows = np.concatenate([np.eye(2), -np.eye(2), np.zeros((1, 2)), np.eye(2)])
+    offset = np.array([2.0, 2.0, 2.0, 2.0, 1.0, 0.0, 0.0])
+    disc = Conic(rows, offset, [("nonneg", 4), ("soc", 3)], rare=[1])
+    for angle in np.linspace(0, 6, 7):
+        point = (1 + broken) * np.array([np.cos(angle), np.sin(angle)])
+        assert disc.violation(point) == pytest.approx(broken, rel=1e-3)
+        assert disc.violation(disc.project(point)) <= 5e-9
