@@ -63,7 +63,7 @@ data = "data.csv"            # {data}
 {extra}
 ledger = "ledger.db"         # make it: tacit ledger budget ledger.db --total-epsilon ...
 {identity}{rehearsal}
-[limits]                     # of this study, whatever its coordinator asks for
+[limits]                     # of each run of the study; the ledger's budget is of all
 total_epsilon = {epsilon}
 total_delta = {delta}
 # rounds = 1000              # at most; optional
