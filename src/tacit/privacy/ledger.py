@@ -586,7 +586,8 @@ class Ledger:
                 if known != terms:
                     raise Refused(
                         f"Run {run!r} was agreed on other terms; nothing was charged. A run's "
-                        "settings, bounds, numbers of coordinates and noise cannot change."
+                        "settings, bounds, numbers of coordinates and noise cannot change; another "
+                        "study needs another name."
                     )
                 return
             self._refuse_beyond_budget(run, terms, terms.rounds)
