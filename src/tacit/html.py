@@ -205,10 +205,22 @@ def _name(words: str, x: float, y: float, anchor: str) -> str:
 
 
 def bars(
-    names: Sequence[object], values: Sequence[float], words: str, name: str, axis: str = "value"
+    names: Sequence[object],
+    values: Sequence[float],
+    words: str,
+    name: str,
+    axis: str = "value",
+    ends: Sequence[tuple[float, float]] = (),
+    told: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Finite numbers as horizontal bars from zero, in the order given."""
-    scale = Scale(min(0.0, *values), max(0.0, *values)) if values else Scale(0.0, 1.0)
+    """Finite numbers as horizontal bars from zero, in the order given.
+
+    Arguments:
+        ends: their intervals, as lines across the ends of the bars
+        told: each number and its interval in words, if not as they are drawn
+    """
+    every = [0.0, *values, *(end for pair in ends for end in pair)]
+    scale = Scale(min(every), max(every)) if values else Scale(0.0, 1.0)
     first = min(LABEL, 24 + 9 * max((len(_cut(label)) for label in names), default=0))
     wide, height = WIDTH - first - RIGHT - 60, ROW * len(values) + 46  # numbers stand at the right
 
@@ -217,30 +229,23 @@ def bars(
 
     parts = [_axis(scale.ticks(), right, bottom=height - 42)]
     parts.append(_name(axis, first + wide / 2, height - 5, "middle"))
-    for k, (label, value, said) in enumerate(zip(names, values, map(number, values), strict=True)):
+    for k, (label, value) in enumerate(zip(names, values, strict=True)):
         left, end, y = *sorted((right(0.0), right(value))), ROW * k + 4
+        said, whisker = told[k][0] if told else number(value), ""
+        title = f"{text(label)}: {said}"
+        if ends:
+            low, high = ends[k]
+            title += f" ({told[k][1] if told else f'{number(low)} to {number(high)}'})"
+            at = f"M{right(low)} {y + 3}v8m0 -4H{right(high)}m0 -4v8"
+            whisker = f'<path class="whisker" d="{at}"/>'
         parts.append(
-            f'<g class="bar"><title>{text(label)}: {said}</title>'
+            f'<g class="bar"><title>{title}</title>'
             f'<text x="{first - 6}" y="{y + 12}" text-anchor="end">{text(_cut(label))}</text>'
             f'<rect x="{left}" y="{y}" width="{max(end - left, 0.5):.1f}" height="{ROW - 6}"/>'
-            f'<text class="number" x="{WIDTH - 2}" y="{y + 12}" text-anchor="end">{said}</text></g>'
+            f'{whisker}<text class="number" x="{WIDTH - 2}" y="{y + 12}" text-anchor="end">{said}'
+            "</text></g>"
         )
     return picture("".join(parts), words, WIDTH, height, name, "bars")
-
-
-def gauge(spent: float, budget: float, said: str, title: str, words: str, level: str) -> str:
-    """How much of a budget is spent; ``level`` is a class of the page's style."""
-    share = 100 * min(1.0, max(0.0, spent / budget))
-    arc = '<path class="{}" d="M24 112A96 96 0 0 1 216 112" pathLength="100"{}/>'
-    full = arc.format("track", "")
-    part = arc.format(f"spent {level}", f' stroke-dasharray="{share:.2f} 200"') if share else ""
-    ends = "".join(
-        f'<text x="{x}" y="132" text-anchor="middle">{end}</text>'
-        for x, end in ((24, "0"), (216, number(budget)))
-    )
-    middle = f'<text class="said" x="120" y="98" text-anchor="middle">ε {text(said)}</text>'
-    below = f'<text x="120" y="122" text-anchor="middle">{text(_cut(title))}</text>'
-    return picture(full + part + ends + middle + below, words, 240, 140, "gauge", "gauge")
 
 
 def sparkline(values: Iterable[float], label: str) -> str:

@@ -306,7 +306,7 @@ def test_intervals_of_a_ridge_cover_at_least_as_often(n, how):
     off, missed, truth = [], [], [2.0, -1.0, 0.5]
     for seed in range(repeat(12, 60)):
         model = PrivateRidge(0.5, random_state=seed, **ranges, **how).fit(X, y, agents)
-        bars = model._bars()
+        bars = model.bars()
         exact = np.linalg.lstsq(np.c_[np.ones(n), X], y, rcond=None)[0]  # the noise's part alone
         off.append((bars.free - exact) / np.sqrt(np.diag(bars.privacy)))
         ends = model.coef_interval_
@@ -325,7 +325,7 @@ def test_ranges_that_are_read_leave_more_noise_in_the_intervals_of_a_ridge():
     assert (
         read.release_mechanism_.noise_multiplier > 1.04 * plain.release_mechanism_.noise_multiplier
     )
-    noises = [np.diag(model._bars().privacy)[1:] for model in (plain, read)]
+    noises = [np.diag(model.bars().privacy)[1:] for model in (plain, read)]
     shares = [np.square(model.release_mechanism_.noise_multiplier) for model in (plain, read)]
     np.testing.assert_allclose(noises[1] / shares[1], noises[0] / shares[0], rtol=0.1)
 
@@ -345,8 +345,8 @@ def test_estimators_that_have_no_intervals_say_so():
     few = PrivateRidge(0.1, **ranges).fit(X, y, agents)
     assert np.isnan(few.coef_interval_).all() and "records" in few.summary()
     bare = PrivateRidge(50.0, fit_intercept=False, **ranges)
-    rows = bare.fit(X, y, agents)._bars().rows()
-    assert rows[0].value == 0 and math.isnan(rows[0].error) and rows[1].error > 0
+    rows = bare.fit(X, y, agents).bars().rows()
+    assert [row.name for row in rows] == ["x0", "x1", "x2"] and rows[0].error > 0
 
 
 # --- what is kept, paid and refused ---------------------------------------------------------------

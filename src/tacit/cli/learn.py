@@ -161,6 +161,10 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
     adopt(model, problem, found)
     save_model(make_pipeline(*data.steps, model) if data.steps else model, folder.path)
     model.result_.save(folder.path)
+    if hasattr(model, "bars") and model.privacy_.certified:
+        bars = model.bars(data.steps[0] if data.steps else None)
+        if bars is not None:
+            replace(bars, target=str(options.target)).save(folder.path)
     tested = tested_figures(model, data)
     write_atomically(folder.path / "figures.json", json.dumps(tested, indent=1).encode())
     evaluate(options, folder.path, model, data)

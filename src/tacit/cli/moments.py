@@ -109,6 +109,8 @@ def _how(options: argparse.Namespace, rules: Any) -> dict[str, Any]:
 
 
 def _released(options: argparse.Namespace, model: Any, rules: Any) -> int:
+    from tacit.report.released import what_privacy_costs
+
     if not options.tables:
         raise InvalidInput("Expected DATA, a CSV or Parquet file. Nothing was read.")
     records = rules.records(options.tables, agent_column=options.agent_column)
@@ -131,7 +133,7 @@ def _released(options: argparse.Namespace, model: Any, rules: Any) -> int:
         rows = [{"mean": a.to_dict(), "deviation": b.to_dict()} for a, b in rows]
     stated = {k: privacy[k] for k in ("epsilon", "delta", "certified", "statement")}
     document = {"records": model.records_, "agents": list(model.agents_), "rows": rows}
-    said = model.summary(), str(model.privacy_), f"files: {folder}"
+    said = model.summary(), what_privacy_costs(model), str(model.privacy_), f"files: {folder}"
     return tell(options.json, {**document, **stated, "folder": str(folder)}, *said)
 
 

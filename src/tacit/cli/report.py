@@ -28,27 +28,18 @@ def add_show(add: Add) -> None:
 
 def _show(options: argparse.Namespace) -> int:
     from tacit.protocol.result import Result
+    from tacit.report.released import Released, what_privacy_costs
 
     folder = Path(options.folder)
-    if (table := _released_table(folder)) is not None:
-        said = table.summary(), table.privacy_.words, f"files: {folder}"
+    if (released := Released.read(folder)) is not None:
+        table = released.table
+        said = table.summary(), what_privacy_costs(table), str(table.privacy_), f"files: {folder}"
         return tell(options.json, table.to_dict(), *said)
     result = Result.load(folder)
     with reading(folder, "a result that can be drawn", own=False):
         result.save_plot(folder)
     print_result(result, folder, options.json)
     return 0
-
-
-def _released_table(folder: Path) -> Any:
-    """What ``tacit moments`` or ``tacit counts`` left in a folder, which is no result."""
-    if not (folder / "result.json").exists():
-        for name, kind in (("moments.json", "PrivateMoments"), ("counts.json", "PrivateCounts")):
-            if (folder / name).exists():
-                import tacit.learn
-
-                return getattr(tacit.learn, kind).load(folder)
-    return None
 
 
 def add_report(add: Add) -> None:
@@ -72,17 +63,22 @@ def add_report(add: Add) -> None:
 def _report(options: argparse.Namespace) -> int:
     from tacit.report.contents import Contents
     from tacit.report.page import FILE, PUBLIC_FILE, render, save
+    from tacit.report.released import Released
 
-    contents = Contents.read(options.folder)
+    contents: Any = Released.read(options.folder) or Contents.read(options.folder)
     if options.public:
         contents = contents.public()
     name = PUBLIC_FILE if options.public else FILE
     path = Path(options.out) if options.out is not None else Path(options.folder) / name
-    page = render(contents, repeat(contents))
+    run = isinstance(contents, Contents)
+    page = render(contents, repeat(contents) if run else "")
     save(path, page, options.public)
     document = {
         **{"report": str(path), "public": options.public, "bytes": len(page)},
-        **{"certified": contents.result.privacy.certified, "left_out": list(contents.left_out)},
+        **{
+            "certified": contents.privacy.certified,
+            "left_out": list(contents.left_out) * options.public,
+        },
     }
     whose = "for the owners of the data only; for others: tacit report --public"
     if options.public:

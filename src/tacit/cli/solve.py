@@ -33,9 +33,11 @@ def add_solve(add: Add) -> None:
 
 def _solve(options: argparse.Namespace) -> int:
     with run_folder("solve", options, "-result") as (folder, options):
-        result = _run(options, folder)
+        result, bars = _run(options, folder)
     draw(folder.path)
-    print_result(result, folder.path, options.json)
+    about = None if bars is None else {"intervals": bars.to_dict()}
+    said = [] if bars is None else [bars.summary()]
+    print_result(result, folder.path, options.json, about, said)
     return 0
 
 
@@ -64,8 +66,26 @@ def _job(options: argparse.Namespace) -> Any:
     return kind.job(options.crew.problem)
 
 
+def intervals(job: Any, result: Any) -> Any:
+    """Of a job of least squares whose data this process released once: else None."""
+    from tacit.objectives.losses import LeastSquares
+    from tacit.privacy.mechanisms import Gaussian
+
+    loss, noise = job.problem.agents[0].objective, job.settings.release
+    ours = job.columns and type(loss) is LeastSquares and isinstance(noise, Gaussian)
+    if not (ours and result.released and result.privacy.certified):
+        return None
+    from tacit.learn.error_bars import of_release
+
+    p, noises = result.privacy, float(len(job.problem.agents))
+    if p.parties > 1:
+        noises = p.parties / (p.parties - p.colluding)
+    variance = float(noise.variance(loss.statistics().sensitivity(2))) * noises
+    return of_release(loss, result.released, variance, p, job.columns, result.solution)
+
+
 def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
-    """The result, written to the folder."""
+    """The result and its intervals, if it has any, written to the folder."""
     import numpy as np
 
     from tacit.protocol.release import SavedReleases
@@ -87,6 +107,8 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
         files={"job.toml": read_bytes(path)},
     )
     result.save(folder.path)
+    if (bars := intervals(job, result)) is not None:
+        bars.save(folder.path)
     if options.publish:
         content = io.BytesIO()
         saved = SavedReleases.load(folder.checkpoint)  # read or checked by this run
@@ -94,4 +116,4 @@ def _run(options: argparse.Namespace, folder: RunFolder) -> Any:
         arrays: dict[str, Any] = {name: release.values for name, release in named}
         np.savez(content, **arrays)
         folder.write_public("release.npz", content.getvalue())
-    return result
+    return result, bars

@@ -115,7 +115,7 @@ class PrivateCounts(TableRelease):
             for one in [*asked, {}]
         ]
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def cells(self) -> list[tuple[str, ...]]:
         return [
             (
                 ", ".join(f"{name}={value}" for name, value in row["cell"].items()) or "all",

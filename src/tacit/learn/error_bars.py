@@ -18,9 +18,12 @@ predictors are.
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,11 +31,21 @@ from scipy.special import stdtr, stdtrit
 
 from tacit._types import Vector
 from tacit.errors import InvalidInput, probability
+from tacit.files import write_atomically
 from tacit.html import card, never_raises, small, table
-from tacit.objectives.moments import FLOOR
+from tacit.objectives.losses import LeastSquares
+from tacit.objectives.moments import FLOOR, SecondMoments
 from tacit.privacy.accounting import rounded_up
 from tacit.privacy.mechanisms import gaussian_epsilon, gaussian_multiplier
+from tacit.protocol.statement import PrivacyStatement
+from tacit.tables import named
 
+FILE = "intervals.json"  # of a result folder
+OF_BOUNDS = (
+    "Intervals are of the free estimate, without ridge and constraint, and cover at least as often "
+    "as they say: residuals count as spread as public bounds allow."
+)
+PARTS = 0.3  # of the largest in a direction: columns with more are named
 CLEAR = 2.0  # edges of the noise, from where on intervals cover: by experiment
 
 
@@ -96,6 +109,79 @@ def estimate(T: Vector, W: Vector, records: float, ridge: Vector | float = 0.0) 
     variance = squares / freedom
     parts = variance * inverse, inverse @ moved @ inverse
     return Estimate(coef, *parts, variance, r2, freedom, clear, V[:, 0])
+
+
+def of_release(
+    loss: LeastSquares,
+    released: Sequence[Vector],
+    variance: float,
+    privacy: PrivacyStatement,
+    names: Sequence[str],
+    coef: Vector,
+    intercept: float = 0.0,
+    units: Vector | None = None,
+    offset: float = 0.0,
+    said: tuple[str, ...] = (),
+) -> Regression:
+    """The coefficients that follow from a release of least squares on the same columns, with bars.
+
+    Squares of targets are not released: all count as large as the public bound allows.
+
+    Arguments:
+        loss: an agent's; only what is public is read of it
+        released: by every agent, or the sum of all
+        variance: of one released number, all agents' noise together
+        coef, intercept: the answer, which a ridge or a set may hold back
+        units: from the columns of the release to intercept and coefficients; default: no intercept
+        offset: what is added to the intercept
+        said: other sentences below a summary
+    """
+    d, N, Y = loss.dimension, loss.normaliser, loss.target_bound
+    S, b = SecondMoments(loss).matrices(np.sum(released, axis=0))
+    T = np.block([[S, b[:, None]], [b, N * Y**2]])
+    W = np.full((d + 1, d + 1), variance * (Y / loss.feature_bound(2)) ** 2)
+    W[:d, :d], W[d, d] = variance / 2 * (1 + np.eye(d)), 0.0
+    free = estimate(T, W, N)
+    L = np.vstack([np.zeros(d), np.eye(d)]) if units is None else units
+    return Regression(
+        "target",
+        tuple(names),
+        coef,
+        intercept,
+        L @ free.coef + np.append(offset, np.zeros(len(names))),
+        L @ free.sampling @ L.T,
+        L @ free.privacy @ L.T,
+        free.freedom,
+        math.nan,
+        math.sqrt(free.variance),
+        N,
+        no_interval(free, free.weakest[: len(names)], names, N, privacy),
+        said=(OF_BOUNDS, *said),
+    )
+
+
+def no_interval(
+    free: Estimate,
+    weakest: Vector,
+    names: Sequence[str],
+    records: float,
+    privacy: PrivacyStatement,
+) -> str:
+    """Why there is none, and what would do: computed from the release. Empty where there is one.
+
+    ``weakest``: the part of ``names`` in the direction of which least is known.
+    """
+    if free.clear >= 1:
+        return ""
+    size = np.abs(weakest)
+    weak = [name for name, w in zip(names, size, strict=True) if w > PARTS * size.max()]
+    why = f"{weak[0]!r} varies too little" if len(weak) == 1 else "too little tells apart "
+    why += "" if len(weak) == 1 else named(weak)
+    more = what_would_do(free.clear, records, privacy.epsilon, privacy.delta)
+    return (
+        f"No interval: {why} in {records:g} records beside the noise. {more} (A column that is "
+        "constant, or that others add up to, is best left out.)"
+    )
 
 
 def what_would_do(clear: float, records: float, epsilon: float, delta: float) -> str:
@@ -196,12 +282,13 @@ class Regression:
         return np.stack([self.free - half, self.free + half], axis=1)
 
     def rows(self, level: float = 0.95) -> list[Row]:
-        """The intercept, then the coefficients."""
+        """The intercept, where there is one, then the coefficients."""
         names, values = ("(intercept)", *self.on), (self.intercept, *self.coef)
         errors, ends = self._errors, self._intervals(level).T
         p = 2 * stdtr(self.freedom, -np.abs(self.free) / errors)
         columns = names, values, errors, *ends, p, np.diag(self.privacy) / errors**2
-        return [Row(name, *map(float, row)) for name, *row in zip(*columns, strict=True)]
+        found = [Row(name, *map(float, row)) for name, *row in zip(*columns, strict=True)]
+        return found if self.sampling[0, 0] > 0 else found[1:]
 
     def predict(self, new: Any) -> Vector:
         """For the records of a table with the predictors' columns, within the target's range."""
@@ -216,6 +303,11 @@ class Regression:
         found = {k: None if (v := getattr(self, k)) != v else v for k in named}
         rows = [row.to_dict() for row in self.rows(level)]
         return {**found, "level": level, "coefficients": rows, "said": list(self.said)}
+
+    def save(self, folder: Path) -> None:
+        """Write the intervals to a result folder. They follow from a release, and are covered."""
+        write_atomically(folder / FILE, json.dumps(self.to_dict(), indent=1).encode())
+        os.chmod(folder / FILE, 0o644)
 
     def plot(self) -> Any:
         """What all of a column's public range does to the target: points, their intervals, and

@@ -19,7 +19,7 @@ from tacit._types import Vector
 from tacit.admm.problem import Problem
 from tacit.admm.settings import Asked, Settings
 from tacit.errors import InvalidInput, non_negative, positive, probability
-from tacit.learn.error_bars import Regression, estimate, what_would_do
+from tacit.learn.error_bars import Regression, of_release
 from tacit.learn.estimators import LinearEstimator
 from tacit.objectives.losses import Huber, LeastSquares, Quantile, of_regression
 from tacit.objectives.objective import Descent, Objective
@@ -27,10 +27,6 @@ from tacit.planning import MOST_COLUMNS, Plan
 from tacit.planning import plan as planned
 from tacit.privacy.accounting import calibrate
 
-OF_RIDGE = (
-    "Intervals are of the free estimate, without ridge and constraint, of rows as they were scaled."
-    " The spread of residuals is not released: it counts as the largest that the range allows."
-)
 OF_UNITS = "Coefficients are per unit of the data, the intercept is at the middle of all ranges."
 # Planned from public numbers: the trials are in docs/regression.md
 THRESHOLD = 0.2  # of Huber's loss, in units of half the target range: by experiment
@@ -175,54 +171,42 @@ class PrivateRidge(LinearRegressor):
 
     @property
     def coef_interval_(self) -> Vector:
-        if (bars := self._bars()) is None:
+        if (bars := self.bars()) is None:
             return np.full((self.n_features_in_, 2), np.nan)
         return bars.interval()
 
     def summary(self, before: Any = None) -> str:
-        bars = self._bars(before)
+        bars = self.bars(before)
         return super().summary(before) if bars is None else bars.summary()
 
-    def _bars(self, before: Any = None) -> Regression | None:
+    def bars(self, before: Any = None) -> Regression | None:
         """The free estimate and its intervals, of what was released, if it is known here."""
         check_is_fitted(self, "privacy_")
         found, p = getattr(self, "result_", None), self.privacy_
         private = self.total_epsilon is not None and self.mechanism == "gaussian"
         if found is None or not found.released or not private:
             return None
-        d, N, Y = len(self._weights()), self.n_records_, self._unit
+        d, k = len(self._weights()), self.n_features_in_
         public: Any = {"feature_norm": self.feature_norm_, "neighbours": self.neighbours}
-        zero = np.zeros((1, d)), np.zeros(1)
-        read = LeastSquares(*zero, target_bound=Y, normaliser=N, **public).statistics()
-        s2 = self.release_mechanism_.variance(read.sensitivity(2)) * self._noises(self.n_agents_)
-        S, b = read.matrices(np.sum(found.released, axis=0))
-        T = np.block([[S, b[:, None]], [b, N * Y**2]])
-        W = np.full((d + 1, d + 1), s2 * (Y / self.feature_norm_) ** 2)
-        W[:d, :d], W[d, d] = s2 / 2 * (1 + np.eye(d)), 0.0
-        free, k = estimate(T, W, N), self.n_features_in_
+        public |= {"target_bound": self._unit, "normaliser": self.n_records_}
+        loss = LeastSquares(np.zeros((1, d)), np.zeros(1), **public)
+        Δ, noises = loss.statistics().sensitivity(2), self._noises(self.n_agents_)
         names, slopes = self._columns(before)
         slopes = np.nan_to_num(slopes, nan=1.0)
-        L = np.vstack([np.zeros(d), np.eye(k, d) * slopes[:, None]])
+        units = np.vstack([np.zeros(d), np.eye(k, d) * slopes[:, None]])
         if self.fit_intercept:
-            L[0, -1] = self._constant
-        doubt = ""
-        if free.clear < 1:
-            more = what_would_do(free.clear, N, p.epsilon, p.delta)
-            doubt = f"No interval: too few records beside the noise. {more}"
-        return Regression(
-            "target",
-            tuple(names[:-1]),
+            units[0, -1] = self._constant
+        return of_release(
+            loss,
+            found.released,
+            self.release_mechanism_.variance(Δ) * noises,
+            p,
+            names[:-1],
             self.coef_ * slopes,
             float(self.intercept_),
-            L @ free.coef + np.append(self._offset, np.zeros(k)),
-            L @ free.sampling @ L.T,
-            L @ free.privacy @ L.T,
-            free.freedom,
-            math.nan,
-            math.sqrt(free.variance),
-            N,
-            doubt,
-            said=(OF_RIDGE,) if before is None else (OF_RIDGE, OF_UNITS),
+            units,
+            self._offset,
+            () if before is None else (OF_UNITS,),
         )
 
     def _loss(self, rows: Vector, targets: Vector, **public: Any) -> Objective:

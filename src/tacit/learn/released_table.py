@@ -40,13 +40,12 @@ from tacit.html import card, never_raises, table
 from tacit.learn.constraints import Constraint
 from tacit.learn.error_bars import (
     CLEAR,
-    Estimate,
     Regression,
     Row,
     aligned,
     edge,
     estimate,
-    what_would_do,
+    no_interval,
 )
 from tacit.learn.estimators import large_delta, owners, seed_of
 from tacit.learn.features import PublicColumns
@@ -64,7 +63,6 @@ WHAT = "a released table that tacit saved"
 MOST_COLUMNS = 200
 TYPICAL = 0.2  # of its range: the deviation of a column, where nothing is known
 CORRELATED = 0.1  # least eigenvalue of correlations then (``benchmarks/error_bars.py --expected``)
-PARTS = 0.3  # of the largest in a direction: columns with more are named
 WEIGHT = 1e-9  # relative: of the distance from 0, in a constrained optimum
 
 
@@ -261,13 +259,13 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
             found.agents_, found.privacy_ = tuple(map(str, data["agents"])), privacy
             return found
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def cells(self) -> list[tuple[str, ...]]:
         """The rows of a summary."""
         raise NotImplementedError
 
     def summary(self) -> str:
         """A table with 95 % intervals."""
-        return "\n".join([self._title, *aligned([self.HEAD, *self._cells()]), self._from])
+        return "\n".join([self._title, *aligned([self.HEAD, *self.cells()]), self._from])
 
     @property
     def _title(self) -> str:
@@ -287,7 +285,7 @@ class TableRelease(BaseEstimator):  # type: ignore[misc]
     def _repr_html_(self) -> str:
         if not hasattr(self, "privacy_"):
             return card(repr(self))
-        return card(self._title, table(self._cells(), self.HEAD), statement_html(self.privacy_))
+        return card(self._title, table(self.cells(), self.HEAD), statement_html(self.privacy_))
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         html = self._repr_html_()
@@ -375,7 +373,7 @@ class PrivateMoments(TableRelease):
             free.r2,
             math.sqrt(free.variance) * float(half[-1]),
             self.records_,
-            "" if free.clear >= 1 else self._doubt(free, names),
+            no_interval(free, free.weakest[1:], names, self.records_, self.privacy_),
             held,
             (self._from,),
             length[:-1],
@@ -406,19 +404,6 @@ class PrivateMoments(TableRelease):
                 )
         return names
 
-    def _doubt(self, free: Estimate, names: Sequence[str]) -> str:
-        """Why there is no interval, and what would do: computed from the release."""
-        size = np.abs(free.weakest[1:])
-        weak = [name for name, w in zip(names, size, strict=True) if w > PARTS * size.max()]
-        p = self.privacy_
-        why = f"{weak[0]!r} varies too little" if len(weak) == 1 else "too little tells apart "
-        why += "" if len(weak) == 1 else named(weak)
-        more = what_would_do(free.clear, self.records_, p.epsilon, p.delta)
-        return (
-            f"No interval: {why} in {self.records_} records beside the noise. {more} (A column "
-            "that is constant, or that others add up to, is best left out.)"
-        )
-
     def rows(self, level: float = 0.95) -> list[tuple[Row, Row]]:
         """The mean and the standard deviation of every column, in its units.
 
@@ -443,7 +428,7 @@ class PrivateMoments(TableRelease):
             found.append((one, Row(name, value, (high - low) / (2 * z), low, high)))
         return found
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def cells(self) -> list[tuple[str, ...]]:
         return [
             (mean.name, mean.cells[1], mean.cells[3], deviation.cells[1], deviation.cells[3])
             for mean, deviation in self.rows()

@@ -91,6 +91,7 @@ FILES: dict[str, Level | Parts] = {
     "job.toml": PRIVATE,  # a seed may be in it
     "model.json": COVERED,
     "evaluation.json": COVERED,
+    "intervals.json": COVERED,  # of coefficients, from what was released
     "moments.json": COVERED,
     "counts.json": COVERED,
     "release.npz": COVERED,

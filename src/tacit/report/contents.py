@@ -21,7 +21,9 @@ from tacit.html import plain
 from tacit.protocol import disclosure
 from tacit.protocol.disclosure import COVERED, PRIVATE, Level, level, may_have
 from tacit.protocol.result import Result
+from tacit.protocol.statement import PrivacyStatement
 from tacit.report.account import Account, accounts
+from tacit.report.released import Block, coefficients, load, of_table, rules
 
 Table = Mapping[str, Vector]  # a column of numbers, or of text, by its name
 
@@ -35,6 +37,8 @@ THINGS = (
     ("the solutions", "", "arrays.npz"),
     ("the model", "model", "model.json"),
     ("what was released", "once", "release.npz"),
+    ("coefficients with intervals", "intervals", "intervals.json"),
+    ("the released table", "table", "moments.json"),
     ("voltages, flows, loadings and generation", "grid", "line.csv", "p_from"),
     ("residual and violation in the trace", "", "trace.csv", "residual"),
     ("the objective in the trace", "", "trace.csv", "objective"),
@@ -44,6 +48,7 @@ THINGS = (
     ("errors on test records, what privacy costs, what was clipped", "model", "figures.json"),
     ("times", "", "timing.json"),
     ("the seed, if there was one", "", "result.json", "seed"),
+    ("paths, and what ledgers say of this and other runs", "", "run.json", "run"),
 )
 # Blanks for fields that may not be published
 NOTHING: dict[str, Any] = {
@@ -71,8 +76,9 @@ class Contents:
     accounts: Mapping[str, Account | str] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)  # from private data: figures.json
     check: Mapping[str, Any] = field(default_factory=dict)  # AC power flow at the true loads
+    intervals: Mapping[str, Any] = field(default_factory=dict)  # of coefficients
+    moments: Any = None  # a released table (``PrivateMoments``)
     is_public: bool = False
-    left_out: tuple[str, ...] = ()  # of ``public()``: kinds of things that are not there
 
     @classmethod
     def read(cls, folder: str | Path, then: str = "No report was made.") -> Contents:
@@ -98,6 +104,8 @@ class Contents:
                 accounts(Path(where), result.names) if isinstance(where, str) else {},
                 _json(folder / "figures.json") or {},
                 _json(folder / "check.json") or {},
+                _json(folder / "intervals.json") or {},
+                load(path) if (path := folder / "moments.json").is_file() else None,
             )
 
     def public(self) -> Contents:
@@ -147,13 +155,29 @@ class Contents:
             accounts={},
             figures={},
             check={},
+            intervals=self.intervals if may_have(statement, level("intervals.json")) else {},
+            moments=self.moments if may_have(statement, level("moments.json")) else None,
             is_public=True,
-            # the same whether they were there or not
-            left_out=(
-                *(words for words, everybody in self.things.items() if not everybody),
-                "paths, and what ledgers say of this and other runs",
-            ),
         )
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Kinds of things that are no part of a public edition, whether they were there or not."""
+        return tuple(words for words, everybody in self.things.items() if not everybody)
+
+    @property
+    def privacy(self) -> PrivacyStatement:
+        return self.result.privacy
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.result.names
+
+    @property
+    def blocks(self) -> list[Block]:
+        """What has error bars."""
+        found = [] if self.moments is None else [of_table(self.moments), rules(self.moments)]
+        return [*found, *([coefficients(self.intervals)] if self.intervals else [])]
 
     def stem(self, name: str) -> str:
         """The bare name of the file that an option names, if it may be shown."""
@@ -168,6 +192,8 @@ class Contents:
         statement = self.result.privacy
         kinds = {"", "once" if statement.once else "rounds"}
         kinds |= {"grid"} if "bus" in self.tables else set()
+        kinds |= {"intervals"} if self.intervals else set()
+        kinds |= {"table"} if self.moments is not None else set()
         kinds |= {"model"} if self.command == "learn" or self.model is not None else set()
         return {
             words: may_have(statement, level(*where))
@@ -192,10 +218,6 @@ def _is_place(name: str, value: Any) -> bool:
 def _no_result(folder: Path) -> str:
     if not folder.is_dir():
         return f"Expected a result folder, found none at {folder}."
-    if any((folder / name).exists() for name in ("moments.json", "counts.json")):
-        return (
-            f"Expected a run, got a release of a table in {folder}: tacit show {folder} has it all."
-        )
     begun = any((folder / name).exists() for name in ("run.json", "checkpoint.npz"))
     why = "the run in it is not finished" if begun else "it has no result.json"
     return f"Expected the folder of a finished run, got {folder}: {why}."

@@ -79,7 +79,7 @@ def curves(contents: Contents) -> list[dict[str, Any]]:
     if units and contents.options.get("objective", "shed") == "shed":
         units["objective"] = "p.u.²"
     for name, values in result.trace.items():
-        if name == "round" or not np.isfinite(values).any():
+        if name == "round" or len(values) < 2 or not np.isfinite(values).any():
             continue
         title, rounds = TITLES[name], result.trace["round"]
         words = (
@@ -119,24 +119,20 @@ def bars(table: dict[str, Any], name: str) -> list[tuple[str, str]]:
     return found
 
 
-def budget(contents: Contents) -> dict[str, str] | None:
-    """A gauge: epsilon spent of the budget, by the fullest ledger, or of what the run was given."""
+def budget(contents: Contents) -> dict[str, Any] | None:
+    """Epsilon spent of the budget, by the fullest ledger, or of what the run was given."""
     privacy, total = contents.result.privacy, contents.options.get("total_epsilon")
     known = {agent: a for agent, a in contents.accounts.items() if not isinstance(a, str)}
     if known:
         agent, fullest = max(known.items(), key=lambda n: n[1].spent.epsilon / n[1].budget.epsilon)
-        spent, given, title = fullest.spent.epsilon, fullest.budget.epsilon, html.plain(agent)
-        how = "high" if spent > 0.9 * given else "half" if spent > 0.6 * given else "low"
-        words = f"{title} has spent epsilon {rounded_up(spent, 3)} of {digits(given)}."
+        spent, given, who = fullest.spent.epsilon, fullest.budget.epsilon, html.plain(agent)
+        words = f"{who} has spent epsilon {rounded_up(spent, 3)} of {digits(given)}."
     elif isinstance(total, int | float) and total > 0 and promised(privacy):
-        spent, given, title, how = privacy.epsilon, float(total), "this run", ""
-        words = (
-            f"This run spent epsilon {rounded_up(spent, 3)} of the {digits(given)} it was given."
-        )
+        spent, given = privacy.epsilon, float(total)
+        words = f"This run spent epsilon {rounded_up(spent, 3)} of {digits(given)} it was given."
     else:
         return None
-    drawn = html.gauge(spent, given, rounded_up(spent, 3), title, words, how)
-    return {"words": words, "svg": drawn}
+    return {"words": words, "spent": spent, "given": given, "meter": bool(known)}
 
 
 def _table(title: str, columns: dict[str, list[Any]]) -> dict[str, Any]:

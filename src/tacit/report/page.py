@@ -22,16 +22,17 @@ from tacit import html
 from tacit.errors import InvalidInput
 from tacit.files import reading, write_atomically
 from tacit.privacy.accounting import rounded_down, rounded_up
-from tacit.protocol.statement import not_promised
+from tacit.protocol.statement import PrivacyStatement, not_promised
 from tacit.report import figures
 from tacit.report.contents import Contents
 from tacit.report.odds import next_to_nothing, times
 from tacit.report.outcome import Facts, ac_check, outcome
+from tacit.report.released import Released
 
 FILE, PUBLIC_FILE = "report.html", "report-public.html"
 MARK = b'<!doctype html>\n<html lang="en" data-tacit-report="1"'  # how a report begins
 MOST_BYTES = 2**22  # of a file that is looked at
-MOST_NAMES = 12
+MOST_NAMES, MOST_WORDS = 12, 4000
 SEALS = {  # what a page says first, by the kind of its statement
     "certified": "Certified",
     "uncertified": "Not certified",
@@ -39,15 +40,18 @@ SEALS = {  # what a page says first, by the kind of its statement
 }
 
 
-def render(contents: Contents, repeat: str = "") -> bytes:
+def render(contents: Contents | Released, repeat: str = "") -> bytes:
     """The page of a folder. ``repeat`` is the command that makes such a result again."""
-    script = asset("page.js")
+    script, run = asset("page.js"), isinstance(contents, Contents)
     with reading(contents.folder, "files that tacit wrote", "No report was made."):
-        made = template("page.html").render(
-            **_values(contents),
+        of_run = _of_run(contents) if isinstance(contents, Contents) else {}
+        made = template("run.html" if run else "table.html").render(
+            **_shared(contents),
+            **of_run,
             script=script,
             style=asset("page.css"),
             script_digest=digest(script),
+            data=_in_script({"tables": of_run.get("tables", {})}),
             repeat=repeat,
         )
     # half of a pair of UTF-16, which a name may hold, has no other form
@@ -65,10 +69,14 @@ def template(name: str) -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {"up": rounded_up, "down": rounded_down, "plain": html.plain}
-    return environment.from_string(asset(name))
+    return environment.get_template(name)
 
 
 def digest(text: str) -> str:
@@ -106,26 +114,31 @@ def refuse_other_files(path: Path, ours: Callable[[bytes], bool], what: str) -> 
         )
 
 
-def _values(contents: Contents) -> dict[str, Any]:
-    """What the template shows."""
-    result, privacy = contents.result, contents.result.privacy
-    kind = kind_of(contents)
-    tables = figures.tables(contents)
+def _shared(contents: Contents | Released) -> dict[str, Any]:
+    """What is said of a run and of a released table alike."""
+    privacy, kind = contents.privacy, kind_of(contents.privacy)
     numbers = None
     if kind != "noiseless" and not (kind == "uncertified" and contents.is_public):
         numbers = rounded_up(privacy.epsilon, 3), rounded_up(privacy.delta, 6)
-    seconds = [(k, v) for k, v in result.timing.items() if isinstance(v, int | float)]
     return {
-        "title": _title(contents),
-        "lead": lead(contents),
+        "title": _title(contents) if isinstance(contents, Contents) else contents.title,
+        "lead": lead(privacy),
         "kind": kind,
         "seal": SEALS[kind],
         "numbers": numbers,
         "contents": contents,
-        "result": result,
         "facts": privacy_facts(contents),
-        "statement": "" if contents.is_public and kind != "certified" else privacy.words,
-        "gauge": figures.budget(contents),
+        "made_by": metadata.version("tacit"),
+    }
+
+
+def _of_run(contents: Contents) -> dict[str, Any]:
+    result = contents.result
+    tables = figures.tables(contents)
+    seconds = [(k, v) for k, v in result.timing.items() if isinstance(v, int | float)]
+    return {
+        "result": result,
+        "budget": figures.budget(contents),
         "tables": tables,
         "curves": figures.curves(contents),
         "bars": {
@@ -137,10 +150,8 @@ def _values(contents: Contents) -> dict[str, Any]:
         "outcome": outcome(contents.figures),
         "check": ac_check(contents.check) if contents.check else [],
         "settings": _settings(contents),
-        "free": privacy.once and bool(contents.options.get("ledgers")),
+        "free": contents.privacy.once and bool(contents.options.get("ledgers")),
         "timing": [(k, v) for k, v in seconds if k != "rounds"],
-        "made_by": metadata.version("tacit"),
-        "data": _in_script({"tables": tables}),
     }
 
 
@@ -155,11 +166,11 @@ def _in_script(data: Any) -> str:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def kind_of(contents: Contents) -> str:
-    """The kind of its privacy statement: one of ``SEALS``."""
-    if math.isinf(contents.result.privacy.epsilon):
+def kind_of(privacy: PrivacyStatement) -> str:
+    """The kind of a privacy statement: one of ``SEALS``."""
+    if math.isinf(privacy.epsilon):
         return "noiseless"
-    return "uncertified" if not_promised(contents.result.privacy) else "certified"
+    return "uncertified" if not_promised(privacy) else "certified"
 
 
 def _title(contents: Contents) -> str:
@@ -176,9 +187,8 @@ def _title(contents: Contents) -> str:
     return f"{job}: {many}" if job else f"A solution of {many}"
 
 
-def lead(contents: Contents) -> str:
+def lead(privacy: PrivacyStatement) -> str:
     """The first sentence of the page."""
-    privacy = contents.result.privacy
     if math.isinf(privacy.epsilon):
         return "The run added no noise: its messages reveal the data. Nothing here is protected."
     if why := not_promised(privacy):
@@ -196,44 +206,22 @@ def lead(contents: Contents) -> str:
     return said
 
 
-def privacy_facts(contents: Contents) -> Facts:
-    """Who, what, against whom, over how many messages, what is assumed, what is not covered."""
-    result, privacy = contents.result, contents.result.privacy
-    kind = kind_of(contents)
-    facts = [("Whose data", _listed(result.names))]
-    if not (contents.is_public and kind != "certified"):
-        hidden = "What is hidden" if kind == "certified" else "What was meant to be hidden"
-        for change, names in privacy.neighbours:
-            whose = "" if len(privacy.neighbours) == 1 else f" (of {_listed(names)})"
-            facts.append((hidden, f"{change}{whose}"))
-    if kind == "certified":
-        everyone = "everyone, the server and the other agents included"
-        facts.append(("Against whom", f"everyone{privacy.unless}" if privacy.unless else everyone))
-    facts.append(("Over how much", _messages(contents)))
-    if kind != "noiseless":
-        source = "discrete and exact, from the operating system"
-        if privacy.seeded:
-            source = (
-                "from a seed: it hides nothing from those who know that, or if it is used again"
-            )
-        elif not privacy.secure:
-            source = "from a key of 64 bits that the operating system gave"
-        facts.append(("The noise", f"{privacy.mechanism}, {source}"))
+def privacy_facts(contents: Contents | Released) -> Facts:
+    """Whose data, the statement line by line, and what it covers and what not."""
+    privacy, kind = contents.privacy, kind_of(contents.privacy)
+    facts = [("Whose data", _listed(contents.names))]
     if kind != "certified":
-        return [*facts, ("Covered", "nothing")]
-    assumed = privacy.assumed.removeprefix("Taken for public: ")
-    public = "feasible sets, bounds, names, numbers of messages, and all settings of the run"
-    things = contents.things
-    private = [words for words, everybody in things.items() if not everybody]
+        said = [] if contents.is_public else [("Statement", html.plain(privacy.words, MOST_WORDS))]
+        return [*facts, *said, ("Covered", "nothing")]
+    for line in privacy.words.split("\n"):
+        name, _, words = line.partition(": ")
+        facts.append((name, html.plain(words[:1].upper() + words[1:], MOST_WORDS)))
+    private = list(contents.left_out)
     if privacy.once:
         same = "the same data give the same numbers"
         private.append(f"whether data changed between two runs from one ledger ({same})")
-    return [
-        *facts,
-        ("Taken for public", assumed or public),
-        ("Covered", "; ".join(words for words, everybody in things.items() if everybody)),
-        ("Not covered", "; ".join(private)),
-    ]
+    covered = (words for words, everybody in contents.things.items() if everybody)
+    return [*facts, ("Covered", "; ".join(covered)), ("Not covered", "; ".join(private))]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -241,25 +229,12 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
 
 
-def _messages(contents: Contents) -> str:
-    result, privacy = contents.result, contents.result.privacy
-    them = "it" if privacy.once else "them"
-    before = f", and before {them} {privacy.before}" if privacy.before else ""
-    if privacy.once:
-        by = "of the sum of all agents' data" if privacy.unless else "by each agent"
-        return f"one noisy release {by}{before}; the rounds use nothing else, and cost nothing"
-    rounds = f" in {int(result.trace['round'][-1])} rounds" if result.trace else ""
-    if math.isinf(privacy.epsilon):
-        return f"all messages{rounds}, without noise"
-    return f"{privacy.updates} updates with {privacy.mechanism} noise by each agent{rounds}{before}"
-
-
 def _settings(contents: Contents) -> Facts:
     """The settings, as they were completed."""
     result, left_out = contents.result, ["format"]
     if result.privacy.once:  # of rounds that need none
         left_out += ["mechanism", "delta"]
-    if kind_of(contents) != "certified":  # "certified" is not so
+    if kind_of(result.privacy) != "certified":  # "certified" is not so
         left_out.append("calibration")
     facts: Facts = []
     for name, value in result.settings.to_dict().items():

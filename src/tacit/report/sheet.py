@@ -324,6 +324,12 @@ def _shared(subject: Subject) -> Iterator[str]:
     noise = f"{_capital(plain(p.mechanism, 30))} noise"
     if math.isinf(p.epsilon):
         yield f"{count}{sizes}, without noise."
+    elif subject.table:
+        more = " and tells nothing more of the data" if sound else ""
+        yield (
+            f"Released once, with {noise}: {subject.table}, {n} numbers. All else, such as "
+            f"regressions, is computed from that{more}."
+        )
     elif p.once:
         more = " and told nothing more of the data" if sound else ""
         yield (
@@ -345,6 +351,9 @@ def _shared(subject: Subject) -> Iterator[str]:
             "The noise follows from a key of 64 bits, which the operating system gave and nobody "
             "keeps: the promise is against those who cannot try 2^64 keys."
         )
+    if subject.table:
+        yield "Seen by whoever is given the table, or what is computed from it."
+        return
     server, unless = "server", "wherever messages travel unencrypted"
     if subject.apart:
         server, unless = "coordinator's server, in the clear", "not, as TLS encrypts on both sides"
@@ -447,7 +456,8 @@ def _check_by(subject: Subject) -> str:
         )
     else:
         kit = subject.apart and subject.others is None
-        source = "statement.json" if kit else "result.json"
+        source = "the released table" if subject.table else "result.json"
+        source = "statement.json" if kit else source
         words = f"There is no ledger to check this page against: it says what {source} says."
     words += (
         " tacit audit attacks the library's own noise. The proofs are in the documentation, on the "

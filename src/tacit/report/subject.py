@@ -21,6 +21,7 @@ from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement, promised
 from tacit.report.account import NOT_WRITTEN, PART, Account
 from tacit.report.contents import Contents
+from tacit.report.released import Released, rules
 
 if TYPE_CHECKING:
     from tacit.studies.party_file import Limits
@@ -49,6 +50,7 @@ class Subject:
     limits: Limits | None = None  # of a party: what it agrees to in one run
     about: str = ""  # what it is of, in words: case, job or data, and the folder
     grid: bool = False  # the data are the loads of a grid
+    table: str = ""  # what was released, where that is all there is: a table's moments or counts
     data: str = ""  # which columns were used, and public numbers of records, in words
     purpose: str = ""  # as whoever makes the sheet says it
     recipients: str = ""
@@ -96,7 +98,11 @@ class Subject:
                 )
             agent, ledger, limits = file.agent, ledger or file.ledger, file.limits
         kit = _kept(folder)
-        found, noted = _of_result(folder, agent) if kit is None else (_of_kit(kit), "")
+        released = Released.read(folder) if kit is None else None
+        if released is not None:
+            found, noted = _of_table(released), ""
+        else:
+            found, noted = _of_result(folder, agent) if kit is None else (_of_kit(kit), "")
         if ledger is not None and agent is None and len(found.agents) > 1:
             agent = Account.read(ledger).agent or ""
             if agent not in found.agents:
@@ -175,6 +181,26 @@ def _of_result(folder: Path, agent: str | None) -> tuple[Subject, str]:
     return subject, noted if isinstance(noted, str) else ""
 
 
+def _of_table(released: Released) -> Subject:
+    table, folder = released.table, released.folder
+    what = "how many records there are in every combination of categories"
+    if table.FILE == "moments.json":
+        what = "sums of the columns, and of products of two"
+    columns = several((f"{name} ({values})" for name, values in rules(table).rows), 12, 60)
+    return Subject(
+        released.names,
+        0,
+        released.privacy,
+        _dated(folder / table.FILE),
+        rounds=1,
+        numbers=len(table.values_),
+        files=_listed(folder),
+        about=f"folder {plain(folder.resolve().name, 80)}",
+        data=f"the columns {columns}; {table.records_:,} records of all agents",
+        table=what,
+    )
+
+
 def _of_model(contents: Contents) -> str:
     """The columns of a classifier's or regressor's rows, which its file names too."""
     if contents.model is None or not may_have(contents.result.privacy, level("model.json")):
@@ -213,7 +239,9 @@ def _with_ledger(subject: Subject, folder: Path, ledger: str | Path | None, note
     name, *others = subject.agents
     if ledger is None:
         if not noted:
-            return replace(subject, missing="" if subject.own else "the run noted none")
+            return replace(
+                subject, missing="" if subject.own or subject.table else "the run noted none"
+            )
         if others:
             return replace(subject, missing="each agent has its own: choose one with --agent")
         places = [Path(noted), folder / noted, folder / "ledgers"]

@@ -89,13 +89,15 @@ class Job:
     evaluate_every: int
     aggregation: str | None = None
     colluding: int | None = None
+    columns: tuple[str, ...] = ()  # what each coordinate is, where tables say so
 
 
 def load_job(path: str | Path) -> Job:
     """Read a job file and the data files it names (relative to the job file)."""
     kind = JobKind.of_file(path)
-    agents, _ = kind.own(kind.agents)
-    return kind.job(Problem(agents))
+    agents, columns = kind.own(kind.agents)
+    named = tuple(next(iter(columns.values()), ())) if len(columns) == len(agents) else ()
+    return replace(kind.job(Problem(agents)), columns=named)
 
 
 @dataclass(frozen=True)
