@@ -153,7 +153,7 @@ class PrivateEvaluation(PrivateCounts):
         share = np.divide(many[1], total, out=np.full(10, np.nan), where=total > 0)
         return list(zip(TENTHS, share.tolist(), total.tolist(), strict=True))
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def cells(self) -> list[tuple[str, ...]]:
         if self._kind == "distance":
             shares = {f"{name} of the range": share for name, share in self.within().items()}
         else:
