@@ -1,4 +1,4 @@
-"""Writes the data files of the two example jobs. Needs scikit-learn (``pip install '.[demo]'``).
+"""Writes the data files of the examples. Needs scikit-learn (``pip install '.[demo]'``).
 
 The constants below stand for public knowledge: units and plausible ranges. Here they were rounded
 from the ranges of the data sets, which are public; a real job must not take them from private data.
@@ -37,6 +37,22 @@ def hospitals() -> None:
             writer.writerows([f"{x:.4f}" for x in row] for row in table[p::AGENTS])
 
 
+def wards() -> None:
+    """The same patients as hospitals keep them: text, units of the measurements, and gaps."""
+    data = load_diabetes(scaled=False)
+    age, sex, bmi, bp = data.data[:, :4].T
+    for p in range(AGENTS):
+        with open(FOLDER / f"ward_{p + 1}.csv", "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["age", "sex", "bmi", "blood_pressure", "progression"])
+            for i in range(p, len(data.target), AGENTS):
+                pressure = "" if i % 7 == 0 else f"{bp[i]:g}"
+                kind = "female" if sex[i] == 1 else "male"
+                writer.writerow(
+                    [f"{age[i]:g}", kind, f"{bmi[i]:g}", pressure, f"{data.target[i]:g}"]
+                )
+
+
 def wine() -> None:
     """178 wines: thirteen measurements scaled to about [-1, 1] and a one; three cultivars."""
     data = load_wine()
@@ -54,4 +70,5 @@ def wine() -> None:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     hospitals()
+    wards()
     wine()

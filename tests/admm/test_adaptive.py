@@ -134,7 +134,7 @@ def test_strangers_compute_the_same_bits_from_messages_alone(tmp_path):
     line.names, line.each = problem.names, {}
     for i, (name, part) in enumerate(zip(problem.names, problem.agents, strict=True)):
         ledger = Ledger.create(tmp_path / f"{i}.db", 4.0, 1e-4)
-        line.each[name] = Participant(part, name, index=i, ledger=ledger, rules=Willing(own))
+        line.each[name] = Participant(part, name, index=i, ledger=ledger, rules=Willing(part, own))
     found = Coordinator(line, BUDGET, seed=3, run="run").conduct()
     np.testing.assert_array_equal(found.solution, expected.solution)
 

@@ -51,10 +51,11 @@ def ask(agent, t, w=None, run="june", last=None):
 class Willing:
     """Rules of a participant that agrees to all it is asked; nothing of its own is kept."""
 
-    def __init__(self, own=None):
-        self.own = own or Own("secure", None, False, 1)
+    def __init__(self, problem=None, own=None):
+        self.problem, self.own = problem, own or Own("secure", None, False, 1)
 
-    def invited(self, study): ...
+    def invited(self, study):
+        return self.problem
 
     def agree(self, proposal):
         return self.own

@@ -49,7 +49,7 @@ OWNER = Own("seeded", root_key(1), True, 1)
 @pytest.fixture
 def stranger(tmp_path):
     ledger = Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
-    return Participant(part(), "a", ledger=ledger, rules=Willing())
+    return Participant(part(), "a", ledger=ledger, rules=Willing(part()))
 
 
 def told(one, *requests):
@@ -95,7 +95,7 @@ def least_squares():
 
 def test_a_first_point_and_a_start_before_reading_are_refused(tmp_path):
     ledger = Ledger.create(tmp_path / "a.db", 9.0, 1e-5)
-    one = Participant(least_squares(), "a", ledger=ledger, rules=Willing())
+    one = Participant(least_squares(), "a", ledger=ledger, rules=Willing(least_squares()))
     penalties = np.ones(3), np.zeros(3, int)
     assert told(one, ONCE) == Agreed("june")
     assert told(one, Start("june", *penalties)).words.endswith("Nothing was computed.")
@@ -300,7 +300,7 @@ def test_every_field_of_a_statement_is_in_its_json_and_comes_back():
         **{"epsilon": 1.5, "delta": 1e-4, "mechanism": "laplace", "updates": 7, "seeded": True},
         **{"neighbours": (("x", ("a", "b")), ("y", ("c",))), "uncertified": "why", "secure": True},
         **{"assumed": "sizes", "once": True, "before": "a mean", "parties": 5, "colluding": 2},
-        alone=9.5,
+        **{"alone": 9.5, "after": "a histogram"},
     )
     data = own.to_dict()
     assert PrivacyStatement.from_dict(json.loads(json.dumps(data))) == own

@@ -109,6 +109,26 @@ rounds = 9
 tolerance = 0.003
 penalty = { kind = "constant", value = 2.5 }
 """
+TESTED = """
+[learn]
+target = "churn"
+classes = ["no", "yes"]
+feature_map = "fourier"
+[learn.ranges]
+age = [18, 90]
+[evaluation]
+epsilon = 0.5
+share = 0.25
+[privacy]
+total_epsilon = 2.0
+total_delta = 1e-5
+[[agents]]
+name = "A"
+records = 40
+[[agents]]
+name = "B"
+records = 80
+"""
 JOB = """
 columns = ["x", "y"]
 [objective]
@@ -178,7 +198,7 @@ def test_keys_of_a_classifier(tmp_path):
     assert of_rounds(plan.settings) == OF_ROUNDS and plan.settings.perturbation == "output"
     assert plan.settings.mechanism == calibrate("laplace", 3.0, 1e-4, 14)
     assert plan.settings.delta == plan.delta == 1e-4
-    mapping = study.kind.mapping
+    [mapping] = study.kind.steps
     assert isinstance(mapping, PublicColumns)
     import pandas as pd
 
@@ -201,7 +221,15 @@ def test_keys_of_a_classifier(tmp_path):
     number = loaded(tmp_path, NUMBER)
     f = number.kind._without_records().agents[0].objective
     assert (type(f).__name__, f.level, number.kind.rules.drop) == ("Quantile", 0.9, ("note",))
-    assert number.kind._model().target_range == (-1.0, 3.0) and number.kind.rules.log == ("fee",)
+    assert number.kind.unfitted().target_range == (-1.0, 3.0) and number.kind.rules.log == ("fee",)
+    tested = loaded(tmp_path, TESTED)
+    about = tested.kind.evaluation
+    assert (about.epsilon, about.share, tested.kind.steps[1].columns) == (0.5, 0.25, 256)
+    assert [about.held_out(n).sum() for n in "AB"] == [10, 20]
+    assert (tested.kind.normaliser, tested.kind.record_bound) == (90, 60)
+    assert about.noise.noise_multiplier == pytest.approx(
+        calibrate("gaussian", 0.5, 1e-5, 1).noise_multiplier, rel=1e-5
+    )
 
 
 def test_keys_of_a_grid(tmp_path):
@@ -252,7 +280,9 @@ def test_keys_of_losses(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", [LEARN, PLAIN, POWER, COST, JOB], ids=["learn", "plain", "power", "cost", "job"]
+    "text",
+    [LEARN, PLAIN, POWER, COST, JOB, TESTED],
+    ids=["learn", "plain", "power", "cost", "job", "tested"],
 )
 def test_every_line_of_a_study_is_in_its_digest(tmp_path, text):
     """Whatever value is another one, parties do not hold the same study any more."""
@@ -277,7 +307,7 @@ def keys_of(text):
 @pytest.mark.parametrize(
     ("texts", "keys"),
     [
-        ((LEARN, NUMBER), classifier.SECTION - {"columns"}),
+        ((LEARN, NUMBER, TESTED), classifier.SECTION - {"columns"}),
         ((POWER, COST), grid.SECTION | grid.PRIVACY | grid.ALGORITHM),
         ((JOB, LEARN, COST, POWER, REACH), job.ALGORITHM | job.PRIVACY),
         ((LEARN, POWER, JOB), (COMMON | {*KINDS}) - ELSEWHERE),

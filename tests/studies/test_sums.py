@@ -94,7 +94,7 @@ def test_a_classifier(tmp_path):
     assert found.privacy.certified and found.privacy.epsilon <= 2.0 < found.privacy.alone
     assert (tmp_path / "out" / "model.json").exists()
     assert (tmp_path / "own-north" / "model.json").exists()
-    assert study.kind._model()._noises(3) == 1.5 < 3
+    assert study.kind.unfitted()._noises(3) == 1.5 < 3
 
 
 @pytest.mark.parametrize("many", [1, 3])

@@ -145,6 +145,15 @@ def run_with_progress(
             bar.stop()
 
 
+def evaluation_in(folder: Path) -> Any:
+    """What was released of records that were held out, if it is there."""
+    if not (folder / "evaluation.json").is_file():
+        return None
+    from tacit.learn import PrivateEvaluation
+
+    return PrivateEvaluation.load(folder)
+
+
 def print_result(
     result: Any,
     folder: Path,
@@ -156,6 +165,8 @@ def print_result(
     if as_json:
         vectors = {"solution": result.solution.tolist(), "ergodic": result.ergodic.tolist()}
         document = {**(about or {}), **result.to_dict(), **vectors, "folder": str(folder)}
+        if (tested := evaluation_in(folder)) is not None:
+            document["evaluation"] = tested.figures()
         print(json.dumps(document))
         return
     last = result.summary
@@ -191,6 +202,8 @@ def print_result(
         print("solution: " + " ".join(f"{x:.5g}" for x in result.solution))
         print("ergodic:  " + " ".join(f"{x:.5g}" for x in result.ergodic))
     print(result.privacy)
+    if (tested := evaluation_in(folder)) is not None:
+        print(f"Of the records kept for the test, {tested.summary()}")
     print_files(folder)
 
 

@@ -11,6 +11,7 @@ spends both.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +24,61 @@ from tacit.errors import InvalidInput, array
 from tacit.learn.counts import PrivateCounts
 from tacit.learn.model import digest_of
 from tacit.learn.released_table import Layout
+from tacit.tables import public_rules
 
 TENTHS = tuple(f"{10 * k} to {10 * k + 10} %" for k in range(10))
 MOST_CONFUSED = 10  # classes of which all pairs are counted
 RIGHT = ("wrong", "right")
 WITHIN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of the range of targets
+Cells = dict[str, tuple[str, ...]]
 FAR = tuple(f"within {100 * x:g} %" for x in WITHIN)
+
+
+def cells_of(model: Any, X: Any, y: Any) -> tuple[Cells, tuple[Vector, ...]]:
+    """The cells that a fitted model's records are counted in, and each record's place by each list.
+
+    Guarantee: the cells follow from the model alone, and a place from the model and that record:
+    scores are products of one row each, and whatever they come to is in a cell.
+    """
+    last = model[-1] if hasattr(model, "steps") else model
+    if not hasattr(last, "classes_"):
+        return _cells_of_numbers(last, y, model.predict(X))
+    known = last.classes_
+    if not np.isin(y, known).all():
+        raise InvalidInput(f"Expected labels of {known.tolist()}, got another one.")
+    names = tuple(map(str, known.tolist()))
+    truth, found = (np.searchsorted(known, labels) for labels in (y, model.predict(X)))
+    cells = {"class": names}
+    if len(names) == 2 and hasattr(model, "predict_proba"):
+        # as decided: at a half exactly it is the first class
+        tenths = np.nan_to_num(np.ceil(10 * model.predict_proba(X)[:, 1]) - 1)
+        place = np.where(found == 1, np.clip(tenths, 5, 9), np.clip(tenths, 0, 4)).astype(int)
+        return {**cells, "probability": TENTHS}, (truth, place)
+    if len(names) <= MOST_CONFUSED:
+        return {**cells, "predicted": names}, (truth, found)
+    return {**cells, "right": RIGHT}, (truth, (truth == found).astype(int))
+
+
+def _cells_of_numbers(last: Any, y: Any, found: Vector) -> tuple[Cells, tuple[Vector, ...]]:
+    if not hasattr(last, "_range"):
+        raise InvalidInput("Expected a regressor of Tacit's, which has a public range, got none.")
+    low, high = last._range
+    y = array("targets", y, found.shape, dtype=np.float64)
+    apart = np.abs(np.clip(y, low, high) - found) / (high - low)
+    place = np.minimum(np.searchsorted(WITHIN, apart), len(WITHIN) - 1)
+    return {"distance": FAR}, (place,)
+
+
+def in_cells(cells: Cells, places: tuple[Vector, ...]) -> Vector:
+    """Rows with a 1 in one cell."""
+    shape = tuple(map(len, cells.values()))
+    rows = np.zeros((len(places[0]), math.prod(shape)))
+    rows[np.arange(len(rows)), np.ravel_multi_index(places, shape)] = 1.0
+    return rows
+
+
+def layout_of(cells: Cells) -> Layout:
+    return Layout(public_rules([*cells], {}, cells, {}))
 
 
 @dataclass(eq=False, repr=False)
@@ -45,47 +95,14 @@ class PrivateEvaluation(PrivateCounts):
     HEAD = "", "share", "95 % interval"
 
     def fit(self, X: Any, y: Any = None, agents: Any = None) -> Any:
-        model = self.model
-        check_is_fitted(model)
-        last = model[-1] if hasattr(model, "steps") else model
-        if not hasattr(last, "classes_"):
-            return self._of_numbers(last, y, model.predict(X), agents)
-        known = last.classes_
-        if not np.isin(y, known).all():
-            raise InvalidInput(f"Expected labels of {known.tolist()}, got another one.")
-        names = tuple(map(str, known.tolist()))
-        truth, found = (np.searchsorted(known, labels) for labels in (y, model.predict(X)))
-        cells = {"class": names}
-        if len(names) == 2 and hasattr(model, "predict_proba"):
-            cells["probability"] = TENTHS
-            # as decided: at a half exactly it is the first class
-            place = np.clip(np.ceil(10 * model.predict_proba(X)[:, 1]) - 1, 0, 9).astype(int)
-            place = np.where(found == 1, np.maximum(place, 5), np.minimum(place, 4))
-        elif len(names) <= MOST_CONFUSED:
-            cells["predicted"], place = names, found
-        else:
-            cells["right"], place = RIGHT, (truth == found).astype(int)
-        return self._count(cells, (truth, place), agents)
-
-    def _of_numbers(self, last: Any, y: Any, found: Vector, agents: Any) -> Any:
-        if not hasattr(last, "_range"):
-            raise InvalidInput(
-                "Expected a regressor of Tacit's, which has a public range, got none."
-            )
-        low, high = last._range
-        y = array("targets", y, found.shape, dtype=np.float64)
-        apart = np.abs(np.clip(y, low, high) - found) / (high - low)
-        place = np.minimum(np.searchsorted(WITHIN, apart), len(WITHIN) - 1)
-        return self._count({"distance": FAR}, (place,), agents)
+        check_is_fitted(self.model)
+        self.categories, places = cells_of(self.model, X, y)
+        rows = in_cells(self.categories, places)
+        return self._release(layout_of(self.categories), self._part, rows, agents, None)
 
     def _asked(self, layout: Layout) -> str:
         """Also of which model: that two of them agree on all records is not to be seen."""
         return super()._asked(layout) + digest_of(self.model)
-
-    def _count(self, cells: dict[str, Any], places: tuple[Vector, ...], agents: Any) -> Any:
-        self.categories = cells
-        columns = zip(cells.items(), places, strict=True)
-        return super().fit({n: np.array(of, object)[p] for (n, of), p in columns}, agents=agents)
 
     @property
     def table(self) -> Vector:
@@ -162,7 +179,18 @@ class PrivateEvaluation(PrivateCounts):
             (name, f"{100 * x:.1f} %", f"{100 * low:.1f} to {100 * high:.1f} %")
             for name, (x, low, high) in shares.items()
         ]
-        return rows if self.auc is None else [*rows, ("AUC", f"{self.auc:.3f}", "")]
+        if self.auc is not None:
+            rows.append(("AUC", f"{self.auc:.3f}", ""))
+        if self.confusion is not None:
+            names = self._known["class"]
+            for name, line in zip(names, self.confusion, strict=True):
+                for other, many in zip(names, line.tolist(), strict=True):
+                    rows.append((f"{name}, predicted {other}", f"{many:,.0f} records", ""))
+        for name, share, many in self.calibration or ():
+            if many:
+                of = self._known["class"][1]
+                rows.append((f"{of} at {name}", f"{100 * share:.0f} % of {many:,.0f}", ""))
+        return rows
 
     def figures(self) -> dict[str, Any]:
         """All of it as numbers and lists."""

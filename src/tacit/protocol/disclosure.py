@@ -57,7 +57,7 @@ STATEMENT = {  # what is left of one that is not certified: that it is not, and 
     **dict.fromkeys(("epsilon", "delta", "certified", "uncertified", "mechanism"), PUBLIC),
     **dict.fromkeys(("updates", "seeded", "secure", "once"), PUBLIC),
     # without certainty the size of a change may be a share of private numbers
-    **dict.fromkeys(("neighbours", "assumed", "before", "statement"), COVERED),
+    **dict.fromkeys(("neighbours", "assumed", "before", "after", "statement"), COVERED),
 }
 SETTINGS = {"penalty": COVERED, "step_size": COVERED}  # which data may have chosen; else public
 OPTIONS = {  # of a command; covered if not named here

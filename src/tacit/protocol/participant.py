@@ -113,8 +113,8 @@ class Run:
 class Rules(Protocol):
     """What an organisation agrees to: it raises ``Disagrees``, or any other error, where not."""
 
-    def invited(self, study: str) -> None:
-        """To the study with this digest."""
+    def invited(self, study: str) -> LocalProblem:
+        """The party's part of the study with this digest."""
 
     def agree(self, proposal: Propose) -> Own:
         """Where the noise of the run comes from: secure, unless the coordinator has its seed, whose
@@ -203,9 +203,8 @@ class Participant:
     # --- before the rounds --------------------------------------------------------------------
 
     def _facts(self, invitation: Invite) -> Facts:
-        if self.rules is not None:
-            self.rules.invited(invitation.study)
-        return facts_of(self.problem, self.name, invitation.sizes)
+        asked = self.problem if self.rules is None else self.rules.invited(invitation.study)
+        return facts_of(asked, self.name, invitation.sizes)
 
     def _agree(self, proposal: Propose) -> Agreed:
         """It begins again however often it is asked: ledgers know what was agreed to."""
@@ -213,6 +212,8 @@ class Participant:
         if own is None or not (self.owner or proposal.own is None):
             raise Disagrees("invalid", "Expected an owner's proposal from the owner alone.")
         self.run = None
+        if self.rules is not None:
+            self.problem = self.rules.invited(proposal.study)
         key = None if own.root is None else agent_key(jax_key(own.root), proposal.run, self.index)
         about = proposal.run, proposal.size, proposal.settings, own, proposal.exact
         if proposal.summed is not None:

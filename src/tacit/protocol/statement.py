@@ -27,6 +27,7 @@ PUBLIC = (
 
 
 OF_SUM = "parties", "colluding", "alone"
+BESIDE = "before", "after"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class PrivacyStatement:
     ``secure``, the noise is Threefry's from a key of the operating system.
     ``assumed``: sentences about what is taken for public (``PUBLIC``, and what a model adds).
     ``once``: every agent released noisy statistics, and the run used nothing else of its data.
-    ``before``: what every agent released before the run, in words; the numbers are of both.
+    ``before``, ``after``: what every agent released beside the run, in words; the numbers are of
+    all together.
     ``parties``: of a secure sum; up to ``colluding`` of them may collude with those who attack, or
     add no noise; ``alone``: ε at the same δ, whatever others do.
     """
@@ -58,6 +60,7 @@ class PrivacyStatement:
     parties: int = 1
     colluding: int = 0
     alone: float = 0.0
+    after: str = ""
 
     @property
     def certified(self) -> bool:
@@ -165,7 +168,8 @@ class PrivacyStatement:
             sent = f"the sufficient statistics of each agent, once, with {self.mechanism} noise"
         else:
             sent = f"{self.updates} {self.mechanism} updates per agent"
-        return f"{sent}{f', and before that {self.before}' if self.before else ''}"
+        beside = ("before", self.before), ("after", self.after)
+        return sent + "".join(f", and {when} that {what}" for when, what in beside if what)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -180,7 +184,7 @@ class PrivacyStatement:
             "secure": self.secure,
             "assumed": self.assumed,
             "once": self.once,
-            **({"before": self.before} if self.before else {}),
+            **{n: said for n in BESIDE if (said := getattr(self, n))},
             **({name: getattr(self, name) for name in OF_SUM} if self.parties > 1 else {}),
             "statement": self.words,
         }
@@ -202,6 +206,7 @@ class PrivacyStatement:
                 data.get("once", False),
                 data.get("before", ""),
                 *(data[name] for name in OF_SUM if "parties" in data),
+                after=data.get("after", ""),
             )
         )
 

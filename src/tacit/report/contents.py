@@ -21,9 +21,9 @@ from tacit.html import plain
 from tacit.protocol import disclosure
 from tacit.protocol.disclosure import COVERED, PRIVATE, Level, level, may_have
 from tacit.protocol.result import Result
-from tacit.protocol.statement import PrivacyStatement
+from tacit.protocol.statement import PrivacyStatement, promised
 from tacit.report.account import Account, accounts
-from tacit.report.released import Block, coefficients, load, of_table, rules
+from tacit.report.released import Block, coefficients, load, of_evaluation, of_table, rules
 
 Table = Mapping[str, Vector]  # a column of numbers, or of text, by its name
 
@@ -54,10 +54,13 @@ THINGS = (
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("solution", "ergodic"), np.zeros(0)),
     **dict.fromkeys(("converged", "seed", "penalty", "step_size", "gap"), None),
-    **dict.fromkeys(("plan", "release", "assumed", "before"), ""),
+    **dict.fromkeys(("plan", "release", "assumed", "before", "after"), ""),
     **dict.fromkeys(("duals", "released"), ()),
     "timing": {},
 }
+
+
+BESIDE = "moments.json", "evaluation.json"  # a run
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Contents:
     check: Mapping[str, Any] = field(default_factory=dict)  # AC power flow at the true loads
     intervals: Mapping[str, Any] = field(default_factory=dict)  # of coefficients
     moments: Any = None  # a released table (``PrivateMoments``)
+    evaluation: Any = None  # of records that were held out (``PrivateEvaluation``)
     is_public: bool = False
 
     @classmethod
@@ -105,7 +109,7 @@ class Contents:
                 _json(folder / "figures.json") or {},
                 _json(folder / "check.json") or {},
                 _json(folder / "intervals.json") or {},
-                load(path) if (path := folder / "moments.json").is_file() else None,
+                *(load(p) if (p := folder / n).is_file() else None for n in BESIDE),
             )
 
     def public(self) -> Contents:
@@ -151,6 +155,7 @@ class Contents:
             run="",
             tables={name: table for name, table in tables.items() if table},
             model=self.model if may_have(statement, level("model.json")) else None,
+            evaluation=self.evaluation if may_have(statement, level("evaluation.json")) else None,
             releases=self.releases if may_have(statement, level("release.npz")) else {},
             accounts={},
             figures={},
@@ -177,6 +182,9 @@ class Contents:
     def blocks(self) -> list[Block]:
         """What has error bars."""
         found = [] if self.moments is None else [of_table(self.moments), rules(self.moments)]
+        tested = self.evaluation
+        if tested is not None and promised(tested.privacy_):
+            found.append(of_evaluation(tested))
         return [*found, *([coefficients(self.intervals)] if self.intervals else [])]
 
     def stem(self, name: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.learn.released_table import TableRelease
 
 TABLES = {"moments.json": "PrivateMoments", "counts.json": "PrivateCounts"}
+KINDS = {**TABLES, "evaluation.json": "PrivateEvaluation"}
 MOST_BARS, MOST_ROWS = 40, 1000
 
 
@@ -106,7 +107,7 @@ def file_of(folder: Path) -> str | None:
 def load(path: Path) -> TableRelease:
     import tacit.learn
 
-    kind = getattr(tacit.learn, TABLES[path.name])
+    kind = getattr(tacit.learn, KINDS[path.name])
     found: TableRelease = kind.load(path.parent)
     return found
 
@@ -138,6 +139,13 @@ def of_table(table: Any) -> Block:
     told = [(row[1], row[2]) for row in cells[: len(names)]]
     picture = html.bars(names, values, f"{words}.", "released", axis, ends, told)
     return Block("released", words, picture, table.HEAD, cells[:MOST_ROWS], tuple(notes))
+
+
+def of_evaluation(found: Any) -> Block:
+    """How good a model is, on records that it never saw."""
+    words = "On records that were held out, with 95 % intervals"
+    note = found.privacy_.words.splitlines()[2]
+    return Block("evaluation", words, "", found.HEAD, tuple(found.cells()), (note,))
 
 
 def rules(table: Any) -> Block:

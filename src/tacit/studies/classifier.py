@@ -8,7 +8,9 @@ others are not read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +21,26 @@ from sklearn.pipeline import make_pipeline
 import tacit.learn
 from tacit._types import Vector
 from tacit.admm.problem import LocalProblem, Problem
-from tacit.errors import InvalidInput, choice, count, positive
+from tacit.errors import EPSILONS, InvalidInput, choice, count, positive, probability
+from tacit.files import read_npz
 from tacit.learn import MODELS, Box
 from tacit.learn.classifiers import public_classes
 from tacit.learn.estimators import adopt
-from tacit.learn.features import PublicColumns, PublicRange
+from tacit.learn.features import PublicColumns, PublicComponents, PublicRange, RandomFourier
+from tacit.learn.first_releases import shared
 from tacit.learn.model import save_model
 from tacit.planning import Plan
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
 from tacit.studies.party_file import PartyFile
 from tacit.studies.study import (
     Kind,
     agents_of,
+    public_name,
     refuse_no_delta,
+    refuse_other_number,
     refuse_unknown,
     rules_in,
     spending,
@@ -42,7 +50,7 @@ from tacit.tables import RULES, Rules
 SECTION = {
     *RULES,
     *("columns", "model", "level", "normaliser", "record_bound", "neighbours"),
-    *("feature_norm", "bound"),
+    *("feature_norm", "bound", "feature_map"),
 }
 ADVICE = (
     "A study takes text by [learn.categories] and missing values by [learn.fill], which its "
@@ -50,7 +58,32 @@ ADVICE = (
 )
 # of [privacy] and [algorithm]; the rest is asked of the planner
 OF_ESTIMATORS = ("total_delta", "mechanism", "calibration", "rounds", "local_updates")
-REQUIRED = ("normaliser", "record_bound")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """[evaluation]: the share of each party's records that is held out, and the noise of their
+    histogram; and how many records each party has in all."""
+
+    epsilon: float
+    share: float
+    noise: Mechanism
+    records: Mapping[str, int]
+
+    def held_out(self, agent: str) -> Vector:
+        """Which of the party's records are held out.
+
+        Guarantee: it follows from the party's name, the public number of its records and the
+        share: from no record, and from nothing that whoever writes studies can choose beside them.
+        """
+        many = self.records[agent]
+        places = sorted(range(many), key=lambda i: sha256(f"{i} {agent}".encode()).digest())
+        found = np.zeros(many, bool)
+        found[places[: self.many(agent)]] = True
+        return found
+
+    def many(self, agent: str) -> int:
+        return round(self.share * self.records[agent])
 
 
 @dataclass(frozen=True)
@@ -60,20 +93,18 @@ class ClassifierKind(Kind):
     rules: Rules
     normaliser: int
     record_bound: int
-    mapping: PublicColumns | PublicRange  # of the columns of a table, fitted without records
+    steps: tuple[Any, ...]  # public maps of the columns of a table, fitted without records
     model: str  # of ``tacit.learn``
     estimator: dict[str, Any]  # its public settings
     spending: dict[str, Any]
+    evaluation: Evaluation | None
 
-    KEYS = ("learn", "agents")
+    KEYS = ("learn", "agents", "evaluation")
 
     @classmethod
     def read(cls, data: dict[str, Any], folder: Path) -> ClassifierKind:
         section = data["learn"]
         refuse_unknown(section, SECTION, "[learn]")
-        if missing := [key for key in REQUIRED if key not in section]:
-            raise InvalidInput(f"Expected {missing[0]} in [learn]; not given.")
-        agents = tuple(agents_of(data, {"name"}))
         rules, files = _rules(section, folder)
         number = rules.target_range is not None
         name = section.get("model", "huber" if number else "logistic")
@@ -90,22 +121,34 @@ class ClassifierKind(Kind):
             if name != "quantile":
                 raise InvalidInput("Expected level in [learn] for model = 'quantile' only.")
             estimator["level"] = section["level"]
-        N, most = (count(key, section[key]) for key in ("normaliser", "record_bound"))
         spent = _spending(data)
         if name != "logistic" and "calibration" in spent:
             raise InvalidInput(f"Expected no calibration of model = {name!r}: it is certified.")
-        kind = cls(agents, files, rules, N, most, _mapping(rules), name, estimator, spent)
+        agents = agents_of(data, {"name", "records"})
+        evaluation = _evaluation(data, agents, spent)
+        sizes, maps = _sizes(section, agents, evaluation), _steps(rules, section, folder)
+        public = tuple(agents), (*files, *_map_file(section)), rules
+        kind = cls(*public, *sizes, maps, name, estimator, spent, evaluation)
         kind.plan(kind._without_records())
         return kind
 
-    def _model(self) -> Any:
-        """The estimator, not fitted, that all parties agree on."""
+    @property
+    def then(self) -> tuple[Mechanism, ...]:
+        return () if self.evaluation is None else (self.evaluation.noise,)
+
+    def after(self, solution: Vector) -> Kind | None:
+        from tacit.studies.evaluation import EvaluationKind
+
+        return None if self.evaluation is None else EvaluationKind.of(self, solution)
+
+    def unfitted(self) -> Any:
+        """The estimator that all parties agree on."""
         own = dict(self.estimator)
         if self.rules.target_range is not None:
             own["target_range"] = self.rules.target_range
         else:
             own["classes"] = list(self.rules.classes or ())
-            own["centring_share"] = None  # a study has one run, and no release before it
+            own["centring_share"] = None  # a study has no release before its run
         own |= {key: self.spending[key] for key in OF_ESTIMATORS if key in self.spending}
         kind: Any = getattr(tacit.learn, MODELS[self.model][0])
         model = kind(self.spending["total_epsilon"], **own)
@@ -114,16 +157,23 @@ class ClassifierKind(Kind):
             model.classes_ = np.unique(np.asarray(own["classes"]))
         return model
 
+    def fitted(self, solution: Vector, privacy: PrivacyStatement | None = None) -> Any:
+        """The same with a solution, and its statement."""
+        model = self.unfitted()
+        model.privacy_ = privacy
+        model._keep(np.asarray(solution))
+        return model
+
     @property
     def _columns(self) -> int:
         """Of a mapped row."""
-        return len(self.mapping.get_feature_names_out())
+        return len(self.steps[-1].get_feature_names_out())
 
     def _part(
         self, agent: str, features: Vector, targets: Vector, model: Any = None
     ) -> LocalProblem:
         """An agent's problem, of mapped features."""
-        model = model or self._model()
+        model = model or self.unfitted()
         sizes = {"normaliser": self.normaliser, "record_bound": float(self.record_bound)}
         rows, feasible_set = model._rows(features), model._set(self._columns)
         found: LocalProblem = model._agent(agent, rows, targets, feasible_set, **sizes)
@@ -131,30 +181,44 @@ class ClassifierKind(Kind):
 
     def _without_records(self) -> Problem:
         """The problem with one record of zeros at every agent: all of it that is public."""
-        return Problem(self._part(agent, *self._nothing) for agent in self.agents)
+        return Problem(self._part(agent, *self.nothing) for agent in self.agents)
 
     @property
-    def _nothing(self) -> tuple[Vector, Vector]:
+    def nothing(self) -> tuple[Vector, Vector]:
+        """A record of zeros, mapped."""
         return np.zeros((1, self._columns)), np.zeros(1, np.int64)
 
     def public_part(self) -> LocalProblem:
         return self._without_records().agents[0]
 
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
-        records = self.rules.records([party.data], target=party.target, advice=ADVICE)
+        rows, targets = self.records(agent, party, held_out=False)
+        if self.rules.target_range is not None:
+            targets = self.unfitted()._targets(targets)
+        return self._part(agent, rows, targets)
+
+    def records(self, agent: str, party: PartyFile, held_out: bool) -> tuple[Vector, Vector]:
+        """A party's mapped records, and places in the list of classes, or numbers: of those that
+        were held out, or of all others."""
+        found = self.rules.records([party.data], target=party.target, advice=ADVICE)
+        kept: Any = slice(None)
+        if self.evaluation is not None:
+            refuse_other_number(agent, len(found), self.evaluation.records[agent])
+            kept = self.evaluation.held_out(agent) == held_out
+        targets = found.targets
         if self.rules.target_range is None:
-            _, targets = public_classes(self.rules.classes, records.targets)
-        else:
-            targets = self._model()._targets(records.targets)
-        mapped = self.mapping.transform(pd.DataFrame(dict(records.columns)))
+            _, targets = public_classes(self.rules.classes, targets)
+        rows: Any = pd.DataFrame(dict(found.columns))
+        for step in self.steps:  # of all records: what is wrong with one is said at once
+            rows = step.transform(rows)
         # record by record in memory, on which the rounding of lengths depends
-        return self._part(agent, np.ascontiguousarray(mapped), targets)
+        return np.ascontiguousarray(rows[kept]), targets[kept]
 
     def plan(self, problem: Problem) -> Plan:
         others = {k: v for k, v in self.spending.items() if k not in OF_ESTIMATORS}
         epsilon = others.pop("total_epsilon")
         known = self._without_records() if len(problem.agents) > 1 else problem  # the sum of all
-        found = self._model()._settings(known, epsilon, **others)
+        found = self.unfitted()._settings(known, epsilon, **others)
         return found if isinstance(found, Plan) else Plan(found, None, found.delta)
 
     def stated(self, result: Result) -> Result:
@@ -163,28 +227,27 @@ class ClassifierKind(Kind):
         return stated
 
     def _adopted(self, result: Result) -> Any:
-        model = self._model()
-        self._part(self.agents[0], *self._nothing, model)  # which tells what was planned
+        model = self.unfitted()
+        self._part(self.agents[0], *self.nothing, model)  # which tells what was planned
         adopt(model, self.normaliser, result)
         return model
 
     def assumed(self, delta: float) -> str:
-        words: str = self._model()._assumed(self.normaliser, delta)
+        words: str = self.unfitted()._assumed(self.normaliser, delta)
         return words
 
     def write_outcome(self, folder: Path, result: Result) -> list[str]:
         """``model.json``, for ``tacit predict``."""
-        return [save_model(make_pipeline(self.mapping, self._adopted(result)), folder).name]
+        return [save_model(make_pipeline(*self.steps, self._adopted(result)), folder).name]
 
     def write_own(
         self, folder: Path, problem: LocalProblem, point: Vector, privacy: PrivacyStatement | None
     ) -> list[str]:
         written = super().write_own(folder, problem, point, privacy)
         if privacy is not None:
-            model = self._model()
-            model.privacy_ = replace(privacy, assumed=self.assumed(privacy.delta))
-            model._keep(np.asarray(point))
-            written.append(save_model(make_pipeline(self.mapping, model), folder).name)
+            said = replace(privacy, assumed=self.assumed(privacy.delta))
+            model = make_pipeline(*self.steps, self.fitted(point, said))
+            written.append(save_model(model, folder).name)
         return written
 
 
@@ -204,15 +267,90 @@ def _rules(section: dict[str, Any], folder: Path) -> tuple[Rules, tuple[str, ...
     return rules, files
 
 
-def _mapping(rules: Rules) -> PublicColumns | PublicRange:
-    """There is a rule for every column."""
+def _steps(rules: Rules, section: dict[str, Any], folder: Path) -> tuple[Any, ...]:
+    """Public maps of a record: a rule for every column, and a feature map."""
     nothing = pd.DataFrame({name: np.zeros(1) for name in rules.features or ()})
-    if (
-        not rules.categories and not rules.fill and not rules.log
-    ):  # a model that the first version reads too
-        return PublicRange(rules.ranges).fit(nothing)
-    own = rules.ranges, rules.categories, rules.fill, rules.log or None
-    return PublicColumns(*own).fit(nothing)
+    columns: Any = PublicRange(rules.ranges)  # a model that the first version reads too
+    if rules.categories or rules.fill or rules.log:
+        own = rules.ranges, rules.categories, rules.fill, rules.log or None
+        columns = PublicColumns(*own)
+    columns.fit(nothing)
+    if (kind := section.get("feature_map")) is None:
+        return (columns,)
+    if files := _map_file(section):
+        arrays = read_npz(folder / files[0], "directions of a feature map")
+        step: Any = PublicComponents(directions=arrays.get("directions"))
+    else:
+        choice("feature_map", kind, ("fourier",))
+        step = RandomFourier()
+    return columns, step.fit(np.zeros((1, len(columns.get_feature_names_out()))))
+
+
+def _map_file(section: dict[str, Any]) -> tuple[str, ...]:
+    """The file with the directions of a feature map, which travels."""
+    name = section.get("feature_map")
+    if not isinstance(name, str) or not name.endswith(".npz"):
+        return ()
+    return (public_name(name, "feature_map in [learn]"),)
+
+
+def _evaluation(
+    data: dict[str, Any], agents: Mapping[str, dict[str, Any]], spent: dict[str, Any]
+) -> Evaluation | None:
+    """[evaluation]; its part of the budget is taken off what is ``spent`` on the fit."""
+    if "evaluation" not in data:
+        return None
+    section = data["evaluation"]
+    refuse_unknown(section, {"epsilon", "share"}, "[evaluation]")
+    if any("records" not in entry for entry in agents.values()):
+        raise InvalidInput(
+            "Expected records, how many there are, of every one of [[agents]] with [evaluation]: "
+            "they say which are held out. Not given."
+        )
+    records = {n: count(f"records of {n!r}", entry["records"]) for n, entry in agents.items()}
+    share = probability("share in [evaluation]", section.get("share", 0.2))
+    own = positive("epsilon in [evaluation]", section.get("epsilon"), EPSILONS)
+    total, δ, kind = spent["total_epsilon"], spent["total_delta"], spent.get("mechanism")
+    part = own / positive("total_epsilon", total, EPSILONS)
+    if kind != "laplace":  # of the squares of shifts, which add up
+        one, all_of_it = (calibrate("gaussian", ε, δ, 1).noise_multiplier for ε in (own, total))
+        part = (all_of_it / one) ** 2
+    if not part < 1:
+        raise InvalidInput(
+            f"Expected epsilon in [evaluation] below the study's total_epsilon, {total:g}, which "
+            f"it is a part of, got {own:g}."
+        )
+    noise, spent["total_epsilon"] = shared(kind or "gaussian", total, δ, part, True)
+    found = Evaluation(own, share, noise, records)
+    if few := [n for n in records if not 1 <= found.many(n) < records[n]]:
+        raise InvalidInput(
+            f"Expected a share in [evaluation] that leaves records of {few[0]!r} to learn from and "
+            f"to test on, got {share:g} of {records[few[0]]}."
+        )
+    return found
+
+
+def _sizes(
+    section: dict[str, Any], agents: Mapping[str, dict[str, Any]], held: Evaluation | None
+) -> tuple[int, int]:
+    """How many records there are to learn from, and how many one agent may have."""
+    given = [key for key in ("normaliser", "record_bound") if key in section]
+    if any("records" in entry for entry in agents.values()):
+        if given:
+            raise InvalidInput(
+                f"Expected {given[0]} in [learn] or records of [[agents]], which say it, got both."
+            )
+        many = [count(f"records of {n!r}", e.get("records", 0)) for n, e in agents.items()]
+        if held is not None:
+            many = [n - held.many(name) for name, n in zip(agents, many, strict=True)]
+        return sum(many), max(many)
+    if len(given) < 2:
+        raise InvalidInput(
+            "Expected normaliser and record_bound in [learn], or records of every one of "
+            f"[[agents]]; got {given[0] if given else 'none'}."
+        )
+    normaliser, most = (count(key, section[key]) for key in given)
+    return normaliser, most
 
 
 def _spending(data: dict[str, Any]) -> dict[str, Any]:

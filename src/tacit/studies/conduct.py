@@ -14,12 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from tacit.admm.problem import Problem
 from tacit.errors import CorruptFile, InvalidInput
 from tacit.files import write_atomically
+from tacit.planning import Plan
+from tacit.privacy.mechanisms import Mechanism
 from tacit.protocol.coordinator import Coordinator, Ended
 from tacit.protocol.messages import Answer, Refusal, Request, answer_from
 from tacit.protocol.result import Result
-from tacit.studies.study import REHEARSAL, Study
+from tacit.studies.study import REHEARSAL, Cost, Study
 
 STATE, STATUS = "state.npz", "status.json"
 KEPT = 1.0  # seconds between states on the disk
@@ -63,33 +66,52 @@ def conduct(
             )
         return found
     status = Status(folder, study.name, study.agents, report)
+    parties, done = Parties(study.agents, line, status), list[tuple[Result, Cost]]()
+    step: Study | None = study
+    while step is not None:
+        found, mechanism = _run(step, folder, parties)
+        cost = step.kind.total(found.privacy, done[-1][1] if done else None)
+        done.append((found, Cost(cost, mechanism)))
+        step.write_outcome(folder, found)
+        step = step.after(found.solution)
+    result = dataclasses.replace(done[0][0], privacy=done[-1][1].privacy)
+    result.save(folder)
+    for path in folder.glob("state*.npz"):
+        path.unlink()
+    status.show("finished", waiting=())
+    return result
+
+
+def _run(study: Study, folder: Path, parties: Parties) -> tuple[Result, Mechanism]:
+    """One run of a study, from where its journal is, and the noise that was planned."""
+    stage, plans = study.kind.STAGE, list[Plan]()
     sums: dict[str, Any] = {}
     if study.roster is not None:
         model = study.kind.public_part()
         sums = {"aggregation": "sum", "colluding": study.colluding, "model": model}
+
+    def plan(problem: Problem) -> Plan:
+        plans.append(study.plan(problem))
+        return plans[-1]
+
     result = Coordinator(
-        Parties(study.agents, line, status),
-        study.plan,
+        parties,
+        plan,
         penalties=study.penalties,
         seed=study.rehearsal,
-        run=study.name or "run",
+        run=", ".join(filter(None, [study.name or "run", stage])),
         evaluate_every=study.evaluate_every,
-        checkpoint=folder / STATE,
+        checkpoint=folder / (f"state-{stage}.npz" if stage else STATE),
         every=KEPT,
         study=study.digest,
         deadline=study.deadline,
-        show=status.show,
+        show=parties.status.show,
         **sums,
     ).conduct()
     if study.rehearsal is not None:
         said = dataclasses.replace(result.privacy, uncertified=REHEARSAL)
         result = dataclasses.replace(result, privacy=said)
-    result = study.stated(result)
-    study.write_outcome(folder, result)
-    result.save(folder)
-    (folder / STATE).unlink(missing_ok=True)
-    status.show("finished", waiting=())
-    return result
+    return study.stated(result), plans[-1].release or plans[-1].settings.mechanism
 
 
 class Parties:

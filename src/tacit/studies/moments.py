@@ -24,7 +24,15 @@ from tacit.privacy.accounting import calibrate
 from tacit.protocol.result import Result
 from tacit.protocol.statement import PrivacyStatement
 from tacit.studies.party_file import PartyFile
-from tacit.studies.study import Kind, agents_of, refuse_no_delta, refuse_unknown, rules_in, spending
+from tacit.studies.study import (
+    Kind,
+    agents_of,
+    refuse_no_delta,
+    refuse_other_number,
+    refuse_unknown,
+    rules_in,
+    spending,
+)
 from tacit.tables import Rules
 
 EXACT = 1e-10  # residual at which the answer is that of the releases: rounds cost nothing
@@ -77,11 +85,7 @@ class MomentsKind(Kind):
 
     def problem_of(self, agent: str, party: PartyFile) -> LocalProblem:
         found = self.rules.records([party.data])
-        if len(found) != self.records[agent]:
-            raise InvalidInput(
-                f"Expected the {self.records[agent]} records that the study says {agent!r} has, "
-                "got another number: ask for a study with the right one."
-            )
+        refuse_other_number(agent, len(found), self.records[agent])
         return self._part(agent, self.layout.rows(dict(found.columns)))
 
     def plan(self, problem: Problem) -> Plan:

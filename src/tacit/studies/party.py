@@ -11,11 +11,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tacit.admm.problem import LocalProblem
 from tacit.errors import InvalidInput, Refused, digits, printable
 from tacit.files import read_json, write_atomically
 from tacit.privacy.accounting import Guarantee, epsilon_of, rounded_up
@@ -30,11 +33,11 @@ from tacit.protocol.participant import Disagrees, Participant, Run
 from tacit.protocol.statement import PrivacyStatement, of_sum
 from tacit.protocol.summed import Summand
 from tacit.studies.party_file import Limits, PartyFile
-from tacit.studies.study import REHEARSAL, Study
+from tacit.studies.study import REHEARSAL, Cost, Study
 
 log = logging.getLogger("tacit.party")
 LONGEST_NAME = 200  # of a run
-RELEASED = "released.json"  # of which run, and which release it has
+RELEASED = "released.json"  # by run, its release and ledger, and what was asked after it
 RELEASES = re.compile("release-[0-9a-f]{12}-")
 
 
@@ -45,30 +48,48 @@ def party(study: Study, file: PartyFile, folder: Path | None = None) -> Particip
     """
     problem = study.problem_of(file.agent, file)
     ledger = LimitedLedger(file, study.rehearsal is not None)
-    rules = PartyRules(study, file, ledger, folder)
+    then = Spend(Counter({(noise, 0.0): 1 for noise in study.kind.then}))
+    rules = PartyRules(Step(study, problem, then), file, ledger, folder)
     place = study.agents.index(file.agent)
     if study.roster is not None:  # before anything is agreed to
         identity_of(study, file)
     return Participant(problem, file.agent, index=place, ledger=ledger, rules=rules)
 
 
+@dataclass(frozen=True)
+class Step:
+    """One run of a study, with what others of it have ``spent`` or are to spend; ``after`` one."""
+
+    study: Study
+    problem: LocalProblem
+    spent: Spend
+    before: Cost | None = None
+    after: str = ""
+
+
 class PartyRules:
-    """What a party agrees to, and what it keeps of a run."""
+    """What a party agrees to, and what it keeps of a run. ``steps``: those that may be asked for,
+    each once the one before is finished."""
 
     def __init__(
-        self, study: Study, file: PartyFile, ledger: LimitedLedger, folder: Path | None
+        self, first: Step, file: PartyFile, ledger: LimitedLedger, folder: Path | None
     ) -> None:
-        self.study, self.file, self.ledger, self.folder = study, file, ledger, folder
-        self.tell_why = file.tell_why
+        self.study, self.file, self.ledger, self.folder = first.study, file, ledger, folder
+        self.steps, self.tell_why = [first], file.tell_why
 
-    def invited(self, study: str) -> None:
-        if study != self.study.digest:
-            raise Disagrees(
-                "study", f"Expected study {self.study.digest[:12]}, got {study[:12]!r}."
-            )
+    def invited(self, study: str) -> LocalProblem:
+        return self._step(study).problem
+
+    def _step(self, study: str) -> Step:
+        for step in self.steps:
+            if step.study.digest == study:
+                return step
+        words = f"Expected study {self.steps[-1].study.digest[:12]}, got {study[:12]!r}."
+        raise Disagrees("study", words)
 
     def agree(self, proposal: Propose) -> Own:
-        self.invited(proposal.study)
+        step = self._step(proposal.study)
+        self.ledger.others = step.spent
         if RELEASES.match(printable("a run's name", proposal.run, LONGEST_NAME)):
             # names are kept in the ledger for good, where those of releases are others (``Terms``)
             raise InvalidInput("Expected a run's name, got that of a release. Nothing was charged.")
@@ -83,6 +104,8 @@ class PartyRules:
             words = f"Expected at most {most} rounds, as [limits] says, got {settings.rounds}."
             raise Disagrees("rounds", words)
         many = len(self.study.agents)
+        if step.after:
+            self._keep(f"after {step.after}", [proposal.study, proposal.run])
         if self.study.rehearsal is None:
             return Own("secure", None, False, many)
         return Own("seeded", root_key(self.study.rehearsal), True, many)
@@ -109,36 +132,54 @@ class PartyRules:
         A run has one release, as its statement says: once the data have changed, it takes another.
         """
         self.ledger.compare(run, terms)
+        self._keep(run, [release, self.ledger.origin.hex()])
+
+    def _keep(self, key: str, now: list[str]) -> None:
+        """Refuse, for a run that is kept, another answer than before."""
         if self.folder is None:
             return
         path = self.folder / RELEASED
-        now = {"run": run, "release": release, "ledger": self.ledger.origin.hex()}
         before = read_json(path) if path.exists() else {}
-        if before.get("run") == run and before != now:
+        if before.get(key, now) != now:
             raise Refused(
-                f"Expected the data and the ledger that run {run!r} began with, got others. Give "
-                "them back, or let the coordinator begin anew (--out): a new release is "
-                "charged anew. Nothing was charged."
+                f"Expected the data, the ledger and the solution that run {key!r} began with, got "
+                "others. Give them back, or let the coordinator begin anew (--out): a new release "
+                "is charged anew. Nothing was charged."
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(now).encode())
+        write_atomically(path, json.dumps({**before, key: now}).encode())
 
     def finish(self, participant: Participant, run: Run, outcome: Finish) -> None:
         agent, problem = run.rounds, participant.problem
         assert agent is not None
-        point = agent.average if isinstance(agent, Agent) else agent.point
+        step = next(one for one in self.steps if one.problem is problem)
+        study, point = step.study, agent.average if isinstance(agent, Agent) else agent.point
         if problem.holds_everything:  # then all have the same answer
             point = outcome.solution
             if point.shape != (problem.dimension,) or not np.isfinite(point).all():
                 raise Refused(f"Expected {problem.dimension} finite numbers as solution.")
+        said, paid = self.statement(participant, run, study), self._paid(run, problem)
+        mechanism = paid[0].mechanism
+        total = Cost(study.kind.total(said, step.before), mechanism)
         if self.folder is not None:
-            said = self.statement(participant, run)
-            self.study.write_own(self.folder, problem, point, said)
-            told = {"run": run.name, "study": self.study.digest, **said.to_dict()}
+            study.write_own(self.folder, problem, point, said)
+            told = {"run": run.name, "study": self.study.digest, **total.privacy.to_dict()}
             write_atomically(self.folder / "statement.json", json.dumps(told, indent=2).encode())
             log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)
+        del self.steps[self.steps.index(step) + 1 :]
+        if (then := study.after(outcome.solution)) is not None:
+            part = then.problem_of(self.file.agent, self.file)
+            self.steps.append(Step(then, part, Spend().plus(*paid), total, run.name))
 
-    def statement(self, participant: Participant, run: Run) -> PrivacyStatement:
+    def _paid(self, run: Run, problem: LocalProblem) -> tuple[Terms, int]:
+        """The terms of a finished run, and the updates that were charged."""
+        name = run.name if run.reader is None else run.reader.named(problem)
+        terms = self.ledger.terms(name)
+        assert terms is not None
+        rounds = [last - first + 1 for first, last in self.ledger.charged(name)]
+        return terms, sum(rounds) * terms.local_updates
+
+    def statement(self, participant: Participant, run: Run, study: Study) -> PrivacyStatement:
         """What this party's own messages cost, by its own numbers."""
         f, reader = participant.problem.objective, run.reader
         mechanism = reader.mechanism if reader else run.settings.mechanism
@@ -154,7 +195,7 @@ class PartyRules:
         hidden = ((f.neighbours, (participant.name,)),)
         numbers = epsilon, float(delta), mechanism.name, updates, hidden, seeded
         uncertified = REHEARSAL if seeded else f.uncertified
-        assumed = self.study.kind.assumed(delta)
+        assumed = study.kind.assumed(delta)
         about = uncertified, not seeded, assumed
         if not isinstance(part := run.rounds, Summand):
             return PrivacyStatement(*numbers, *about, reader is not None)
@@ -170,11 +211,12 @@ class LimitedLedger(Ledger):
     read. There the terms are compared with the limits: whatever a coordinator sends, the comparison
     is of what the agent itself is about to spend.
 
-    Guarantee: no run begins whose total cost exceeds ``limits``, or whose noise is not secure (but
-    in a rehearsal that the party allows). Nor does one come to cost more: a round that fails is
-    paid again, within the same limits. All runs together stay within the ledger's own budget, and
-    within ``total_epsilon_alone`` whatever others do. What a run hides is that of the party's
-    problem, which ``Study.problem_of`` compares with ``hides``.
+    Guarantee: no run begins whose total cost, with that of the ``others`` of its study, exceeds
+    ``limits``, or whose noise is not secure (but in a rehearsal that the party allows). Nor does
+    one come to cost more: a round that fails is paid again, within the same limits. All runs
+    together stay within the ledger's own budget, and within ``total_epsilon_alone`` whatever others
+    do. What a run hides is that of the party's problem, which ``Study.problem_of`` compares with
+    ``hides``.
     """
 
     STATE = (*Ledger.STATE, "_paid")
@@ -182,6 +224,7 @@ class LimitedLedger(Ledger):
     def __init__(self, party: PartyFile, seeded: bool = False) -> None:
         self.limits, self._noise = party.limits, "seeded" if seeded else "secure"
         self._paid: dict[str, int] = {}  # rounds of each run
+        self.others = Spend()
         if seeded and not party.rehearsal:
             raise InvalidInput(
                 f"Expected rehearsal = true in {party.path} for seeded noise. Nothing was sent."
@@ -194,13 +237,13 @@ class LimitedLedger(Ledger):
 
     def compare(self, run: str, terms: Terms) -> None:
         """Raise ``Disagrees`` where the terms of a run, begun or not, are beyond the limits."""
-        compare(self.limits, run, terms, self._noise)
+        compare(self.limits, run, terms, self._noise, self.others)
 
     def _refuse_beyond_budget(self, run: str, terms: Terms, rounds: int) -> None:
         """In the transaction of every charge: what others paid meanwhile is counted."""
         after = self._paid.get(run, 0) + rounds
         if after > terms.rounds:
-            refuse_beyond(self.limits, run, terms, after)
+            refuse_beyond(self.limits, run, terms, after, self.others)
         if (most := self.limits.total_epsilon_alone) is not None:
             alone = self._spend.plus(terms, rounds * terms.local_updates).alone
             what = "whatever others do, all runs together"
@@ -214,7 +257,7 @@ class LimitedLedger(Ledger):
             self._paid = {**self._paid, row.run: paid}
 
 
-def compare(limits: Limits, run: str, terms: Terms, noise: str) -> None:
+def compare(limits: Limits, run: str, terms: Terms, noise: str, others: Spend) -> None:
     """Raise ``Disagrees`` where the terms of a run are beyond the limits; it names the first."""
     if limits.rounds is not None and terms.rounds > limits.rounds:
         raise Disagrees(
@@ -227,12 +270,12 @@ def compare(limits: Limits, run: str, terms: Terms, noise: str) -> None:
             "noise",
             f"Expected {noise} noise, got {terms.noise} in run {run!r}. Nothing was charged.",
         )
-    refuse_beyond(limits, run, terms, terms.rounds)
+    refuse_beyond(limits, run, terms, terms.rounds, others)
 
 
-def refuse_beyond(limits: Limits, run: str, terms: Terms, rounds: int) -> None:
-    """Raise ``Disagrees`` where these rounds of a run cost more than the limits."""
-    cost = Spend().plus(terms, rounds * terms.local_updates)
+def refuse_beyond(limits: Limits, run: str, terms: Terms, rounds: int, others: Spend) -> None:
+    """Raise ``Disagrees`` where these rounds of a run cost more than the limits leave."""
+    cost = others.plus(terms, rounds * terms.local_updates)
     _compare_cost(cost, limits.total_epsilon, limits.total_delta, f"{rounds} rounds of run {run!r}")
 
 

@@ -17,10 +17,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from tacit.errors import (
 from tacit.files import read_bytes, read_toml, reading, write_atomically
 from tacit.objectives.objective import Records
 from tacit.planning import Plan
-from tacit.privacy.mechanisms import check_parties
+from tacit.privacy.mechanisms import Mechanism, check_parties
 from tacit.protocol.facts import NAME
 from tacit.protocol.messages import Roster
 from tacit.protocol.result import Result
@@ -69,6 +69,13 @@ KINDS = {
 }
 
 
+class Cost(NamedTuple):
+    """What a run of a study has cost, and the noise that it was paid with."""
+
+    privacy: PrivacyStatement
+    mechanism: Mechanism
+
+
 @dataclass(frozen=True)
 class Kind:
     """What kinds of problems differ in, and what most of them have in common.
@@ -84,11 +91,21 @@ class Kind:
     files: tuple[str, ...]
     KEYS: ClassVar[tuple[str, ...]]
     TAKES: ClassVar[str] = "target"
+    STAGE: ClassVar[str] = ""  # beside the study's name in that of a run; none of the first
 
     @classmethod
     def read(cls, data: dict[str, Any], folder: Path) -> Kind:
         """The kind in a study, which names no data."""
         raise NotImplementedError
+
+    @property
+    def then(self) -> tuple[Mechanism, ...]:
+        """The noise of releases to come after the run."""
+        return ()
+
+    def after(self, solution: Vector) -> Kind | None:
+        """What is asked once the solution is known to all; None: nothing more."""
+        return None
 
     @property
     def penalties(self) -> tuple[Vector, Vector] | None:
@@ -114,6 +131,10 @@ class Kind:
     def stated(self, result: Result) -> Result:
         """The result, its statement with all that this kind takes for public."""
         return result
+
+    def total(self, own: PrivacyStatement, before: Cost | None) -> PrivacyStatement:
+        """Of this run and of all ``before`` it."""
+        return own
 
     def assumed(self, delta: float) -> str:
         """What a statement takes for public."""
@@ -190,6 +211,21 @@ class Study:
                 *sums,
                 _digest(asked, contents, kind.digested()),
             )
+
+    def after(self, solution: Vector) -> Study | None:
+        """The study that follows once this one's solution is known to all; None after the last.
+
+        Guarantee: its digest, and the question that ledgers keep its releases under, are those of
+        this study and of every bit of the solution.
+        """
+        if (kind := self.kind.after(solution)) is None:
+            return None
+        bits = np.ascontiguousarray(solution, solution.dtype.newbyteorder("<"))
+        digest, question = (
+            hashlib.sha256(f"{of} {bits.dtype.str} ".encode() + bits.tobytes()).hexdigest()
+            for of in (self.digest, self.question)
+        )
+        return replace(self, kind=kind, digest=digest, question=question)
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -430,6 +466,15 @@ def agents_of(data: dict[str, Any], known: set[str]) -> dict[str, dict[str, Any]
             raise InvalidInput(f"Expected agents of different names, got {name!r} twice.")
         found[name] = entry
     return found
+
+
+def refuse_other_number(agent: str, found: int, said: int) -> None:
+    """A party's records are as many as the study says, which is public."""
+    if found != said:
+        raise InvalidInput(
+            f"Expected the {said} records that the study says {agent!r} has, got another number: "
+            "ask for a study with the right one."
+        )
 
 
 def rules_in(section: dict[str, Any], folder: Path, where: str) -> tuple[Rules, tuple[str, ...]]:
