@@ -16,6 +16,7 @@ from tacit.errors import InvalidInput
 from tacit.learn import PrivateEvaluation, load_model
 from tacit.protocol.coordinator import Paused
 from tacit.protocol.messages import Agreed, Finish, Propose, Refusal, request_from
+from tacit.report.subject import Subject
 from tacit.studies.conduct import conduct
 from tacit.studies.party import party as join
 from tacit.studies.party_file import PartyFile
@@ -116,6 +117,8 @@ def test_a_study_ends_with_an_evaluation_that_may_be_published(
         np.testing.assert_allclose(own.table, found.table)
         said = json.loads((tmp_path / f"own-{name}" / "statement.json").read_text())
         assert said["epsilon"] == pytest.approx(result.privacy.epsilon, rel=1e-3)
+        party_file = tmp_path / f"{name}.toml"
+        assert Subject.read(tmp_path / f"own-{name}", party=party_file).counted
         # and has paid for all of it, no more than the study asked for
         spent = tacit.Ledger(tmp_path / f"{name}.db").spent.epsilon
         assert 0.95 * 40 < spent <= 40 and spent <= result.privacy.epsilon * (1 + 1e-6) <= 40.001

@@ -125,7 +125,7 @@ FILES: dict[str, Level | Parts] = {
         **FLOWS,
         **dict.fromkeys(("c", "s"), COVERED),
     },
-    "state.npz": PRIVATE,
+    **dict.fromkeys(("state.npz", "state-evaluation.npz"), PRIVATE),
     "released.json": PRIVATE,
     "status.json": PRIVATE,
     "solution.npz": COVERED,

@@ -204,9 +204,8 @@ class PrivacyStatement:
                 data.get("secure", False),
                 data.get("assumed", ""),
                 data.get("once", False),
-                data.get("before", ""),
-                *(data[name] for name in OF_SUM if "parties" in data),
-                after=data.get("after", ""),
+                **{name: data[name] for name in BESIDE if name in data},
+                **{name: data[name] for name in OF_SUM if "parties" in data},
             )
         )
 

@@ -2,7 +2,8 @@
 
 job             the kind [objective] and [set]: jobs of one process, and studies
 grid            the kind [power]: a grid in zones
-classifier      the kind [learn]: a classifier of tables
+classifier      the kind [learn]: a model of tables
+evaluation      its last step: how good the model is, on records that were held out
 moments         the kind [moments]: one release of a table
 study           what all parties know of a study, kinds of problems, keys and names in TOML
 party_file      a party's own file: its data, its ledger, its limits

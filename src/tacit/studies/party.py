@@ -163,7 +163,11 @@ class PartyRules:
         total = Cost(study.kind.total(said, step.before), mechanism)
         if self.folder is not None:
             study.write_own(self.folder, problem, point, said)
-            told = {"run": run.name, "study": self.study.digest, **total.privacy.to_dict()}
+            told = {
+                "run": step.after or run.name,
+                "study": self.study.digest,
+                **total.privacy.to_dict(),
+            }
             write_atomically(self.folder / "statement.json", json.dumps(told, indent=2).encode())
             log.info("Run %r is finished; the party's own part is in %s.", run.name, self.folder)
         del self.steps[self.steps.index(step) + 1 :]
