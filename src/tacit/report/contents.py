@@ -60,9 +60,6 @@ NOTHING: dict[str, Any] = {
 }
 
 
-BESIDE = "moments.json", "evaluation.json"  # a run
-
-
 @dataclass(frozen=True)
 class Contents:
     """Everything that a result folder holds; what it lacks is empty or None."""
@@ -109,7 +106,8 @@ class Contents:
                 _json(folder / "figures.json") or {},
                 _json(folder / "check.json") or {},
                 _json(folder / "intervals.json") or {},
-                *(load(p) if (p := folder / n).is_file() else None for n in BESIDE),
+                load(path) if (path := folder / "moments.json").is_file() else None,
+                load(path) if (path := folder / "evaluation.json").is_file() else None,
             )
 
     def public(self) -> Contents:
