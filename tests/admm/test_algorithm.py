@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import CLOSED_SETS, objective_of, problem_of, repeat, set_of
+from conftest import objective_of, problem_of, repeat, set_of
 from scipy import stats
 from sets_to_try import SETS
 
@@ -84,46 +84,6 @@ def test_server_step_averages_over_the_holders_of_a_coordinate():
     z = np.array([3.0, 4.0, 5.0, 6.0, 99.0, 9.0, 12.0])
     w = server_step(z, 0 * z, 1.0, Holders.of(couplings, 3, np.float64))
     np.testing.assert_allclose(w, [(3 + 9 + 12) / 3, (4 + 6) / 2, 5.0])
-
-
-GAUSSIAN, LAPLACE = tacit.Gaussian(3.0), tacit.Laplace(3.0)
-# every kind of projection, both laws of noise, before and after the step; every set under vmap is
-# in test_projections
-SOME = [
-    (("box", "simplex"), "objective", LAPLACE),
-    (("ball",) * 2, "projected-output", GAUSSIAN),
-]
-MORE = [((feasible,) * 3, "objective", GAUSSIAN) for feasible in CLOSED_SETS]
-MORE += [(("ball",) * 3, place, LAPLACE) for place in ("objective", "output")]
-
-
-@pytest.mark.parametrize(
-    ("feasible", "perturbation", "mechanism"),
-    repeat(SOME, SOME + MORE),
-    ids=lambda x: "-".join(x) if isinstance(x, tuple) else None,
-)
-def test_batch_and_agents_agree(feasible, perturbation, mechanism, rng):
-    """The batched program and agents that exchange messages: same noise, same iterates."""
-    objectives = [objective_of("logistic", rng) for _ in feasible]
-    problem = tacit.Problem(
-        tacit.LocalProblem(f, set_of(kind, f.dimension))
-        for f, kind in zip(objectives, feasible, strict=True)
-    )
-    settings = tacit.Settings(
-        6, 2, mechanism, 1e-5, perturbation, penalty=tacit.ConstantPenalty(0.5)
-    )
-    every = 2 if "simplex" in feasible else 1  # one program for one round and another for two
-    a = tacit.solve(problem, settings, seed=3, evaluate_every=every)
-    b = tacit.solve(problem, settings, seed=3, batch=False, evaluate_every=every)
-    for name in a.trace:
-        np.testing.assert_allclose(a.trace[name], b.trace[name], rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(a.solution, b.solution, atol=1e-11)
-    np.testing.assert_allclose(a.ergodic, b.ergodic, atol=1e-11)
-    for mine, other in zip(a.local, b.local, strict=True):
-        np.testing.assert_allclose(mine, other, atol=1e-11)
-    assert a.trace["noise"].min() > 0
-    if perturbation != "output":
-        assert a.trace["violation"].max() < 1e-6
 
 
 def test_a_reply_carries_the_coupled_coordinates_and_nothing_else(rng):

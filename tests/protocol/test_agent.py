@@ -417,7 +417,7 @@ def unrelated(noises):
     return sizes.max() < 1.2 * sizes.min() and np.abs(together).max() < 0.25
 
 
-# test_batch_and_agents_agree has two updates, batched
+# test_one_program_gives_what_unlike_agents_give_one_by_one has two updates, batched
 @pytest.mark.parametrize("batch", repeat([False], [True, False]))
 def test_the_noise_of_every_local_update_is_another(batch):
     """Two updates tell both noises: xi_1 = -c z_2, xi_2 = z_2/eta - c z_3."""

@@ -14,7 +14,7 @@ EVERY = [
     for feasible in (*CLOSED_SETS, *SOLVER_SETS)
 ]
 SOME = EVERY[::2]  # every set once: there is an odd number of them
-# agents of the other sets run one by one; test_batch_and_agents_agree has ball and simplex
+# agents of the other sets run one by one; in transports/test_solving.py ball and simplex do not
 BATCHED = repeat(("box",), CLOSED_SETS)
 
 
@@ -50,7 +50,7 @@ def test_every_release_is_feasible(feasible, mechanism):
     assert spread > 1e-3  # the noise really moves the points
 
 
-# test_batch_and_agents_agree projects noisy outputs onto a ball
+# transports/test_solving.py projects noisy outputs onto a ball
 @pytest.mark.parametrize("feasible", ["box", "polyhedron", *repeat([], ["ball", "simplex"])])
 def test_output_noise_leaves_the_set_and_projection_brings_it_back(feasible):
     problem = problem_of("logistic", feasible)

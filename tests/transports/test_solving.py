@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import problem_of, repeat
+from conftest import problem_of
 
 import tacit
 from tacit.admm.settings import NonsmoothStep, StronglyConvexStep
@@ -148,18 +148,20 @@ def unlike():
     objectives.append(tacit.LogisticRegression(X, y > 0, **public))
     objectives.append(tacit.Residual(rng.normal(size=(4, 5)), rng.normal(size=4), 0.02))
     sets = [tacit.Box(-r, 2 * r, size=3) for r in (0.3, 0.5, 0.2)]
-    sets += [tacit.Ball(0.1, 0.4, 3), tacit.Box(-0.6, 0.25, size=5)]
+    sets += [tacit.Simplex(3), tacit.Ball(0.1, 0.4, 5)]
     held = [0, 1, 2], [2, 0, -1], [1, -1, 3], [3, 2, 1], [-1, 0, 3, -1, 1]
     return tacit.Problem(map(tacit.LocalProblem, objectives, sets, held, "abcde"))
 
 
-@pytest.mark.parametrize(
-    "law", repeat([tacit.Laplace(2.0)], [tacit.Gaussian(2.0), tacit.Laplace(2.0)])
-)
-def test_one_program_gives_what_unlike_agents_give_one_by_one(law):
+LAWS = [(tacit.Laplace(2.0), "objective"), (tacit.Gaussian(2.0), "projected-output")]
+
+
+@pytest.mark.parametrize(("law", "perturbation"), LAWS)
+def test_one_program_gives_what_unlike_agents_give_one_by_one(law, perturbation):
     """Every number that a run has."""
     problem = unlike()
-    settings = tacit.Settings(5, 2, law, penalty=0.7, step_size=tacit.StronglyConvexStep(0.5))
+    schedules = {"penalty": 0.7, "step_size": tacit.StronglyConvexStep(0.5)}
+    settings = tacit.Settings(5, 2, law, 1e-5, perturbation, **schedules)
     seen = {True: [], False: []}
     for batch, rows in seen.items():
         found = tacit.solve(problem, settings, seed=3, batch=batch, callback=rows.append)
