@@ -5,14 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import problem_of
 
 import tacit
 from tacit.errors import InvalidInput
-from tacit.privacy.seeded_noise import agent_key, jax_key, root_key
 from tacit.protocol import server as module
-from tacit.protocol.facts import members_of
-from tacit.protocol.messages import Broadcast, Refusal, Reply, from_bytes
+from tacit.protocol.messages import Broadcast, Refusal, Reply
 from tacit.protocol.server import Member, Server
 
 SETTINGS = tacit.Settings(5, penalty=2.0, step_size=0.1)
@@ -113,35 +110,6 @@ def test_strangers_are_not_heard():
     server = Server(MEMBERS, SETTINGS, "run")
     assert server.step(Scripted(a=reply(1.0, 3.0), b=reply(5.0), c=reply(1e9))) == {}
     np.testing.assert_array_equal(server.solution, [1.0, 4.0])
-
-
-class InBytes:
-    """Asks each agent in turn; every message is encoded and decoded."""
-
-    def __init__(self, agents):
-        self.agents = list(agents)
-
-    def ask(self, requests, deadline=None):
-        asked = {name: from_bytes(request.to_bytes()) for name, request in requests.items()}
-        replies = {agent.name: agent.respond(asked[agent.name]) for agent in self.agents}
-        return {name: from_bytes(reply.to_bytes()) for name, reply in replies.items()}
-
-
-@pytest.mark.parametrize("feasible", ["ball", "polyhedron"])
-def test_a_server_and_agents_give_the_result_of_solve(feasible):
-    problem = problem_of("logistic", feasible, agents=3)  # of two, any order has the same sums
-    settings = tacit.Settings(6, 2, tacit.Gaussian(1.0)).complete(problem)
-    expected = tacit.solve(problem, settings, seed=3, batch=False)
-    root, size = jax_key(root_key(3)), problem.size
-    engine = InBytes(
-        tacit.Agent(part, name, settings, agent_key(root, "run", i), "run", size)
-        for i, (name, part) in enumerate(zip(problem.names, problem.agents, strict=True))
-    )
-    server = Server(members_of(problem), settings, "run", problem.dtype)
-    for _ in range(settings.rounds):
-        assert server.step(engine) == {}
-    np.testing.assert_array_equal(server.solution, expected.solution)
-    assert server.residual == expected.trace["residual"][-1]
 
 
 def test_an_agent_s_digests_survive_a_server_of_another_number_format():
