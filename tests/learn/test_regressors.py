@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import repeat
 from sklearn.datasets import load_diabetes
@@ -13,6 +14,7 @@ from tacit.learn import (
     PrivateHuberRegressor,
     PrivateQuantileRegressor,
     PrivateRidge,
+    PublicColumns,
     PublicRange,
     Simplex,
 )
@@ -184,3 +186,20 @@ def test_a_ridge_has_the_noise_that_was_asked_for(mechanism):
         1.0, target_range=(0, 1), mechanism=mechanism, fit_intercept=False, random_state=0
     ).fit(X, y)
     assert fitted.privacy_.once and fitted.privacy_.mechanism == mechanism
+
+
+@pytest.mark.parametrize("kind", [PrivateRidge, PrivateHuberRegressor])
+def test_a_summary_has_coefficients_per_unit_of_the_data(kind):
+    """Of a table's own columns, and of a category what being of it adds."""
+    rng = np.random.default_rng(0)
+    age, sex = rng.uniform(20, 60, 4000), rng.choice(["f", "m"], 4000)
+    table = pd.DataFrame({"age": age, "sex": sex})
+    before = PublicColumns({"age": (0, 100)}, {"sex": ["f"]}).fit(table)
+    model = kind(200.0, target_range=(0, 100), feature_norm=2.0, random_state=0)
+    model.fit(before.transform(table), 0.5 * age + 7 * (sex == "f"))
+    lines = {line.split()[0]: line.split() for line in model.summary(before).splitlines()}
+    at = 1 if kind is PrivateRidge else 2
+    assert float(lines["age"][at]) == pytest.approx(0.5, abs=0.05)
+    assert float(lines["sex=f"][at]) == pytest.approx(7, abs=0.5)
+    assert model.summary().startswith(("target on", " "))  # and without it, as it was
+    assert "per unit" not in model.summary()
