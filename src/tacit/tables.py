@@ -576,13 +576,11 @@ def _used(
         return list(features)
     first, *others = ([name for name in t.columns if name not in given] for t in tables)
     for table, own in zip(tables[1:], others, strict=True):
-        if odd := [*(set(first) - set(own))]:
-            words = f"too, got no {min(odd)!r}."
-        elif odd := [*(set(own) - set(first))]:
-            words = f"too, and no others, got {min(odd)!r}: drop it, if it is not to be used."
-        if odd:
+        if odd := sorted({*first} ^ {*own}):
+            where = table if odd[0] in first else tables[0]
             raise InvalidInput(
-                f"Expected the columns of {tables[0].path} in {table.path} {words} Nothing was fit."
+                f"Expected the columns of {tables[0].path} in {table.path}, and no others, got no "
+                f"{odd[0]!r} in {where.path}: drop it, if it is not to be used. Nothing was fit."
             )
     return first
 

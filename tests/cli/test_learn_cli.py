@@ -82,7 +82,7 @@ def test_tables_and_data_sets_that_are_refused(tmp_path, monkeypatch, refused):
         ("learn one.csv --target y --agent-column a --range *=0:1 --total-epsilon 1", "got 1 in"),
         ("learn digits --total-epsilon 1 --target churn", "for a table only"),
         ("learn digits --total-epsilon 1 --test-share 0.5", "for a table only"),
-        ("learn digits --total-epsilon 1 --split group --agents 3", "one per group"),
+        ("learn digits --total-epsilon 1 --split group --agents 3", "no --agents"),
         ("learn digits --total-epsilon 1 --split group", "agent-column"),
         ("predict absent t.csv", "model that tacit saved"),
         ("learn digits --total-epsilon 1 --device gpu", "a gpu that JAX can use"),

@@ -29,8 +29,6 @@ COVERED = [
     Normalizer(),
     Normalizer("max"),
     Binarizer(threshold=0.3),
-    FunctionTransformer(),
-    FunctionTransformer(np.arctan),
     make_pipeline(RANGES, RandomFourier(4)),
     make_pipeline("passthrough", Normalizer()),
     FeatureUnion([("a", RandomFourier(4)), ("b", "passthrough"), ("c", "drop")]),
@@ -51,17 +49,10 @@ class Fitted(Orientations):
     """A subclass may do anything."""
 
 
-def centred(rows):
-    return rows - rows.mean(0)
-
-
 NOT_COVERED = [
     (StandardScaler(), ["StandardScaler"]),
     (RBFSampler(gamma="scale"), ["RBFSampler"]),  # its gamma is the data's variance
-    (FunctionTransformer(centred), ["FunctionTransformer"]),
-    (FunctionTransformer(np.add, kw_args={"x2": 3}), ["FunctionTransformer"]),
-    (FunctionTransformer(np.exp, kw_args={"where": True}), ["FunctionTransformer"]),
-    (FunctionTransformer(np.frompyfunc(abs, 1, 1)), ["FunctionTransformer"]),  # may remember
+    (FunctionTransformer(np.exp), ["FunctionTransformer"]),  # a function may look at all rows
     (Fitted(), ["Fitted"]),
     (make_pipeline(RANGES, PCA(2), Normalizer()), ["PCA"]),
     (
@@ -102,4 +93,4 @@ def test_of_all_transformers_of_scikit_learn_three_are_covered():
         if not not_covered([step]):
             assert not get_tags(step).requires_fit
             covered.add(name)
-    assert covered == {"Normalizer", "Binarizer", "FunctionTransformer"}
+    assert covered == {"Normalizer", "Binarizer"}

@@ -223,23 +223,20 @@ def _agents(options: argparse.Namespace, train: Any) -> Any:
 
     grouped = train.groups is not None and options.agents is None
     how = options.split or ("group" if grouped else "iid")
-    if how != "group" or options.agents is not None:
-        for given, what in (
-            (options.more, "several files without --agents and --split, as each is an agent's"),
-            (
-                options.agent_column is not None,
-                "--agent-column without --agents and --split, as it says whose record each is",
-            ),
-            (how == "group", "--split group without --agents: there is one per group"),
-        ):
-            if given:
-                raise InvalidInput(f"Expected {what}. Nothing was fit.")
+    if (how != "group" or options.agents is not None) and (options.more or options.agent_column):
+        whose = "several files" if options.more else "--agent-column"
+        raise InvalidInput(
+            f"Expected {whose} without --agents and --split, as each record has its agent there. "
+            "Nothing was fit."
+        )
     if how != "dirichlet":
         refuse(options, ("alpha",), "for --split dirichlet only")
     refuse(options, ("ledgers",) * (how == "dirichlet"), "without a split that is not certified")
     if how == "group":
-        if train.groups is None:
-            raise InvalidInput("Expected --agent-column, or data with groups, for --split group.")
+        if train.groups is None or options.agents is not None:
+            raise InvalidInput(
+                "Expected --agent-column, or data with groups, and no --agents, for --split group."
+            )
         return train.groups
     owner = np.zeros(len(train), int)
     agents = 10 if options.agents is None else options.agents

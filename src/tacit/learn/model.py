@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+from sklearn.preprocessing import Binarizer, Normalizer
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InvalidInput, array, count, positive
@@ -151,9 +151,8 @@ def not_covered(steps: Iterable[Any]) -> list[str]:
     Guarantee: if the list is empty, every row is mapped by itself and by public parameters, so
     neighbours stay neighbours and a statement about the mapped rows is one about the rows before.
     What is not known to be so is named: everything but Tacit's own maps, scikit-learn's
-    ``Normalizer`` and ``Binarizer``, a ``FunctionTransformer`` of nothing or of a NumPy function
-    that is elementwise (any other function may look at all rows), "passthrough" and "drop", and
-    pipelines, unions and ``ColumnTransformer``s of these with columns that are listed. A subclass
+    ``Normalizer`` and ``Binarizer``, "passthrough" and "drop", and pipelines, unions and
+    ``ColumnTransformer``s of these with columns that are listed. A subclass
     is not known: it may do anything. That parameters are public is the user's claim, and so are the
     types of the array or table that is given (of a list NumPy would choose one by its content).
     """
@@ -165,8 +164,6 @@ def _of(step: Any) -> list[str]:
         return []
     if type(step) in (Normalizer, Binarizer, *STEPS.values()):
         return []
-    if type(step) is FunctionTransformer and _elementwise(step):
-        return []
     if type(step) is Pipeline:
         return not_covered(step.steps)
     if type(step) is FeatureUnion:
@@ -174,18 +171,6 @@ def _of(step: Any) -> list[str]:
     if type(step) is ColumnTransformer and not any(callable(c) for *_, c in step.transformers):
         return not_covered([*(t for _, t, _ in step.transformers), step.remainder])
     return [type(step).__name__]
-
-
-def _elementwise(step: FunctionTransformer) -> bool:
-    """A function of each number by itself: of two arguments, the second could hold data."""
-    function: Any = step.func
-    return function is None or (
-        isinstance(function, np.ufunc)
-        and function.nin == 1
-        and function.signature is None
-        and not step.kw_args
-        and getattr(np, function.__name__, None) is function  # frompyfunc's may remember
-    )
 
 
 # --- as JSON, and back ------------------------------------------------------------------------
@@ -288,68 +273,54 @@ def _as_format_3(document: Any) -> Any:
 
 
 def _estimator(document: Any) -> Any:
-    columns, scores = document["columns"], document["scores"]
-    kind = ESTIMATORS[document["estimator"]]
-    regressor = issubclass(kind, regressors.LinearRegressor)
-    own = "target_range" if regressor else "classes"
-    given = document[own]
-    model = kind(
-        feature_norm=document["feature_norm"],
-        fit_intercept=document["fit_intercept"],
-        **{own: tuple(given) if regressor else given},
-    )
-    model.coef_ = np.array([[s["coefficients"][c] for c in columns] for s in scores], np.float64)
-    model.intercept_ = np.array([s["intercept"] for s in scores], np.float64)
-    if regressor:  # as scikit-learn's have them
-        model.coef_, model.intercept_ = model.coef_[0], float(model.intercept_[0])
-    else:
-        model.classes_ = np.array(given)
-    _refuse_misfits(model, scores, columns)
-    model.privacy_ = PrivacyStatement.from_dict(document["privacy"])
-    model.total_epsilon = document["privacy"]["epsilon"]
-    model.total_delta = document["privacy"]["delta"]
-    model.n_features_in_ = len(columns)
-    d, R = len(columns), document.get("length")
-    if document["format"] == 4 and document["ranges"] is not None:
-        found = np.array([document["ranges"][c] for c in columns], np.float64)
-        model.ranges_ = array("ranges", found, (d, 2))
-        low, high = found.T
-        if not ((low >= -1) & (low < high) & (high <= 1)).all():
-            raise ValueError("ranges that were not read within [-1, 1]")
-    if document["mean"] is None and R is not None:
-        raise ValueError("a length without a mean")
-    if R is not None:
-        model.length_ = positive("length", R)
-        coefficients = np.array([s["length"] for s in scores], np.float64)
-        model.length_coef_ = array("lengths", coefficients, (len(scores),))
-    if document["mean"] is not None:
-        mean = np.array([document["mean"][c] for c in columns], np.float64)
-        model.mean_ = array("mean", mean, (d,))
-        longest = model.longest_given * (1 + 1e-9)
-        if max(math.hypot(*mean), R or 0.0) > longest:
-            raise ValueError("a mean or a length that no row can have")
-    return model
-
-
-def _refuse_misfits(model: Any, scores: list[Any], columns: Any) -> None:
-    """Numbers that are none, and classes, scores and columns that do not fit one another."""
-    outputs = 1
-    if hasattr(model, "classes_"):
-        classes, outputs = model.classes_.tolist(), model._outputs
-        if not isinstance(classes, list) or len({*classes}) != len(classes) or len(classes) < 2:
-            raise ValueError("classes that are no list of two or more")
-    else:
-        _ = model._range  # refuses what is no range
+    columns, scores, given = document["columns"], document["scores"], document["privacy"]
     if not isinstance(columns, list) or len({*columns}) != len(columns):
         raise ValueError("columns that are no list of different names")
-    shapes = [v.shape for v in (np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))]
-    if len(scores) != outputs or shapes != [(outputs, len(columns)), (outputs,)]:
-        raise ValueError("scores of another number")
-    if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
-        raise ValueError("a coefficient that is not finite")
-    positive("feature_norm", model.feature_norm)
-    if not isinstance(model.fit_intercept, bool):
+    if not isinstance(document["fit_intercept"], bool):
         raise ValueError("a fit_intercept that is neither true nor false")
+    public: dict[str, Any] = {"fit_intercept": document["fit_intercept"]}
+    public["feature_norm"] = positive("feature_norm", document["feature_norm"])
+    kind = ESTIMATORS[document["estimator"]]
+    if regressor := issubclass(kind, regressors.LinearRegressor):
+        model = kind(target_range=tuple(document["target_range"]), **public)
+        _ = model._range  # refuses what is no range
+    else:
+        classes = document["classes"]
+        if not isinstance(classes, list) or len({*classes}) != len(classes) or len(classes) < 2:
+            raise ValueError("classes that are no list of two or more")
+        model = kind(classes=classes, **public)
+        model.classes_ = np.array(classes)
+    d, K = len(columns), model._outputs
+
+    def numbers(values: Any, *shape: int) -> Any:
+        """Finite ones, and as many as there are columns or scores."""
+        return array("numbers", np.array(values, np.float64), shape)
+
+    def by_column(values: Any, *shape: int) -> Any:
+        return numbers([values[c] for c in columns], d, *shape)
+
+    model.coef_ = np.array([by_column(s["coefficients"]) for s in scores])
+    model.intercept_ = numbers([s["intercept"] for s in scores], K)
+    if regressor:  # as scikit-learn's have them
+        model.coef_, model.intercept_ = model.coef_[0], float(model.intercept_[0])
+    model.privacy_ = PrivacyStatement.from_dict(given)
+    model.total_epsilon, model.total_delta = given["epsilon"], given["delta"]
+    model.n_features_in_, R = d, document.get("length")
+    if document["format"] == 4 and document["ranges"] is not None:
+        model.ranges_ = by_column(document["ranges"], 2)
+        low, high = model.ranges_.T
+        if not ((low >= -1) & (low < high) & (high <= 1)).all():
+            raise ValueError("ranges that were not read within [-1, 1]")
+    if R is not None:
+        model.length_ = positive("length", R)
+        model.length_coef_ = numbers([s["length"] for s in scores], K)
+        if document["mean"] is None:
+            raise ValueError("a length without a mean")
+    if document["mean"] is not None:
+        model.mean_ = by_column(document["mean"])
+        if max(math.hypot(*model.mean_), R or 0.0) > model.longest_given * (1 + 1e-9):
+            raise ValueError("a mean or a length that no row can have")
+    return model
 
 
 def _made(step: Any) -> Any:
