@@ -73,24 +73,6 @@ def test_bad_experiments(kind, name, wrong):
         kind.Experiment.named(name, **wrong)
 
 
-def test_the_settings_are_the_paper_s():
-    for name in ("case14", "case118"):
-        e = power.Experiment.named(name)
-        assert (e.penalty, e.rounds, e.local_updates, e.delta) == (100.0, 100, [1, 5], 1e-2)
-        assert e.epsilons == [0.05, 0.1, 0.5, 1.0] and e.seeds >= 10 and e.zones == 3
-        run = next(r for r in e.units() if r.algorithm == "ObjL")
-        assert e.settings(run).step_size(4) == 0.5 and e.settings(run).calibration == "paper"
-        assert len(e.units()) == 10 * 4 * 4 * 2 + 2
-    for name, bound in (("mnist", 0.1), ("femnist", 1.0), ("hyper", 0.1)):
-        e = learning.Experiment.named(name)
-        assert (e.bound, e.rounds, e.delta) == (bound, 5000, 1e-6)
-    settings = learning.Experiment.named("mnist").settings("ObjG", "adaptive", 0.5, 10)
-    assert settings.penalty(1) == 2 + 5 / 0.5 and settings.step_size(4) == 0.5
-    assert settings.calibration == "paper" and settings.local_updates == 10
-    assert e.settings("OutG", "adaptive/100", 0.05, 1).penalty(1) == pytest.approx(1.02)
-    assert e.settings("OutG", "10", 0.05, 1).penalty(99) == 10
-
-
 # --- power --------------------------------------------------------------------------------------
 
 GRID = {"rounds": repeat(2, 12), "seeds": 2, "epsilons": [0.1, 1.0], "local_updates": [1, 2]}

@@ -56,7 +56,7 @@ def test_both_layouts_give_the_same_sums(name, options, dtype, relation, elsewhe
         assert turned.sensitivity(norm, W) == f.sensitivity(norm, W)
 
 
-@pytest.mark.parametrize("number", [0, 2, BLOCK, BLOCK + 1])
+@pytest.mark.parametrize("number", [0, BLOCK + 1])
 def test_any_number_of_records_is_cut_into_blocks(number, elsewhere):
     x, y = records(np.float64)
     f = model("softmax", x[:number], y[:number], "replace", record_bound=2000.0)
