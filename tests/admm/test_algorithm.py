@@ -1,4 +1,4 @@
-"""One local update is the minimiser the paper writes down; agents and batch agree."""
+"""One local update is the minimiser the paper writes down, with noise of the certified scale."""
 
 import cvxpy as cp
 import jax

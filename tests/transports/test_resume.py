@@ -212,14 +212,7 @@ def test_a_run_goes_on_as_it_was_begun(tmp_path):
 def stopped(at=1, **options):
     """The averages of a run's first round, which stops in round ``at``."""
     seen = []
-
-    def stop(progress):
-        seen.append(progress.averages[0])
-        if progress.round == at:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tacit.solve([part()], SHORT, callback=stop, **options)
+    interrupted([part()], SHORT, at, lambda now: seen.append(now.averages[0]), **options)
     return seen[0]
 
 
