@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_objectives import FEATURES, B, N, change, records, sample, unit
 
-from tacit.objectives import LogisticRegression, SoftmaxRegression
+from tacit.objectives import LogisticRegression, SoftmaxRegression, linear_model
 from tacit.objectives.losses import FORMS
 from tacit.sets import Box
 
@@ -74,6 +74,30 @@ def test_no_computed_slope_is_longer_than_the_bound(form: str, dtype: Any) -> No
         apart = np.abs(got - true_slopes(scores, labels, c, form)).max()
         assert apart <= f._slope_margin() * c / 2
     assert beyond > 0 or (form == "convex" and dtype == np.float64)
+
+
+@pytest.mark.parametrize("by_records", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_scores_that_a_compiler_may_compute_twice(
+    form: str, by_records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one feature a score is a product: cheap enough to be computed where a slope is measured
+    and again where it is scaled. Float32 scores of 1e3 to 1e8 here, whose differences are rounding;
+    one record of seven counts."""
+    monkeypatch.setattr(linear_model, "on_cpu", lambda: not by_records)
+    rng, c = np.random.default_rng(0), 0.1
+    run = jax.jit(lambda f, z: jax.vmap(f.statistic)(z))
+    for K in (3, 10):
+        X, labels = np.zeros((7, 1), np.float32), rng.integers(0, K, 7)
+        X[3] = 0.7
+        f = SoftmaxRegression(
+            X, labels, K, feature_norm=1.0, normaliser=1.0, record_bound=7,
+            neighbours="zero-out", clip=c, clip_form=form,
+        )  # fmt: skip
+        sizes = rng.normal(size=(300, 1)) * 10.0 ** rng.uniform(3, 8, (300, 1))
+        z = (sizes * (1 + 1e-7 * rng.normal(size=(300, K)))).astype(np.float32)
+        lengths = np.linalg.norm(np.asarray(run(f.for_device(), z), np.float64), axis=1)
+        assert 0.5 * c < lengths.max() / float(X[3, 0]) <= c * (1 + f._slope_margin())
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

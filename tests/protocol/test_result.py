@@ -176,3 +176,25 @@ def test_numpy_numbers_in_settings_become_plain(tmp_path):
     assert type(settings.rounds) is int and type(settings.local_updates) is int
     result = tacit.solve([part()], settings, seed=0)
     assert tacit.Result.load(result.save(tmp_path / "r")).settings.rounds == 3
+
+
+def test_a_solution_has_the_names_of_its_coordinates(tmp_path):
+    """Of a common vector, and of shared ones of which two agents name some."""
+    box, f = tacit.Box(-1, 1, size=2), tacit.Residual(np.eye(2), [0.5, 0.2], 0.1)
+    names = ("price (EUR/MWh)", "share")
+    found = tacit.solve(
+        [tacit.LocalProblem(f, box, labels=names)], tacit.Settings(5, tolerance=0.1)
+    )
+    assert found.labels == names and "price (EUR/MWh): -0.5" in repr(found)
+    again = tacit.Result.load(found.save(tmp_path / "r"))
+    assert again.named == dict(zip(names, found.solution.tolist(), strict=True))
+    pair = [
+        tacit.LocalProblem(f, box, [0, 1], labels=("flow (MW)", "x")),
+        tacit.LocalProblem(f, box, [0, -1]),
+    ]
+    assert tacit.Problem(pair).labels == ("flow (MW)", "x")
+    assert pair[0].with_objective(f, "b").labels == ("flow (MW)", "x")
+    assert tacit.Problem(pair[1:]).labels == ()
+    for labels in (("x",), ("a", "b\n")):
+        with pytest.raises(tacit.InvalidInput, match="Expected a label"):
+            tacit.LocalProblem(f, box, labels=labels)

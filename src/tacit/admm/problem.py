@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from tacit._types import Vector
-from tacit.errors import LENGTHS, InvalidInput, InvalidSet, array, shown
+from tacit.errors import LENGTHS, InvalidInput, InvalidSet, array, printable, shown
 from tacit.objectives.objective import Objective
 from tacit.pytree import store
 from tacit.sets.feasible_set import FeasibleSet
@@ -37,6 +37,7 @@ class LocalProblem:
     ``asked``: of an agent's records, how the objective's data were made of them, in public words. A
     ledger gives what it has released again for the same data and the same ``asked`` only: were
     another question answered for free where its data are the same, that they are would show.
+    ``labels``: public names of the coordinates, with their units, such as "price (EUR/MWh)".
     """
 
     objective: Objective
@@ -44,6 +45,7 @@ class LocalProblem:
     coupling: Sequence[int] | Vector | None = None
     name: str = ""
     asked: str = ""
+    labels: Sequence[str] = ()
     holds_everything: bool = field(init=False)  # no coupling was given: all of the global vector
 
     def __post_init__(self) -> None:
@@ -59,6 +61,12 @@ class LocalProblem:
                 f"Expected a feasible set of dimension {n}, as the objective of agent "
                 f"{self.name!r} has, got dimension {self.feasible_set.dimension}."
             )
+        if self.labels and len(self.labels) != n:
+            raise InvalidInput(
+                f"Expected a label for each of {n} coordinates of agent {self.name!r}, got "
+                f"{len(self.labels)}."
+            )
+        object.__setattr__(self, "labels", tuple(printable("a label", x) for x in self.labels))
         if self.objective.slack_size not in (0, self.feasible_set.slack_size):
             raise InvalidInput(
                 f"Expected a feasible set with {self.objective.slack_size} slacks, as the "
@@ -106,13 +114,15 @@ class LocalProblem:
 
     def with_objective(self, objective: Objective, name: str) -> LocalProblem:
         """The same part of a problem with another objective, such as the released one."""
-        coupling = None if self.holds_everything else self.coupling
-        return LocalProblem(objective, self.feasible_set, coupling, name)
+        return self._with(objective=objective, name=name, asked="")
 
     def asked_as(self, asked: str) -> LocalProblem:
         """The same part, as the answer to a question."""
+        return self._with(asked=asked)
+
+    def _with(self, **changes: Any) -> LocalProblem:
         coupling = None if self.holds_everything else self.coupling
-        return LocalProblem(self.objective, self.feasible_set, coupling, self.name, asked)
+        return replace(self, coupling=coupling, **changes)
 
     @property
     def dimension(self) -> int:
@@ -219,6 +229,16 @@ class Problem:
     @property
     def dtype(self) -> np.dtype[Any]:
         return np.result_type(*(a.dtype for a in self.agents))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of global coordinates, by the first agent that has one; empty where none has any."""
+        found = [""] * self.size
+        for agent in self.agents:
+            for at, label in zip(np.asarray(agent.coupling), agent.labels, strict=False):
+                if at >= 0:
+                    found[at] = found[at] or label
+        return tuple(found) if any(found) else ()
 
     @property
     def is_global(self) -> bool:

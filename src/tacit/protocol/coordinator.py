@@ -212,6 +212,9 @@ class Coordinator:
                 "Expected no start where every round adds noise. Nothing was computed."
             )
         found = (self._exact if self._is_exact(plan) else self._noisy)(problem, plan)
+        alike = self.model is not None and problem.is_global  # then any part has all labels
+        labels = (Problem([self.model]) if alike else problem).labels  # type: ignore[list-item]
+        found = replace(found, labels=labels)
         if self.sums is not None:
             same = found.local * len(self.sums.parties)
             found = replace(found, names=self.sums.parties, local=same, duals=())

@@ -39,6 +39,7 @@ RESULT = {  # fields of a ``Result``, beside trace, settings and statement
         ("solution", "ergodic", "local", "duals", "converged", "release", "released", "gap"),
         COVERED,
     ),
+    "labels": PUBLIC,
     "plan": COVERED,  # of a run that is not certified, data may have chosen it
     "seed": PRIVATE,
     "timing": PRIVATE,
@@ -80,7 +81,7 @@ FILES: dict[str, Level | Parts] = {
         "agents": PUBLIC,
         "noise_source": PRIVATE,  # it names the seed
         "versions": PUBLIC,
-        **{name: RESULT[name] for name in ("seed", "converged", "plan", "release", "gap")},
+        **{n: RESULT[n] for n in ("seed", "converged", "plan", "release", "gap", "labels")},
     },
     "run.json": {
         "command": PUBLIC,

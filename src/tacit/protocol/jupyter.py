@@ -47,7 +47,8 @@ def result_html(r: Result) -> str:
     ]
     if r.converged is not None:
         rows.append(("tolerance", told("reached" if r.converged else "NOT reached")))
-    numbers = " ".join(f"{float(x):.4g}" for x in np.ravel(r.solution)[:SHOWN_NUMBERS])
+    first = list(r.named.items())[:SHOWN_NUMBERS]
+    numbers = " ".join(f"{name} {x:.4g}".strip() if r.labels else f"{x:.4g}" for name, x in first)
     more = " …" if np.size(r.solution) > SHOWN_NUMBERS else ""
     rows.append((f"solution, {np.size(r.solution)} numbers", told(numbers + more)))
     below = "consensus residual over the rounds"

@@ -52,6 +52,7 @@ from tacit.protocol.statement import PrivacyStatement
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MOST_LABELS = 12  # of a result that is printed with them
 TRACE = ("round", "objective", "residual", "noise", "violation")
 RELEASED_TRACE = ("round", "objective", "residual", "dual_residual", "violation")
 # of a server that sees replies only; seconds of its own, and until the last reply was there
@@ -96,6 +97,7 @@ class Result:
     timing       where the time went (``transports/local.py``): seconds, no two runs have the same.
                  Not covered: how long a computation takes may depend on the data
     released     what every agent of one owner, or their sum, released: covered, in no file
+    labels       of the coordinates of the solution, where the problem has any: see ``named``
     """
 
     solution: Vector
@@ -114,6 +116,7 @@ class Result:
     release: str = ""
     gap: Gap | None = None
     released: tuple[Vector, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         n, p = len(self.names), self.privacy
@@ -123,7 +126,16 @@ class Result:
             f"Result({n} agents, {int(self.trace['round'][-1])} rounds, solution of size "
             f"{self.solution.size}, {epsilon}, delta {digits(p.delta)}, {label})"
         )
+        if 0 < len(self.labels) <= MOST_LABELS:
+            found += "\n" + ", ".join(f"{name}: {x:.4g}" for name, x in self.named.items())
         return found if self.gap is None or self.gap.finished else f"{found}\n{self.gap}"
+
+    @property
+    def named(self) -> dict[str, float]:
+        """The solution by its labels; a coordinate without one has its number."""
+        names = self.labels or ("",) * len(self.solution)
+        found = zip(names, self.solution.tolist(), strict=True)
+        return {name or f"[{i}]": x for i, (name, x) in enumerate(found)}
 
     @never_raises
     def _repr_html_(self) -> str:
@@ -179,6 +191,7 @@ class Result:
             "versions": self.versions,
             **({"release": self.release} if self.release else {}),
             **({"gap": self.gap._asdict()} if self.gap else {}),
+            **({"labels": list(self.labels)} if self.labels else {}),
         }
 
     def save(self, folder: str | Path) -> Path:
@@ -254,6 +267,7 @@ class Result:
                 read_json(timing) if timing.is_file() else {},
                 data.get("release", ""),
                 Gap(**data["gap"]) if "gap" in data else None,
+                labels=tuple(data.get("labels", ())),
             )
             repr(result)  # it can be shown
             return typed(result)

@@ -184,9 +184,10 @@ class Ranks:
     def _coordinator(self, asked: Any, **how: Any) -> Coordinator:
         own = self._own.part
         assert own is not None
-        if how.get("aggregation"):  # with masks, as among ranks of several owners
-            how |= {"batch": False, "model": own.agents[0][1] if own.agents else None}
-        return Coordinator(self, asked, penalties=own.penalties, **how)
+        if how.get("aggregation"):
+            how["batch"] = False  # with masks, as among ranks of several owners
+        model = own.agents[0][1] if own.agents else None
+        return Coordinator(self, asked, penalties=own.penalties, model=model, **how)
 
     def ask(
         self, requests: Mapping[str, Request], deadline: float | None = None
