@@ -14,8 +14,8 @@ from ranks import mpiexec
 from sklearn.dummy import DummyClassifier
 
 from tacit.cli import learn
-from tacit.cli.learn import Data, look
-from tacit.cli.main import main
+from tacit.cli.learn import Data, load, look
+from tacit.cli.main import main, parse
 from tacit.errors import InvalidInput
 from tacit.learn import load_model
 from tacit.learn.data import Dataset
@@ -306,7 +306,7 @@ def test_what_privacy_costs_is_beside_scikit_learn(model):
 
 RULES_IN_A_FILE = """
 target = "churn"
-classes = ["no", "yes"]
+classes = ["n", "y"]
 drop = ["id"]
 [ranges]
 age = [18, 90]
@@ -317,39 +317,29 @@ town = "Zug"
 """
 
 
-def test_rules_in_a_file_are_those_of_options(tmp_path, monkeypatch, capsys):
+def test_rules_in_a_file_are_those_of_options(tmp_path, monkeypatch, command, refused):
     """And options come before them. The draft names columns and has no cell."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    rows = [
-        f"{i},{rng.integers(18, 90)},{'Bern' if i % 3 else ''},{'yes' if i % 2 else 'no'}"
-        for i in range(40)
-    ]
-    Path("t.csv").write_text("\n".join(["id,age,town,churn", *rows]) + "\n")
+    rows = [(i, rng.integers(18, 90), "Bern" if i % 3 else "", "ny"[i % 2]) for i in range(40)]
+    write("t.csv", ["id", "age", "town", "churn"], rows)
     Path("columns.toml").write_text(RULES_IN_A_FILE)
-    few = ["--total-epsilon", "2", "--seed", "1", "--rounds", "2", "--agents", "2", "--json"]
-    assert main(["learn", "t.csv", "--columns", "columns.toml", "--out", "a", *few]) == 0
-    options = ["--target", "churn", "--classes", "no,yes", "--id", "id", "--range", "age=18:90"]
-    options += ["--categories", "town=Bern,Zug", "--fill", "town=Zug"]
-    assert main(["learn", "t.csv", *options, "--out", "b", *few]) == 0
-    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert first["scores"] == second["scores"]
-    logged = ["--columns", "columns.toml", "--log", "age", "--out", "l"]
-    assert main(["learn", "t.csv", *logged, *few]) == 0
-    assert json.loads(capsys.readouterr().out)["scores"] != first["scores"]
-    step = json.loads(Path("l/model.json").read_text())["steps"][0]
-    assert step["parameters"]["log"] == ["age"] and load_model("l") is not None
-    wider = ["--columns", "columns.toml", "--range", "age=0:200", "--out", "c"]
-    assert main(["learn", "t.csv", *wider, *few]) == 0
-    assert json.loads(capsys.readouterr().out)["scores"] != first["scores"]
-    assert main(["columns", "t.csv", "--target", "churn", "--out", "draft.toml"]) == 0
+
+    def learnt(*words):
+        train = load(parse(["learn", "t.csv", "--total-epsilon", "2", *words]), "t.csv").train
+        return train.features.tolist(), train.targets.tolist()
+
+    file = learnt("--columns", "columns.toml")
+    options = "--target churn --classes n,y --id id --range age=18:90 --categories town=Bern,Zug"
+    assert file == learnt(*options.split(), "--fill", "town=Zug")
+    for more in ("--log=age", "--range=age=0:200"):
+        assert learnt("--columns", "columns.toml", more)[0] != file[0]
+    command("columns", "t.csv", "--target", "churn", "--out", "draft.toml")
     draft = tomllib.loads(Path("draft.toml").read_text())
     assert draft["target"] == "churn" and draft["ranges"] == {"id": [], "age": [], "town": []}
-    assert main(["columns", "t.csv", "--out", "draft.toml"]) == 2  # it is not replaced
-    assert main(["columns", "t.csv", "--target", "7193"]) == 2
-    capsys.readouterr()
-    assert main(["learn", "t.csv", "--columns", "draft.toml", *few]) == 2
-    assert "'id'" in capsys.readouterr().err
+    assert "draft.toml" in refused("columns t.csv --out draft.toml")  # it is not replaced
+    refused("columns t.csv --target 7193")
+    assert "'id'" in refused("learn t.csv --columns draft.toml --total-epsilon 2")
 
 
 @pytest.mark.parametrize(

@@ -90,19 +90,6 @@ def test_an_intercept_is_of_the_range_and_none_is_of_zero(plane):
     np.testing.assert_allclose(model.predict(X), 5, atol=1e-4)
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize(("low", "high"), [(-10.0, 1.0), (-1.0, 10.0)])
-def test_targets_within_the_range_are_learnt_as_they_are(plane, low, high, fit_intercept):
-    """Also those that are far from zero where nothing is taken off them."""
-    X, _, agents = plane
-    y = max(low, high, key=abs) * (X[:, 0] + 1) / 2
-    public = {"target_range": (low, high), "fit_intercept": fit_intercept}
-    problem, _ = prepare(PrivateRidge(1.0, **public), X, y, agents)
-    middle = (low + high) / 2 if fit_intercept else 0.0
-    for p, agent in enumerate(problem.agents):
-        np.testing.assert_allclose(agent.objective.targets, y[agents == p] - middle)
-
-
 @pytest.mark.parametrize(
     "kind", repeat([PrivateHuberRegressor], [PrivateHuberRegressor, PrivateRidge])
 )
