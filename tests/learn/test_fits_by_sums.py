@@ -186,32 +186,27 @@ def test_ledgers_pay_for_the_mean_and_the_sums_of_a_command(tmp_path, monkeypatc
 
 
 def test_a_job_says_that_parts_are_added_up(tmp_path, monkeypatch, command, refused):
+    """Once; in rounds: tests/transports/test_mpi.py."""
     monkeypatch.chdir(tmp_path)
     X, y, owner = records(3, 60, numbers=True)
-    agents = []
+    text = (
+        '[objective]\nkind = "least-squares"\nfeature_norm = 2.0\ntarget_bound = 1.0\n'
+        'normaliser = 180\nneighbours = "zero-out"\n[set]\nkind = "box"\nlower = -1.0\n'
+        "upper = 1.0\n[privacy]\ntotal_epsilon = 5.0\ntotal_delta = 1e-5\n"
+    )
     for name in np.unique(owner):
         np.savez(tmp_path / f"{name}.npz", features=X[owner == name], targets=y[owner == name])
-        agents.append(f'[[agents]]\nname = "{name}"\ndata = "{name}.npz"\n')
-    text = (
-        '[objective]\nkind = "KIND"\nfeature_norm = 2.0\ntarget_bound = 1.0\nnormaliser = 180\n'
-        'neighbours = "zero-out"\n[set]\nkind = "box"\nlower = -1.0\nupper = 1.0\n'
-        f"[privacy]\ntotal_epsilon = 5.0\ntotal_delta = 1e-5\n{''.join(agents)}"
-    )
-    for kind, once in (("least-squares", True), ("huber", False)):
-        given = text.replace("KIND", kind)
-        if not once:
-            given = given.replace("target_bound", "threshold = 0.5\ntarget_bound")
-        (tmp_path / "job.toml").write_text(f'aggregation = "sum"\ncolluding = 1\n{given}')
-        run = "solve job.toml --seed 2 --json --publish"[: None if once else -10]
-        found = json.loads(command(*run.split(), "--out", kind))
-        privacy = found["privacy"]
-        assert (privacy["parties"], privacy["colluding"], privacy["once"]) == (3, 1, once)
-        same = load_job(tmp_path / "job.toml")
-        ours = tacit.solve(
-            same.problem, same.settings, seed=2, run="job", aggregation="sum", batch=False
-        )
-        assert np.array_equal(ours.solution, found["solution"])
-    with np.load(tmp_path / "least-squares" / "release.npz") as released:
+        text += f'[[agents]]\nname = "{name}"\ndata = "{name}.npz"\n'
+    (tmp_path / "job.toml").write_text(f'aggregation = "sum"\ncolluding = 1\n{text}')
+    words = "solve job.toml --seed 2 --json --publish --out r"
+    found = json.loads(command(*words.split()))
+    privacy = found["privacy"]
+    assert (privacy["parties"], privacy["colluding"], privacy["once"]) == (3, 1, True)
+    same = load_job(tmp_path / "job.toml")
+    how = {"seed": 2, "run": "job", "aggregation": "sum", "batch": False}
+    ours = tacit.solve(same.problem, same.settings, **how)
+    assert np.array_equal(ours.solution, found["solution"])
+    with np.load(tmp_path / "r" / "release.npz") as released:
         assert released.files == ["sum"] and len(released["sum"]) == 3 * 4 // 2 + 3
-    (tmp_path / "job.toml").write_text(f"colluding = 1\n{given}")
+    (tmp_path / "job.toml").write_text(f"colluding = 1\n{text}")
     assert 'aggregation = "sum"' in refused("solve job.toml --out other")

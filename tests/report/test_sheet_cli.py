@@ -201,55 +201,41 @@ def test_a_ledger_that_is_in_use_is_not_written(folder, tmp_path, capsys):
 # --- parties ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["logistic", "least-squares"])
-def test_a_party_makes_its_own_sheet(kind, tmp_path, capsys):
-    study = write_study(tmp_path, kind=kind, rehearsal=None)
+def test_a_party_makes_its_own_sheet(tmp_path, capsys):
+    study = write_study(tmp_path, rehearsal=None)
     result, _ = run(study, tmp_path)
-    kit = tmp_path / "kit"
+    kit, own = tmp_path / "kit", ("--party", tmp_path / "north.toml")
     kit.mkdir()
     (tmp_path / "own-north").rename(kit / "own")
-    document = told(capsys, kit, "--party", tmp_path / "north.toml")
-    page, found = document["sheet"], facts(document)
+    found = facts(told(capsys, kit, *own))
     assert found["Data used"].startswith("As the run's own")  # no study lies beside it
     (kit / "study").mkdir()
     shutil.copy(tmp_path / "study.toml", kit / "study")
-    document = told(capsys, kit, "--party", tmp_path / "north.toml", "--purpose", "to learn")
+    document = told(capsys, kit, *own, "--purpose", "to learn")
     page, found = document["sheet"], facts(document)
     assert found["Data used"] == "The columns age, dose, weight; 90 records of all parties"
-    assert found["Purpose"] == "to learn"
+    assert found["Purpose"] == "to learn" and found["When"].endswith("(by the ledger)")
     assert page["promised"] and page["title"] == "Privacy sheet: north"
     assert found["Limit of one run"].startswith("ε = 2, δ = 0.00001, in")
     with tacit.Ledger(tmp_path / "north.db") as ledger:
-        spent, runs = ledger.spent, ledger.runs()
-        assert found["Spent in all runs"].startswith(f"ε ≤ {rounded_up(spent.epsilon, 4)} of")
-        assert len(page["odds"]["header"]) == 4
-        shared = " ".join(page["sections"][0]["lines"])
-        if kind == "logistic":
-            assert found["When"].endswith("(by the ledger)")
-            assert runs[0]["rounds_answered"] == 6
-            assert "6 messages of at most 3 numbers each" in shared
-        else:
-            assert "released once" in shared
-    assert "TLS" in shared
+        spent = rounded_up(ledger.spent.epsilon, 4)
+    assert found["Spent in all runs"].startswith(f"ε ≤ {spent} of")
+    shared = " ".join(page["sections"][0]["lines"])
+    assert "6 messages of at most 3 numbers each" in shared and "TLS" in shared
     statement = json.loads((kit / "own" / "statement.json").read_text())
     assert found["Budget of this run"].startswith(f"ε ≤ {rounded_up(statement['epsilon'], 3)}")
     published = {s["title"]: s["lines"][0] for s in page["sections"]}["May be published"]
     assert published.startswith("solution.npz, and what")
-    for words in (  # the same from the ledger and the statement alone
-        (kit, "--ledger", tmp_path / "north.db"),
-        (kit / "own", "--ledger", tmp_path / "north.db"),
-        (kit / "own" / "statement.json", "--ledger", tmp_path / "north.db"),
-    ):
-        again = facts(told(capsys, *words))
+    for place in (kit, kit / "own", kit / "own" / "statement.json"):  # the same without the kit
+        again = facts(told(capsys, place, "--ledger", tmp_path / "north.db"))
         assert again["Spent in all runs"] == found["Spent in all runs"]
     line = refused(capsys, kit, "--party", tmp_path / "south.toml")
     assert "Expected one of the agents north" in line
     line = refused(capsys, kit, "--ledger", tmp_path / "south.db")
     assert "which is that of agent 'south'" in line
-    if kind == "logistic":  # the coordinator's own folder: it has no ledgers
-        result.save(tmp_path / "coordinator")
-        coordinator = told(capsys, tmp_path / "coordinator", "--agent", "south")
-        assert "TLS" in " ".join(coordinator["sheet"]["sections"][0]["lines"])
+    result.save(tmp_path / "coordinator")  # which has no ledgers
+    coordinator = told(capsys, tmp_path / "coordinator", "--agent", "south")
+    assert "TLS" in " ".join(coordinator["sheet"]["sections"][0]["lines"])
 
 
 def test_a_rehearsal_promises_nothing(tmp_path, capsys):
