@@ -21,6 +21,7 @@ from tacit.protocol.messages import (
     Curvature,
     Facts,
     Finish,
+    Masked,
     Reply,
     answer_from,
     request_from,
@@ -117,11 +118,16 @@ def test_a_real_run_has_secure_noise(tmp_path):
     assert not np.array_equal(found.solution, other.solution)
 
 
-@pytest.mark.parametrize("kind", ["logistic", "least-squares"])
-def test_a_pause_loses_nothing(calm, tmp_path, kind):
-    """A party falls silent in round 3; all processes begin anew; the end is that of no pause."""
-    undisturbed, _, expected, _ = calm(kind)
-    study = write_study(tmp_path / "storm", kind)
+@pytest.mark.parametrize(
+    ("kind", "colluding"), [("logistic", None), ("least-squares", None), ("logistic", 1)]
+)
+def test_a_pause_loses_nothing(tmp_path, monkeypatch, kind, colluding):
+    """A party falls silent in round 3; all processes begin anew, a sum with other keys at round 1;
+    the end is that of no pause."""
+    monkeypatch.setattr(module, "KEPT", 1e9)  # however long a round takes here
+    calm, storm = tmp_path / "calm", tmp_path / "storm"
+    expected, _ = run(write_study(calm, kind, colluding=colluding), calm)
+    study = write_study(storm, kind, colluding=colluding)
 
     def silent(name, request):
         message = request_from(request)
@@ -130,18 +136,20 @@ def test_a_pause_loses_nothing(calm, tmp_path, kind):
 
     for _ in range(2):  # twice the same
         with pytest.raises(Paused, match="'south' gave no answer in 5 seconds") as pause:
-            run(study, tmp_path / "storm", meddle=silent)
+            run(study, storm, meddle=silent)
         assert list(pause.value.parties) == ["south"]
-        status = json.loads((tmp_path / "storm" / "out" / "status.json").read_text())
+        status = json.loads((storm / "out" / "status.json").read_text())
         assert status["stage"] == "paused" and status["waiting"] == ["south"]
-    found, _ = run(study, tmp_path / "storm")
+    found, line = run(study, storm)
     same(found, expected)
     for name in NAMES:
         before, after = (
             [r["rounds_charged"] for r in Ledger(where / f"{name}.db").runs()]
-            for where in (undisturbed, tmp_path / "storm")
+            for where in (calm, storm)
         )
         assert before == after
+    sent = [m.values for m in map(answer_from, line.answers) if isinstance(m, Masked)]
+    assert len({values.tobytes() for values in sent}) == len(sent) == 18 * (colluding is not None)
 
 
 def test_the_result_of_another_study_is_refused(calm, tmp_path):

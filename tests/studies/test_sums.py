@@ -25,7 +25,6 @@ from tacit.protocol.messages import (
     Masked,
     Refusal,
     answer_from,
-    request_from,
 )
 from tacit.protocol.participant import WORDS
 from tacit.studies.conduct import conduct
@@ -51,30 +50,6 @@ def test_the_bits_of_one_process(tmp_path, kind):
     assert not [p for p in tmp_path.rglob("*-parts/**/*") if p.is_file()]
     sent = [answer_from(data) for data in line.answers]
     assert {type(m).__name__ for m in sent} == {"Facts", "Agreed", "Masked"}
-
-
-def test_a_pause_and_a_restart_lose_nothing(tmp_path, monkeypatch):
-    """A party is silent in round 3; all processes begin anew, with other keys, at round 1."""
-    monkeypatch.setattr("tacit.studies.conduct.KEPT", 1e9)  # however long a round takes here
-    calm, _ = run(write_study(tmp_path / "calm", colluding=1), tmp_path / "calm")
-    study, sent = write_study(tmp_path / "storm", colluding=1), []
-
-    def silent(name, request):
-        message = request_from(request)
-        late = name == "south" and isinstance(message, Broadcast) and message.round == 3
-        return None if late else request
-
-    for meddle in (silent, silent, lambda name, request: request):
-        try:
-            found, line = run(study, tmp_path / "storm", meddle=meddle)
-        except Paused as pause:
-            assert [*pause.parties] == ["south"]
-    np.testing.assert_array_equal(found.solution, calm.solution)
-    for name in NAMES:
-        (about,) = Ledger(tmp_path / "storm" / f"{name}.db").runs()
-        assert about["rounds_charged"] == 6
-    sent += [m for m in map(answer_from, line.answers) if isinstance(m, Masked)]
-    assert len({m.values.tobytes() for m in sent}) == len(sent) == 3 * 6
 
 
 def test_a_classifier(tmp_path):
