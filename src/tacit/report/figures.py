@@ -1,7 +1,6 @@
-"""The tables of a page, as plain data for its script, and the charts and map that show them.
+"""The tables of a page, and the charts and map that show them.
 
-A table is {"title", "columns", "values"} with one list for each column. Numbers have six digits: a
-page is for eyes, and every digit makes it longer.
+A table is {"title", "columns", "values"} with one list for each column.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from tacit.protocol.disclosure import level, may_have
 from tacit.protocol.statement import promised
 from tacit.report.contents import Contents, Table
 
-MOST_ROWS, MOST_CELLS = 50_000, 500_000  # of a table: of a longer one, the page says so
-MOST_POINTS = 20_000  # of the trace's table: of a longer one, every so many
+MOST_ROWS = 50_000  # that are looked at
+SHOWN = 1000  # rows of a table on the page, which says so
 MOST_SCORES, MOST_BARS = 50, 20
 TITLES = {
     "objective": "Objective",
@@ -58,7 +57,7 @@ def tables(contents: Contents) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if result.trace:
         length = len(result.trace["round"])
-        kept = np.unique(np.r_[: length : -(-length // MOST_POINTS), length - 1])
+        kept = np.unique(np.r_[: length : -(-length // SHOWN), length - 1])
         found["trace"] = _table("Trace", {k: _numbers(v[kept]) for k, v in result.trace.items()})
     for name, title in READ.items():
         if name in read:
@@ -137,18 +136,26 @@ def budget(contents: Contents) -> dict[str, Any] | None:
 
 def _table(title: str, columns: dict[str, list[Any]]) -> dict[str, Any]:
     length = len(next(iter(columns.values()), []))
-    most = min(MOST_ROWS, MOST_CELLS // max(1, len(columns)))
     return {
         "title": title,
         "columns": list(columns),
         "heads": [HEADS.get(name, with_unit(name).replace("_", " ")) for name in columns],
-        "values": [values[:most] for values in columns.values()],
+        "values": list(columns.values()),
         "rows": length,
     }
 
 
 def with_unit(name: str) -> str:
     return f"{name} (p.u.)" if name in PER_UNIT else name
+
+
+def rows(table: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """The first rows, as they are shown."""
+    return islice(zip(*table["values"], strict=True), SHOWN)
+
+
+def cell(value: Any) -> str:
+    return html.plain(value) if isinstance(value, str) else html.labels([float(f"{value:.5g}")])[0]
 
 
 def _columns(table: Table) -> dict[str, list[Any]]:
@@ -174,7 +181,7 @@ def _solution(contents: Contents) -> dict[str, Any]:
 def _coefficients(model: Any) -> dict[str, Any]:
     """Coefficients: a row for each column of the data, a column for each score."""
     names, scores = list(model["columns"]), list(model["scores"])[:MOST_SCORES]
-    if len(names) * len(scores) > MOST_CELLS:  # the largest, whichever score has them
+    if len(names) > SHOWN:  # the largest first, whichever score has them
         size = [max(abs(score["coefficients"][name]) for score in scores) for name in names]
         names = [names[j] for j in np.argsort(-np.array(size), kind="stable").tolist()]
     columns: dict[str, list[Any]] = {"column": ["(intercept)", *map(str, names)]}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -51,7 +50,6 @@ def render(contents: Contents | Released, repeat: str = "") -> bytes:
             script=script,
             style=asset("page.css"),
             script_digest=digest(script),
-            data=_in_script({"tables": of_run.get("tables", {})}),
             repeat=repeat,
         )
     # half of a pair of UTF-16, which a name may hold, has no other form
@@ -76,6 +74,7 @@ def template(name: str) -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {"up": rounded_up, "down": rounded_down, "plain": html.plain}
+    environment.filters |= {"cell": figures.cell, "rows": figures.rows}
     return environment.get_template(name)
 
 
@@ -140,6 +139,7 @@ def _of_run(contents: Contents) -> dict[str, Any]:
         "result": result,
         "budget": figures.budget(contents),
         "tables": tables,
+        "most": figures.SHOWN,
         "curves": figures.curves(contents),
         "bars": {
             name: figures.bars(tables[name], name)
@@ -153,14 +153,6 @@ def _of_run(contents: Contents) -> dict[str, Any]:
         "free": contents.privacy.once and bool(contents.options.get("ledgers")),
         "timing": [(k, v) for k, v in seconds if k != "rounds"],
     }
-
-
-def _in_script(data: Any) -> str:
-    """JSON that can stand in a script element: ASCII only, and no <, > or &."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 # --- words ----------------------------------------------------------------------------------------

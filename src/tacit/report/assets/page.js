@@ -1,15 +1,8 @@
 "use strict";
 // Light and dark; the map's zoom; numbers by arrow keys and by touch; tables that sort.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
   const finite = (v) => typeof v === "number";
-
-  function short(v) {
-    if (!finite(v)) return v === null || v === undefined ? "–" : String(v);
-    if (v !== 0 && (Math.abs(v) < 1e-3 || Math.abs(v) >= 1e6)) return v.toExponential(3).replace("e+", "e");
-    return String(Number(v.toPrecision(5)));
-  }
 
   // --- light and dark -------------------------------------------------------------------
 
@@ -104,7 +97,6 @@
 
   // --- tables ---------------------------------------------------------------------------
 
-  const FIRST = 100;
   function order(a, b) {
     if (finite(a) && finite(b)) return a - b;
     if (finite(a) !== finite(b)) return finite(a) ? -1 : 1;
@@ -118,55 +110,6 @@
       cell.setAttribute("aria-sort", down ? "descending" : "ascending");
       sort(k, down ? -1 : 1);
     }));
-  }
-  function fill(element) {
-    const table = data.tables[element.dataset.table];
-    const text = table.values.map((values) => values.length > 0 && !values.some(finite));
-    const head = element.createTHead().insertRow(), body = element.createTBody();
-    table.heads.forEach((name) => {
-      const cell = document.createElement("th"), press = document.createElement("button");
-      cell.scope = "col";
-      cell.setAttribute("aria-sort", "none");
-      press.type = "button";
-      press.textContent = name;
-      cell.append(press);
-      head.append(cell);
-    });
-    let rows = table.values[0].map((_, i) => i), shown = FIRST;
-    const more = element.closest("details").querySelector(".more");
-    function show() {
-      const part = document.createDocumentFragment();
-      for (const i of rows.slice(0, shown)) {
-        const row = document.createElement("tr");
-        table.values.forEach((values, k) => {
-          const cell = document.createElement("td");
-          cell.textContent = short(values[i]);
-          if (text[k]) cell.className = "text";
-          row.append(cell);
-        });
-        part.append(row);
-      }
-      body.replaceChildren(part);
-      more.replaceChildren();
-      const left = rows.length - shown;
-      if (left > 0) {
-        const press = document.createElement("button");
-        press.type = "button";
-        press.textContent = `Show ${Math.min(left, 1000)} more of ${left}`;
-        press.addEventListener("click", () => { shown += 1000; show(); });
-        more.append(press);
-      } else if (table.rows > rows.length) more.textContent = `The first ${rows.length} of ${table.rows} rows are on this page.`;
-    }
-    heads(head, (k, sign) => {
-      rows = [...rows].sort((a, b) => sign * order(table.values[k][a], table.values[k][b]));
-      show();
-    });
-    show();
-  }
-  for (const element of document.querySelectorAll("table[data-table]")) {
-    const fold = element.closest("details");
-    const once = () => { if (fold.open && !element.tHead) fill(element); };
-    fold.addEventListener("toggle", once);
   }
   for (const element of document.querySelectorAll("table.sortable")) {
     const body = element.tBodies[0];
