@@ -183,7 +183,7 @@ def coefficients(found: Mapping[str, Any]) -> Block:
         ]
         rows = [Row(**row) for row in given]
         doubt, said = str(found["doubt"]), tuple(map(str, found["said"]))
-    words = "Coefficients, with 95 % intervals"
+    words = "Coefficients" if doubt else "Coefficients, with 95 % intervals"
     shown = sorted((r for r in rows if r.name != "(intercept)"), key=lambda r: -abs(r.value))
     shown = shown[:MOST_BARS]
     ends = [] if doubt else [(r.low, r.high) for r in shown]
