@@ -155,7 +155,7 @@ def rows(table: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def cell(value: Any) -> str:
-    return html.plain(value) if isinstance(value, str) else html.labels([float(f"{value:.5g}")])[0]
+    return html.plain(value) if isinstance(value, str) else html.labels([value])[0]
 
 
 def _columns(table: Table) -> dict[str, list[Any]]:
