@@ -342,7 +342,7 @@ class Rules:
                 )
         for key in ("features", "drop", "classes", "log"):
             if key in found:
-                found[key] = _list_of(key, found[key], where, (str, int)[: 1 + (key == "classes")])
+                found[key] = list_of(key, found[key], where, (str, int)[: 1 + (key == "classes")])
         if "target" in found and not (isinstance(found["target"], str) and found["target"]):
             raise InvalidInput(
                 f"Expected target as the name of a column, got {shown(found['target'])}."
@@ -472,7 +472,7 @@ class Rules:
         return Records({name: columns[name] for name in used}, targets, groups)
 
 
-def _list_of(key: str, value: Any, where: str, kinds: tuple[type, ...]) -> tuple[str, ...]:
+def list_of(key: str, value: Any, where: str, kinds: tuple[type, ...] = (str,)) -> tuple[str, ...]:
     """Different names, or numbers, as text."""
     if not isinstance(value, list) or any(type(x) not in kinds for x in value):
         raise InvalidInput(f"Expected {key} as a list of names in {where}, got {shown(value)}.")

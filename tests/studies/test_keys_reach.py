@@ -174,7 +174,7 @@ def loaded(folder, text):
 
 def settings_of(study, parts):
     facts = [facts_of(part, part.name) for part in parts]
-    return study.plan(described(facts, study.penalties))
+    return study.plan(described(facts, study.kind.penalties))
 
 
 HIDDEN = RELATIONS["replace"]

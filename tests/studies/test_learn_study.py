@@ -115,20 +115,20 @@ def test_the_model_is_that_of_one_process(tables, capsys):
     assert study.plan(told(tacit.Problem(parts), study)).settings == settings
     result = tacit.solve(tacit.Problem(parts), settings, seed=2)
     adopt(model, problem, tacit.solve(problem, settings, seed=2))
-    assert study.write_outcome(tables / "model", result) == ["model.json"]
+    assert study.kind.write_outcome(tables / "model", result) == ["model.json"]
     found = load_model(tables / "model")
     expected = make_pipeline(ranges, model)
     sample = pd.read_csv(tables / "all.csv")[["age", "fee", "visits"]]
     np.testing.assert_array_equal(found.predict_proba(sample), expected.predict_proba(sample))
-    assert study.stated(result).privacy == model.privacy_
+    assert study.kind.stated(result).privacy == model.privacy_
     assert study.kind.assumed(1e-5) == model.privacy_.assumed != result.privacy.assumed
     assert found[-1].privacy_ == model.privacy_
     assert main(["predict", str(tables / "model"), str(tables / "B.csv"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["predictions"] == expected.predict(sample[20:60]).tolist()
-    own = tables / "own"
-    assert study.write_own(own, parts[0], result.local[0]) == ["solution.npz"]
-    names = study.write_own(own, parts[0], result.solution, result.privacy)
+    (own := tables / "own").mkdir()
+    assert study.kind.write_own(own, parts[0], result.local[0], None) == ["solution.npz"]
+    names = study.kind.write_own(own, parts[0], result.solution, result.privacy)
     assert names == ["solution.npz", "model.json"]
     mine = load_model(own)
     assert mine[-1].privacy_ == model.privacy_
@@ -177,7 +177,7 @@ def test_a_regression_by_rules_in_a_file_is_that_of_tacit_learn(tables, model, c
         table.loc[::4, "note"] = "none"
         table.to_csv(tables / f"{name}.csv", index=False)
     study, parts = parts_of(tables)
-    assert study.files == ("columns.toml",)
+    assert study.kind.files == ("columns.toml",)
     plan = study.plan(told(tacit.Problem(parts), study))
     columns = PublicColumns(
         {"age": (18, 90), "fee": (0, 10)}, {"note": ["text", "none"]}, {"fee": 5}
@@ -195,8 +195,8 @@ def test_a_regression_by_rules_in_a_file_is_that_of_tacit_learn(tables, model, c
         np.testing.assert_allclose(mine.objective.targets, theirs.objective.targets)
         np.testing.assert_allclose(mine.objective.features, theirs.objective.features, rtol=1e-15)
     result = tacit.solve(tacit.Problem(parts), plan, seed=2)
-    assert study.stated(result).privacy.epsilon <= 4.0
-    study.write_outcome(tables / "model", result)
+    assert study.kind.stated(result).privacy.epsilon <= 4.0
+    study.kind.write_outcome(tables / "model", result)
     assert main(["predict", str(tables / "model"), str(tables / "B.csv"), "--json"]) == 0
     said = np.array(json.loads(capsys.readouterr().out)["predictions"])
     assert said.shape == (40,) and 0 <= said.min() <= said.max() <= 12

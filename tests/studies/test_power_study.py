@@ -66,7 +66,7 @@ def test_a_zone_is_that_of_the_full_case(tmp_path, objective, more, options):
     options |= {"nominal": "case14"} if more else {}
     case = build(with_loads(), 3, objective=objective, **options)
     assert study.agents == case.problem.names
-    for mine, theirs in zip(study.penalties, starting_penalties(case), strict=True):
+    for mine, theirs in zip(study.kind.penalties, starting_penalties(case), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     for party, agent in zip(parties(), case.agents, strict=True):
         assert same(study.problem_of(party.agent, party), agent)
@@ -76,7 +76,7 @@ def test_a_zone_is_that_of_the_full_case(tmp_path, objective, more, options):
 def known():
     """What a coordinator is told of the zones' problem: widths of sets take a second."""
     study = Study.load(GRID)
-    problem = tacit.Problem([study.problem_of(p.agent, p) for p in parties()], study.penalties)
+    problem = tacit.Problem([study.problem_of(p.agent, p) for p in parties()], study.kind.penalties)
     return told(problem, study)
 
 
@@ -100,7 +100,7 @@ def test_own_tables_are_those_of_the_whole_grid(tmp_path):
         "generator": ["p", "q"],
     }
     for party, z in zip(parties(), result.local, strict=True):
-        names = study.write_own(tmp_path, study.problem_of(party.agent, party), z)
+        names = study.kind.write_own(tmp_path, study.problem_of(party.agent, party), z, None)
         assert names == ["bus.csv", "line.csv", "generator.csv"]
         own = {name: exactly(tmp_path / f"{name}.csv") for name in columns}
         assert list(own["bus"].index) == study.kind.model.zones[party.agent]
@@ -111,7 +111,7 @@ def test_own_tables_are_those_of_the_whole_grid(tmp_path):
             expected = whole[name].loc[own[name].index, those]
             np.testing.assert_array_equal(own[name][those], expected)
         assert (tmp_path / "bus.csv").stat().st_mode & 0o777 == 0o600
-    assert study.write_outcome(tmp_path, result) == ["cut_lines.csv"]
+    assert study.kind.write_outcome(tmp_path, result) == ["cut_lines.csv"]
     agreed = exactly(tmp_path / "cut_lines.csv")
     assert set(agreed.index) == cut
     flows = ["p_from", "q_to"]
@@ -174,7 +174,7 @@ def test_a_case_that_travels_has_no_loads(tmp_path):
     (tmp_path / "study.toml").write_text(OWN_CASE)
     (tmp_path / "grid.m").write_text(CASE.format(load=0))
     study = Study.load(tmp_path)
-    assert study.files == ("grid.m",)
+    assert study.kind.files == ("grid.m",)
     assert Study.load(study.copy_to(tmp_path / "kit")).digest == study.digest
     reactive = CASE.format(load=0).replace("2 1 0 0", "2 1 0 71.93")
     for content in (reactive, CASE.format(load=71.93)):
@@ -184,7 +184,7 @@ def test_a_case_that_travels_has_no_loads(tmp_path):
     public = OWN_CASE.replace("[privacy]", 'nominal = "grid.m"\n[privacy]')
     (tmp_path / "study.toml").write_text(public.replace("beta = 0.01", 'beta = "1% of bus"'))
     study = Study.load(tmp_path)
-    assert study.files == ("grid.m",) and not study.kind.model.grid.bus["p_demand"].any()
+    assert study.kind.files == ("grid.m",) and not study.kind.model.grid.bus["p_demand"].any()
     assert study.kind.model.bounds[1, 0] == pytest.approx(0.007193)
 
 

@@ -36,7 +36,7 @@ total_delta = 1e-5
 def told(problem, study):
     """The problem as a coordinator knows it, after every agent told its facts over a line."""
     facts = [facts_of(a, n) for n, a in zip(problem.names, problem.agents, strict=True)]
-    return described([answer_from(f.to_bytes()) for f in facts], study.penalties)
+    return described([answer_from(f.to_bytes()) for f in facts], study.kind.penalties)
 
 
 def same(one, other):
@@ -144,7 +144,7 @@ def with_file(folder):
 def test_files_travel_and_are_part_of_the_digest(tmp_path):
     with_file(tmp_path / "a")
     study = Study.load(tmp_path / "a" / "study.toml")
-    assert study.files == ("sets/known.npz",)
+    assert study.kind.files == ("sets/known.npz",)
     copied = Study.load(study.copy_to(tmp_path / "kit"))
     assert copied.digest == study.digest and copied.contents == study.contents
     party = PartyFile.load(HOSPITALS / "north.toml")

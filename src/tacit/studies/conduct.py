@@ -72,7 +72,7 @@ def conduct(
         found, mechanism = _run(step, folder, parties)
         cost = step.kind.total(found.privacy, done[-1][1] if done else None)
         done.append((found, Cost(cost, mechanism)))
-        step.write_outcome(folder, found)
+        step.kind.write_outcome(folder, found)
         step = step.after(found.solution)
     result = dataclasses.replace(done[0][0], privacy=done[-1][1].privacy)
     result.save(folder)
@@ -97,7 +97,7 @@ def _run(study: Study, folder: Path, parties: Parties) -> tuple[Result, Mechanis
     result = Coordinator(
         parties,
         plan,
-        penalties=study.penalties,
+        penalties=study.kind.penalties,
         seed=study.rehearsal,
         run=", ".join(filter(None, [study.name or "run", stage])),
         evaluate_every=study.evaluate_every,
@@ -111,7 +111,7 @@ def _run(study: Study, folder: Path, parties: Parties) -> tuple[Result, Mechanis
     if study.rehearsal is not None:
         said = dataclasses.replace(result.privacy, uncertified=REHEARSAL)
         result = dataclasses.replace(result, privacy=said)
-    return study.stated(result), plans[-1].release or plans[-1].settings.mechanism
+    return study.kind.stated(result), plans[-1].release or plans[-1].settings.mechanism
 
 
 class Parties:
@@ -125,7 +125,8 @@ class Parties:
     def ask(
         self, requests: Mapping[str, Request], deadline: float | None = None
     ) -> dict[str, Answer]:
-        encoded = {id(request): _to_bytes(request) for request in requests.values()}
+        asked: Any = requests.values()
+        encoded = {id(request): request.to_bytes() for request in asked}
         waiting = list(requests)
 
         def heard(name: str) -> None:
@@ -207,11 +208,6 @@ class Status:
         self.content["since"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / STATUS, json.dumps(self.content, indent=1).encode())
-
-
-def _to_bytes(request: Any) -> bytes:
-    data: bytes = request.to_bytes()
-    return data
 
 
 def _understood(name: str, data: bytes | None, deadline: float | None) -> Answer:

@@ -31,13 +31,12 @@ from tacit.protocol.facts import as_summed
 from tacit.studies.study import (
     Kind,
     agents_of,
-    names_of,
     public_name,
     refuse_no_delta,
     refuse_unknown,
     spending,
 )
-from tacit.tables import read_arrays, refuse_one_file
+from tacit.tables import list_of, read_arrays, refuse_one_file
 
 
 def _residual(
@@ -223,7 +222,7 @@ class JobKind(Kind):
 
     def _columns(self, entry: dict[str, Any]) -> list[str] | None:
         columns = entry.get("columns", self.sections.get("columns"))
-        return None if columns is None else names_of("columns", columns)
+        return None if columns is None else [*list_of("columns", columns, "the study")]
 
     def _read(
         self, agent: str, path: Path, target: str, public: str

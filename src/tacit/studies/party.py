@@ -32,7 +32,7 @@ from tacit.protocol.messages import Finish, Own, Propose, Roster
 from tacit.protocol.participant import Disagrees, Participant, Run
 from tacit.protocol.statement import PrivacyStatement, of_sum
 from tacit.protocol.summed import Summand
-from tacit.studies.party_file import Limits, PartyFile
+from tacit.studies.party_file import PartyFile
 from tacit.studies.study import REHEARSAL, Cost, Study
 
 log = logging.getLogger("tacit.party")
@@ -162,7 +162,8 @@ class PartyRules:
         mechanism = paid[0].mechanism
         total = Cost(study.kind.total(said, step.before), mechanism)
         if self.folder is not None:
-            study.write_own(self.folder, problem, point, said)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            study.kind.write_own(self.folder, problem, point, said)
             told = {
                 "run": step.after or run.name,
                 "study": self.study.digest,
@@ -241,56 +242,44 @@ class LimitedLedger(Ledger):
 
     def compare(self, run: str, terms: Terms) -> None:
         """Raise ``Disagrees`` where the terms of a run, begun or not, are beyond the limits."""
-        compare(self.limits, run, terms, self._noise, self.others)
+        most, noise = self.limits.rounds, self._noise
+        if most is not None and terms.rounds > most:
+            got = f"got {terms.rounds} in run {run!r}. Nothing was charged."
+            raise Disagrees("rounds", f"Expected at most {most} rounds, as [limits] says, {got}")
+        if terms.noise != noise:
+            got = f"got {terms.noise} in run {run!r}. Nothing was charged."
+            raise Disagrees("noise", f"Expected {noise} noise, {got}")
+        self._compare_run(run, terms, terms.rounds)
 
     def _refuse_beyond_budget(self, run: str, terms: Terms, rounds: int) -> None:
         """In the transaction of every charge: what others paid meanwhile is counted."""
         after = self._paid.get(run, 0) + rounds
         if after > terms.rounds:
-            refuse_beyond(self.limits, run, terms, after, self.others)
+            self._compare_run(run, terms, after)
         if (most := self.limits.total_epsilon_alone) is not None:
             alone = self._spend.plus(terms, rounds * terms.local_updates).alone
-            what = "whatever others do, all runs together"
-            _compare_cost(alone, most, self.limits.total_delta, what)
+            self._compare_cost(alone, most, "whatever others do, all runs together")
         super()._refuse_beyond_budget(run, terms, rounds)
+
+    def _compare_run(self, run: str, terms: Terms, rounds: int) -> None:
+        cost = self.others.plus(terms, rounds * terms.local_updates)
+        self._compare_cost(cost, self.limits.total_epsilon, f"{rounds} rounds of run {run!r}")
+
+    def _compare_cost(self, cost: Spend, most: float, what: str) -> None:
+        delta = self.limits.total_delta
+        if not cost.within(Guarantee(most, delta)):
+            raise Disagrees(
+                "budget",
+                f"Expected a total epsilon of at most {digits(most)} at delta {digits(delta)}, as "
+                f"[limits] says; {what} would cost {rounded_up(cost.epsilon(delta), 6)}. Nothing "
+                "was charged.",
+            )
 
     def _apply(self, row: Entry) -> None:
         super()._apply(row)
         if row.kind == "charge":
             paid = self._paid.get(row.run, 0) + row.last - row.first + 1
             self._paid = {**self._paid, row.run: paid}
-
-
-def compare(limits: Limits, run: str, terms: Terms, noise: str, others: Spend) -> None:
-    """Raise ``Disagrees`` where the terms of a run are beyond the limits; it names the first."""
-    if limits.rounds is not None and terms.rounds > limits.rounds:
-        raise Disagrees(
-            "rounds",
-            f"Expected at most {limits.rounds} rounds, as [limits] says, got {terms.rounds} in run "
-            f"{run!r}. Nothing was charged.",
-        )
-    if terms.noise != noise:
-        raise Disagrees(
-            "noise",
-            f"Expected {noise} noise, got {terms.noise} in run {run!r}. Nothing was charged.",
-        )
-    refuse_beyond(limits, run, terms, terms.rounds, others)
-
-
-def refuse_beyond(limits: Limits, run: str, terms: Terms, rounds: int, others: Spend) -> None:
-    """Raise ``Disagrees`` where these rounds of a run cost more than the limits leave."""
-    cost = others.plus(terms, rounds * terms.local_updates)
-    _compare_cost(cost, limits.total_epsilon, limits.total_delta, f"{rounds} rounds of run {run!r}")
-
-
-def _compare_cost(cost: Spend, most: float, delta: float, what: str) -> None:
-    if not cost.within(Guarantee(most, delta)):
-        raise Disagrees(
-            "budget",
-            f"Expected a total epsilon of at most {digits(most)} at delta {digits(delta)}, as "
-            f"[limits] says; {what} would cost {rounded_up(cost.epsilon(delta), 6)}. Nothing was "
-            "charged.",
-        )
 
 
 def identity_of(study: Study, file: PartyFile) -> Any:

@@ -231,16 +231,6 @@ class Study:
     def agents(self) -> tuple[str, ...]:
         return self.kind.agents
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the files that travel beside study.toml, with / between folders."""
-        return self.kind.files
-
-    @property
-    def penalties(self) -> tuple[Vector, Vector] | None:
-        """Public starting penalties of exact steps, and their groups; None: from the facts."""
-        return self.kind.penalties
-
     def copy_to(self, folder: str | Path) -> Path:
         """Write study.toml and the files that travel with it, as they were read; its new path."""
         folder = Path(folder)
@@ -314,29 +304,6 @@ class Study:
                     f"{', '.join(problem.names)}."
                 )
             return self.kind.plan(problem)
-
-    def stated(self, result: Result) -> Result:
-        """The result, its statement with all that this kind of study takes for public."""
-        return self.kind.stated(result)
-
-    def write_outcome(self, folder: str | Path, result: Result) -> list[str]:
-        """What a coordinator can write beside ``Result.save``; names of the files."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        return self.kind.write_outcome(Path(folder), result)
-
-    def write_own(
-        self,
-        folder: str | Path,
-        problem: LocalProblem,
-        point: Vector,
-        privacy: PrivacyStatement | None = None,
-    ) -> list[str]:
-        """What a party can write of its own full local point, for its eyes only; names of files.
-
-        With the statement ``privacy`` of the run, a classifier is written too.
-        """
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        return self.kind.write_own(Path(folder), problem, point, privacy)
 
 
 def _kind(data: dict[str, Any], folder: Path, certified: bool) -> Kind:
@@ -485,18 +452,6 @@ def rules_in(section: dict[str, Any], folder: Path, where: str) -> tuple[Rules, 
         raise InvalidInput(f"Expected {twice[0]} in {where} or in its columns, got both.")
     file = public_name(section["columns"], f"columns in {where}")
     return Rules.load(folder / file), (file,)
-
-
-def names_of(key: str, value: Any) -> list[str]:
-    """A list of different names."""
-    if (
-        not isinstance(value, list)
-        or not value
-        or not all(isinstance(name, str) and name for name in value)
-        or len(set(value)) != len(value)
-    ):
-        raise InvalidInput(f"Expected {key} as a list of different names, got {shown(value)}.")
-    return value
 
 
 def spending(
