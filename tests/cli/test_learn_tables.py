@@ -446,3 +446,11 @@ def test_a_wide_range_is_narrowed_by_what_is_read(tmp_path, monkeypatch, capsys)
     wrong = ["--features", "fourier", "--out", "c"]
     assert main(["learn", "t.csv", *words, *ends, *wrong]) == 2
     assert "auto" in capsys.readouterr().err
+
+
+def test_a_ridge_of_random_waves_has_no_columns_to_name(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    write("t.csv", ["a", "y"], [(k / 60, k % 7) for k in range(60)])
+    words = ("--target", "y", "--target-range", "0:7", "--agents", 2, "--range", "a=0:1")
+    said = command("learn", "t.csv", *words, "--model", "ridge", "--features", "fourier", *FAST[2:])
+    assert "coefficients by class and column: model.json" in said

@@ -107,9 +107,9 @@ def add_rule_options(option: Any) -> None:
     logged = "take the logarithm ln(1 + x - LOW) of a column of numbers, such as money"
     option("--log", **many, metavar="COLUMN", help=logged)
     option("--drop", **many, metavar="COLUMN", help="a table's column not to use")
+    option("--id", metavar="COLUMN", help="the same, for names of records")
     rules = "these rules of a table's columns in a file (tacit columns drafts one)"
     option("--columns", metavar="FILE", help=f"{rules}; options come before it")
-    option("--id", metavar="COLUMN", help="the same, for names of records")
 
 
 def _learn(options: argparse.Namespace) -> int:
@@ -162,7 +162,7 @@ def _fit(options: argparse.Namespace, folder: RunFolder) -> tuple[Any, Data, dic
     save_model(make_pipeline(*data.steps, model) if data.steps else model, folder.path)
     model.result_.save(folder.path)
     if hasattr(model, "bars") and model.privacy_.certified:
-        bars = model.bars(data.steps[0] if data.steps else None)
+        bars = model.bars(data.before)
         if bars is not None:
             replace(bars, target=str(options.target)).save(folder.path)
     tested = tested_figures(model, data)
@@ -344,6 +344,11 @@ class Data:
     test: Any = None
     steps: tuple[Any, ...] = ()  # public maps
     changes: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def before(self) -> Any:
+        """The map of columns that made the rows, where no other map came after it."""
+        return next((s for s in self.steps[-1:] if hasattr(s, "slopes_")), None)
 
 
 @contextlib.contextmanager
@@ -681,7 +686,7 @@ def _print_fit(
         ],
     )
     if 0 < len(train.columns) <= COEFFICIENT_COLUMNS and len(scores) <= SCORES:
-        print(model.summary(data.steps[0]))
+        print(model.summary(data.before))
     elif scores:
         print("coefficients by class and column: model.json")
     longest = f"{hidden['longest_row']:.4g}"

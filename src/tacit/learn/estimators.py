@@ -232,10 +232,15 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _columns(self, before: Any) -> tuple[list[str], Vector]:
         """Names of the columns and the intercept, and what of a column one unit of the data is."""
+        own = self._names if before is None else before.get_feature_names_out().tolist()
+        if len(own) != self.n_features_in_:
+            raise InvalidInput(
+                f"Expected the step that made the {self.n_features_in_} columns of the model, got "
+                f"one that makes {len(own)}."
+            )
         slopes = np.ones(self.n_features_in_) if before is None else before.slopes_
         if self.ranges_ is not None:
             slopes = slopes * 2 / (self.ranges_[:, 1] - self.ranges_[:, 0])
-        own = self._names if before is None else before.get_feature_names_out().tolist()
         return [*map(str, own), "(intercept)"], slopes
 
     @property
