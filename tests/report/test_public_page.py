@@ -22,6 +22,7 @@ NUMBER, WHOLE, WORD = 7.183e123, 718253, "Xq718253"
 # as a page would show them
 MARKS = (
     b"7.183e+123",
+    b"7.183e123",
     b"7,183,000,000",
     b"7183000000000",
     b"7.183e-77",
