@@ -461,7 +461,7 @@ def _check_by(subject: Subject) -> str:
         words = f"There is no ledger to check this page against: it says what {source} says."
     words += (
         " tacit audit attacks the library's own noise. The proofs are in the documentation, on the "
-        "pages Privacy and Threat model."
+        "page Concepts."
     )
     if subject.apart:
         words += " tacit federation check compares a kit with the party's own limits."

@@ -175,7 +175,7 @@ def _of_result(folder: Path, agent: str | None) -> tuple[Subject, str]:
             own=False if options.get("ledgers", "") is None else None,
             about=_named(contents),
             grid=contents.command == "power solve" or "bus" in contents.tables,
-            data=_of_model(contents),
+            data=_columns_of(contents),
         )
     noted = options.get("ledgers")
     return subject, noted if isinstance(noted, str) else ""
@@ -201,13 +201,16 @@ def _of_table(released: Released) -> Subject:
     )
 
 
-def _of_model(contents: Contents) -> str:
-    """The columns of a classifier's or regressor's rows, which its file names too."""
-    if contents.model is None or not may_have(contents.result.privacy, level("model.json")):
+def _columns_of(contents: Contents) -> str:
+    """The columns of a model's rows, or of a job's, which their files name too."""
+    columns = [str(row["name"]) for row in contents.intervals.get("coefficients", ())]
+    if contents.model is not None and may_have(contents.privacy, level("model.json")):
+        columns = contents.model["columns"]
+    if not columns:
         return ""
     target = contents.options.get("target")
     more = f"; to predict {plain(target, 40)}" if isinstance(target, str) else ""
-    return f"the columns {several(tuple(contents.model['columns']), 12, 30)}{more}"
+    return f"the columns {several(columns, 12, 30)}{more}"
 
 
 def _of_study(path: Path) -> str:
